@@ -34,7 +34,9 @@ def outcome(case: ElementTree.Element) -> Outcome:
     for state in ("skipped", "failure", "error"):
         found = case.find(state)
         if found is not None:
-            message = found.get("message") if found.get("message") != "collection skipped" else found.text
+            message = (
+                found.get("message") if found.get("message") != "collection skipped" else found.text
+            )
             return Outcome(test, state, reason(message or ""))
     return Outcome(test, "passed", "")
 
@@ -51,7 +53,9 @@ def reason(message: str) -> str:
 
 def skipped_everywhere(runs: dict[str, list[Outcome]]) -> Counter[str]:
     """Counts by reason the tests that were skipped and that no run passed. Of a skipped module any test counts."""
-    passed = {outcome.test for found in runs.values() for outcome in found if outcome.state == "passed"}
+    passed = {
+        outcome.test for found in runs.values() for outcome in found if outcome.state == "passed"
+    }
     modules = {test.rpartition(".")[0] for test in passed}
     skipped = {
         outcome.test: outcome.reason
@@ -67,7 +71,9 @@ def main(folder: Path) -> None:
     runs = {file.stem: outcomes(file) for file in sorted(folder.glob("*.xml"))}
     for name, found in runs.items():
         states = Counter(outcome.state for outcome in found)
-        print(f"{name}: {', '.join(f'{count} {state}' for state, count in states.most_common()) or 'no test'}")
+        print(
+            f"{name}: {', '.join(f'{count} {state}' for state, count in states.most_common()) or 'no test'}"
+        )
     skipped = skipped_everywhere(runs)
     print(f"skipped in every run: {sum(skipped.values())}")
     for why, count in skipped.most_common():

@@ -20,7 +20,9 @@ def open_store(where: str | None, *, readonly: bool = False, create: bool = True
     """
     create = create and not readonly
     if where is not None and "://" not in where and Path(where).expanduser().is_dir():
-        raise InputError(f"--db {where} is a folder: name a file in it, such as --db {Path(where) / 'runs.db'}")
+        raise InputError(
+            f"--db {where} is a folder: name a file in it, such as --db {Path(where) / 'runs.db'}"
+        )
     if where is not None:
         return Store.open(where, readonly=readonly, create=create)
     if create:

@@ -68,7 +68,8 @@ def _gpu(machine: Machine) -> list[MachineTrouble]:
         if machine.driver is not None:
             return [
                 _warning(
-                    "the NVIDIA driver is there, but CUDA finds no GPU", "check CUDA_VISIBLE_DEVICES and nvidia-smi"
+                    "the NVIDIA driver is there, but CUDA finds no GPU",
+                    "check CUDA_VISIBLE_DEVICES and nvidia-smi",
                 )
             ]
         return [
@@ -83,7 +84,9 @@ def _gpu(machine: Machine) -> list[MachineTrouble]:
         found.append(_warning(f"there is a GPU, but torch {torch} is built without CUDA", fix))
     for gpu in machine.gpus:
         slowed = [
-            r for r in (gpu.clocks.throttle if gpu.clocks else ()) if r not in ("gpu_idle", "applications_clocks")
+            r
+            for r in (gpu.clocks.throttle if gpu.clocks else ())
+            if r not in ("gpu_idle", "applications_clocks")
         ]
         if slowed:
             fix = "look at power and cooling (nvidia-smi -q -d PERFORMANCE); timings will scatter"
@@ -106,7 +109,10 @@ def _counters(machine: Machine) -> list[MachineTrouble]:
         return []
     if machine.ncu.path is None:
         return [
-            _note("ncu is not installed: no hardware counters", "install NVIDIA Nsight Compute, or leave --ncu out")
+            _note(
+                "ncu is not installed: no hardware counters",
+                "install NVIDIA Nsight Compute, or leave --ncu out",
+            )
         ]
     if machine.ncu.permitted is False:
         fix = "as root: options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, then reload the driver"
@@ -142,7 +148,11 @@ def _room(machine: Machine) -> list[MachineTrouble]:
     found = []
     for disk in machine.disks:
         if not disk.writable:
-            found.append(_warning(f"{disk.path} cannot be written", "set TMPDIR (or HOME) to a folder that can"))
+            found.append(
+                _warning(
+                    f"{disk.path} cannot be written", "set TMPDIR (or HOME) to a folder that can"
+                )
+            )
         elif disk.free_bytes < ENOUGH_DISK_BYTES:
             found.append(
                 _warning(

@@ -44,7 +44,9 @@ class Exit(IntEnum):
 REQUIREMENT_OF_MODULE = {
     "torch": "torch>=2.11,<2.16",
     "triton": "triton>=3.6,<3.10",
-    **dict.fromkeys(("transformers", "textual", "matplotlib", "openai", "networkx", "numpy"), "kernelwright"),
+    **dict.fromkeys(
+        ("transformers", "textual", "matplotlib", "openai", "networkx", "numpy"), "kernelwright"
+    ),
     **dict.fromkeys(("trl", "peft", "accelerate", "datasets", "datasketch"), "kernelwright[train]"),
     **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client"), "kernelwright[serve]"),
     **dict.fromkeys(("mcp", "mcp_types", "tomlkit"), "kernelwright[mcp]"),
@@ -107,7 +109,9 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
             return str(error), Exit.BAD_INPUT if error.bad_input else Exit.INFRASTRUCTURE
         case PolicyUnavailable():
             return str(error), Exit.INFRASTRUCTURE
-        case ModuleNotFoundError(name=str(missing)) if missing.split(".")[0] in REQUIREMENT_OF_MODULE:
+        case ModuleNotFoundError(name=str(missing)) if (
+            missing.split(".")[0] in REQUIREMENT_OF_MODULE
+        ):
             name = missing.split(".")[0]
             return (
                 f"{name} is not installed: pip install '{REQUIREMENT_OF_MODULE[name]}' "
@@ -115,19 +119,33 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
                 Exit.INFRASTRUCTURE,
             )
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
-            return f"the disk is full{_place(error)}: make room, or set TMPDIR to a larger disk", Exit.INFRASTRUCTURE
+            return (
+                f"the disk is full{_place(error)}: make room, or set TMPDIR to a larger disk",
+                Exit.INFRASTRUCTURE,
+            )
         case FileNotFoundError() if _current_folder_is_gone():
             return "the current folder is gone: change to one that exists", Exit.BAD_INPUT
-        case OSError(errno=errno.EACCES | errno.EPERM | errno.EROFS | errno.ENOENT | errno.ENOTDIR | errno.EEXIST) if (
-            error.filename
-        ):
-            return f"{error.strerror}{_place(error)}: give a path that you may read and write", Exit.INFRASTRUCTURE
+        case OSError(
+            errno=errno.EACCES
+            | errno.EPERM
+            | errno.EROFS
+            | errno.ENOENT
+            | errno.ENOTDIR
+            | errno.EEXIST
+        ) if error.filename:
+            return (
+                f"{error.strerror}{_place(error)}: give a path that you may read and write",
+                Exit.INFRASTRUCTURE,
+            )
         case OSError(errno=errno.ENAMETOOLONG | errno.ELOOP):
             return f"{error.strerror}{_place(error)}: give another path", Exit.BAD_INPUT
         case OSError():
             return f"{error.strerror or error}{_place(error)}", Exit.INFRASTRUCTURE
         case MemoryError():
-            return "out of memory: close other programs, or judge fewer candidates at once", Exit.INFRASTRUCTURE
+            return (
+                "out of memory: close other programs, or judge fewer candidates at once",
+                Exit.INFRASTRUCTURE,
+            )
     return (
         f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)",
         Exit.INFRASTRUCTURE,
@@ -225,7 +243,9 @@ def _status_of(command: Callable[..., Any], name: str, words: Sequence[str]) -> 
     try:
         code = command(args=list(words), prog_name=name, standalone_mode=False)
         sys.stdout.flush()
-        if code == Exit.INTERRUPTED:  # what newer typers return for Ctrl-C, in silence; older ones raise Abort
+        if (
+            code == Exit.INTERRUPTED
+        ):  # what newer typers return for Ctrl-C, in silence; older ones raise Abort
             raise KeyboardInterrupt
     except BrokenPipeError:
         _throw_output_away()
@@ -300,11 +320,19 @@ def end_process(code: int) -> NoReturn:
 
 def _what_is_missing(error: Any) -> str:
     """The help of an argument or option that was not given, after a colon; empty for other errors of usage."""
-    said = getattr(getattr(error, "param", None), "help", None) if type(error).__name__ == "MissingParameter" else None
+    said = (
+        getattr(getattr(error, "param", None), "help", None)
+        if type(error).__name__ == "MissingParameter"
+        else None
+    )
     return f": {said.rstrip('.')}" if said else ""
 
 
 def _place(error: OSError) -> str:
     """The file's name in brackets; of a name that no file can have its beginning."""
     name = str(error.filename or "")
-    return f" ({name if len(name) <= MAX_SHOWN_NAME_CHARACTERS else name[:80] + '...'})" if name else ""
+    return (
+        f" ({name if len(name) <= MAX_SHOWN_NAME_CHARACTERS else name[:80] + '...'})"
+        if name
+        else ""
+    )

@@ -220,7 +220,10 @@ def _listener(end_after_second: bool = False) -> Iterator[None]:
     last = threading.Timer(LAST_SECONDS, lambda: os._exit(exit_status_of_stop()))
     last.daemon = True
     thread = threading.Thread(
-        target=_listen, args=(heard, last.start if end_after_second else None), name="hears signals", daemon=True
+        target=_listen,
+        args=(heard, last.start if end_after_second else None),
+        name="hears signals",
+        daemon=True,
     )
     try:
         thread.start()
@@ -268,7 +271,9 @@ def _deafen_forks() -> None:
     """
     global _at_fork_registered
     if not _at_fork_registered:
-        os.register_at_fork(before=_hold_signals, after_in_parent=_release_signals, after_in_child=_reset_in_child)
+        os.register_at_fork(
+            before=_hold_signals, after_in_parent=_release_signals, after_in_child=_reset_in_child
+        )
         _at_fork_registered = True
 
 
@@ -288,5 +293,8 @@ def _reset_in_child() -> None:
         signal.set_wakeup_fd(-1)
         for number in STOP_SIGNALS:
             if signal.getsignal(number) is _raise_interrupt:
-                signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+                signal.signal(
+                    number,
+                    signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL,
+                )
     _release_signals()

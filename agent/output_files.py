@@ -13,7 +13,9 @@ def refuse_unwritable_file(path: Path, option: str = "--out") -> None:
     no new file. Nothing is left behind.
     """
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise InputError(f"{path} cannot be written: name a file in a folder that exists with {option}")
+        raise InputError(
+            f"{path} cannot be written: name a file in a folder that exists with {option}"
+        )
     _try_new_file(path.absolute().parent, path, option)
 
 
@@ -21,7 +23,9 @@ def refuse_unwritable_folder(path: Path, option: str = "--out") -> None:
     """Raises InputError where `path` is a file, or neither is nor could become a folder for new files."""
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file: name a folder with {option}")
-    existing = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.is_dir())
+    existing = next(
+        folder for folder in (path.absolute(), *path.absolute().parents) if folder.is_dir()
+    )
     _try_new_file(existing, path, option)
 
 
@@ -33,4 +37,6 @@ def _try_new_file(folder: Path, path: Path, option: str) -> None:
         trial.unlink()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InputError(f"{path} cannot be written ({reason}): name another place with {option}") from None
+        raise InputError(
+            f"{path} cannot be written ({reason}): name another place with {option}"
+        ) from None

@@ -33,7 +33,11 @@ def trajectory_id(store: Store, asked: str) -> int:
 
 def fork_point(store: Store, trajectory: Trajectory, number: int) -> int:
     """The candidate of that turn, counted from 1 as everything that is shown counts. Raises InputError."""
-    judged = {turn.turn + 1: turn.candidate_id for turn in history(store, trajectory) if turn.report is not None}
+    judged = {
+        turn.turn + 1: turn.candidate_id
+        for turn in history(store, trajectory)
+        if turn.report is not None
+    }
     if number not in judged:
         there = f"turns 1 to {max(judged)}" if judged else "no turn with a verdict"
         raise InputError(f"--fork {number}: trajectory {trajectory.id} has {there}")
@@ -49,7 +53,9 @@ def candidate_filter(store: Store, id: str | None, run: str | None) -> Candidate
         return CandidateFilter(trajectory_id=trajectory_id(store, id))
     run = run or id
     if run is not None and run not in known:
-        raise InputError(f"no run {run!r} in {store.where}: its runs are {', '.join(known[:8]) or 'none yet'}")
+        raise InputError(
+            f"no run {run!r} in {store.where}: its runs are {', '.join(known[:8]) or 'none yet'}"
+        )
     return CandidateFilter(run=run)
 
 

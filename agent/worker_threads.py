@@ -22,7 +22,9 @@ class WorkerThreads(Generic[Job]):
     interrupts a `join` (gh-90882), and one that goes on would be left behind.
     """
 
-    def __init__(self, take: Callable[[], Job | None], do: Callable[[Job], None], ask: Callable[[], None]) -> None:
+    def __init__(
+        self, take: Callable[[], Job | None], do: Callable[[Job], None], ask: Callable[[], None]
+    ) -> None:
         """take: the next job, None where there is none any more; called by one thread at a time. do: raises nothing.
 
         ask: asks the jobs under way to end early. It may be called in the middle of whatever the main thread does.

@@ -74,7 +74,9 @@ def others(folders: Iterable[Path]) -> list[tuple[Entry, Problem]]:
     """Exploits that are kept elsewhere and are not in the repository under the same name."""
     ours = {path.stem for path in EXPLOITS.glob("*.py")}
     found = []
-    for path in (path for folder in folders for path in sorted(folder.glob("*.py")) if path.stem not in ours):
+    for path in (
+        path for folder in folders for path in sorted(folder.glob("*.py")) if path.stem not in ours
+    ):
         said = header(path.read_text(encoding="utf-8"))
         beside = path.parents[1] / said["problem"]
         problem = (
@@ -88,7 +90,9 @@ def others(folders: Iterable[Path]) -> list[tuple[Entry, Problem]]:
 
 def tried(also: Iterable[Path]) -> list[tuple[Entry, Problem]]:
     """Every exploit that is put before a judge, with its problem."""
-    found = [(e, problem_of(e.problem)) for e in exploits(device="cuda:0") if not e.either] + others(also)
+    found = [
+        (e, problem_of(e.problem)) for e in exploits(device="cuda:0") if not e.either
+    ] + others(also)
     return [(entry, problem) for entry, problem in found if entry.name not in LEFT_OUT]
 
 
@@ -121,7 +125,17 @@ def planned(judges: list[str], also: list[Path]) -> tuple[list[Job], dict[str, d
 
 def walled() -> list[str]:
     """What to put before a command so that it sees and reaches no process but its own."""
-    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", '"$@"; exit $?', "sh"]
+    command = [
+        "unshare",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "sh",
+        "-c",
+        '"$@"; exit $?',
+        "sh",
+    ]
     try:
         done = subprocess.run([*command, "true"], capture_output=True, check=False, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
@@ -148,7 +162,9 @@ def environment(folder: Path, checkouts: Path, judge: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-def judged(job: Job, root: Path, checkouts: Path, wall: list[str], deadline: float) -> Result | None:
+def judged(
+    job: Job, root: Path, checkouts: Path, wall: list[str], deadline: float
+) -> Result | None:
     """A verdict of a public judge; None where no time was left."""
     left = min(SECONDS, deadline - time.monotonic())
     if left < 5:
@@ -221,10 +237,23 @@ def ours(jobs: list[Job], deadline: float) -> Iterator[Result]:
                 return None
             start, entry = time.monotonic(), known.get(job.name)
             options = options_for(entry) if entry else Options(torch_compile=False)
-            report = evaluator.evaluate(Problem(name=job.name, source=job.case.source), job.candidate, options)
-            why = f"{report.failure.fault}: {report.failure.message[:200]}" if report.failure else str(report.rung)
+            report = evaluator.evaluate(
+                Problem(name=job.name, source=job.case.source), job.candidate, options
+            )
+            why = (
+                f"{report.failure.fault}: {report.failure.message[:200]}"
+                if report.failure
+                else str(report.rung)
+            )
             return Result(
-                OURS, job.name, job.family, job.control, report.correct, False, why, round(time.monotonic() - start, 1)
+                OURS,
+                job.name,
+                job.family,
+                job.control,
+                report.correct,
+                False,
+                why,
+                round(time.monotonic() - start, 1),
             )
 
         with ThreadPoolExecutor(3) as threads:
@@ -239,13 +268,19 @@ def run(jobs: list[Job], given: argparse.Namespace) -> list[Result]:
     wall = walled()
     results: list[Result] = []
     with (
-        tempfile.TemporaryDirectory(prefix="kernelwright-attack-", ignore_cleanup_errors=True) as root,
+        tempfile.TemporaryDirectory(
+            prefix="kernelwright-attack-", ignore_cleanup_errors=True
+        ) as root,
         ThreadPoolExecutor(given.workers + 1) as threads,
     ):
         mine = [job for job in jobs if job.judge == OURS]
-        waiting: list[Any] = [threads.submit(lambda: [_told(r) for r in ours(mine, deadline)])] if mine else []
+        waiting: list[Any] = (
+            [threads.submit(lambda: [_told(r) for r in ours(mine, deadline)])] if mine else []
+        )
         waiting += [
-            threads.submit(judged, job, Path(root), given.judges, wall, deadline) for job in jobs if job.judge != OURS
+            threads.submit(judged, job, Path(root), given.judges, wall, deadline)
+            for job in jobs
+            if job.judge != OURS
         ]
         for done in as_completed(waiting):
             found = done.result()
@@ -276,17 +311,25 @@ def convert(jobs: list[Job], checkouts: Path) -> str:
             files = sol_files(job.case, job.candidate) if schema is sol else flashinfer_files(
                 job.case, job.candidate, "/data.safetensors"
             )  # fmt: skip
-            for kind, told in zip((schema.Definition, schema.Workload, schema.Solution), files, strict=True):
+            for kind, told in zip(
+                (schema.Definition, schema.Workload, schema.Solution), files, strict=True
+            ):
                 kind(**told)
             read += 1
-    return f"{len(jobs)} jobs; {read} definitions, workloads and solutions read by their own schemas"
+    return (
+        f"{len(jobs)} jobs; {read} definitions, workloads and solutions read by their own schemas"
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--judges", type=Path, required=True)
     parser.add_argument("--also", type=Path, action="append", default=[])
-    parser.add_argument("--limit", type=float, default=240.0, help="seconds for all judges together")
+    parser.add_argument(
+        "--limit", type=float, default=240.0, help="seconds for all judges together"
+    )
     parser.add_argument("--workers", type=int, default=12)
     parser.add_argument("--only-judge", nargs="*", choices=(*JUDGES, OURS), default=(*JUDGES, OURS))
     parser.add_argument("--first", type=int, help="so many jobs for each judge at most")
@@ -296,16 +339,24 @@ def main() -> int:
     given.judges = given.judges.resolve()
     jobs, refused = planned(list(given.only_judge), given.also)
     if given.first:
-        jobs = [job for judge in given.only_judge for job in [j for j in jobs if j.judge == judge][: given.first]]
+        jobs = [
+            job
+            for judge in given.only_judge
+            for job in [j for j in jobs if j.judge == judge][: given.first]
+        ]
     if given.convert_only:
         print(convert(jobs, given.judges))
         return 0
     results = run(jobs, given)
-    text, record = table(results, refused, jobs, given.judges, "python -m bench.attack " + " ".join(sys.argv[1:]))
+    text, record = table(
+        results, refused, jobs, given.judges, "python -m bench.attack " + " ".join(sys.argv[1:])
+    )
     print(text)
     if given.out:
         given.out.write_text(text, encoding="utf-8")
-        given.out.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        given.out.with_suffix(".json").write_text(
+            json.dumps(record, indent=1) + "\n", encoding="utf-8"
+        )
     return 0
 
 

@@ -75,12 +75,16 @@ def _spec(value: Any) -> Spec:
     import torch
 
     if isinstance(value, torch.Tensor):
-        return Spec(tuple(value.shape), str(value.dtype).removeprefix("torch."), value.is_contiguous())
+        return Spec(
+            tuple(value.shape), str(value.dtype).removeprefix("torch."), value.is_contiguous()
+        )
     return Spec(None, "int64" if isinstance(value, int) else "float32", True, value)
 
 
 def _bytes(specs: tuple[Spec, ...]) -> int:
-    return sum(math.prod(s.shape) * (8 if "64" in s.dtype else 4) for s in specs if s.shape is not None)
+    return sum(
+        math.prod(s.shape) * (8 if "64" in s.dtype else 4) for s in specs if s.shape is not None
+    )
 
 
 def not_expressible(judge: str, case: Case) -> str:
@@ -88,7 +92,9 @@ def not_expressible(judge: str, case: Case) -> str:
     if judge == "kernelwright":
         return ""
     if _bytes(case.inputs) > LARGEST:
-        return f"inputs of more than {LARGEST >> 30} GiB, of which many processes share the GPU here"
+        return (
+            f"inputs of more than {LARGEST >> 30} GiB, of which many processes share the GPU here"
+        )
     if case.nested:
         return "the output is neither a tensor nor a flat sequence of tensors"
     if judge == "kernelbench":
@@ -169,7 +175,10 @@ def _axis(size: int) -> str:
 
 def _tensors(specs: tuple[Spec, ...], letter: str) -> dict[str, Any]:
     return {
-        f"{letter}{i}": {"shape": None if s.shape is None else [_axis(d) for d in s.shape], "dtype": s.dtype}
+        f"{letter}{i}": {
+            "shape": None if s.shape is None else [_axis(d) for d in s.shape],
+            "dtype": s.dtype,
+        }
         for i, s in enumerate(specs)
     }
 
@@ -185,7 +194,9 @@ def definition(case: Case, custom_inputs: bool) -> dict[str, Any]:
     return {**told, "custom_inputs_entrypoint": "kernelwright_inputs"} if custom_inputs else told
 
 
-def solution(case: Case, candidate: str, languages: dict[str, Any], hardware: str) -> dict[str, Any]:
+def solution(
+    case: Case, candidate: str, languages: dict[str, Any], hardware: str
+) -> dict[str, Any]:
     """One file, called with the inputs; it returns the outputs."""
     spec = {
         **languages, "target_hardware": [hardware], "entry_point": f"kernel.py::{ENTRY}",

@@ -35,26 +35,49 @@ def kernelbench(case: Case, candidate: str, folder: Path, data: Path) -> dict[st
     import torch
     from kernelbench.eval import eval_kernel_against_ref
 
-    precision = next((getattr(torch, s.dtype) for s in case.inputs if s.shape is not None), torch.float32)
+    precision = next(
+        (getattr(torch, s.dtype) for s in case.inputs if s.shape is not None), torch.float32
+    )
     found = eval_kernel_against_ref(
         case.source, candidate, num_correct_trials=5, num_perf_trials=20, measure_performance=True, backend="triton",
         device=torch.device("cuda:0"), precision=precision,
     )  # fmt: skip
     if found is None:
         return {"accepted": False, "why": "no result"}
-    why = "excessive speedup" if found.metadata.get("excessive_speedup") else "compiled" if found.compiled else ""
-    return {"accepted": bool(found.compiled and found.correctness), "why": why + _short(found.metadata)}
+    why = (
+        "excessive speedup"
+        if found.metadata.get("excessive_speedup")
+        else "compiled"
+        if found.compiled
+        else ""
+    )
+    return {
+        "accepted": bool(found.compiled and found.correctness),
+        "why": why + _short(found.metadata),
+    }
 
 
 def _short(metadata: dict[str, Any]) -> str:
-    told = {k: str(v)[:160] for k, v in metadata.items() if k not in ("hardware", "device", "excessive_speedup")}
+    told = {
+        k: str(v)[:160]
+        for k, v in metadata.items()
+        if k not in ("hardware", "device", "excessive_speedup")
+    }
     return f" {told}" if told else ""
 
 
 def sol_files(case: Case, candidate: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Definition, workload and solution. Inputs are the problem's own, drawn anew for each of its ten rounds."""
-    workload = {"uuid": "w0", "axes": {}, "inputs": {f"x{i}": {"type": "custom"} for i in range(len(case.inputs))}}
-    return definition(case, True), workload, solution(case, candidate, {"languages": ["triton"]}, "LOCAL")
+    workload = {
+        "uuid": "w0",
+        "axes": {},
+        "inputs": {f"x{i}": {"type": "custom"} for i in range(len(case.inputs))},
+    }
+    return (
+        definition(case, True),
+        workload,
+        solution(case, candidate, {"languages": ["triton"]}, "LOCAL"),
+    )
 
 
 def sol_execbench(case: Case, candidate: str, folder: Path, data: Path) -> dict[str, Any]:
@@ -66,7 +89,12 @@ def sol_execbench(case: Case, candidate: str, folder: Path, data: Path) -> dict[
 
     told, workload, answer = sol_files(case, candidate)
     packager = ProblemPackager(
-        Definition(**told), [Workload(**workload)], Solution(**answer), BenchmarkConfig(), folder / "staging", True
+        Definition(**told),
+        [Workload(**workload)],
+        Solution(**answer),
+        BenchmarkConfig(),
+        folder / "staging",
+        True,
     )
     command = packager.execute()
     done = subprocess.run(
@@ -75,13 +103,18 @@ def sol_execbench(case: Case, candidate: str, folder: Path, data: Path) -> dict[
     )  # fmt: skip
     traces = packager.convert_stdout_to_traces(done.stdout)
     if not traces:
-        return {"crashed": True, "why": f"no trace, exit {done.returncode}: {done.stderr.strip()[-200:]}"}
+        return {
+            "crashed": True,
+            "why": f"no trace, exit {done.returncode}: {done.stderr.strip()[-200:]}",
+        }
     states = [t.evaluation.status.value if t.evaluation else "none" for t in traces]
     logs = " ".join((t.evaluation.log or "")[-200:] for t in traces if t.evaluation)
     return {"accepted": all(s == "PASSED" for s in states), "why": " ".join(states) + " " + logs}
 
 
-def flashinfer_files(case: Case, candidate: str, data: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def flashinfer_files(
+    case: Case, candidate: str, data: str
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Definition, workload and solution. Inputs come from a file: its other kind is a standard normal draw."""
     inputs = {
         f"x{i}": {"type": "scalar", "value": s.value}
@@ -90,7 +123,11 @@ def flashinfer_files(case: Case, candidate: str, data: str) -> tuple[dict[str, A
         for i, s in enumerate(case.inputs)
     }
     workload = {"uuid": "w0", "axes": {}, "inputs": inputs}
-    return definition(case, False), workload, solution(case, candidate, {"language": "triton"}, "cuda")
+    return (
+        definition(case, False),
+        workload,
+        solution(case, candidate, {"language": "triton"}, "cuda"),
+    )
 
 
 def drawn_to_file(case: Case, path: Path) -> Path:
@@ -113,7 +150,15 @@ def drawn_to_file(case: Case, path: Path) -> Path:
 
 def flashinfer_bench(case: Case, candidate: str, folder: Path, data: Path) -> dict[str, Any]:
     """`Benchmark.run_all` over one definition, one workload and one solution, with its own defaults."""
-    from flashinfer_bench import Benchmark, BenchmarkConfig, Definition, Solution, Trace, TraceSet, Workload
+    from flashinfer_bench import (
+        Benchmark,
+        BenchmarkConfig,
+        Definition,
+        Solution,
+        Trace,
+        TraceSet,
+        Workload,
+    )
 
     told, workload, answer = flashinfer_files(case, candidate, str(drawn_to_file(case, data)))
     traces = TraceSet(
@@ -140,9 +185,13 @@ def landlock_is_there() -> bool:
 def pygpubench(case: Case, candidate: str, folder: Path, data: Path) -> dict[str, Any]:
     """`do_bench_isolated` with 20 repeats; Landlock where the kernel has it."""
     (folder / "kernelwright_case.py").write_text(reference_text(case), encoding="utf-8")
-    (folder / "kernelwright_submission.py").write_text(candidate_text(case, candidate, True), encoding="utf-8")
+    (folder / "kernelwright_submission.py").write_text(
+        candidate_text(case, candidate, True), encoding="utf-8"
+    )
     sys.path.insert(0, str(folder))
-    os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)  # for the process that it spawns
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        p for p in sys.path if p
+    )  # for the process that it spawns
     import pygpubench as judge
 
     import kernelwright_case
@@ -151,7 +200,10 @@ def pygpubench(case: Case, candidate: str, folder: Path, data: Path) -> dict[str
         f"kernelwright_submission.{ENTRY}", getattr(kernelwright_case, f"{ENTRY}_case"), {}, 20, SEED,
         timeout=SECONDS, landlock=landlock_is_there(), allow_root=True,
     )  # fmt: skip
-    return {"accepted": bool(found.success), "why": f"errors {found.errors}, every repeat timed: {found.full}"}
+    return {
+        "accepted": bool(found.success),
+        "why": f"errors {found.errors}, every repeat timed: {found.full}",
+    }
 
 
 JUDGES = {
@@ -175,7 +227,9 @@ def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     folder = Path(job["folder"])
     try:
-        found = JUDGES[job["judge"]](case_of(job["case"]), job["candidate"], folder, Path(job["data"]))
+        found = JUDGES[job["judge"]](
+            case_of(job["case"]), job["candidate"], folder, Path(job["data"])
+        )
     except Exception as error:
         found = {"crashed": True, "why": f"{type(error).__name__}: {str(error)[-300:]}"}
     print("\n" + job["word"] + " " + json.dumps(found), flush=True)

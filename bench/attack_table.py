@@ -64,7 +64,11 @@ def table(
 
 
 def _row(
-    judge: str, results: Sequence[Result], refused: Mapping[str, str], jobs: Sequence[Any], checkouts: Path
+    judge: str,
+    results: Sequence[Result],
+    refused: Mapping[str, str],
+    jobs: Sequence[Any],
+    checkouts: Path,
 ) -> dict[str, Any]:
     mine = [r for r in results if r.judge == judge and not r.control]
     controls = [r for r in results if r.judge == judge and r.control]
@@ -95,7 +99,10 @@ def _reasons(refused: Mapping[str, Mapping[str, str]]) -> list[str]:
 def machine() -> str:
     try:
         told = subprocess.run(
-            ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=False
+            ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            check=False,
         ).stdout.strip()
     except OSError:
         told = ""

@@ -117,20 +117,40 @@ def _kind(problem: Problem) -> str:
 class Bench:
     """Measures problems on one GPU, from several threads."""
 
-    def __init__(self, evaluator: Evaluator, baselines: Baselines, drafts: Path, apart: frozenset[tuple[str, str]]):
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        baselines: Baselines,
+        drafts: Path,
+        apart: frozenset[tuple[str, str]],
+    ):
         """apart: problem and mode of the drafts whose speed is no speed of the same work."""
-        self._evaluator, self._baselines, self._drafts, self._apart = evaluator, baselines, drafts, apart
+        self._evaluator, self._baselines, self._drafts, self._apart = (
+            evaluator,
+            baselines,
+            drafts,
+            apart,
+        )
 
     def row(self, problem: Problem) -> ClockRow:
         """Judges the draft, then times eager and torch.compile by both methods. Never raises."""
         title = problem.title or problem.name
         row = ClockRow(problem=title, level=problem.family)
         try:
-            mode = next((mode for mode in DraftMode if kept_draft_path(self._drafts, problem, mode).exists()), None)
+            mode = next(
+                (
+                    mode
+                    for mode in DraftMode
+                    if kept_draft_path(self._drafts, problem, mode).exists()
+                ),
+                None,
+            )
             if mode is None:
                 row = row.with_(reason="no draft")
             else:
-                row = self._judged(row.with_(mode=mode, apart=(title, mode.value) in self._apart), problem, mode)
+                row = self._judged(
+                    row.with_(mode=mode, apart=(title, mode.value) in self._apart), problem, mode
+                )
             return self._with_baselines(row, problem)
         except Exception as error:  # whatever it is: the other problems of a lent GPU go on
             return row.with_(reason=f"not judged: {type(error).__name__}: {error}")
@@ -148,7 +168,9 @@ class Bench:
             graph, with_host = self._baselines.timed_by_each(problem, environment, METHODS)
         reason = "; ".join(part for part in (row.reason, graph.note) if part)
         row = row.with_(graph=graph, with_host=with_host, reason=reason)
-        return row.with_(profile=compared_with(graph, row.profile)) if row.profile is not None else row
+        return (
+            row.with_(profile=compared_with(graph, row.profile)) if row.profile is not None else row
+        )
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -177,7 +199,15 @@ COLUMNS = (
 def text(rows: Sequence[ClockRow], problems: int, head: str) -> str:
     """The Markdown file."""
     begun = f"{len(rows)} of {problems} problems were begun: a stratified sample, complete where both are equal."
-    lines = ["# torch.compile as a CUDA graph, and by events with its host code", "", head, "", begun, "", SUMMARY]
+    lines = [
+        "# torch.compile as a CUDA graph, and by events with its host code",
+        "",
+        head,
+        "",
+        begun,
+        "",
+        SUMMARY,
+    ]
     lines.append("|---|---|---|---|---|---|---|---|")
     levels = sorted({row.level for row in rows})
     for level in levels:
@@ -225,12 +255,16 @@ def _line(row: ClockRow) -> str:
 
 # ---------------------------------------------------------------------- the command
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder")
     parser.add_argument("--drafts", type=Path, required=True)
     parser.add_argument("--level", type=int, action="append")
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--seconds", type=float, default=390.0, help="after which no problem is begun")
+    parser.add_argument(
+        "--seconds", type=float, default=390.0, help="after which no problem is begun"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=12)
     parser.add_argument("--compilers", type=int, default=5, help="processes that compile ahead")
@@ -240,15 +274,25 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = lambda line: print(line, flush=True)) -> int:
+def main(
+    argv: Sequence[str] | None = None,
+    say: Callable[[str], None] = lambda line: print(line, flush=True),
+) -> int:
     asked = parsed(argv)
     levels = asked.level or [1, 2]
-    problems = [problem for level in levels for problem in choose_problems([asked.folder], level=level)]
+    problems = [
+        problem for level in levels for problem in choose_problems([asked.folder], level=level)
+    ]
     order = sampled(problems, asked.seed)[: asked.limit]
-    stored = [Row.model_validate(row) for path in asked.rows for row in json.loads(path.read_text(encoding="utf-8"))]
+    stored = [
+        Row.model_validate(row)
+        for path in asked.rows
+        for row in json.loads(path.read_text(encoding="utf-8"))
+    ]
     apart = frozenset((row.problem, row.mode.value) for row in stored if row.apart)
     head = (
-        f"`python -m bench.compile_clock {' '.join(argv or sys.argv[1:])}`, {machine_of(asked.device)}, {date.today()}"
+        f"`python -m bench.compile_clock {' '.join(argv or sys.argv[1:])}`, "
+        f"{machine_of(asked.device)}, {date.today()}"
     )
     rows: list[ClockRow] = []
     begun, late = time.monotonic(), threading.Event()
@@ -258,7 +302,11 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = lambda 
         bench = Bench(evaluator, baselines, asked.drafts, apart)
 
         def row_of(problem: Problem) -> ClockRow | None:
-            return None if late.is_set() or time.monotonic() - begun > asked.seconds else bench.row(problem)
+            return (
+                None
+                if late.is_set() or time.monotonic() - begun > asked.seconds
+                else bench.row(problem)
+            )
 
         try:
             jobs = [pool.submit(row_of, problem) for problem in order]
@@ -278,7 +326,9 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = lambda 
 def write(rows: Sequence[ClockRow], problems: int, head: str, out: Path) -> None:
     """OUT.md for people, OUT.json for machines."""
     out.with_suffix(".md").write_text(text(rows, problems, head), encoding="utf-8")
-    dumped = json.dumps([row.model_dump(mode="json", exclude_defaults=True) for row in rows], indent=1)
+    dumped = json.dumps(
+        [row.model_dump(mode="json", exclude_defaults=True) for row in rows], indent=1
+    )
     out.with_suffix(".json").write_text(dumped + "\n", encoding="utf-8")
 
 

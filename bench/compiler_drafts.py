@@ -60,7 +60,9 @@ class KeptDrafts:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def draft(self, problem: Problem, own_work: str, *, tf32: bool = True, split: bool = True) -> Draft:
+    def draft(
+        self, problem: Problem, own_work: str, *, tf32: bool = True, split: bool = True
+    ) -> Draft:
         """The text that lies there, whatever precision is asked for: another one is never made."""
         mode = next(mode for mode, rule in RULES.items() if rule == own_work)
         path = kept_draft_path(self._folder, problem, mode)
@@ -98,7 +100,11 @@ def measured(
     try:
         report = evaluator.evaluate(problem, source, Options(own_work=RULES[mode]))
         imprecise = report.failure is not None and report.failure.fault in ARITHMETIC_FAULTS
-        exact = (drafted(False).source if row.split else with_fp32_products(source)) if imprecise else ""
+        exact = (
+            (drafted(False).source if row.split else with_fp32_products(source))
+            if imprecise
+            else ""
+        )
         if exact and exact != source:
             row, source = row.with_(in_fp32=True, split=False), exact
             report = evaluator.evaluate(problem, source, Options(own_work=RULES[mode]))
@@ -142,7 +148,9 @@ def _judged(row: Row, report: Report, seconds: float) -> Row:
     profile, failure = report.profile, report.failure
     unjudged = "; ".join(report.warnings) or "nothing was interpreted"
     said = (
-        f"{failure.fault}: {failure.message.splitlines()[0][:300] if failure.message else ''}" if failure else unjudged
+        f"{failure.fault}: {failure.message.splitlines()[0][:300] if failure.message else ''}"
+        if failure
+        else unjudged
     )
     return row.with_(
         correct=report.correct, reason="" if report.correct else said, verdict_seconds=seconds,
@@ -172,13 +180,19 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("folder")
     parser.add_argument("--level", type=int)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--modes", default="strict", type=lambda v: [DraftMode(m) for m in v.split(",")])
+    parser.add_argument(
+        "--modes", default="strict", type=lambda v: [DraftMode(m) for m in v.split(",")]
+    )
     parser.add_argument("--only", default="", help="a regular expression over names")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, help="after which no problem is begun")
-    parser.add_argument("--draft-seconds", type=float, default=SUITE_DRAFT_SECONDS, help="for one draft")
-    parser.add_argument("--tune", type=float, metavar="SECONDS", help="of the GPU, for each right draft")
+    parser.add_argument(
+        "--draft-seconds", type=float, default=SUITE_DRAFT_SECONDS, help="for one draft"
+    )
+    parser.add_argument(
+        "--tune", type=float, metavar="SECONDS", help="of the GPU, for each right draft"
+    )
     parser.add_argument(
         "--tune-from", type=Path, metavar="JSON",
         help="results of a run with the same --keep: of each problem the fastest right draft is tuned, none is drafted",
@@ -188,7 +202,9 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
         help="of products of fp32",
     )  # fmt: skip
     parser.add_argument("--keep", type=Path, help="a folder for the drafts")
-    parser.add_argument("--kept", action="store_true", help="judge the drafts that lie in --keep, and draft none")
+    parser.add_argument(
+        "--kept", action="store_true", help="judge the drafts that lie in --keep, and draft none"
+    )
     parser.add_argument("--draft-only", action="store_true", help="judge nothing")
     parser.add_argument("--out", type=Path, default=Path("bench/results/compiler_drafts"))
     return parser.parse_args(argv)
@@ -199,11 +215,18 @@ def earlier_rows(arguments: argparse.Namespace) -> list[Row]:
     if arguments.tune_from is None:
         return []
     if arguments.tune is None or arguments.keep is None:
-        raise SystemExit("--tune-from needs --tune SECONDS, and --keep FOLDER with the drafts of that run")
-    return [Row.model_validate(row) for row in json.loads(arguments.tune_from.read_text(encoding="utf-8"))]
+        raise SystemExit(
+            "--tune-from needs --tune SECONDS, and --keep FOLDER with the drafts of that run"
+        )
+    return [
+        Row.model_validate(row)
+        for row in json.loads(arguments.tune_from.read_text(encoding="utf-8"))
+    ]
 
 
-def in_order(rows: Sequence[Row], asked: Sequence[tuple[Problem, DraftMode]]) -> list[tuple[int, Problem]]:
+def in_order(
+    rows: Sequence[Row], asked: Sequence[tuple[Problem, DraftMode]]
+) -> list[tuple[int, Problem]]:
     """Returns, of each problem that is asked for, the row to tune and its place: first those farthest behind
     torch.compile.
     """
@@ -213,13 +236,17 @@ def in_order(rows: Sequence[Row], asked: Sequence[tuple[Problem, DraftMode]]) ->
     return [(rows.index(row), problems[row.problem]) for row in best]
 
 
-def tuned_again(problem: Problem, row: Row, evaluator: Evaluator | None, keep: Path, seconds: float) -> Row:
+def tuned_again(
+    problem: Problem, row: Row, evaluator: Evaluator | None, keep: Path, seconds: float
+) -> Row:
     """A row of an earlier run after TUNE; as it was where its draft is not there, or cannot be judged now."""
     path = kept_draft_path(keep, problem, row.mode)
     if evaluator is None or not path.exists():
         return row
     try:
-        row, source = _tuned(row, problem, path.read_text(encoding="utf-8"), evaluator, seconds, keep)
+        row, source = _tuned(
+            row, problem, path.read_text(encoding="utf-8"), evaluator, seconds, keep
+        )
     except (ProblemError, InfrastructureError) as error:
         return row.with_(reason=f"not tuned: {error}")
     path.with_name(f"{path.stem}-tuned.py").write_text(source, encoding="utf-8")
@@ -235,7 +262,9 @@ def drafter_of(arguments: argparse.Namespace) -> AbstractContextManager[Drafter 
     return nullcontext(KeptDrafts(arguments.keep))
 
 
-def _write(arguments: argparse.Namespace, rows: Sequence[Row], command: str, seconds: float) -> None:
+def _write(
+    arguments: argparse.Namespace, rows: Sequence[Row], command: str, seconds: float
+) -> None:
     written = text(rows, command, machine_of(arguments.device), seconds)
     write(rows, written, arguments.out)
 
@@ -256,7 +285,9 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print)
     found: dict[int, Row] = {}
     with (
         drafter_of(arguments) as drafter,
-        nullcontext() if arguments.draft_only else Evaluator(arguments.device, workers=1) as evaluator,
+        nullcontext()
+        if arguments.draft_only
+        else Evaluator(arguments.device, workers=1) as evaluator,
         ThreadPoolExecutor(arguments.workers) as pool,
     ):
 
@@ -264,16 +295,30 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print)
             late = arguments.seconds is not None and time.monotonic() - start > arguments.seconds
             if late:
                 return None
-            return measured(problem, mode, drafter, evaluator, arguments.keep, arguments.tune, arguments.precision)
+            return measured(
+                problem,
+                mode,
+                drafter,
+                evaluator,
+                arguments.keep,
+                arguments.tune,
+                arguments.precision,
+            )
 
         def again(problem: Problem, row: Row) -> Row | None:
             late = arguments.seconds is not None and time.monotonic() - start > arguments.seconds
-            return None if late else tuned_again(problem, row, evaluator, arguments.keep, arguments.tune)
+            return (
+                None
+                if late
+                else tuned_again(problem, row, evaluator, arguments.keep, arguments.tune)
+            )
 
         if earlier:
             found |= dict(enumerate(earlier))
             best = in_order(earlier, asked)
-            jobs = {pool.submit(again, problem, earlier[number]): number for number, problem in best}
+            jobs = {
+                pool.submit(again, problem, earlier[number]): number for number, problem in best
+            }
         else:
             jobs = {pool.submit(one, *pair): number for number, pair in enumerate(asked)}
         for job in as_completed(jobs):
@@ -285,7 +330,12 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print)
             say(
                 f"{len(found)}/{len(asked)} {row.problem} {row.mode} {took}: {'correct' if row.correct else row.reason}"
             )
-            _write(arguments, [found[number] for number in sorted(found)], command, time.monotonic() - start)
+            _write(
+                arguments,
+                [found[number] for number in sorted(found)],
+                command,
+                time.monotonic() - start,
+            )
     rows = [found[number] for number in sorted(found)]
     if len(rows) < len(asked):
         say(f"{len(asked) - len(rows)} were not begun within {arguments.seconds:.0f} s")

@@ -63,21 +63,33 @@ class Suites(Value):
 
 def table(stored: Suites) -> list[str]:
     """Suites, problems, and how many of them were drafted and judged right."""
-    lines = ["| suite | problems | drafted | right at first | right now | judged |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| suite | problems | drafted | right at first | right now | judged |",
+        "|---|---|---|---|---|---|",
+    ]
     total = [0, 0, 0, 0]
     for name, suite in stored.suites.items():
         entries = list(suite.entries.values())
-        counts = [len(entries), *(sum(bool(x) for x in column) for column in zip(*map(_marks, entries), strict=True))]
+        counts = [
+            len(entries),
+            *(sum(bool(x) for x in column) for column in zip(*map(_marks, entries), strict=True)),
+        ]
         total = [a + b for a, b in zip(total, counts, strict=True)]
         days = sorted({e.judged for e in entries if e.judged})
-        lines.append(f"| {name} | {' | '.join(map(str, counts))} | {' to '.join(dict.fromkeys([days[0], days[-1]]))} |")
+        lines.append(
+            f"| {name} | {' | '.join(map(str, counts))} | {' to '.join(dict.fromkeys([days[0], days[-1]]))} |"
+        )
     shares = [f"{n} ({n / max(total[0], 1):.0%})" for n in total[2:]]
     return [*lines, f"| all | {total[0]} | {total[1]} | {' | '.join(shares)} | |"]
 
 
 def _marks(entry: Entry) -> tuple[bool, bool, bool]:
     first, now = entry.first, entry.now
-    return now is not None and now.drafted, first is not None and first.correct, now is not None and now.correct
+    return (
+        now is not None and now.drafted,
+        first is not None and first.correct,
+        now is not None and now.correct,
+    )
 
 
 def text(stored: Suites) -> str:
@@ -93,30 +105,47 @@ def text(stored: Suites) -> str:
              "`python -m bench.compiler_drafts_suites`  ",
              stored.machine, *stored.notes, "\n".join(table(stored))]  # fmt: skip
     if failed:
-        parts += ["## Not right now", "\n".join(["| suite | problem | why |", "|---|---|---|", *failed])]
+        parts += [
+            "## Not right now",
+            "\n".join(["| suite | problem | why |", "|---|---|---|", *failed]),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
 def _read(path: Path) -> Suites:
-    return Suites.model_validate_json(path.read_text(encoding="utf-8")) if path.exists() else Suites()
+    return (
+        Suites.model_validate_json(path.read_text(encoding="utf-8")) if path.exists() else Suites()
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", nargs="+", default=[], metavar="SUITE=JSON")
     parser.add_argument("--set", choices=["first", "now"], default="now")
     parser.add_argument("--date", default=str(date.today()), help="of these rows")
     parser.add_argument("--machine")
-    parser.add_argument("--note", nargs="+", help="paragraphs before the table, in the place of those that are stored")
-    parser.add_argument("--out", type=Path, default=Path("bench/results/compiler_drafts-suites-cpu"))
+    parser.add_argument(
+        "--note",
+        nargs="+",
+        help="paragraphs before the table, in the place of those that are stored",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("bench/results/compiler_drafts-suites-cpu")
+    )
     given = parser.parse_args(argv)
     stored = _read(given.out.with_suffix(".json"))
     suites = dict(stored.suites)
     for name, _, file in (pair.partition("=") for pair in given.rows):
-        rows = [Row.model_validate(row) for row in json.loads(Path(file).read_text(encoding="utf-8"))]
+        rows = [
+            Row.model_validate(row) for row in json.loads(Path(file).read_text(encoding="utf-8"))
+        ]
         suites[name] = suites.get(name, Suite()).with_rows(rows, given.set == "first", given.date)
     stored = stored.with_(
-        suites=suites, machine=given.machine or stored.machine, notes=tuple(given.note or stored.notes)
+        suites=suites,
+        machine=given.machine or stored.machine,
+        notes=tuple(given.note or stored.notes),
     )
     dumped = json.dumps(stored.model_dump(mode="json", exclude_defaults=True), indent=1)
     given.out.with_suffix(".json").write_text(dumped + "\n", encoding="utf-8")

@@ -89,7 +89,10 @@ def table(rows: Sequence[Row]) -> list[str]:
     for level, mode in sorted({(r.level, r.mode) for r in rows}):
         part = [r for r in rows if (r.level, r.mode) == (level, mode)]
         right = [r for r in part if r.correct]
-        drafts, verdicts = [r.draft_seconds for r in part], [r.verdict_seconds for r in part if r.drafted]
+        drafts, verdicts = (
+            [r.draft_seconds for r in part],
+            [r.verdict_seconds for r in part if r.drafted],
+        )
         lines.append(
             f"| {level or '-'} | {mode} | {len(part)} | {sum(r.drafted for r in part)} | {len(right)} "
             f"| {percentile(drafts, 0.5):.1f} / {percentile(drafts, 0.95):.1f} "
@@ -109,7 +112,11 @@ def best_of_modes(rows: Sequence[Row]) -> list[Row]:
     found: dict[tuple[str, str], Row] = {}
     for row in rows:
         key = (row.level, row.problem)
-        if row.correct and row.speedup and (key not in found or row.speedup > (found[key].speedup or 0.0)):
+        if (
+            row.correct
+            and row.speedup
+            and (key not in found or row.speedup > (found[key].speedup or 0.0))
+        ):
             found[key] = row
     return list(found.values())
 
@@ -126,7 +133,11 @@ def best_table(rows: Sequence[Row]) -> list[str]:
     for level in sorted({r.level for r in best}):
         own = [r for r in best if r.level == level]
         same = [r for r in own if not r.apart]
-        whole = [r for r in best_of_modes([r for r in rows if not r.split]) if r.level == level and not r.apart]
+        whole = [
+            r
+            for r in best_of_modes([r for r in rows if not r.split])
+            if r.level == level and not r.apart
+        ]
         unsplit = [
             r.with_(
                 speedup=(r.speedup or 0.0) * r.unsplit,
@@ -134,7 +145,11 @@ def best_table(rows: Sequence[Row]) -> list[str]:
             )
             for r in whole
         ]
-        for name, part in (("all", own), ("the same work", same), ("the same work, no split products", unsplit)):
+        for name, part in (
+            ("all", own),
+            ("the same work", same),
+            ("the same work, no split products", unsplit),
+        ):
             lines.append(
                 f"| {level or '-'} | {name} | {len(part)} | {_fast(part)} | {geometric_mean(r.speedup for r in part)} "
                 f"| {geometric_mean(r.speedup_compiled for r in part)} |"
@@ -152,7 +167,11 @@ def tuned_table(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         if (tuning := row.tuning) is None:
             continue
-        changes = ", ".join(f"{n} {v}" for n, v in tuning.changes.items()) or tuning.note or "nothing is faster"
+        changes = (
+            ", ".join(f"{n} {v}" for n, v in tuning.changes.items())
+            or tuning.note
+            or "nothing is faster"
+        )
         lines.append(
             f"| {row.problem} | {row.mode} | {_ratio(row.untuned)} | {_ratio(row.speedup)} "
             f"| {_ratio(row.speedup_compiled)} | {changes.replace('|', '/')} | {tuning.precision or '-'} "
@@ -176,8 +195,14 @@ def _told_apart(row: Row) -> str:
 
 def text(rows: Sequence[Row], command: str, machine: str, seconds: float) -> str:
     """The Markdown file."""
-    failed = [f"| {r.problem} | {r.mode} | {r.reason.replace('|', '/')} |" for r in rows if not r.correct]
-    fixed = [f"- {r.problem} ({r.mode}): {', '.join(r.fixed_sizes)}" for r in rows if r.correct and r.fixed_sizes]
+    failed = [
+        f"| {r.problem} | {r.mode} | {r.reason.replace('|', '/')} |" for r in rows if not r.correct
+    ]
+    fixed = [
+        f"- {r.problem} ({r.mode}): {', '.join(r.fixed_sizes)}"
+        for r in rows
+        if r.correct and r.fixed_sizes
+    ]
     apart = [_told_apart(r) for r in rows if r.correct and r.apart]
     in_fp32 = [f"- {r.problem} ({r.mode})" for r in rows if r.in_fp32]
     parts = ["# The compiler's drafts", f"`{command}`  ", f"{machine}, {date.today()}, {seconds:.0f} s in all.",
@@ -192,7 +217,9 @@ def text(rows: Sequence[Row], command: str, machine: str, seconds: float) -> str
         "No speed of the same work": apart,
         "Tuned": tuned_table(rows),
         "Products of tf32 or of parts refused, judged again in fp32": in_fp32,
-        "Products of fp32 made of float16 parts": [f"- {r.problem} ({r.mode})" for r in rows if r.correct and r.split],
+        "Products of fp32 made of float16 parts": [
+            f"- {r.problem} ({r.mode})" for r in rows if r.correct and r.split
+        ],
         "Not correct": ["| problem | mode | why |", "|---|---|---|", *failed] if failed else [],
         "Correct, with a size that tracing fixed": fixed,
     }
@@ -213,7 +240,9 @@ def merged(files: Sequence[Path]) -> list[Row]:
 
 def main() -> None:
     """Several runs as one."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--command", required=True, help="that made them, for the head of the file")
     parser.add_argument("--machine", required=True)

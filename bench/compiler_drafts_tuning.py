@@ -42,7 +42,12 @@ class TunedRow(Value):
 
 
 def tuned(
-    problem: Problem, source: str, own_work: str, evaluator: Evaluator, seconds: float, folder: Path | None
+    problem: Problem,
+    source: str,
+    own_work: str,
+    evaluator: Evaluator,
+    seconds: float,
+    folder: Path | None,
 ) -> tuple[TunedRow, str]:
     """What was found, and the text with the numbers that won: the draft's own where none are faster.
 
@@ -74,7 +79,9 @@ def _row(found: TuningResult) -> TunedRow:
     row = TunedRow(note=note, launches=found.launches, gpu_seconds=found.gpu_seconds)
     if chosen is None or chosen.timing is None:
         return row
-    best = next((c for c in found.by_precision.values() if c.configuration == chosen.configuration), None)
+    best = next(
+        (c for c in found.by_precision.values() if c.configuration == chosen.configuration), None
+    )
     return row.with_(
         changes=chosen.changes, precision=chosen.precision.value if chosen.precision is not None else "",
         error=best.error if best is not None else None, eager_error=best.eager_error if best is not None else None,

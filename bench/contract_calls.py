@@ -123,7 +123,9 @@ class Pair:
         with torch.random.fork_rng():
             return self.reference.arguments(self.reference.inputs(SEED))
 
-    def compare(self, inputs: list[Any], prepare: Callable[[Any], Any] = lambda m: m, grad: bool = False) -> str:
+    def compare(
+        self, inputs: list[Any], prepare: Callable[[Any], Any] = lambda m: m, grad: bool = False
+    ) -> str:
         """What becomes of one call. prepare: what the user does to a module first."""
         with torch.set_grad_enabled(grad):
             expected = _outcome(prepare(copy.deepcopy(self.model)), copy.deepcopy(inputs))
@@ -159,7 +161,9 @@ def _compared(expected: list[Any], got: list[Any]) -> str:
         if value.requires_grad is not reference.requires_grad:
             return f"wrong: requires_grad is {value.requires_grad}, not {reference.requires_grad}"
         tolerance = TOLERANCES.get(reference.dtype, 1e-4)
-        if not torch.allclose(value.detach(), reference.detach(), rtol=tolerance, atol=tolerance, equal_nan=True):
+        if not torch.allclose(
+            value.detach(), reference.detach(), rtol=tolerance, atol=tolerance, equal_nan=True
+        ):
             error = (value.detach().double() - reference.detach().double()).abs().max()
             return f"wrong: by {float(error):.3g}"
     return "right"
@@ -184,7 +188,9 @@ def calls(pair: Pair) -> Iterator[tuple[str, str]]:
         if isinstance(leaves[place], int | float) and not isinstance(leaves[place], bool):
             yield (
                 f"another number, input {place}",
-                pair.compare(put_together(form, [*leaves[:place], leaves[place] + 1, *leaves[place + 1 :]])),
+                pair.compare(
+                    put_together(form, [*leaves[:place], leaves[place] + 1, *leaves[place + 1 :]])
+                ),
             )
     for place in tensors:
         for dimension in range(leaves[place].dim()):
@@ -207,7 +213,10 @@ def _changed(leaves: list[Any], chosen: list[int], change: Change) -> list[Any] 
 
 
 def _preparations(pair: Pair) -> dict[str, Callable[[Any], Any]]:
-    ways: dict[str, Callable[[Any], Any]] = {".train()": lambda m: m.train(), ".eval()": lambda m: m.eval()}
+    ways: dict[str, Callable[[Any], Any]] = {
+        ".train()": lambda m: m.train(),
+        ".eval()": lambda m: m.eval(),
+    }
     if pair.model.state_dict():
         ways |= {
             ".half()": lambda m: m.half(), ".double()": lambda m: m.double(),

@@ -37,11 +37,15 @@ def write_kernel(case: Case, folder: Path) -> Path | None:
         (folder / problem).write_text(case.source, encoding="utf-8")
     policy: list[str] = list(case.options)
     if case.kernel:
-        (folder / "script.json").write_text(json.dumps({"answers": [case.kernel]}), encoding="utf-8")
+        (folder / "script.json").write_text(
+            json.dumps({"answers": [case.kernel]}), encoding="utf-8"
+        )
         policy = ["--policy", "scripted:script.json"]
     command = [sys.executable, "-m", "kernelwright.agent", "solve", problem, *policy, "--device", "cpu", "--json",
                "--out", "kernel_triton.py"]  # fmt: skip
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=900, check=False
+    )
     if done.returncode != 0:
         print(f"{case.name}: no kernel: {done.stderr[-300:]}", file=sys.stderr)
         return None
@@ -55,7 +59,9 @@ def call_file(kernel: Path, problem: str) -> Outcomes:
     """Calls the file in a process of its own, by Triton's interpreter."""
     command = [sys.executable, "-m", "bench.contract_calls", str(kernel), problem]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=900, check=False
+    )
     if done.returncode != 0:
         raise SystemExit(f"{kernel}: the calls failed: {done.stderr[-2000:]}")
     outcomes: Outcomes = json.loads(done.stdout.splitlines()[-1])
@@ -71,7 +77,12 @@ def measure(cases: Sequence[Case]) -> dict[str, Outcomes | None]:
             problem = str(Path(folder) / f"{case.name}.py") if case.source else case.problem
             measured[case.name] = None if kernel is None else call_file(kernel, problem)
         shown = measured[case.name]
-        print(case.name, "no kernel" if shown is None else dict(_counts(shown)), file=sys.stderr, flush=True)
+        print(
+            case.name,
+            "no kernel" if shown is None else dict(_counts(shown)),
+            file=sys.stderr,
+            flush=True,
+        )
         for call, outcome in (shown or {}).items():
             if outcome.startswith("wrong"):
                 print(f"    {call}: {outcome}", file=sys.stderr, flush=True)
@@ -102,7 +113,10 @@ def page(measured: dict[str, Outcomes | None], command: str) -> str:
 
 
 def _table(rows: dict[str, Outcomes | None]) -> list[str]:
-    lines = ["| problem | calls | right | raises | wrong | wrong calls |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| problem | calls | right | raises | wrong | wrong calls |",
+        "|---|---|---|---|---|---|",
+    ]
     total: Counter[str] = Counter()
     for name, outcomes in rows.items():
         if outcomes is None:
@@ -110,7 +124,11 @@ def _table(rows: dict[str, Outcomes | None]) -> list[str]:
             continue
         counts = _counts(outcomes)
         total += counts
-        wrong = "; ".join(f"{call} ({outcome})" for call, outcome in outcomes.items() if outcome.startswith("wrong"))
+        wrong = "; ".join(
+            f"{call} ({outcome})"
+            for call, outcome in outcomes.items()
+            if outcome.startswith("wrong")
+        )
         lines.append(f"| {name} | {_row(counts)} | {wrong} |")
     return [*lines, f"| all | {_row(total)} | |"]
 
@@ -121,7 +139,9 @@ def _row(counts: Counter[str]) -> str:
 
 def main() -> None:
     """Measures the problems that were asked for, and writes the page where all of them were."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--set", choices=["developed", "picked"], dest="chosen")
     parser.add_argument("--out", type=Path)

@@ -30,7 +30,11 @@ from typing import NamedTuple
 from bench.judge_suites import KERNELS, honest, problem_of
 from kernelwright.tools.problem import Problem
 
-GOALS = {"agent --help": 0.4, "agent check, a good softmax": 8.0, "agent check, a syntax error": 1.0}
+GOALS = {
+    "agent --help": 0.4,
+    "agent check, a good softmax": 8.0,
+    "agent check, a syntax error": 1.0,
+}
 
 
 class Cost(NamedTuple):
@@ -119,7 +123,9 @@ def counting_processor_time() -> Iterator[None]:
     Nothing that was started may be left at the end.
     """
     try:
-        own = next(line for line in Path("/proc/self/cgroup").read_text().splitlines() if "cpuacct" in line)
+        own = next(
+            line for line in Path("/proc/self/cgroup").read_text().splitlines() if "cpuacct" in line
+        )
         before = ACCOUNT.parent / own.split(":", 2)[2].lstrip("/")
         ACCOUNT.mkdir()
         (ACCOUNT / "cgroup.procs").write_text(str(os.getpid()))
@@ -167,7 +173,9 @@ def judge_all(chosen: list[tuple[Problem, str]], workers: int, sizes: int) -> Ba
     """
     from kernelwright.tools.pipeline import Evaluator, Options
 
-    options = Options(profile=False, torch_compile=False, compile_seconds=30.0, seconds=30.0, sizes=sizes)
+    options = Options(
+        profile=False, torch_compile=False, compile_seconds=30.0, seconds=30.0, sizes=sizes
+    )
     outcomes, most = Counter[str](), 0
     cold = time.monotonic()
     with counting_processor_time(), Evaluator(device="cpu", workers=workers) as evaluator:
@@ -187,7 +195,11 @@ def judge_all(chosen: list[tuple[Problem, str]], workers: int, sizes: int) -> Ba
 def table(costs: list[tuple[str, Cost]], batch: Batch, asked: argparse.Namespace) -> str:
     count = sum(batch.outcomes.values())
     load = os.getloadavg()[1]
-    each = f", {batch.processor / count:.2f} s of processor time each" if batch.processor is not None else ""
+    each = (
+        f", {batch.processor / count:.2f} s of processor time each"
+        if batch.processor is not None
+        else ""
+    )
     lines = [
         "# What a verdict costs without a GPU",
         "",
@@ -210,19 +222,33 @@ def table(costs: list[tuple[str, Cost]], batch: Batch, asked: argparse.Namespace
         "| command, cold | wall s | processor s | goal s |",
         "|---|---|---|---|",
     ]
-    lines += [f"| {name} | {cost.wall:.2f} | {cost.processor:.2f} | {GOALS[name]:g} |" for name, cost in costs]
+    lines += [
+        f"| {name} | {cost.wall:.2f} | {cost.processor:.2f} | {GOALS[name]:g} |"
+        for name, cost in costs
+    ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--candidates", type=int, default=100)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--sizes", type=int, default=8, help="other sizes that each must be right at; 3 for rollouts")
+    parser.add_argument(
+        "--sizes",
+        type=int,
+        default=8,
+        help="other sizes that each must be right at; 3 for rollouts",
+    )
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    text = table(commands(asked.repeat), judge_all(candidates(asked.candidates), asked.workers, asked.sizes), asked)
+    text = table(
+        commands(asked.repeat),
+        judge_all(candidates(asked.candidates), asked.workers, asked.sizes),
+        asked,
+    )
     print(text)
     if asked.out:
         asked.out.write_text(text)

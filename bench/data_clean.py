@@ -61,15 +61,25 @@ def main() -> None:
         drawn = time.monotonic() - start
         size = sum(path.stat().st_size for path in source.glob("*.parquet"))
         result = clean_corpus(
-            source, Path(folder, "out"), asked.against, asked.workers, lambda step: print(step, flush=True)
+            source,
+            Path(folder, "out"),
+            asked.against,
+            asked.workers,
+            lambda step: print(step, flush=True),
         )
-    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    own, children = (
+        resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     PAGE.write_text(page(result, drawn, size, own, children), encoding="utf-8")
     print(PAGE.read_text(encoding="utf-8"))
 
 
 def page(
-    result: CleaningResult, drawn: float, size: int, own: resource.struct_rusage, children: resource.struct_rusage
+    result: CleaningResult,
+    drawn: float,
+    size: int,
+    own: resource.struct_rusage,
+    children: resource.struct_rusage,
 ) -> str:
     suites = ", ".join(f"{count} problems of {name}" for name, count in result.against.items())
     facts = (

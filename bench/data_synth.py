@@ -14,7 +14,12 @@ import tempfile
 from datetime import date
 from pathlib import Path
 
-from kernelwright.rl.data.synth.engine.generating import CorpusProgress, CorpusRequest, generate, state_of
+from kernelwright.rl.data.synth.engine.generating import (
+    CorpusProgress,
+    CorpusRequest,
+    generate,
+    state_of,
+)
 
 PAGE = Path(__file__).parent / "results" / "data_synth.md"
 
@@ -39,7 +44,11 @@ def main() -> None:
                 asked.workers,
                 lambda step: print(step, flush=True),
             )
-    made = page(state) if asked.on is None else PAGE.read_text(encoding="utf-8") + "\n" + section(state, asked.on)
+    made = (
+        page(state)
+        if asked.on is None
+        else PAGE.read_text(encoding="utf-8") + "\n" + section(state, asked.on)
+    )
     PAGE.write_text(made, encoding="utf-8")
     print(PAGE.read_text(encoding="utf-8"))
 
@@ -49,7 +58,9 @@ def page(state: CorpusProgress) -> str:
         f"# rl data synth\n\n`python -m bench.data_synth`, {date.today()}, Python "
         f"{platform.python_version()}, seed "
         f"{state.wanted.seed}.\n\n"
-        + facts_of(state, f"on {os.cpu_count()} cores, load {os.getloadavg()[2]:.1f} over 15 minutes")
+        + facts_of(
+            state, f"on {os.cpu_count()} cores, load {os.getloadavg()[2]:.1f} over 15 minutes"
+        )
     )
 
 

@@ -30,8 +30,13 @@ def _on_the_host(function: str) -> Any:
 
     def call(*arguments: Any) -> Any:
         first = next(a for a in arguments if isinstance(a, tl.tensor))
-        values = [torch.from_numpy(numpy.array(a.handle.data)) if isinstance(a, tl.tensor) else a for a in arguments]
-        result = numpy.asarray(getattr(torch, function)(*values).numpy()).astype(first.handle.data.dtype)
+        values = [
+            torch.from_numpy(numpy.array(a.handle.data)) if isinstance(a, tl.tensor) else a
+            for a in arguments
+        ]
+        result = numpy.asarray(getattr(torch, function)(*values).numpy()).astype(
+            first.handle.data.dtype
+        )
         return tl.tensor(TensorHandle(result, first.handle.dtype), first.type)
 
     return call

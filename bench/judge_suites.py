@@ -73,7 +73,9 @@ def exploits(names: Iterable[str] = (), device: str = "cpu") -> list[Entry]:
     """Every real cheat, by name; only those named where any are. device: where they are to be judged."""
     wanted = set(names)
     found = [
-        _exploit(path, device) for path in sorted(EXPLOITS.glob("*.py")) if header(path.read_text(encoding="utf-8"))
+        _exploit(path, device)
+        for path in sorted(EXPLOITS.glob("*.py"))
+        if header(path.read_text(encoding="utf-8"))
     ]
     return [e for e in found if not wanted or e.name in wanted]
 
@@ -82,7 +84,15 @@ def _exploit(path: Path, device: str) -> Entry:
     said = header(path.read_text(encoding="utf-8"))
     expect = tuple(word.strip() for word in said["expect"].split(","))
     either = "either" in (said.get("correct"), said.get("on-gpu") if device != "cpu" else "")
-    return Entry(path, said["problem"], said["family"], said["needs"], expect, said.get("naive", ""), either=either)
+    return Entry(
+        path,
+        said["problem"],
+        said["family"],
+        said["needs"],
+        expect,
+        said.get("naive", ""),
+        either=either,
+    )
 
 
 def honest(names: Iterable[str] = ()) -> list[Entry]:
@@ -113,7 +123,9 @@ def hostile(names: Iterable[str] = ()) -> list[Entry]:
     for path in sorted(HOSTILE.glob("*.py")):
         said = header(path.read_text(encoding="utf-8"))
         if "problem" in said and (not wanted or path.stem in wanted):
-            found.append(Entry(path, said["problem"], "hostile", said.get("needs", "cpu"), either=True))
+            found.append(
+                Entry(path, said["problem"], "hostile", said.get("needs", "cpu"), either=True)
+            )
     return found
 
 
@@ -122,7 +134,9 @@ def problem_of(name: str) -> Problem:
     places = (EXPLOITS / name, CATALOGUE / f"{name}.py", KERNELS / "problems" / f"{name}.py")
     path = next((p for p in places if p.suffix == ".py" and p.is_file()), None)
     if path is None:
-        raise FileNotFoundError(f"no problem named {name} in the catalogue, tests/kernels/problems or tests/exploits")
+        raise FileNotFoundError(
+            f"no problem named {name} in the catalogue, tests/kernels/problems or tests/exploits"
+        )
     return Problem(name=Path(name).stem, source=path.read_text(encoding="utf-8"))
 
 

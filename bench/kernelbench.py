@@ -42,7 +42,9 @@ FAMILIES = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("part", choices=sorted(PARTS))
     add("--work", type=Path, required=True)
@@ -55,10 +57,20 @@ def main() -> None:
     add("--seed", type=int, default=0)
     add("--device", default="cpu")
     add("--workers", type=int, default=2)
-    add("--together", type=int, default=1, help="draw: problems that the policy is asked about at once")
+    add(
+        "--together",
+        type=int,
+        default=1,
+        help="draw: problems that the policy is asked about at once",
+    )
     add("--seconds", type=float, default=1e9, help="when to stop")
     add("--untimed", action="store_true", help="judge: whether it is right, and no speed")
-    add("--each", type=float, default=12.0, help="sift: seconds for one candidate under the interpreter")
+    add(
+        "--each",
+        type=float,
+        default=12.0,
+        help="sift: seconds for one candidate under the interpreter",
+    )
     asked = parser.parse_args()
     asked.work.mkdir(parents=True, exist_ok=True)
     PARTS[asked.part](asked)
@@ -67,7 +79,11 @@ def main() -> None:
 def problems_of(asked: argparse.Namespace) -> dict[str, Any]:
     from kernelwright.rl.evaluating.suites import open_suite
 
-    found = [p for level in LEVELS for p in open_suite(f"kernelbench:{asked.kernelbench}", level=level).problems]
+    found = [
+        p
+        for level in LEVELS
+        for p in open_suite(f"kernelbench:{asked.kernelbench}", level=level).problems
+    ]
     return {problem.name: problem for problem in found}
 
 
@@ -80,7 +96,12 @@ def draw(asked: argparse.Namespace) -> None:
     from kernelwright.tools.markdown.fenced_code import extract_code
 
     path, policy, started = asked.work / "drafts.json", open_policy(asked.policy), time.monotonic()
-    told = {"policy": policy.name, "samples": asked.samples, "temperature": asked.temperature, "seed": asked.seed}
+    told = {
+        "policy": policy.name,
+        "samples": asked.samples,
+        "temperature": asked.temperature,
+        "seed": asked.seed,
+    }
     drafts = json.loads(path.read_text())["drafts"] if path.is_file() else {}
     prompts = Prompts(policy.prompt_form)
     left = [problem for problem in problems_of(asked).values() if problem.name not in drafts]
@@ -88,7 +109,10 @@ def draw(asked: argparse.Namespace) -> None:
     for start in range(0, len(left), asked.together):
         some = left[start : start + asked.together]
         asks = [
-            Request(messages=prompts.messages(PromptFields(problem=problem, action=Action.DRAFT)), sampling=sampling)
+            Request(
+                messages=prompts.messages(PromptFields(problem=problem, action=Action.DRAFT)),
+                sampling=sampling,
+            )
             for problem in some
         ]
         answers = iter(policy.sample([one for ask in asks for one in ask.repeated(asked.samples)]))
@@ -101,8 +125,12 @@ def draw(asked: argparse.Namespace) -> None:
 
 def union(asked: argparse.Namespace) -> None:
     told = [json.loads((folder / "drafts.json").read_text()) for folder in asked.of]
-    joined = {name: [s for one in told for s in one["drafts"].get(name, [])] for name in told[0]["drafts"]}
-    (asked.work / "drafts.json").write_text(json.dumps({**told[0], "policy": "several", "drafts": joined}))
+    joined = {
+        name: [s for one in told for s in one["drafts"].get(name, [])] for name in told[0]["drafts"]
+    }
+    (asked.work / "drafts.json").write_text(
+        json.dumps({**told[0], "policy": "several", "drafts": joined})
+    )
 
 
 def forms(asked: argparse.Namespace) -> None:
@@ -112,19 +140,28 @@ def forms(asked: argparse.Namespace) -> None:
         wanted = _constructor(problems[name].source, "Model")
         counts[name.split("/")[0]].update(_form(source, wanted) for source in sources)
     for level, found in sorted(counts.items()):
-        print(f"{level}: of {found.total():,} drafts {', '.join(f'{form} {n:,}' for form, n in found.most_common())}")
+        print(
+            f"{level}: of {found.total():,} drafts {', '.join(f'{form} {n:,}' for form, n in found.most_common())}"
+        )
 
 
 def _form(source: str | None, wanted: list[str]) -> str:
     try:
-        return "as the reference" if _constructor(source or "", "ModelNew") == wanted else "other arguments"
+        return (
+            "as the reference"
+            if _constructor(source or "", "ModelNew") == wanted
+            else "other arguments"
+        )
     except SyntaxError:
         return "no Python"
 
 
 def _constructor(source: str, name: str) -> list[str]:
     """Names of what it takes besides `self`; a class that is not there takes "?". Raises SyntaxError."""
-    body = next((n.body for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == name), None)
+    body = next(
+        (n.body for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == name),
+        None,
+    )
     if body is None:
         return ["?"]
     made = next((n for n in body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
@@ -136,7 +173,9 @@ def sift(asked: argparse.Namespace) -> None:
     from kernelwright.tools.pipeline import Options
 
     options = Options(profile=False, torch_compile=False, sizes=0, seconds=asked.each)
-    todo = ((name, source) for name, sources in _drafts(asked).items() for source in _different(sources))
+    todo = (
+        (name, source) for name, sources in _drafts(asked).items() for source in _different(sources)
+    )
     _judged(asked, "sifted.json", todo, options, "cpu")
 
 
@@ -150,7 +189,9 @@ def judge(asked: argparse.Namespace) -> None:
     _judged(asked, "judged.json", _worth_a_gpu(asked), options, asked.device)
 
 
-def _judged(asked: argparse.Namespace, name: str, todo: Iterator[tuple[str, str]], options: Any, device: str) -> None:
+def _judged(
+    asked: argparse.Namespace, name: str, todo: Iterator[tuple[str, str]], options: Any, device: str
+) -> None:
     from kernelwright.tools.pipeline import Evaluator
     from kernelwright.tools.problem import ProblemError
     from kernelwright.tools.report import InfrastructureError
@@ -158,7 +199,10 @@ def _judged(asked: argparse.Namespace, name: str, todo: Iterator[tuple[str, str]
     path, problems, started = asked.work / name, problems_of(asked), time.monotonic()
     known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
     waiting = [(problem, source) for problem, source in todo if _key(problem, source) not in known]
-    with Evaluator(device, workers=asked.workers) as evaluator, ThreadPoolExecutor(asked.workers) as pool:
+    with (
+        Evaluator(device, workers=asked.workers) as evaluator,
+        ThreadPoolExecutor(asked.workers) as pool,
+    ):
 
         def one(problem: str, source: str) -> tuple[str, dict[str, Any] | None]:
             if time.monotonic() - started > asked.seconds:
@@ -201,7 +245,9 @@ def _key(problem: str, source: str) -> str:
 
 
 def _drafts(asked: argparse.Namespace) -> dict[str, list[str | None]]:
-    found: dict[str, list[str | None]] = json.loads((asked.work / "drafts.json").read_text())["drafts"]
+    found: dict[str, list[str | None]] = json.loads((asked.work / "drafts.json").read_text())[
+        "drafts"
+    ]
     return found
 
 
@@ -216,7 +262,11 @@ def _worth_a_gpu(asked: argparse.Namespace) -> Iterator[tuple[str, str]]:
     for name, sources in _drafts(asked).items():
         seen = [(source, sifted.get(_key(name, source))) for source in _different(sources)]
         good = [(name, s) for s, facts in seen if facts and facts["correct"]]
-        unsure = [(name, s) for s, facts in seen if facts and not facts["correct"] and _says_nothing(facts)]
+        unsure = [
+            (name, s)
+            for s, facts in seen
+            if facts and not facts["correct"] and _says_nothing(facts)
+        ]
         queues.append(good + unsure)
     for place in range(max(map(len, queues), default=0)):
         yield from (queue[place] for queue in queues if place < len(queue))
@@ -232,7 +282,10 @@ def _says_nothing(facts: dict[str, Any]) -> bool:
 # ---------------------------------------------------------------- report
 def report(asked: argparse.Namespace) -> None:
     told, drafts = json.loads((asked.work / "drafts.json").read_text()), _drafts(asked)
-    sifted, judged = (_own(drafts, (asked.verdicts or asked.work) / name) for name in ("sifted.json", "judged.json"))
+    sifted, judged = (
+        _own(drafts, (asked.verdicts or asked.work) / name)
+        for name in ("sifted.json", "judged.json")
+    )
     lines = [
         f"Policy {told['policy']}, {told['samples']} drafts a problem at temperature "
         f"{told['temperature']}, no repairs, {date.today().isoformat()}.", "",
@@ -242,7 +295,9 @@ def report(asked: argparse.Namespace) -> None:
         sifted), "",
     ]  # fmt: skip
     refused = sum(not facts["correct"] for facts in judged.values())
-    left = sum(_waiting(n, s, sifted, judged) for n, sources in drafts.items() for s in _different(sources))
+    left = sum(
+        _waiting(n, s, sifted, judged) for n, sources in drafts.items() for s in _different(sources)
+    )
     lines += [
         f"Judged on the GPU: {len(judged)} different candidates, of which it refused {refused}; worth "
         "judging and not judged: "
@@ -264,31 +319,54 @@ def report(asked: argparse.Namespace) -> None:
 def _own(drafts: dict[str, list[str | None]], path: Path) -> dict[str, Any]:
     """Verdicts of these drafts; others may lie beside them."""
     known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
-    keys = {_key(name, source) for name, sources in drafts.items() for source in _different(sources)}
+    keys = {
+        _key(name, source) for name, sources in drafts.items() for source in _different(sources)
+    }
     return {key: facts for key, facts in known.items() if key in keys}
 
 
 def _table(
-    title: str, drafts: dict[str, list[str | None]], sifted: dict[str, Any], verdicts: dict[str, Any]
+    title: str,
+    drafts: dict[str, list[str | None]],
+    sifted: dict[str, Any],
+    verdicts: dict[str, Any],
 ) -> list[str]:
     head = [f"{title}:", "",
         "| level | problems | compiled | pass@1 | pass@4 | pass@10 | solved | at least as fast as eager (fast_1) |",
         "|---|---|---|---|---|---|---|---|"]  # fmt: skip
-    levels = {level: {n: s for n, s in drafts.items() if n.startswith(f"kernelbench:{level}/")} for level in LEVELS}
+    levels = {
+        level: {n: s for n, s in drafts.items() if n.startswith(f"kernelbench:{level}/")}
+        for level in LEVELS
+    }
     return head + [_row(level, own, sifted, verdicts) for level, own in levels.items()]
 
 
-def _row(level: int, drafts: dict[str, list[str | None]], sifted: dict[str, Any], verdicts: dict[str, Any]) -> str:
+def _row(
+    level: int,
+    drafts: dict[str, list[str | None]],
+    sifted: dict[str, Any],
+    verdicts: dict[str, Any],
+) -> str:
     from kernelwright.agent.viewing.report.figures import pass_at
 
-    facts = {n: [verdicts.get(_key(n, s)) if s else None for s in sources] for n, sources in drafts.items()}
+    facts = {
+        n: [verdicts.get(_key(n, s)) if s else None for s in sources]
+        for n, sources in drafts.items()
+    }
     right = {n: sum(bool(f and f["correct"]) for f in found) for n, found in facts.items()}
     size = len(next(iter(drafts.values())))
     offline = [sifted.get(_key(n, s)) for n, sources in drafts.items() for s in sources if s]
     built = sum(bool(f and _compiled(f)) for f in offline)
-    fast = sum(any(f and f["correct"] and (f["speedup"] or 0) >= 1 for f in found) for found in facts.values())
+    fast = sum(
+        any(f and f["correct"] and (f["speedup"] or 0) >= 1 for f in found)
+        for found in facts.values()
+    )
     timed = any(f["speedup"] for f in verdicts.values())
-    percent = {k: 100 * sum(pass_at(size, c, k) for c in right.values()) / len(drafts) for k in KS if k <= size}
+    percent = {
+        k: 100 * sum(pass_at(size, c, k) for c in right.values()) / len(drafts)
+        for k in KS
+        if k <= size
+    }
     share = [f"{percent[k]:.1f} %" if k in percent else "" for k in KS]
     solved = sum(c > 0 for c in right.values())
     return (
@@ -303,7 +381,9 @@ def _compiled(facts: dict[str, Any]) -> bool:
 
 def _waiting(name: str, source: str, sifted: dict[str, Any], judged: dict[str, Any]) -> bool:
     facts = sifted.get(_key(name, source))
-    return _key(name, source) not in judged and (facts is None or facts["correct"] or _says_nothing(facts))
+    return _key(name, source) not in judged and (
+        facts is None or facts["correct"] or _says_nothing(facts)
+    )
 
 
 def _solved(drafts: dict[str, list[str | None]], judged: dict[str, Any]) -> list[str]:
@@ -312,11 +392,15 @@ def _solved(drafts: dict[str, list[str | None]], judged: dict[str, Any]) -> list
         if facts["correct"]:
             best[facts["problem"]] = max(best.get(facts["problem"], 0.0), facts["speedup"] or 0.0)
     speeds = {name: f" ({speed:.2f})" if speed else "" for name, speed in best.items()}
-    shown = [f"{name.removeprefix('kernelbench:')}{speeds[name]}" for name in drafts if name in best]
+    shown = [
+        f"{name.removeprefix('kernelbench:')}{speeds[name]}" for name in drafts if name in best
+    ]
     return [f"Solved, with the speedup over eager of the fastest: {', '.join(shown) or 'none'}."]
 
 
-def _faults(drafts: dict[str, list[str | None]], sifted: dict[str, Any], judged: dict[str, Any]) -> list[str]:
+def _faults(
+    drafts: dict[str, list[str | None]], sifted: dict[str, Any], judged: dict[str, Any]
+) -> list[str]:
     """What stopped the drafts of problems that are not solved, and the tools' words that most of these problems
     have in common.
     """
@@ -336,13 +420,22 @@ def _faults(drafts: dict[str, list[str | None]], sifted: dict[str, Any], judged:
     return lines
 
 
-def _families(drafts: dict[str, list[str | None]], sifted: dict[str, Any], judged: dict[str, Any]) -> list[str]:
+def _families(
+    drafts: dict[str, list[str | None]], sifted: dict[str, Any], judged: dict[str, Any]
+) -> list[str]:
     """Level 1 by what its problems are."""
     solved = {facts["problem"] for facts in judged.values() if facts["correct"]}
-    lines = ["| level 1 | solved | what stopped the different drafts of the others |", "|---|---|---|"]
+    lines = [
+        "| level 1 | solved | what stopped the different drafts of the others |",
+        "|---|---|---|",
+    ]
     for family, numbers in FAMILIES.items():
         names = {f"kernelbench:1/{number}" for number in numbers} & drafts.keys()
-        told = [f for f in [*sifted.values(), *judged.values()] if f["problem"] in names - solved and f["fault"]]
+        told = [
+            f
+            for f in [*sifted.values(), *judged.values()]
+            if f["problem"] in names - solved and f["fault"]
+        ]
         faults = Counter(facts["fault"] for facts in told).most_common(3)
         lines.append(
             f"| {family} | {len(names & solved)} of {len(names)} | {', '.join(f'{f} {n}' for f, n in faults)} |"

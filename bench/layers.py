@@ -63,13 +63,25 @@ class LayerRow:
 
     def cells(self) -> list[str]:
         """Returns the cells of the row, in the order of HEAD."""
-        times = [f"{ms:.4f}" if ms else "" for ms in (self.eager_ms, self.compiled_ms, self.draft_ms)]
+        times = [
+            f"{ms:.4f}" if ms else "" for ms in (self.eager_ms, self.compiled_ms, self.draft_ms)
+        ]
         ratios = [
-            f"{ms / self.draft_ms:.2f}" if self.draft_ms and ms else "" for ms in (self.eager_ms, self.compiled_ms)
+            f"{ms / self.draft_ms:.2f}" if self.draft_ms and ms else ""
+            for ms in (self.eager_ms, self.compiled_ms)
         ]
         names = ", ".join(dict.fromkeys(self.left_to_torch))
         seconds = f"{self.seconds:.0f}"
-        return [self.layer, self.mode.value, self.correct, *times, *ratios, str(self.kernels), names, seconds]
+        return [
+            self.layer,
+            self.mode.value,
+            self.correct,
+            *times,
+            *ratios,
+            str(self.kernels),
+            names,
+            seconds,
+        ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,11 +100,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench.layers", description=(__doc__ or "").split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="bench.layers", description=(__doc__ or "").split("\n\n")[0]
+    )
     parser.add_argument("--device", default="cpu", help="cpu, or cuda:N to time as well")
     parser.add_argument("--only", default="", help="regular expression over names of layers")
     parser.add_argument("--modes", default="strict,share", help="strict, share or both")
-    parser.add_argument("--sizes", default="", choices=["", "full", "tiny"], help="default: full on a GPU, else tiny")
+    parser.add_argument(
+        "--sizes",
+        default="",
+        choices=["", "full", "tiny"],
+        help="default: full on a GPU, else tiny",
+    )
     parser.add_argument("--draft-seconds", type=float, default=90.0, help="seconds for one draft")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--keep", default="", help="folder that drafts are written to")
@@ -156,7 +175,9 @@ def _judge(rows: list[LayerRow], problem: Problem) -> None:
             # The share of operations at tiny sizes says nothing of the share at full size. Configurations of
             # transformers turn sizes into numbers, so that a draft is for one width: no other sizes are drawn.
             rule = "report" if row.mode is DraftMode.SHARE else "strict"
-            report = evaluator.evaluate(problem, row.draft.source, Options(seed=1, sizes=0, own_work=rule))
+            report = evaluator.evaluate(
+                problem, row.draft.source, Options(seed=1, sizes=0, own_work=rule)
+            )
             row.correct = "yes" if report.correct else f"no: {report.explanation[:160]}"
 
 
@@ -170,11 +191,19 @@ def _measure(rows: list[LayerRow], problem: Problem, options: argparse.Namespace
     with torch.no_grad(), torch.cuda.device(device):
         reference = _module(problem.source)
         model = reference.Model(*reference.get_init_inputs()).to(device).eval()
-        inputs = [value.to(device) if isinstance(value, torch.Tensor) else value for value in reference.get_inputs()]
+        inputs = [
+            value.to(device) if isinstance(value, torch.Tensor) else value
+            for value in reference.get_inputs()
+        ]
         calls: dict[str, Callable[[], Any]] = {"eager": lambda: model(*inputs)}
         for row in rows:
             try:
-                new = _module(row.draft.source).ModelNew(*reference.get_init_inputs()).to(device).eval()
+                new = (
+                    _module(row.draft.source)
+                    .ModelNew(*reference.get_init_inputs())
+                    .to(device)
+                    .eval()
+                )
                 new.load_state_dict(model.state_dict())
                 row.correct = _compare(model, new, inputs)
                 calls[row.mode.value] = functools.partial(new, *inputs)
@@ -212,7 +241,12 @@ def _compare(model: Any, new: Any, inputs: list[Any]) -> str:
     import torch
 
     wide = copy.deepcopy(model).double()
-    exact = wide(*[v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in inputs]).float()
+    exact = wide(
+        *[
+            v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v
+            for v in inputs
+        ]
+    ).float()
     eager, made = model(*inputs).float(), new(*inputs).float()
     largest = exact.abs().max().item()
     allowed = 2 * (eager - exact).abs().max().item() + 1e-3 * largest
@@ -284,10 +318,17 @@ def _means(rows: list[LayerRow]) -> str:
     right = [row for row in rows if row.draft_ms and row.compiled_ms and row.correct == "yes"]
     if not right:
         return ""
-    groups = {mode.value: [r.compiled_ms / r.draft_ms for r in right if r.mode is mode] for mode in DraftMode}
+    groups = {
+        mode.value: [r.compiled_ms / r.draft_ms for r in right if r.mode is mode]
+        for mode in DraftMode
+    }
     names = dict.fromkeys(row.layer for row in right)
-    groups["the faster"] = [max(r.compiled_ms / r.draft_ms for r in right if r.layer == name) for name in names]
-    words = [f"{group} {statistics.geometric_mean(v):.2f} ({len(v)})" for group, v in groups.items() if v]
+    groups["the faster"] = [
+        max(r.compiled_ms / r.draft_ms for r in right if r.layer == name) for name in names
+    ]
+    words = [
+        f"{group} {statistics.geometric_mean(v):.2f} ({len(v)})" for group, v in groups.items() if v
+    ]
     return f"\nGeometric mean over torch.compile: {', '.join(words)}.\n"
 
 

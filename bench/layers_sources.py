@@ -41,7 +41,8 @@ class Layer:
 
 
 DECODER_FORWARD = (
-    "self.layer(x, position_embeddings=self.rotary(x, torch.arange(x.shape[1], device=x.device).unsqueeze(0)))"
+    "self.layer(x, position_embeddings=self.rotary(x, torch.arange(x.shape[1], "
+    "device=x.device).unsqueeze(0)))"
 )
 DECODER_SETUP = """
 config = {model}Config(

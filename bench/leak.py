@@ -21,13 +21,21 @@ from bench.cpu_rungs import resident_of_family
 from bench.judge_suites import problem_of
 
 KERNELS = Path(__file__).resolve().parents[1] / "tests" / "kernels"
-CYCLE = ("good/row_sum.py", "good/fused_softmax.py", "bad/crash_abort.py", "good/vector_add.py", "broken")
+CYCLE = (
+    "good/row_sum.py",
+    "good/fused_softmax.py",
+    "bad/crash_abort.py",
+    "good/vector_add.py",
+    "broken",
+)
 SAMPLES = 10
 FRESH_EVERY = 10
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--candidates", type=int, default=3000)
     parser.add_argument("--sizes", type=int, default=1)
@@ -59,7 +67,10 @@ def judged(asked: argparse.Namespace) -> tuple[list[dict[str, int]], float]:
 
     options = Options(profile=False, torch_compile=False, sizes=asked.sizes)
     samples, begun = list[dict[str, int]](), time.monotonic()
-    with Evaluator(asked.device, workers=asked.workers) as evaluator, ThreadPoolExecutor(asked.workers) as places:
+    with (
+        Evaluator(asked.device, workers=asked.workers) as evaluator,
+        ThreadPoolExecutor(asked.workers) as places,
+    ):
 
         def judge(number: int) -> bool:
             problem, source = candidate(number)
@@ -77,7 +88,8 @@ def judged(asked: argparse.Namespace) -> tuple[list[dict[str, int]], float]:
 def held(device: str) -> dict[str, int]:
     """Memory in MiB, processes and descriptors at this moment."""
     found = {
-        "own": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20,
+        "own": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        >> 20,
         "family": resident_of_family() >> 20,
         "processes": len(descendants()),
         "descriptors": len(os.listdir("/proc/self/fd")),
@@ -96,7 +108,9 @@ def descendants() -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                parents[int(entry.name)] = int(
+                    (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                )
             except OSError:
                 continue
     found, waiting = [], [os.getpid()]

@@ -63,18 +63,30 @@ def missing() -> list[str]:
 def listed(kernels: Iterable[LibraryKernel]) -> str:
     """A line for each kernel, and how many there are of each library."""
     rows = list(kernels)
-    lines = [f"{k.title:<44} {k.own_work:<10} {k.needs:<4} {k.left_out or k.reference[:90]}" for k in rows]
+    lines = [
+        f"{k.title:<44} {k.own_work:<10} {k.needs:<4} {k.left_out or k.reference[:90]}"
+        for k in rows
+    ]
     counts = Counter(kernel.library.name for kernel in rows)
-    return "\n".join([*lines, f"{len(rows)} kernels: " + ", ".join(f"{n} of {name}" for name, n in counts.items())])
+    return "\n".join(
+        [
+            *lines,
+            f"{len(rows)} kernels: " + ", ".join(f"{n} of {name}" for name, n in counts.items()),
+        ]
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--left-out", action="store_true", help="what is left out, and why")
     parser.add_argument("--device", default="", help="only what runs there")
     parser.add_argument("--only", nargs="*", default=())
-    parser.add_argument("--show", metavar="NAME", help="the text of one problem and of its candidate")
+    parser.add_argument(
+        "--show", metavar="NAME", help="the text of one problem and of its candidate"
+    )
     given = parser.parse_args()
     if given.show:
         for kernel in pairs([given.show]):

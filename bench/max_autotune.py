@@ -67,15 +67,22 @@ def measure(path: str, lock_path: str, device: str) -> Baseline:
         return reference.time(TimingMethod.GRAPH)
 
 
-def chosen(rows: Sequence[Row], problems: Sequence[Problem], count: int) -> list[tuple[Row, Problem]]:
+def chosen(
+    rows: Sequence[Row], problems: Sequence[Problem], count: int
+) -> list[tuple[Row, Problem]]:
     """Evenly over the problems whose best draft is right and does the same work."""
     by_title = {p.title or p.name: p for p in problems}
     best = [r for r in best_of_modes(rows) if not r.apart and r.problem in by_title]
     step = max(1.0, len(best) / count)
-    return [(row, by_title[row.problem]) for row in (best[int(i * step)] for i in range(min(count, len(best))))]
+    return [
+        (row, by_title[row.problem])
+        for row in (best[int(i * step)] for i in range(min(count, len(best))))
+    ]
 
 
-def run(row: Row, problem: Problem, folder: Path, device: str, ends: float) -> dict[str, Any] | None:
+def run(
+    row: Row, problem: Problem, folder: Path, device: str, ends: float
+) -> dict[str, Any] | None:
     """The row beside what was measured; None where it was not begun, or not ended, in time."""
     if (left := ends - time.monotonic()) < 1.0:
         return None
@@ -91,7 +98,10 @@ def run(row: Row, problem: Problem, folder: Path, device: str, ends: float) -> d
     except subprocess.TimeoutExpired:
         return None
     except (IndexError, ValueError):
-        return {"problem": row.problem, "failure": (done.stderr.strip().splitlines() or ["nothing was printed"])[-1]}
+        return {
+            "problem": row.problem,
+            "failure": (done.stderr.strip().splitlines() or ["nothing was printed"])[-1],
+        }
     return beside(row, measured)
 
 
@@ -153,7 +163,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--one", help=argparse.SUPPRESS)
     asked = parser.parse_args(argv)
     if asked.one:
-        print(measure(asked.one, str(Path(asked.one).parent / "gpu.lock"), asked.device).model_dump_json())
+        print(
+            measure(
+                asked.one, str(Path(asked.one).parent / "gpu.lock"), asked.device
+            ).model_dump_json()
+        )
         return 0
     if not asked.folder or asked.rows is None:
         parser.error("a checkout of KernelBench and --rows are needed")
@@ -162,13 +176,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     ends, rows = time.monotonic() + asked.seconds, []
     machine = f"{machine_of(asked.device)}, {date.today().isoformat()}"
     command = "python -m bench.max_autotune " + " ".join(argv or sys.argv[1:])
-    with tempfile.TemporaryDirectory(prefix="max-autotune-") as folder, ThreadPoolExecutor(asked.workers) as pool:
-        made = [pool.submit(run, row, problem, Path(folder), asked.device, ends) for row, problem in pairs]
+    with (
+        tempfile.TemporaryDirectory(prefix="max-autotune-") as folder,
+        ThreadPoolExecutor(asked.workers) as pool,
+    ):
+        made = [
+            pool.submit(run, row, problem, Path(folder), asked.device, ends)
+            for row, problem in pairs
+        ]
         for number, future in enumerate(made, 1):
             if (found := future.result()) is not None:
                 rows.append(found)
                 print(f"{number}/{len(made)} {json.dumps(found)}", flush=True)
-                asked.out.with_suffix(".md").write_text(text(rows, command, machine), encoding="utf-8")
+                asked.out.with_suffix(".md").write_text(
+                    text(rows, command, machine), encoding="utf-8"
+                )
     return 0 if rows else 1
 
 

@@ -33,7 +33,16 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
 
 def command(folder: str, *more: str) -> list[str]:
-    return ["-m", "kernelwright.agent", "mcp", "--device", "cpu", "--db", f"{folder}/verdicts.db", *more]
+    return [
+        "-m",
+        "kernelwright.agent",
+        "mcp",
+        "--device",
+        "cpu",
+        "--db",
+        f"{folder}/verdicts.db",
+        *more,
+    ]
 
 
 @contextmanager
@@ -77,7 +86,9 @@ async def measured(server: Any, calls: int) -> dict[str, list[float]]:
         first = time.monotonic() - begun
         await compile_another(-1)
         begun_calls = {
-            "tool list, warm": await seconds_of(lambda _: client.list_tools(cache_mode="bypass"), calls),
+            "tool list, warm": await seconds_of(
+                lambda _: client.list_tools(cache_mode="bypass"), calls
+            ),
             "compile, warm": await seconds_of(compile_another, calls),
         }
     return {"start and first tool list": [first], **begun_calls}
@@ -90,13 +101,19 @@ def table(taken: dict[str, dict[str, list[float]]]) -> str:
         for transport, measurements in taken.items()
         for asked, all_of in measurements.items()
     ]
-    where = f"`python -m bench.mcp_speed`, {os.cpu_count()} cores, no GPU, {date.today().isoformat()}"
+    where = (
+        f"`python -m bench.mcp_speed`, {os.cpu_count()} cores, no GPU, {date.today().isoformat()}"
+    )
     load = f"load average {os.getloadavg()[0]:.1f}"
-    return "\n".join(["# How soon agent mcp answers", "", *head, *rows, "", f"{where}, {load}.", ""])
+    return "\n".join(
+        ["# How soon agent mcp answers", "", *head, *rows, "", f"{where}, {load}.", ""]
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--calls", type=int, default=20)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()

@@ -89,7 +89,9 @@ def write_files(folder: Path) -> None:
         "wrong_inputs.py": RELU.replace("torch.relu(x)", "x @ torch.ones(64, 2)"),
         "no_return.py": RELU.replace("return torch.relu(x)", "torch.relu(x)"),
         "raises.py": RELU + "\nraise RuntimeError('no weights here')\n",
-        "two_inputs.py": RELU.replace("self, x", "self, x, y").replace("[torch", "[torch.randn(64, 128), torch"),
+        "two_inputs.py": RELU.replace("self, x", "self, x, y").replace(
+            "[torch", "[torch.randn(64, 128), torch"
+        ),
         "slow.py": "import time\n\ntime.sleep(30)\n" + RELU,
         "slow_import.py": KERNEL,
         "crlf.py": RELU.replace("\n", "\r\n"),
@@ -123,7 +125,9 @@ def _write_databases(folder: Path) -> None:
         other.execute("create table songs (name text)")
     for name in ("one", "older", "newer"):
         with Store.open(str(folder / f"{name}.db")) as store:
-            trajectory = store.begin(Settings(policy="scripted:none").start(find_by_name("fused silu"), "1"))
+            trajectory = store.begin(
+                Settings(policy="scripted:none").start(find_by_name("fused silu"), "1")
+            )
             store.pause(trajectory.id, "interrupted")
     for name, step in (("older", -1), ("newer", 1)):
         with sqlite3.connect(folder / f"{name}.db") as changed:
@@ -169,7 +173,8 @@ def faults(mistake: Mistake, outcome: Outcome) -> list[str]:
         "traceback": "Traceback" in outcome.out + outcome.err,
         "internal error": "internal error" in outcome.err,
         f"{len(lines)} lines on stderr": len(lines) != (0 if mistake.verdict else 1),
-        "not by agent": not mistake.verdict and not all(line.startswith("agent: ") for line in lines),
+        "not by agent": not mistake.verdict
+        and not all(line.startswith("agent: ") for line in lines),
         f"does not say {mistake.says!r}": mistake.says not in answer,
     }
     return [fault for fault, wrong in checks.items() if wrong]
@@ -193,7 +198,9 @@ def table(outcomes: dict[Mistake, Outcome]) -> str:
 
 
 def _row(mistake: Mistake, outcome: Outcome) -> str:
-    said = [line for line in outcome.err.splitlines() if line.startswith("agent: ")] or outcome.out.splitlines()[:1]
+    said = [
+        line for line in outcome.err.splitlines() if line.startswith("agent: ")
+    ] or outcome.out.splitlines()[:1]
     cells = (_cell(f"`{mistake.command}`"), str(outcome.status), _cell(said[-1] if said else ""))
     return f"| {' | '.join(cells)} | {'; '.join(faults(mistake, outcome)) or 'as documented'} |"
 
@@ -219,7 +226,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             outcomes[mistake] = outcome = run(mistake, Path(place))
             wrong = "; ".join(faults(mistake, outcome))
             print(
-                f"{outcome.seconds:5.1f} s  {'WRONG ' + wrong if wrong else 'ok'}  {mistake.command[:120]}", flush=True
+                f"{outcome.seconds:5.1f} s  {'WRONG ' + wrong if wrong else 'ok'}  {mistake.command[:120]}",
+                flush=True,
             )
             if wrong:
                 print("    " + "\n    ".join(outcome.err.splitlines()[-6:]), flush=True)

@@ -120,7 +120,9 @@ OF_KERNELS = (
     Mistake("agent check empty.py -p relu.py", 1, "no code", verdict=True),
     Mistake("agent check syntax.py -p relu.py", 1, "syntax", verdict=True),
     Mistake("agent check no_class.py -p relu.py", 1, "ModelNew", verdict=True),
-    Mistake("agent check kernel.py -p two_inputs.py --sizes 1", 1, "forward", verdict=True, slow=True),
+    Mistake(
+        "agent check kernel.py -p two_inputs.py --sizes 1", 1, "forward", verdict=True, slow=True
+    ),
     Mistake("agent tune no_class.py -p relu.py", 2, "tune"),
     Mistake("agent check kernel.py -p relu.py --server nowhere", 2, "http://"),
     Mistake("agent check kernel.py -p relu.py --server http://127.0.0.1:9", 3, "agent serve"),

@@ -26,12 +26,24 @@ def fools_the_naive_judge(entry: Entry, device: str) -> bool | None:
     with tempfile.TemporaryDirectory(prefix="kernelwright-naive-") as folder:
         path = Path(folder, "problem.py")
         path.write_text(problem.source, encoding="utf-8")
-        command = [sys.executable, str(EXPLOITS / "naive_judge.py"), str(path), str(entry.path), "--device", device]
+        command = [
+            sys.executable,
+            str(EXPLOITS / "naive_judge.py"),
+            str(path),
+            str(entry.path),
+            "--device",
+            device,
+        ]
         return _verdict(_run(command, folder))
 
 
 def _run(command: list[str], folder: str) -> str:
-    environment = {**os.environ, "HOME": folder, "TMPDIR": folder, "TRITON_CACHE_DIR": f"{folder}/cache"}
+    environment = {
+        **os.environ,
+        "HOME": folder,
+        "TMPDIR": folder,
+        "TRITON_CACHE_DIR": f"{folder}/cache",
+    }
     try:
         return subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=SECONDS, cwd=folder, env=environment,

@@ -97,7 +97,9 @@ def make(environments: Path, plug: Plug) -> None:
     place = environments / f"venv-{plug.name}"
     subprocess.run([plug.python, "-m", "venv", place], check=True)
     for arguments in plug.first:
-        subprocess.run([python_of(environments, plug), "-m", "pip", "install", "-q", *arguments], check=True)
+        subprocess.run(
+            [python_of(environments, plug), "-m", "pip", "install", "-q", *arguments], check=True
+        )
     install(environments, plug)
 
 
@@ -115,7 +117,16 @@ def install(environments: Path, plug: Plug) -> None:
 def judge() -> Iterator[str]:
     """The URL of a judge service on this machine's CPU."""
     with tempfile.TemporaryDirectory() as folder:
-        words = ["serve", "--no-token", "--device", "cpu", "--port", "0", "--store", f"{folder}/service.db"]
+        words = [
+            "serve",
+            "--no-token",
+            "--device",
+            "cpu",
+            "--port",
+            "0",
+            "--store",
+            f"{folder}/service.db",
+        ]
         server = subprocess.Popen(
             [sys.executable, "-m", "kernelwright.agent", *words],
             env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"},
@@ -137,17 +148,37 @@ def judge() -> Iterator[str]:
 def prove(environments: Path, plug: Plug, url: str) -> Proof:
     """Runs the plug's tests in its environment."""
     python = python_of(environments, plug)
-    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "VIRTUAL_ENV")
+    }
     variables |= {"KERNELWRIGHT_JUDGE_URL": url, "PATH": f"{python.parent}:{os.environ['PATH']}"}
     begun = time.monotonic()
-    words = [python, "-m", "pytest", "-v", "-c", "pytest.ini", "-W", "ignore", f"kernelwright-{plug.name}/tests"]
-    done = subprocess.run(words, cwd=PLUGS, env=variables, capture_output=True, text=True, timeout=SECONDS)
+    words = [
+        python,
+        "-m",
+        "pytest",
+        "-v",
+        "-c",
+        "pytest.ini",
+        "-W",
+        "ignore",
+        f"kernelwright-{plug.name}/tests",
+    ]
+    done = subprocess.run(
+        words, cwd=PLUGS, env=variables, capture_output=True, text=True, timeout=SECONDS
+    )
     asked = (
         "import sys; from importlib.metadata import version; "
         f"print(version({plug.distribution!r}), sys.version.split()[0])"
     )
-    version, own = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=True).stdout.split()
-    return Proof(plug, version, own, done.returncode == 0, told(done.stdout), time.monotonic() - begun)
+    version, own = subprocess.run(
+        [python, "-c", asked], capture_output=True, text=True, check=True
+    ).stdout.split()
+    return Proof(
+        plug, version, own, done.returncode == 0, told(done.stdout), time.monotonic() - begun
+    )
 
 
 def told(output: str) -> str:
@@ -157,7 +188,9 @@ def told(output: str) -> str:
         for line in output.splitlines()
         if re.search(r"::.* (PASSED|FAILED|ERROR|SKIPPED)|^=.*(passed|failed|error)", line)
     ]
-    return "\n".join(re.sub(r"\s+\[\s*\d+%\]$", "", line.split("::")[-1]).strip("= ") for line in kept)
+    return "\n".join(
+        re.sub(r"\s+\[\s*\d+%\]$", "", line.split("::")[-1]).strip("= ") for line in kept
+    )
 
 
 def report(proofs: list[Proof]) -> str:
@@ -174,9 +207,13 @@ def report(proofs: list[Proof]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--environments", type=Path, default=PLUGS / ".environments")
-    parser.add_argument("--make", action="store_true", help="make the environments that are missing")
+    parser.add_argument(
+        "--make", action="store_true", help="make the environments that are missing"
+    )
     parser.add_argument("--only", nargs="*", default=())
     parser.add_argument("--judge", help="the URL of a judge that runs already")
     parser.add_argument("--out", type=Path)
@@ -188,13 +225,18 @@ def main() -> int:
                 continue
             if not python_of(environments, plug).exists():
                 if not asked.make:
-                    print(f"{plug.name}: no environment in {environments}: --make makes it", file=sys.stderr)
+                    print(
+                        f"{plug.name}: no environment in {environments}: --make makes it",
+                        file=sys.stderr,
+                    )
                     continue
                 make(environments, plug)
             install(environments, plug)
             proofs.append(prove(environments, plug, url))
             print(f"{plug.name}: {proofs[-1].said.splitlines()[-1:]}", file=sys.stderr, flush=True)
-            if asked.out:  # after each, so that what was proved is kept where the next is interrupted
+            if (
+                asked.out
+            ):  # after each, so that what was proved is kept where the next is interrupted
                 asked.out.parent.mkdir(parents=True, exist_ok=True)
                 asked.out.write_text(report(proofs), encoding="utf-8")
     print(report(proofs))

@@ -67,7 +67,10 @@ def two_nodes(cpus: int = 1) -> Any:
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    cluster = Cluster(initialize_head=True, head_node_args={"node_ip_address": "127.0.0.2", "num_cpus": cpus, **NODE})
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={"node_ip_address": "127.0.0.2", "num_cpus": cpus, **NODE},
+    )
     cluster.add_node(node_ip_address="127.0.0.3", num_cpus=cpus, **NODE)
     return cluster
 
@@ -81,7 +84,11 @@ def warm(pool: JudgePool) -> None:
 
 
 def judge_all(
-    pool: JudgePool, texts: Sequence[str], at_once: int, seen: set[str] | None = None, sizes: int = 0
+    pool: JudgePool,
+    texts: Sequence[str],
+    at_once: int,
+    seen: set[str] | None = None,
+    sizes: int = 0,
 ) -> list[Report]:
     """Every text through an evaluator of the pool."""
     problem, options = find_by_name("fused_silu"), Options(sizes=sizes, seed=1)
@@ -116,7 +123,12 @@ class Killer:
 
 def with_kills(pool: RayPool, verdicts: int, kills: int) -> dict[str, Any]:
     """A batch during which judges are killed."""
-    problem, options, done, lock = find_by_name("fused_silu"), Options(sizes=0, seed=1), [0], threading.Lock()
+    problem, options, done, lock = (
+        find_by_name("fused_silu"),
+        Options(sizes=0, seed=1),
+        [0],
+        threading.Lock(),
+    )
     evaluator = PoolEvaluator(pool)
 
     def one(text: str) -> Report:
@@ -148,7 +160,9 @@ def timed(pool: JudgePool, texts: Sequence[str], sizes: int = 0) -> float:
 def compared(pool: RayPool, count: int, sizes: int) -> dict[str, Any]:
     """In turns, so that whatever else this machine does meets both; who begins a pair of turns changes."""
     began = local_judge.WorkerProcess
-    with mock.patch.object(local_judge, "WorkerProcess", lambda module, *words: began("bench.plain_judge", *words)):
+    with mock.patch.object(
+        local_judge, "WorkerProcess", lambda module, *words: began("bench.plain_judge", *words)
+    ):
         local = LocalPool(["cpu"], pool.capacity(DeviceKind.CPU))
     each = max(1, count // PAIRS)
     seconds: dict[str, list[float]] = {"here": [], "there": []}
@@ -160,13 +174,17 @@ def compared(pool: RayPool, count: int, sizes: int) -> dict[str, Any]:
             places = [("here", local), ("there", pool)]
             for name, place in places if pair % 2 else reversed(places):
                 before = ran_seconds(local, here=name == "here")
-                seconds[name].append(timed(place, candidates(each, f"{name} {sizes} {pair}"), sizes))
+                seconds[name].append(
+                    timed(place, candidates(each, f"{name} {sizes} {pair}"), sizes)
+                )
                 ran[name].append(ran_seconds(local, here=name == "here") - before)
     finally:
         local.close()
     here, there = (statistics.median(seconds[name]) / each for name in ("here", "there"))
     own, rays = (statistics.median(ran[name]) / each for name in ("here", "there"))
-    ratios = sorted(one / other for other, one in zip(seconds["here"], seconds["there"], strict=True))
+    ratios = sorted(
+        one / other for other, one in zip(seconds["here"], seconds["there"], strict=True)
+    )
     return {
         f"verdicts each, {sizes} sizes, in {PAIRS} pairs of turns": PAIRS * each,
         f"two local judges, {sizes} sizes, median turn (s a verdict)": f"{here:.4f}",
@@ -191,7 +209,9 @@ def ran_seconds(local: LocalPool, here: bool) -> float:
 
 
 def _pids(local: LocalPool) -> list[int]:
-    return [judge.process_id for judge in local._judges if isinstance(judge, local_judge.LocalJudge)]
+    return [
+        judge.process_id for judge in local._judges if isinstance(judge, local_judge.LocalJudge)
+    ]
 
 
 def _tree(root: int) -> list[psutil.Process]:
@@ -231,15 +251,23 @@ def with_tasks(free: int = 6, rounds: int = 3, alone: int = 20) -> dict[str, Any
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    cluster = Cluster(initialize_head=True, head_node_args={"node_ip_address": "127.0.0.2", "num_cpus": 1, **NODE})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"node_ip_address": "127.0.0.2", "num_cpus": 1, **NODE}
+    )
     cluster.add_node(node_ip_address="127.0.0.3", num_cpus=1 + free, **NODE)
-    rates, means, sleeps = [], [], f"\nimport time\ntime.sleep({TRACED_SECONDS})\nraise ValueError('waited')\n"
+    rates, means, sleeps = (
+        [],
+        [],
+        f"\nimport time\ntime.sleep({TRACED_SECONDS})\nraise ValueError('waited')\n",
+    )
     try:
         for tasks in (False, True):
             pool = RayPool(cluster.address, workers=1, tasks=tasks)
             try:
                 warm(pool)
-                timed(pool, candidates(free, f"workers of tasks {tasks}", sleeps))  # each begins what traces
+                timed(
+                    pool, candidates(free, f"workers of tasks {tasks}", sleeps)
+                )  # each begins what traces
                 texts = candidates(rounds * (free if tasks else 2), f"tasks {tasks}", sleeps)
                 rates.append(len(texts) / timed(pool, texts))
                 began = time.monotonic()
@@ -261,22 +289,35 @@ def with_tasks(free: int = 6, rounds: int = 3, alone: int = 20) -> dict[str, Any
 def _one_node(cpus: int) -> Any:
     from ray.cluster_utils import Cluster
 
-    return Cluster(initialize_head=True, head_node_args={"node_ip_address": "127.0.0.2", "num_cpus": cpus, **NODE})
+    return Cluster(
+        initialize_head=True,
+        head_node_args={"node_ip_address": "127.0.0.2", "num_cpus": cpus, **NODE},
+    )
 
 
 def write(rows: dict[str, Any], out: Path | None) -> None:
     """What is known so far."""
     command = "python -m bench.ray_kills " + " ".join(sys.argv[1:])
     load = f"load average {os.getloadavg()[0]:.0f}"
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, no GPU, {load}, {date.today().isoformat()}"
-    lines = ["# Judges on Ray", "", "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
+    machine = (
+        f"{platform.machine()}, {os.cpu_count()} cores, no GPU, {load}, {date.today().isoformat()}"
+    )
+    lines = [
+        "# Judges on Ray",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in rows.items()),
+    ]
     print(text := "\n".join([*lines, "", f"`{command}`, {machine}", ""]), flush=True)
     if out:
         out.write_text(text, encoding="utf-8")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--verdicts", type=int, default=300)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--compare", type=int, default=60)
@@ -295,8 +336,15 @@ def main() -> int:
         write(rows, given.out)
     if not given.verdicts:
         return 0
-    whole = rows.get("verdicts made", 0) + rows.get("given up after three attempts", 0) == given.verdicts
-    return 0 if whole and rows.get("attempts lost, on record") == rows.get("judges killed at work") else 1
+    whole = (
+        rows.get("verdicts made", 0) + rows.get("given up after three attempts", 0)
+        == given.verdicts
+    )
+    return (
+        0
+        if whole and rows.get("attempts lost, on record") == rows.get("judges killed at work")
+        else 1
+    )
 
 
 def on_two_nodes(given: argparse.Namespace, rows: dict[str, Any]) -> None:

@@ -19,19 +19,27 @@ from typing import Any
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("--data", type=Path, required=True)
     add("--policy", default="embedded")
     add("--rows", type=int, default=200)
     add("--workers", type=int, default=2)
     add("--temperature", type=float, default=0.8)
-    add("--without-message", action="store_true", help="as `rl sft --without-message` asks: the broken kernel alone")
+    add(
+        "--without-message",
+        action="store_true",
+        help="as `rl sft --without-message` asks: the broken kernel alone",
+    )
     asked = parser.parse_args()
     from kernelwright.rl.training.sft.encoding import without_message
 
     rows = repairs(asked.data, asked.rows)
-    answers = answered(asked, [without_message(row) if asked.without_message else row.prompt for row in rows])
+    answers = answered(
+        asked, [without_message(row) if asked.without_message else row.prompt for row in rows]
+    )
     print(table(asked, rows, judged(asked, rows, answers), answers))
 
 
@@ -49,8 +57,13 @@ def answered(asked: argparse.Namespace, prompts: list[str]) -> list[str]:
     from kernelwright.tools.markdown.fenced_code import extract_code
 
     sampling = Sampling(temperature=asked.temperature, seed=0, max_tokens=1024)
-    requests = [Request(messages=(Message(role=Role.USER, content=prompt),), sampling=sampling) for prompt in prompts]
-    return [extract_code(completion.text) for completion in open_policy(asked.policy).sample(requests)]
+    requests = [
+        Request(messages=(Message(role=Role.USER, content=prompt),), sampling=sampling)
+        for prompt in prompts
+    ]
+    return [
+        extract_code(completion.text) for completion in open_policy(asked.policy).sample(requests)
+    ]
 
 
 def judged(asked: argparse.Namespace, rows: list[Any], answers: list[str]) -> list[Any]:
@@ -64,11 +77,17 @@ def judged(asked: argparse.Namespace, rows: list[Any], answers: list[str]) -> li
         return [one.result() for one in waiting]
 
 
-def table(asked: argparse.Namespace, rows: list[Any], reports: list[Any], answers: list[str]) -> str:
+def table(
+    asked: argparse.Namespace, rows: list[Any], reports: list[Any], answers: list[str]
+) -> str:
     right = sum(report.correct for report in reports)
-    same = sum(_parted(row.prompt)[0] == answer.strip() for row, answer in zip(rows, answers, strict=True))
+    same = sum(
+        _parted(row.prompt)[0] == answer.strip() for row, answer in zip(rows, answers, strict=True)
+    )
     told = Counter(_parted(row.prompt)[1] for row in rows)
-    mended = Counter(_parted(row.prompt)[1] for row, report in zip(rows, reports, strict=True) if report.correct)
+    mended = Counter(
+        _parted(row.prompt)[1] for row, report in zip(rows, reports, strict=True) if report.correct
+    )
     lines = [
         f"`python -m bench.repairs --data CORPUS --policy {asked.policy} --rows {asked.rows}`, "
         f"{date.today().isoformat()}, {os.cpu_count()} cores, Python {platform.python_version()}.", "",

@@ -21,7 +21,9 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results" / "server_answers.md"
 PATIENCE_SECONDS = 8
 TIMEOUT_SECONDS = 2
-PRICES = '[[price]]\nhost = "127.0.0.1"\nmodel = "m"\ninput = 1.0\noutput = 10.0\nas_of = 2026-01-01\n'
+PRICES = (
+    '[[price]]\nhost = "127.0.0.1"\nmodel = "m"\ninput = 1.0\noutput = 10.0\nas_of = 2026-01-01\n'
+)
 
 
 class Outcome(NamedTuple):
@@ -41,7 +43,9 @@ class Outcome(NamedTuple):
 def main() -> None:
     """Runs every case, or those whose names hold a word, and writes the table where all of them ran."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("word", nargs="?", default="", help="only the cases whose names hold this word")
+    parser.add_argument(
+        "word", nargs="?", default="", help="only the cases whose names hold this word"
+    )
     word = parser.parse_args().word
     from tests.agent.solve.server_answers import CASES, PROBLEM
 

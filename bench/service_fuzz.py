@@ -28,7 +28,9 @@ CHECKS = ("not_a_server_error", "status_code_conformance", "response_schema_conf
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--schemathesis", default="schemathesis")
     parser.add_argument("--examples", type=int, default=50)
     parser.add_argument("--out", type=Path)
@@ -50,10 +52,24 @@ def main() -> int:
     told = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
     summary = told[told.rfind("SUMMARY") :] if "SUMMARY" in told else told[-3000:]
     errors = len(re.findall(r"Server error|\[5\d\d\]", told))
-    lines = ["# The judge service, fuzzed", "", f"Server errors: {errors}. Health afterwards: {health}.", "", "```"]
+    lines = [
+        "# The judge service, fuzzed",
+        "",
+        f"Server errors: {errors}. Health afterwards: {health}.",
+        "",
+        "```",
+    ]
     command = "python -m bench.service_fuzz " + " ".join(sys.argv[1:])
-    lines += [summary.strip(), done.stderr.strip()[-500:], "```", "", f"`{command}`, {platform.machine()}, "]
-    print(text := "\n".join(lines) + f"{os.cpu_count()} cores, no GPU, {date.today().isoformat()}\n")
+    lines += [
+        summary.strip(),
+        done.stderr.strip()[-500:],
+        "```",
+        "",
+        f"`{command}`, {platform.machine()}, ",
+    ]
+    print(
+        text := "\n".join(lines) + f"{os.cpu_count()} cores, no GPU, {date.today().isoformat()}\n"
+    )
     if given.out:
         given.out.write_text(text, encoding="utf-8")
     return 1 if errors or health != "ok" else 0

@@ -82,7 +82,9 @@ def local_batch(given: argparse.Namespace) -> Iterator[Judged]:
     with Evaluator(device=given.device, workers=threads, lane=lanes) as evaluator:
 
         def judged(candidates: Sequence[Candidate]) -> list[Report]:
-            asked: list[Future[Report]] = [evaluator.submit(one.problem, one.source, options) for one in candidates]
+            asked: list[Future[Report]] = [
+                evaluator.submit(one.problem, one.source, options) for one in candidates
+            ]
             return [future.result() for future in asked]
 
         yield judged
@@ -110,7 +112,9 @@ def service(given: argparse.Namespace) -> Iterator[Judged]:
         ]
         log = Path(name) / "serve.log"
         with log.open("w") as said:
-            process = subprocess.Popen([*command, "--workers", str(given.workers)], cwd=name, stderr=said)
+            process = subprocess.Popen(
+                [*command, "--workers", str(given.workers)], cwd=name, stderr=said
+            )
         clients: list[JudgeClient] = []
 
         def judged(candidates: Sequence[Candidate]) -> list[Report]:
@@ -118,7 +122,9 @@ def service(given: argparse.Namespace) -> Iterator[Judged]:
                 clients.append(JudgeClient(_address(process, log)))
                 _wait_until_ready(clients[0])
             texts = [(one.problem, one.source) for one in candidates]
-            verdicts = asyncio.run(clients[0].score_many_async(texts, at_once=given.clients, **options))
+            verdicts = asyncio.run(
+                clients[0].score_many_async(texts, at_once=given.clients, **options)
+            )
             return [verdict.report for verdict in verdicts]
 
         try:
@@ -161,9 +167,14 @@ def _outcomes(folder: Path) -> dict[str, int]:
         return dict(database.execute("SELECT outcome, count(*) FROM attempt GROUP BY outcome"))
 
 
-def begun(given: argparse.Namespace, candidates: Sequence[Candidate], held: ExitStack) -> dict[str, Judged]:
+def begun(
+    given: argparse.Namespace, candidates: Sequence[Candidate], held: ExitStack
+) -> dict[str, Judged]:
     """Begins both, with each problem judged once; they end with `held`."""
-    judged = {"service": held.enter_context(service(given)), "batch": held.enter_context(local_batch(given))}
+    judged = {
+        "service": held.enter_context(service(given)),
+        "batch": held.enter_context(local_batch(given)),
+    }
     ends: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
     def warm(where: str) -> None:
@@ -182,7 +193,9 @@ def begun(given: argparse.Namespace, candidates: Sequence[Candidate], held: Exit
     return judged
 
 
-def turns(given: argparse.Namespace, judged: dict[str, Judged], candidates: Sequence[Candidate]) -> Iterator[Turn]:
+def turns(
+    given: argparse.Namespace, judged: dict[str, Judged], candidates: Sequence[Candidate]
+) -> Iterator[Turn]:
     """In the order of PARTS, again and again, as long as there is time."""
     longest = 0.0
     for number, where in zip(range(given.turns), itertools.cycle(PARTS), strict=False):
@@ -195,7 +208,9 @@ def turns(given: argparse.Namespace, judged: dict[str, Judged], candidates: Sequ
         yield turn
 
 
-def _timed(where: str, judged: Judged, candidates: Sequence[Candidate], given: argparse.Namespace) -> Turn:
+def _timed(
+    where: str, judged: Judged, candidates: Sequence[Candidate], given: argparse.Namespace
+) -> Turn:
     busy = GpuUsage(given.device) if given.device != "cpu" else None
     began = time.monotonic()
     reports = judged(candidates)
@@ -215,10 +230,15 @@ def chosen(given: argparse.Namespace) -> list[Candidate]:
 
 def ratio(done: Sequence[Turn]) -> float | None:
     """Returns the ratio of the service's verdicts a second to the batch's: geometric means over the turns."""
-    rates = {where: [math.log(one.a_second) for one in done if one.where == where] for where in ("batch", "service")}
+    rates = {
+        where: [math.log(one.a_second) for one in done if one.where == where]
+        for where in ("batch", "service")
+    }
     if not all(rates.values()):
         return None
-    return math.exp(sum(rates["service"]) / len(rates["service"]) - sum(rates["batch"]) / len(rates["batch"]))
+    return math.exp(
+        sum(rates["service"]) / len(rates["service"]) - sum(rates["batch"]) / len(rates["batch"])
+    )
 
 
 def table(done: Sequence[Turn], given: argparse.Namespace) -> str:
@@ -246,14 +266,20 @@ def table(done: Sequence[Turn], given: argparse.Namespace) -> str:
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 2, help="places at the CPU rungs")
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 2, help="places at the CPU rungs"
+    )
     parser.add_argument("--problems", type=int, default=16)
     parser.add_argument("--each", type=int, default=2, help="kernels of a problem in one turn")
     parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--seconds", type=float, help="all that there are")
-    parser.add_argument("--clients", type=int, default=64, help="candidates that the client has under way at once")
+    parser.add_argument(
+        "--clients", type=int, default=64, help="candidates that the client has under way at once"
+    )
     parser.add_argument("--candidates", type=Path, help="made by bench.several.candidates")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
@@ -268,7 +294,10 @@ def main() -> None:
     try:
         for turn in turns(given, begun(given, candidates, held), candidates):
             done.append(turn)
-            print(f"{turn.where}: {turn.verdicts} in {turn.seconds:.1f} s, {sum(turn.correct)} right", flush=True)
+            print(
+                f"{turn.where}: {turn.verdicts} in {turn.seconds:.1f} s, {sum(turn.correct)} right",
+                flush=True,
+            )
             if given.out:
                 given.out.write_text(table(done, given), encoding="utf-8")
     except KeyboardInterrupt:

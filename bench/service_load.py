@@ -83,8 +83,14 @@ def contents(distinct: int, judged: int) -> list[dict[str, Any]]:
     """Submissions that differ; the first `judged` of them are right kernels."""
     right = GOOD.read_text()
     texts = [f"{right}\nNUMBER = {k}\n" for k in range(judged)]
-    texts += [f"import triton\nimport triton.language as tl\nNUMBER = {k}\n" for k in range(distinct - judged)]
-    return [{"problem": {"name": "fused_silu"}, "candidate": text, "options": {"sizes": 0}} for text in texts]
+    texts += [
+        f"import triton\nimport triton.language as tl\nNUMBER = {k}\n"
+        for k in range(distinct - judged)
+    ]
+    return [
+        {"problem": {"name": "fused_silu"}, "candidate": text, "options": {"sizes": 0}}
+        for text in texts
+    ]
 
 
 class Load:
@@ -102,18 +108,24 @@ class Load:
         thinking = random.Random(number)
         headers = {"Authorization": f"Bearer token-of-client-{number:08d}"}
         address = f"http://127.0.0.1:{self.served.port}"
-        async with httpx2.AsyncClient(base_url=address, headers=headers, verify=False, timeout=90) as http:
+        async with httpx2.AsyncClient(
+            base_url=address, headers=headers, verify=False, timeout=90
+        ) as http:
             for turn, place in enumerate(asked):
                 if turn and self.think:
                     await asyncio.sleep(thinking.expovariate(1.0 / self.think))
                 status = await self.ask(http, "POST", "/v1/verdicts", json=self.bodies[place])
                 self.known += status["known"]
                 while status["state"] in ("queued", "running"):
-                    status = await self.ask(http, "GET", f"/v1/verdicts/{status['verdict_id']}", params={"wait": 30})
+                    status = await self.ask(
+                        http, "GET", f"/v1/verdicts/{status['verdict_id']}", params={"wait": 30}
+                    )
                 self.verdicts[status["verdict_id"]] = status["state"]
                 self.answers += status["state"] == "finished"
 
-    async def ask(self, http: httpx2.AsyncClient, method: str, path: str, **what: Any) -> dict[str, Any]:
+    async def ask(
+        self, http: httpx2.AsyncClient, method: str, path: str, **what: Any
+    ) -> dict[str, Any]:
         """Repeated while the server is away or busy. Only calls that were answered at once are timed."""
         while True:
             began = time.perf_counter()
@@ -137,7 +149,10 @@ class Load:
         order = list(range(len(self.bodies)))
         order += [chooser.choice(order) for _ in range(submissions - len(order))]
         chooser.shuffle(order)
-        tasks = [asyncio.create_task(self.client(k, order[k::clients], ramp * k / clients)) for k in range(clients)]
+        tasks = [
+            asyncio.create_task(self.client(k, order[k::clients], ramp * k / clients))
+            for k in range(clients)
+        ]
         memory: list[float] = []
         killed = not kill
         while not all(task.done() for task in tasks):
@@ -156,7 +171,9 @@ def record_of(folder: Path) -> dict[str, Any]:
     """What the server's own record says."""
     with sqlite3.connect(folder / ".kernelwright" / "service.db") as database:
         states = Counter(state for (state,) in database.execute("SELECT state FROM verdict"))
-        outcomes = Counter(outcome for (outcome,) in database.execute("SELECT outcome FROM attempt"))
+        outcomes = Counter(
+            outcome for (outcome,) in database.execute("SELECT outcome FROM attempt")
+        )
         made = "SELECT count(*) FROM attempt WHERE outcome = 'finished' GROUP BY verdict_id"
         twice = sum(count > 1 for (count,) in database.execute(made))
         [submissions] = database.execute("SELECT count(*) FROM submission").fetchone()
@@ -173,12 +190,16 @@ def ran_and_waited(process: int) -> str:
 
 def server_side(text: str) -> str:
     """The share of enqueue calls under 0.1 s in the server's own histogram."""
-    found = {le: float(n) for le, n in re.findall(r'enqueue_seconds_bucket{le="([^"]+)"} (\S+)', text)}
+    found = {
+        le: float(n) for le, n in re.findall(r'enqueue_seconds_bucket{le="([^"]+)"} (\S+)', text)
+    }
     return f"{100 * found['0.1'] / found['+Inf']:.2f} %" if found.get("+Inf") else "none"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--submissions", type=int, default=2000)
     parser.add_argument("--distinct", type=int, default=400)

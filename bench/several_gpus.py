@@ -49,7 +49,9 @@ def machine(devices: list[str]) -> str:
     software = f"torch {torch.__version__}, Triton {triton.__version__}, Python {platform.python_version()}"
     if devices[0] == "cpu":
         return f"rehearsal on {len(devices)} pretended devices: {os.cpu_count()} cores, no GPU, {software}"
-    names = ", ".join(dict.fromkeys(torch.cuda.get_device_name(int(one.partition(":")[2])) for one in devices))
+    names = ", ".join(
+        dict.fromkeys(torch.cuda.get_device_name(int(one.partition(":")[2])) for one in devices)
+    )
     return f"{len(devices)} x {names}, {os.cpu_count()} cores, {software}"
 
 
@@ -70,7 +72,14 @@ class Run:
     def phase(self, name: str, arguments: list[str], seconds: float) -> int | None:
         """The exit status; None where the time was up."""
         self._now = name
-        command = [sys.executable, "-m", f"bench.several.{name}", *arguments, "--out", str(self.work / f"{name}.json")]
+        command = [
+            sys.executable,
+            "-m",
+            f"bench.several.{name}",
+            *arguments,
+            "--out",
+            str(self.work / f"{name}.json"),
+        ]
         status = ended(command, seconds, self.work / f"{name}.log", self.write)
         self.statuses[name], self._now = status, ""
         self.write()
@@ -87,7 +96,10 @@ class Run:
             said = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
             status = self.statuses.get(phase)
             if status not in (0, None) and not (found[phase] or {}).get("failures"):
-                lines += [f"{TITLES[phase]} ended with status {status}: `{' '.join(said[-1:])[:300]}`", ""]
+                lines += [
+                    f"{TITLES[phase]} ended with status {status}: `{' '.join(said[-1:])[:300]}`",
+                    "",
+                ]
             logs += [f"== {phase} ==", *said[-LOG_LINES:]]
         whole = {"head": self._head, "phases": found}
         (self._out / "several_gpus.md").write_text("\n".join(lines), encoding="utf-8")
@@ -95,11 +107,15 @@ class Run:
         (self._out / "several_gpus.log").write_text("\n".join(logs), encoding="utf-8")
 
 
-def ended(command: list[str], seconds: float, log: Path, meanwhile: Callable[[], None] = lambda: None) -> int | None:
+def ended(
+    command: list[str], seconds: float, log: Path, meanwhile: Callable[[], None] = lambda: None
+) -> int | None:
     """The exit status; None where the time was up. Nothing of it is left. `meanwhile` is called every few seconds."""
     ends = time.monotonic() + seconds
     with log.open("w") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
+        )
         try:
             while (left := ends - time.monotonic()) > 0:
                 try:
@@ -118,7 +134,15 @@ def prepared(given: argparse.Namespace, folder: Path) -> Path:
     if given.candidates is not None:
         return given.candidates.resolve()
     file, seconds = folder / "candidates.json", CANDIDATE_SHARE * given.seconds
-    command = [sys.executable, "-m", "bench.several.candidates", "--out", str(file), "--seconds", f"{seconds - 15:.0f}"]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.several.candidates",
+        "--out",
+        str(file),
+        "--seconds",
+        f"{seconds - 15:.0f}",
+    ]
     command += ["--kernelbench", str(given.kernelbench)] if given.kernelbench else []
     command += ["--cpu"] if given.devices[0] == "cpu" else []
     if ended(command, seconds + 30, folder / "candidates.log") != 0 and not file.is_file():
@@ -128,13 +152,17 @@ def prepared(given: argparse.Namespace, folder: Path) -> Path:
 
 
 def arguments_of() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--devices", type=lambda text: text.split(","))
     parser.add_argument("--seconds", type=float, default=410.0)
     parser.add_argument("--kernelbench", type=Path)
     parser.add_argument("--candidates", type=Path)
     parser.add_argument("--phases", type=lambda text: text.split(","), default=list(SHARES))
-    parser.add_argument("--workers", type=int, help="places at the CPU rungs of each GPU; the cores over the GPUs")
+    parser.add_argument(
+        "--workers", type=int, help="places at the CPU rungs of each GPU; the cores over the GPUs"
+    )
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     given.devices = given.devices or all_devices()
@@ -148,14 +176,23 @@ def main() -> int:
     places = f"{given.workers} places at the CPU rungs of each"
     command = f"`python -m bench.several_gpus {' '.join(sys.argv[1:])}`"
     with TemporaryDirectory(prefix="several-") as work:
-        run = Run(Path(work), given.out, f"{command}, {machine(given.devices)}, {places}, {date.today().isoformat()}.")
+        run = Run(
+            Path(work),
+            given.out,
+            f"{command}, {machine(given.devices)}, {places}, {date.today().isoformat()}.",
+        )
         common = ["--devices", ",".join(given.devices), "--workers", str(given.workers)]
         common += ["--candidates", str(prepared(given, run.work))]
         for place, phase in enumerate(given.phases):
             left = given.seconds - (time.monotonic() - began)
             seconds = left * SHARES[phase] / sum(SHARES[one] for one in given.phases[place:])
-            status = run.phase(phase, [*common, "--seconds", f"{seconds:.0f}"], min(1.3 * seconds + 5, left - 1))
-            print(f"{phase}: {'its time was up' if status is None else f'status {status}'}", flush=True)
+            status = run.phase(
+                phase, [*common, "--seconds", f"{seconds:.0f}"], min(1.3 * seconds + 5, left - 1)
+            )
+            print(
+                f"{phase}: {'its time was up' if status is None else f'status {status}'}",
+                flush=True,
+            )
     print((given.out / "several_gpus.md").read_text())
     return 1 if any(run.statuses.values()) else 0
 

@@ -58,7 +58,8 @@ def copy_rows(path: Path, candidates: int) -> None:
     own = TRAJECTORIES * TURNS
     with closing(sqlite3.connect(path)) as plain, plain:
         bodies = [
-            words_of(f"{make.reply(i % TURNS, i // TURNS)} {make.source(i % TURNS, i // TURNS)}") for i in range(own)
+            words_of(f"{make.reply(i % TURNS, i // TURNS)} {make.source(i % TURNS, i // TURNS)}")
+            for i in range(own)
         ]
         for copy in range(1, candidates // own):
             for table, shifted in (
@@ -67,12 +68,19 @@ def copy_rows(path: Path, candidates: int) -> None:
                 ("verdict", {"id": own, "candidate_id": own}),
             ):
                 columns = [row[1] for row in plain.execute(f"PRAGMA table_info({table})")]
-                values = ", ".join(f'"{c}" + {copy * shifted[c]}' if c in shifted else f'"{c}"' for c in columns)
+                values = ", ".join(
+                    f'"{c}" + {copy * shifted[c]}' if c in shifted else f'"{c}"' for c in columns
+                )
                 last = TRAJECTORIES if table == "trajectory" else own
-                plain.execute(f"INSERT INTO {table} SELECT {values} FROM {table} WHERE id <= {last}")
+                plain.execute(
+                    f"INSERT INTO {table} SELECT {values} FROM {table} WHERE id <= {last}"
+                )
             rows = [(copy * own + i + 1, " ".join([*bodies[i], f"copy{copy}"])) for i in range(own)]
             plain.executemany("INSERT INTO candidate_text(rowid, words) VALUES (?, ?)", rows)
-            failed = [(copy * own + i + 1, f"mismatch wrong in the last block copy{copy}") for i in range(1, own, 2)]
+            failed = [
+                (copy * own + i + 1, f"mismatch wrong in the last block copy{copy}")
+                for i in range(1, own, 2)
+            ]
             plain.executemany("INSERT INTO verdict_text(rowid, words) VALUES (?, ?)", failed)
 
 
@@ -85,7 +93,9 @@ def measure(name: str, work: Callable[[], object], times: int = 5) -> float:
         wall.append(time.perf_counter() - began[0])
         processor.append(time.process_time() - began[1])
     median, own = statistics.median(wall) * 1e3, statistics.median(processor)
-    print(f"{name:48} median {median:7.1f} ms, slowest {max(wall) * 1e3:7.1f} ms, processor {own * 1e3:7.1f} ms")
+    print(
+        f"{name:48} median {median:7.1f} ms, slowest {max(wall) * 1e3:7.1f} ms, processor {own * 1e3:7.1f} ms"
+    )
     return own
 
 
@@ -102,9 +112,13 @@ def read(path: Path, candidates: int) -> float:
                 CandidateFilter(correct=True, problem="problem_3")
             ),
             "list the fastest 50": lambda: store.candidates(order=Order.FASTEST),
-            "list 50 with a fault that none has": lambda: store.candidates(CandidateFilter(fault="crash")),
+            "list 50 with a fault that none has": lambda: store.candidates(
+                CandidateFilter(fault="crash")
+            ),
             "list 50 trajectories": lambda: store.trajectories(TrajectoryFilter(finished=True)),
-            "list unfinished trajectories": lambda: store.trajectories(TrajectoryFilter(finished=False)),
+            "list unfinished trajectories": lambda: store.trajectories(
+                TrajectoryFilter(finished=False)
+            ),
             "count the correct ones": lambda: store.count(CandidateFilter(correct=True)),
             "one turn with everything": lambda: store.turn(middle),
             "search a word that one has": lambda: store.search(
@@ -115,7 +129,9 @@ def read(path: Path, candidates: int) -> float:
             "search the beginning of a word (offset*)": lambda: store.search("offset*"),
             "search a failure": lambda: store.search('"last block"'),
             "search a word that none has": lambda: store.search("nonexistent"),
-            "search among the correct ones": lambda: store.search("mask", CandidateFilter(correct=True)),
+            "search among the correct ones": lambda: store.search(
+                "mask", CandidateFilter(correct=True)
+            ),
         }
         slowest = max([slowest, *(measure(name, work) for name, work in works.items())])
         measure("stats", store.stats, times=1)

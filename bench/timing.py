@@ -84,7 +84,11 @@ def own_paths(chosen: list[tuple[str, dict[str, int]]]) -> list[dict]:
         for name, sizes in chosen
     ]
     done = subprocess.run(
-        [sys.executable, "-c", OWN_PATH], input=json.dumps(told), capture_output=True, text=True, check=False
+        [sys.executable, "-c", OWN_PATH],
+        input=json.dumps(told),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     rows = [json.loads(line[4:]) for line in done.stdout.splitlines() if line.startswith("ROW ")]
     if len(rows) != len(chosen):
@@ -122,7 +126,9 @@ def measure(device: str) -> list[dict]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
@@ -142,7 +148,9 @@ def spread(ratios: list[float]) -> str:
 def table(rows: list[dict], device: str) -> str:
     import torch
 
-    large, small = ([r for r in rows if (r["first"] >= MIN_DO_BENCH_MS) == above] for above in (True, False))
+    large, small = (
+        [r for r in rows if (r["first"] >= MIN_DO_BENCH_MS) == above] for above in (True, False)
+    )
     known = [r for r in rows if "graph" in r]
     lines = [
         "# The clock", "",

@@ -45,7 +45,9 @@ class Case:
 def rounded(x: torch.Tensor, bits: int) -> torch.Tensor:
     """fp32 with its mantissa rounded to `bits` explicit bits (10: tf32, 7: bf16), ties away."""
     shift = 23 - bits
-    return ((x.contiguous().view(torch.int32) + (1 << (shift - 1))) >> shift << shift).view(torch.float32)
+    return ((x.contiguous().view(torch.int32) + (1 << (shift - 1))) >> shift << shift).view(
+        torch.float32
+    )
 
 
 def tf32(x: torch.Tensor) -> torch.Tensor:
@@ -180,12 +182,20 @@ def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tenso
 def _flash(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, block: int = 64, cast: Function = lambda x: x
 ) -> torch.Tensor:
-    top, total, out = torch.full(q.shape[:1], -math.inf), torch.zeros(q.shape[0]), torch.zeros(q.shape[0], v.shape[1])
+    top, total, out = (
+        torch.full(q.shape[:1], -math.inf),
+        torch.zeros(q.shape[0]),
+        torch.zeros(q.shape[0], v.shape[1]),
+    )
     for i in range(0, k.shape[0], block):
         score = cast(q) @ cast(k[i : i + block]).T / math.sqrt(q.shape[-1])
         new = torch.maximum(top, score.amax(-1))
         p, fade = exp2_approx(score - new[:, None]), exp2_approx(top - new)
-        total, out, top = total * fade + p.sum(-1), out * fade[:, None] + cast(p) @ cast(v[i : i + block]), new
+        total, out, top = (
+            total * fade + p.sum(-1),
+            out * fade[:, None] + cast(p) @ cast(v[i : i + block]),
+            new,
+        )
     return out / total[:, None]
 
 
@@ -198,28 +208,58 @@ def rows() -> Iterator[Case]:
             "online": _online_softmax,
             "approximate exp": lambda x: (e := exp2_approx(x - x.amax(-1, True))) / e.sum(-1, True),
         }
-        yield Case(f"softmax of randn*{scale:g}", softmax, (x,), honest, {c.__name__: within(c, softmax) for c in low})
+        yield Case(
+            f"softmax of randn*{scale:g}",
+            softmax,
+            (x,),
+            honest,
+            {c.__name__: within(c, softmax) for c in low},
+        )
     for shift in (0.0, 3.0):
         x = torch.randn(67, 1024) + shift
         honest = {"two passes": _two_pass_norm, "one pass": _one_pass_norm}
         yield Case(
-            f"layer norm, mean {shift:g}", _layer_norm, (x,), honest, {c.__name__: within(c, _layer_norm) for c in low}
+            f"layer norm, mean {shift:g}",
+            _layer_norm,
+            (x,),
+            honest,
+            {c.__name__: within(c, _layer_norm) for c in low},
         )
     x = torch.randn(67, 16384)
     sums = {f"blocks of {n}": partial(_sum_blocks, block=n) for n in (16, 128, 1024)}
     yield Case(
-        "row sum", lambda x: x.sum(-1), (x,), sums, {c.__name__: on(c, lambda x: x.sum(-1)) for c in low}, depth=16384
+        "row sum",
+        lambda x: x.sum(-1),
+        (x,),
+        sums,
+        {c.__name__: on(c, lambda x: x.sum(-1)) for c in low},
+        depth=16384,
     )
     logsumexp = partial(torch.logsumexp, dim=-1)
-    honest = {"approximate exp": lambda x: exp2_approx(x - x.amax(-1, True)).sum(-1).log() + x.amax(-1)}
-    yield Case("logsumexp", logsumexp, (x * 4,), honest, {c.__name__: within(c, logsumexp) for c in low}, depth=16384)
+    honest = {
+        "approximate exp": lambda x: exp2_approx(x - x.amax(-1, True)).sum(-1).log() + x.amax(-1)
+    }
+    yield Case(
+        "logsumexp",
+        logsumexp,
+        (x * 4,),
+        honest,
+        {c.__name__: within(c, logsumexp) for c in low},
+        depth=16384,
+    )
     cumsum = partial(torch.cumsum, dim=-1)
     y = torch.randn(16, 4096)
     honest = {"one by one": lambda x: torch.stack(list(_running(x)), -1)}
     yield Case("cumsum", cumsum, (y,), honest, {c.__name__: within(c, cumsum) for c in low})
     q, k, v = (torch.randn(256, 64) for _ in range(3))
     honest = {"flash": _flash, "flash, blocks of 16": partial(_flash, block=16)}
-    yield Case("attention", _attention, (q, k, v), honest, {c.__name__: partial(_flash, cast=c) for c in low})
+    yield Case(
+        "attention",
+        _attention,
+        (q, k, v),
+        honest,
+        {c.__name__: partial(_flash, cast=c) for c in low},
+    )
 
 
 def _running(x: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -237,7 +277,13 @@ def _gelu_by_sigmoid(x: torch.Tensor) -> torch.Tensor:
 def others(large: bool) -> Iterator[Case]:
     low = (tf32, bf16, fp16)
     x = torch.empty(67, 1024).uniform_(-88, 88)
-    yield Case("exp to 88", torch.exp, (x,), {"ex2.approx": exp2_approx}, {c.__name__: on(c, torch.exp) for c in low})
+    yield Case(
+        "exp to 88",
+        torch.exp,
+        (x,),
+        {"ex2.approx": exp2_approx},
+        {c.__name__: on(c, torch.exp) for c in low},
+    )
     x = torch.randn(67, 1024) * 3
     gelu = partial(F.gelu, approximate="tanh")
     yield Case(
@@ -254,10 +300,20 @@ def others(large: bool) -> Iterator[Case]:
         "every other element": lambda p, t: F.mse_loss(p[::2], t[::2]),
         "the first nine tenths": lambda p, t: F.mse_loss(p[: n * 9 // 10], t[: n * 9 // 10]),
     }
-    yield Case("mse loss", F.mse_loss, (p, t), mse, cheats, depth=2 * n, laundered={"tf32": on(tf32, F.mse_loss)})
+    yield Case(
+        "mse loss",
+        F.mse_loss,
+        (p, t),
+        mse,
+        cheats,
+        depth=2 * n,
+        laundered={"tf32": on(tf32, F.mse_loss)},
+    )
     image, weight = torch.randn(4, 32, 18, 18), torch.randn(48, 32, 3, 3)
     honest = {"as a matmul in blocks": _unfolded}
-    yield Case("conv2d", F.conv2d, (image, weight), honest, {c.__name__: on(c, F.conv2d) for c in low})
+    yield Case(
+        "conv2d", F.conv2d, (image, weight), honest, {c.__name__: on(c, F.conv2d) for c in low}
+    )
     layers = tuple(torch.randn(256, 256) / 16 for _ in range(8))
     honest = {"blocks of 32": partial(_network, product=partial(blocks, torch.matmul, 32))}
     cheats = {c.__name__: partial(_network, product=on(c, torch.matmul)) for c in low}
@@ -279,14 +335,22 @@ def constant_rows(rows: int) -> Iterator[Case]:
     """
     x = torch.randn(rows, 1).expand(rows, 96).contiguous()
     functions: dict[str, tuple[Function, dict[str, Function]]] = {
-        "tanh": (torch.tanh, {"by sigmoid": lambda x: 2 * _sigmoid(2 * x) - 1, "by exp": _tanh_by_exp}),
+        "tanh": (
+            torch.tanh,
+            {"by sigmoid": lambda x: 2 * _sigmoid(2 * x) - 1, "by exp": _tanh_by_exp},
+        ),
         "elu": (F.elu, {"exp(x) - 1": lambda x: torch.where(x > 0, x, exp2_approx(x) - 1)}),
-        "relu of expm1": (lambda x: torch.relu(torch.expm1(x)), {"exp(x) - 1": lambda x: (exp2_approx(x) - 1).relu()}),
+        "relu of expm1": (
+            lambda x: torch.relu(torch.expm1(x)),
+            {"exp(x) - 1": lambda x: (exp2_approx(x) - 1).relu()},
+        ),
         "log1p": (lambda x: torch.log1p(x.abs()), {"log(1 + x)": lambda x: (1 + x.abs()).log()}),
     }
     for name, (function, honest) in functions.items():
         cheats = {c.__name__: within(c, function) for c in (tf32, bf16, fp16)}
-        yield Case(f"{name}, {rows} constant rows", function, (x,), honest, cheats, draw="constant_rows")
+        yield Case(
+            f"{name}, {rows} constant rows", function, (x,), honest, cheats, draw="constant_rows"
+        )
 
 
 def _blocked_mse(p: torch.Tensor, t: torch.Tensor, block: int) -> torch.Tensor:
@@ -299,7 +363,9 @@ def _unfolded(image: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return out.view(image.shape[0], weight.shape[0], image.shape[2] - 2, -1)
 
 
-def _network(x: torch.Tensor, *layers: torch.Tensor, product: Function = torch.matmul) -> torch.Tensor:
+def _network(
+    x: torch.Tensor, *layers: torch.Tensor, product: Function = torch.matmul
+) -> torch.Tensor:
     for w in layers:
         x = torch.tanh(product(x, w)) * 1.5
     return x

@@ -43,7 +43,12 @@ class Traps:
         self._listeners = [listen for listen in (_loopback(), _abstract()) if listen]
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         for listener in self._listeners:
             listener.close()
         for path in written():
@@ -76,7 +81,11 @@ def written() -> list[Path]:
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
     temporary = Path(tempfile.gettempdir())
     packages = [Path(p) for p in (*site.getsitepackages(), site.getusersitepackages())]
-    caches = [home / ".triton" / "cache", Path("/root/.triton/cache"), temporary / f"torchinductor_{os.getuid()}"]
+    caches = [
+        home / ".triton" / "cache",
+        Path("/root/.triton/cache"),
+        temporary / f"torchinductor_{os.getuid()}",
+    ]
     roots = [CANARY, home, ROOT, ROOT / "tools", temporary, Path("/root"), *packages, *caches]
     paths = {root / name for root in roots for name in (WRITTEN, f"{WRITTEN}.pth")}
     return sorted(path for path in paths if _exists(path))
@@ -94,7 +103,11 @@ def left_behind() -> set[int]:
     found = set()
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and (entry / "comm").read_text().strip() == DAEMON and not _dead(entry):
+            if (
+                entry.name.isdigit()
+                and (entry / "comm").read_text().strip() == DAEMON
+                and not _dead(entry)
+            ):
                 found.add(int(entry.name))
     return found
 

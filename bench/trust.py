@@ -81,7 +81,9 @@ def options_for(entry: Entry) -> Any:
     if Fault.TIMEOUT in entry.expect:
         seconds = ENDLESS_SECONDS if entry.expect[0] == Fault.TIMEOUT else EXPLOIT_SECONDS
     contiguous_inputs = Fault.LAYOUT not in entry.expect
-    return options.with_(compile_seconds=seconds, seconds=seconds, contiguous_inputs=contiguous_inputs)
+    return options.with_(
+        compile_seconds=seconds, seconds=seconds, contiguous_inputs=contiguous_inputs
+    )
 
 
 def judge_exploit(evaluator: Any, entry: Entry, traps: Traps) -> Outcome:
@@ -93,12 +95,19 @@ def judge_exploits(evaluator: Any, entries: Sequence[Entry], traps: Traps) -> li
     with ThreadPoolExecutor(len(entries)) as threads:
         told = list(threads.map(lambda entry: _judged(evaluator, entry), entries))
     sprung = tuple(traps.sprung("\n".join(report.output for report, _ in told)))
-    return [outcome_of(entry, report, sprung, seconds) for entry, (report, seconds) in zip(entries, told, strict=True)]
+    return [
+        outcome_of(entry, report, sprung, seconds)
+        for entry, (report, seconds) in zip(entries, told, strict=True)
+    ]
 
 
-def outcome_of(entry: Entry, report: Report, sprung: tuple[str, ...] = (), seconds: float = 0.0) -> Outcome:
+def outcome_of(
+    entry: Entry, report: Report, sprung: tuple[str, ...] = (), seconds: float = 0.0
+) -> Outcome:
     """What a report means for an exploit."""
-    expected = not report.correct and report.failure is not None and report.failure.fault in entry.expect
+    expected = (
+        not report.correct and report.failure is not None and report.failure.fault in entry.expect
+    )
     if report.correct and entry.either and (report.speedup or 0.0) > MOST_SPEEDUP:
         sprung = (*sprung, f"a clock was fooled: {report.speedup:.3g} times eager")
     return Outcome(
@@ -121,13 +130,26 @@ def judge_library(evaluator: Any, kernel: Any) -> Outcome:
 
     start = time.monotonic()
     options = Options(
-        own_work=kernel.own_work, torch_compile=False, profile=False, allow_import=tuple(kernel.allow_import)
+        own_work=kernel.own_work,
+        torch_compile=False,
+        profile=False,
+        allow_import=tuple(kernel.allow_import),
     )
     report = evaluator.evaluate(kernel.problem, kernel.source, options)
     accepted = report.correct or _says_needs_gpu(report)
     seconds = time.monotonic() - start
     family = f"library {kernel.library.name}"
-    return Outcome(kernel.title, family, False, accepted, named_fault(report), accepted, (), seconds, _message(report))
+    return Outcome(
+        kernel.title,
+        family,
+        False,
+        accepted,
+        named_fault(report),
+        accepted,
+        (),
+        seconds,
+        _message(report),
+    )
 
 
 def _says_needs_gpu(report: Report) -> bool:
@@ -144,13 +166,19 @@ def _message(report: Report) -> str:
     return report.failure.message[:300] if report.failure else ""
 
 
-def run(device: str, only: Iterable[str], naive: bool, at_once: int = 1, kinds: Iterable[str] = KINDS) -> list[Outcome]:
+def run(
+    device: str, only: Iterable[str], naive: bool, at_once: int = 1, kinds: Iterable[str] = KINDS
+) -> list[Outcome]:
     """Every file of the suites through one evaluator; a line on stderr for each."""
     from kernelwright.tools.pipeline import Evaluator
 
     outcomes = []
     with Traps() as traps, Evaluator(device=device) as evaluator:
-        tried = [entry for entry in exploits(only, device) if entry.tried_on(device) and "exploits" in kinds]
+        tried = [
+            entry
+            for entry in exploits(only, device)
+            if entry.tried_on(device) and "exploits" in kinds
+        ]
         for start in range(0, len(tried), at_once):
             batch = tried[start : start + at_once]
             for entry, outcome in zip(batch, judge_exploits(evaluator, batch, traps), strict=True):
@@ -158,11 +186,20 @@ def run(device: str, only: Iterable[str], naive: bool, at_once: int = 1, kinds: 
                 outcomes.append(_told(outcome._replace(naive_fooled=fooled)))
         with ThreadPoolExecutor(at_once) as threads:
             hostile_texts = [e for e in hostile(only) if e.tried_on(device) and "hostile" in kinds]
-            outcomes += map(_told, threads.map(lambda e: outcome_of(e, *_judged_apart(evaluator, e)), hostile_texts))
-            kernels = [entry for entry in honest(only) if entry.tried_on(device) and "honest" in kinds]
-            outcomes += map(_told, threads.map(lambda entry: judge_honest(evaluator, entry), kernels))
+            outcomes += map(
+                _told,
+                threads.map(lambda e: outcome_of(e, *_judged_apart(evaluator, e)), hostile_texts),
+            )
+            kernels = [
+                entry for entry in honest(only) if entry.tried_on(device) and "honest" in kinds
+            ]
+            outcomes += map(
+                _told, threads.map(lambda entry: judge_honest(evaluator, entry), kernels)
+            )
             libraries = _libraries(device, only) if "library" in kinds else []
-            outcomes += map(_told, threads.map(lambda kernel: judge_library(evaluator, kernel), libraries))
+            outcomes += map(
+                _told, threads.map(lambda kernel: judge_library(evaluator, kernel), libraries)
+            )
     return outcomes
 
 
@@ -190,7 +227,9 @@ def _libraries(device: str, only: Iterable[str]) -> list[Any]:
         return []
     wanted = set(only)
     return [
-        k for k in pairs((), device) if not k.left_out and (not wanted or wanted & {k.title, k.name, k.library.name})
+        k
+        for k in pairs((), device)
+        if not k.left_out and (not wanted or wanted & {k.title, k.name, k.library.name})
     ]
 
 
@@ -212,10 +251,14 @@ def table(outcomes: list[Outcome], device: str, command: str) -> str:
     asked = [o for o in tried if o.naive_fooled is not None]
     lines = [*(_exploit_rows(tried) if tried else []), *(_honest_rows(kernels) if kernels else [])]
     bad = [
-        f"- {o.family}/{o.name}: {o.fault} {'; '.join(o.sprung)} {o.message}".rstrip() for o in outcomes if not o.good
+        f"- {o.family}/{o.name}: {o.fault} {'; '.join(o.sprung)} {o.message}".rstrip()
+        for o in outcomes
+        if not o.good
     ]
     lines += (
-        ["Got through, or wrongly refused:", *bad] if bad else ["Nothing got through and nothing was wrongly refused."]
+        ["Got through, or wrongly refused:", *bad]
+        if bad
+        else ["Nothing got through and nothing was wrongly refused."]
     )
     if asked:
         lines += [
@@ -224,12 +267,22 @@ def table(outcomes: list[Outcome], device: str, command: str) -> str:
             f"by {sum(bool(o.naive_fooled) for o in asked)}.",
         ]
     return "\n".join(
-        [f"# Trust on {device}", "", *lines, "", f"`{command}`, {machine(device)}, {date.today().isoformat()}", ""]
+        [
+            f"# Trust on {device}",
+            "",
+            *lines,
+            "",
+            f"`{command}`, {machine(device)}, {date.today().isoformat()}",
+            "",
+        ]
     )
 
 
 def _exploit_rows(tried: list[Outcome]) -> list[str]:
-    head = ["| exploits | stopped | tried | named as expected | fooled the naive judge |", "|---|---|---|---|---|"]
+    head = [
+        "| exploits | stopped | tried | named as expected | fooled the naive judge |",
+        "|---|---|---|---|---|",
+    ]
     rows = [_exploit_row(family, [o for o in tried if o.family == family]) for family in FAMILIES]
     return [*head, *rows, _exploit_row("**all**", tried), ""]
 
@@ -239,7 +292,10 @@ def _honest_rows(kernels: list[Outcome]) -> list[str]:
     for outcome in kernels:
         by_family[outcome.family].append(outcome)
     counted = [*sorted(by_family.items()), ("**all**", kernels)]
-    rows = [f"| {family} | {sum(o.good for o in members)} | {len(members)} |" for family, members in counted]
+    rows = [
+        f"| {family} | {sum(o.good for o in members)} | {len(members)} |"
+        for family, members in counted
+    ]
     return ["| honest kernels | accepted | tried |", "|---|---|---|", *rows, ""]
 
 
@@ -262,7 +318,9 @@ def machine(device: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--kind", choices=KINDS, help="one suite alone")
     parser.add_argument("--naive", action="store_true")
@@ -283,9 +341,15 @@ def main() -> int:
     print(text)
     if given.out:
         given.out.write_text(text, encoding="utf-8")
-        record = {"command": command, "machine": machine(given.device), "date": date.today().isoformat()}
+        record = {
+            "command": command,
+            "machine": machine(given.device),
+            "date": date.today().isoformat(),
+        }
         record["outcomes"] = [o._asdict() for o in outcomes]
-        given.out.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        given.out.with_suffix(".json").write_text(
+            json.dumps(record, indent=1) + "\n", encoding="utf-8"
+        )
     return 0 if all(o.good for o in outcomes) else 1
 
 

@@ -45,20 +45,31 @@ EIGHTH = 8
 """The share of the exhaustive search's launches that halving may take."""
 CALLS_BEFORE_HALVING = 16
 """Of the budget, for each configuration that halving begins with."""
-ATTENTION = tuple((dim, causal, length) for dim in (64, 128) for causal in (False, True) for length in (1024, 4096))
+ATTENTION = tuple(
+    (dim, causal, length)
+    for dim in (64, 128)
+    for causal in (False, True)
+    for length in (1024, 4096)
+)
 BATCH, HEADS = 4, 16
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=("sweep", "attention", "report"))
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--target", default="sm_90")
     parser.add_argument("--only", default="", help="names of kernels, with commas between")
-    parser.add_argument("--seconds", type=float, default=270.0, help="after which nothing more is begun")
+    parser.add_argument(
+        "--seconds", type=float, default=270.0, help="after which nothing more is begun"
+    )
     parser.add_argument("--configurations", type=int, default=64)
-    parser.add_argument("--sizes", default="", help="sizes of the problems to replace, as rows=524288,columns=1024")
+    parser.add_argument(
+        "--sizes", default="", help="sizes of the problems to replace, as rows=524288,columns=1024"
+    )
     parser.add_argument("--out", type=Path, default=Path("tuning"))
     asked = parser.parse_args()
     if asked.what == "report":
@@ -79,7 +90,9 @@ def main() -> None:
 # ---------------------------------------------------------------------- kernels
 def sweep(evaluator: Any, asked: argparse.Namespace) -> None:
     asked_for = asked.only.split(",") if asked.only else KERNELS
-    names = [name for name in asked_for if not (asked.out / f"{_row_name(name, asked)}.json").exists()]
+    names = [
+        name for name in asked_for if not (asked.out / f"{_row_name(name, asked)}.json").exists()
+    ]
     evaluator.environment()
     with ThreadPoolExecutor(AHEAD, thread_name_prefix="ahead") as pool:
         waiting = [(name, pool.submit(compiled, evaluator, asked, name)) for name in names]
@@ -90,10 +103,21 @@ def sweep(evaluator: Any, asked: argparse.Namespace) -> None:
             except TimeoutError:
                 print(f"{name} and what follows were not reached", file=sys.stderr)
                 break
-            except Exception as error:  # one kernel that fails ends no sweep, and is told in the table
-                row = {"kernel": _row_name(name, asked), "failure": f"{type(error).__name__}: {error}"}
-            row |= {"seconds": time.monotonic() - begun, "date": date.today().isoformat(), **machine(evaluator)}
-            (asked.out / f"{row['kernel']}.json").write_text(json.dumps(row, indent=1), encoding="utf-8")
+            except (
+                Exception
+            ) as error:  # one kernel that fails ends no sweep, and is told in the table
+                row = {
+                    "kernel": _row_name(name, asked),
+                    "failure": f"{type(error).__name__}: {error}",
+                }
+            row |= {
+                "seconds": time.monotonic() - begun,
+                "date": date.today().isoformat(),
+                **machine(evaluator),
+            }
+            (asked.out / f"{row['kernel']}.json").write_text(
+                json.dumps(row, indent=1), encoding="utf-8"
+            )
             print(row, file=sys.stderr, flush=True)
         pool.shutdown(wait=False, cancel_futures=True)
 
@@ -129,15 +153,22 @@ def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
     from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
     in_time(asked)
-    problem, source = at_sizes(problem_of(name), asked.sizes), (GOOD / f"{name}.py").read_text(encoding="utf-8")
+    problem, source = (
+        at_sizes(problem_of(name), asked.sizes),
+        (GOOD / f"{name}.py").read_text(encoding="utf-8"),
+    )
     target, begun = evaluator.target if evaluator.on_gpu else asked.target, time.monotonic()
     settings = TuneSettings(
         target=target, device=asked.device, configurations=asked.configurations,
         measured=max(2, CALLS * asked.configurations // EIGHTH // CALLS_BEFORE_HALVING),
     )  # fmt: skip
     row_name = _row_name(name, asked)
-    with Journal(asked.out / f"{row_name}.compiled.jsonl", f"{row_name} {target} {asked.configurations}") as journal:
-        tuner = Tuner(evaluator, problem, source, settings, journal, lambda _: in_time(asked), kernel=name)
+    with Journal(
+        asked.out / f"{row_name}.compiled.jsonl", f"{row_name} {target} {asked.configurations}"
+    ) as journal:
+        tuner = Tuner(
+            evaluator, problem, source, settings, journal, lambda _: in_time(asked), kernel=name
+        )
         space, groups = tuner.pruned()
     rows = [row for row in groups[0].rows if row.score.passed]
     told = {
@@ -146,8 +177,13 @@ def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
         "best_by_model": rows[0].relative if rows else None,
         "compile_seconds": time.monotonic() - begun,
     }  # fmt: skip
-    texts = {key_of(row.configuration): rewrite(tuner.file.source, space, row.configuration) for row in rows}
-    chosen = tuple(key_of(row.configuration) for row in rows if row.fate is ConfigurationOutcome.REMAINS)
+    texts = {
+        key_of(row.configuration): rewrite(tuner.file.source, space, row.configuration)
+        for row in rows
+    }
+    chosen = tuple(
+        key_of(row.configuration) for row in rows if row.fate is ConfigurationOutcome.REMAINS
+    )
     return Compiled(told, problem, texts, key_of(space.start()), chosen)
 
 
@@ -170,7 +206,9 @@ def light_ms(evaluator: Any, problem: Any) -> float | None:
     gpu = evaluating_environment(evaluator.device)[1] if evaluator.on_gpu else None
     work = work_of(problem)
     return (
-        roofline(work, gpu.bytes_per_second, gpu.rates).milliseconds if gpu is not None and work is not None else None
+        roofline(work, gpu.bytes_per_second, gpu.rates).milliseconds
+        if gpu is not None and work is not None
+        else None
     )
 
 
@@ -181,7 +219,9 @@ def measured(evaluator: Any, asked: argparse.Namespace, made: Compiled) -> dict[
 
     if not evaluator.on_gpu:
         return dict(made.told)
-    with Journal(asked.out / f"{made.told['kernel']}.timed.jsonl", json.dumps(made.told["target"])) as journal:
+    with Journal(
+        asked.out / f"{made.told['kernel']}.timed.jsonl", json.dumps(made.told["target"])
+    ) as journal:
         trials = Trials(evaluator, made, journal)
         budget = TuningBudget(CALLS * len(made.texts) // EIGHTH, asked.until, time.monotonic)
         by_model = list(made.chosen)[: max(2, budget.launches // CALLS_BEFORE_HALVING)]
@@ -201,7 +241,9 @@ def measured(evaluator: Any, asked: argparse.Namespace, made: Compiled) -> dict[
         best = min(every, key=lambda key: every[key], default=None) if whole else None
         # both searches' winners by the same clock: the exhaustive search's own calls, where it reached them
         halving_ms = every.get(won or "") or (found[won].median if won else None)
-        start_ms = every.get(made.start) or (found[made.start].median if made.start in found else None)
+        start_ms = every.get(made.start) or (
+            found[made.start].median if made.start in found else None
+        )
         return made.told | {
             "exhaustive_launches": CALLS * len(every), "halving_launches": budget.used, "whole": whole,
             "start_ms": start_ms, "best_ms": every[best] if best is not None else None, "halving_ms": halving_ms,
@@ -271,21 +313,37 @@ def attention(evaluator: Any, asked: argparse.Namespace) -> None:
         path = asked.out / f"{name}.json"
         if path.exists() or (asked.only and name not in asked.only.split(",")):
             continue
-        text = ATTENTION_PROBLEM.format(batch=BATCH, heads=HEADS, length=length, dim=dim, mask=MASK if causal else "")
+        text = ATTENTION_PROBLEM.format(
+            batch=BATCH, heads=HEADS, length=length, dim=dim, mask=MASK if causal else ""
+        )
         problem, made = Problem(name=name, source=text), answer(text)
-        row: dict[str, Any] = {"kernel": name, "date": date.today().isoformat(), **machine(evaluator)}
+        row: dict[str, Any] = {
+            "kernel": name,
+            "date": date.today().isoformat(),
+            **machine(evaluator),
+        }
         if "source" not in made:
             row["failure"] = made["refused"]
         elif not evaluator.on_gpu:
-            report = evaluator.evaluate(problem, made["source"], Options(targets=(asked.target,), profile=False))
+            report = evaluator.evaluate(
+                problem, made["source"], Options(targets=(asked.target,), profile=False)
+            )
             row |= {"correct_on_cpu": report.correct, "explanation": report.explanation}
         else:
             settings = TuneSettings(
-                target=evaluator.target, device=asked.device, configurations=24, measured=8, gpu_seconds=20
+                target=evaluator.target,
+                device=asked.device,
+                configurations=24,
+                measured=8,
+                gpu_seconds=20,
             )
             with Journal(asked.out / f"{name}.jsonl", name) as journal:
-                tuned, _ = Tuner(evaluator, problem, made["source"], settings, journal, kernel=name).run()
-            after = tuned.chosen[0].timing.median if tuned.chosen and tuned.chosen[0].timing else None
+                tuned, _ = Tuner(
+                    evaluator, problem, made["source"], settings, journal, kernel=name
+                ).run()
+            after = (
+                tuned.chosen[0].timing.median if tuned.chosen and tuned.chosen[0].timing else None
+            )
             row |= {
                 "start_ms": tuned.before.median if tuned.before else None, "halving_ms": after,
                 "eager_ms": tuned.eager.median if tuned.eager else None, "flash_ms": flash(dim, causal, length),
@@ -303,9 +361,13 @@ def flash(dim: int, causal: bool, length: int) -> float:
     from kernelwright.tools.report import TimingMethod
     from kernelwright.tools.timing.reference_clock import ReferenceClock
 
-    q, k, v = (torch.randn(BATCH, HEADS, length, dim, device="cuda", dtype=torch.float16) for _ in range(3))
+    q, k, v = (
+        torch.randn(BATCH, HEADS, length, dim, device="cuda", dtype=torch.float16) for _ in range(3)
+    )
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-        clock = ReferenceClock(partial(torch.nn.functional.scaled_dot_product_attention, is_causal=causal), [[q, k, v]])
+        clock = ReferenceClock(
+            partial(torch.nn.functional.scaled_dot_product_attention, is_causal=causal), [[q, k, v]]
+        )
         clock.warm_up()
         clock.open()
         record = clock.record
@@ -324,7 +386,16 @@ def machine(evaluator: Any) -> dict[str, Any]:
 def report(folder: Path) -> str:
     """What lies in a folder, as a table; geometric means over what was measured."""
     rows = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
-    columns = ["kernel", "compiled", "launchable", "untuned ms", "exhaustive ms", "halving ms", "launches", "eager ms"]
+    columns = [
+        "kernel",
+        "compiled",
+        "launchable",
+        "untuned ms",
+        "exhaustive ms",
+        "halving ms",
+        "launches",
+        "eager ms",
+    ]
     columns += ["of the speed of light", "card", "date"]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for row in rows:
@@ -332,18 +403,29 @@ def report(folder: Path) -> str:
         told += [row.get("halving_ms"), row.get("halving_launches"), row.get("eager_ms")]
         told.append(_share_of_light(row))
         cells = [row["kernel"], *map(_cell, told), row.get("gpu") or "no GPU", row["date"]]
-        lines.append("| " + " | ".join(cells) + (f" | {row['failure']} |" if "failure" in row else " |"))
+        lines.append(
+            "| " + " | ".join(cells) + (f" | {row['failure']} |" if "failure" in row else " |")
+        )
     timed = [r for r in rows if r.get("halving_ms") and r.get("start_ms") and r.get("eager_ms")]
     against = [r for r in timed if r.get("best_ms")]
     if against:
-        lines += ["", f"Halving over exhaustive, time: {_mean(r['halving_ms'] / r['best_ms'] for r in against):.3f}."]
+        lines += [
+            "",
+            f"Halving over exhaustive, time: {_mean(r['halving_ms'] / r['best_ms'] for r in against):.3f}.",
+        ]
         near = sum(r["halving_ms"] <= 1.02 * r["best_ms"] for r in against)
         lines.append(f"Within 2 %: {near} of {len(against)}.")
     if timed:
-        lines.append(f"Untuned over tuned: {_mean(r['start_ms'] / r['halving_ms'] for r in timed):.3f}.")
-        lines.append(f"Eager over tuned: {_mean(r['eager_ms'] / r['halving_ms'] for r in timed):.3f}.")
+        lines.append(
+            f"Untuned over tuned: {_mean(r['start_ms'] / r['halving_ms'] for r in timed):.3f}."
+        )
+        lines.append(
+            f"Eager over tuned: {_mean(r['eager_ms'] / r['halving_ms'] for r in timed):.3f}."
+        )
     if flashed := [r for r in timed if r.get("flash_ms")]:
-        lines.append(f"torch's flash over ours: {_mean(r['flash_ms'] / r['halving_ms'] for r in flashed):.3f}.")
+        lines.append(
+            f"torch's flash over ours: {_mean(r['flash_ms'] / r['halving_ms'] for r in flashed):.3f}."
+        )
     if not timed:
         lines += ["", "Nothing was measured: a rehearsal without a GPU."]
     return "\n".join(lines)

@@ -154,13 +154,21 @@ BLOCKS = (512, 1024, 2048, 8192, 16384, 256)
 def variants(half: int) -> list[Entry]:
     """Honest candidates in other tiles and blocks, no two with the same text: half 0 or half 1 of them, 36 each."""
     found = [
-        Entry(problem, "correct", HEADER + GEMM.substitute(after=after or "pass", **tile) + "\n\n" + model)
+        Entry(
+            problem,
+            "correct",
+            HEADER + GEMM.substitute(after=after or "pass", **tile) + "\n\n" + model,
+        )
         for tile in TILES[half::2]
         for problem, (after, model, _, _) in MODELS.items()
     ]
     for block in BLOCKS[half::2]:
-        found.append(Entry("1/19", "correct", HEADER + RELU.format(broken="").replace("4096", str(block))))
-        found.append(Entry("1/23", "correct", HEADER + SOFTMAX.format(wrong="").replace("8192", str(block))))
+        found.append(
+            Entry("1/19", "correct", HEADER + RELU.format(broken="").replace("4096", str(block)))
+        )
+        found.append(
+            Entry("1/23", "correct", HEADER + SOFTMAX.format(wrong="").replace("8192", str(block)))
+        )
     return found
 
 
@@ -188,7 +196,11 @@ def entries() -> list[Entry]:
             ("broken", broken, FAST),
         ):
             found.append(
-                Entry(problem, kind, HEADER + GEMM.substitute(after=ending or "pass", **tile) + "\n\n" + model)
+                Entry(
+                    problem,
+                    kind,
+                    HEADER + GEMM.substitute(after=ending or "pass", **tile) + "\n\n" + model,
+                )
             )
     found += [
         Entry("1/19", "correct", HEADER + RELU.format(broken="")),

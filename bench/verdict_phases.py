@@ -21,11 +21,16 @@ from typing import Any
 from bench.verdict_candidates import entries, variants
 from bench.verdicts import options_of_all, problems_of
 
-WHOLE, TRITON = "the whole verdict", "Triton's compilation of the slowest kernel of the problem's own size"
+WHOLE, TRITON = (
+    "the whole verdict",
+    "Triton's compilation of the slowest kernel of the problem's own size",
+)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kernelbench", type=Path, required=True)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--candidates", type=int, default=24)
@@ -90,7 +95,9 @@ def measured(asked: argparse.Namespace) -> list[dict[str, float]]:
     """Phase -> seconds, a verdict each."""
     from kernelwright.tools.pipeline import Evaluator
 
-    chosen = [e for e in [*entries(), *variants(1)] if e.kind in ("correct", "slow")][: asked.candidates]
+    chosen = [e for e in [*entries(), *variants(1)] if e.kind in ("correct", "slow")][
+        : asked.candidates
+    ]
     problems, options, phases = problems_of(asked, chosen), options_of_all(), watched()
     with Evaluator(asked.device) as evaluator:
         for problem in problems:
@@ -100,7 +107,11 @@ def measured(asked: argparse.Namespace) -> list[dict[str, float]]:
         for entry in chosen:
             begun = time.perf_counter()
             report = evaluator.evaluate(problems[entry.problem], entry.source, options)
-            slowest = max((k.seconds for k in report.compiles[0].kernels), default=0.0) if report.compiles else 0.0
+            slowest = (
+                max((k.seconds for k in report.compiles[0].kernels), default=0.0)
+                if report.compiles
+                else 0.0
+            )
             phases.ends({WHOLE: time.perf_counter() - begun, TRITON: slowest})
     return phases.verdicts
 
@@ -108,10 +119,17 @@ def measured(asked: argparse.Namespace) -> list[dict[str, float]]:
 def table(verdicts: list[dict[str, float]]) -> str:
     """Median and 95th percentile of each phase."""
     names = sorted({name for one in verdicts for name in one}, key=lambda name: name != WHOLE)
-    lines = [f"{len(verdicts)} verdicts", "", "| phase | median s | 95th percentile s |", "|---|---|---|"]
+    lines = [
+        f"{len(verdicts)} verdicts",
+        "",
+        "| phase | median s | 95th percentile s |",
+        "|---|---|---|",
+    ]
     for name in names:
         seconds = sorted(one.get(name, 0.0) for one in verdicts)
-        lines.append(f"| {name} | {statistics.median(seconds):.3f} | {seconds[int(0.95 * len(seconds))]:.3f} |")
+        lines.append(
+            f"| {name} | {statistics.median(seconds):.3f} | {seconds[int(0.95 * len(seconds))]:.3f} |"
+        )
     return "\n".join(lines)
 
 

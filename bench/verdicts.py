@@ -63,10 +63,16 @@ def reference_of(checkout: Path, problem: str) -> str:
 
 def theirs(checkout: Path, entry: Entry) -> tuple[float, dict]:
     """Wall seconds, and what their harness says."""
-    told = json.dumps({"reference": reference_of(checkout, entry.problem), "candidate": entry.source})
+    told = json.dumps(
+        {"reference": reference_of(checkout, entry.problem), "candidate": entry.source}
+    )
     start = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-c", HARNESS, str(checkout)], input=told, capture_output=True, text=True, check=False
+        [sys.executable, "-c", HARNESS, str(checkout)],
+        input=told,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     seconds = time.monotonic() - start
     lines = [line for line in done.stdout.splitlines() if line.startswith("VERDICT ")]
@@ -110,20 +116,34 @@ class GpuUsage:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kernelbench", type=Path, required=True)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only-ours", action="store_true")
-    parser.add_argument("--only-batch", action="store_true", help="the batch alone, its figures on standard output")
-    parser.add_argument("--workers", type=int, default=12, help="places at the CPU rungs")
-    parser.add_argument("--judges", type=int, default=2, help="judge processes of the batch, all on this GPU")
     parser.add_argument(
-        "--limit", type=float, default=520.0, help="seconds for their harness; what does not fit is left out and said"
+        "--only-batch", action="store_true", help="the batch alone, its figures on standard output"
+    )
+    parser.add_argument("--workers", type=int, default=12, help="places at the CPU rungs")
+    parser.add_argument(
+        "--judges", type=int, default=2, help="judge processes of the batch, all on this GPU"
+    )
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=520.0,
+        help="seconds for their harness; what does not fit is left out and said",
     )
     asked = parser.parse_args()
     if asked.only_batch:
-        print(json.dumps(batch(asked, problems_of(asked, [*entries(), *variants(0)]), options_of_all()), indent=1))
+        print(
+            json.dumps(
+                batch(asked, problems_of(asked, [*entries(), *variants(0)]), options_of_all()),
+                indent=1,
+            )
+        )
         return
     rows, summary = ours(asked)
     tell(rows, summary, asked)
@@ -138,7 +158,9 @@ def tell(rows: list[dict], summary: dict, asked: argparse.Namespace) -> None:
     print(text, flush=True)
     if asked.out:
         asked.out.write_text(text)
-        asked.out.with_suffix(".json").write_text(json.dumps({"rows": rows, "summary": summary}, indent=1))
+        asked.out.with_suffix(".json").write_text(
+            json.dumps({"rows": rows, "summary": summary}, indent=1)
+        )
 
 
 def ours(asked: argparse.Namespace) -> tuple[list[dict], dict]:
@@ -179,7 +201,9 @@ def theirs_beside(rows: list[dict], summary: dict, asked: argparse.Namespace) ->
     for row, entry in zip(rows, entries(), strict=False):
         if time.monotonic() - begin < asked.limit:
             row["kb_seconds"], row["kb"] = theirs(asked.kernelbench, entry)
-            print(entry.problem, entry.kind, row["kb_seconds"], row["kb"], file=sys.stderr, flush=True)
+            print(
+                entry.problem, entry.kind, row["kb_seconds"], row["kb"], file=sys.stderr, flush=True
+            )
     pairs = [row for row in rows if "kb_seconds" in row]
     if pairs:
         ratios = [r["kb_seconds"] / r["seconds"] for r in pairs]
@@ -201,7 +225,9 @@ def problems_of(asked: argparse.Namespace, chosen: list[Entry]) -> dict:
     from kernelwright.tools.problem import Problem
 
     return {
-        p: Problem(name=f"kernelbench:{p}", source=reference_of(asked.kernelbench, p), suite="kernelbench")
+        p: Problem(
+            name=f"kernelbench:{p}", source=reference_of(asked.kernelbench, p), suite="kernelbench"
+        )
         for p in {e.problem for e in chosen}
     }
 
@@ -246,7 +272,9 @@ def batch(asked: argparse.Namespace, problems: dict, options) -> dict:
 
     pool = LocalPool([asked.device], asked.workers, asked.judges)
     try:
-        warm = [warming(e, number) for number in range(asked.judges) for e in first_of_each(variants(0))]
+        warm = [
+            warming(e, number) for number in range(asked.judges) for e in first_of_each(variants(0))
+        ]
         for waiting in [pool.submit(problems[e.problem], e.source, options) for e in warm]:
             waiting.exception()
         todo = sorted(mixed(variants(0)), key=lambda e: e.problem)
@@ -256,7 +284,9 @@ def batch(asked: argparse.Namespace, problems: dict, options) -> dict:
         seconds = time.monotonic() - start
     finally:
         pool.close()
-    done = [(one.result(), e) for one, e in zip(submitted, todo, strict=True) if one.exception() is None]
+    done = [
+        (one.result(), e) for one, e in zip(submitted, todo, strict=True) if one.exception() is None
+    ]
     return {
         "batch": len(done),
         "judges": asked.judges,
@@ -284,7 +314,9 @@ def first_of_each(found: list[Entry]) -> list[Entry]:
 def warming(entry: Entry, number: int) -> Entry:
     """A text of its own that does the same, whose kernels are none of the batch's."""
     source = entry.source.replace("tl.zeros((", f"{number} * tl.zeros((", 1)
-    return entry._replace(source=source.replace("tl.maximum(value, 0.0", f"tl.maximum(value, {number} * 0.0", 1))
+    return entry._replace(
+        source=source.replace("tl.maximum(value, 0.0", f"tl.maximum(value, {number} * 0.0", 1)
+    )
 
 
 def table(rows: list[dict], summary: dict, asked: argparse.Namespace) -> str:

@@ -29,7 +29,10 @@ def command_lines() -> dict[str, Any]:
     import kernelwright.agent.cli
     import kernelwright.rl.cli
 
-    return {"agent": get_command(kernelwright.agent.cli.app), "rl": get_command(kernelwright.rl.cli.build())}
+    return {
+        "agent": get_command(kernelwright.agent.cli.app),
+        "rl": get_command(kernelwright.rl.cli.build()),
+    }
 
 
 def commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -53,7 +56,9 @@ def page() -> str:
 
 def _section(words: str, command: Any) -> str:
     arguments = [one for one in command.params if one.param_type_name == "argument"]
-    options = [one for one in command.params if one.param_type_name == "option" and one.name != "help"]
+    options = [
+        one for one in command.params if one.param_type_name == "option" and one.name != "help"
+    ]
     usage = " ".join([words, *(_metavar(one) for one in arguments), "[OPTIONS]"])
     lines = [f"### {words}", "", "```text", usage, "```", "", _text(command.help), ""]
     if arguments:

@@ -20,7 +20,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "loop.svg"
 VERDICTS = ROOT / "docs" / "loop_verdicts.json"
-KERNELS = ("tests/kernels/good/fused_softmax.py", "tests/kernels/bad/mismatch_last_block_bias_mask.py")
+KERNELS = (
+    "tests/kernels/good/fused_softmax.py",
+    "tests/kernels/bad/mismatch_last_block_bias_mask.py",
+)
 """A right kernel, and a wrong one whose verdict names the mistake. Their headers name their problems."""
 
 WIDTH = 960
@@ -47,9 +50,12 @@ STAGE_HEIGHT = 96
 STAGE_WIDTH = 160
 STAGE_GAP = (WIDTH - 2 * MARGIN - len(STAGES) * STAGE_WIDTH) / (len(STAGES) - 1)
 CAPTION = (
-    "The candidate's code runs in sandboxes (yellow). Seed, expected outputs, comparison and clock stay with the judge."
+    "The candidate's code runs in sandboxes (yellow). Seed, expected outputs, comparison "
+    "and clock stay with the judge."
 )
-LABEL_OF_THE_WAY_BACK = "each failure goes into the next prompt, and every turn into SQLite, to train on"
+LABEL_OF_THE_WAY_BACK = (
+    "each failure goes into the next prompt, and every turn into SQLite, to train on"
+)
 CARD_TOP = 244
 CARD_HEIGHT = 152
 CARD_WIDTH = (WIDTH - 3 * MARGIN) / 2
@@ -64,10 +70,22 @@ def judged(kernel: str) -> dict[str, Any]:
         sys.exit(f"{kernel} does not begin with `# problem: NAME`")
     problem = header[1]
     catalogue = ROOT / "tests" / "kernels" / "problems" / f"{problem}.py"
-    command = [sys.executable, "-m", "kernelwright.agent", "check", kernel, "--device", "cpu", "--json", "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "kernelwright.agent",
+        "check",
+        kernel,
+        "--device",
+        "cpu",
+        "--json",
+        "--quiet",
+    ]
     command += ["--problem", str(catalogue) if catalogue.is_file() else problem]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    process = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     report = json.loads(process.stdout)
     checks = report["interpreted"]["checks"]
     return {
@@ -112,10 +130,14 @@ def stage(number: int) -> list[str]:
     elements = [box(x, STAGE_TOP, STAGE_WIDTH, STAGE_HEIGHT, colour)]
     elements.append(text(middle, STAGE_TOP + 34, name, 18, text_anchor="middle", font_weight="600"))
     for row, line in enumerate(lines):
-        elements.append(text(middle, STAGE_TOP + 60 + 18 * row, line, 12, text_anchor="middle", fill=GREY))
+        elements.append(
+            text(middle, STAGE_TOP + 60 + 18 * row, line, 12, text_anchor="middle", fill=GREY)
+        )
     if number:
         y = STAGE_TOP + STAGE_HEIGHT / 2
-        elements.append(f'<path d="M{x - STAGE_GAP + 4:g} {y:g} H{x - 5:g}" marker-end="url(#arrow)"/>')
+        elements.append(
+            f'<path d="M{x - STAGE_GAP + 4:g} {y:g} H{x - 5:g}" marker-end="url(#arrow)"/>'
+        )
     return elements
 
 
@@ -136,8 +158,14 @@ def card(number: int, verdict: dict[str, Any]) -> list[str]:
     x = MARGIN + number * (CARD_WIDTH + MARGIN)
     colour = RED if verdict["failure"] else GREEN
     elements = [box(x, CARD_TOP, CARD_WIDTH, CARD_HEIGHT, "#f6f8fa", colour)]
-    elements.append(text(x + 16, CARD_TOP + 30, verdict["outcome"], 16, fill=colour, font_weight="600"))
-    elements.append(text(x + CARD_WIDTH - 16, CARD_TOP + 30, verdict["problem"], 13, fill=GREY, text_anchor="end"))
+    elements.append(
+        text(x + 16, CARD_TOP + 30, verdict["outcome"], 16, fill=colour, font_weight="600")
+    )
+    elements.append(
+        text(
+            x + CARD_WIDTH - 16, CARD_TOP + 30, verdict["problem"], 13, fill=GREY, text_anchor="end"
+        )
+    )
     for row, line in enumerate(verdict_lines(verdict)):
         elements.append(text(x + 16, CARD_TOP + 58 + 20 * row, line, 12, font_family=MONOSPACE))
     return elements
@@ -156,7 +184,10 @@ def picture(verdicts: list[dict[str, Any]]) -> str:
         f'<g fill="none" stroke="{LINE}" stroke-width="1.5">',
     ]
     drawn = [element for number in range(len(STAGES)) for element in stage(number)] + way_back()
-    elements += [element for element in drawn if element.startswith("<path")] + ["</g>", f'<g fill="{INK}">']
+    elements += [element for element in drawn if element.startswith("<path")] + [
+        "</g>",
+        f'<g fill="{INK}">',
+    ]
     elements += [element for element in drawn if not element.startswith("<path")]
     elements.append(text(MARGIN, 38, CAPTION, fill=GREY))
     for number, verdict in enumerate(verdicts):
@@ -166,8 +197,12 @@ def picture(verdicts: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Draws the picture, with `--judge` from verdicts of today."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--judge", action="store_true", help="judge both kernels anew (a minute without a GPU)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--judge", action="store_true", help="judge both kernels anew (a minute without a GPU)"
+    )
     if parser.parse_args().judge:
         verdicts = [judged(kernel) for kernel in KERNELS]
         VERDICTS.write_text(json.dumps(verdicts, indent=2) + "\n", encoding="utf-8")

@@ -43,9 +43,20 @@ async def draw(database: Path) -> str:
 def run_answers(folder: Path) -> None:
     """Runs `agent solve` on the three answers in a folder, which then holds runs.db."""
     (folder / "answers.json").write_text(json.dumps({"parts": [{"answers": answers()}]}))
-    line = ["solve", "fused silu", "--policy", "scripted:answers.json", "--device", "cpu", "--db", "runs.db"]
+    line = [
+        "solve",
+        "fused silu",
+        "--policy",
+        "scripted:answers.json",
+        "--device",
+        "cpu",
+        "--db",
+        "runs.db",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    subprocess.run([sys.executable, "-m", "kernelwright.agent", *line], cwd=folder, env=environment, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "kernelwright.agent", *line], cwd=folder, env=environment, check=True
+    )
 
 
 def main() -> None:

@@ -27,7 +27,11 @@ nothing heavy; what is not on this page may change between releases. Classes are
 
 def page() -> str:
     """The whole page, in Markdown."""
-    members = {name: getattr(kernelwright, name) for name in kernelwright.__all__ if not name.startswith("_")}
+    members = {
+        name: getattr(kernelwright, name)
+        for name in kernelwright.__all__
+        if not name.startswith("_")
+    }
     functions = [name for name, member in members.items() if inspect.isfunction(member)]
     functions.sort(key=lambda name: inspect.getsourcelines(members[name])[1])
     classes = [name for name in members if name not in functions]
@@ -45,7 +49,10 @@ def _class(name: str, kind: Any) -> str:
     fields = list(_fields(kind))
     if fields:
         parts += ["| field | type | meaning |", "|---|---|---|"]
-        parts += [f"| `{field}` | `{_cell(annotation)}` | {_cell(meaning)} |" for field, annotation, meaning in fields]
+        parts += [
+            f"| `{field}` | `{_cell(annotation)}` | {_cell(meaning)} |"
+            for field, annotation, meaning in fields
+        ]
         parts.append("")
     else:
         parts += [_signature(name, kind.__init__), "", _docstring(kind.__init__), ""]
@@ -62,7 +69,9 @@ def _signature(name: str, function: Any) -> str:
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name in ("self", "cls"):
             continue
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and "*" not in [text[:1] for text in parameters]:
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and "*" not in [
+            text[:1] for text in parameters
+        ]:
             parameters.append("*")
         parameters.append(_parameter(parameter))
     returned = inspect.signature(function).return_annotation
@@ -79,13 +88,17 @@ def _property(name: str, function: Any) -> str:
 
 def _parameter(parameter: inspect.Parameter) -> str:
     """`sizes: int | None = None`."""
-    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(
+        parameter.kind, ""
+    )
     text = f"{stars}{parameter.name}"
     if parameter.annotation is not inspect.Parameter.empty:
         text += f": {parameter.annotation}"
     if parameter.default is inspect.Parameter.empty:
         return text
-    shown = getattr(parameter.default, "__name__", None) or repr(parameter.default).replace("'", '"')
+    shown = getattr(parameter.default, "__name__", None) or repr(parameter.default).replace(
+        "'", '"'
+    )
     return f"{text} = {re.sub(r'0x[0-9a-f]+', '...', shown)}"
 
 
@@ -95,7 +108,11 @@ def _docstring(documented: Any) -> str:
     for block in re.split(r"\n\s*\n", inspect.getdoc(documented) or ""):
         title, _, rest = block.partition(":\n")
         if title in ("Args", "Returns", "Raises", "Yields"):
-            lines += [f"**{title}**\n", *(_entries(rest) if title in ("Args", "Raises") else [_sentence(rest)]), ""]
+            lines += [
+                f"**{title}**\n",
+                *(_entries(rest) if title in ("Args", "Raises") else [_sentence(rest)]),
+                "",
+            ]
         else:
             lines += [block if block.startswith("    ") else _sentence(block), ""]
     return "\n".join(lines).rstrip()
@@ -130,7 +147,9 @@ def _fields(kind: Any) -> Iterator[tuple[str, str, str]]:
 
 def _methods(kind: Any) -> Iterator[tuple[str, Any]]:
     for name, member in vars(kind).items():
-        function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+        function = (
+            member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+        )
         if not name.startswith("_") and inspect.isfunction(function):
             yield name, function
 

@@ -21,7 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 _RECORDED = re.compile(
-    r"^```bash\n(?P<code>(?:(?!^```).)*?)^```\n\n<!-- recorded: (?P<number>\d+) -->$", re.DOTALL | re.MULTILINE
+    r"^```bash\n(?P<code>(?:(?!^```).)*?)^```\n\n<!-- recorded: (?P<number>\d+) -->$",
+    re.DOTALL | re.MULTILINE,
 )
 """A shell block of the README whose output is recorded after it."""
 LAST_LINES = {1: 14, 2: 1}
@@ -48,7 +49,9 @@ def shell_block(number: int) -> str:
     """Returns the README's shell block before the mark with this number; ends the program where there is none."""
     blocks = recorded_blocks()
     if number not in blocks:
-        sys.exit(f"README.md has no shell block before <!-- recorded: {number} -->; it has {sorted(blocks)}")
+        sys.exit(
+            f"README.md has no shell block before <!-- recorded: {number} -->; it has {sorted(blocks)}"
+        )
     return blocks[number]
 
 
@@ -70,7 +73,8 @@ def record(number: int, installed: bool) -> int:
     lines = lines[-LAST_LINES[number] :]
     without = " without the installation" if len(run) < len(steps) else ""
     note = (
-        f"Recorded {datetime.now(UTC):%Y-%m-%d}, {took:.0f} s{without} on {_machine()}, exit status {done.returncode}."
+        f"Recorded {datetime.now(UTC):%Y-%m-%d}, {took:.0f} s{without} on {_machine()}, exit "
+        f"status {done.returncode}."
     )
     body = "\n".join(["```text", *lines, "```", note])
     text = README.read_text(encoding="utf-8")
@@ -103,8 +107,14 @@ def record_page(page: Path) -> int:
                 return step[0]
             rest = ["...", lines[-1]] if len(lines) > MAX_LINES_OF_A_PAGE else []
             body = "\n".join(["```text", *lines[:MAX_LINES_OF_A_PAGE], *rest, "```"])
-            note = f"\n\n({_machine().replace(' (', ', ').rstrip(')')}, {datetime.now(UTC):%Y-%m-%d})"
-            return step[0].removesuffix(output) + f"\n\n{body}" + (note if output.endswith(")") else "")
+            note = (
+                f"\n\n({_machine().replace(' (', ', ').rstrip(')')}, {datetime.now(UTC):%Y-%m-%d})"
+            )
+            return (
+                step[0].removesuffix(output)
+                + f"\n\n{body}"
+                + (note if output.endswith(")") else "")
+            )
 
         text = _STEP.sub(recorded, page.read_text(encoding="utf-8"))
     page.write_text(text, encoding="utf-8")
@@ -124,10 +134,18 @@ def _run_in(folder: str, code: str) -> tuple[int, list[str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", help="number of a recorded shell block of README.md, or the path of a page")
-    parser.add_argument("--print", action="store_true", dest="only_print", help="print the block and do not run it")
-    parser.add_argument("--installed", action="store_true", help="leave out what installs the environment")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "what", help="number of a recorded shell block of README.md, or the path of a page"
+    )
+    parser.add_argument(
+        "--print", action="store_true", dest="only_print", help="print the block and do not run it"
+    )
+    parser.add_argument(
+        "--installed", action="store_true", help="leave out what installs the environment"
+    )
     given = parser.parse_args()
     if not given.what.isdigit():
         sys.exit(record_page(Path(given.what)))

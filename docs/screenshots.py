@@ -28,8 +28,18 @@ SERVED = ("fused_softmax", "fused_silu", "row_sum")
 
 def take_picture(address: str, picture: Path, height: int, profile: Path) -> None:
     """Writes a picture of a page, 1000 pixels wide."""
-    options = [f"--user-data-dir={profile}", f"--window-size=1000,{height}", f"--screenshot={picture}"]
-    command = [str(CHROMIUM), *QUIET, f"--virtual-time-budget={PAGE_MILLISECONDS}", *options, address]
+    options = [
+        f"--user-data-dir={profile}",
+        f"--window-size=1000,{height}",
+        f"--screenshot={picture}",
+    ]
+    command = [
+        str(CHROMIUM),
+        *QUIET,
+        f"--virtual-time-budget={PAGE_MILLISECONDS}",
+        *options,
+        address,
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=SERVER_SECONDS)
 
 
@@ -49,7 +59,9 @@ def picture_of_report(folder: Path) -> None:
     script = runpy.run_path(str(ROOT / "docs" / "picture.py"))
     script["run_answers"](folder)
     agent(folder, "report", "1", "--html", "--db", "runs.db", "--out", "report.html")
-    take_picture((folder / "report.html").as_uri(), ROOT / "docs" / "report.png", 1000, folder / "profile")
+    take_picture(
+        (folder / "report.html").as_uri(), ROOT / "docs" / "report.png", 1000, folder / "profile"
+    )
 
 
 def picture_of_service(folder: Path) -> None:
@@ -75,10 +87,26 @@ def picture_of_service(folder: Path) -> None:
         await_server(port)
         for name in SERVED:
             kernel = ROOT / "tests" / "kernels" / "good" / f"{name}.py"
-            agent(folder, "check", str(kernel), "--problem", name.replace("_", " "), "--server", address)
+            agent(
+                folder,
+                "check",
+                str(kernel),
+                "--problem",
+                name.replace("_", " "),
+                "--server",
+                address,
+            )
         for number, answer in enumerate(answers):
             (folder / f"answer_{number}.md").write_text(answer, encoding="utf-8")
-            agent(folder, "check", f"answer_{number}.md", "--problem", "fused silu", "--server", address)
+            agent(
+                folder,
+                "check",
+                f"answer_{number}.md",
+                "--problem",
+                "fused silu",
+                "--server",
+                address,
+            )
         take_picture(address, ROOT / "docs" / "service.png", 900, folder / "profile")
     finally:
         server.terminate()

@@ -20,7 +20,9 @@ NOBODY = "http://127.0.0.1:9"
 def judge_url() -> str:
     url = os.environ.get("KERNELWRIGHT_JUDGE_URL", "")
     if not url:
-        pytest.skip("start agent serve --no-token --device cpu and set KERNELWRIGHT_JUDGE_URL, or run bench/plugs.py")
+        pytest.skip(
+            "start agent serve --no-token --device cpu and set KERNELWRIGHT_JUDGE_URL, or run bench/plugs.py"
+        )
     return url
 
 

@@ -57,7 +57,12 @@ class Sampling(Value):
         """Whether the distribution sampled is softmax(logits / temperature) itself, so that its log-probs fit
         training.
         """
-        whole = self.top_p == 1.0 and self.top_k is None and self.min_p == 0.0 and self.repetition_penalty == 1.0
+        whole = (
+            self.top_p == 1.0
+            and self.top_k is None
+            and self.min_p == 0.0
+            and self.repetition_penalty == 1.0
+        )
         return whole and self.temperature > 0.0
 
 
@@ -101,7 +106,9 @@ class Usage(Value):
 
     def plus(self, other: Usage) -> Usage:
         """Returns the sum; its dollars are unknown where either cost is."""
-        dollars = None if self.dollars is None or other.dollars is None else self.dollars + other.dollars
+        dollars = (
+            None if self.dollars is None or other.dollars is None else self.dollars + other.dollars
+        )
         return Usage(
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
             completion_tokens=self.completion_tokens + other.completion_tokens,
@@ -200,7 +207,9 @@ class Completion(Value):
 
 def storable_text(text: str) -> str:
     """Returns the text with U+FFFD for what no database takes: lone surrogates and NUL."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+    return (
+        text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+    )
 
 
 class PromptForm(StrEnum):
@@ -317,7 +326,9 @@ class Trouble(StrEnum):
 class PolicyError(Exception):
     """The policy gave no answer. The message is one line and says what to do."""
 
-    def __init__(self, message: str, trouble: Trouble, *, finished: Mapping[int, Completion] | None = None) -> None:
+    def __init__(
+        self, message: str, trouble: Trouble, *, finished: Mapping[int, Completion] | None = None
+    ) -> None:
         super().__init__(" ".join(message.split()))
         self.trouble = trouble
         self.finished: dict[int, Completion] = dict(finished or {})

@@ -47,16 +47,22 @@ class FailoverPolicy(Forwarding):
                 completions = policy.sample([requests[index] for index in missing])
             except PolicyError as error:
                 errors.append(error)
-                finished |= {missing[place]: completion for place, completion in error.finished.items()}
+                finished |= {
+                    missing[place]: completion for place, completion in error.finished.items()
+                }
                 for place, replies in error.paid.items():
                     paid[missing[place]] = paid.get(missing[place], ()) + replies
-                if error.trouble in _FAILS_EVERYWHERE or any(len(replies) > 1 for replies in paid.values()):
+                if error.trouble in _FAILS_EVERYWHERE or any(
+                    len(replies) > 1 for replies in paid.values()
+                ):
                     break
                 log.warning("%s; asking the next server", error)
                 continue
             self.policy = policy
             finished |= dict(zip(missing, completions, strict=True))
-            return [_with_paid(finished[index], paid.get(index, ())) for index in range(len(requests))]
+            return [
+                _with_paid(finished[index], paid.get(index, ())) for index in range(len(requests))
+            ]
         raise _joined(errors, finished, paid)
 
     def close(self) -> None:
@@ -74,13 +80,17 @@ def _with_paid(completion: Completion, replies: Sequence[PaidReply]) -> Completi
 
 
 def _joined(
-    errors: Sequence[PolicyError], finished: dict[int, Completion], paid: dict[int, tuple[PaidReply, ...]]
+    errors: Sequence[PolicyError],
+    finished: dict[int, Completion],
+    paid: dict[int, tuple[PaidReply, ...]],
 ) -> PolicyError:
     """Returns the error that is passed on: the one with the shortest wait, else a refusal, else the last."""
     passing = [error for error in errors if isinstance(error, PolicyUnavailable)]
     error = min(passing, key=lambda error: error.retry_after or 0.0) if passing else errors[-1]
     if errors[-1].trouble in _FAILS_EVERYWHERE:
         error = errors[-1]
-    error.finished = {index: _with_paid(completion, paid.get(index, ())) for index, completion in finished.items()}
+    error.finished = {
+        index: _with_paid(completion, paid.get(index, ())) for index, completion in finished.items()
+    }
     error.paid = {index: replies for index, replies in paid.items() if index not in finished}
     return error

@@ -25,7 +25,12 @@ def check_reachable(name: str) -> None:
     model is not in the cache.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HFValidationError, RepositoryNotFoundError
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        GatedRepoError,
+        HFValidationError,
+        RepositoryNotFoundError,
+    )
 
     try:
         get_hf_file_metadata(hf_hub_url(name, CONFIG_FILE), timeout=HUB_SECONDS)
@@ -39,7 +44,9 @@ def check_reachable(name: str) -> None:
         ) from error
     except EntryNotFoundError as error:
         raise _refused(f"{name} is not a model (it has no {CONFIG_FILE} on the hub)") from error
-    except Exception as error:  # the network's errors are of one HTTP library or another, by the hub's version
+    except (
+        Exception
+    ) as error:  # the network's errors are of one HTTP library or another, by the hub's version
         _from_the_cache(name, error)
 
 
@@ -47,7 +54,11 @@ def _from_the_cache(name: str, error: Exception) -> None:
     from huggingface_hub import constants, try_to_load_from_cache
 
     if not isinstance(try_to_load_from_cache(name, CONFIG_FILE), str):
-        offline = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else str(error).partition("\n")[0][:120]
+        offline = (
+            "HF_HUB_OFFLINE is set"
+            if constants.HF_HUB_OFFLINE
+            else str(error).partition("\n")[0][:120]
+        )
         why = offline or type(error).__name__
         raise _refused(
             f"no model {name} here, and the hub cannot be reached ({why}): check the name and the network, "

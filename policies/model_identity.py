@@ -27,7 +27,9 @@ def identity_of(tokenizer: Any) -> Identity:
     template = tokenizer.chat_template
     return Identity(
         tokenizer_hash=_digest(_tokenizer_text(tokenizer)),
-        chat_template_hash=None if template is None else _digest(json.dumps(template, sort_keys=True)),
+        chat_template_hash=None
+        if template is None
+        else _digest(json.dumps(template, sort_keys=True)),
     )
 
 
@@ -35,7 +37,9 @@ def _tokenizer_text(tokenizer: Any) -> str:
     """All that decides which ids a text gets, without the padding and truncation that a caller may have set."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
-        return json.dumps(sorted(tokenizer.get_vocab().items(), key=lambda pair: (pair[1], pair[0])))
+        return json.dumps(
+            sorted(tokenizer.get_vocab().items(), key=lambda pair: (pair[1], pair[0]))
+        )
     content = json.loads(backend.to_str())
     content.pop("padding", None)
     content.pop("truncation", None)
@@ -69,17 +73,27 @@ def model_config(path: str) -> dict[str, Any] | None:
         if _reads_like_a_hub_name(path):
             check_reachable(path)
             return None
-        raise PolicyRefused(f"no model at {path}: give a folder with a config.json, or a hub name", Trouble.MODEL)
+        raise PolicyRefused(
+            f"no model at {path}: give a folder with a config.json, or a hub name", Trouble.MODEL
+        )
     file = folder / "config.json"
     if not file.is_file():
-        hint = "a LoRA adapter: give it as --adapter" if (folder / "adapter_config.json").is_file() else "not a model"
+        hint = (
+            "a LoRA adapter: give it as --adapter"
+            if (folder / "adapter_config.json").is_file()
+            else "not a model"
+        )
         raise PolicyRefused(f"{path} is {hint} (it has no config.json)", Trouble.MODEL)
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise PolicyRefused(f"{file} is not JSON: download or save the model again", Trouble.MODEL) from error
+        raise PolicyRefused(
+            f"{file} is not JSON: download or save the model again", Trouble.MODEL
+        ) from error
     if not isinstance(config, dict) or "model_type" not in config:
-        raise PolicyRefused(f"{file} names no model_type: this is not a transformers model", Trouble.MODEL)
+        raise PolicyRefused(
+            f"{file} names no model_type: this is not a transformers model", Trouble.MODEL
+        )
     return config
 
 
@@ -87,7 +101,9 @@ def adapter_folder(adapter: str) -> Path:
     """Refuses what is no LoRA adapter."""
     folder = Path(adapter).expanduser()
     if not (folder / "adapter_config.json").is_file():
-        raise PolicyRefused(f"{adapter} is not a LoRA adapter (it has no adapter_config.json)", Trouble.MODEL)
+        raise PolicyRefused(
+            f"{adapter} is not a LoRA adapter (it has no adapter_config.json)", Trouble.MODEL
+        )
     return folder
 
 

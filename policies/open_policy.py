@@ -48,7 +48,9 @@ def open_policy(
     """
     form, _, rest = name.partition(":")
     if adapter is not None and form not in ("vllm", "transformers"):
-        raise PolicyRefused(f"{name} takes no adapter here: name one that the server serves as MODEL", Trouble.NAME)
+        raise PolicyRefused(
+            f"{name} takes no adapter here: name one that the server serves as MODEL", Trouble.NAME
+        )
     if name == "embedded":
         from kernelwright.policies.small.embedded import open_embedded
 
@@ -62,10 +64,20 @@ def open_policy(
         kind = OpenAIPolicy if server.form == "openai" else AnthropicPolicy
         known = read_prices(prices)
         servers = [
-            kind(server.model, url, key=key, at_once=at_once or 16, timeout=timeout, prices=known, extra=extra)
+            kind(
+                server.model,
+                url,
+                key=key,
+                at_once=at_once or 16,
+                timeout=timeout,
+                prices=known,
+                extra=extra,
+            )
             for url in server.urls
         ]
-        return RetryingPolicy(servers[0] if len(servers) == 1 else FailoverPolicy(servers, name), budget=patience)
+        return RetryingPolicy(
+            servers[0] if len(servers) == 1 else FailoverPolicy(servers, name), budget=patience
+        )
     if form == "vllm" and rest:
         from kernelwright.policies.vllm.engine_policy import VLLMPolicy
 
@@ -76,4 +88,6 @@ def open_policy(
         return open_local(rest, adapter=adapter, device=device, at_once=at_once)
     if form == "scripted" and rest:
         return open_scripted(Path(rest).expanduser())
-    raise PolicyRefused(f"no policy {name!r}: the forms are {', '.join(POLICY_FORMS)}", Trouble.NAME)
+    raise PolicyRefused(
+        f"no policy {name!r}: the forms are {', '.join(POLICY_FORMS)}", Trouble.NAME
+    )

@@ -103,9 +103,13 @@ def read_card(folder: Path) -> PolicyCard:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         words = f"{place}: {first['msg']}" if place else first["msg"]
-        raise PolicyRefused(f"{path} cannot be read ({words}): correct or delete it", Trouble.MODEL) from error
+        raise PolicyRefused(
+            f"{path} cannot be read ({words}): correct or delete it", Trouble.MODEL
+        ) from error
     except OSError as error:
-        raise PolicyRefused(f"{path} cannot be read ({error}): correct or delete it", Trouble.MODEL) from error
+        raise PolicyRefused(
+            f"{path} cannot be read ({error}): correct or delete it", Trouble.MODEL
+        ) from error
 
 
 def read_cards(folder: Path, adapter: str | Path | None = None) -> PolicyCard:
@@ -140,7 +144,9 @@ def front_matter(card: PolicyCard) -> str:
 
     base = card.base if card.base and _is_hub_name(card.base) else None
     tags = ["triton", "gpu-kernels", "kernelwright", *filter(None, [card.method])]
-    data = ModelCardData(base_model=base, library_name="transformers", pipeline_tag="text-generation", tags=tags)
+    data = ModelCardData(
+        base_model=base, library_name="transformers", pipeline_tag="text-generation", tags=tags
+    )
     return f"---\n{data.to_yaml()}\n---\n\n"
 
 

@@ -68,7 +68,9 @@ def _read(file: Path) -> list[Price]:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
         return [Price.model_validate(entry) for entry in content.get("price", [])]
     except OSError as error:
-        raise PolicyRefused(f"cannot read the prices in {file}: {error.strerror or error}", Trouble.PRICES) from error
+        raise PolicyRefused(
+            f"cannot read the prices in {file}: {error.strerror or error}", Trouble.PRICES
+        ) from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -89,9 +89,14 @@ class RetryingPolicy(Forwarding):
 
         def wait(state: RetryCallState) -> float:
             """Doubles, with some chance in it so that many askers do not come back together; or as the server says."""
-            named = getattr(state.outcome.exception() if state.outcome else None, "retry_after", None)
+            named = getattr(
+                state.outcome.exception() if state.outcome else None, "retry_after", None
+            )
             doubled = self._first_wait * 2 ** min(state.attempt_number - 1, 30)
-            return max(named or 0.0, min(doubled, MAX_RETRY_WAIT_SECONDS) + random.uniform(0.0, self._first_wait))
+            return max(
+                named or 0.0,
+                min(doubled, MAX_RETRY_WAIT_SECONDS) + random.uniform(0.0, self._first_wait),
+            )
 
         def tell(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
@@ -129,7 +134,9 @@ class _Asked:
         except PolicyError as error:
             for place, replies in error.paid.items():
                 self._paid[missing[place]] = self._paid.get(missing[place], ()) + replies
-            self._finish({missing[place]: completion for place, completion in error.finished.items()})
+            self._finish(
+                {missing[place]: completion for place, completion in error.finished.items()}
+            )
             raise
         self._finish(dict(zip(missing, completions, strict=True)))
 
@@ -151,7 +158,9 @@ class _Asked:
 
     def lost(self) -> dict[int, tuple[PaidReply, ...]]:
         """Returns what was paid for requests that have no reply."""
-        return {index: replies for index, replies in self._paid.items() if index not in self.finished}
+        return {
+            index: replies for index, replies in self._paid.items() if index not in self.finished
+        }
 
 
 def _duration(seconds: float) -> str:

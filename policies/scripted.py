@@ -47,7 +47,11 @@ class ScriptedPolicy:
     """Says what it was told to say, and refuses when there is nothing left: it never makes an answer up."""
 
     def __init__(self, script: Script | Sequence[str | Completion], name: str = "scripted") -> None:
-        self._script = script if isinstance(script, Script) else Script(parts=(ScriptPart(answers=tuple(script)),))
+        self._script = (
+            script
+            if isinstance(script, Script)
+            else Script(parts=(ScriptPart(answers=tuple(script)),))
+        )
         self._name = name
         self._given: dict[tuple[str | None, int], int] = {}
         self._lock = threading.Lock()
@@ -61,7 +65,9 @@ class ScriptedPolicy:
     def capabilities(self) -> Capabilities:
         """Has token ids and log-probs where every answer of the script was recorded with them."""
         whole = [answer for part in self._script.parts for answer in part.answers]
-        recorded = bool(whole) and all(isinstance(answer, Completion) and answer.token_ids for answer in whole)
+        recorded = bool(whole) and all(
+            isinstance(answer, Completion) and answer.token_ids for answer in whole
+        )
         return Capabilities(token_ids=recorded, logprobs=recorded, seeds=True, at_once=1_000_000)
 
     @property
@@ -96,7 +102,8 @@ class ScriptedPolicy:
             if part.when in prompt:
                 return self._completion(self._pick(place, part, request), prompt, request)
         raise PolicyRefused(
-            f"{self._name} has no part for this prompt: add one without `when` to answer every prompt", Trouble.SCRIPT
+            f"{self._name} has no part for this prompt: add one without `when` to answer every prompt",
+            Trouble.SCRIPT,
         )
 
     def _pick(self, place: int, part: ScriptPart, request: Request) -> str | Completion:
@@ -120,9 +127,15 @@ class ScriptedPolicy:
         if isinstance(answer, Completion):
             return answer
         # Words are counted as tokens, so that token budgets can be tested; they cost nothing.
-        usage = Usage(prompt_tokens=len(prompt.split()), completion_tokens=len(answer.split()), dollars=0.0)
+        usage = Usage(
+            prompt_tokens=len(prompt.split()), completion_tokens=len(answer.split()), dollars=0.0
+        )
         return Completion(
-            text=answer, finish=FinishReason.STOP, usage=usage, policy=self._name, seed=request.sampling.seed
+            text=answer,
+            finish=FinishReason.STOP,
+            usage=usage,
+            policy=self._name,
+            seed=request.sampling.seed,
         )
 
 
@@ -137,9 +150,13 @@ def open_scripted(path: Path) -> ScriptedPolicy:
         text = path.read_text(encoding="utf-8")
         script = _read(path, text)
     except OSError as error:
-        raise PolicyRefused(f"cannot read the script {path}: {error.strerror or error}", Trouble.SCRIPT) from error
+        raise PolicyRefused(
+            f"cannot read the script {path}: {error.strerror or error}", Trouble.SCRIPT
+        ) from error
     except (ValueError, ValidationError) as error:
-        raise PolicyRefused(f"{path} is not a script: {_first_line(error)}", Trouble.SCRIPT) from error
+        raise PolicyRefused(
+            f"{path} is not a script: {_first_line(error)}", Trouble.SCRIPT
+        ) from error
     return ScriptedPolicy(script, name=f"scripted:{path}")
 
 

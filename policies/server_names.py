@@ -43,7 +43,11 @@ def server_name(policy: str) -> ServerName | None:
         return None
     model, *addresses = _ADDRESS.split(rest, maxsplit=1)
     urls = [url.strip() for url in addresses[0].split(",")] if addresses else [_URLS[form]]
-    if not model or "://" in model or not all(url.startswith(("http://", "https://")) for url in urls):
+    if (
+        not model
+        or "://" in model
+        or not all(url.startswith(("http://", "https://")) for url in urls)
+    ):
         raise PolicyRefused(
             f"{policy} has no model and address: write {form}:MODEL@http://HOST:PORT/v1 (several addresses: URL1,URL2)",
             Trouble.NAME,
@@ -55,7 +59,9 @@ def model_and_url(rest: str) -> tuple[str, str]:
     """Returns the model and the one address of `openai:` and `rest`. Raises PolicyRefused."""
     name = server_name(f"openai:{rest}")
     if name is None or len(name.urls) > 1:
-        raise PolicyRefused(f"openai:{rest} must name one server: openai:MODEL@http://HOST:PORT/v1", Trouble.NAME)
+        raise PolicyRefused(
+            f"openai:{rest} must name one server: openai:MODEL@http://HOST:PORT/v1", Trouble.NAME
+        )
     return name.model, name.urls[0]
 
 

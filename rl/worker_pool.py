@@ -21,15 +21,21 @@ EXIT_SECONDS, TERMINATION_SECONDS = 1.0, 5.0
 
 
 @contextmanager
-def process_pool(workers: int, begin: Callable[..., None] | None = None, *given: Any) -> Iterator[ProcessPoolExecutor]:
+def process_pool(
+    workers: int, begin: Callable[..., None] | None = None, *given: Any
+) -> Iterator[ProcessPoolExecutor]:
     """Makes a pool of processes that share no memory with this one.
 
     begin: called once in each process with `given`. At the end, and after Ctrl-C, work that is under way is given up.
     """
     pool: ProcessPoolExecutor | None = None
     try:
-        with ignoring_interrupts():  # this process too, or a semaphore that is just being made would be left behind
-            pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _enter, (begin, given))
+        with (
+            ignoring_interrupts()
+        ):  # this process too, or a semaphore that is just being made would be left behind
+            pool = ProcessPoolExecutor(
+                workers, multiprocessing.get_context("spawn"), _enter, (begin, given)
+            )
             while len(pool._processes or ()) < workers:  # each submission starts one
                 pool.submit(os.getpid)
         yield pool

@@ -14,7 +14,14 @@ from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.lease import LEASE_SECONDS, is_free
 from kernelwright.store.models import BatchRun, Candidate, Trajectory
 from kernelwright.store.records import TrajectoryStart
-from kernelwright.store.rows import add_and_read, add_row, check_there, existing_row, row_from_values, update_row
+from kernelwright.store.rows import (
+    add_and_read,
+    add_row,
+    check_there,
+    existing_row,
+    row_from_values,
+    update_row,
+)
 from kernelwright.tools.report import clean_text
 
 TIME_LIMIT = "wall"
@@ -27,7 +34,9 @@ _IN_RUN = select(Trajectory).where(
 )
 
 
-def open_run(connection: Connection, name: str, options: dict[str, JsonValue], now: float) -> BatchRun:
+def open_run(
+    connection: Connection, name: str, options: dict[str, JsonValue], now: float
+) -> BatchRun:
     """The run of this name, made where there is none; the options of the first time stay."""
     lock_trajectories(connection)
     if (id := connection.execute(_RUN, {"name": name}).scalar()) is None:
@@ -51,7 +60,12 @@ def begin_in_run(
 
 
 def begin(
-    connection: Connection, start: TrajectoryStart, resume: bool, forked_from: int | None, owner: str, now: float
+    connection: Connection,
+    start: TrajectoryStart,
+    resume: bool,
+    forked_from: int | None,
+    owner: str,
+    now: float,
 ) -> Trajectory:
     """Outside of a run: resumes the latest trajectory with this key and origin that no process works on and that is
     unfinished or ended at its time limit, or begins a new one.
@@ -61,15 +75,23 @@ def begin(
     if resume:
         origin = col(Trajectory.forked_from_id)
         forked = origin.is_(None) if forked_from is None else origin == forked_from
-        may_go_on = or_(col(Trajectory.finished).is_(None), col(Trajectory.stop_reason) == TIME_LIMIT)
+        may_go_on = or_(
+            col(Trajectory.finished).is_(None), col(Trajectory.stop_reason) == TIME_LIMIT
+        )
         unfinished = (*same, may_go_on, forked)
-        held_by = select(col(Trajectory.id), col(Trajectory.owner), col(Trajectory.lease)).where(*unfinished)
-        for id, holder, lease in connection.execute(held_by.order_by(col(Trajectory.id).desc())).all():
+        held_by = select(col(Trajectory.id), col(Trajectory.owner), col(Trajectory.lease)).where(
+            *unfinished
+        )
+        for id, holder, lease in connection.execute(
+            held_by.order_by(col(Trajectory.id).desc())
+        ).all():
             if is_free(holder, lease, owner, now):
                 return _resumed(connection, existing_row(connection, Trajectory, id), owner, now)
     if forked_from is not None:
         check_there(connection, Candidate, forked_from)
-    sample = connection.execute(select(func.count()).select_from(Trajectory).where(*same)).scalar_one()
+    sample = connection.execute(
+        select(func.count()).select_from(Trajectory).where(*same)
+    ).scalar_one()
     return _new(connection, start, owner, now, sample=sample, forked_from_id=forked_from)
 
 
@@ -80,18 +102,26 @@ def lease_fields(id: int, holder: str, lease: float, owner: str, now: float) -> 
     """
     if not is_free(holder, lease, owner, now):
         raise StoreError(
-            f"trajectory {id} is worked on by {holder.rpartition('/')[0]}: let it finish, or stop it", StoreTrouble.BUSY
+            f"trajectory {id} is worked on by {holder.rpartition('/')[0]}: let it finish, or stop it",
+            StoreTrouble.BUSY,
         )
     return {"owner": owner, "lease": now + LEASE_SECONDS, "updated": now}
 
 
 def _resumed(connection: Connection, row: Trajectory, owner: str, now: float) -> Trajectory:
     taken = lease_fields(row.id, row.owner, row.lease, owner, now)
-    update_row(connection, Trajectory, row.id, {**taken, "stop_reason": None, "message": "", "finished": None})
+    update_row(
+        connection,
+        Trajectory,
+        row.id,
+        {**taken, "stop_reason": None, "message": "", "finished": None},
+    )
     return existing_row(connection, Trajectory, row.id)
 
 
-def _new(connection: Connection, start: TrajectoryStart, owner: str, now: float, **place: Any) -> Trajectory:
+def _new(
+    connection: Connection, start: TrajectoryStart, owner: str, now: float, **place: Any
+) -> Trajectory:
     problem = start.problem
     [reference_id] = save_blobs(connection, [pack_text(problem.source)])
     values = {
@@ -134,11 +164,17 @@ def stop(
     now: float,
 ) -> Trajectory:
     """Writes the stop reason and lets go of it. Without `finished` the same command goes on later."""
-    values: dict[str, Any] = {"stop_reason": reason, "message": clean_text(message, 400), "finished": finished}
+    values: dict[str, Any] = {
+        "stop_reason": reason,
+        "message": clean_text(message, 400),
+        "finished": finished,
+    }
     if best_id is not None:
         check_there(connection, Candidate, best_id)
         values["best_id"] = best_id
     if spent is not None:
         values["spent"] = spent
-    update_row(connection, Trajectory, trajectory_id, {**values, "updated": now, "owner": "", "lease": 0.0})
+    update_row(
+        connection, Trajectory, trajectory_id, {**values, "updated": now, "owner": "", "lease": 0.0}
+    )
     return existing_row(connection, Trajectory, trajectory_id)

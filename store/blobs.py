@@ -54,7 +54,9 @@ def pack_integers(values: Sequence[int]) -> bytes:
     try:
         return _pack(array("q", values))
     except OverflowError as error:
-        raise StoreError("a token id needs more than 64 bits: no tokenizer has such", StoreTrouble.INVALID) from error
+        raise StoreError(
+            "a token id needs more than 64 bits: no tokenizer has such", StoreTrouble.INVALID
+        ) from error
 
 
 def pack_numbers(values: Sequence[float]) -> bytes:
@@ -125,7 +127,11 @@ def _insert(table: str, dialect: str) -> Any:
 def _find(table: str, one: bool) -> Any:
     """An IN (...) is written anew for every number of names: for one name, the most frequent number, there is none."""
     target = StoredRow.metadata.tables[table]
-    named = target.c.hash == bindparam("hashes") if one else target.c.hash.in_(bindparam("hashes", expanding=True))
+    named = (
+        target.c.hash == bindparam("hashes")
+        if one
+        else target.c.hash.in_(bindparam("hashes", expanding=True))
+    )
     return select(target.c.hash, target.c.id).where(named)
 
 
@@ -139,15 +145,21 @@ def ids_by_hash(connection: Connection, table: str, hashes: Iterable[str]) -> di
     return found
 
 
-def insert_missing(connection: Connection, table: str, rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+def insert_missing(
+    connection: Connection, table: str, rows: Sequence[dict[str, Any]]
+) -> dict[str, int]:
     """The ids of the rows with these hashes, added where there are none, also where another process adds them at
     this moment.
     """
     dialect = connection.dialect.name
     new = {row["hash"]: row for row in rows}
     there = {} if dialect in ("sqlite", "postgresql") else ids_by_hash(connection, table, new)
-    if missing := [new[hash] for hash in sorted(new.keys() - there.keys())]:  # in one order: no deadlock on a server
-        there.update((hash, id) for hash, id in connection.execute(_insert(table, dialect), missing))
+    if missing := [
+        new[hash] for hash in sorted(new.keys() - there.keys())
+    ]:  # in one order: no deadlock on a server
+        there.update(
+            (hash, id) for hash, id in connection.execute(_insert(table, dialect), missing)
+        )
     return there | ids_by_hash(connection, table, new.keys() - there.keys())
 
 
@@ -181,11 +193,20 @@ def save_chain(connection: Connection, pieces: Sequence[tuple[str, bytes]]) -> i
     """The last link of a chain of (label, bytes); only links that are not there yet are written. None for no pieces."""
     hashes = _chain_hashes(pieces)
     ids = ids_by_hash(connection, "link", hashes)
-    new = [(hash, label, body) for hash, (label, body) in zip(hashes, pieces, strict=True) if hash not in ids]
+    new = [
+        (hash, label, body)
+        for hash, (label, body) in zip(hashes, pieces, strict=True)
+        if hash not in ids
+    ]
     before = {hash: earlier for earlier, hash in pairwise(hashes)}
     blobs = save_blobs(connection, [body for _, _, body in new])
     for (hash, label, _), blob_id in zip(new, blobs, strict=True):
-        link = {"hash": hash, "before_id": ids.get(before.get(hash, "")), "label": label, "blob_id": blob_id}
+        link = {
+            "hash": hash,
+            "before_id": ids.get(before.get(hash, "")),
+            "label": label,
+            "blob_id": blob_id,
+        }
         ids |= insert_missing(connection, "link", [link])
     return ids[hashes[-1]] if hashes else None
 
@@ -198,26 +219,43 @@ def _chain_hashes(pieces: Sequence[tuple[str, bytes]]) -> list[str]:
     return hashes
 
 
-def load_chains(connection: Connection, heads: Iterable[int | None]) -> dict[int, list[tuple[str, bytes]]]:
+def load_chains(
+    connection: Connection, heads: Iterable[int | None]
+) -> dict[int, list[tuple[str, bytes]]]:
     """The pieces of each chain, first to last, by the id of its last link."""
     places: dict[int, list[tuple[str, int]]] = {}
     for part in split_into_batches(head for head in heads if head is not None):
         for head, label, blob_id in connection.execute(_walk(part)):
             places.setdefault(head, []).append((label, blob_id))
     bodies = load_blobs(connection, (blob_id for chain in places.values() for _, blob_id in chain))
-    return {head: [(label, bodies[blob_id]) for label, blob_id in chain] for head, chain in places.items()}
+    return {
+        head: [(label, bodies[blob_id]) for label, blob_id in chain]
+        for head, chain in places.items()
+    }
 
 
 def _walk(heads: Sequence[int]) -> Any:
     """Every link of the chains that end in `heads`, each chain from its first."""
     link, before = aliased(Link), aliased(Link)
     start: Any = select(
-        col(link.id).label("head"), col(link.before_id), col(link.label), col(link.blob_id), literal(0).label("step")
+        col(link.id).label("head"),
+        col(link.before_id),
+        col(link.label),
+        col(link.blob_id),
+        literal(0).label("step"),
     ).where(col(link.id).in_(heads))
     chain = start.cte("chain", recursive=True)
-    step = select(chain.c.head, col(before.before_id), col(before.label), col(before.blob_id), chain.c.step + 1)
+    step = select(
+        chain.c.head,
+        col(before.before_id),
+        col(before.label),
+        col(before.blob_id),
+        chain.c.step + 1,
+    )
     chain = chain.union_all(step.join(chain, col(before.id) == chain.c.before_id))
-    return select(chain.c.head, chain.c.label, chain.c.blob_id).order_by(chain.c.head, chain.c.step.desc())
+    return select(chain.c.head, chain.c.label, chain.c.blob_id).order_by(
+        chain.c.head, chain.c.step.desc()
+    )
 
 
 def token_pieces(ids: Sequence[int]) -> list[tuple[str, bytes]]:

@@ -59,7 +59,9 @@ class Store:
         self._retire = finalize(self, retire, self.owner)
 
     @classmethod
-    def open(cls, where: str | Path, *, create: bool = True, readonly: bool = False, wait: float = 30.0) -> Self:
+    def open(
+        cls, where: str | Path, *, create: bool = True, readonly: bool = False, wait: float = 30.0
+    ) -> Self:
         """A file, made where there is none (and `create`), or a server's URL. Migrates it unless `readonly`.
 
         `wait`: seconds for another process's write lock, here and at every write.
@@ -90,7 +92,10 @@ class Store:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -149,9 +154,13 @@ class Store:
             "prompt_version": prompt_version,
         }
         with self._transactions.write() as connection:
-            return recording.draft(connection, trajectory_id, request, owner=self.owner, now=time.time(), **options)
+            return recording.draft(
+                connection, trajectory_id, request, owner=self.owner, now=time.time(), **options
+            )
 
-    def complete(self, candidate_id: int, completion: Completion, source: str | None = None) -> None:
+    def complete(
+        self, candidate_id: int, completion: Completion, source: str | None = None
+    ) -> None:
         """The answer, and the code found in it (None where there is none)."""
         with self._transactions.write() as connection:
             recording.complete(connection, candidate_id, completion, source, time.time())
@@ -185,7 +194,9 @@ class Store:
                 recording.reward(connection, verdict_id, formula, rewards, now)
             return verdict_id
 
-    def reward(self, parts_by_verdict: Iterable[tuple[int, Mapping[str, float]]], formula: str) -> None:
+    def reward(
+        self, parts_by_verdict: Iterable[tuple[int, Mapping[str, float]]], formula: str
+    ) -> None:
         """Adds reward parts to verdicts, in one transaction. `formula` names and versions what computed them."""
         now = time.time()
         with self._transactions.write(durable=True) as connection:
@@ -205,7 +216,9 @@ class Store:
         now = time.time()
         options: dict[str, Any] = {"message": message, "best_id": best_id, "spent": spent}
         with self._transactions.write(durable=True) as connection:
-            return beginning.stop(connection, trajectory_id, stop_reason, finished=now, now=now, **options)
+            return beginning.stop(
+                connection, trajectory_id, stop_reason, finished=now, now=now, **options
+            )
 
     def pause(
         self,
@@ -222,12 +235,16 @@ class Store:
         """
         options: dict[str, Any] = {"message": message, "best_id": best_id, "spent": spent}
         with self._transactions.write(durable=True) as connection:
-            return beginning.stop(connection, trajectory_id, stop_reason, finished=None, now=time.time(), **options)
+            return beginning.stop(
+                connection, trajectory_id, stop_reason, finished=None, now=time.time(), **options
+            )
 
     def runs(self) -> list[BatchRun]:
         """Returns the runs, the newest first."""
         with self._transactions.read() as session:
-            return list(session.execute(select(BatchRun).order_by(col(BatchRun.id).desc())).scalars())
+            return list(
+                session.execute(select(BatchRun).order_by(col(BatchRun.id).desc())).scalars()
+            )
 
     def trajectory(self, id: int) -> Trajectory:
         """The row of this number. Raises StoreError where there is none."""
@@ -259,7 +276,11 @@ class Store:
         with self._transactions.read() as session:
             candidate = existing_row(session.connection(), Candidate, id)
             verdict = session.get(Verdict, candidate.verdict_id) if candidate.verdict_id else None
-            return Entry(candidate, existing_row(session.connection(), Trajectory, candidate.trajectory_id), verdict)
+            return Entry(
+                candidate,
+                existing_row(session.connection(), Trajectory, candidate.trajectory_id),
+                verdict,
+            )
 
     def candidates(
         self,
@@ -274,7 +295,9 @@ class Store:
         `before`: the id of the last one of the page before (not for FASTEST). `limit=None`: all.
         """
         with self._transactions.read() as session:
-            return finding.entries(session, wanted or CandidateFilter(), order=order, before=before, limit=limit)
+            return finding.entries(
+                session, wanted or CandidateFilter(), order=order, before=before, limit=limit
+            )
 
     def count(self, wanted: CandidateFilter | None = None) -> int:
         """Returns the number of candidates that the filter selects."""
@@ -289,7 +312,11 @@ class Store:
     def verdicts(self, candidate_id: int) -> list[Verdict]:
         """Returns all verdicts, the oldest first."""
         with self._transactions.read() as session:
-            rows = select(Verdict).where(col(Verdict.candidate_id) == candidate_id).order_by(col(Verdict.id))
+            rows = (
+                select(Verdict)
+                .where(col(Verdict.candidate_id) == candidate_id)
+                .order_by(col(Verdict.id))
+            )
             return list(session.execute(rows).scalars())
 
     def report(self, verdict_id: int) -> Report:
@@ -298,11 +325,18 @@ class Store:
             return finding.report(session, verdict_id)
 
     def search(
-        self, query: str, wanted: CandidateFilter | None = None, *, before: int | None = None, limit: int = 50
+        self,
+        query: str,
+        wanted: CandidateFilter | None = None,
+        *,
+        before: int | None = None,
+        limit: int = 50,
     ) -> list[SearchHit]:
         """Searches texts, the newest candidate first; store/search.py describes the queries."""
         with self._transactions.read() as session:
-            return finding.search(session, query, wanted or CandidateFilter(), before=before, limit=limit)
+            return finding.search(
+                session, query, wanted or CandidateFilter(), before=before, limit=limit
+            )
 
     def turn(self, candidate_id: int) -> Turn:
         """Returns one turn with all its texts and tokens."""
@@ -310,7 +344,9 @@ class Store:
         with self._transactions.read() as session:
             return next(turns(session, [entry]))
 
-    def samples(self, wanted: CandidateFilter | None = None, *, formula: str | None = None) -> Iterator[Turn]:
+    def samples(
+        self, wanted: CandidateFilter | None = None, *, formula: str | None = None
+    ) -> Iterator[Turn]:
         """Judged turns (or those in the state that is asked for), oldest first, exact.
 
         They are read in pages, so any number of them will do.
@@ -328,7 +364,9 @@ class Store:
 
     def _pages(self, wanted: CandidateFilter, formula: str | None) -> Iterator[Turn]:
         last: int | None = None
-        while page := self.candidates(wanted, order=Order.OLDEST, before=last, limit=TURNS_PER_PAGE):
+        while page := self.candidates(
+            wanted, order=Order.OLDEST, before=last, limit=TURNS_PER_PAGE
+        ):
             with self._transactions.read() as session:
                 found = list(turns(session, page, formula))
             yield from found

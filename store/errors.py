@@ -41,7 +41,13 @@ class StoreTrouble(StrEnum):
 
 
 BAD_INPUT_TROUBLES = frozenset(
-    {StoreTrouble.MISSING, StoreTrouble.FOREIGN, StoreTrouble.NEWER, StoreTrouble.OLDER, StoreTrouble.UNUSABLE}
+    {
+        StoreTrouble.MISSING,
+        StoreTrouble.FOREIGN,
+        StoreTrouble.NEWER,
+        StoreTrouble.OLDER,
+        StoreTrouble.UNUSABLE,
+    }
 )
 """Troubles of what the user named; the rest is trouble of this machine or of a server."""
 
@@ -119,7 +125,9 @@ def explain(error: BaseException, where: str) -> StoreError:
     """Returns the error as one line that says what to do."""
     trouble = trouble_of(error)
     cause = str(getattr(error, "orig", None) or error).splitlines() or [type(error).__name__]
-    return StoreError(f"the database {where} {_ADVICE.get(trouble, 'failed')} ({cause[0].strip()})", trouble)
+    return StoreError(
+        f"the database {where} {_ADVICE.get(trouble, 'failed')} ({cause[0].strip()})", trouble
+    )
 
 
 @contextmanager

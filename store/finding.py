@@ -13,7 +13,15 @@ from kernelwright.store.blobs import load_blobs, unpack_text
 from kernelwright.store.connection.engine import Engines
 from kernelwright.store.migrations import CURRENT_VERSION
 from kernelwright.store.models import BatchRun, Blob, Candidate, Reward, State, Trajectory, Verdict
-from kernelwright.store.records import CandidateFilter, Entry, Order, SearchHit, Stats, TrajectoryFilter, load_report
+from kernelwright.store.records import (
+    CandidateFilter,
+    Entry,
+    Order,
+    SearchHit,
+    Stats,
+    TrajectoryFilter,
+    load_report,
+)
 from kernelwright.store.rows import existing_row
 from kernelwright.store.search import CANDIDATE, VERDICT, SearchTerm, excerpt, matching, terms_of
 from kernelwright.tools.report import Report
@@ -21,7 +29,11 @@ from kernelwright.tools.report import Report
 FIRST_SEARCHED_IDS = 2000
 """Ids that a search looks through at first."""
 
-_ANY_TURN = select(col(Candidate.id)).where(col(Candidate.trajectory_id) == bindparam("trajectory_id")).limit(1)
+_ANY_TURN = (
+    select(col(Candidate.id))
+    .where(col(Candidate.trajectory_id) == bindparam("trajectory_id"))
+    .limit(1)
+)
 _OF_TRAJECTORY = ("key", "problem", "problem_hash", "suite", "policy", "stop_reason")
 _OF_CANDIDATE = (
     "trajectory_id", "parent_id", "action", "state", "exact", "policy_revision", "adapter_revision", "source_hash",
@@ -37,14 +49,18 @@ def trajectory_conditions(wanted: TrajectoryFilter) -> list[ColumnElement[bool]]
         named = select(col(BatchRun.id)).where(col(BatchRun.name) == wanted.run)
         conditions.append(table.run_id.in_(named))
     if wanted.finished is not None:
-        conditions.append(table.finished.is_not(None) if wanted.finished else table.finished.is_(None))
+        conditions.append(
+            table.finished.is_not(None) if wanted.finished else table.finished.is_(None)
+        )
     return conditions
 
 
 def candidate_conditions(wanted: CandidateFilter) -> list[ColumnElement[bool]]:
     """A field of the verdict can only hold where there is one."""
     conditions = (
-        trajectory_conditions(wanted) + _equal(Candidate, wanted, _OF_CANDIDATE) + _equal(Verdict, wanted, _OF_VERDICT)
+        trajectory_conditions(wanted)
+        + _equal(Candidate, wanted, _OF_CANDIDATE)
+        + _equal(Verdict, wanted, _OF_VERDICT)
     )
     if wanted.min_speedup is not None:
         conditions.append(col(Verdict.speedup) >= wanted.min_speedup)
@@ -52,7 +68,11 @@ def candidate_conditions(wanted: CandidateFilter) -> list[ColumnElement[bool]]:
 
 
 def _equal(table: Any, wanted: TrajectoryFilter, names: Sequence[str]) -> list[ColumnElement[bool]]:
-    return [getattr(table, name) == value for name in names if (value := getattr(wanted, name)) is not None]
+    return [
+        getattr(table, name) == value
+        for name in names
+        if (value := getattr(wanted, name)) is not None
+    ]
 
 
 def _within(table: Any, wanted: TrajectoryFilter) -> list[ColumnElement[bool]]:
@@ -61,13 +81,20 @@ def _within(table: Any, wanted: TrajectoryFilter) -> list[ColumnElement[bool]]:
 
 
 def trajectories(
-    session: Session, wanted: TrajectoryFilter, *, before: int | None, limit: int | None, newest: bool = True
+    session: Session,
+    wanted: TrajectoryFilter,
+    *,
+    before: int | None,
+    limit: int | None,
+    newest: bool = True,
 ) -> list[Trajectory]:
     """A CandidateFilter wants those with at least one such candidate."""
     table: Any = Trajectory
     statement = select(Trajectory).where(*trajectory_conditions(wanted))
     if isinstance(wanted, CandidateFilter):
-        fitting = _listed(wanted).with_only_columns(col(Candidate.trajectory_id), maintain_column_froms=True)
+        fitting = _listed(wanted).with_only_columns(
+            col(Candidate.trajectory_id), maintain_column_froms=True
+        )
         statement = statement.where(table.id.in_(fitting))
     else:
         statement = statement.where(*_within(table, wanted))
@@ -79,21 +106,33 @@ def trajectories(
 
 def has_turns(session: Session, trajectory_id: int) -> bool:
     """Says whether a trajectory has a turn of its own."""
-    return session.connection().execute(_ANY_TURN, {"trajectory_id": trajectory_id}).first() is not None
+    return (
+        session.connection().execute(_ANY_TURN, {"trajectory_id": trajectory_id}).first()
+        is not None
+    )
 
 
 def entries(
-    session: Session, wanted: CandidateFilter, *, order: Order, before: int | None, limit: int | None
+    session: Session,
+    wanted: CandidateFilter,
+    *,
+    order: Order,
+    before: int | None,
+    limit: int | None,
 ) -> list[Entry]:
     """Returns a page of candidates with their verdicts, in the order that was asked for."""
     return _entries(session, _listed(wanted, order), order=order, before=before, limit=limit)
 
 
-def _listed(wanted: CandidateFilter, order: Order = Order.NEWEST) -> Select[Candidate, Trajectory, Verdict]:
+def _listed(
+    wanted: CandidateFilter, order: Order = Order.NEWEST
+) -> Select[Candidate, Trajectory, Verdict]:
     """Candidates with their trajectory and the verdict in force; where it must be there, the database may start
     from it.
     """
-    joined = select(Candidate, Trajectory, Verdict).join(Trajectory, col(Candidate.trajectory_id) == col(Trajectory.id))
+    joined = select(Candidate, Trajectory, Verdict).join(
+        Trajectory, col(Candidate.trajectory_id) == col(Trajectory.id)
+    )
     names = (*_OF_VERDICT, "min_speedup")
     judged = order is Order.FASTEST or any(getattr(wanted, name) is not None for name in names)
     in_force = col(Candidate.verdict_id) == col(Verdict.id)
@@ -109,7 +148,9 @@ def _entries(
     limit: int | None,
 ) -> list[Entry]:
     if before is not None:
-        statement = statement.where(col(Candidate.id) > before if order is Order.OLDEST else col(Candidate.id) < before)
+        statement = statement.where(
+            col(Candidate.id) > before if order is Order.OLDEST else col(Candidate.id) < before
+        )
     match order:
         case Order.NEWEST:
             statement = statement.order_by(col(Candidate.id).desc())
@@ -119,27 +160,46 @@ def _entries(
             fastest = (col(Verdict.speedup).desc(), col(Verdict.id).desc())
             timed = statement.where(col(Verdict.speedup).is_not(None))
             narrow = (
-                timed.with_only_columns(col(Candidate.id), maintain_column_froms=True).order_by(*fastest).limit(limit)
+                timed.with_only_columns(col(Candidate.id), maintain_column_froms=True)
+                .order_by(*fastest)
+                .limit(limit)
             )
-            statement = timed.where(col(Candidate.id).in_(narrow.subquery().select())).order_by(*fastest)
+            statement = timed.where(col(Candidate.id).in_(narrow.subquery().select())).order_by(
+                *fastest
+            )
     return [Entry(*row) for row in session.execute(statement.limit(limit))]
 
 
 def count(session: Session, wanted: CandidateFilter) -> int:
     """Counts the candidates that a filter wants."""
-    return session.execute(_listed(wanted).with_only_columns(func.count(), maintain_column_froms=True)).scalar_one()
+    return session.execute(
+        _listed(wanted).with_only_columns(func.count(), maintain_column_froms=True)
+    ).scalar_one()
 
 
 def formulas(session: Session, wanted: CandidateFilter) -> list[str]:
     """Names of the formulas that have scored any verdict of these candidates, those no longer in force too."""
-    chosen = _listed(wanted).with_only_columns(col(Candidate.id), maintain_column_froms=True).subquery().select()
-    scored = select(col(Reward.formula)).join(Verdict, col(Reward.verdict_id) == col(Verdict.id)).distinct()
+    chosen = (
+        _listed(wanted)
+        .with_only_columns(col(Candidate.id), maintain_column_froms=True)
+        .subquery()
+        .select()
+    )
+    scored = (
+        select(col(Reward.formula))
+        .join(Verdict, col(Reward.verdict_id) == col(Verdict.id))
+        .distinct()
+    )
     return list(
-        session.execute(scored.where(col(Verdict.candidate_id).in_(chosen)).order_by(col(Reward.formula))).scalars()
+        session.execute(
+            scored.where(col(Verdict.candidate_id).in_(chosen)).order_by(col(Reward.formula))
+        ).scalars()
     )
 
 
-def search(session: Session, query: str, wanted: CandidateFilter, *, before: int | None, limit: int) -> list[SearchHit]:
+def search(
+    session: Session, query: str, wanted: CandidateFilter, *, before: int | None, limit: int
+) -> list[SearchHit]:
     """Newest first. A candidate is found by its problem, answer and code, and by the failure of the verdict in force.
 
     Looks through the newest ids first and then through ever larger ranges of older ones: a word that all have costs no
@@ -153,12 +213,19 @@ def search(session: Session, query: str, wanted: CandidateFilter, *, before: int
     while upper > 1 and len(found) < limit:
         lower = max(1, upper - width)
         statement = _listed(wanted).where(_found_between(session, terms, lower, upper - 1))
-        found += _entries(session, statement, order=Order.NEWEST, before=None, limit=limit - len(found))
+        found += _entries(
+            session, statement, order=Order.NEWEST, before=None, limit=limit - len(found)
+        )
         upper, width = lower, width * 4
-    return [SearchHit(entry, text) for entry, text in zip(found, _excerpts(session, found, terms), strict=True)]
+    return [
+        SearchHit(entry, text)
+        for entry, text in zip(found, _excerpts(session, found, terms), strict=True)
+    ]
 
 
-def _found_between(session: Session, terms: Sequence[SearchTerm], first: int, last: int) -> ColumnElement[bool]:
+def _found_between(
+    session: Session, terms: Sequence[SearchTerm], first: int, last: int
+) -> ColumnElement[bool]:
     """Candidates with these ids that hold the terms, or whose verdict does."""
     dialect = session.connection().dialect.name
     inside = col(Candidate.id).between(first, last)
@@ -173,7 +240,9 @@ def _excerpts(session: Session, found: Sequence[Entry], terms: Sequence[SearchTe
     bodies = load_blobs(session.connection(), (entry.candidate.reply_id for entry in found))
     texts = [unpack_text(bodies.get(entry.candidate.reply_id or 0, b"")) for entry in found]
     messages = [entry.verdict.message if entry.verdict else "" for entry in found]
-    return [excerpt(f"{text}\n{message}", terms) for text, message in zip(texts, messages, strict=True)]
+    return [
+        excerpt(f"{text}\n{message}", terms) for text, message in zip(texts, messages, strict=True)
+    ]
 
 
 def report(session: Session, verdict_id: int) -> Report:
@@ -185,9 +254,15 @@ def report(session: Session, verdict_id: int) -> Report:
 
 def count_everything(session: Session, engines: Engines) -> Stats:
     """Counts the rows of every table, and the bytes that they take."""
-    unfinished = session.execute(select(func.count()).select_from(Trajectory).where(col(Trajectory.finished).is_(None)))
+    unfinished = session.execute(
+        select(func.count()).select_from(Trajectory).where(col(Trajectory.finished).is_(None))
+    )
     states = select(col(Candidate.state), func.count()).group_by(col(Candidate.state))
-    correct = select(func.count()).select_from(Candidate).join(Verdict, col(Candidate.verdict_id) == col(Verdict.id))
+    correct = (
+        select(func.count())
+        .select_from(Candidate)
+        .join(Verdict, col(Candidate.verdict_id) == col(Verdict.id))
+    )
     sizes = select(func.sum(col(Blob.size)), func.sum(func.length(col(Blob.body))))
     blob_bytes, stored_bytes = session.execute(sizes).one()
     return Stats(

@@ -16,14 +16,18 @@ def lineage(store: Store, trajectory_id: int) -> nx.DiGraph:
     the ancestors of a fork are included.
     """
     graph = nx.DiGraph()
-    own = store.candidates(CandidateFilter(trajectory_id=trajectory_id), order=Order.OLDEST, limit=None)
+    own = store.candidates(
+        CandidateFilter(trajectory_id=trajectory_id), order=Order.OLDEST, limit=None
+    )
     for entry in own:
         _add(graph, entry)
     missing = [parent for parent in graph if "entry" not in graph.nodes[parent]]
     while missing:
         entry = store.candidate(missing.pop())
         _add(graph, entry)
-        missing += [id for id in graph.predecessors(entry.candidate.id) if "entry" not in graph.nodes[id]]
+        missing += [
+            id for id in graph.predecessors(entry.candidate.id) if "entry" not in graph.nodes[id]
+        ]
     return graph
 
 
@@ -49,7 +53,9 @@ def _add(graph: nx.DiGraph, entry: Entry) -> None:
 def best_candidate(graph: nx.DiGraph) -> int | None:
     """The fastest of those that are correct; where none was timed the first that is correct; None where none is."""
     correct = [
-        id for id in sorted(graph) if (verdict := graph.nodes[id]["entry"].verdict) is not None and verdict.correct
+        id
+        for id in sorted(graph)
+        if (verdict := graph.nodes[id]["entry"].verdict) is not None and verdict.correct
     ]
     return max(correct, key=lambda id: _speed(graph, id), default=None)
 

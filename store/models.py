@@ -11,7 +11,15 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import StringConstraints
-from sqlalchemy import BigInteger, Column, ForeignKey, Integer, LargeBinary, String, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    String,
+    UniqueConstraint,
+)
 from sqlmodel import Field
 
 from kernelwright.policies.base import FinishReason, Origin
@@ -97,7 +105,9 @@ class BatchRun(StoredRow, table=True):
     id: int = Field(default=None, primary_key=True)
     name: str = Field(unique=True, min_length=1, max_length=200)
     created: float
-    options: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JsonText, nullable=False))
+    options: dict[str, Any] = Field(
+        default_factory=dict, sa_column=Column(JsonText, nullable=False)
+    )
 
 
 class Trajectory(StoredRow, table=True):
@@ -117,13 +127,19 @@ class Trajectory(StoredRow, table=True):
     reference_id: int | None = Field(default=None, sa_column=reference_column("blob"))
     """The blob with the problem's source."""
     policy: str = Field(index=True, min_length=1, max_length=500)
-    options: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JsonText, nullable=False))
+    options: dict[str, Any] = Field(
+        default_factory=dict, sa_column=Column(JsonText, nullable=False)
+    )
     goal: str = Field(default="", max_length=80)
-    budgets: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JsonText, nullable=False))
+    budgets: dict[str, Any] = Field(
+        default_factory=dict, sa_column=Column(JsonText, nullable=False)
+    )
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63, sa_column=Column(BigInteger))
     program: str = Field(default="", max_length=80)
     """The version of Kernelwright that wrote the row."""
-    forked_from_id: int | None = Field(default=None, sa_column=reference_column("candidate", cycle="trajectory_fork"))
+    forked_from_id: int | None = Field(
+        default=None, sa_column=reference_column("candidate", cycle="trajectory_fork")
+    )
     """The candidate of another trajectory that this one was forked from."""
     created: float
     updated: float = Field(index=True)
@@ -133,7 +149,9 @@ class Trajectory(StoredRow, table=True):
     message: str = Field(default="", max_length=500)
     spent: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JsonText, nullable=False))
     """The budget that was used: turns, tokens, dollars, gpu_seconds, seconds."""
-    best_id: int | None = Field(default=None, sa_column=reference_column("candidate", cycle="trajectory_best"))
+    best_id: int | None = Field(
+        default=None, sa_column=reference_column("candidate", cycle="trajectory_best")
+    )
     owner: str = Field(default="", max_length=200)
     """Host, process and its start: who works on it now."""
     lease: float = 0.0
@@ -146,7 +164,9 @@ class Candidate(StoredRow, table=True):
     __table_args__ = (UniqueConstraint("trajectory_id", "turn"), {"sqlite_autoincrement": True})
 
     id: int = Field(default=None, primary_key=True)
-    trajectory_id: int = Field(sa_column=Column(Integer, ForeignKey("trajectory.id"), nullable=False))
+    trajectory_id: int = Field(
+        sa_column=Column(Integer, ForeignKey("trajectory.id"), nullable=False)
+    )
     turn: int = Field(ge=0)
     """Number of the turn in its trajectory, in the order of time."""
     parent_id: int | None = Field(default=None, sa_column=reference_column("candidate"))
@@ -160,7 +180,9 @@ class Candidate(StoredRow, table=True):
     prompt_version: str = Field(default="", max_length=80)
     prompt_id: int | None = Field(default=None, sa_column=reference_column("link"))
     """The last message of the prompt."""
-    sampling: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JsonText, nullable=False))
+    sampling: dict[str, Any] = Field(
+        default_factory=dict, sa_column=Column(JsonText, nullable=False)
+    )
     """policies.base.Sampling as it was asked for."""
     adapter: str | None = Field(default=None, max_length=500)
     policy: str = Field(default="", max_length=500)
@@ -172,7 +194,9 @@ class Candidate(StoredRow, table=True):
     """The seed that was used, also where the policy drew it."""
     exact: bool = False
     """Ids and log-probs are here, and are those of the distribution really sampled: fit for GRPO."""
-    finish: FinishReason | None = Field(default=None, sa_column=enum_column(FinishReason, nullable=True))
+    finish: FinishReason | None = Field(
+        default=None, sa_column=enum_column(FinishReason, nullable=True)
+    )
     reply_id: int | None = Field(default=None, sa_column=reference_column("blob"))
     """The whole text of the policy's answer."""
     source_id: int | None = Field(default=None, sa_column=reference_column("blob"))
@@ -195,7 +219,9 @@ class Candidate(StoredRow, table=True):
     created: float
     drafted: float | None = None
     judged: float | None = None
-    verdict_id: int | None = Field(default=None, sa_column=reference_column("verdict", cycle="candidate_verdict"))
+    verdict_id: int | None = Field(
+        default=None, sa_column=reference_column("verdict", cycle="candidate_verdict")
+    )
     """The verdict in force, which was recorded last; earlier ones stay in the table."""
     origin: Origin = Field(default=Origin.POLICY, sa_column=enum_column(Origin))
     """The author of the text: the policy, the compiler, or the user's file."""
@@ -213,7 +239,9 @@ class Verdict(StoredRow, table=True):
     """The tools.report.Report as JSON; the columns below repeat the fields that filters use."""
     report_version: int
     rung: Rung = Field(sa_column=enum_column(Rung))
-    fault: Fault | None = Field(default=None, sa_column=enum_column(Fault, nullable=True, index=True))
+    fault: Fault | None = Field(
+        default=None, sa_column=enum_column(Fault, nullable=True, index=True)
+    )
     cheat: Cheat | None = Field(default=None, sa_column=enum_column(Cheat, nullable=True))
     message: str = Field(default="", max_length=500)
     correct: bool = Field(default=False, index=True)
@@ -240,4 +268,6 @@ class Reward(StoredRow, table=True):
     created: float
     formula: str = Field(min_length=1, max_length=80)
     """Name and version of what computed them."""
-    parts: dict[str, float] = Field(default_factory=dict, sa_column=Column(JsonText, nullable=False))
+    parts: dict[str, float] = Field(
+        default_factory=dict, sa_column=Column(JsonText, nullable=False)
+    )

@@ -14,7 +14,14 @@ from sqlmodel import col
 
 from kernelwright.policies.base import Completion, PaidReply, Request, Usage
 from kernelwright.store.beginning import lease_fields
-from kernelwright.store.blobs import pack_integers, pack_numbers, pack_text, save_blobs, save_chain, token_pieces
+from kernelwright.store.blobs import (
+    pack_integers,
+    pack_numbers,
+    pack_text,
+    save_blobs,
+    save_chain,
+    token_pieces,
+)
 from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.migrations import CURRENT_VERSION
 from kernelwright.store.models import Action, Candidate, Reward, State, Trajectory, Verdict
@@ -25,15 +32,26 @@ from kernelwright.store.turns import paid_for_nothing
 from kernelwright.tools.problem import source_hash
 from kernelwright.tools.report import Report, clean_text
 
-_DEPTH = select(col(Candidate.depth)).where(col(Candidate.id) == bindparam("parent_id")).scalar_subquery()
+_DEPTH = (
+    select(col(Candidate.depth))
+    .where(col(Candidate.id) == bindparam("parent_id"))
+    .scalar_subquery()
+)
 _LAST = (
-    select(func.max(col(Candidate.turn))).where(col(Candidate.trajectory_id) == col(Trajectory.id)).scalar_subquery()
+    select(func.max(col(Candidate.turn)))
+    .where(col(Candidate.trajectory_id) == col(Trajectory.id))
+    .scalar_subquery()
 )
 _PLACE = select(
-    col(Trajectory.finished), col(Trajectory.owner), col(Trajectory.lease), _DEPTH.label("depth"), _LAST.label("last")
+    col(Trajectory.finished),
+    col(Trajectory.owner),
+    col(Trajectory.lease),
+    _DEPTH.label("depth"),
+    _LAST.label("last"),
 ).where(col(Trajectory.id) == bindparam("id"))
 _AT = select(col(Candidate.id), col(Candidate.state)).where(
-    col(Candidate.trajectory_id) == bindparam("trajectory_id"), col(Candidate.turn) == bindparam("turn")
+    col(Candidate.trajectory_id) == bindparam("trajectory_id"),
+    col(Candidate.turn) == bindparam("turn"),
 )
 _LARGEST_TOKEN_ID = 2**63 - 1
 _STANDING = (
@@ -60,20 +78,29 @@ def draft(
     The same turn may be asked again as long as it has no answer.
     """
     place = _place(connection, trajectory_id, parent_id)
-    update_row(connection, Trajectory, trajectory_id, lease_fields(trajectory_id, place.owner, place.lease, owner, now))
+    update_row(
+        connection,
+        Trajectory,
+        trajectory_id,
+        lease_fields(trajectory_id, place.owner, place.lease, owner, now),
+    )
     values = {
         "action": action,
         "parent_id": parent_id,
         "depth": 0 if place.depth is None else place.depth + 1,
         "prompt_version": prompt_version,
-        "prompt_id": save_chain(connection, [(m.role.value, pack_text(m.content)) for m in request.messages]),
+        "prompt_id": save_chain(
+            connection, [(m.role.value, pack_text(m.content)) for m in request.messages]
+        ),
         "sampling": request.sampling.model_dump(mode="json"),
         "adapter": request.adapter,
         "schema_version": CURRENT_VERSION,
         "created": now,
     }
     following = 0 if place.last is None else place.last + 1
-    return _save_draft(connection, trajectory_id, following if turn is None else turn, following, values)
+    return _save_draft(
+        connection, trajectory_id, following if turn is None else turn, following, values
+    )
 
 
 def _place(connection: Connection, trajectory_id: int, parent_id: int | None) -> Any:
@@ -82,7 +109,9 @@ def _place(connection: Connection, trajectory_id: int, parent_id: int | None) ->
     if row is None:
         raise missing(Trajectory, trajectory_id)
     if row.finished is not None:
-        raise StoreError(f"trajectory {trajectory_id} is finished: fork it to go on", StoreTrouble.INVALID)
+        raise StoreError(
+            f"trajectory {trajectory_id} is finished: fork it to go on", StoreTrouble.INVALID
+        )
     if parent_id is not None and row.depth is None:
         raise missing(Candidate, parent_id)
     return row
@@ -98,18 +127,32 @@ def _save_draft(
         return add_and_read(connection, Candidate, values | place)
     id, state = there
     if state is not State.DRAFTING:
-        raise StoreError(f"turn {turn} of trajectory {trajectory_id} has its answer already", StoreTrouble.INVALID)
+        raise StoreError(
+            f"turn {turn} of trajectory {trajectory_id} has its answer already",
+            StoreTrouble.INVALID,
+        )
     update_row(connection, Candidate, id, values)
     return existing_row(connection, Candidate, id)
 
 
-def complete(connection: Connection, candidate_id: int, completion: Completion, source: str | None, now: float) -> None:
+def complete(
+    connection: Connection,
+    candidate_id: int,
+    completion: Completion,
+    source: str | None,
+    now: float,
+) -> None:
     """Stores the answer, complete or not at all."""
     state, _, problem = _standing(connection, candidate_id)
     if state is not State.DRAFTING:
         raise StoreError(f"candidate {candidate_id} has its answer already", StoreTrouble.INVALID)
     completion = _fitting(completion)
-    values = {"state": State.DRAFTED, "drafted": now, **_answer(completion), **_texts(connection, completion, source)}
+    values = {
+        "state": State.DRAFTED,
+        "drafted": now,
+        **_answer(completion),
+        **_texts(connection, completion, source),
+    }
     update_row(connection, Candidate, candidate_id, values)
     index_candidate(connection, candidate_id, problem, completion.text, source)
 
@@ -129,7 +172,9 @@ def _fitting(completion: Completion) -> Completion:
     ids = completion.token_ids if _storable_ids(completion.token_ids) else None
     prompt_ids = completion.prompt_token_ids if _storable_ids(completion.prompt_token_ids) else None
     logprobs = completion.logprobs
-    if logprobs is not None and (ids is None or len(ids) != len(logprobs) or any(map(math.isnan, logprobs))):
+    if logprobs is not None and (
+        ids is None or len(ids) != len(logprobs) or any(map(math.isnan, logprobs))
+    ):
         logprobs = None
     return completion.with_(
         token_ids=ids,
@@ -157,7 +202,9 @@ def record_paid(connection: Connection, candidate_id: int, replies: Sequence[Pai
         usage = reply.usage if usage is None else usage.plus(reply.usage)
     if usage is not None:
         [reply_id] = save_blobs(connection, [pack_text(replies[-1].text)])
-        update_row(connection, Candidate, candidate_id, {"reply_id": reply_id, **_usage_columns(usage)})
+        update_row(
+            connection, Candidate, candidate_id, {"reply_id": reply_id, **_usage_columns(usage)}
+        )
 
 
 def _answer(completion: Completion) -> dict[str, Any]:
@@ -198,7 +245,9 @@ def _texts(connection: Connection, completion: Completion, source: str | None) -
     return {
         **dict(zip(bodies, save_blobs(connection, list(bodies.values())), strict=True)),
         "source_hash": None if source is None else source_hash(source),
-        "prompt_tokens_id": None if prompt is None else save_chain(connection, token_pieces(prompt)),
+        "prompt_tokens_id": None
+        if prompt is None
+        else save_chain(connection, token_pieces(prompt)),
     }
 
 
@@ -214,9 +263,16 @@ def judge(
     """Adds a verdict and puts it in force; those before it stay. Gives its id."""
     state, trajectory_id, _ = _standing(connection, candidate_id)
     if state is State.DRAFTING:
-        raise StoreError(f"candidate {candidate_id} has no answer that could be judged", StoreTrouble.INVALID)
+        raise StoreError(
+            f"candidate {candidate_id} has no answer that could be judged", StoreTrouble.INVALID
+        )
     [report_id] = save_blobs(connection, [dump_report(report)])
-    values = {"candidate_id": candidate_id, "created": now, "report_id": report_id, **_columns(report)}
+    values = {
+        "candidate_id": candidate_id,
+        "created": now,
+        "report_id": report_id,
+        **_columns(report),
+    }
     verdict_id = add_row(connection, Verdict, values)
     first: dict[str, Any] = {
         "state": State.JUDGED,
@@ -225,7 +281,9 @@ def judge(
         "gpu_seconds": gpu_seconds,
     }
     again = state is State.JUDGED
-    update_row(connection, Candidate, candidate_id, {"verdict_id": verdict_id, **({} if again else first)})
+    update_row(
+        connection, Candidate, candidate_id, {"verdict_id": verdict_id, **({} if again else first)}
+    )
     if not again:
         update_row(connection, Trajectory, trajectory_id, {"updated": now})
     index_verdict(connection, verdict_id, report)
@@ -246,10 +304,14 @@ def _columns(report: Report) -> dict[str, Any]:
         "judged_on": clean_text(report.judged_on, 100),
         "speedup": _finite(report.speedup),
         "speedup_low": _finite(profile.speedup_low) if profile and report.correct else None,
-        "speedup_compiled": _finite(profile.speedup_compiled) if profile and report.correct else None,
+        "speedup_compiled": _finite(profile.speedup_compiled)
+        if profile and report.correct
+        else None,
         "speed_of_light": _finite(profile.speed_of_light) if profile else None,
         "own_share": _finite(profile.own_share) if profile else None,
-        "milliseconds": _finite(profile.candidate.median) if profile and profile.candidate else None,
+        "milliseconds": _finite(profile.candidate.median)
+        if profile and profile.candidate
+        else None,
         "evaluator": report.environment.evaluator[:80],
         "fingerprint": fingerprint(report.environment),
         "seconds": _finite(report.seconds) or 0.0,
@@ -261,7 +323,9 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def reward(connection: Connection, verdict_id: int, formula: str, parts: Mapping[str, float], now: float) -> None:
+def reward(
+    connection: Connection, verdict_id: int, formula: str, parts: Mapping[str, float], now: float
+) -> None:
     """Adds the parts of a reward to a verdict."""
     plain = {name: float(value) for name, value in parts.items()}
     values = {"verdict_id": verdict_id, "created": now, "formula": formula, "parts": plain}

@@ -37,7 +37,9 @@ class TrajectoryStart(Value):
     def key(self) -> str:
         """Returns the key as a SHA-256 in hexadecimal."""
         parts = [self.problem.hash, self.policy, self.options]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True, allow_nan=False).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps(parts, sort_keys=True, allow_nan=False).encode()
+        ).hexdigest()
 
 
 class TrajectoryFilter(Value):
@@ -181,7 +183,9 @@ def fingerprint(environment: Environment) -> str:
 
 def dump_report(report: Report) -> bytes:
     """Standard JSON, ASCII, keys sorted; infinities and NaN as the strings that tools.report reads back."""
-    return json.dumps(_plain(report.model_dump(warnings="error")), sort_keys=True, separators=(",", ":")).encode()
+    return json.dumps(
+        _plain(report.model_dump(warnings="error")), sort_keys=True, separators=(",", ":")
+    ).encode()
 
 
 def load_report(body: bytes) -> Report:

@@ -41,7 +41,8 @@ def row_from_values(table: type[AnyRow], values: Mapping[str, Any]) -> AnyRow:
 def missing(table: type[StoredRow], id: int) -> StoreError:
     """Returns the error for a row that is not there; the caller raises it."""
     return StoreError(
-        f"no {table.__name__.lower()} {id} in this database: `agent inspect` lists what there is", StoreTrouble.MISSING
+        f"no {table.__name__.lower()} {id} in this database: `agent inspect` lists what there is",
+        StoreTrouble.MISSING,
     )
 
 
@@ -60,7 +61,9 @@ def add_and_read(connection: Connection, table: type[AnyRow], values: Mapping[st
     return row_from_values(table, {**_defaults(table), **values, "id": id})
 
 
-def update_row(connection: Connection, table: type[StoredRow], id: int, values: Mapping[str, Any]) -> None:
+def update_row(
+    connection: Connection, table: type[StoredRow], id: int, values: Mapping[str, Any]
+) -> None:
     """Changes some fields of a row. Raises StoreError where a value does not have its field's type."""
     check_values(table, values)
     connection.execute(_update(table), {**values, "row_id": id})
@@ -94,7 +97,11 @@ def _validator(field: FieldInfo) -> Callable[[Any], Any]:
 @cache
 def _defaults(table: type[StoredRow]) -> dict[str, Any]:
     fields = [(name, field) for name, field in table.model_fields.items() if name != "id"]
-    return {name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()}
+    return {
+        name: field.get_default(call_default_factory=True)
+        for name, field in fields
+        if not field.is_required()
+    }
 
 
 @cache

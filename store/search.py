@@ -11,7 +11,18 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Integer, and_, column, delete, func, insert, select, table, text
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    and_,
+    column,
+    delete,
+    func,
+    insert,
+    select,
+    table,
+    text,
+)
 from sqlalchemy.engine import Connection
 from sqlmodel import col
 
@@ -44,13 +55,20 @@ def words_of(content: str) -> list[str]:
 def terms_of(query: str) -> list[SearchTerm]:
     """Raises StoreError where the query holds neither letter nor digit."""
     parts = re.findall(r'"([^"]*)"|(\S+)', query)
-    terms = [SearchTerm(tuple(words_of(quoted or bare)), not bare.endswith("*")) for quoted, bare in parts]
+    terms = [
+        SearchTerm(tuple(words_of(quoted or bare)), not bare.endswith("*"))
+        for quoted, bare in parts
+    ]
     if not (found := [term for term in terms if term.words]):
-        raise StoreError("nothing to search for: give a word, signs alone are not indexed", StoreTrouble.UNUSABLE)
+        raise StoreError(
+            "nothing to search for: give a word, signs alone are not indexed", StoreTrouble.UNUSABLE
+        )
     return found
 
 
-def index_candidate(connection: Connection, id: int, problem: str, reply: str, source: str | None) -> None:
+def index_candidate(
+    connection: Connection, id: int, problem: str, reply: str, source: str | None
+) -> None:
     """Adds a candidate's problem, reply and source to the full-text index."""
     _index(connection, CANDIDATE, id, f"{problem}\n{reply}\n{source or ''}")
 
@@ -66,7 +84,10 @@ def _failure_text(failure: Failure) -> str:
     return "\n".join([failure.fault, failure.message, failure.trace, hint])
 
 
-_FTS5 = {kind: insert(table(f"{kind}_text", column("rowid"), column("words"))) for kind in (CANDIDATE, VERDICT)}
+_FTS5 = {
+    kind: insert(table(f"{kind}_text", column("rowid"), column("words")))
+    for kind in (CANDIDATE, VERDICT)
+}
 _ELSEWHERE = insert(search_text)
 
 
@@ -89,7 +110,9 @@ def matching(dialect: str, kind: str, terms: Sequence[SearchTerm], ids: tuple[in
         values = {f"{kind}_words": _fts5(terms), f"{kind}_first": ids[0], f"{kind}_last": ids[1]}
         return text(match).bindparams(**values).columns(id=Integer)
     condition = _tsquery(terms) if dialect == "postgresql" else _like(terms)
-    return select(search_text.c.id).where(search_text.c.kind == kind, search_text.c.id.between(*ids), condition)
+    return select(search_text.c.id).where(
+        search_text.c.kind == kind, search_text.c.id.between(*ids), condition
+    )
 
 
 def _fts5(terms: Sequence[SearchTerm]) -> str:
@@ -97,7 +120,10 @@ def _fts5(terms: Sequence[SearchTerm]) -> str:
 
 
 def _tsquery(terms: Sequence[SearchTerm]) -> ColumnElement[bool]:
-    phrases = [" <-> ".join(f"'{word}'" for word in term.words) + ("" if term.whole else ":*") for term in terms]
+    phrases = [
+        " <-> ".join(f"'{word}'" for word in term.words) + ("" if term.whole else ":*")
+        for term in terms
+    ]
     query = func.to_tsquery(text("'simple'"), " & ".join(f"({phrase})" for phrase in phrases))
     return func.to_tsvector(text("'simple'"), search_text.c.words).bool_op("@@")(query)
 
@@ -131,16 +157,25 @@ def sweep_index(connection: Connection) -> None:
             connection.execute(delete(search_text).where(search_text.c.kind == kind, gone))
         return
     orphans = "SELECT EXISTS(SELECT 1 FROM {0}_text_docsize WHERE id NOT IN (SELECT id FROM {0}))"
-    if any(connection.exec_driver_sql(orphans.format(kind)).scalar() for kind in (CANDIDATE, VERDICT)):
+    if any(
+        connection.exec_driver_sql(orphans.format(kind)).scalar() for kind in (CANDIDATE, VERDICT)
+    ):
         _rebuild(connection)
 
 
 def _rebuild(connection: Connection) -> None:
     for kind in (CANDIDATE, VERDICT):
         connection.exec_driver_sql(f"INSERT INTO {kind}_text({kind}_text) VALUES ('delete-all')")
-    columns = col(Candidate.id), col(Trajectory.problem), col(Candidate.reply_id), col(Candidate.source_id)
+    columns = (
+        col(Candidate.id),
+        col(Trajectory.problem),
+        col(Candidate.reply_id),
+        col(Candidate.source_id),
+    )
     answered = select(*columns).join(Trajectory, col(Candidate.trajectory_id) == col(Trajectory.id))
-    for row in _pages(connection, answered.where(col(Candidate.reply_id).is_not(None)), col(Candidate.id)):
+    for row in _pages(
+        connection, answered.where(col(Candidate.reply_id).is_not(None)), col(Candidate.id)
+    ):
         bodies = load_blobs(connection, row[2:])
         reply, source = (unpack_text(bodies.get(id, b"")) for id in row[2:])
         index_candidate(connection, row[0], row[1], reply, source)

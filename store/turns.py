@@ -55,18 +55,26 @@ def turns(session: Session, entries: Sequence[Entry], formula: str | None = None
     """
     rows = [entry.candidate for entry in entries]
     reports = [entry.verdict.report_id for entry in entries if entry.verdict]
-    blobs = [id for row in rows for id in (row.reply_id, row.source_id, row.completion_tokens_id, row.logprobs_id)]
+    blobs = [
+        id
+        for row in rows
+        for id in (row.reply_id, row.source_id, row.completion_tokens_id, row.logprobs_id)
+    ]
     heads = [id for row in rows for id in (row.prompt_id, row.prompt_tokens_id)]
     connection = session.connection()
     texts = PageTexts(
         blobs=load_blobs(connection, [*blobs, *reports]),
         chains=load_chains(connection, heads),
-        rewards=_rewards(session, [entry.verdict.id for entry in entries if entry.verdict], formula),
+        rewards=_rewards(
+            session, [entry.verdict.id for entry in entries if entry.verdict], formula
+        ),
     )
     return (_turn(entry, texts) for entry in entries)
 
 
-def _rewards(session: Session, verdicts: Sequence[int | None], formula: str | None) -> dict[int, Reward]:
+def _rewards(
+    session: Session, verdicts: Sequence[int | None], formula: str | None
+) -> dict[int, Reward]:
     """Returns the latest reward of each verdict."""
     table: Any = Reward
     last: dict[int, Reward] = {}

@@ -26,7 +26,10 @@ def pytest_configure() -> None:
     """Started in the background by a shell without job control, a process ignores Ctrl-C, and so do its children:
     here tests send it to them.
     """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        and threading.current_thread() is threading.main_thread()
+    ):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
         # Of the cores, a worker's own share: threads of torch that wait for each other's core spin, and take its time.

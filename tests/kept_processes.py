@@ -35,7 +35,9 @@ def keeping() -> Iterator[None]:
     """
     kept: dict[ProcessKind, Kept] = {}
 
-    def kept_zygote(kind: ProcessKind, gpu: int | None = None, limits: Limits | None = None) -> Zygote:
+    def kept_zygote(
+        kind: ProcessKind, gpu: int | None = None, limits: Limits | None = None
+    ) -> Zygote:
         if gpu is not None or limits is not None:
             return new_zygote(kind, gpu, limits)
         if kind not in kept or kept[kind].ended:

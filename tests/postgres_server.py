@@ -29,15 +29,28 @@ class PostgresServer:
         self.url = f"postgresql://tester:{PASSWORD}@127.0.0.1:{self.port}"
         """Without the name of a database."""
         (folder / "password").write_text(PASSWORD)
-        words = ("-A", "scram-sha-256", "-U", "tester", "--pwfile", folder / "password", "-E", "UTF8")
-        _as_postgres(BINARIES[-1] / "initdb", "-D", self._data, "--no-sync", "--locale=C.UTF-8", *words)
+        words = (
+            "-A",
+            "scram-sha-256",
+            "-U",
+            "tester",
+            "--pwfile",
+            folder / "password",
+            "-E",
+            "UTF8",
+        )
+        _as_postgres(
+            BINARIES[-1] / "initdb", "-D", self._data, "--no-sync", "--locale=C.UTF-8", *words
+        )
         self.start()
 
     def start(self) -> None:
         """Returns when it takes connections."""
         options = f"-p {self.port} -k {self._folder} -c listen_addresses=127.0.0.1 -c fsync=off"
         log = self._folder / "log"
-        _as_postgres(BINARIES[-1] / "pg_ctl", "-D", self._data, "-w", "-l", log, "-o", options, "start")
+        _as_postgres(
+            BINARIES[-1] / "pg_ctl", "-D", self._data, "-w", "-l", log, "-o", options, "start"
+        )
 
     def stop(self) -> None:
         """At once, as if it had crashed: it recovers when it is started again."""
@@ -56,7 +69,9 @@ class PostgresServer:
 @contextmanager
 def postgres_server() -> Iterator[PostgresServer]:
     """Skips the test where no server or no driver is installed."""
-    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'kernelwright[postgres]'")
+    pytest.importorskip(
+        "psycopg", reason="psycopg is not installed: pip install 'kernelwright[postgres]'"
+    )
     if not BINARIES:
         pytest.skip("no PostgreSQL server here: apt-get install postgresql")
     folder = Path(tempfile.mkdtemp(prefix="kernelwright-postgres-"))
@@ -70,6 +85,12 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 def _as_postgres(*command: str | Path) -> None:
     """initdb and the server refuse to run as root."""
-    prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
-    done = subprocess.run([*prefix, *map(str, command)], capture_output=True, text=True, timeout=500)
+    prefix = (
+        ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        if os.geteuid() == 0
+        else []
+    )
+    done = subprocess.run(
+        [*prefix, *map(str, command)], capture_output=True, text=True, timeout=500
+    )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -24,7 +24,16 @@ PUBLIC = ("check", "solve", "Problem", "Report", "Store", "Judge")
 def wheel(tmp_path_factory) -> Path:
     """Built from this checkout without an environment of its own: the build needs no network."""
     out = tmp_path_factory.mktemp("dist")
-    line = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    line = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(out),
+        str(ROOT),
+    ]
     built = subprocess.run(line, capture_output=True, text=True, check=False, timeout=500)
     assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
     return next(out.glob("*.whl"))
@@ -41,7 +50,9 @@ def project(wheel, tmp_path_factory) -> Path:
     "--no-deps", "--no-index", str(wheel)]  # fmt: skip
     installed = subprocess.run(install, capture_output=True, text=True, check=False, timeout=500)
     assert installed.returncode == 0, installed.stderr
-    (packages_of(folder) / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    (packages_of(folder) / "dependencies.pth").write_text(
+        f"{sysconfig.get_path('purelib')}\n", encoding="utf-8"
+    )
     for name in OWN_PACKAGES:
         (folder / name).mkdir()
         (folder / name / "__init__.py").write_text("OWNER = 'the project'\n", encoding="utf-8")
@@ -55,7 +66,9 @@ def packages_of(folder: Path) -> Path:
 def run(project: Path, *arguments: str) -> str:
     told = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     line = [str(project / "env" / "bin" / arguments[0]), *arguments[1:]]
-    done = subprocess.run(line, cwd=project, env=told, capture_output=True, text=True, check=False, timeout=500)
+    done = subprocess.run(
+        line, cwd=project, env=told, capture_output=True, text=True, check=False, timeout=500
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -89,5 +102,7 @@ def test_the_installed_wheel_has_its_commands_and_its_documented_names(project):
     assert "Writes Triton GPU kernels" in run(project, "agent", "--help")
     assert "fused_softmax" in run(project, "agent", "problems", "softmax")
     assert "GRPO" in run(project, "rl", "--help")
-    code = f"import kernelwright; print([n for n in {PUBLIC} if not getattr(kernelwright, n).__doc__])"
+    code = (
+        f"import kernelwright; print([n for n in {PUBLIC} if not getattr(kernelwright, n).__doc__])"
+    )
     assert run(project, "python", "-c", code).strip() == "[]"

@@ -180,7 +180,10 @@ def test_a_worker_at_work_ends_with_a_parent_that_is_killed(module, monkeypatch)
 
 def test_a_program_that_takes_too_long_is_ended_with_its_children(tmp_path):
     code = "import subprocess, sys, time; subprocess.Popen(['sleep', '600']); print('x', flush=True); time.sleep(600)"
-    with (tmp_path / "said.txt").open("wb") as said, ChildProcess([sys.executable, "-c", code], output=said) as child:
+    with (
+        (tmp_path / "said.txt").open("wb") as said,
+        ChildProcess([sys.executable, "-c", code], output=said) as child,
+    ):
         while not (tmp_path / "said.txt").stat().st_size:
             time.sleep(0.01)
         assert not child.wait(0.05)

@@ -87,7 +87,8 @@ def save_tiny_adapter(model: Path, folder: Path, seed: int = 1, strength: float 
 
     base = AutoModelForCausalLM.from_pretrained(model)
     adapted = get_peft_model(
-        base, LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+        base,
+        LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"),
     )
     torch.manual_seed(seed)
     for name, parameter in adapted.named_parameters():

@@ -13,14 +13,20 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
 
 def _read_number(value: Any) -> Any:
-    return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}.get(value, value) if isinstance(value, str) else value
+    return (
+        {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}.get(value, value)
+        if isinstance(value, str)
+        else value
+    )
 
 
 def _write_number(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
 
 
-Number = Annotated[float, BeforeValidator(_read_number), PlainSerializer(_write_number, when_used="json")]
+Number = Annotated[
+    float, BeforeValidator(_read_number), PlainSerializer(_write_number, when_used="json")
+]
 """A float whose infinities and NaN survive JSON as the strings "inf", "-inf" and "nan"."""
 
 
@@ -217,14 +223,18 @@ class InfrastructureError(RuntimeError):
 
 def clean_text(text: object, limit: int = 2000) -> str:
     """Text from a candidate as data: control characters taken out, the middle cut with a note of how much."""
-    raw = "".join(c if c in "\n\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+    raw = "".join(
+        c if c in "\n\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text)
+    )
     if len(raw) <= limit:
         return raw
     half = limit // 2
     return f"{raw[:half]}\n[... {len(raw) - 2 * half} characters cut ...]\n{raw[-half:]}"
 
 
-ARITHMETIC_FAULTS = frozenset({Fault.PRECISION, Fault.MISMATCH, Fault.NON_FINITE, Fault.OUT_OF_BOUNDS})
+ARITHMETIC_FAULTS = frozenset(
+    {Fault.PRECISION, Fault.MISMATCH, Fault.NON_FINITE, Fault.OUT_OF_BOUNDS}
+)
 """Faults that a kernel whose products are in tf32 may not have with the same text in fp32. Three drafts of transposed
 convolutions ended in an illegal address on an H100 with Triton 3.6 (bench/results/compiler_drafts-gpu.md); why is not
 known.

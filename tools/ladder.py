@@ -21,7 +21,11 @@ from kernelwright.tools.judging.rules import JudgeFindings, Rules
 from kernelwright.tools.judging.turns import Turns
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.admission import admit
-from kernelwright.tools.reference_trials.contract_sizes import is_guarded, outside_contract, with_fixed_sizes
+from kernelwright.tools.reference_trials.contract_sizes import (
+    is_guarded,
+    outside_contract,
+    with_fixed_sizes,
+)
 from kernelwright.tools.references.torch_settings import single_threaded
 from kernelwright.tools.report import CorrectnessResult, Environment, Failed, Report, Rung, Tried
 from kernelwright.tools.report_parts import (
@@ -86,11 +90,19 @@ class Ladder:
     """One candidate's way up the rungs."""
 
     def __init__(
-        self, resources: SharedResources, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
+        self,
+        resources: SharedResources,
+        problem: Problem,
+        source: str,
+        asked: Options,
+        rule: Rule,
+        say: Progress,
     ) -> None:
         self._resources, self._say = resources, say
         self._problem, self._source, self._asked = problem, source, asked
-        self._rules = Rules(own_work=rule, seconds=asked.seconds, contiguous_inputs=asked.contiguous_inputs)
+        self._rules = Rules(
+            own_work=rule, seconds=asked.seconds, contiguous_inputs=asked.contiguous_inputs
+        )
 
     def climb(self, report: Report) -> Report:
         """The report with every rung that was reached.
@@ -105,7 +117,9 @@ class Ladder:
         self._problem, reason = admit(self._problem, train_mode=self._asked.train_mode)
         report = report.with_(eval_mode=reason)
         with self._resources.judge_for(self._problem) as judge:
-            seed = self._asked.seed if self._asked.seed is not None else judge.seed_for(self._problem)
+            seed = (
+                self._asked.seed if self._asked.seed is not None else judge.seed_for(self._problem)
+            )
             report = self._traced(judge, report, seed)
         if self._resources.on_gpu and report.correct and self._asked.interpret is not False:
             report = self._interpreted_beside_gpu(report, seed)
@@ -124,7 +138,9 @@ class Ladder:
             )
             report = report.with_(output=candidate.output, isolation=candidate.isolation)
         report = report.with_(
-            rung=Rung.COMPILE, compiles=compiles, warnings=(*isolation_warnings(report), *compile_warnings(compiles))
+            rung=Rung.COMPILE,
+            compiles=compiles,
+            warnings=(*isolation_warnings(report), *compile_warnings(compiles)),
         )
         if compiles and (failure := compiles[0].failure):
             return report.with_(failure=failure)
@@ -134,7 +150,9 @@ class Ladder:
         return self._interpreted(judge, report, candidate, selection, seed)
 
     # -------------------------------------------------------------- under the interpreter
-    def _within_contract(self, candidate: TracedCandidate, selection: Selection, seed: int) -> ContractSizes:
+    def _within_contract(
+        self, candidate: TracedCandidate, selection: Selection, seed: int
+    ) -> ContractSizes:
         """Other sizes for a candidate whose guard raises at the small ones, and its traces there: those that it fixes
         keep the problem's own values. As they are where its guard raises at none, or where it takes no other size.
         """
@@ -153,14 +171,21 @@ class Ladder:
                 return unchanged
             self._say("tracing within the sizes that the candidate takes")
             only_trace = asked.with_(targets=asked.targets[:1])
-            again, _, _ = front.traced_and_compiled(problem, self._source, chosen, only_trace, seed, self._say)
+            again, _, _ = front.traced_and_compiled(
+                problem, self._source, chosen, only_trace, seed, self._say
+            )
         names = ", ".join(f"{name} {value}" for name, value in fixed.items())
         note = f"own size only of {names}: the candidate raises at others, which are outside of its contract"
         outside = outside_contract(selection.every, candidate.failures)
         return ContractSizes(chosen.with_(notes=(*chosen.notes, note)), again, outside, fixed)
 
     def _interpreted(
-        self, judge: Judge, report: Report, candidate: TracedCandidate, selection: Selection, seed: int
+        self,
+        judge: Judge,
+        report: Report,
+        candidate: TracedCandidate,
+        selection: Selection,
+        seed: int,
     ) -> Report:
         """Replays under the interpreter. Where that is not asked for, the report as it is."""
         if self._asked.interpret is False:
@@ -168,23 +193,44 @@ class Ladder:
         judged = self._judge_interpreted(judge, candidate, selection, seed, self._rules)
         if judged.needs_gpu:
             told = judged.needs_gpu if selection.too_large else f"needs a GPU ({judged.needs_gpu})"
-            return report.with_(needs_gpu=judged.needs_gpu, warnings=(*report.warnings, f"not interpreted: {told}"))
-        return with_verdict(report, self._problem, judged, Rung.INTERPRETED, interpreted=judged.result)
+            return report.with_(
+                needs_gpu=judged.needs_gpu, warnings=(*report.warnings, f"not interpreted: {told}")
+            )
+        return with_verdict(
+            report, self._problem, judged, Rung.INTERPRETED, interpreted=judged.result
+        )
 
     def _judge_interpreted(
-        self, judge: Judge, candidate: TracedCandidate, selection: Selection, seed: int, rules: Rules
+        self,
+        judge: Judge,
+        candidate: TracedCandidate,
+        selection: Selection,
+        seed: int,
+        rules: Rules,
     ) -> JudgeFindings:
         """The findings of a judge that interprets, at sizes that the candidate's own guard takes."""
         if selection.too_large:
-            return JudgeFindings(CorrectnessResult(device="cpu", interpreted=True), needs_gpu=selection.too_large)
+            return JudgeFindings(
+                CorrectnessResult(device="cpu", interpreted=True), needs_gpu=selection.too_large
+            )
         checked = self._within_contract(candidate, selection, seed)
         selection, candidate = checked.selection, checked.candidate
         self._say("interpreting at small sizes")
         with self._at(Lane.CPU):
-            judged = judge.judge(candidate, selection.base, selection.variants, seed, rules, progress=self._say)
+            judged = judge.judge(
+                candidate, selection.base, selection.variants, seed, rules, progress=self._say
+            )
             judged = self._with_culprits(judge, judged, selection, seed)
             judged = self._resources.interpreter_front().all_kernels_checked(
-                judge, judged, self._problem, self._source, candidate, selection, seed, self._asked, rules
+                judge,
+                judged,
+                self._problem,
+                self._source,
+                candidate,
+                selection,
+                seed,
+                self._asked,
+                rules,
             )
         result = judged.result.with_(
             sizes=selection.base.sizes, notes=(*judged.result.notes, *selection.notes),
@@ -198,8 +244,12 @@ class Ladder:
         """
         front, asked = self._resources.interpreter_front(), self._asked.with_(targets=())
         with self._at(Lane.CPU), single_threaded():
-            selection = select_sizes(self._problem, self._source, "cpu", seed, min(asked.sizes, INTERPRETED_SIZES))
-            candidate, _, _ = front.traced_and_compiled(self._problem, self._source, selection, asked, seed, self._say)
+            selection = select_sizes(
+                self._problem, self._source, "cpu", seed, min(asked.sizes, INTERPRETED_SIZES)
+            )
+            candidate, _, _ = front.traced_and_compiled(
+                self._problem, self._source, selection, asked, seed, self._say
+            )
         rules = replace(self._rules, seconds=min(self._rules.seconds, INTERPRETED_SECONDS))
         with self._resources.interpreter_for(self._problem) as judge:
             judged = self._judge_interpreted(judge, candidate, selection, seed, rules)
@@ -218,12 +268,16 @@ class Ladder:
                 progress=self._say, take_whole=take_whole,
             )  # fmt: skip
             judged = self._with_culprits(judge, judged, selection, seed)
-            report = with_verdict(report, self._problem, judged, Rung.CORRECTNESS, correctness=judged.result)
+            report = with_verdict(
+                report, self._problem, judged, Rung.CORRECTNESS, correctness=judged.result
+            )
             if report.correct and self._asked.profile:
                 report = self._profiled(judge, report, candidate, selection, seed, binaries)
         return report
 
-    def _with_culprits(self, judge: Judge, judged: JudgeFindings, selection: Selection, seed: int) -> JudgeFindings:
+    def _with_culprits(
+        self, judge: Judge, judged: JudgeFindings, selection: Selection, seed: int
+    ) -> JudgeFindings:
         """Returns the findings with the inputs whose strides a candidate ignores, which is traced once more for it."""
 
         def trace(variants: Selection) -> tuple[TracedCandidate, Mapping[str, Any] | None]:
@@ -246,7 +300,14 @@ class Ladder:
         rule, kernels = self._rules.own_work, report.compiles[0].kernels if report.compiles else ()
         try:
             profile, work = judge.profile(
-                candidate, selection.base, seed, rule, report.own_work, binaries, kernels, self._resources.turns.alone
+                candidate,
+                selection.base,
+                seed,
+                rule,
+                report.own_work,
+                binaries,
+                kernels,
+                self._resources.turns.alone,
             )
         except Failed as failed:
             return report.with_(rung=Rung.PROFILE, failure=failed.failure, correct=False)
@@ -261,10 +322,14 @@ class Ladder:
             return report
         if asked.torch_compile:
             with self._at(Lane.CPU):
-                resources.baselines.get_ready(self._problem, report.environment, report.profile.method)
+                resources.baselines.get_ready(
+                    self._problem, report.environment, report.profile.method
+                )
         with self._at(Lane.GPU):
             timed = partial(resources.baselines.timed, self._problem, report.environment)
-            return add_extras(report, self._problem, self._source, asked, resources.device, timed, self._say)
+            return add_extras(
+                report, self._problem, self._source, asked, resources.device, timed, self._say
+            )
 
     def _at(self, lane: Lane, *, shared: bool = False) -> AbstractContextManager[None]:
         return self._resources.turns.at(lane, self._asked.lease_seconds, self._say, shared=shared)

@@ -30,7 +30,12 @@ def tensors_of_model(model: Any) -> list[Any]:
     """Returns the parameters and buffers of a model, and the tensors that its modules hold as plain attributes."""
     import torch
 
-    held = [v for module in model.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]
+    held = [
+        v
+        for module in model.modules()
+        for v in vars(module).values()
+        if isinstance(v, torch.Tensor)
+    ]
     return [*model.parameters(), *model.buffers(), *held]
 
 
@@ -70,4 +75,8 @@ def leaf_names(form: Form, prefix: str = "") -> list[str]:
     if isinstance(form, int):
         return [prefix]
     entries = form.items() if isinstance(form, dict) else enumerate(form)
-    return [name for key, item in entries for name in leaf_names(item, f"{prefix}[{key}]" if prefix else str(key))]
+    return [
+        name
+        for key, item in entries
+        for name in leaf_names(item, f"{prefix}[{key}]" if prefix else str(key))
+    ]

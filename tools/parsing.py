@@ -27,7 +27,9 @@ warnings.filterwarnings("ignore", category=DeprecationWarning, module="<unknown>
 def parse_module(text: str) -> ast.Module:
     """Raises what `ast.parse` raises, and ValueError for a text that is too long."""
     if len(text) > MAX_TEXT_CHARACTERS:
-        raise ValueError(f"a text of {len(text):,} characters: at most {MAX_TEXT_CHARACTERS:,} are parsed")
+        raise ValueError(
+            f"a text of {len(text):,} characters: at most {MAX_TEXT_CHARACTERS:,} are parsed"
+        )
     for _ in range(MAX_ATTEMPTS - 1):
         try:
             return ast.parse(text)
@@ -65,7 +67,9 @@ def code_of(source: str, file: str) -> types.CodeType:
     SyntaxError.
     """
     template, numbers = _filled.get(source, (source, ()))
-    code = _code_of_template(template, file, tuple(mark for mark, _ in numbers)) if numbers else None
+    code = (
+        _code_of_template(template, file, tuple(mark for mark, _ in numbers)) if numbers else None
+    )
     return compile(source, file, "exec") if code is None else _filled_in(code, dict(numbers))
 
 
@@ -88,7 +92,9 @@ def _code_of_template(template: str, file: str, marks: tuple[int, ...]) -> types
 def _filled_in(constant: Any, numbers: Mapping[int, int]) -> Any:
     """The same code, tuple or constant with the numbers in the places of the marks."""
     if isinstance(constant, types.CodeType):
-        return constant.replace(co_consts=tuple(_filled_in(one, numbers) for one in constant.co_consts))
+        return constant.replace(
+            co_consts=tuple(_filled_in(one, numbers) for one in constant.co_consts)
+        )
     if type(constant) is tuple:
         return tuple(_filled_in(one, numbers) for one in constant)
     return numbers.get(constant, constant) if type(constant) is int else constant
@@ -97,7 +103,9 @@ def _filled_in(constant: Any, numbers: Mapping[int, int]) -> Any:
 def with_replacements(source: str, edits: Sequence[tuple[ast.expr | ast.stmt, str]]) -> str:
     """Returns the text with each node's text replaced by another one, which has at most as many lines."""
     lines = source.encode().split(b"\n")
-    for node, text in sorted(edits, key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True):
+    for node, text in sorted(
+        edits, key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True
+    ):
         first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
         before = lines[first][: node.col_offset]
         after = lines[last][node.end_col_offset or 0 :]

@@ -66,7 +66,14 @@ def _quiet(_: str) -> None: ...
 def new_zygote(kind: ProcessKind, gpu: int | None = None, limits: Limits | None = None) -> Zygote:
     """Makes a zygote as an evaluator has it: `ProcessKind.COMPILE` traces and compiles, the other kinds replay."""
     handed_out = (OUTPUT_FILE,) if kind is ProcessKind.COMPILE else ()
-    return Zygote(kind, gpu=gpu, limits=limits, private_scratch=True, warm=WARM_KINDS[kind], handed_out=handed_out)
+    return Zygote(
+        kind,
+        gpu=gpu,
+        limits=limits,
+        private_scratch=True,
+        warm=WARM_KINDS[kind],
+        handed_out=handed_out,
+    )
 
 
 def _unmetered(_: Lane) -> AbstractContextManager[None]:
@@ -127,7 +134,11 @@ class Evaluator:
         self._closed = False
         self._gpu: Gpu | None = None
         try:
-            for kind in (ProcessKind.COMPILE, ProcessKind.INTERPRET, *([ProcessKind.CUDA] if self.on_gpu else [])):
+            for kind in (
+                ProcessKind.COMPILE,
+                ProcessKind.INTERPRET,
+                *([ProcessKind.CUDA] if self.on_gpu else []),
+            ):
                 self._zygote(kind)
         except BaseException:  # Ctrl-C between the two
             self.close()
@@ -191,8 +202,15 @@ class Evaluator:
         """A judge on a CPU for this verdict alone; of those that are free, one that knows the problem is preferred."""
         zygote = self._zygote(ProcessKind.INTERPRET)
         with self._lock:
-            place = next((i for i, j in enumerate(self._free) if problem.hash in j.problems), len(self._free) - 1)
-            judge = self._free.pop(place) if self._free else Judge("cpu", zygote, sharers=self._sharers * self._workers)
+            place = next(
+                (i for i, j in enumerate(self._free) if problem.hash in j.problems),
+                len(self._free) - 1,
+            )
+            judge = (
+                self._free.pop(place)
+                if self._free
+                else Judge("cpu", zygote, sharers=self._sharers * self._workers)
+            )
             if judge not in self._judges:
                 self._judges.append(judge)
             judge.problems.add(problem.hash)
@@ -204,13 +222,21 @@ class Evaluator:
 
     # -------------------------------------------------------------- verdicts
     def submit(
-        self, problem: Problem, source: str, options: Options | None = None, progress: Progress = _quiet
+        self,
+        problem: Problem,
+        source: str,
+        options: Options | None = None,
+        progress: Progress = _quiet,
     ) -> Future[Report]:
         """The same as `evaluate`, in the pool: CPU rungs of one candidate run while the GPU serves another."""
         return self._pool.submit(self.evaluate, problem, source, options, progress)
 
     def evaluate(
-        self, problem: Problem, source: str, options: Options | None = None, progress: Progress | None = None
+        self,
+        problem: Problem,
+        source: str,
+        options: Options | None = None,
+        progress: Progress | None = None,
     ) -> Report:
         """Everything that can be found out about one candidate.
 
@@ -230,14 +256,20 @@ class Evaluator:
                 return known
         report = Report(problem=problem.name, problem_hash=problem.hash, candidate_hash=own)
         try:
-            report = Ladder(self._shared_resources(), problem, source, asked, rule, say).climb(report)
+            report = Ladder(self._shared_resources(), problem, source, asked, rule, say).climb(
+                report
+            )
         except (ProblemError, InfrastructureError):
             raise
         except Exception as error:  # an exception inside the judge is a verdict on this candidate, and ends no batch
             if self._closed or getattr(error, "errno", None) in RESOURCE_ERRNOS:
-                raise InfrastructureError(f"the verdict was not made: {type(error).__name__}: {error}") from error
+                raise InfrastructureError(
+                    f"the verdict was not made: {type(error).__name__}: {error}"
+                ) from error
             log.exception("the judge failed on a candidate of %s", problem.name)
-            report = report.with_(failure=failure_of_judge(error), environment=self.environment(), correct=False)
+            report = report.with_(
+                failure=failure_of_judge(error), environment=self.environment(), correct=False
+            )
         self._zygote(ProcessKind.COMPILE).settle()
         report = report.with_(seconds=time.monotonic() - start - self._turns.waited)
         if self._cache:
@@ -245,7 +277,11 @@ class Evaluator:
         return report
 
     async def evaluate_async(
-        self, problem: Problem, source: str, options: Options | None = None, progress: Progress = _quiet
+        self,
+        problem: Problem,
+        source: str,
+        options: Options | None = None,
+        progress: Progress = _quiet,
     ) -> Report:
         """The same as `submit`, for asyncio: the event loop goes on while the verdict is made.
 
@@ -254,7 +290,9 @@ class Evaluator:
         return await asyncio.wrap_future(self.submit(problem, source, options, progress))
 
     # -------------------------------------------------------------- beside verdicts
-    def trial(self, problem: Problem, source: str, calls: int, options: Options | None = None) -> TrialTimes:
+    def trial(
+        self, problem: Problem, source: str, calls: int, options: Options | None = None
+    ) -> TrialTimes:
         """Times a few calls of one text at the problem's own size on the GPU: no verdict. Raises as `evaluate`."""
         asked, front = options or Options(), self.front()
         problem = admit(problem, train_mode=asked.train_mode).problem
@@ -275,7 +313,9 @@ class Evaluator:
             elsewhere=self._elsewhere and self._elsewhere(self.target),
         )  # fmt: skip
 
-    def alone_on_the_gpu(self, seconds: float = 600.0, say: Progress | None = None) -> AbstractContextManager[None]:
+    def alone_on_the_gpu(
+        self, seconds: float = 600.0, say: Progress | None = None
+    ) -> AbstractContextManager[None]:
         """Nobody of this process is judged on the GPU meanwhile, and no other process measures there.
 
         Raises InfrastructureError after so many seconds.

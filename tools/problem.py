@@ -13,7 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kernelwright.bindings import bound_names
 from kernelwright.tools.parsing import note_template, parse_module, template_of, with_replacements
-from kernelwright.tools.reference_integers import CPU_SIZES, assigned_name, inner, integer, one_name_each
+from kernelwright.tools.reference_integers import (
+    CPU_SIZES,
+    assigned_name,
+    inner,
+    integer,
+    one_name_each,
+)
 
 
 class ProblemError(ValueError):
@@ -79,7 +85,9 @@ def parse(source: str) -> ast.Module:
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         where = f" at line {line}" if line else ""
-        raise ProblemError(f"the reference is not Python{where}: {getattr(error, 'msg', error)}") from error
+        raise ProblemError(
+            f"the reference is not Python{where}: {getattr(error, 'msg', error)}"
+        ) from error
     except (RecursionError, MemoryError):
         raise ProblemError(
             "the reference is nested too deeply for Python to read: write it with less nesting"
@@ -106,13 +114,19 @@ def _check_form(source: str) -> None:
 def _what_to_write(tree: ast.Module, missing: list[str]) -> str:
     """For the last class that has a `forward`: its new name, and what the missing functions return."""
     classes = [(n, _arguments(n, "forward")) for n in tree.body if isinstance(n, ast.ClassDef)]
-    module, inputs = next(((n, found) for n, found in reversed(classes) if found is not None), (None, None))
+    module, inputs = next(
+        ((n, found) for n, found in reversed(classes) if found is not None), (None, None)
+    )
     if module is None or inputs is None:
         return ""
     built = _arguments(module, "__init__") or []
     called = f"{module.name}({', '.join(built)})({', '.join(inputs)})"
     returned = {"get_inputs": inputs, "get_init_inputs": built}
-    steps = [f"rename the class {module.name} to Model"] if "Model" in missing and module.name != "Model" else []
+    steps = (
+        [f"rename the class {module.name} to Model"]
+        if "Model" in missing and module.name != "Model"
+        else []
+    )
     steps += [
         f"add `def {name}(): return [{', '.join(given)}]` with values for these names"
         if given
@@ -129,7 +143,9 @@ def _what_to_write(tree: ast.Module, missing: list[str]) -> str:
 
 def _arguments(module: ast.ClassDef, method: str) -> list[str] | None:
     """The names after `self` that a method needs, of a class that writes it itself; None where it does not."""
-    found = next((n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == method), None)
+    found = next(
+        (n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == method), None
+    )
     if found is None:
         return None
     names = [a.arg for a in (*found.args.posonlyargs, *found.args.args)][1:]
@@ -144,7 +160,9 @@ def module_integers(source: str) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for node in one_name_each(parse(source)).body:
-        if (name := assigned_name(node)) and (value := integer(getattr(node, "value", None))) is not None:
+        if (name := assigned_name(node)) and (
+            value := integer(getattr(node, "value", None))
+        ) is not None:
             found[name] = value
     return found
 
@@ -155,7 +173,11 @@ def inner_integers(source: str) -> dict[str, int]:
     `shape[1]` is the second one in what `shape` is assigned, `x.shape[1]` the second extent of forward's argument `x`
     (tools/reference_integers.py).
     """
-    return {name: value for name, node in inner(one_name_each(parse(source))) if (value := integer(node)) is not None}
+    return {
+        name: value
+        for name, node in inner(one_name_each(parse(source)))
+        if (value := integer(node)) is not None
+    }
 
 
 def literal_dict(source: str, name: str) -> dict[str, int]:
@@ -199,7 +221,9 @@ def with_integers(source: str, sizes: Mapping[str, int]) -> str:
     """The text with its integers replaced; every line stays where it is."""
     unknown = set(sizes) - set(module_integers(source)) - set(inner_integers(source))
     if unknown:
-        raise ProblemError(f"no module-level integer named {', '.join(sorted(unknown))} in the reference")
+        raise ProblemError(
+            f"no module-level integer named {', '.join(sorted(unknown))} in the reference"
+        )
     tree = parse(source)
     edits: list[tuple[ast.expr | ast.stmt, str]] = []
     for statement in tree.body:
@@ -210,7 +234,9 @@ def with_integers(source: str, sizes: Mapping[str, int]) -> str:
             name = assigned_name(statement) or ""
             if name in sizes and integer(statement.value) is not None:
                 edits.append((statement.value, str(int(sizes[name]))))
-    edits += [(node, str(int(sizes[name]))) for name, node in inner(one_name_each(tree)) if name in sizes]
+    edits += [
+        (node, str(int(sizes[name]))) for name, node in inner(one_name_each(tree)) if name in sizes
+    ]
     return with_replacements(source, edits)
 
 
@@ -237,7 +263,11 @@ def source_hash(source: str) -> str:
 def _tree_hash(tree: ast.Module) -> str:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and body and _is_text(body[0]):
+        if (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and body
+            and _is_text(body[0])
+        ):
             node.body = body[1:] or [ast.Pass()]
     return hashlib.sha256(tree_text(tree).encode("utf-8", "replace")).hexdigest()
 
@@ -252,7 +282,11 @@ def tree_text(tree: ast.AST) -> str:
 
 
 def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 def _literal(node: ast.stmt) -> object | None:

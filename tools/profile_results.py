@@ -28,7 +28,9 @@ class MixedTimings(ValueError):
     """Two times were to be divided by each other that were not taken by the same method."""
 
     def __init__(self, baseline: Timing, candidate: Timing) -> None:
-        methods = " and ".join(str(timing.method or "an unknown method") for timing in (baseline, candidate))
+        methods = " and ".join(
+            str(timing.method or "an unknown method") for timing in (baseline, candidate)
+        )
         super().__init__(f"times by {methods} cannot be compared: time both by the same method")
 
 

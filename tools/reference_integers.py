@@ -22,7 +22,19 @@ TENSOR_FACTORIES = frozenset({"rand", "randn", "zeros", "ones", "empty"})
 SINGLE_EXTENT_FACTORIES = frozenset({"arange", "randperm"})
 """Functions of torch whose only argument is the one extent."""
 ELEMENTWISE = frozenset(
-    {"to", "float", "half", "double", "bfloat16", "abs", "exp", "bool", "clamp", "cuda", "contiguous"}
+    {
+        "to",
+        "float",
+        "half",
+        "double",
+        "bfloat16",
+        "abs",
+        "exp",
+        "bool",
+        "clamp",
+        "cuda",
+        "contiguous",
+    }
 )
 """Methods after which a tensor has the shape that it had."""
 MAX_INTEGER_BITS = 63
@@ -31,7 +43,11 @@ MAX_INTEGER_BITS = 63
 
 def assigned_name(node: ast.stmt) -> str | None:
     """The one name that a statement assigns, or None."""
-    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+    if (
+        isinstance(node, ast.Assign)
+        and len(node.targets) == 1
+        and isinstance(node.targets[0], ast.Name)
+    ):
         return node.targets[0].id
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         return node.target.id
@@ -71,7 +87,9 @@ def _computed(operator: ast.operator, left: int, right: int) -> int | None:
             return left // right
         case ast.Mod() if right:
             return left % right
-        case ast.Pow() if right >= 0 and (abs(left) <= 1 or right * (left.bit_length() - 1) <= MAX_INTEGER_BITS):
+        case ast.Pow() if right >= 0 and (
+            abs(left) <= 1 or right * (left.bit_length() - 1) <= MAX_INTEGER_BITS
+        ):
             return int(left**right)
         case ast.LShift() if 0 <= right <= MAX_INTEGER_BITS:
             return left << right
@@ -86,7 +104,10 @@ def one_name_each(tree: ast.Module) -> ast.Module:
     for node in tree.body:
         pairs = _pairs(node) if isinstance(node, ast.Assign) else []
         if len(pairs) > 1 and all(integer(value) is not None for _, value in pairs):
-            body += [ast.Assign(targets=[ast.Name(n, ast.Store())], value=copy.deepcopy(v)) for n, v in pairs]
+            body += [
+                ast.Assign(targets=[ast.Name(n, ast.Store())], value=copy.deepcopy(v))
+                for n, v in pairs
+            ]
         else:
             body.append(node)
     tree.body = body
@@ -101,7 +122,11 @@ def _pairs(node: ast.Assign) -> list[tuple[str, ast.expr]]:
         elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
             if len(target.elts) != len(node.value.elts):
                 return []
-            pairs += [(t.id, v) for t, v in zip(target.elts, node.value.elts, strict=True) if isinstance(t, ast.Name)]
+            pairs += [
+                (t.id, v)
+                for t, v in zip(target.elts, node.value.elts, strict=True)
+                if isinstance(t, ast.Name)
+            ]
     return pairs
 
 
@@ -145,7 +170,8 @@ def _named(tree: ast.Module, function: ast.FunctionDef) -> list[tuple[str, ast.e
     often = Counter(names.values())
     places = enumerate(_integers_within(function))
     return [
-        (names[id(one)] if often[names.get(id(one), "")] == 1 else f"{function.name}[{i}]", one) for i, one in places
+        (names[id(one)] if often[names.get(id(one), "")] == 1 else f"{function.name}[{i}]", one)
+        for i, one in places
     ]
 
 
@@ -153,14 +179,20 @@ def _names_of_arguments(tree: ast.Module, function: ast.FunctionDef) -> dict[int
     """What an integer is called, by the identity of its node."""
     builds = function.name == "get_init_inputs"
     returned = next((n.value for n in reversed(function.body) if isinstance(n, ast.Return)), None)
-    local = {name: n.value for n in function.body if isinstance(n, ast.Assign) and (name := assigned_name(n))}
+    local = {
+        name: n.value
+        for n in function.body
+        if isinstance(n, ast.Assign) and (name := assigned_name(n))
+    }
     if isinstance(returned, ast.Name):
         returned = local.get(returned.id)
     found: dict[int, str] = {}
     for argument, element in _given(tree, returned, "__init__" if builds else "forward"):
         value = local.get(element.id, element) if isinstance(element, ast.Name) else element
         if argument:
-            found |= _names_within(value, f"Model.{argument}" if builds else argument, builds, local)
+            found |= _names_within(
+                value, f"Model.{argument}" if builds else argument, builds, local
+            )
     return found
 
 
@@ -174,7 +206,9 @@ def _parameter(tree: ast.Module, method: str, place: int) -> str:
     """The name of a positional parameter of a method of Model; `more[1]` of `*more`; empty where there is none."""
     model = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None)
     found = (
-        next((n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == method), None) if model else None
+        next((n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == method), None)
+        if model
+        else None
     )
     if found is None:
         return ""
@@ -184,15 +218,22 @@ def _parameter(tree: ast.Module, method: str, place: int) -> str:
     return f"{found.args.vararg.arg}[{place - len(names)}]" if found.args.vararg else ""
 
 
-def _names_within(value: ast.expr, argument: str, builds: bool, local: dict[str, ast.expr]) -> dict[int, str]:
+def _names_within(
+    value: ast.expr, argument: str, builds: bool, local: dict[str, ast.expr]
+) -> dict[int, str]:
     """Of one argument: a plain integer, an integer inside a tuple, or the integers of the call that makes a tensor.
 
     `local`: what the function assigns, by name.
     """
     if integer(value) is not None:
         return {id(value): argument if builds else f"forward.{argument}"}
-    if isinstance(value, ast.List | ast.Tuple | ast.Dict) and any(isinstance(n, ast.Call) for n in ast.walk(value)):
-        within = [_names_within(one, f"{argument}[{place}]", builds, local) for place, one in _entries(value)]
+    if isinstance(value, ast.List | ast.Tuple | ast.Dict) and any(
+        isinstance(n, ast.Call) for n in ast.walk(value)
+    ):
+        within = [
+            _names_within(one, f"{argument}[{place}]", builds, local)
+            for place, one in _entries(value)
+        ]
         return {key: name for names in within for key, name in names.items()}
     if isinstance(value, ast.List | ast.Tuple):
         return {id(one): f"{argument}[{i}]" for i, one in enumerate(_integers_within(value))}
@@ -226,12 +267,19 @@ def _of_a_call(call: ast.Call, argument: str) -> dict[int, str]:
     found: dict[int, str] = {}
     if name in TENSOR_FACTORIES:
         extents = (
-            call.args[0].elts if len(call.args) == 1 and isinstance(call.args[0], ast.Tuple | ast.List) else call.args
+            call.args[0].elts
+            if len(call.args) == 1 and isinstance(call.args[0], ast.Tuple | ast.List)
+            else call.args
         )
     elif name in SINGLE_EXTENT_FACTORIES and len(call.args) == 1:
         extents = call.args
-    elif name in ("randint", "full") and (sizes := [a for a in call.args if isinstance(a, ast.Tuple | ast.List)]):
+    elif name in ("randint", "full") and (
+        sizes := [a for a in call.args if isinstance(a, ast.Tuple | ast.List)]
+    ):
         extents = sizes[0].elts
         bounds = call.args[: call.args.index(sizes[0])] if name == "randint" else []
-        found = {id(a): f"{argument}.{b}" for a, b in zip(reversed(bounds), ("high", "low"), strict=False)}
+        found = {
+            id(a): f"{argument}.{b}"
+            for a, b in zip(reversed(bounds), ("high", "low"), strict=False)
+        }
     return found | {id(extent): f"{argument}.shape[{i}]" for i, extent in enumerate(extents)}

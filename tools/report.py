@@ -276,13 +276,17 @@ class Report(Value):
     @property
     def ended_at(self) -> Rung:
         """The rung that said no, or the highest that was entered where none did."""
-        stages: tuple[tuple[Rung, CompileResult | CorrectnessResult | ProfileResult | None], ...] = (
+        stages: tuple[
+            tuple[Rung, CompileResult | CorrectnessResult | ProfileResult | None], ...
+        ] = (
             (Rung.COMPILE, self.compile),
             (Rung.INTERPRETED, self.interpreted),
             (Rung.CORRECTNESS, self.correctness),
             (Rung.PROFILE, self.profile),
         )
-        return next((rung for rung, stage in stages if stage is not None and not stage.passed), self.rung)
+        return next(
+            (rung for rung, stage in stages if stage is not None and not stage.passed), self.rung
+        )
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -304,9 +308,16 @@ class Report(Value):
         if self.correct:
             return ""
         if self.failure is None:
-            why = " ".join(clean_text("; ".join(self.warnings), 300).split()) or "no more was asked for"
+            why = (
+                " ".join(clean_text("; ".join(self.warnings), 300).split())
+                or "no more was asked for"
+            )
             return f"ended at {self.ended_at}: its answers were not checked: {why}"
-        fault = f"{self.failure.fault} ({self.failure.cheat})" if self.failure.cheat else self.failure.fault.value
+        fault = (
+            f"{self.failure.fault} ({self.failure.cheat})"
+            if self.failure.cheat
+            else self.failure.fault.value
+        )
         message = " ".join(clean_text(self.failure.message, 300).split())
         return f"ended at {self.ended_at}: {fault}: {message}".removesuffix(": ")
 
@@ -318,7 +329,11 @@ class Report(Value):
         Empty where no other layout of the inputs gave a wrong answer. Part of the JSON.
         """
         checked = self.correctness or self.interpreted
-        wrong = [check for check in checked.layouts if check.outcome is SizeOutcome.WRONG] if checked else []
+        wrong = (
+            [check for check in checked.layouts if check.outcome is SizeOutcome.WRONG]
+            if checked
+            else []
+        )
         return f"wrong where {wrong[0].where}" if wrong else ""
 
     @computed_field  # type: ignore[prop-decorator]
@@ -335,7 +350,9 @@ class Report(Value):
             return f"it is not correct: {self.outcome.value.replace('_', ' ')}"
         if self.degenerate:
             return f"the problem cannot tell a right answer from: {', '.join(self.degenerate)}"
-        return self.narrow_contract or (self.coverage.reward_ineligible_because if self.coverage else "")
+        return self.narrow_contract or (
+            self.coverage.reward_ineligible_because if self.coverage else ""
+        )
 
     @property
     def speedup(self) -> float | None:

@@ -14,7 +14,15 @@ from kernelwright.tools.report import CompileResult, Failure, Fault, Report, Run
 MAX_UNSEEN = 200
 """Characters of why a candidate was not interpreted."""
 NOT_INTERPRETED = frozenset(
-    {Fault.TIMEOUT, Fault.RESOURCES, Fault.MEMORY, Fault.LAUNCH, Fault.RUNTIME, Fault.CRASH, Fault.UNCHECKED}
+    {
+        Fault.TIMEOUT,
+        Fault.RESOURCES,
+        Fault.MEMORY,
+        Fault.LAUNCH,
+        Fault.RUNTIME,
+        Fault.CRASH,
+        Fault.UNCHECKED,
+    }
 )
 """Faults under the interpreter that say nothing of a kernel which ran on a GPU, but that it was not interpreted."""
 
@@ -24,13 +32,18 @@ def failure_of_judge(error: Exception) -> Failure:
     of its text, which may hold anything.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"
+    place = (
+        f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"
+    )
     return Failure(
-        fault=Fault.UNJUDGED, message=f"the judge itself failed on this candidate ({type(error).__name__} at {place})"
+        fault=Fault.UNJUDGED,
+        message=f"the judge itself failed on this candidate ({type(error).__name__} at {place})",
     )
 
 
-def with_verdict(report: Report, problem: Problem, judged: JudgeFindings, rung: Rung, **stage: Any) -> Report:
+def with_verdict(
+    report: Report, problem: Problem, judged: JudgeFindings, rung: Rung, **stage: Any
+) -> Report:
     """Returns the report with one correctness rung added. problem: with its own sizes."""
     result = judged.result
     correct = result.failure is None
@@ -55,8 +68,12 @@ def with_interpreted(report: Report, judged: JudgeFindings, *, is_too_large: boo
         warning = f"not interpreted: {clean_text(unseen, MAX_UNSEEN)}"
         return report.with_(coverage=coverage, warnings=(*report.warnings, warning))
     if failure is not None:
-        failure = failure.with_(message=f"right on the GPU's draws; under the interpreter {failure.message}")
-    return report.with_(interpreted=result, coverage=judged.coverage, correct=failure is None, failure=failure)
+        failure = failure.with_(
+            message=f"right on the GPU's draws; under the interpreter {failure.message}"
+        )
+    return report.with_(
+        interpreted=result, coverage=judged.coverage, correct=failure is None, failure=failure
+    )
 
 
 def isolation_warnings(report: Report) -> tuple[str, ...]:

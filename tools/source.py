@@ -26,7 +26,8 @@ _NO_CODE = frozenset(
     | {kind for name in ("FSTRING_MIDDLE",) if (kind := getattr(tokenize, name, None)) is not None}
 )
 _CODE_LINE = re.compile(
-    r"^\s*(?:import \w|from [\w.]+ import|def \w+\s*\(|class \w+\s*[(:]|@\w|\w+ ?= ?\S|\w+(?:\.\w+)*\()", re.MULTILINE
+    r"^\s*(?:import \w|from [\w.]+ import|def \w+\s*\(|class \w+\s*[(:]|@\w|\w+ ?= ?\S|\w+(?:\.\w+)*\()",
+    re.MULTILINE,
 )
 """What does not parse is broken code where a line looks like this, and prose where none does."""
 
@@ -50,7 +51,8 @@ def read_source(text: str, allow_import: tuple[str, ...] = ()) -> Failure | None
     except SyntaxError as error:
         if not _CODE_LINE.search(text):
             return Failure(
-                fault=Fault.NO_CODE, message="there is no code: not one line that imports, defines or decorates"
+                fault=Fault.NO_CODE,
+                message="there is no code: not one line that imports, defines or decorates",
             )
         return _syntax_failure(error)
     except (ValueError, RecursionError, MemoryError) as error:
@@ -87,9 +89,15 @@ def candidate_hash(text: str) -> str:
 def _syntax_failure(error: SyntaxError) -> Failure:
     text = (error.text or "").rstrip("\n")
     column = None if error.offset is None else max(error.offset - 1, 0)
-    where = None if error.lineno is None else SourceLine(line=error.lineno, column=column, text=clean_text(text, 400))
+    where = (
+        None
+        if error.lineno is None
+        else SourceLine(line=error.lineno, column=column, text=clean_text(text, 400))
+    )
     at = f" at line {error.lineno}" if error.lineno else ""
-    return Failure(fault=Fault.SYNTAX, message=f"syntax error{at}: {clean_text(error.msg, 300)}", where=where)
+    return Failure(
+        fault=Fault.SYNTAX, message=f"syntax error{at}: {clean_text(error.msg, 300)}", where=where
+    )
 
 
 def _module_names(tree: ast.Module) -> set[str]:
@@ -119,17 +127,29 @@ def _kernel_functions(tree: ast.Module) -> list[ast.FunctionDef]:
     """
     nodes = list(ast.walk(tree))
     names = _jit_names(nodes)
-    found = [n for n in nodes if isinstance(n, ast.FunctionDef) and any(_is_jit(d, names) for d in n.decorator_list)]
+    found = [
+        n
+        for n in nodes
+        if isinstance(n, ast.FunctionDef) and any(_is_jit(d, names) for d in n.decorator_list)
+    ]
     calls = [n for n in nodes if isinstance(n, ast.Call) and _is_jit(n.func, names)]
     wrapped = {a.id for n in calls for a in n.args if isinstance(a, ast.Name)}
-    found += [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name in wrapped and n not in found]
+    found += [
+        n for n in nodes if isinstance(n, ast.FunctionDef) and n.name in wrapped and n not in found
+    ]
     return sorted(found, key=lambda n: n.lineno)
 
 
 def _jit_names(nodes: list[ast.AST]) -> set[str]:
     """What this module calls triton.jit where it imports it by name."""
-    imports = [n for n in nodes if isinstance(n, ast.ImportFrom) and (n.module or "").split(".")[0] == "triton"]
-    return {"jit"} | {a.asname or a.name for n in imports for a in n.names if a.name in ("jit", "gluon")}
+    imports = [
+        n
+        for n in nodes
+        if isinstance(n, ast.ImportFrom) and (n.module or "").split(".")[0] == "triton"
+    ]
+    return {"jit"} | {
+        a.asname or a.name for n in imports for a in n.names if a.name in ("jit", "gluon")
+    }
 
 
 def _imports_triton(tree: ast.Module) -> bool:
@@ -189,19 +209,33 @@ def _kernel_advice(text: str) -> list[str]:
     if not names:
         return []
     nodes = list(ast.walk(tree))
-    used = {n.id for n in nodes if isinstance(n, ast.Name)} | {n.attr for n in nodes if isinstance(n, ast.Attribute)}
+    used = {n.id for n in nodes if isinstance(n, ast.Name)} | {
+        n.attr for n in nodes if isinstance(n, ast.Attribute)
+    }
     unused = [name for name in names if name not in used]
     found = [f"kernel {name} is never used by name" for name in unused]
-    if any(_calls_torch(handler) for n in nodes if isinstance(n, ast.Try) for handler in n.handlers):
+    if any(
+        _calls_torch(handler) for n in nodes if isinstance(n, ast.Try) for handler in n.handlers
+    ):
         found.append("an except clause calls torch: a fallback is seen and refused")
-    dots = [n for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "dot"]
+    dots = [
+        n
+        for n in nodes
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "dot"
+    ]
     if any(not {k.arg for k in n.keywords} & {"input_precision", "allow_tf32"} for n in dots):
-        found.append('tl.dot on float32 is tf32 by default: input_precision="ieee" or "tf32x3" keeps float32')
+        found.append(
+            'tl.dot on float32 is tf32 by default: input_precision="ieee" or "tf32x3" keeps float32'
+        )
     return found
 
 
 def _calls_torch(node: ast.AST) -> bool:
-    calls = [n.func for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    calls = [
+        n.func
+        for n in ast.walk(node)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+    ]
     return any(_root(f) in ("torch", "F") for f in calls)
 
 
@@ -222,7 +256,9 @@ def _without_text(text: str) -> str:
             if token.type in (tokenize.NEWLINE, tokenize.NL):
                 lines.append([])
             elif token.type not in _NO_CODE:
-                lines[-1].append('""' if token.type == tokenize.STRING else token.string[:MAX_WORD_CHARACTERS])
+                lines[-1].append(
+                    '""' if token.type == tokenize.STRING else token.string[:MAX_WORD_CHARACTERS]
+                )
     except (tokenize.TokenError, SyntaxError, IndentationError, ValueError, RecursionError):
         pass
     return "\n".join(_joined(line) for line in lines)

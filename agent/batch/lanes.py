@@ -163,7 +163,9 @@ class JudgingLane:
         were closed with.
         """
         self._lanes.cpu.check()
-        return self._evaluator.submit(problem, source, options, progress or (lambda doing: None)).result()
+        return self._evaluator.submit(
+            problem, source, options, progress or (lambda doing: None)
+        ).result()
 
 
 class RemoteLane:
@@ -190,7 +192,9 @@ class PolicyLane(Forwarding):
     One that computes in this process is given all questions that wait, together.
     """
 
-    def __init__(self, policy: Policy, gate: Gate, close: Callable[[BaseException], None], together: bool) -> None:
+    def __init__(
+        self, policy: Policy, gate: Gate, close: Callable[[BaseException], None], together: bool
+    ) -> None:
         super().__init__(policy)
         self._gate, self._close = gate, close
         self._gather = RequestCollector(policy, gate) if together else None
@@ -236,7 +240,9 @@ class RequestCollector:
             batch, self._waiting = self._waiting[:most], self._waiting[most:]
         try:
             with self._gate.enter():
-                answers = dict(enumerate(self._policy.sample([question.request for question in batch])))
+                answers = dict(
+                    enumerate(self._policy.sample([question.request for question in batch]))
+                )
         except PolicyError as error:
             self._one_by_one(batch, error)
             return

@@ -88,11 +88,17 @@ def run_batch(
     with open_store(db) as store:
         if against is not None:
             candidate_filter(store, None, against)  # before hours of work, not after
-        run = store.open_run(name, {"problems": [problem.name for problem in problems], "samples": samples})
+        run = store.open_run(
+            name, {"problems": [problem.name for problem in problems], "samples": samples}
+        )
         lanes = _lanes(policy, settings, at_once, workers, here=judges is None)
         with (
             Drafter(say, SUITE_DRAFT_SECONDS) as drafter,
-            _open_judging(judges, policy, settings, lanes, db, say) as (evaluates, asked, evaluator),
+            _open_judging(judges, policy, settings, lanes, db, say) as (
+                evaluates,
+                asked,
+                evaluator,
+            ),
         ):
             judging = RunJudge(evaluates, _options(settings))
             lane = PolicyLane(asked, lanes.policy, lanes.close, computes_locally(settings.policy))
@@ -130,8 +136,14 @@ def computes_locally(policy: str) -> bool:
 
 
 def _lanes(policy: Policy, settings: Settings, at_once: int, workers: int, here: bool) -> Lanes:
-    places = 1 if computes_locally(settings.policy) else max(1, min(at_once, policy.capabilities.at_once))
-    return Lanes(places, workers, gpu=here and settings.device != "cpu", tunes=here and settings.tune)
+    places = (
+        1
+        if computes_locally(settings.policy)
+        else max(1, min(at_once, policy.capabilities.at_once))
+    )
+    return Lanes(
+        places, workers, gpu=here and settings.device != "cpu", tunes=here and settings.tune
+    )
 
 
 @contextmanager
@@ -149,7 +161,9 @@ def _open_judging(
         yield JudgingLane(evaluator, lanes), share_gpu(policy, evaluator), evaluator
 
 
-def _tuner(evaluator: Evaluator | None, settings: Settings, store: Store, lanes: Lanes, db: str | None) -> Tunes | None:
+def _tuner(
+    evaluator: Evaluator | None, settings: Settings, store: Store, lanes: Lanes, db: str | None
+) -> Tunes | None:
     """Answers the turns of TUNE where the settings ask for them."""
     if evaluator is None or lanes.tuning is None:
         return None
@@ -159,10 +173,14 @@ def _tuner(evaluator: Evaluator | None, settings: Settings, store: Store, lanes:
 def _options(settings: Settings) -> Options:
     from kernelwright.tools.pipeline import Options
 
-    return Options(targets=settings.targets, own_work=settings.own_work, train_mode=settings.train_mode)
+    return Options(
+        targets=settings.targets, own_work=settings.own_work, train_mode=settings.train_mode
+    )
 
 
-def _evaluator(settings: Settings, lanes: Lanes, db: str | None, say: Callable[[str], None]) -> Evaluator:
+def _evaluator(
+    settings: Settings, lanes: Lanes, db: str | None, say: Callable[[str], None]
+) -> Evaluator:
     from kernelwright.tools.pipeline import Evaluator
 
     say("starting the tools")
@@ -170,7 +188,9 @@ def _evaluator(settings: Settings, lanes: Lanes, db: str | None, say: Callable[[
     with defer_interrupts():
         import torch  # noqa: F401 (in the main thread, before others need it)
 
-        return Evaluator(device=settings.device, workers=threads, cache_dir=verdict_cache_folder(db), lane=lanes)
+        return Evaluator(
+            device=settings.device, workers=threads, cache_dir=verdict_cache_folder(db), lane=lanes
+        )
 
 
 def write_everything(
@@ -197,5 +217,7 @@ def write_everything(
     for place, samples in enumerate(groups.values()):
         slug = re.sub(r"\W+", "_", samples[0].policy).strip("_")[:60]
         own = folder if len(groups) == 1 else folder / f"{place + 1}_{slug}"
-        files += [layout / "eval_results.json" for layout in write_layout(store, samples, own, titles)]
+        files += [
+            layout / "eval_results.json" for layout in write_layout(store, samples, own, titles)
+        ]
     return report, files

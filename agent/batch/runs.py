@@ -106,9 +106,15 @@ class Batch:
         self._trouble: BaseException | None = None
 
     def _unfinished(self) -> list[Job]:
-        done = self._store.trajectories(TrajectoryFilter(run=self._run.name, finished=True), limit=None)
+        done = self._store.trajectories(
+            TrajectoryFilter(run=self._run.name, finished=True), limit=None
+        )
         known = {(row.key, row.sample) for row in done}
-        return [job for job in self._jobs if (self._settings.start(job.problem).key, job.sample) not in known]
+        return [
+            job
+            for job in self._jobs
+            if (self._settings.start(job.problem).key, job.sample) not in known
+        ]
 
     @property
     def left(self) -> int:
@@ -178,7 +184,11 @@ class Batch:
 
     def _next(self) -> Job | None:
         with self._lock:
-            return self._todo.pop() if self._todo and self._trouble is None and not self._closed() else None
+            return (
+                self._todo.pop()
+                if self._todo and self._trouble is None and not self._closed()
+                else None
+            )
 
     def _closed(self) -> bool:
         try:
@@ -211,11 +221,25 @@ class Batch:
             best = run.best.speedup if run.best else None
             with self._lock:
                 self._doing[trajectory.id] = RunActivity(
-                    job.problem.name, job.sample, len(run.attempts) + 1, run.state.value, doing, best
+                    job.problem.name,
+                    job.sample,
+                    len(run.attempts) + 1,
+                    run.state.value,
+                    doing,
+                    best,
                 )
 
         policy = self._first(self._policy, job.problem, settings) if self._first else self._policy
-        return Run(self._store, trajectory, job.problem, policy, self._judging, settings, watch, tuner=self._tuner)
+        return Run(
+            self._store,
+            trajectory,
+            job.problem,
+            policy,
+            self._judging,
+            settings,
+            watch,
+            tuner=self._tuner,
+        )
 
     def _count(self, run: Run, reason: StopReason) -> None:
         with self._lock:
@@ -226,7 +250,11 @@ class Batch:
             self._troubled = self._troubled + 1 if reason is StopReason.INFRASTRUCTURE else 0
             hopeless = self._troubled >= MAX_STOPPED_RUNS_IN_A_ROW
         if hopeless:
-            self._stop(InfrastructureError(f"{MAX_STOPPED_RUNS_IN_A_ROW} runs in a row were stopped: {run.message}"))
+            self._stop(
+                InfrastructureError(
+                    f"{MAX_STOPPED_RUNS_IN_A_ROW} runs in a row were stopped: {run.message}"
+                )
+            )
 
     def _note_pause(self, reason: StopReason, message: str) -> None:
         if reason not in PAUSING_REASONS or reason is StopReason.INTERRUPTED:

@@ -12,7 +12,10 @@ from kernelwright.tools.problem import Problem
 
 
 def choose_problems(
-    what: Sequence[str], path: Path | None = None, level: int | None = None, limit: int | None = None
+    what: Sequence[str],
+    path: Path | None = None,
+    level: int | None = None,
+    limit: int | None = None,
 ) -> list[Problem]:
     """Suites, folders, parquet files and single problems, in the order given, each problem once.
 
@@ -27,7 +30,9 @@ def choose_problems(
     names = [problem.name for problem in problems]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InputError(f"several problems are named {', '.join(twice[:3])}: rename their files, or make two runs")
+        raise InputError(
+            f"several problems are named {', '.join(twice[:3])}: rename their files, or make two runs"
+        )
     return problems
 
 
@@ -42,7 +47,9 @@ def _named(name: str, path: Path | None, level: int | None) -> list[Problem]:
 
 def default_run(what: Sequence[str], level: int | None) -> str:
     """`kernelbench-level1`, `catalogue`, `softmax-and-2-more`."""
-    first = re.sub(r"\W+", "_", Path(what[0]).stem if what[0].endswith((".py", ".parquet")) else what[0]).strip("_")
+    first = re.sub(
+        r"\W+", "_", Path(what[0]).stem if what[0].endswith((".py", ".parquet")) else what[0]
+    ).strip("_")
     first = first.replace("tritonbench_t", "tritonbench-t") or "problems"
     if level is not None:
         return f"{first}-level{level}"

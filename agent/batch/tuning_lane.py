@@ -20,7 +20,9 @@ class TuningLane:
     def __init__(self, tuner: Tunes, gate: Gate) -> None:
         self._tuner, self._gate = tuner, gate
 
-    def tuned(self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]) -> Completion:
+    def tuned(
+        self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]
+    ) -> Completion:
         """Raises what the lanes were closed with, at the next configuration: its journal has all before it."""
 
         def watched(doing: str) -> None:

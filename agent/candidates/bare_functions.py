@@ -43,7 +43,9 @@ class ProblemInterface(Value):
 
 def interface_of(problem: Problem) -> ProblemInterface:
     """Returns the interface of a problem, whose reference runs in a process of its own. Raises ProblemError."""
-    return ProblemInterface.model_validate(reference_trials().run(f"{__name__}:describe_here", problem, {}))
+    return ProblemInterface.model_validate(
+        reference_trials().run(f"{__name__}:describe_here", problem, {})
+    )
 
 
 def describe_here(problem: Problem) -> JsonValue:
@@ -98,11 +100,19 @@ def as_candidate(source: str, path: Path, name: str, problem: Problem) -> str:
 
 def launching_functions(tree: ast.Module, jitted: set[str]) -> list[str]:
     """Returns the public functions that launch a kernel, also through other functions of the file, in order."""
-    functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name not in jitted}
+    functions = {
+        n.name: n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name not in jitted
+    }
     launch = {name for name, node in functions.items() if _mentions(node, jitted)}
-    while callers := {name for name, node in functions.items() if name not in launch and _mentions(node, launch)}:
+    while callers := {
+        name for name, node in functions.items() if name not in launch and _mentions(node, launch)
+    }:
         launch |= callers
-    return [name for name in functions if name in launch and not name.startswith(("_", "test")) and name != "main"]
+    return [
+        name
+        for name in functions
+        if name in launch and not name.startswith(("_", "test")) and name != "main"
+    ]
 
 
 def _mentions(node: ast.FunctionDef, names: set[str]) -> bool:
@@ -117,12 +127,20 @@ def _function(
     tree: ast.Module, path: Path, name: str, jitted: set[str], launching: Sequence[str]
 ) -> ast.FunctionDef:  # fmt: skip
     """Returns the named function. Raises InputError where there is none, or where it is a kernel."""
-    choice = f": name {_named(path, launching)}" if launching else ": it has none that launches a Triton kernel"
-    function = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name), None)
+    choice = (
+        f": name {_named(path, launching)}"
+        if launching
+        else ": it has none that launches a Triton kernel"
+    )
+    function = next(
+        (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name), None
+    )
     if function is None:
         raise InputError(f"{path} has no function {name} at its top level{choice}")
     if name in jitted:
-        raise InputError(f"{name} of {path} is a Triton kernel, and what launches it is judged{choice}")
+        raise InputError(
+            f"{name} of {path} is a Triton kernel, and what launches it is judged{choice}"
+        )
     return function
 
 
@@ -147,7 +165,9 @@ def _wrapped(source: str, function: ast.FunctionDef, problem: Problem) -> str:
 def _weight_names(names: Sequence[str]) -> dict[str, str]:
     """Returns the weights by the names of parameters that mean them: `fc_weight`, and `weight` where one has it."""
     last = [name.rpartition(".")[2] for name in names]
-    by_last_name = {short: full for short, full in zip(last, names, strict=True) if last.count(short) == 1}
+    by_last_name = {
+        short: full for short, full in zip(last, names, strict=True) if last.count(short) == 1
+    }
     return by_last_name | {name.replace(".", "_"): name for name in names}
 
 
@@ -184,20 +204,33 @@ def _misfit(
     function: ast.FunctionDef, parameters: Sequence[str], inputs: Sequence[str], weights: Mapping[str, str],
     problem: Problem,
 ) -> str:  # fmt: skip
-    weights_note = f", and has the weights {', '.join(sorted(set(weights.values())))}" if weights else ""
+    weights_note = (
+        f", and has the weights {', '.join(sorted(set(weights.values())))}" if weights else ""
+    )
     return (
         f"{function.name}({', '.join(parameters)}) does not fit: {problem.name} gives {', '.join(inputs) or 'no input'}"
         f"{weights_note}; parameters take weights by name and inputs in order"
     )
 
 
-def _constructor(parameters: Sequence[SignatureParameter], values: Sequence[str], has_weights: bool) -> str:
+def _constructor(
+    parameters: Sequence[SignatureParameter], values: Sequence[str], has_weights: bool
+) -> str:
     """Returns a constructor with the parameters of the problem's, which keeps those that the function wants."""
-    kept_settings = [p.name for p in parameters if any(value.endswith(f"=self.{p.name}_argument") for value in values)]
+    kept_settings = [
+        p.name
+        for p in parameters
+        if any(value.endswith(f"=self.{p.name}_argument") for value in values)
+    ]
     if not kept_settings:
         passed = "*arguments, **named" if has_weights else ""
-        return f"    def __init__(self, *arguments, **named):\n        super().__init__({passed})\n\n"
-    signature = [p.name if p.default is None and p.written_out else f"{p.name}={p.default}" for p in parameters]
+        return (
+            f"    def __init__(self, *arguments, **named):\n        super().__init__({passed})\n\n"
+        )
+    signature = [
+        p.name if p.default is None and p.written_out else f"{p.name}={p.default}"
+        for p in parameters
+    ]
     passed = ", ".join(p.name for p in parameters) if has_weights else ""
     lines = [f"def __init__(self, {', '.join(signature)}):", f"    super().__init__({passed})"]
     lines += [f"    self.{name}_argument = {name}" for name in kept_settings]
@@ -209,7 +242,10 @@ def _model_text(problem: Problem) -> str:
     tree = parse_module(problem.source)
     definition = parse_module(f"def {WEIGHTS_FUNCTION}():\n    return Model").body[0]
     assert isinstance(definition, ast.FunctionDef)
-    definition.body = [*(node for node in tree.body if not _is_future_import(node)), *definition.body]
+    definition.body = [
+        *(node for node in tree.body if not _is_future_import(node)),
+        *definition.body,
+    ]
     return ast.unparse(ast.fix_missing_locations(definition)) + "\n\n\n"
 
 

@@ -19,7 +19,9 @@ def read_candidate(path: Path) -> str:
         with path.open("rb") as file:
             raw = file.read(MAX_CANDIDATE_BYTES + 1)
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}: give the path of a Python file with `class ModelNew`") from None
+        raise InputError(
+            f"there is no file {path}: give the path of a Python file with `class ModelNew`"
+        ) from None
     except PermissionError:
         raise InputError(f"{path} may not be read: check its permissions") from None
     if len(raw) > MAX_CANDIDATE_BYTES:
@@ -29,7 +31,9 @@ def read_candidate(path: Path) -> str:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(f"{path} is not text in UTF-8: give a Python file with `class ModelNew`") from None
+        raise InputError(
+            f"{path} is not text in UTF-8: give a Python file with `class ModelNew`"
+        ) from None
     if "\0" in text:
         raise InputError(f"{path} is not Python: it holds null bytes")
     if path.suffix == ".py":

@@ -26,7 +26,9 @@ def json_object(option: str, text: str) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"{option} {text}: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{option} is not JSON ({error}): write it as '{{\"name\": value}}', or @FILE") from None
+        raise InputError(
+            f"{option} is not JSON ({error}): write it as '{{\"name\": value}}', or @FILE"
+        ) from None
     if not isinstance(content, dict):
         raise InputError(f"{option} must be a JSON object: '{{\"name\": value}}', or @FILE")
     return content
@@ -41,7 +43,9 @@ def named_database(db: str | None, argument: str | None) -> str | None:
         return db
     if db is not None:
         raise InputError(f"--db {db} and {argument} name two databases: give --db alone")
-    typer.echo("give the database with --db: the next release removes the argument in its place", err=True)
+    typer.echo(
+        "give the database with --db: the next release removes the argument in its place", err=True
+    )
     return argument
 
 
@@ -82,13 +86,17 @@ def choose_device(asked: str) -> str:
         return "cuda:0" if usable else "cpu"
     index = int(match[1] or 0)
     if not gpus:
-        raise InputError(f"{asked} was asked for, but CUDA finds no GPU here: use --device cpu, or see agent doctor")
+        raise InputError(
+            f"{asked} was asked for, but CUDA finds no GPU here: use --device cpu, or see agent doctor"
+        )
     if not usable:
         raise InputError(
             f"{asked} was asked for, but torch {torch} is built without CUDA: install a CUDA build, or use --device cpu"
         )
     if index not in gpus:
-        raise InputError(f"there is no cuda:{index} here: choose from {', '.join(f'cuda:{i}' for i in sorted(gpus))}")
+        raise InputError(
+            f"there is no cuda:{index} here: choose from {', '.join(f'cuda:{i}' for i in sorted(gpus))}"
+        )
     return f"cuda:{index}"
 
 
@@ -136,5 +144,7 @@ def choose_goal(asked: str | None, device: str) -> Goal:
         return Goal.parse("correct" if device == "cpu" else "roofline:0.9")
     goal = Goal.parse(asked)
     if device == "cpu" and goal.kind is not GoalKind.CORRECT:
-        raise InputError(f"--goal {asked}: no speed is measured on a CPU: use --goal correct, or --device cuda:0")
+        raise InputError(
+            f"--goal {asked}: no speed is measured on a CPU: use --goal correct, or --device cuda:0"
+        )
     return goal

@@ -35,25 +35,43 @@ if TYPE_CHECKING:
 What = Annotated[
     list[str] | None,
     typer.Argument(
-        help="kernelbench, tritonbench-t, catalogue, a folder, a parquet file, or problems.", show_default=False
+        help="kernelbench, tritonbench-t, catalogue, a folder, a parquet file, or problems.",
+        show_default=False,
     ),
 ]
-Problems = Annotated[list[str] | None, typer.Option("--problems", help="A problem; may be given several times.")]
+Problems = Annotated[
+    list[str] | None, typer.Option("--problems", help="A problem; may be given several times.")
+]
 Place = Annotated[
     Path | None,
     typer.Option(
-        "--path", "--kernelbench", "--tritonbench", help="Where the suite's checkout, or its parquet file, is."
+        "--path",
+        "--kernelbench",
+        "--tritonbench",
+        help="Where the suite's checkout, or its parquet file, is.",
     ),
 ]
-Level = Annotated[int | None, typer.Option(min=1, help="The level of KernelBench.", show_default="1 to 3")]
-Samples = Annotated[int, typer.Option(min=1, help="Trajectories for each problem. More can be added later.")]
+Level = Annotated[
+    int | None, typer.Option(min=1, help="The level of KernelBench.", show_default="1 to 3")
+]
+Samples = Annotated[
+    int, typer.Option(min=1, help="Trajectories for each problem. More can be added later.")
+]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many problems.")]
-RunName = Annotated[str | None, typer.Option("--run", help="The name of the run.", show_default="from the suite")]
-Out = Annotated[Path | None, typer.Option(help="The folder for report and kernels.", show_default="runs/RUN")]
+RunName = Annotated[
+    str | None, typer.Option("--run", help="The name of the run.", show_default="from the suite")
+]
+Out = Annotated[
+    Path | None, typer.Option(help="The folder for report and kernels.", show_default="runs/RUN")
+]
 AtOnce = Annotated[int, typer.Option(min=1, help="Trajectories under way at once.")]
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, help="Candidates that are compiled or interpreted at once.", show_default="one a core"),
+    typer.Option(
+        min=1,
+        help="Candidates that are compiled or interpreted at once.",
+        show_default="one a core",
+    ),
 ]
 Tune = Annotated[
     bool,
@@ -107,12 +125,16 @@ def batch(
     _check_draft(drafting.draft, len(chosen))
     with judges_elsewhere(server, ray, judging.device) as judges:
         place = judges and judges.place
-        settings = settings_of(policy, sampling, search, budget, judging, drafting, elsewhere=place, tune=tune)
+        settings = settings_of(
+            policy, sampling, search, budget, judging, drafting, elsewhere=place, tune=tune
+        )
         refuse_unused_options(context, settings, policy)
         if tune and (judges is not None or not settings.tune):
             from kernelwright.errors import InputError
 
-            raise InputError("--tune times kernels on a GPU of this machine: leave it out, or use one with --device")
+            raise InputError(
+                "--tune times kernels on a GPU of this machine: leave it out, or use one with --device"
+            )
         places = judges.capacity if judges else os.cpu_count() or 2
         how: dict[str, Any] = {
             "samples": samples,
@@ -123,7 +145,16 @@ def batch(
         }
         if judges is not None:
             how["judges"] = judges.evaluates
-        _run(chosen, settings, sampling.open_policy(policy), name, out or Path("runs") / name, how, as_json, quiet)
+        _run(
+            chosen,
+            settings,
+            sampling.open_policy(policy),
+            name,
+            out or Path("runs") / name,
+            how,
+            as_json,
+            quiet,
+        )
 
 
 def _say_skipped(names: list[str]) -> None:
@@ -132,7 +163,9 @@ def _say_skipped(names: list[str]) -> None:
 
     for folder in (Path(name) for name in names if name not in SUITE_NAMES and Path(name).is_dir()):
         if skipped := files_without_model(folder):
-            typer.echo(f"skipped, since they define no Model: {', '.join(map(str, skipped))}", err=True)
+            typer.echo(
+                f"skipped, since they define no Model: {', '.join(map(str, skipped))}", err=True
+            )
         for reason in unreadable(folder):
             typer.echo(f"skipped: {reason}", err=True)
 
@@ -142,7 +175,9 @@ def _check_draft(draft: str, problems: int) -> None:
     if problems > 1 and Path(draft).is_file():
         from kernelwright.errors import InputError
 
-        raise InputError(f"--draft {draft} is one kernel, and these are {problems} problems: name the one it is for")
+        raise InputError(
+            f"--draft {draft} is one kernel, and these are {problems} problems: name the one it is for"
+        )
 
 
 def _chosen(

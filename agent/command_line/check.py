@@ -39,7 +39,9 @@ Named = Annotated[str, _PROBLEM]
 NamedHere = Annotated[str | None, _PROBLEM]
 """Missing, it is asked for with what it could be."""
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.")]
-OwnWork = Annotated[str, typer.Option(help="What its own kernels must do: strict, share:P or report.")]
+OwnWork = Annotated[
+    str, typer.Option(help="What its own kernels must do: strict, share:P or report.")
+]
 TrainMode = Annotated[
     bool,
     typer.Option(
@@ -57,25 +59,49 @@ ContiguousInputs = Annotated[
     ),
 ]
 KernelBench = Annotated[Path | None, typer.Option(help="A KernelBench checkout or parquet file.")]
-TritonBench = Annotated[Path | None, typer.Option(help="A TritonBench checkout, for tritonbench-t:NAME.")]
-Profile = Annotated[bool, typer.Option("--profile/--no-profile", help="Measure its speed (needs a GPU).")]
-Ncu = Annotated[bool, typer.Option("--ncu", help="Read hardware counters with NVIDIA Nsight Compute.")]
-Sanitizer = Annotated[bool, typer.Option("--sanitizer", help="Run under NVIDIA compute-sanitizer too.")]
-Cache = Annotated[Path | None, typer.Option("--cache", help="A folder to keep verdicts in, and to take them from.")]
+TritonBench = Annotated[
+    Path | None, typer.Option(help="A TritonBench checkout, for tritonbench-t:NAME.")
+]
+Profile = Annotated[
+    bool, typer.Option("--profile/--no-profile", help="Measure its speed (needs a GPU).")
+]
+Ncu = Annotated[
+    bool, typer.Option("--ncu", help="Read hardware counters with NVIDIA Nsight Compute.")
+]
+Sanitizer = Annotated[
+    bool, typer.Option("--sanitizer", help="Run under NVIDIA compute-sanitizer too.")
+]
+Cache = Annotated[
+    Path | None,
+    typer.Option("--cache", help="A folder to keep verdicts in, and to take them from."),
+]
 Seed = Annotated[
     int | None,
-    typer.Option(min=0, help="Repeats the verdict that told this seed, exactly.", show_default="drawn anew"),
+    typer.Option(
+        min=0, help="Repeats the verdict that told this seed, exactly.", show_default="drawn anew"
+    ),
 ]
-Sizes = Annotated[int, typer.Option(min=0, max=64, help="Other sizes than its own at which it must be right.")]
+Sizes = Annotated[
+    int, typer.Option(min=0, max=64, help="Other sizes than its own at which it must be right.")
+]
 AllowImport = Annotated[
     list[str] | None,
-    typer.Option("--allow-import", metavar="NAME[,NAME]", help="Installed packages whose kernels it may use."),
+    typer.Option(
+        "--allow-import", metavar="NAME[,NAME]", help="Installed packages whose kernels it may use."
+    ),
 ]
-ShowTrace = Annotated[bool, typer.Option("--show-trace", help="Print what its host code asks for too, step by step.")]
+ShowTrace = Annotated[
+    bool, typer.Option("--show-trace", help="Print what its host code asks for too, step by step.")
+]
 Explain = Annotated[
-    bool, typer.Option("--explain", help="Print the draws, sizes and comparisons that the verdict was made of too.")
+    bool,
+    typer.Option(
+        "--explain", help="Print the draws, sizes and comparisons that the verdict was made of too."
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="The report as one JSON object and nothing else.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="The report as one JSON object and nothing else.")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
 
 CHECK_MODES = Modes({"--server": ("server",), "a judge on this machine": ("show_trace", "cache")})
@@ -100,7 +126,11 @@ def check(
     """
     from kernelwright.agent.candidates.bare_functions import as_candidate, split_name
     from kernelwright.agent.candidates.candidate_files import read_candidate
-    from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode
+    from kernelwright.agent.command_line.arguments import (
+        choose_device,
+        choose_targets,
+        own_work_mode,
+    )
     from kernelwright.agent.output_files import refuse_unwritable_folder
     from kernelwright.tools.source import read_source
 
@@ -109,7 +139,9 @@ def check(
     file, function = split_name(kernel)
     text = read_candidate(file)
     name = named_problem(problem, kernel, kernelbench, tritonbench)
-    found = find_named(name, kernelbench=kernelbench, tritonbench=tritonbench, init=init or (), inputs=inputs or ())
+    found = find_named(
+        name, kernelbench=kernelbench, tritonbench=tritonbench, init=init or (), inputs=inputs or ()
+    )
     source = as_candidate(text, file, function, found)
     asked = own_work_mode(own_work)
     if server is not None:
@@ -140,7 +172,11 @@ def check(
             allow_import=packages, train_mode=train_mode, contiguous_inputs=contiguous_inputs,
         )  # fmt: skip
         report, trace = _judge(found, source, place, options, cache, show_trace, quiet=quiet)
-    estimates = _estimates(found, target or targets, quiet) if place == "cpu" and (report.correct or target) else ()
+    estimates = (
+        _estimates(found, target or targets, quiet)
+        if place == "cpu" and (report.correct or target)
+        else ()
+    )
     command = command_without_output_options(context)
     _show(report, trace, source, command, as_json, estimates, found.taken_for, explain)
     raise typer.Exit(exit_status(report))
@@ -154,7 +190,10 @@ def exit_status(report: Report) -> int:
 
 
 def named_problem(
-    problem: str | None, kernel: Path, kernelbench: Path | None = None, tritonbench: Path | None = None
+    problem: str | None,
+    kernel: Path,
+    kernelbench: Path | None = None,
+    tritonbench: Path | None = None,
 ) -> str:
     """Returns the problem that `--problem` names. Raises InputError where there is none, and ProblemError for the
     checkout of another suite.
@@ -217,7 +256,9 @@ def allowed_packages(asked: Sequence[str]) -> tuple[str, ...]:
     names = [name.strip() for part in asked for name in part.split(",") if name.strip()]
     for name in names:
         if "." in name:
-            raise InputError(f"--allow-import {name}: give the whole package, {name.partition('.')[0]}")
+            raise InputError(
+                f"--allow-import {name}: give the whole package, {name.partition('.')[0]}"
+            )
         if not name.isidentifier() or find_spec(name) is None:
             raise InputError(
                 f"--allow-import {name}: no package of that name is installed here: pip install it (-e for "
@@ -267,10 +308,14 @@ def _judge(
             from kernelwright.agent.viewing.verdicts.host_trace import trace_host_code
 
             say("running the reference")
-            reference_trials().require_working(problem, train_mode=options.train_mode, may_be_random=True)
+            reference_trials().require_working(
+                problem, train_mode=options.train_mode, may_be_random=True
+            )
             say("tracing the host code")
             warm = evaluator.front().zygote
-            trace = trace_host_code(problem, source, options.targets[0], device, options.allow_import, warm)
+            trace = trace_host_code(
+                problem, source, options.targets[0], device, options.allow_import, warm
+            )
         return evaluator.evaluate(problem, source, options, progress=say), trace
 
 

@@ -19,7 +19,11 @@ RENAMED_OPTIONS = {
 """By command of `agent`: the old name and the new one. To be removed with version 0.2."""
 RENAMED_IN_RL = {
     "train": {"--output": "--out", "--prompts": "--problems-per-step"},
-    "loop": {"--output": "--out", "--prompts": "--problems-per-step", "--samples": "--held-out-samples"},
+    "loop": {
+        "--output": "--out",
+        "--prompts": "--problems-per-step",
+        "--samples": "--held-out-samples",
+    },
     "sft": {"--output": "--out", "--weights": "--storage"},
     "average": {"--output": "--out"},
     "evaluate": {"--output": "--out", "--n": "--limit"},
@@ -54,7 +58,9 @@ class RenamingCommand(WrappingCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Replaces old names before `--` with the new ones."""
-        return super().parse_args(ctx, with_current_names(args, RENAMED_OPTIONS.get(self.name or "", {})))
+        return super().parse_args(
+            ctx, with_current_names(args, RENAMED_OPTIONS.get(self.name or "", {}))
+        )
 
 
 def join_lines(text: str) -> str:
@@ -73,5 +79,7 @@ def _current_name(word: str, renamed: Mapping[str, str]) -> str:
     option, equals, value = word.partition("=")
     if option not in renamed:
         return word
-    typer.echo(f"{option} is now called {renamed[option]}: the next release removes the old name", err=True)
+    typer.echo(
+        f"{option} is now called {renamed[option]}: the next release removes the old name", err=True
+    )
     return f"{renamed[option]}{equals}{value}"

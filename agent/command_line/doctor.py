@@ -8,8 +8,12 @@ import typer
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="The facts and the troubles as one JSON object.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The facts and the troubles as one JSON object.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")
+    ] = False,
 ) -> None:
     """Say what this machine can do, what is wrong with it, and how to repair it."""
     import json
@@ -20,7 +24,10 @@ def doctor(
     machine = read_machine()
     troubles = diagnose(machine)
     if as_json:
-        found = {"machine": machine.model_dump(mode="json"), "troubles": [t.model_dump(mode="json") for t in troubles]}
+        found = {
+            "machine": machine.model_dump(mode="json"),
+            "troubles": [t.model_dump(mode="json") for t in troubles],
+        }
         typer.echo(json.dumps(found, indent=2))
     else:
         from kernelwright.agent.viewing.show.machine import machine_view

@@ -51,7 +51,9 @@ class JudgesElsewhere(NamedTuple):
 
 
 @contextmanager
-def judges_elsewhere(server: str | None, ray: str | None, device: str) -> Iterator[JudgesElsewhere | None]:
+def judges_elsewhere(
+    server: str | None, ray: str | None, device: str
+) -> Iterator[JudgesElsewhere | None]:
     """Opens the judges of a server or of Ray; None where neither was asked for. Raises InputError, and
     InfrastructureError where they cannot be reached.
     """
@@ -69,7 +71,9 @@ def judges_elsewhere(server: str | None, ray: str | None, device: str) -> Iterat
         pool = RayPool(ray)
         try:
             kind = _kind(device, pool.devices)
-            yield JudgesElsewhere(PoolEvaluator(pool, kind), _place(kind, pool.target(kind)), pool.capacity(kind))
+            yield JudgesElsewhere(
+                PoolEvaluator(pool, kind), _place(kind, pool.target(kind)), pool.capacity(kind)
+            )
         finally:
             pool.close()
     else:
@@ -94,7 +98,9 @@ def _at_server(client: JudgeClient, device: str) -> JudgesElsewhere:
 
     queues = {one.device: one for one in client.queue().devices}
     kind = _kind(device, list(queues))
-    return JudgesElsewhere(ServiceEvaluator(client, kind), _place(kind, queues[kind].target), 4 * queues[kind].capacity)
+    return JudgesElsewhere(
+        ServiceEvaluator(client, kind), _place(kind, queues[kind].target), 4 * queues[kind].capacity
+    )
 
 
 def _kind(device: str, there: list[DeviceKind] | Any) -> DeviceKind:
@@ -106,7 +112,9 @@ def _kind(device: str, there: list[DeviceKind] | Any) -> DeviceKind:
         return DeviceKind(there[0])
     asked = device.partition(":")[0]
     if asked not in [str(kind) for kind in there]:
-        raise InputError(f"--device {device}: the judges there have {' and '.join(there)} only: choose one of these")
+        raise InputError(
+            f"--device {device}: the judges there have {' and '.join(there)} only: choose one of these"
+        )
     return DeviceKind(asked)
 
 
@@ -121,6 +129,10 @@ def judge_at_server(
     from kernelwright.agent.viewing.show.progress import progress
 
     with open_client(url) as client, progress(quiet) as say:
-        kind = None if device == "auto" else _kind(device, [one.device for one in client.queue().devices]).value
+        kind = (
+            None
+            if device == "auto"
+            else _kind(device, [one.device for one in client.queue().devices]).value
+        )
         verdict = client.score(problem, source, device=kind, progress=say, **asked)
         return verdict.report.with_(cached=verdict.known)

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-Whole = Annotated[bool, typer.Option("--all", help="Also the ways that only an unusual search or reply takes.")]
+Whole = Annotated[
+    bool, typer.Option("--all", help="Also the ways that only an unusual search or reply takes.")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
 
 

@@ -13,12 +13,25 @@ DATABASE = Path(".kernelwright") / "verdicts.db"
 """In the folder where the command is given."""
 
 Action = Annotated[str, typer.Argument(help=", ".join(MCP_ACTIONS) + ".")]
-Transport = Annotated[str, typer.Option(help="stdio (one client, which starts this command) or http.")]
-Host = Annotated[str, typer.Option(help="The address to listen on (http); any but loopback needs a token.")]
-Port = Annotated[int, typer.Option(min=1, max=65535, help="The port (http): clients connect to http://HOST:PORT/mcp.")]
+Transport = Annotated[
+    str, typer.Option(help="stdio (one client, which starts this command) or http.")
+]
+Host = Annotated[
+    str, typer.Option(help="The address to listen on (http); any but loopback needs a token.")
+]
+Port = Annotated[
+    int,
+    typer.Option(
+        min=1, max=65535, help="The port (http): clients connect to http://HOST:PORT/mcp."
+    ),
+]
 Token = Annotated[
     str,
-    typer.Option(help="What http clients send as Bearer token.", envvar="KERNELWRIGHT_MCP_TOKEN", show_default=False),
+    typer.Option(
+        help="What http clients send as Bearer token.",
+        envvar="KERNELWRIGHT_MCP_TOKEN",
+        show_default=False,
+    ),
 ]
 Trust = Annotated[
     bool,
@@ -28,13 +41,20 @@ Trust = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.")]
-Database = Annotated[Path, typer.Option("--db", help="Where verdicts are kept, in a file of SQLite.")]
+Database = Annotated[
+    Path, typer.Option("--db", help="Where verdicts are kept, in a file of SQLite.")
+]
 Verdicts = Annotated[int, typer.Option(min=1, help="Budget: verdicts that this server makes.")]
 Seconds = Annotated[float, typer.Option(min=1.0, help="Budget: seconds of judging.")]
 KernelBench = Annotated[Path | None, typer.Option(help="A KernelBench checkout or parquet file.")]
-TritonBench = Annotated[Path | None, typer.Option(help="A TritonBench checkout, for tritonbench-t:NAME.")]
+TritonBench = Annotated[
+    Path | None, typer.Option(help="A TritonBench checkout, for tritonbench-t:NAME.")
+]
 ClientName = Annotated[
-    str, typer.Option("--client", help="The coding agent to install for: claude or codex.", show_default=False)
+    str,
+    typer.Option(
+        "--client", help="The coding agent to install for: claude or codex.", show_default=False
+    ),
 ]
 Project = Annotated[Path, typer.Option(help="The project's folder to install in.")]
 User = Annotated[bool, typer.Option("--user", help="Install for all projects of this user.")]
@@ -67,9 +87,15 @@ def mcp(
     from kernelwright.agent.mcp_server.judging import ServerJudge
     from kernelwright.agent.mcp_server.requests import Access
 
-    access = Access(local=transport == "stdio" or trust_clients, kernelbench=kernelbench, tritonbench=tritonbench)
+    access = Access(
+        local=transport == "stdio" or trust_clients,
+        kernelbench=kernelbench,
+        tritonbench=tritonbench,
+    )
     _need_token(transport, host, token)
-    judging = ServerJudge(choose_device(device), History(db.expanduser()), ServerBudget(verdicts, seconds), access)
+    judging = ServerJudge(
+        choose_device(device), History(db.expanduser()), ServerBudget(verdicts, seconds), access
+    )
     _serve(judging, transport, host, port, token)
 
 
@@ -80,10 +106,14 @@ def _serve(judging: object, transport: str, host: str, port: int, token: str) ->
 
     assert isinstance(judging, ServerJudge)
     if transport == "stdio":
-        typer.echo(f"agent mcp: stdio, device {judging.device}; the client or Ctrl-C ends it", err=True)
+        typer.echo(
+            f"agent mcp: stdio, device {judging.device}; the client or Ctrl-C ends it", err=True
+        )
         serve_stdio(judging, __version__)
         return
-    typer.echo(f"agent mcp: http://{host}:{port}/mcp, device {judging.device}; Ctrl-C ends it", err=True)
+    typer.echo(
+        f"agent mcp: http://{host}:{port}/mcp, device {judging.device}; Ctrl-C ends it", err=True
+    )
     serve_http(judging, __version__, host, port, token)
 
 
@@ -92,7 +122,9 @@ def _need_token(transport: str, host: str, token: str) -> None:
     from kernelwright.errors import InputError
 
     if transport == "http" and host not in ("127.0.0.1", "localhost", "::1") and not token:
-        raise InputError(f"--host {host} lets other machines in: give a --token (or KERNELWRIGHT_MCP_TOKEN) too")
+        raise InputError(
+            f"--host {host} lets other machines in: give a --token (or KERNELWRIGHT_MCP_TOKEN) too"
+        )
 
 
 def _install(client: str, project: Path, user: bool, device: str, as_json: bool) -> None:
@@ -104,9 +136,16 @@ def _install(client: str, project: Path, user: bool, device: str, as_json: bool)
         raise InputError(f"mcp install needs --client {' or --client '.join(ClientProgram)}")
     require("mcp", "mcp_types", "tomlkit")
     root = Path.home() if user else project.expanduser().resolve()
-    done = install(ClientProgram(client), root, user=user, arguments=() if device == "auto" else ("--device", device))
+    done = install(
+        ClientProgram(client),
+        root,
+        user=user,
+        arguments=() if device == "auto" else ("--device", device),
+    )
     if as_json:
         typer.echo(done.model_dump_json(indent=2))
         return
-    typer.echo(f"{'replaced' if done.replaced else 'added'} the server kernelwright in {done.configuration}")
+    typer.echo(
+        f"{'replaced' if done.replaced else 'added'} the server kernelwright in {done.configuration}"
+    )
     typer.echo(f"copied the skill to {done.skill}; restart {client} to see both")

@@ -29,7 +29,8 @@ class Modes:
         unused = [
             parameter
             for parameter in context.command.params
-            if parameter.name in everywhere - self.parameters[mode] and _is_given(context, parameter.name or "")
+            if parameter.name in everywhere - self.parameters[mode]
+            and _is_given(context, parameter.name or "")
         ]
         if not unused:
             return

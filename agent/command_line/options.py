@@ -49,7 +49,12 @@ Targets = Annotated[
     ),
 ]
 TrainMode = Annotated[
-    bool, typer.Option("--train-mode", help="Refuse what draws random numbers as built.", rich_help_panel=JUDGING_PANEL)
+    bool,
+    typer.Option(
+        "--train-mode",
+        help="Refuse what draws random numbers as built.",
+        rich_help_panel=JUDGING_PANEL,
+    ),
 ]
 OWN_WORK_OF_PARTIAL_DRAFTS = "share:0.01"
 """The rule of own work that holds where `--partial` leaves operators to torch and no other rule is given."""
@@ -61,7 +66,8 @@ OwnWork = Annotated[
     ),
 ]
 KernelBench = Annotated[
-    Path | None, typer.Option(help="A KernelBench checkout or parquet file.", rich_help_panel=JUDGING_PANEL)
+    Path | None,
+    typer.Option(help="A KernelBench checkout or parquet file.", rich_help_panel=JUDGING_PANEL),
 ]
 Database = Annotated[
     str | None,
@@ -74,9 +80,15 @@ Database = Annotated[
 ]
 AsJson = Annotated[
     bool,
-    typer.Option("--json", help="Print the result as one JSON object and nothing else.", rich_help_panel=OUTPUT_PANEL),
+    typer.Option(
+        "--json",
+        help="Print the result as one JSON object and nothing else.",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress on stderr.", rich_help_panel=OUTPUT_PANEL)]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", help="Show no progress on stderr.", rich_help_panel=OUTPUT_PANEL)
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
 
 
@@ -84,9 +96,14 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when some
 class SearchOptions:
     """Options for the choice of the next candidate, and for the end of the run."""
 
-    search: Annotated[str, typer.Option(help="serial, best-of-n or beam.", rich_help_panel=SEARCH_PANEL)] = "serial"
+    search: Annotated[
+        str, typer.Option(help="serial, best-of-n or beam.", rich_help_panel=SEARCH_PANEL)
+    ] = "serial"
     width: Annotated[
-        int, typer.Option(min=1, help="Drafts of best-of-n, width of the beam.", rich_help_panel=SEARCH_PANEL)
+        int,
+        typer.Option(
+            min=1, help="Drafts of best-of-n, width of the beam.", rich_help_panel=SEARCH_PANEL
+        ),
     ] = 4
     goal: Annotated[
         str | None,
@@ -124,19 +141,30 @@ class DraftOptions:
 class BudgetOptions:
     """Options for the budgets of one trajectory."""
 
-    turns: Annotated[int, typer.Option(min=1, help="Replies to ask for at most.", rich_help_panel=BUDGET_PANEL)] = (
-        USUAL_TURNS
-    )
+    turns: Annotated[
+        int, typer.Option(min=1, help="Replies to ask for at most.", rich_help_panel=BUDGET_PANEL)
+    ] = USUAL_TURNS
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens of prompts and replies together.", rich_help_panel=BUDGET_PANEL)
+        int | None,
+        typer.Option(
+            min=1, help="Tokens of prompts and replies together.", rich_help_panel=BUDGET_PANEL
+        ),
     ] = None
     max_usd: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Dollars; needs a policy whose price is known.", rich_help_panel=BUDGET_PANEL),
+        typer.Option(
+            min=0.0,
+            help="Dollars; needs a policy whose price is known.",
+            rich_help_panel=BUDGET_PANEL,
+        ),
     ] = None
     max_gpu_seconds: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Seconds that the candidates may take of a GPU.", rich_help_panel=BUDGET_PANEL),
+        typer.Option(
+            min=0.0,
+            help="Seconds that the candidates may take of a GPU.",
+            rich_help_panel=BUDGET_PANEL,
+        ),
     ] = None
     max_minutes: Annotated[
         float | None,
@@ -196,7 +224,9 @@ class JudgingOptions:
     train_mode: TrainMode = False
 
 
-SEARCHES = Modes({"--search serial": (), "--search best-of-n": ("width",), "--search beam": ("width",)})
+SEARCHES = Modes(
+    {"--search serial": (), "--search best-of-n": ("width",), "--search beam": ("width",)}
+)
 DEVICES = Modes({"a judge on a CPU": (), "a judge on a GPU": ("max_gpu_seconds", "precision")})
 POLICIES = Modes(
     {
@@ -260,7 +290,9 @@ def settings_of(
         targets=choose_targets(judging.target or own_target, device),
         device=device,
         own_work=own_work_mode(
-            OWN_WORK_OF_PARTIAL_DRAFTS if drafting.partial and judging.own_work == "strict" else judging.own_work
+            OWN_WORK_OF_PARTIAL_DRAFTS
+            if drafting.partial and judging.own_work == "strict"
+            else judging.own_work
         ),
         train_mode=judging.train_mode,
         search=choose_search(search.search),
@@ -302,7 +334,9 @@ def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
             groups[parameter.name] = annotation
             parameters += _parameters_of(annotation)
         else:
-            parameters.append(parameter.replace(annotation=annotation, kind=inspect.Parameter.KEYWORD_ONLY))
+            parameters.append(
+                parameter.replace(annotation=annotation, kind=inspect.Parameter.KEYWORD_ONLY)
+            )
 
     @functools.wraps(command)
     def expanded(**values: Any) -> None:

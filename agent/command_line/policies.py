@@ -11,7 +11,8 @@ import typer
 Folders = Annotated[
     list[Path] | None,
     typer.Argument(
-        help="Folders of models or adapters; the policy that ships where none is named.", show_default=False
+        help="Folders of models or adapters; the policy that ships where none is named.",
+        show_default=False,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The cards as a JSON list.")]
@@ -25,18 +26,27 @@ def policies(folders: Folders = None, as_json: AsJson = False, debug: Debug = Fa
     from kernelwright.policies.policy_card import read_card
     from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
-    named = {f"transformers:{folder}": folder for folder in folders or ()} or {"embedded": EMBEDDED_WEIGHTS}
+    named = {f"transformers:{folder}": folder for folder in folders or ()} or {
+        "embedded": EMBEDDED_WEIGHTS
+    }
     found = []
     for name, folder in named.items():
         revision = weights_revision(folder)
         if revision is None:
-            hint = "is not a folder" if not folder.is_dir() else "holds no weights (*.safetensors, *.bin)"
+            hint = (
+                "is not a folder"
+                if not folder.is_dir()
+                else "holds no weights (*.safetensors, *.bin)"
+            )
             raise InputError(f"{folder} {hint}: give the folder that `rl sft` or `rl train` wrote")
         found.append((name, revision, read_card(folder)))
     if as_json:
         typer.echo(
             json.dumps(
-                [{"policy": n, "revision": r, **c.model_dump(mode="json", exclude_unset=True)} for n, r, c in found],
+                [
+                    {"policy": n, "revision": r, **c.model_dump(mode="json", exclude_unset=True)}
+                    for n, r, c in found
+                ],
                 indent=2,
             )
         )

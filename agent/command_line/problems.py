@@ -37,7 +37,9 @@ Inputs = Annotated[
 ]
 Query = Annotated[
     str | None,
-    typer.Argument(help="Words to look for; without them the whole catalogue is listed.", show_default=False),
+    typer.Argument(
+        help="Words to look for; without them the whole catalogue is listed.", show_default=False
+    ),
 ]
 Suite = Annotated[
     str | None,
@@ -47,10 +49,12 @@ Suite = Annotated[
     ),
 ]
 Place = Annotated[
-    Path | None, typer.Option("--path", "--kernelbench", "--tritonbench", help="Where the suite's checkout is.")
+    Path | None,
+    typer.Option("--path", "--kernelbench", "--tritonbench", help="Where the suite's checkout is."),
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", help="Keep the manifest in this file, and go on from what it holds.")
+    Path | None,
+    typer.Option("--out", help="Keep the manifest in this file, and go on from what it holds."),
 ]
 Device = Annotated[str, typer.Option(help="Where to measure: auto, cpu or cuda:N.")]
 AsJson = Annotated[bool, typer.Option("--json", help="A JSON list, without any source.")]
@@ -78,7 +82,9 @@ def note_near_names(found: Iterable[Problem]) -> None:
             note(f"{problem.taken_for!r} is taken as {problem.name}")
 
 
-PROBLEMS_MODES = Modes({"--manifest": ("manifest", "path", "out", "device", "quiet"), "the catalogue": ("query",)})
+PROBLEMS_MODES = Modes(
+    {"--manifest": ("manifest", "path", "out", "device", "quiet"), "the catalogue": ("query",)}
+)
 
 
 def problems(
@@ -114,10 +120,16 @@ def problems(
 
 
 def _facts(problem: Problem) -> dict[str, object]:
-    return {**problem.model_dump(mode="json", exclude={"source"}), "hash": problem.hash, "cpu_sizes": problem.cpu_sizes}
+    return {
+        **problem.model_dump(mode="json", exclude={"source"}),
+        "hash": problem.hash,
+        "cpu_sizes": problem.cpu_sizes,
+    }
 
 
-def _measure(name: str, path: Path | None, device: str, out: Path | None, quiet: bool) -> list[Manifest]:
+def _measure(
+    name: str, path: Path | None, device: str, out: Path | None, quiet: bool
+) -> list[Manifest]:
     from kernelwright.agent.command_line.arguments import choose_device
     from kernelwright.agent.problems.finding import load_suite
     from kernelwright.agent.viewing.show.progress import progress
@@ -135,7 +147,11 @@ def _measure(name: str, path: Path | None, device: str, out: Path | None, quiet:
 def _show_manifests(manifests: list[Manifest], as_json: bool) -> None:
     if as_json:
         found = [
-            {**m.model_dump(mode="json"), "degenerate": m.degenerate, "degenerate_kb": m.degenerate_kb}
+            {
+                **m.model_dump(mode="json"),
+                "degenerate": m.degenerate,
+                "degenerate_kb": m.degenerate_kb,
+            }
             for m in manifests
         ]
         typer.echo(json.dumps(found, indent=2))

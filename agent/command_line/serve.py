@@ -16,17 +16,30 @@ if TYPE_CHECKING:
 
 Devices = Annotated[
     list[str] | None,
-    typer.Option("--device", metavar="NAME[,NAME]", help="cuda:0,cuda:1, cpu or auto; the first is the default."),
+    typer.Option(
+        "--device",
+        metavar="NAME[,NAME]",
+        help="cuda:0,cuda:1, cpu or auto; the first is the default.",
+    ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, help="Candidates that are compiled or interpreted at once.", show_default="one a core"),
+    typer.Option(
+        min=1,
+        help="Candidates that are compiled or interpreted at once.",
+        show_default="one a core",
+    ),
 ]
 JudgesPerGpu = Annotated[
     int,
-    typer.Option(min=1, help="Judge processes for each GPU: they check answers side by side, and time one by one."),
+    typer.Option(
+        min=1,
+        help="Judge processes for each GPU: they check answers side by side, and time one by one.",
+    ),
 ]
-Host = Annotated[str, typer.Option(help="The address to listen on; beyond loopback --token-file is needed.")]
+Host = Annotated[
+    str, typer.Option(help="The address to listen on; beyond loopback --token-file is needed.")
+]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
 TokenFile = Annotated[
     Path | None,
@@ -36,33 +49,61 @@ TokenFile = Annotated[
     ),
 ]
 NoToken = Annotated[
-    bool, typer.Option("--no-token", help="Everyone on this machine may ask, and so run code as this user.")
+    bool,
+    typer.Option(
+        "--no-token", help="Everyone on this machine may ask, and so run code as this user."
+    ),
 ]
 ReferencesOption = Annotated[
-    str, typer.Option("--references", metavar="refuse|trusted", help="Whether clients may send references.")
+    str,
+    typer.Option(
+        "--references", metavar="refuse|trusted", help="Whether clients may send references."
+    ),
 ]
-RecordFile = Annotated[Path, typer.Option("--store", help="The file that verdicts and the queue are kept in.")]
-Database = Annotated[str | None, typer.Option("--db", help="A database whose trajectories the page shows.")]
+RecordFile = Annotated[
+    Path, typer.Option("--store", help="The file that verdicts and the queue are kept in.")
+]
+Database = Annotated[
+    str | None, typer.Option("--db", help="A database whose trajectories the page shows.")
+]
 KernelBench = Annotated[Path | None, typer.Option(help="A KernelBench checkout or parquet file.")]
 AllowImport = Annotated[
     list[str] | None,
-    typer.Option("--allow-import", metavar="NAME[,NAME]", help="Installed packages whose kernels may be used."),
+    typer.Option(
+        "--allow-import",
+        metavar="NAME[,NAME]",
+        help="Installed packages whose kernels may be used.",
+    ),
 ]
 Queue = Annotated[int, typer.Option(min=1, help="Verdicts that may wait.")]
-ClientPending = Annotated[int, typer.Option(min=1, help="Verdicts of one client that may wait or be under way.")]
+ClientPending = Annotated[
+    int, typer.Option(min=1, help="Verdicts of one client that may wait or be under way.")
+]
 ClientPerMinute = Annotated[
-    int | None, typer.Option(min=1, help="Submissions of one client within a minute.", show_default="no limit")
+    int | None,
+    typer.Option(min=1, help="Submissions of one client within a minute.", show_default="no limit"),
 ]
 VerdictSeconds = Annotated[
-    float, typer.Option(min=1.0, help="Wall-clock seconds of one verdict; then its judge process is ended.")
+    float,
+    typer.Option(
+        min=1.0, help="Wall-clock seconds of one verdict; then its judge process is ended."
+    ),
 ]
 Keep = Annotated[
     float | None,
-    typer.Option(min=0.0, metavar="DAYS", help="Delete verdicts this long after they ended.", show_default="never"),
+    typer.Option(
+        min=0.0,
+        metavar="DAYS",
+        help="Delete verdicts this long after they ended.",
+        show_default="never",
+    ),
 ]
 Private = Annotated[bool, typer.Option("--private", help="Clients see their own verdicts only.")]
 Ray = Annotated[
-    str | None, typer.Option("--ray", metavar="ADDRESS", help="Judge on this Ray cluster, a judge for each GPU.")
+    str | None,
+    typer.Option(
+        "--ray", metavar="ADDRESS", help="Judge on this Ray cluster, a judge for each GPU."
+    ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
 
@@ -97,7 +138,9 @@ def serve(
         raise InputError("--no-token and --token-file exclude each other: leave one out")
 
     if store.is_dir():
-        raise InputError(f"--store {store} is a folder: name a file in it, such as --store {store / 'service.db'}")
+        raise InputError(
+            f"--store {store} is a folder: name a file in it, such as --store {store / 'service.db'}"
+        )
     refuse_unwritable_folder(store.parent, "--store")
     plan = ServerOptions(
         host=host, port=port, store=store, token_file=token_file, needs_token=not no_token,
@@ -116,7 +159,9 @@ def serve(
     from kernelwright.agent.judging.ray_pool import RayPool
 
     if device or judges_per_gpu > 1:
-        raise InputError("--ray: the cluster has a judge for each of its GPUs; leave out --device and --judges-per-gpu")
+        raise InputError(
+            "--ray: the cluster has a judge for each of its GPUs; leave out --device and --judges-per-gpu"
+        )
     _run(plan, lambda: RayPool(ray, workers))
 
 

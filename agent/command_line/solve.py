@@ -37,19 +37,25 @@ if TYPE_CHECKING:
 Named = Annotated[
     str,
     typer.Argument(
-        help='"fused softmax", model.py[:Class], notebook.ipynb, torch.nn:GELU or kernelbench:1/23.', show_default=False
+        help='"fused softmax", model.py[:Class], notebook.ipynb, torch.nn:GELU or kernelbench:1/23.',
+        show_default=False,
     ),
 ]
 KernelFile = Annotated[
     Path | None,
     typer.Option(
-        "--out", help="The file for the best kernel.", show_default="PROBLEM_triton.py", rich_help_panel=OUTPUT_PANEL
+        "--out",
+        help="The file for the best kernel.",
+        show_default="PROBLEM_triton.py",
+        rich_help_panel=OUTPUT_PANEL,
     ),
 ]
 Tune = Annotated[
     bool,
     typer.Option(
-        "--tune/--no-tune", help="Tune the numbers of a correct kernel (on a GPU).", rich_help_panel=SEARCH_PANEL
+        "--tune/--no-tune",
+        help="Tune the numbers of a correct kernel (on a GPU).",
+        rich_help_panel=SEARCH_PANEL,
     ),
 ]
 Precision = Annotated[
@@ -64,7 +70,8 @@ Precision = Annotated[
 DryRun = Annotated[
     bool,
     typer.Option(
-        "--dry-run", help="Try the reference, print the prompt, the plan and an estimate, and do nothing else."
+        "--dry-run",
+        help="Try the reference, print the prompt, the plan and an estimate, and do nothing else.",
     ),
 ]
 
@@ -101,12 +108,29 @@ def solve(
 
     refuse_unused_checkouts(problem, kernelbench=kernelbench)
     found = find_named(problem, kernelbench=kernelbench, init=init or (), inputs=inputs or ())
-    settings = solve_settings(policy, sampling, budget, judging, search, drafting, tune=tune, precision=precision or "")
+    settings = solve_settings(
+        policy, sampling, budget, judging, search, drafting, tune=tune, precision=precision or ""
+    )
     refuse_unused_options(context, settings, policy)
     if dry_run:
-        return _show_plan(found, sampling.open_unchecked(policy), settings, sampling.read_prices(), out, as_json, quiet)
+        return _show_plan(
+            found,
+            sampling.open_unchecked(policy),
+            settings,
+            sampling.read_prices(),
+            out,
+            as_json,
+            quiet,
+        )
     return finish_solve(
-        found, sampling.open_policy(policy), settings, db, out, as_json, quiet=quiet, cards=judging.target
+        found,
+        sampling.open_policy(policy),
+        settings,
+        db,
+        out,
+        as_json,
+        quiet=quiet,
+        cards=judging.target,
     )
 
 
@@ -178,7 +202,14 @@ def finish_solve(
     try:
         with announce_stops(PAUSING), live(quiet) as (watch, say):
             solved = solve_problem(
-                problem, policy, settings, db=db, output=path, watch=watch, say=say, forked_from=forked_from
+                problem,
+                policy,
+                settings,
+                db=db,
+                output=path,
+                watch=watch,
+                say=say,
+                forked_from=forked_from,
             )
             if solved.correct and settings.device == "cpu":
                 say("counting bytes and operations")

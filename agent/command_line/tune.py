@@ -22,31 +22,60 @@ if TYPE_CHECKING:
     from kernelwright.tools.report import Report
     from kernelwright.tools.tuning.kernel_text.parameters import Setting
 
-Kernel = Annotated[Path, typer.Argument(help="Any Triton kernel with `class ModelNew`.", show_default=False)]
+Kernel = Annotated[
+    Path, typer.Argument(help="Any Triton kernel with `class ModelNew`.", show_default=False)
+]
 Target = Annotated[
     str | None,
-    typer.Option("--target", help="sm_80, 86, 89, 90, 100, 120 or gfx942.", show_default="the GPU's own, or sm_90"),
+    typer.Option(
+        "--target",
+        help="sm_80, 86, 89, 90, 100, 120 or gfx942.",
+        show_default="the GPU's own, or sm_90",
+    ),
 ]
 Precision = Annotated[
-    str, typer.Option(help="Products of fp32: ieee, split (also bf16x3 and tf32x3), or any (also tf32).")
+    str,
+    typer.Option(
+        help="Products of fp32: ieee, split (also bf16x3 and tf32x3), or any (also tf32)."
+    ),
 ]
-Configurations = Annotated[int, typer.Option(min=2, max=4096, help="Configurations to compile at most.")]
+Configurations = Annotated[
+    int, typer.Option(min=2, max=4096, help="Configurations to compile at most.")
+]
 Measured = Annotated[int, typer.Option(min=2, help="The best of them, that are timed on the GPU.")]
 Launches = Annotated[int, typer.Option("--max-launches", min=1, help="Timed calls at most.")]
-GpuSeconds = Annotated[float, typer.Option("--max-gpu-seconds", min=0.1, help="Seconds of timing at most.")]
+GpuSeconds = Annotated[
+    float, typer.Option("--max-gpu-seconds", min=0.1, help="Seconds of timing at most.")
+]
 Shapes = Annotated[
     list[str] | None,
-    typer.Option("--shape", metavar="N=1024,M=512", help="Another size to be fast at; several times for several."),
+    typer.Option(
+        "--shape",
+        metavar="N=1024,M=512",
+        help="Another size to be fast at; several times for several.",
+    ),
 ]
 Keep = Annotated[
-    int, typer.Option(min=1, max=16, help="Configurations to keep: several are written as an autotune list.")
+    int,
+    typer.Option(
+        min=1, max=16, help="Configurations to keep: several are written as an autotune list."
+    ),
 ]
-Check = Annotated[int, typer.Option(min=0, help="Without a GPU: so many of the best are judged under the interpreter.")]
+Check = Annotated[
+    int,
+    typer.Option(
+        min=0, help="Without a GPU: so many of the best are judged under the interpreter."
+    ),
+]
 Out = Annotated[
-    Path | None, typer.Option("--out", help="The tuned file.", show_default="KERNEL_tuned.py, in this folder")
+    Path | None,
+    typer.Option("--out", help="The tuned file.", show_default="KERNEL_tuned.py, in this folder"),
 ]
 Picture = Annotated[
-    Path | None, typer.Option("--picture", help="An SVG of what was tried.", show_default="beside the tuned file")
+    Path | None,
+    typer.Option(
+        "--picture", help="An SVG of what was tried.", show_default="beside the tuned file"
+    ),
 ]
 
 
@@ -64,7 +93,11 @@ def tune(
     where the kernel is not right.
     """
     from kernelwright.agent.candidates.candidate_files import read_candidate
-    from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode
+    from kernelwright.agent.command_line.arguments import (
+        choose_device,
+        choose_targets,
+        own_work_mode,
+    )
     from kernelwright.agent.command_line.options import precision_class
     from kernelwright.agent.output_files import refuse_unwritable_file
     from kernelwright.agent.problems.finding import refuse_unused_checkouts
@@ -92,7 +125,9 @@ def tune(
         from kernelwright.agent.viewing.show.tuning import tuned_view
 
         console().print(tuned_view(tuned))
-    raise typer.Exit(1 if tuned.failure or (tuned.report is not None and not tuned.report.correct) else 0)
+    raise typer.Exit(
+        1 if tuned.failure or (tuned.report is not None and not tuned.report.correct) else 0
+    )
 
 
 def _run(
@@ -107,7 +142,11 @@ def _run(
     from kernelwright.tools.hardware.machine_info import version
     from kernelwright.tools.pipeline import Evaluator
 
-    with announce_stops(PAUSING), progress(quiet) as say, Evaluator(device=settings.device) as evaluator:
+    with (
+        announce_stops(PAUSING),
+        progress(quiet) as say,
+        Evaluator(device=settings.device) as evaluator,
+    ):
         say("starting the tools")
         with defer_interrupts():
             import torch  # noqa: F401 (here, while the evaluator's processes warm up)
@@ -136,7 +175,9 @@ def _guarded(
     from kernelwright.tools.pipeline import Options
 
     if tuned.report is None:
-        return GuardedKernel(text=text, lines=("# contract   none        the tuned text was not judged in full",))
+        return GuardedKernel(
+            text=text, lines=("# contract   none        the tuned text was not judged in full",)
+        )
     options = Options(
         targets=(settings.target,), own_work=settings.own_work, profile=False, torch_compile=False,
         contiguous_inputs=False,

@@ -64,7 +64,10 @@ def compare_batches(store: Store, names: Sequence[str]) -> ComparedRuns:
     attempts = [by_problem(own, problems) for own in samples]
     return ComparedRuns(
         sides=tuple(_side(name, own) for name, own in zip(names, held, strict=True)),
-        partings=tuple(dict(Counter(kind.value for found in own.values() for kind, _ in found)) for own in pairs),
+        partings=tuple(
+            dict(Counter(kind.value for found in own.values() for kind, _ in found))
+            for own in pairs
+        ),
         tests=tuple(tuple(compare_runs(attempts[0], other)) for other in attempts[1:]),
         problems=tuple(_row(problem, held, pairs[0]) for problem in problems),
     )
@@ -78,10 +81,14 @@ def _held(store: Store, name: str) -> Held:
     for entry in store.candidates(CandidateFilter(run=name), order=Order.OLDEST, limit=None):
         entries.setdefault(entry.trajectory.id, []).append(entry)
     if not rows:
-        raise InputError(f"run {name!r} holds no trajectory yet: agent batch --run {name} goes on with it")
+        raise InputError(
+            f"run {name!r} holds no trajectory yet: agent batch --run {name} goes on with it"
+        )
     found: Held = {}
     for id, row in rows.items():
-        found.setdefault(row.problem, []).append((side_of(row, entries.get(id, []), name), entries.get(id, [])))
+        found.setdefault(row.problem, []).append(
+            (side_of(row, entries.get(id, []), name), entries.get(id, []))
+        )
     return found
 
 
@@ -99,7 +106,10 @@ def _pairs(first: Held, other: Held) -> dict[str, list[tuple[DivergenceKind, int
     """Samples of one problem in the order of their numbers, one against one."""
     found: dict[str, list[tuple[DivergenceKind, int | None]]] = {}
     for problem in first.keys() & other.keys():
-        pairs = zip(*(sorted(held[problem], key=lambda own: own[0].sample) for held in (first, other)), strict=False)
+        pairs = zip(
+            *(sorted(held[problem], key=lambda own: own[0].sample) for held in (first, other)),
+            strict=False,
+        )
         parted = [find_divergence(one[0], one[1], two[0], two[1]) for one, two in pairs]
         found[problem] = [(part.kind, part.turn) for part in parted]
     return found
@@ -110,11 +120,15 @@ def _row(
 ) -> ProblemRow:
     parted = pairs.get(problem, [])
     kinds = Counter(kind.value for kind, _ in parted)
-    said = [kind.replace("_", " ") + (f" x{count}" if len(parted) > 1 else "") for kind, count in kinds.most_common()]
+    said = [
+        kind.replace("_", " ") + (f" x{count}" if len(parted) > 1 else "")
+        for kind, count in kinds.most_common()
+    ]
     return ProblemRow(
         problem=problem,
         sides=tuple(
-            sum_metrics([side.metrics for side, _ in own[problem]]) if problem in own else None for own in held
+            sum_metrics([side.metrics for side, _ in own[problem]]) if problem in own else None
+            for own in held
         ),
         parting=", ".join(said),
         turn=min((turn for _, turn in parted if turn is not None), default=None),

@@ -74,15 +74,23 @@ def side_of(row: Trajectory, entries: Sequence[Entry], run: str = "", forked: st
 
 def metrics_of(row: Trajectory, entries: Sequence[Entry]) -> Metrics:
     """Sums up one trajectory; `entries` are its candidates in their order."""
-    judged = [(entry.candidate.turn + 1, entry.verdict) for entry in entries if entry.verdict is not None]
+    judged = [
+        (entry.candidate.turn + 1, entry.verdict) for entry in entries if entry.verdict is not None
+    ]
     right = [(number, verdict) for number, verdict in judged if verdict.correct]
-    timed = [verdict for _, verdict in right if verdict.speedup is not None and verdict.judged_on != "cpu"]
+    timed = [
+        verdict
+        for _, verdict in right
+        if verdict.speedup is not None and verdict.judged_on != "cpu"
+    ]
     seconds = (row.spent or {}).get("seconds")
     return Metrics(
         correct=int(bool(right)),
         cost=cost_of(entries),
         seconds=float(seconds) if isinstance(seconds, int | float) else None,
-        best_speedup=max((verdict.speedup for verdict in timed if verdict.speedup is not None), default=None),
+        best_speedup=max(
+            (verdict.speedup for verdict in timed if verdict.speedup is not None), default=None
+        ),
         judged_on=tuple(sorted({verdict.judged_on for _, verdict in judged if verdict.judged_on})),
         environments=tuple(sorted({verdict.fingerprint for verdict in timed})),
         first_correct=right[0][0] if right else None,
@@ -110,7 +118,9 @@ def sum_metrics(parts: Sequence[Metrics]) -> Metrics:
         best_speedup=max(speeds, default=None),
         judged_on=tuple(sorted({name for part in parts for name in part.judged_on})),
         environments=tuple(sorted({name for part in parts for name in part.environments})),
-        first_correct=min((part.first_correct for part in parts if part.first_correct), default=None),
+        first_correct=min(
+            (part.first_correct for part in parts if part.first_correct), default=None
+        ),
         rungs=dict(rungs),
         faults=dict(faults),
     )

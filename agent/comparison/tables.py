@@ -6,8 +6,18 @@ from collections.abc import Callable, Sequence
 
 from kernelwright.agent.comparison.runs import ComparedRuns, ProblemRow
 from kernelwright.agent.comparison.sides import Metrics, Side
-from kernelwright.agent.comparison.trajectories import Cell, ComparedTrajectories, Divergence, DivergenceKind
-from kernelwright.agent.viewing.report.texts import AGAINST_HEAD, escape_markdown_cell, markdown_table, paired_cells
+from kernelwright.agent.comparison.trajectories import (
+    Cell,
+    ComparedTrajectories,
+    Divergence,
+    DivergenceKind,
+)
+from kernelwright.agent.viewing.report.texts import (
+    AGAINST_HEAD,
+    escape_markdown_cell,
+    markdown_table,
+    paired_cells,
+)
 from kernelwright.policies.base import Origin, Value
 from kernelwright.tools.report import Rung
 
@@ -60,7 +70,11 @@ def _about(sides: Sequence[Side]) -> tuple[tuple[str, ...], ...]:
         ("problem", *(side.problem for side in sides)),
         ("policy", *(side.policy for side in sides)),
         ("run", *(side.run or "-" for side in sides)),
-        *([("forked after", *(side.forked or "-" for side in sides))] if any(side.forked for side in sides) else []),
+        *(
+            [("forked after", *(side.forked or "-" for side in sides))]
+            if any(side.forked for side in sides)
+            else []
+        ),
         ("stopped", *(side.stopped.replace("_", " ") for side in sides)),
         ("best", *best),
     )
@@ -87,22 +101,38 @@ def _metrics(sides: Sequence[Metrics]) -> tuple[tuple[str, ...], ...]:
 
 
 def _numbers(
-    name: str, sides: Sequence[Metrics], of: Callable[[Metrics], float | None], form: str = ",.0f", against: bool = True
+    name: str,
+    sides: Sequence[Metrics],
+    of: Callable[[Metrics], float | None],
+    form: str = ",.0f",
+    against: bool = True,
 ) -> tuple[str, ...]:
     values = [of(side) for side in sides]
     first = values[0]
     cells = ["-" if first is None else format(first, form)]
     for value in values[1:]:
-        moved = "" if value is None or first is None or not against else f" ({format(value - first, f'+{form}')})"
+        moved = (
+            ""
+            if value is None or first is None or not against
+            else f" ({format(value - first, f'+{form}')})"
+        )
         cells.append("-" if value is None else format(value, form) + moved)
     return (name, *cells)
 
 
 def _speedups(sides: Sequence[Metrics]) -> tuple[str, ...]:
     """The best speedups; of a side that no GPU judged, that nothing was timed."""
-    said = _numbers("best speedup", sides, lambda m: m.best_speedup, ".3g", against=not _apart(sides))
+    said = _numbers(
+        "best speedup", sides, lambda m: m.best_speedup, ".3g", against=not _apart(sides)
+    )
     on_cpu = [side.judged_on == ("cpu",) for side in sides]
-    return (said[0], *("not timed on a CPU" if cpu else cell for cpu, cell in zip(on_cpu, said[1:], strict=True)))
+    return (
+        said[0],
+        *(
+            "not timed on a CPU" if cpu else cell
+            for cpu, cell in zip(on_cpu, said[1:], strict=True)
+        ),
+    )
 
 
 def _apart(sides: Sequence[Metrics]) -> bool:
@@ -116,7 +146,13 @@ def _environments(metrics: Metrics) -> str:
 
 def _rungs(metrics: Metrics) -> str:
     """Returns the rungs, the highest first."""
-    return _counted({rung.value: metrics.rungs[rung.value] for rung in reversed(Rung) if rung.value in metrics.rungs})
+    return _counted(
+        {
+            rung.value: metrics.rungs[rung.value]
+            for rung in reversed(Rung)
+            if rung.value in metrics.rungs
+        }
+    )
 
 
 def _counted(counts: dict[str, int]) -> str:
@@ -138,7 +174,9 @@ def _cell(cell: Cell | None, place: int, number: int) -> str:
     rung = f" at {cell.rung}" if not cell.correct and cell.rung else ""
     same = ""
     if place and cell.same_as is not None:
-        same = ", same program" if cell.same_as == number else f", the program of turn {cell.same_as}"
+        same = (
+            ", same program" if cell.same_as == number else f", the program of turn {cell.same_as}"
+        )
     by = ORIGIN_SUFFIXES.get(cell.origin, "")
     return f"{cell.action}{of}{by}: {cell.verdict.replace('_', ' ')}{speed}{rung}{same}"
 
@@ -153,19 +191,29 @@ def run_tables(found: ComparedRuns) -> list[ComparisonTable]:
         _numbers("trajectories", metrics, lambda m: m.trajectories),
         _numbers("correct", metrics, lambda m: m.correct),
     )
-    parted = tuple((name, _counted(kinds)) for name, kinds in zip(names[1:], found.partings, strict=True))
+    parted = tuple(
+        (name, _counted(kinds)) for name, kinds in zip(names[1:], found.partings, strict=True)
+    )
     tests = [
-        ComparisonTable(title=f"{names[0]} against {name}", head=AGAINST_HEAD, rows=tuple(map(paired_cells, own)))
+        ComparisonTable(
+            title=f"{names[0]} against {name}",
+            head=AGAINST_HEAD,
+            rows=tuple(map(paired_cells, own)),
+        )
         for name, own in zip(names[1:], found.tests, strict=True)
     ]
     head = ("problem", *names, f"{names[1]} parts from {names[0]}", "at turn")
     return [
         ComparisonTable(title="runs", head=("", *names), rows=(*about, *_metrics(metrics))),
         ComparisonTable(
-            title="where their samples part", head=("run", f"from {names[0]}, pairs of samples"), rows=parted
+            title="where their samples part",
+            head=("run", f"from {names[0]}, pairs of samples"),
+            rows=parted,
         ),
         *tests,
-        ComparisonTable(title="problems", head=head, rows=tuple(_problem(row) for row in found.problems)),
+        ComparisonTable(
+            title="problems", head=head, rows=tuple(_problem(row) for row in found.problems)
+        ),
     ]
 
 
@@ -184,5 +232,10 @@ def tables_markdown(title: str, tables: Sequence[ComparisonTable]) -> str:
     """Writes tables as one Markdown page."""
     lines = [f"# {escape_markdown_cell(title)}", ""]
     for table in tables:
-        lines += [f"## {escape_markdown_cell(table.title)}", "", *markdown_table(table.head, table.rows), ""]
+        lines += [
+            f"## {escape_markdown_cell(table.title)}",
+            "",
+            *markdown_table(table.head, table.rows),
+            "",
+        ]
     return "\n".join(lines)

@@ -81,7 +81,9 @@ def compare_trajectories(store: Store, ids: Sequence[int]) -> ComparedTrajectori
     entries = [turns_of(store, id) for id in ids]
     names = {run.id: run.name for run in store.runs()}
     read = zip(rows, entries, strict=True)
-    sides = tuple(side_of(row, own, names.get(row.run_id or 0, ""), _forked(store, row)) for row, own in read)
+    sides = tuple(
+        side_of(row, own, names.get(row.run_id or 0, ""), _forked(store, row)) for row, own in read
+    )
     others = zip(sides[1:], entries[1:], strict=True)
     return ComparedTrajectories(
         sides=sides,
@@ -99,18 +101,27 @@ def _forked(store: Store, row: Trajectory) -> str:
 
 def turns_of(store: Store, trajectory_id: int) -> list[Entry]:
     """Returns all turns of a trajectory, the oldest first."""
-    return store.candidates(CandidateFilter(trajectory_id=trajectory_id), order=Order.OLDEST, limit=None)
+    return store.candidates(
+        CandidateFilter(trajectory_id=trajectory_id), order=Order.OLDEST, limit=None
+    )
 
 
-def find_divergence(first: Side, own: Sequence[Entry], other: Side, others: Sequence[Entry]) -> Divergence:
+def find_divergence(
+    first: Side, own: Sequence[Entry], other: Side, others: Sequence[Entry]
+) -> Divergence:
     """Turns are aligned by their numbers, which a fork goes on with."""
     if first.problem_hash != other.problem_hash:
         return Divergence(kind=DivergenceKind.PROBLEM)
     columns = [{entry.candidate.turn + 1: entry for entry in side} for side in (own, others)]
     pairs = [
-        (number, columns[0][number], columns[1][number]) for number in sorted(columns[0].keys() & columns[1].keys())
+        (number, columns[0][number], columns[1][number])
+        for number in sorted(columns[0].keys() & columns[1].keys())
     ]
-    differ = (number for number, one, two in pairs if one.candidate.source_hash != two.candidate.source_hash)
+    differ = (
+        number
+        for number, one, two in pairs
+        if one.candidate.source_hash != two.candidate.source_hash
+    )
     programs = next(differ, None)
     for number, one, two in pairs:
         if (kind := _difference(one, two)) is not None:
@@ -130,14 +141,22 @@ def _difference(one: Entry, two: Entry) -> DivergenceKind | None:
     if a.prompt_id != b.prompt_id:
         return DivergenceKind.PROMPT
     if a.reply_id != b.reply_id:
-        return DivergenceKind.WORDS if a.source_hash == b.source_hash and a.source_hash else DivergenceKind.REPLY
+        return (
+            DivergenceKind.WORDS
+            if a.source_hash == b.source_hash and a.source_hash
+            else DivergenceKind.REPLY
+        )
     return DivergenceKind.VERDICT if _verdict_key(one) != _verdict_key(two) else None
 
 
 def _verdict_key(entry: Entry) -> tuple[Any, ...]:
     """Returns what is compared of a verdict: all but the speed, which is never twice the same."""
     verdict = entry.verdict
-    return () if verdict is None else (verdict.correct, verdict.rung, verdict.fault, verdict.cheat, verdict.judged_on)
+    return (
+        ()
+        if verdict is None
+        else (verdict.correct, verdict.rung, verdict.fault, verdict.cheat, verdict.judged_on)
+    )
 
 
 def _differing_settings(one: Candidate, two: Candidate) -> tuple[str, ...]:
@@ -161,7 +180,9 @@ def _value(value: Any) -> str:
 
 def _turns(entries: Sequence[Sequence[Entry]]) -> tuple[TurnRow, ...]:
     """Returns the turns by their number."""
-    first = {entry.candidate.source_hash: entry.candidate.turn + 1 for entry in reversed(entries[0])}
+    first = {
+        entry.candidate.source_hash: entry.candidate.turn + 1 for entry in reversed(entries[0])
+    }
     first.pop(None, None)
     columns = [{entry.candidate.turn + 1: entry for entry in own} for own in entries]
     numbers = sorted({number for column in columns for number in column})

@@ -19,4 +19,6 @@ def wrap_comments(header: Sequence[str]) -> str:
 def _wrapped(entry: str) -> list[str]:
     kind = re.match(r"# contract +\S+ +", entry)
     indent = "#".ljust(kind.end() if kind else VALUE_COLUMN)
-    return textwrap.wrap(entry, MAX_COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(
+        entry, MAX_COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )

@@ -132,5 +132,11 @@ class Contract(Value):
 
         The problem's own is among them.
         """
-        few = {name: values for name, values in self.run_sizes.items() if len(values) < FREE_SIZE_VALUES}
-        return {name: tuple(sorted({*values, self.own_sizes[name]})) for name, values in few.items()}
+        few = {
+            name: values
+            for name, values in self.run_sizes.items()
+            if len(values) < FREE_SIZE_VALUES
+        }
+        return {
+            name: tuple(sorted({*values, self.own_sizes[name]})) for name, values in few.items()
+        }

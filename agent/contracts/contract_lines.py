@@ -40,7 +40,11 @@ def _facts(contract: Contract, report: Report) -> Iterator[tuple[str, str]]:
     for argument in contract.inputs:
         yield "input" if argument.passed else "argument", _argument(argument)
     for output in contract.outputs:
-        yield "output", _shaped(output.dtype, output.shape) + (", contiguous" if output.contiguous else ", strided")
+        yield (
+            "output",
+            _shaped(output.dtype, output.shape)
+            + (", contiguous" if output.contiguous else ", strided"),
+        )
     for weight in contract.weights[:MAX_WEIGHTS_SHOWN]:
         yield "weight", f"{weight.name}: {_shaped(weight.dtype, weight.shape)}"
     if len(contract.weights) > MAX_WEIGHTS_SHOWN:
@@ -54,9 +58,15 @@ def _facts(contract: Contract, report: Report) -> Iterator[tuple[str, str]]:
     yield "mode", MODES[contract.mode]
     yield "gradients", _gradients(contract)
     if any(_has_integers(argument.contract) for argument in contract.inputs):
-        yield "values", "not checked: whole numbers must lie in the range that the reference accepts"
+        yield (
+            "values",
+            "not checked: whole numbers must lie in the range that the reference accepts",
+        )
     if (error := _largest_error(report)) is not None:
-        yield "error", f"at most {error:.3g} times that of eager PyTorch against float64, in all draws"
+        yield (
+            "error",
+            f"at most {error:.3g} times that of eager PyTorch against float64, in all draws",
+        )
 
 
 def _argument(argument: Argument) -> str:
@@ -93,7 +103,11 @@ def _strides(contract: TensorContract) -> str:
     if contract.layouts:
         strides = " or ".join(str(strides) for _, strides in contract.layouts[:FREE_SIZE_VALUES])
         return f"strides {strides} only"
-    layout = "contiguous" if contract.is_contiguous else f"dimensions in memory in the order {contract.order}"
+    layout = (
+        "contiguous"
+        if contract.is_contiguous
+        else f"dimensions in memory in the order {contract.order}"
+    )
     return f"{layout}, written to" if contract.written else layout
 
 
@@ -139,6 +153,8 @@ def _gradients(contract: Contract) -> str:
 
 
 def _largest_error(report: Report) -> float | None:
-    stages: list[CorrectnessResult] = [s for s in (report.interpreted, report.correctness) if s is not None]
+    stages: list[CorrectnessResult] = [
+        s for s in (report.interpreted, report.correctness) if s is not None
+    ]
     ratios = [c.error_ratio for s in stages for c in s.checks if c.error_ratio is not None]
     return max((ratio for ratio in ratios if math.isfinite(ratio)), default=None)

@@ -21,7 +21,12 @@ from kernelwright.agent.contracts.contract import (
     TensorContract,
     Weight,
 )
-from kernelwright.agent.contracts.reference_facts import ReferenceFacts, SignatureParameter, facts_of, literal
+from kernelwright.agent.contracts.reference_facts import (
+    ReferenceFacts,
+    SignatureParameter,
+    facts_of,
+    literal,
+)
 from kernelwright.agent.contracts.size_names import Row, SizeNames
 from kernelwright.tools.problem import Problem, ProblemError, module_integers
 from kernelwright.tools.reference_trials.trials import reference_trials
@@ -58,8 +63,14 @@ def derived_contract(problem: Problem, report: Report) -> Contract:
     inputs = _columns([spec.inputs for spec in specs])
     constructor_names = _names(facts.constructor, len(constructor))
     input_names = _names(facts.forward, len(inputs))
-    columns = [*zip(constructor_names, constructor, strict=True), *zip(input_names, inputs, strict=True)]
-    sizes = SizeNames([row for name, leaves in columns for row in _rows(name, leaves)], _problem_sizes(problem, specs))
+    columns = [
+        *zip(constructor_names, constructor, strict=True),
+        *zip(input_names, inputs, strict=True),
+    ]
+    sizes = SizeNames(
+        [row for name, leaves in columns for row in _rows(name, leaves)],
+        _problem_sizes(problem, specs),
+    )
     return Contract(
         inputs=tuple(_arguments(input_names, inputs, facts.forward, sizes, facts.written)),
         constructor=tuple(_arguments(constructor_names, constructor, facts.constructor, sizes, ())),
@@ -139,7 +150,11 @@ def _small_sizes(problem: Problem, specs: Sequence[InputSpec]) -> dict[str, int]
 def _problem_sizes(problem: Problem, specs: Sequence[InputSpec]) -> dict[str, Row]:
     """The integers that a problem names, at each size."""
     tables = [module_integers(problem.with_sizes(spec.sizes).source) for spec in specs]
-    return {name: tuple(table[name] for table in tables) for name in tables[0] if all(name in t for t in tables)}
+    return {
+        name: tuple(table[name] for table in tables)
+        for name in tables[0]
+        if all(name in t for t in tables)
+    }
 
 
 def _rows(name: str, leaves: Leaves) -> Iterator[tuple[str, Row]]:
@@ -159,7 +174,9 @@ def _items(leaves: Leaves) -> Iterator[tuple[str, Leaves]]:
     """Yields the entries of a list, tuple or dictionary with their keys; nothing for a plain value."""
     bodies = [_body(leaf) for leaf in leaves]
     first = bodies[0]
-    keys: Sequence[Any] = list(first) if isinstance(first, dict) else range(len(first)) if first is not None else ()
+    keys: Sequence[Any] = (
+        list(first) if isinstance(first, dict) else range(len(first)) if first is not None else ()
+    )
     for key in keys:
         yield str(key), tuple(body[key] for body in bodies)
 
@@ -182,7 +199,9 @@ def _arguments(
     for parameter in parameters[len(columns) :]:
         if parameter.default is not None and parameter.name not in names:
             fixed = FixedContract(literal=parameter.default)
-            yield Argument(name=parameter.name, contract=fixed, default=parameter.default, passed=False)
+            yield Argument(
+                name=parameter.name, contract=fixed, default=parameter.default, passed=False
+            )
 
 
 def _contract(leaves: Leaves, sizes: SizeNames, index: str, written: Sequence[str]) -> AnyContract:
@@ -191,12 +210,18 @@ def _contract(leaves: Leaves, sizes: SizeNames, index: str, written: Sequence[st
         return _tensor_contract(leaves, sizes, index in written)
     if isinstance(first, int) and not isinstance(first, bool):
         named = sizes.name(leaves)
-        return SizeContract(size=named) if isinstance(named, str) else FixedContract(literal=repr(named))
+        return (
+            SizeContract(size=named)
+            if isinstance(named, str)
+            else FixedContract(literal=repr(named))
+        )
     if _body(first) is not None:
         entries = list(_items(leaves))
         items = tuple(_contract(part, sizes, f"{index}[{key}]", written) for key, part in entries)
         kind = "list" if isinstance(first, list) else next(iter(first))
-        return ItemsContract(kind=kind, keys=tuple(key for key, _ in entries) if kind == "dict" else (), items=items)
+        return ItemsContract(
+            kind=kind, keys=tuple(key for key, _ in entries) if kind == "dict" else (), items=items
+        )
     return _plain_contract(leaves)
 
 
@@ -235,7 +260,9 @@ def _order(shapes: Sequence[Row], strides: Sequence[Row]) -> tuple[int, ...] | N
     usual = tuple(range(len(strides[0])))
     by_stride = sorted(usual, key=lambda k: strides[0][k], reverse=True)
     for order in (usual, tuple(by_stride)):
-        if all(_is_dense(shape, stride, order) for shape, stride in zip(shapes, strides, strict=True)):
+        if all(
+            _is_dense(shape, stride, order) for shape, stride in zip(shapes, strides, strict=True)
+        ):
             return order
     return None
 
@@ -249,16 +276,26 @@ def _is_dense(shape: Row, strides: Row, order: Sequence[int]) -> bool:
     return True
 
 
-def _outputs(specs: Sequence[InputSpec], facts: ReferenceFacts, sizes: SizeNames) -> tuple[Output, ...]:
+def _outputs(
+    specs: Sequence[InputSpec], facts: ReferenceFacts, sizes: SizeNames
+) -> tuple[Output, ...]:
     outputs = []
     for index, first in enumerate(specs[0].outputs):
         others = [spec.outputs[index] for spec in specs if index < len(spec.outputs)]
         same = all(len(other.shape) == len(first.shape) for other in others)
-        rows = list(zip(*(other.shape for other in others), strict=True)) if same and len(others) == len(specs) else []
+        rows = (
+            list(zip(*(other.shape for other in others), strict=True))
+            if same and len(others) == len(specs)
+            else []
+        )
         contiguous = facts.contiguous[index] if index < len(facts.contiguous) else True
         depends = facts.depends_on_weights[index] if index < len(facts.depends_on_weights) else True
         shape = tuple(map(sizes.describe, rows))
-        outputs.append(Output(dtype=first.dtype, shape=shape, contiguous=contiguous, depends_on_weights=depends))
+        outputs.append(
+            Output(
+                dtype=first.dtype, shape=shape, contiguous=contiguous, depends_on_weights=depends
+            )
+        )
     return tuple(outputs)
 
 
@@ -269,7 +306,9 @@ def _weights(specs: Sequence[InputSpec], sizes: SizeNames) -> tuple[Weight, ...]
         shapes = [table.get(weight.name, ()) for table in tables]
         same = all(len(shape) == len(weight.shape) for shape in shapes)
         rows = list(zip(*shapes, strict=True)) if same else []
-        weights.append(Weight(name=weight.name, dtype=weight.dtype, shape=tuple(map(sizes.describe, rows))))
+        weights.append(
+            Weight(name=weight.name, dtype=weight.dtype, shape=tuple(map(sizes.describe, rows)))
+        )
     return tuple(weights)
 
 

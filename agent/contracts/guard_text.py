@@ -47,7 +47,9 @@ def with_guard(source: str, contract: Contract) -> str:
     name = FUNCTION_NAME
     while name in source:
         name += "_"
-    return f"{source.rstrip()}\n\n\n{GUARD_MARK}\n{guard_text(contract, name)}\n\n{name}(ModelNew)\n"
+    return (
+        f"{source.rstrip()}\n\n\n{GUARD_MARK}\n{guard_text(contract, name)}\n\n{name}(ModelNew)\n"
+    )
 
 
 def without_guard(source: str) -> str:
@@ -74,20 +76,29 @@ def checker_text() -> str:
 
 @functools.cache
 def _checker_names() -> frozenset[str]:
-    return frozenset(re.findall(r"^(?:def |class |import )?(\w+)(?=\(|:| = |$)", checker_text(), re.MULTILINE))
+    return frozenset(
+        re.findall(r"^(?:def |class |import )?(\w+)(?=\(|:| = |$)", checker_text(), re.MULTILINE)
+    )
 
 
 def _constructor(contract: Contract) -> str:
     names = _parameter_names(contract.constructor)
     body = ["sizes = {}", *_checks(contract.constructor, names)]
-    if any(isinstance(argument.contract, TensorContract | ItemsContract) for argument in contract.constructor):
+    if any(
+        isinstance(argument.contract, TensorContract | ItemsContract)
+        for argument in contract.constructor
+    ):
         body.append('sizes.pop("the device", None)')
     body.append(f"judged_init({', '.join(['self', *_passed(contract.constructor, names)])})")
     if contract.mode in (Mode.TRAINING, Mode.EVAL):
         body.append(f"self.train({contract.mode is Mode.TRAINING})")
-    body.append('require("forward" not in vars(self), "its constructor replaces forward, which was not judged")')
+    body.append(
+        'require("forward" not in vars(self), "its constructor replaces forward, which was not judged")'
+    )
     if contract.weights:
-        body.append('require(torch.get_default_dtype() is torch.float32, "weights were judged in torch.float32 only")')
+        body.append(
+            'require(torch.get_default_dtype() is torch.float32, "weights were judged in torch.float32 only")'
+        )
     body.append("self.judged_contract = sizes, weights_of(self)")
     return _method("__init__", contract.constructor, names, body)
 
@@ -96,13 +107,17 @@ def _forward(contract: Contract) -> str:
     names = _parameter_names(contract.inputs)
     body = ["sizes = dict(self.judged_contract[0])", *_checks(contract.inputs, names)]
     for relation in contract.relations:
-        body.append(f"require({_with_lookups(relation.text)}, {f'{relation.text} must hold and does not'!r})")
+        body.append(
+            f"require({_with_lookups(relation.text)}, {f'{relation.text} must hold and does not'!r})"
+        )
     for name, values in contract.few_values.items():
         words = f"{name} must be {' or '.join(map(str, values))} and is"
         body.append(f"require(sizes[{name!r}] in {values!r}, {words!r}, sizes[{name!r}])")
     if contract.mode in (Mode.TRAINING, Mode.EVAL):
         training = contract.mode is Mode.TRAINING
-        words = f"it was judged in {contract.mode} mode only: call .{'train' if training else 'eval'}()"
+        words = (
+            f"it was judged in {contract.mode} mode only: call .{'train' if training else 'eval'}()"
+        )
         body.append(f"require({'' if training else 'not '}self.training, {words!r})")
     if contract.weights:
         body.append("check_weights(self, sizes)")
@@ -130,7 +145,9 @@ def _installed(contract: Contract) -> str:
     return "\n".join(lines)
 
 
-def _method(name: str, arguments: Sequence[Argument], names: Sequence[str], body: Sequence[str]) -> str:
+def _method(
+    name: str, arguments: Sequence[Argument], names: Sequence[str], body: Sequence[str]
+) -> str:
     return f"def {name}({', '.join(['self', *_signature(arguments, names)])}):\n" + textwrap.indent(
         "\n".join(body), "    "
     )
@@ -140,14 +157,22 @@ def _signature(arguments: Sequence[Argument], names: Sequence[str]) -> Iterator[
     """Yields the parameters. One without a default after one with a default loses nothing: the earlier has none."""
     last_required = max((k for k, a in enumerate(arguments) if a.default is None), default=-1)
     for index, (argument, name) in enumerate(zip(arguments, names, strict=True)):
-        yield name if index < last_required or argument.default is None else f"{name}={argument.default}"
+        yield (
+            name
+            if index < last_required or argument.default is None
+            else f"{name}={argument.default}"
+        )
 
 
 def _parameter_names(arguments: Sequence[Argument]) -> list[str]:
     """The arguments' own names, or numbered ones where one of them is a name of the guard."""
     names = [argument.name for argument in arguments]
     reserved = {*_checker_names(), "sizes", "judged_init", "judged_forward", "self", "model"}
-    usable = all(name.isidentifier() for name in names) and not reserved & set(names) and len(set(names)) == len(names)
+    usable = (
+        all(name.isidentifier() for name in names)
+        and not reserved & set(names)
+        and len(set(names)) == len(names)
+    )
     return names if usable else [f"argument_{index}" for index in range(len(names))]
 
 
@@ -189,7 +214,9 @@ def _tensor_expression(variable: str, label: str, contract: TensorContract) -> s
         options = f", order={contract.order!r}"
     if contract.written:
         options += ", written=True"
-    return f"tensor({label!r}, {variable}, torch.{contract.dtype}, {contract.shape!r}, sizes{options})"
+    return (
+        f"tensor({label!r}, {variable}, torch.{contract.dtype}, {contract.shape!r}, sizes{options})"
+    )
 
 
 def _items_expression(variable: str, label: str, contract: ItemsContract, before: list[str]) -> str:
@@ -207,7 +234,9 @@ def _items_expression(variable: str, label: str, contract: ItemsContract, before
         for key, item in zip(keys, contract.items, strict=True)
     ]
     if contract.kind == "dict":
-        return "{" + ", ".join(f"{key}: {item}" for key, item in zip(keys, items, strict=True)) + "}"
+        return (
+            "{" + ", ".join(f"{key}: {item}" for key, item in zip(keys, items, strict=True)) + "}"
+        )
     listed = ", ".join(items)
     return f"[{listed}]" if contract.kind == "list" else f"({listed},)" if items else "()"
 

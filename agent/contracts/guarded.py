@@ -40,7 +40,9 @@ class GuardedKernel(Value):
         return GUARD_MARK in self.text
 
 
-def guarded_kernel(problem: Problem, source: str, report: Report, judge: Judge | None = None) -> GuardedKernel:
+def guarded_kernel(
+    problem: Problem, source: str, report: Report, judge: Judge | None = None
+) -> GuardedKernel:
     """Returns a judged kernel with its contract.
 
     judge: judges the text with its guard. Where that is not correct the kernel stays as it was judged, and the comments
@@ -48,7 +50,9 @@ def guarded_kernel(problem: Problem, source: str, report: Report, judge: Judge |
     """
     kernel = without_guard(without_header(source))
     if not report.correct:
-        return GuardedKernel(text=kernel, lines=("# contract   none         this text is not correct",))
+        return GuardedKernel(
+            text=kernel, lines=("# contract   none         this text is not correct",)
+        )
     judged = (in_eval_mode(problem) or problem) if report.eval_mode else problem
     try:
         contract = contract_of(judged, report)
@@ -60,9 +64,13 @@ def guarded_kernel(problem: Problem, source: str, report: Report, judge: Judge |
     verdict = _judged(judge, text)
     if verdict is not None and not verdict.correct:
         reason = " ".join(clean_text(verdict.explanation, 200).split())
-        lines.append(f"# contract   enforced    no: the judge refused the text with its checks ({reason})")
+        lines.append(
+            f"# contract   enforced    no: the judge refused the text with its checks ({reason})"
+        )
         return GuardedKernel(text=kernel, lines=tuple(lines), contract=contract, report=verdict)
-    return GuardedKernel(text=text, lines=(*lines, _enforced(verdict)), contract=contract, report=verdict)
+    return GuardedKernel(
+        text=text, lines=(*lines, _enforced(verdict)), contract=contract, report=verdict
+    )
 
 
 def _judged(judge: Judge | None, text: str) -> Report | None:
@@ -77,7 +85,11 @@ def _judged(judge: Judge | None, text: str) -> Report | None:
 
 
 def _enforced(verdict: Report | None) -> str:
-    judged = "these checks are not judged" if verdict is None else "this very text was judged once more and is correct"
+    judged = (
+        "these checks are not judged"
+        if verdict is None
+        else "this very text was judged once more and is correct"
+    )
     return f"# contract   enforced    by the checks at the end of this file; {judged}"
 
 
@@ -86,5 +98,7 @@ def without_header(source: str) -> str:
     if not source.startswith(HEADER_MARKS):
         return source
     lines = source.splitlines(keepends=True)
-    count = next((index for index, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    count = next(
+        (index for index, line in enumerate(lines) if not line.startswith("#")), len(lines)
+    )
     return "".join(lines[count:]).lstrip("\n")

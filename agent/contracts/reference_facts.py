@@ -69,7 +69,9 @@ def facts_of(problem: Problem, sizes: Mapping[str, int]) -> ReferenceFacts:
 
         def outputs_in(training: bool) -> list[object] | None:
             try:
-                other = reference.model(SEED)  # what a call leaves in the buffers of a model must not reach the next
+                other = reference.model(
+                    SEED
+                )  # what a call leaves in the buffers of a model must not reach the next
                 return reference.run(other.train(training), reference.inputs(SEED), SEED)
             except (ProblemError, AttributeError):
                 return None
@@ -105,7 +107,9 @@ def _versions(inputs: list[object]) -> list[int]:
     return [int(getattr(value, "_version", 0)) for value in inputs]
 
 
-def _mode(training: bool, built: list[object], outputs_in: Callable[[bool], list[object] | None]) -> Mode:
+def _mode(
+    training: bool, built: list[object], outputs_in: Callable[[bool], list[object] | None]
+) -> Mode:
     """Which mode gives what the reference gives as it was built."""
     in_training, in_eval = (_all_close(built, outputs_in(mode)) for mode in (True, False))
     if in_training and in_eval:
@@ -118,7 +122,11 @@ def _mode(training: bool, built: list[object], outputs_in: Callable[[bool], list
 
 
 def _all_close(built: list[object], repeated: list[object] | None) -> bool:
-    return repeated is not None and len(built) == len(repeated) and all(map(_is_close, built, repeated))
+    return (
+        repeated is not None
+        and len(built) == len(repeated)
+        and all(map(_is_close, built, repeated))
+    )
 
 
 def _is_close(value: object, other: object) -> bool:
@@ -178,15 +186,23 @@ def _dropped_parameters(problem: Problem) -> tuple[SignatureParameter, ...]:
     tree = parse(problem.source)
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     call = _only_call(tree)
-    function = functions.get(call.func.id) if call is not None and isinstance(call.func, ast.Name) else None
+    function = (
+        functions.get(call.func.id)
+        if call is not None and isinstance(call.func, ast.Name)
+        else None
+    )
     if call is None or function is None:
         return ()
     names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
     defaults = dict(zip(reversed(names), reversed(function.args.defaults), strict=False))
     named = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
     defaults |= {a.arg: default for a, default in named if default is not None}
-    passed = dict(zip(names, call.args, strict=False)) | {k.arg: k.value for k in call.keywords if k.arg}
-    fixed = {name: node for name, node in (defaults | passed).items() if not isinstance(node, ast.Name)}
+    passed = dict(zip(names, call.args, strict=False)) | {
+        k.arg: k.value for k in call.keywords if k.arg
+    }
+    fixed = {
+        name: node for name, node in (defaults | passed).items() if not isinstance(node, ast.Name)
+    }
     return tuple(_written_parameter(name, node) for name, node in fixed.items())
 
 
@@ -202,7 +218,13 @@ def _only_call(tree: ast.Module) -> ast.Call | None:
     """Returns the call that is all that the forward of `Model` does; None where it does anything else."""
     model = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None)
     body = model.body if model is not None else []
-    forward = next((n for n in body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
+    forward = next(
+        (n for n in body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None
+    )
     statement = forward.body[-1] if forward is not None and len(forward.body) == 1 else None
     value = statement.value if isinstance(statement, ast.Return) else None
-    return value if isinstance(value, ast.Call) and not any(isinstance(a, ast.Starred) for a in value.args) else None
+    return (
+        value
+        if isinstance(value, ast.Call) and not any(isinstance(a, ast.Starred) for a in value.args)
+        else None
+    )

@@ -28,7 +28,11 @@ class SizeNames:
         self._names: dict[Row, str] = {}
         for name, row in rows:
             if len(set(row)) > 1 and row not in self._names:
-                named = (size for size, values in problem_sizes.items() if values == row and size.isidentifier())
+                named = (
+                    size
+                    for size, values in problem_sizes.items()
+                    if values == row and size.isidentifier()
+                )
                 self._names[row] = next(named, name)
 
     def name(self, row: Row) -> int | str:
@@ -39,7 +43,11 @@ class SizeNames:
         """Returns the name of any row: of one that is the size of no input by what it is computed from, or "varies"."""
         if len(set(row)) == 1 or row in self._names:
             return self.name(row)
-        parts = (f"{name} // {factor}" for name, values in self.rows.items() if (factor := _factor(values, row)))
+        parts = (
+            f"{name} // {factor}"
+            for name, values in self.rows.items()
+            if (factor := _factor(values, row))
+        )
         return next(itertools.chain(_expressions(row, self.rows), parts), "varies")
 
     @property

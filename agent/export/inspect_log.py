@@ -32,7 +32,10 @@ def inspect_log(store: Store, name: str, samples: Sequence[ReportedSample]) -> d
         "task_version": 1,
         "task_attribs": {},
         "task_args": {},
-        "dataset": {"name": samples[0].suite if samples else "", "samples": len({s.problem for s in samples})},
+        "dataset": {
+            "name": samples[0].suite if samples else "",
+            "samples": len({s.problem for s in samples}),
+        },
         "model": ", ".join(policies) or "none",
         "model_args": {},
         "config": {"epochs": 1 + max((s.number for s in samples), default=0)},
@@ -51,10 +54,21 @@ def inspect_log(store: Store, name: str, samples: Sequence[ReportedSample]) -> d
 
 def _results(samples: Sequence[ReportedSample]) -> dict[str, Any]:
     found = compute_figures(by_problem(samples))
-    values = {"correct": found.correct, **{f"fast_{p:g}": estimate for p, estimate in found.fast.items()}}
-    metrics = {key: {"name": key, "value": e.value, "params": {}} for key, e in values.items() if e.value is not None}
+    values = {
+        "correct": found.correct,
+        **{f"fast_{p:g}": estimate for p, estimate in found.fast.items()},
+    }
+    metrics = {
+        key: {"name": key, "value": e.value, "params": {}}
+        for key, e in values.items()
+        if e.value is not None
+    }
     score = {"name": SCORER, "scorer": SCORER, "params": {}, "metrics": metrics}
-    return {"total_samples": len(samples), "completed_samples": sum(s.finished for s in samples), "scores": [score]}
+    return {
+        "total_samples": len(samples),
+        "completed_samples": sum(s.finished for s in samples),
+        "scores": [score],
+    }
 
 
 def _sample(store: Store, sample: ReportedSample) -> dict[str, Any]:
@@ -71,7 +85,11 @@ def _sample(store: Store, sample: ReportedSample) -> dict[str, Any]:
         "value": "C" if sample.correct else "N" if sample.unjudgeable else "I",
         "answer": None if sample.candidate_id is None else f"candidate {sample.candidate_id}",
         "explanation": sample.stop_message if sample.unjudgeable else sample.fault or None,
-        "metadata": {"speedup": sample.timed, "judged_on": sample.judged_on, "compiled": sample.compiled},
+        "metadata": {
+            "speedup": sample.timed,
+            "judged_on": sample.judged_on,
+            "compiled": sample.compiled,
+        },
     }
     return {
         "id": sample.problem,
@@ -91,12 +109,19 @@ def _sample(store: Store, sample: ReportedSample) -> dict[str, Any]:
 
 def _messages(turn: Turn) -> list[dict[str, str]]:
     prompt = [
-        {"id": f"{turn.candidate_id}-{place}", "role": message.role.value, "content": message.content}
+        {
+            "id": f"{turn.candidate_id}-{place}",
+            "role": message.role.value,
+            "content": message.content,
+        }
         for place, message in enumerate(turn.messages)
     ]
     if turn.completion is None:
         return prompt
-    return [*prompt, {"id": f"{turn.candidate_id}-answer", "role": "assistant", "content": turn.completion.text}]
+    return [
+        *prompt,
+        {"id": f"{turn.candidate_id}-answer", "role": "assistant", "content": turn.completion.text},
+    ]
 
 
 def _when(seconds: float) -> str:

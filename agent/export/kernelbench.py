@@ -24,7 +24,10 @@ NOT_TIMED_MS = -1.0
 
 
 def write_layout(
-    store: Store, samples: Sequence[ReportedSample], folder: Path, titles: Mapping[str, str] | None = None
+    store: Store,
+    samples: Sequence[ReportedSample],
+    folder: Path,
+    titles: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """The folders, one for each level: kernels, eval_results.json, pass_at_k_results.json, baseline_time_torch.json.
 
@@ -45,7 +48,11 @@ def write_layout(
 
 
 def _write_level(
-    store: Store, level: int, own: Sequence[tuple[int, ReportedSample]], folder: Path, titles: Mapping[str, str]
+    store: Store,
+    level: int,
+    own: Sequence[tuple[int, ReportedSample]],
+    folder: Path,
+    titles: Mapping[str, str],
 ) -> None:
     results: dict[str, list[dict[str, Any]]] = defaultdict(list)
     baseline: dict[str, Any] = {}
@@ -73,7 +80,10 @@ def evaluation_entry(sample: int, report: Report) -> dict[str, Any]:
     """Returns one line of eval_results.json."""
     profile = report.profile if report.correct else None
     timing = profile.candidate if profile else None
-    metadata: dict[str, Any] = {"judged_on": report.judged_on, "correct_by_kernelbench_rule": report.correct_kb}
+    metadata: dict[str, Any] = {
+        "judged_on": report.judged_on,
+        "correct_by_kernelbench_rule": report.correct_kb,
+    }
     on_cpu = report.judged_on in ("", "cpu")
     if report.correct and on_cpu:
         metadata["note"] = "right on a CPU, interpreted, at small sizes; not run on a GPU"
@@ -111,9 +121,15 @@ def pass_at_k_results(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> dic
         n, c = len(entries), sum(bool(e["correctness"] and e["compiled"]) for e in entries)
         scores = {f"pass@{k}": pass_at(n, c, k) for k in KERNELBENCH_PASS_AT_K if k <= n}
         problems[number] = {"total_samples": n, "correct_samples": c, **scores}
-    names = [f"pass@{k}" for k in KERNELBENCH_PASS_AT_K if any(f"pass@{k}" in problem for problem in problems.values())]
+    names = [
+        f"pass@{k}"
+        for k in KERNELBENCH_PASS_AT_K
+        if any(f"pass@{k}" in problem for problem in problems.values())
+    ]
     averages = {
-        f"avg_{name}": sum(p.get(name, 0.0) for p in problems.values()) / len(problems) for name in names if problems
+        f"avg_{name}": sum(p.get(name, 0.0) for p in problems.values()) / len(problems)
+        for name in names
+        if problems
     }
     metadata = {
         "total_problems": len(problems),

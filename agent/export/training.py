@@ -32,7 +32,9 @@ class LeftOutCounts:
         return ", ".join(f"{count} {reason}" for reason, count in self.out.items())
 
 
-def select_trainable(turns: Iterable[Turn], references: dict[str, str], left: LeftOutCounts) -> Iterator[Turn]:
+def select_trainable(
+    turns: Iterable[Turn], references: dict[str, str], left: LeftOutCounts
+) -> Iterator[Turn]:
     """references: problem hash to source, for what a reference says of itself."""
     held_out = {hash for hash, source in references.items() if is_held_out(source)}
     for turn in turns:

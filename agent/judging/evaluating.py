@@ -6,7 +6,13 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kernelwright.agent.judging.pool import MAX_VERDICT_ATTEMPTS, DeviceKind, JudgeLost, JudgePool, ignore
+from kernelwright.agent.judging.pool import (
+    MAX_VERDICT_ATTEMPTS,
+    DeviceKind,
+    JudgeLost,
+    JudgePool,
+    ignore,
+)
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 

@@ -75,7 +75,9 @@ def main() -> None:
         maker = VerdictMaker(device, workers, sharers)
         line.send(JudgeReady(environment=maker.evaluator.environment()))
     except Exception as error:
-        line.send(VerdictError(number=None, error=error_kind(error), message=" ".join(str(error).split())))
+        line.send(
+            VerdictError(number=None, error=error_kind(error), message=" ".join(str(error).split()))
+        )
         sys.exit(3)
     _serve(line, maker, capacity_of(device, workers))
 

@@ -37,7 +37,12 @@ class LocalJudge(PlacedJudge):
     """Starts its process at once; `capacity` verdicts may be under way. Thread-safe."""
 
     def __init__(
-        self, name: str, device: str, workers: int, ended: Callable[[JudgeHandle], None], sharers: int = 1
+        self,
+        name: str,
+        device: str,
+        workers: int,
+        ended: Callable[[JudgeHandle], None],
+        sharers: int = 1,
     ) -> None:
         """sharers: judges on this device.
 
@@ -46,7 +51,9 @@ class LocalJudge(PlacedJudge):
         kind = DeviceKind.CPU if device == "cpu" else DeviceKind.CUDA
         super().__init__(name, kind, capacity_of(device, workers), ended)
         self.device = device
-        self._process = WorkerProcess("kernelwright.agent.judging.judge_process", device, str(workers), str(sharers))
+        self._process = WorkerProcess(
+            "kernelwright.agent.judging.judge_process", device, str(workers), str(sharers)
+        )
         self._connection = self._process.connection
         self._to_send: queue.SimpleQueue[ToJudge | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, name=f"to judge {name}", daemon=True)
@@ -61,7 +68,9 @@ class LocalJudge(PlacedJudge):
     def begin(self, ask: VerdictRequest, work: VerdictUnderWay) -> None:
         """Begins a verdict without waiting. Raises nothing: where the judge is gone the future raises JudgeLost."""
         self._count(ask.number, work)
-        if not self.state.alive:  # it died since it was chosen, and the reading thread may not have seen this verdict
+        if (
+            not self.state.alive
+        ):  # it died since it was chosen, and the reading thread may not have seen this verdict
             self._finish(ask.number, self._loss())
         self._to_send.put(ask)
 
@@ -92,7 +101,9 @@ class LocalJudge(PlacedJudge):
         try:
             while self._connection.poll(MAX_SILENT_SECONDS):
                 self._take(_READS.validate_json(self._connection.recv_bytes()))
-            self.trouble = f"the judge {self.name} said nothing for {MAX_SILENT_SECONDS:g} s and was ended"
+            self.trouble = (
+                f"the judge {self.name} said nothing for {MAX_SILENT_SECONDS:g} s and was ended"
+            )
         except (EOFError, OSError, ValueError):
             pass
         self._takes_no_more()

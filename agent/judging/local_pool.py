@@ -24,7 +24,11 @@ class LocalPool(PlacingPool):
         super().__init__(_kind(devices[0]))
         self._sharers = max(1, judges_per_gpu)
         self._workers = workers
-        self._places = {name: place for device in devices for name, place in _places(device, workers, self._sharers)}
+        self._places = {
+            name: place
+            for device in devices
+            for name, place in _places(device, workers, self._sharers)
+        }
         self._environments = {_kind(device): _environment(device) for device in reversed(devices)}
         self._targets = {_kind(device): _target(device) for device in reversed(devices)}
         with self._lock:
@@ -38,7 +42,9 @@ class LocalPool(PlacingPool):
     def capacity(self, device: DeviceKind) -> int:
         """Verdicts that its judges of this kind of device make at once."""
         return sum(
-            capacity_of(place, self._workers_of(place)) for place in self._places.values() if _kind(place) is device
+            capacity_of(place, self._workers_of(place))
+            for place in self._places.values()
+            if _kind(place) is device
         )
 
     def environment(self, device: DeviceKind) -> Environment:
@@ -53,7 +59,11 @@ class LocalPool(PlacingPool):
     def process_ids(self) -> dict[str, int]:
         """The process ids of the judges that are alive, by the judge's name."""
         with self._lock:
-            return {j.name: j.process_id for j in self._judges if isinstance(j, LocalJudge) and j.state.alive}
+            return {
+                j.name: j.process_id
+                for j in self._judges
+                if isinstance(j, LocalJudge) and j.state.alive
+            }
 
     def _started(self, name: str) -> JudgeHandle:
         place = self._places[name]

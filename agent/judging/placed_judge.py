@@ -19,7 +19,9 @@ class PlacedJudge(ABC):
     itself when it is ready, and whenever a verdict or the judge has ended.
     """
 
-    def __init__(self, name: str, kind: DeviceKind, capacity: int, ended: Callable[[JudgeHandle], None]) -> None:
+    def __init__(
+        self, name: str, kind: DeviceKind, capacity: int, ended: Callable[[JudgeHandle], None]
+    ) -> None:
         """capacity: number of verdicts that it makes in parallel."""
         self.name, self.kind, self.capacity = name, kind, capacity
         self.trouble = ""

@@ -11,7 +11,13 @@ from concurrent.futures import Future
 from typing import NamedTuple, Protocol
 
 from kernelwright.agent.judging.messages import VerdictRequest
-from kernelwright.agent.judging.pool import DeviceKind, JudgeState, PoolClosed, VerdictCancelled, ignore
+from kernelwright.agent.judging.pool import (
+    DeviceKind,
+    JudgeState,
+    PoolClosed,
+    VerdictCancelled,
+    ignore,
+)
 from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.problem import Problem
@@ -98,7 +104,9 @@ class PlacingPool:
 
     def _replacement(self, judge: JudgeHandle) -> JudgeHandle | None:
         """Returns a new judge for one that died; None where there is to be none. The caller holds the lock."""
-        raise InfrastructureError(f"the judge {judge.name} died: run the command again, or see agent doctor")
+        raise InfrastructureError(
+            f"the judge {judge.name} died: run the command again, or see agent doctor"
+        )
 
     def judges(self) -> Sequence[JudgeState]:
         """Returns the state of each judge, dead ones included."""
@@ -137,7 +145,9 @@ class PlacingPool:
 
     def cancel(self, future: Future[Report]) -> None:
         """See JudgePool.cancel."""
-        placed = self._placed_or_refused(future, VerdictCancelled("nobody wants this verdict any more"))
+        placed = self._placed_or_refused(
+            future, VerdictCancelled("nobody wants this verdict any more")
+        )
         if placed is not None:
             judge, number = placed
             judge.stop(number)
@@ -149,7 +159,9 @@ class PlacingPool:
             judge, number = placed
             judge.end_over(number, error)
 
-    def _placed_or_refused(self, future: Future[Report], error: InfrastructureError) -> tuple[JudgeHandle, int] | None:
+    def _placed_or_refused(
+        self, future: Future[Report], error: InfrastructureError
+    ) -> tuple[JudgeHandle, int] | None:
         """Returns the judge of a verdict and its number there. A verdict that still waits ends with the error."""
         with self._lock:
             waiting = next((entry for entry in self._waiting if entry.work.future is future), None)
@@ -167,7 +179,9 @@ class PlacingPool:
             judges, waiting = list(self._judges), list(self._waiting)
             self._waiting.clear()
         for one in waiting:
-            one.work.future.set_exception(PoolClosed("the judges were closed before this verdict was begun"))
+            one.work.future.set_exception(
+                PoolClosed("the judges were closed before this verdict was begun")
+            )
         closing = [threading.Thread(target=judge.close) for judge in judges]
         for thread in closing:
             thread.start()
@@ -184,7 +198,9 @@ class PlacingPool:
             for kin in self._judges:  # one that ran trusted references alone needs no other process
                 kin.is_draining = kin.is_draining and bool(kin.domain or self._work_of(kin))
             for waiting in list(self._waiting):
-                judge = self._free_judge(waiting.device, waiting.domain, [judge for _, judge in begun])
+                judge = self._free_judge(
+                    waiting.device, waiting.domain, [judge for _, judge in begun]
+                )
                 if judge is not None:
                     judge.domain = waiting.domain
                     self._placed[waiting.work.future] = (judge, waiting.ask.number)
@@ -195,14 +211,21 @@ class PlacingPool:
                     blocked.append(waiting)
             self._waiting = deque(blocked)
             self._make_room(blocked)
-        for waiting, why in hopeless:  # outside the lock: callbacks of the future may ask this pool again
-            waiting.work.future.set_exception(InfrastructureError(f"no judge can be started ({why}): see agent doctor"))
+        for (
+            waiting,
+            why,
+        ) in hopeless:  # outside the lock: callbacks of the future may ask this pool again
+            waiting.work.future.set_exception(
+                InfrastructureError(f"no judge can be started ({why}): see agent doctor")
+            )
         for waiting, judge in begun:
             waiting.work.future.add_done_callback(self._forget)
             waiting.began(judge.name)
             judge.begin(waiting.ask, waiting.work)
 
-    def _free_judge(self, device: DeviceKind, domain: str, taken: Sequence[JudgeHandle] = ()) -> JudgeHandle | None:
+    def _free_judge(
+        self, device: DeviceKind, domain: str, taken: Sequence[JudgeHandle] = ()
+    ) -> JudgeHandle | None:
         """Returns the judge with the most free places that may begin a verdict of that domain, of its own domain first.
 
         taken: the judges of verdicts that are begun in this round.
@@ -225,7 +248,9 @@ class PlacingPool:
             domains = [waiting.domain for waiting in blocked if waiting.device is device]
             # A judge that starts or drains is for one of those that wait.
             for domain in domains[sum(not judge.was_ready or judge.is_draining for judge in kin) :]:
-                self._drain_for(domain, [judge for judge in kin if judge.was_ready and not judge.is_draining])
+                self._drain_for(
+                    domain, [judge for judge in kin if judge.was_ready and not judge.is_draining]
+                )
         for judge in self._judges:
             if judge.is_draining and judge.state.alive and not self._work_of(judge):
                 judge.retire()
@@ -244,9 +269,14 @@ class PlacingPool:
     def _no_hope(self, device: DeviceKind) -> str:
         """Returns the reason why there will never be a judge of this kind; empty where there may be one."""
         kin = [judge for judge in self._judges if judge.kind is device]
-        if kin and not all(self._barren.get(judge.name, 0) >= MAX_DEATHS_BEFORE_READY for judge in kin):
+        if kin and not all(
+            self._barren.get(judge.name, 0) >= MAX_DEATHS_BEFORE_READY for judge in kin
+        ):
             return ""
-        return next((judge.trouble for judge in kin if judge.trouble), "") or "they die before they are ready"
+        return (
+            next((judge.trouble for judge in kin if judge.trouble), "")
+            or "they die before they are ready"
+        )
 
     def _forget(self, future: Future[Report]) -> None:
         with self._lock:
@@ -256,7 +286,9 @@ class PlacingPool:
         """A verdict of this judge, or the judge itself, has ended."""
         with self._lock:
             if judge in self._judges and not judge.state.alive and not self._closed:
-                self._barren[judge.name] = 0 if judge.was_ready else self._barren.get(judge.name, 0) + 1
+                self._barren[judge.name] = (
+                    0 if judge.was_ready else self._barren.get(judge.name, 0) + 1
+                )
                 if self._barren[judge.name] < MAX_DEATHS_BEFORE_READY:
                     self._replace(judge)
         self._place()
@@ -265,5 +297,9 @@ class PlacingPool:
         again = self._replacement(judge)
         place = self._judges.index(judge)
         if not judge.is_draining:
-            log.warning("the judge %s died, and %s", judge.name, "is started again" if again else "is given up")
+            log.warning(
+                "the judge %s died, and %s",
+                judge.name,
+                "is started again" if again else "is given up",
+            )
         self._judges[place : place + 1] = [again] if again is not None else []

@@ -30,7 +30,11 @@ class JudgeActor:
         from kernelwright.agent.command_line.arguments import choose_targets
 
         environment = self._maker.evaluator.environment()
-        return JudgeReady(environment=environment).model_dump_json(), choose_targets([], self._device)[0], os.getpid()
+        return (
+            JudgeReady(environment=environment).model_dump_json(),
+            choose_targets([], self._device)[0],
+            os.getpid(),
+        )
 
     def live(self) -> None:
         """Returns when the actor is closed: who waits for it learns that the actor has died."""

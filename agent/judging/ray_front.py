@@ -53,7 +53,9 @@ class FrontRequest(Value):
 class FrontResult(Value):
     """What a task answers: the result of `Front.traced_and_compiled`."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_bytes="base64", val_json_bytes="base64")
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", ser_json_bytes="base64", val_json_bytes="base64"
+    )
 
     kind: Literal["made"] = "made"
     candidate: TracedCandidate
@@ -84,7 +86,9 @@ def trace_and_compile(ask: str) -> str:
         )  # fmt: skip
         return made.written()
     except Exception as error:
-        return VerdictError(number=None, error=error_kind(error), message=one_line(error)).model_dump_json()
+        return VerdictError(
+            number=None, error=error_kind(error), message=one_line(error)
+        ).model_dump_json()
 
 
 @functools.cache
@@ -128,7 +132,13 @@ class FrontTasks:
         self._task = ray.remote(trace_and_compile).options(num_cpus=1, max_retries=0)
 
     def traced_and_compiled(
-        self, problem: Problem, source: str, selection: Selection, asked: Options, seed: int, say: Callable[[str], None]
+        self,
+        problem: Problem,
+        source: str,
+        selection: Selection,
+        asked: Options,
+        seed: int,
+        say: Callable[[str], None],
     ) -> tuple[TracedCandidate, tuple[CompileResult, ...], dict[str, Any]]:
         """Has a task do both. Raises JudgeLost where it was lost, and what `say` and the task's Front raise."""
         ask = FrontRequest(
@@ -140,7 +150,9 @@ class FrontTasks:
             raise exception_of(answer)
         if answer.versions != _versions():
             theirs, own = ", ".join(answer.versions), ", ".join(_versions())
-            raise InfrastructureError(f"the node {answer.node} has {theirs}, and the judge {own}: install the same")
+            raise InfrastructureError(
+                f"the node {answer.node} has {theirs}, and the judge {own}: install the same"
+            )
         say(f"traced and compiled on {answer.node}")
         return answer.candidate, answer.compiles, answer.binaries
 
@@ -154,7 +166,9 @@ class FrontTasks:
             return _READS.validate_json(ray.get(waited))
         except ray.exceptions.RayError as error:
             why = " ".join(str(error).split())[:300]
-            raise JudgeLost(f"the task that traced and compiled was lost ({type(error).__name__}: {why})") from None
+            raise JudgeLost(
+                f"the task that traced and compiled was lost ({type(error).__name__}: {why})"
+            ) from None
         except BaseException:  # nobody wants the verdict any more
             ray.cancel(waited, force=False)
             raise

@@ -9,7 +9,12 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from kernelwright.agent.judging.messages import JudgeReady, VerdictError, VerdictReply, VerdictRequest
+from kernelwright.agent.judging.messages import (
+    JudgeReady,
+    VerdictError,
+    VerdictReply,
+    VerdictRequest,
+)
 from kernelwright.agent.judging.placed_judge import PlacedJudge, closed_error
 from kernelwright.agent.judging.placing import JudgeHandle, VerdictUnderWay
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost
@@ -49,7 +54,9 @@ class RayJudge(PlacedJudge):
     def __init__(self, place: ActorPlace, ended: Callable[[JudgeHandle], None]) -> None:
         """`ended` is called, in a thread of this judge, whenever a verdict or the judge itself has ended."""
         device = "cpu" if place.kind is DeviceKind.CPU else "cuda:0"
-        super().__init__(place.name, place.kind, capacity_of(device, place.workers, place.tasks), ended)
+        super().__init__(
+            place.name, place.kind, capacity_of(device, place.workers, place.tasks), ended
+        )
         self.place, self.device = place, device
         self.ready: tuple[JudgeReady, str, int] | None = None
         """What it is made with, its target, and its process; None until it has begun."""
@@ -61,7 +68,9 @@ class RayJudge(PlacedJudge):
     def begin(self, ask: VerdictRequest, work: VerdictUnderWay) -> None:
         """Hands a verdict to the actor; a thread of its own waits for it."""
         self._count(ask.number, work)
-        threading.Thread(target=self._follow, args=(ask,), name=f"verdict {ask.number}", daemon=True).start()
+        threading.Thread(
+            target=self._follow, args=(ask,), name=f"verdict {ask.number}", daemon=True
+        ).start()
 
     def stop(self, number: int) -> None:
         """Asks the actor to end a verdict at its next step."""
@@ -93,7 +102,10 @@ class RayJudge(PlacedJudge):
             self.begun.set()
             self._ended(self)  # who waits may be given to it
             ray.get(self._actor.live.remote())
-        except (Exception, SystemExit) as error:  # Ray raises the latter in every thread when its cluster is gone
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # Ray raises the latter in every thread when its cluster is gone
             self.trouble = self.trouble or _last_line(error)
         self._takes_no_more()
         self.begun.set()
@@ -126,7 +138,9 @@ class RayJudge(PlacedJudge):
             ray.kill(self._actor)
 
     def _take(self, number: int, message: VerdictReply | VerdictError) -> None:
-        self._end(number, message.report if isinstance(message, VerdictReply) else exception_of(message))
+        self._end(
+            number, message.report if isinstance(message, VerdictReply) else exception_of(message)
+        )
 
     def _loss(self, error: BaseException | None) -> Exception:
         if self._closing:

@@ -66,7 +66,9 @@ class RayPool(PlacingPool):
         """Names of the places that have a judge."""
         self._leaving = threading.Event()
         if kind is DeviceKind.CUDA:
-            self._given.update(place.name for place in [p for node in nodes for p in self._places(node)][:spare])
+            self._given.update(
+                place.name for place in [p for node in nodes for p in self._places(node)][:spare]
+            )
         self._look()
         if not self._judges:
             self.close()
@@ -97,7 +99,11 @@ class RayPool(PlacingPool):
     def process_ids(self) -> dict[str, int]:
         """The process ids of the actors that have begun and are alive, by the judge's name."""
         with self._lock:
-            return {j.name: j.ready[2] for j in self._judges if isinstance(j, RayJudge) and j.ready and j.state.alive}
+            return {
+                j.name: j.ready[2]
+                for j in self._judges
+                if isinstance(j, RayJudge) and j.ready and j.state.alive
+            }
 
     def close(self) -> None:
         """Closes the judges, and leaves the cluster where this pool had joined it."""
@@ -151,8 +157,12 @@ class RayPool(PlacingPool):
         while not self._leaving.wait(NODE_POLL_SECONDS):
             try:
                 self._look()
-            except Exception:  # the head node is away for a moment: what is under way finds out by itself
-                logging.getLogger(__name__).warning("the Ray cluster does not answer", exc_info=True)
+            except (
+                Exception
+            ):  # the head node is away for a moment: what is under way finds out by itself
+                logging.getLogger(__name__).warning(
+                    "the Ray cluster does not answer", exc_info=True
+                )
 
     def _places(self, node: dict[str, Any]) -> list[ActorPlace]:
         has, address = node["Resources"], node["NodeManagerAddress"]
@@ -160,7 +170,10 @@ class RayPool(PlacingPool):
         count = gpus if self._kind is DeviceKind.CUDA else min(cores, self._workers or cores)
         workers = self._workers or max(1, cores // max(1, gpus))
         named = f"{address}-{node['NodeID'][:6]}"
-        return [ActorPlace(f"{named}/{self._kind}:{k}", node["NodeID"], self._kind, workers) for k in range(count)]
+        return [
+            ActorPlace(f"{named}/{self._kind}:{k}", node["NodeID"], self._kind, workers)
+            for k in range(count)
+        ]
 
     def _tasks_of_each(self, nodes: Sequence[dict[str, Any]], judges: int) -> int:
         """Candidates that are traced and compiled at once for one judge by tasks; 0 where its own processes do that."""
@@ -194,7 +207,9 @@ def _check_address(address: str) -> None:
 
 def _connect(address: str) -> bool:
     """Connects to the cluster; says whether it was this call that connected. Raises InputError."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray tells its makers what is run, unless it is told not to
+    os.environ.setdefault(
+        "RAY_USAGE_STATS_ENABLED", "0"
+    )  # Ray tells its makers what is run, unless it is told not to
     # Ray reads this when it is imported. It would print the death of actors on stdout, amid the JSON of a command.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
     import ray
@@ -202,10 +217,20 @@ def _connect(address: str) -> bool:
     _check_address(address)
     if ray.is_initialized():
         return False
-    loopback: dict[str, Any] = {"_node_ip_address": address.partition(":")[0]} if address.startswith("127.") else {}
+    loopback: dict[str, Any] = (
+        {"_node_ip_address": address.partition(":")[0]} if address.startswith("127.") else {}
+    )
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=None, **loopback)
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            include_dashboard=None,
+            **loopback,
+        )
     except (ConnectionError, ValueError, RuntimeError) as error:
         line = " ".join(str(error).split())[:300]
-        raise InputError(f"--ray {address}: there is no cluster ({line}): {CONNECTION_ADVICE}") from None
+        raise InputError(
+            f"--ray {address}: there is no cluster ({line}): {CONNECTION_ADVICE}"
+        ) from None
     return True

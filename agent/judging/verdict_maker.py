@@ -73,7 +73,9 @@ class VerdictMaker:
         try:
             say("beginning")
             if ask.reference is not None:
-                reference_trials().remember(ask.problem, ask.reference, train_mode=ask.options.train_mode)
+                reference_trials().remember(
+                    ask.problem, ask.reference, train_mode=ask.options.train_mode
+                )
             report = self._evaluator.evaluate(ask.problem, ask.source, ask.options, say)
             return VerdictReply(number=ask.number, report=report)
         except Exception as error:
@@ -92,7 +94,9 @@ class VerdictMaker:
         self._evaluator.close()
 
 
-def error_kind(error: Exception) -> Literal["problem", "infrastructure", "cancelled", "lost", "internal"]:
+def error_kind(
+    error: Exception,
+) -> Literal["problem", "infrastructure", "cancelled", "lost", "internal"]:
     """The name under which an exception travels."""
     match error:
         case VerdictCancelled():

@@ -51,7 +51,11 @@ class Attempt(Value):
     def cut_off(self) -> bool:
         """The reply reached its limit of tokens before the code ended."""
         failure = self.report.failure if self.report else None
-        broken = failure is not None and failure.fault in (Fault.SYNTAX, Fault.NO_CODE, Fault.ENTRY_POINT)
+        broken = failure is not None and failure.fault in (
+            Fault.SYNTAX,
+            Fault.NO_CODE,
+            Fault.ENTRY_POINT,
+        )
         return self.finish is FinishReason.LENGTH and broken
 
     @property
@@ -69,7 +73,9 @@ class Attempt(Value):
 
 def best_of(attempts: Sequence[Attempt]) -> Attempt | None:
     """The fastest of those that are correct; where none was timed the first; None where none is correct."""
-    return max((attempt for attempt in attempts if attempt.correct), key=lambda a: a.rank, default=None)
+    return max(
+        (attempt for attempt in attempts if attempt.correct), key=lambda a: a.rank, default=None
+    )
 
 
 def from_turn(turn: Turn, earlier: Sequence[Attempt]) -> Attempt:
@@ -100,7 +106,11 @@ def from_turn(turn: Turn, earlier: Sequence[Attempt]) -> Attempt:
 
 def author_in_words(completion: Completion, action: Action, parent: Attempt | None) -> str:
     """Returns the author of a turn's text. A turn of TUNE changes the numbers of its parent, whose author it keeps."""
-    return tuned_author(parent.author) if action is Action.TUNE and parent is not None else author_of(completion)
+    return (
+        tuned_author(parent.author)
+        if action is Action.TUNE and parent is not None
+        else author_of(completion)
+    )
 
 
 def with_identity(attempt: Attempt, earlier: Sequence[Attempt]) -> Attempt:
@@ -108,5 +118,7 @@ def with_identity(attempt: Attempt, earlier: Sequence[Attempt]) -> Attempt:
     if attempt.source is None:
         return attempt
     own = candidate_hash(attempt.source)
-    same = next((other.turn for other in earlier if other.hash == own and other.report is not None), None)
+    same = next(
+        (other.turn for other in earlier if other.hash == own and other.report is not None), None
+    )
     return attempt.with_(hash=own, repeats=same)

@@ -28,14 +28,20 @@ COMPILER_DRAFT_NOTE = (
 """The note on the compiler's draft in a policy's prompt."""
 
 
-def write_feedback(report: Report, tried: int = 0, origin: Origin = Origin.POLICY, tuned: bool = False) -> str:
+def write_feedback(
+    report: Report, tried: int = 0, origin: Origin = Origin.POLICY, tuned: bool = False
+) -> str:
     """Writes a report in full, for a policy that reads sentences.
 
     `tried`: how many refinements there were, so that each gets another suggestion. `origin`: who wrote the candidate.
     `tuned`: the kernel's numbers were searched on this GPU.
     """
     if report.failure is not None:
-        parts = [_headline(report, report.failure), *_failure(report.failure), _program_output(report)]
+        parts = [
+            _headline(report, report.failure),
+            *_failure(report.failure),
+            _program_output(report),
+        ]
     else:
         by = COMPILER_DRAFT_NOTE if origin is Origin.COMPILER else ""
         parts = [
@@ -75,7 +81,9 @@ def _failure(failure: Failure) -> list[str]:
     if failure.where:
         parts.append(f"At line {failure.where.line}:\n{_with_caret(failure)}")
     if failure.trace:
-        parts.append(f"The last frames in the candidate:\n{quote_as_data(failure.trace, MAX_TRACE_CHARACTERS)}")
+        parts.append(
+            f"The last frames in the candidate:\n{quote_as_data(failure.trace, MAX_TRACE_CHARACTERS)}"
+        )
     if failure.mismatch:
         parts.append(_mismatch(failure.mismatch))
     return parts
@@ -91,27 +99,42 @@ def _with_caret(failure: Failure) -> str:
 
 def _mismatch(mismatch: Mismatch) -> str:
     share = f" ({mismatch.wrong / mismatch.total:.2%})" if mismatch.total else ""
-    lines = [f"{mismatch.wrong:,} of {mismatch.total:,} elements of output {mismatch.output} are wrong{share}."]
+    lines = [
+        f"{mismatch.wrong:,} of {mismatch.total:,} elements of output {mismatch.output} are wrong{share}."
+    ]
     if mismatch.first:
         first = mismatch.first
-        lines.append(f"The first is at {list(first.index)}: expected {first.expected:.6g}, got {first.got:.6g}.")
+        lines.append(
+            f"The first is at {list(first.index)}: expected {first.expected:.6g}, got {first.got:.6g}."
+        )
     if mismatch.worst:
         lines.append("The worst:")
-        lines += [f"  {list(w.index)}: expected {w.expected:.6g}, got {w.got:.6g}" for w in mismatch.worst[:5]]
+        lines += [
+            f"  {list(w.index)}: expected {w.expected:.6g}, got {w.got:.6g}"
+            for w in mismatch.worst[:5]
+        ]
     if mismatch.pattern:
-        lines.append(f"Pattern: {mismatch.pattern.replace('_', ' ')}. {clean_text(mismatch.hint, 300)}".rstrip())
+        lines.append(
+            f"Pattern: {mismatch.pattern.replace('_', ' ')}. {clean_text(mismatch.hint, 300)}".rstrip()
+        )
     elif mismatch.hint:
         lines.append(clean_text(mismatch.hint, 300))
     return "\n".join(lines)
 
 
 def _program_output(report: Report) -> str:
-    return f"It printed:\n{quote_as_data(report.output, MAX_OUTPUT_CHARACTERS)}" if report.output.strip() else ""
+    return (
+        f"It printed:\n{quote_as_data(report.output, MAX_OUTPUT_CHARACTERS)}"
+        if report.output.strip()
+        else ""
+    )
 
 
 def _correctness(report: Report) -> str:
     if report.judged_on == "cpu":
-        return "It is right on a CPU, interpreted, at small shapes. Its speed has not been measured."
+        return (
+            "It is right on a CPU, interpreted, at small shapes. Its speed has not been measured."
+        )
     return f"It is right on {clean_text(report.judged_on, 80)}."
 
 
@@ -136,21 +159,30 @@ def _speed(report: Report) -> list[str]:
     lines[0] += "."
     if profile.speed_of_light is not None and profile.roofline is not None:
         bound = profile.roofline.bound or "unknown"
-        lines.append(f"That is {profile.speed_of_light:.0%} of the speed of light; the bottleneck is {bound}.")
+        lines.append(
+            f"That is {profile.speed_of_light:.0%} of the speed of light; the bottleneck is {bound}."
+        )
     return lines
 
 
 def _launches(report: Report) -> str:
     """Writes where the time of a call goes: the launches that take most of it."""
     launches = report.profile.launches if report.profile else ()
-    timed = sorted((one for one in launches if one.ms is not None), key=lambda one: -(one.ms or 0.0))
+    timed = sorted(
+        (one for one in launches if one.ms is not None), key=lambda one: -(one.ms or 0.0)
+    )
     if not timed:
         return ""
     lines = [
-        f"  {clean_text(one.kernel, 80)}: {one.ms:.4g} ms" + (f", {one.share:.0%}" if one.share is not None else "")
+        f"  {clean_text(one.kernel, 80)}: {one.ms:.4g} ms"
+        + (f", {one.share:.0%}" if one.share is not None else "")
         for one in timed[:MAX_LISTED_LAUNCHES]
     ]
-    more = f"\n  and {len(timed) - MAX_LISTED_LAUNCHES} more" if len(timed) > MAX_LISTED_LAUNCHES else ""
+    more = (
+        f"\n  and {len(timed) - MAX_LISTED_LAUNCHES} more"
+        if len(timed) > MAX_LISTED_LAUNCHES
+        else ""
+    )
     return f"Its {len(timed)} launches, timed each by itself:\n" + "\n".join(lines) + more
 
 

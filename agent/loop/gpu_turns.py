@@ -31,7 +31,9 @@ def share_gpu(policy: Policy, tools: MeasuresAlone) -> Policy:
     """The policy itself where it computes elsewhere."""
     own = policy.capabilities.device
     return (
-        GpuSharingPolicy(policy, tools) if own.startswith("cuda") and _number(own) == _number(tools.device) else policy
+        GpuSharingPolicy(policy, tools)
+        if own.startswith("cuda") and _number(own) == _number(tools.device)
+        else policy
     )
 
 

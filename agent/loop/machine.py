@@ -109,7 +109,11 @@ def mermaid(whole: bool = False) -> str:
     plain = {Outcome.ANSWERED, Outcome.PASSED, Outcome.UNTUNED, Outcome.FAILED, Outcome.STOPPED}
     lines = ["stateDiagram-v2", "    [*] --> draft"]
     for one, other, edge in MACHINE.edges(data=True):
-        shown = [outcome for outcome in Outcome if outcome in edge["outcomes"] and (whole or outcome in plain)]
+        shown = [
+            outcome
+            for outcome in Outcome
+            if outcome in edge["outcomes"] and (whole or outcome in plain)
+        ]
         if shown and (whole or other is not State.DONE or one in TOOL_STATES):
             lines.append(f"    {one} --> {other}: {', '.join(shown)}")
     return "\n".join([*lines, "    done --> [*]"])

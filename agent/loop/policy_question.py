@@ -11,7 +11,15 @@ from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Spent, describe_budget_left
 from kernelwright.agent.loop.target_facts import describe_target
 from kernelwright.agent.prompts import PromptFields, Prompts
-from kernelwright.policies.base import Completion, FinishReason, Message, Policy, PromptForm, Request, Role
+from kernelwright.policies.base import (
+    Completion,
+    FinishReason,
+    Message,
+    Policy,
+    PromptForm,
+    Request,
+    Role,
+)
 from kernelwright.store.models import Action
 from kernelwright.tools.markdown.fenced_code import extract_code
 from kernelwright.tools.problem import Problem
@@ -23,7 +31,9 @@ class QuestionWriter:
     The same turns give the same text, so that a turn asked again is the same question.
     """
 
-    def __init__(self, problem: Problem, policy: Policy, settings: Settings, trajectory_id: int) -> None:
+    def __init__(
+        self, problem: Problem, policy: Policy, settings: Settings, trajectory_id: int
+    ) -> None:
         self._problem, self._settings, self._trajectory_id = problem, settings, trajectory_id
         self._form = policy.prompt_form
         self._prompts = Prompts(self._form, settings.prompts)
@@ -57,7 +67,9 @@ class QuestionWriter:
             compact = self._form is PromptForm.COMPACT
             feedback = write_compact_feedback(parent.report)
             if not compact:
-                feedback = write_feedback(parent.report, tried, parent.origin, _is_tuned(parent, attempts))
+                feedback = write_feedback(
+                    parent.report, tried, parent.origin, _is_tuned(parent, attempts)
+                )
         return PromptFields(
             problem=self._judged_problem(),
             action=plan.action,
@@ -76,7 +88,9 @@ class QuestionWriter:
 
         return as_judged(self._problem).problem
 
-    def read(self, candidate_id: int, turn: int, plan: NextTurn, completion: Completion) -> tuple[Attempt, str | None]:
+    def read(
+        self, candidate_id: int, turn: int, plan: NextTurn, completion: Completion
+    ) -> tuple[Attempt, str | None]:
         """The attempt, and the code that was found (None: none)."""
         source = extract_code(completion.text) or None
         attempt = Attempt(

@@ -19,7 +19,13 @@ from kernelwright.agent.loop.policy_question import QuestionWriter
 from kernelwright.agent.loop.run_verdicts import Tunes, VerdictSource, unreadable_report
 from kernelwright.agent.loop.search import CandidateSearch, NextTurn
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.agent.loop.stopping import PAUSING_REASONS, Spent, StopReason, exhausted_budget, sum_spent
+from kernelwright.agent.loop.stopping import (
+    PAUSING_REASONS,
+    Spent,
+    StopReason,
+    exhausted_budget,
+    sum_spent,
+)
 from kernelwright.agent.loop.time_limit import TimeLimitReached, check_time, time_limit_seconds
 from kernelwright.policies.base import (
     AskingInterrupted,
@@ -155,7 +161,9 @@ class Run:
 
     def _forbidden(self) -> StopReason | None:
         """The budget that leaves no room for the next action; walking up a report that is there costs nothing."""
-        asking = self.state in POLICY_STATES and not self._makes_exact()  # nor does a turn of TUNE ask a policy
+        asking = (
+            self.state in POLICY_STATES and not self._makes_exact()
+        )  # nor does a turn of TUNE ask a policy
         judged = self.current is not None and self.current.report is not None
         acting = asking or self.state is State.TUNE or not judged
         if not acting:
@@ -167,17 +175,26 @@ class Run:
 
     def _deadline(self) -> float | None:
         """Returns the time of the monotonic clock at which the run ends; None where it has no time limit."""
-        seconds = time_limit_seconds(self.settings.budgets, self._earlier, solved=self.best is not None)
+        seconds = time_limit_seconds(
+            self.settings.budgets, self._earlier, solved=self.best is not None
+        )
         return None if seconds is None else self._started + seconds
 
     def _makes_exact(self) -> bool:
         """Whether the next turn is the compiler's draft once more, in fp32: `DraftedTurn` answers it."""
         last = self.attempts[-1] if self.attempts else None
         failure = last.report.failure if last is not None and last.report is not None else None
-        if last is None or failure is None or self.state is not State.REPAIR or not last.origin.is_draft:
+        if (
+            last is None
+            or failure is None
+            or self.state is not State.REPAIR
+            or not last.origin.is_draft
+        ):
             return False
         source = last.source or ""
-        return failure.fault in ARITHMETIC_FAULTS and (bool(with_fp32_products(source)) or has_split_products(source))
+        return failure.fault in ARITHMETIC_FAULTS and (
+            bool(with_fp32_products(source)) or has_split_products(source)
+        )
 
     def stop(self, reason: StopReason, message: str = "") -> None:
         """Writes why, and ends. After a pause the same command goes on."""
@@ -197,7 +214,9 @@ class Run:
     def _ask(self) -> None:
         """Writes the row, asks the policy, and writes the answer."""
         turn = len(self.attempts)
-        request = self._asking.request(self._plan, self.attempts, self.spent).with_(deadline=self._deadline())
+        request = self._asking.request(self._plan, self.attempts, self.spent).with_(
+            deadline=self._deadline()
+        )
         parent = self._plan.parent
         row = self.store.draft(
             self.trajectory_id,
@@ -223,7 +242,9 @@ class Run:
         except (PolicyError, AskingInterrupted) as error:
             if error.paid:
                 self.store.record_paid(row.id, error.paid[0])
-                self._paid_for_nothing = _total([self._paid_for_nothing, *(reply.usage for reply in error.paid[0])])
+                self._paid_for_nothing = _total(
+                    [self._paid_for_nothing, *(reply.usage for reply in error.paid[0])]
+                )
             raise
         lost, self._paid_for_nothing = self._paid_for_nothing, None
         return completion if lost is None else completion.with_(usage=completion.usage.plus(lost))
@@ -233,7 +254,9 @@ class Run:
         parent = self._plan.parent
         if self._plan.action is Action.TUNE and self._tuner is not None and parent is not None:
             self._watch(self, "tuning")
-            return self._tuner.tuned(self.problem, parent, self.spent, self._watch_until(request.deadline))
+            return self._tuner.tuned(
+                self.problem, parent, self.spent, self._watch_until(request.deadline)
+            )
         if isinstance(self._policy, HasSeveralAuthors):
             self._policy.on_author = lambda author: self._watch(self, _WAITING_FOR[author])
         else:
@@ -265,9 +288,17 @@ class Run:
         assert self.current is not None
         if self.current.report is None:
             report = self._judging.report(
-                self.problem, self.current, self.attempts, lambda doing: self._watch(self, doing), self._deadline()
+                self.problem,
+                self.current,
+                self.attempts,
+                lambda doing: self._watch(self, doing),
+                self._deadline(),
             )
-            if stop_was_asked() and report.failure is not None and report.failure.fault in UNCACHED_FAULTS:
+            if (
+                stop_was_asked()
+                and report.failure is not None
+                and report.failure.fault in UNCACHED_FAULTS
+            ):
                 raise KeyboardInterrupt  # a scheduler signals all processes of a job, the candidate's among them
             self._record(report)
         self._climb()
@@ -329,7 +360,9 @@ class Run:
     def _restore(self, trajectory: Trajectory) -> None:
         """Finds the state from the store: an answer without a verdict is judged again, not asked for again."""
         for turn in history(self.store, trajectory):
-            attempt = from_turn(turn, self.attempts).with_(inherited=turn.trajectory_id != trajectory.id)
+            attempt = from_turn(turn, self.attempts).with_(
+                inherited=turn.trajectory_id != trajectory.id
+            )
             if turn.state is CandidateState.JUDGED:
                 self.attempts.append(attempt)
             elif turn.state is CandidateState.DRAFTED:

@@ -36,7 +36,9 @@ class Evaluates(Protocol):
 class Tunes(Protocol):
     """The interface that answers the turns of TUNE: agent/tuning/turn.py."""
 
-    def tuned(self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]) -> Completion:
+    def tuned(
+        self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]
+    ) -> Completion:
         """The parent's program with other numbers; the parent's own where none are faster."""
         ...
 
@@ -84,7 +86,9 @@ class RunJudge:
             return known
 
         def judge(options: Options, progress: Callable[[str], None]) -> Report:
-            return self._evaluator.evaluate(problem, attempt.source or "", options, progress=progress)
+            return self._evaluator.evaluate(
+                problem, attempt.source or "", options, progress=progress
+            )
 
         return judged_until(deadline, self._options, judge, say)
 
@@ -102,7 +106,11 @@ def _known(attempt: Attempt, earlier: Sequence[Attempt]) -> Report | None:
     if same is None or same.report is None:
         return None
     failure = same.report.failure
-    return None if failure and failure.fault in UNCACHED_FAULTS else same.report.with_(cached=True, seconds=0.0)
+    return (
+        None
+        if failure and failure.fault in UNCACHED_FAULTS
+        else same.report.with_(cached=True, seconds=0.0)
+    )
 
 
 def unreadable_report(problem: Problem, completion: Completion) -> Report:

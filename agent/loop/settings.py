@@ -141,13 +141,17 @@ class Settings(Value):
             program=program,
         )
 
-    def sampling(self, form: PromptForm, turn: int, trajectory_id: int, tokens_left: int | None) -> Sampling:
+    def sampling(
+        self, form: PromptForm, turn: int, trajectory_id: int, tokens_left: int | None
+    ) -> Sampling:
         """Returns the sampling of one turn. The seed changes with the turn, so that no two turns draw the same."""
         limit = self.reply_tokens or REPLY_TOKENS[form]
         if tokens_left is not None:
             limit = max(1, min(limit, tokens_left))
         base = self.seed if self.seed is not None else trajectory_id * 7919
-        return Sampling(temperature=self._temperature(form, turn), max_tokens=limit, seed=(base + turn) % 2**31)
+        return Sampling(
+            temperature=self._temperature(form, turn), max_tokens=limit, seed=(base + turn) % 2**31
+        )
 
     def _temperature(self, form: PromptForm, turn: int) -> float:
         if self.temperature is not None:

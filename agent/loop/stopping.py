@@ -86,7 +86,10 @@ class Goal(Value):
         """
         kind, _, number = text.partition(":")
         try:
-            goal = cls(kind=GOAL_KIND_ALIASES.get(kind) or GoalKind(kind), value=float(number) if number else 0.0)
+            goal = cls(
+                kind=GOAL_KIND_ALIASES.get(kind) or GoalKind(kind),
+                value=float(number) if number else 0.0,
+            )
             fits = (goal.kind is GoalKind.CORRECT) == (not number) and 0 <= goal.value < 1e6
             fits = fits and (goal.kind is not GoalKind.ROOFLINE or 0 < goal.value <= 1)
         except ValueError:
@@ -107,7 +110,11 @@ class Goal(Value):
             return False
         share = profile.speed_of_light
         lower = profile.speedup if profile.speedup_low is None else profile.speedup_low
-        over_compiled = (profile.speedup_compiled_low, profile.speedup_compiled, profile.speedup_compiled_estimate)
+        over_compiled = (
+            profile.speedup_compiled_low,
+            profile.speedup_compiled,
+            profile.speedup_compiled_estimate,
+        )
         measured = {
             GoalKind.SPEEDUP: lower,
             GoalKind.COMPILE: next((ratio for ratio in over_compiled if ratio is not None), None),
@@ -184,13 +191,17 @@ def describe_budget_left(budgets: Budgets, spent: Spent) -> str:
     said = []
     if budgets.turns is not None:
         left = budgets.turns - spent.turns
-        said.append("this is the last turn" if left <= 1 else f"{left} turns are left, this one among them")
+        said.append(
+            "this is the last turn" if left <= 1 else f"{left} turns are left, this one among them"
+        )
     if budgets.tokens is not None:
         said.append(f"about {max(budgets.tokens - spent.tokens, 0):,} tokens are left")
     if budgets.dollars is not None and spent.dollars is not None:
         said.append(f"${max(budgets.dollars - spent.dollars, 0.0):.2f} are left")
     if budgets.gpu_seconds is not None:
-        said.append(f"{max(budgets.gpu_seconds - spent.gpu_seconds, 0.0):.0f} s of GPU time are left")
+        said.append(
+            f"{max(budgets.gpu_seconds - spent.gpu_seconds, 0.0):.0f} s of GPU time are left"
+        )
     if budgets.minutes is not None:
         said.append(f"{max(budgets.minutes - spent.seconds / 60, 0.0):.0f} minutes are left")
     text = "; ".join(said)

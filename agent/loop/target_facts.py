@@ -9,7 +9,11 @@ from kernelwright.tools.hardware.targets import TARGETS
 def describe_target(target: str, device: str) -> str:
     """Returns the description of the target in one line."""
     known = TARGETS[target]
-    name, multiprocessors, memory = _read(device) or (known.title, known.multiprocessors, known.memory)
+    name, multiprocessors, memory = _read(device) or (
+        known.title,
+        known.multiprocessors,
+        known.memory,
+    )
     facts = [
         f"{name} ({target})",
         f"{multiprocessors} multiprocessors",

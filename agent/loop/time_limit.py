@@ -32,7 +32,10 @@ def time_limit_seconds(budgets: Budgets, earlier_seconds: float, solved: bool) -
     """
     minutes = [budgets.minutes] if solved else [budgets.minutes, budgets.minutes_unsolved]
     limits = [60.0 * limit for limit in minutes if limit is not None]
-    return min((limit - earlier_seconds if earlier_seconds < limit else limit for limit in limits), default=None)
+    return min(
+        (limit - earlier_seconds if earlier_seconds < limit else limit for limit in limits),
+        default=None,
+    )
 
 
 def options_until(options: Options, deadline: float) -> Options:

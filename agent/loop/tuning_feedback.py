@@ -28,9 +28,15 @@ def tuning_lines(report: Report) -> list[str]:
             f"The best configuration of {_named(launches[0])} is {_configuration(kernels[launches[0].kernel])}."
         )
     lines.append(f"It is bound by {limiting_resource(report)}.")
-    if profile.speed_of_light is not None and profile.roofline is not None and profile.roofline.milliseconds:
+    if (
+        profile.speed_of_light is not None
+        and profile.roofline is not None
+        and profile.roofline.milliseconds
+    ):
         gap = profile.candidate.median - profile.roofline.milliseconds
-        lines.append(f"The speed of light is {profile.roofline.milliseconds:.4g} ms, {gap:.4g} ms less.")
+        lines.append(
+            f"The speed of light is {profile.roofline.milliseconds:.4g} ms, {gap:.4g} ms less."
+        )
     following = [one for one in launches[1 : 1 + MAX_OTHER_LAUNCHES] if one.ms]
     if following:
         told = ", then ".join(f"{_named(one)} ({_share(one)})" for one in following)
@@ -44,14 +50,24 @@ def limiting_resource(report: Report) -> str:
     roofline = profile.roofline if profile else None
     if profile is None or roofline is None or profile.candidate is None:
         return "what is not known: there is no roofline for it"
-    bytes_or_operations = "bytes: memory traffic" if roofline.bound == "memory" else "operations: arithmetic"
+    bytes_or_operations = (
+        "bytes: memory traffic" if roofline.bound == "memory" else "operations: arithmetic"
+    )
     if (profile.speed_of_light or 0.0) >= MIN_SHARE_OF_PEAK_WHEN_BOUND:
         return bytes_or_operations
     longest = _longest(report)
     if profile.candidate.median < MAX_SHORT_KERNEL_MS:
         return "latency: the call is as short as a launch"
-    if longest is not None and longest.occupancy is not None and longest.occupancy < LOW_OCCUPANCY_SHARE:
-        held = f", held by {clean_text(longest.occupancy_limit, 40)}" if longest.occupancy_limit else ""
+    if (
+        longest is not None
+        and longest.occupancy is not None
+        and longest.occupancy < LOW_OCCUPANCY_SHARE
+    ):
+        held = (
+            f", held by {clean_text(longest.occupancy_limit, 40)}"
+            if longest.occupancy_limit
+            else ""
+        )
         return f"occupancy: {longest.occupancy:.0%} of the multiprocessor{held}"
     return f"latency, before {bytes_or_operations.partition(':')[0]}: neither is used up"
 
@@ -69,8 +85,13 @@ def _named(launch: LaunchTime) -> str:
 
 
 def _configuration(kernel: KernelResources) -> str:
-    shown = [(n, v) for n, v in kernel.config.items() if n.isupper() or n in ("num_warps", "num_stages")]
-    return clean_text(", ".join(f"{name} {value}" for name, value in shown), 300) or "without a number of its own"
+    shown = [
+        (n, v) for n, v in kernel.config.items() if n.isupper() or n in ("num_warps", "num_stages")
+    ]
+    return (
+        clean_text(", ".join(f"{name} {value}" for name, value in shown), 300)
+        or "without a number of its own"
+    )
 
 
 def _share(launch: LaunchTime) -> str:

@@ -67,9 +67,14 @@ class BudgetLeft(Value):
 class ToolAnswer(Value):
     """The fields that every tool's answer has."""
 
-    verdict_id: str | None = Field(description="Names the verdict to `result`; null where none was made.")
+    verdict_id: str | None = Field(
+        description="Names the verdict to `result`; null where none was made."
+    )
     budget: BudgetLeft
-    error: str = Field(default="", description="One line that says what to do; empty where the request was answered.")
+    error: str = Field(
+        default="",
+        description="One line that says what to do; empty where the request was answered.",
+    )
 
 
 class FailureNote(Value):
@@ -116,17 +121,24 @@ class SpeedNote(Value):
     device: str
     candidate: float | None = None
     host_milliseconds: float | None = Field(
-        default=None, description="What the host takes to launch one call without a CUDA graph; part of no time above."
+        default=None,
+        description="What the host takes to launch one call without a CUDA graph; part of no time above.",
     )
     baseline: str = "eager"
     baseline_milliseconds: float | None = None
     baseline_host_milliseconds: float | None = None
-    speedup: float | None = Field(default=None, description="None where both could not be timed by the same method.")
+    speedup: float | None = Field(
+        default=None, description="None where both could not be timed by the same method."
+    )
     speedup_low: float | None = Field(default=None, description="Lower end of the 95 % interval.")
     speedup_high: float | None = None
-    speed_of_light: float | None = Field(default=None, description="Roofline time over the candidate's, 0 to 1.")
+    speed_of_light: float | None = Field(
+        default=None, description="Roofline time over the candidate's, 0 to 1."
+    )
     bound: str = Field(default="", description="memory or compute.")
-    notes: tuple[str, ...] = Field(default=(), description="How it was timed where that is unusual.")
+    notes: tuple[str, ...] = Field(
+        default=(), description="How it was timed where that is unusual."
+    )
     launches: tuple[LaunchNote, ...] = ()
 
 
@@ -138,16 +150,26 @@ class VerdictAnswer(ToolAnswer):
     problem: str = ""
     outcome: VerdictOutcome | None = None
     explanation: str = ""
-    ended_at: str = Field(default="", description="source, compile, interpreted, correctness or profile.")
-    judged_on: str = Field(default="", description="cpu (interpreted, small sizes) or the GPU's name.")
+    ended_at: str = Field(
+        default="", description="source, compile, interpreted, correctness or profile."
+    )
+    judged_on: str = Field(
+        default="", description="cpu (interpreted, small sizes) or the GPU's name."
+    )
     failure: FailureNote | None = None
     checks_passed: int | None = None
     checks_made: int | None = None
-    own_share: float | None = Field(default=None, description="Share of the work in its own kernels, 0 to 1.")
-    seed: int | None = Field(default=None, description="Repeats this verdict when it is given as `seed`.")
+    own_share: float | None = Field(
+        default=None, description="Share of the work in its own kernels, 0 to 1."
+    )
+    seed: int | None = Field(
+        default=None, description="Repeats this verdict when it is given as `seed`."
+    )
     kernels: tuple[KernelNote, ...] = ()
     speed: SpeedNote | None = None
-    advice: tuple[str, ...] = Field(default=(), description="What the text looks like. Never the verdict.")
+    advice: tuple[str, ...] = Field(
+        default=(), description="What the text looks like. Never the verdict."
+    )
     warnings: tuple[str, ...] = ()
     doing: str = Field(default="", description="The step of a running verdict.")
     seconds: float | None = None
@@ -177,7 +199,9 @@ class ProblemAnswer(ToolAnswer):
     title: str = ""
     family: str = ""
     problem_hash: str = ""
-    reference: str = Field(default="", description="The PyTorch text that a candidate must agree with.")
+    reference: str = Field(
+        default="", description="The PyTorch text that a candidate must agree with."
+    )
     contract: str = Field(default="", description="What a candidate must look like.")
 
 

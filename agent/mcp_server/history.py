@@ -73,7 +73,9 @@ class History:
             with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as db:
                 version = db.execute("PRAGMA user_version").fetchone()[0]
                 if version > SCHEMA_VERSION:
-                    raise InputError(f"--db {path} was written by a newer version: update kernelwright")
+                    raise InputError(
+                        f"--db {path} was written by a newer version: update kernelwright"
+                    )
                 db.execute("PRAGMA journal_mode = WAL")
                 db.executescript(SCHEMA)
                 db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -89,7 +91,9 @@ class History:
                 db.row_factory = sqlite3.Row
                 yield db
         except sqlite3.Error as error:
-            raise InfrastructureError(f"the history {self.path} cannot be used ({error}): check the disk") from error
+            raise InfrastructureError(
+                f"the history {self.path} cannot be used ({error}): check the disk"
+            ) from error
 
     def begin(self, row: StoredVerdict) -> None:
         """Keeps a verdict before it is made."""
@@ -103,13 +107,16 @@ class History:
         values = row.model_dump(mode="json")
         names = ", ".join(values)
         with self._open() as db:
-            db.execute(f"{verb} verdicts ({names}) VALUES ({', '.join(f':{n}' for n in values)})", values)
+            db.execute(
+                f"{verb} verdicts ({names}) VALUES ({', '.join(f':{n}' for n in values)})", values
+            )
 
     def find(self, verdict_id: str) -> StoredVerdict | None:
         """A verdict by its id, or by the beginning of it where that is of one verdict only."""
         with self._open() as db:
             found = db.execute(
-                "SELECT * FROM verdicts WHERE substr(id, 1, length(:id)) = :id ORDER BY id LIMIT 2", {"id": verdict_id}
+                "SELECT * FROM verdicts WHERE substr(id, 1, length(:id)) = :id ORDER BY id LIMIT 2",
+                {"id": verdict_id},
             ).fetchall()
         exact = [row for row in found if row["id"] == verdict_id]
         chosen = exact or (found if len(found) == 1 and len(verdict_id) >= 4 else [])
@@ -124,14 +131,18 @@ class History:
                 f"speedup, server FROM verdicts {where} ORDER BY created DESC, rowid DESC LIMIT :limit",
                 {"problem": problem, "limit": limit},
             ).fetchall()
-            total = db.execute(f"SELECT count(*) FROM verdicts {where}", {"problem": problem}).fetchone()[0]
+            total = db.execute(
+                f"SELECT count(*) FROM verdicts {where}", {"problem": problem}
+            ).fetchone()[0]
         return [_line(row) for row in rows], total
 
 
 def _line(row: sqlite3.Row) -> HistoryLine:
     line = HistoryLine(**dict(row))
     if line.state is AnswerState.RUNNING and not _alive(row["server"]):
-        return line.with_(state=AnswerState.FAILED, explanation="the server ended before this verdict was made")
+        return line.with_(
+            state=AnswerState.FAILED, explanation="the server ended before this verdict was made"
+        )
     return line
 
 

@@ -38,7 +38,9 @@ class Installed(Value):
     """Whether an entry of that name was there before."""
 
 
-def install(client: ClientProgram, root: Path, *, user: bool, arguments: tuple[str, ...] = ()) -> Installed:
+def install(
+    client: ClientProgram, root: Path, *, user: bool, arguments: tuple[str, ...] = ()
+) -> Installed:
     """Writes the configuration and the skill of one client.
 
     root: the project's folder, or the home folder where `user` is set. arguments: what follows `agent mcp`.
@@ -50,20 +52,26 @@ def install(client: ClientProgram, root: Path, *, user: bool, arguments: tuple[s
     command = [sys.executable, "-m", "kernelwright.agent", "mcp", *arguments]
     if client is ClientProgram.CLAUDE:
         configuration = root / (".claude.json" if user else ".mcp.json")
-        replaced = _write_json(configuration, {"type": "stdio", "command": command[0], "args": command[1:]})
+        replaced = _write_json(
+            configuration, {"type": "stdio", "command": command[0], "args": command[1:]}
+        )
         skills = root / ".claude" / "skills"
     else:
         configuration = root / ".codex" / "config.toml"
         replaced = _write_toml(configuration, command)
         skills = root / ".agents" / "skills"
-    return Installed(client=client, configuration=configuration, skill=_copy_skill(skills), replaced=replaced)
+    return Installed(
+        client=client, configuration=configuration, skill=_copy_skill(skills), replaced=replaced
+    )
 
 
 def _write_json(path: Path, entry: dict[str, Any]) -> bool:
     try:
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError as error:
-        raise InputError(f"{path} is not JSON ({error}): correct the file, then install again") from None
+        raise InputError(
+            f"{path} is not JSON ({error}): correct the file, then install again"
+        ) from None
     servers = found.setdefault("mcpServers", {}) if isinstance(found, dict) else None
     if not isinstance(servers, dict):
         raise InputError(f"{path} has no object mcpServers: correct the file, then install again")
@@ -81,7 +89,9 @@ def _write_toml(path: Path, command: list[str]) -> bool:
     try:
         found = tomlkit.parse(path.read_text(encoding="utf-8") if path.exists() else "")
     except TOMLKitError as error:
-        raise InputError(f"{path} is not TOML ({error}): correct the file, then install again") from None
+        raise InputError(
+            f"{path} is not TOML ({error}): correct the file, then install again"
+        ) from None
     servers = found.setdefault("mcp_servers", tomlkit.table(is_super_table=True))
     if not isinstance(servers, dict):
         raise InputError(f"{path} has no table mcp_servers: correct the file, then install again")
@@ -111,6 +121,8 @@ def _write(path: Path, text: str) -> None:
 
 def _copy_skill(skills: Path) -> Path:
     folder = skills / SERVER_NAME
-    with resources.as_file(resources.files("kernelwright.agent.mcp_server") / "skills" / SERVER_NAME) as shipped:
+    with resources.as_file(
+        resources.files("kernelwright.agent.mcp_server") / "skills" / SERVER_NAME
+    ) as shipped:
         shutil.copytree(shipped, folder, dirs_exist_ok=True)
     return folder

@@ -10,7 +10,12 @@ import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.agent.mcp_server.answers import AnswerState, Question, VerdictAnswer, VerdictOutcome
+from kernelwright.agent.mcp_server.answers import (
+    AnswerState,
+    Question,
+    VerdictAnswer,
+    VerdictOutcome,
+)
 from kernelwright.agent.mcp_server.budget import ServerBudget
 from kernelwright.agent.mcp_server.history import History, StoredVerdict, utc_timestamp
 from kernelwright.agent.mcp_server.requests import BASELINES, Access, find_problem, read_source
@@ -30,7 +35,9 @@ NEEDS_GPU_MESSAGES = {
     Question.PROFILE: "profile needs a GPU to time anything and this server has none: what the compiler says of each "
     "kernel is here, times are not",
 }
-SERVER_RESTARTED_MESSAGE = "the server ended before this verdict was made: submit the candidate again"
+SERVER_RESTARTED_MESSAGE = (
+    "the server ended before this verdict was made: submit the candidate again"
+)
 
 
 class JudgeRequest(Value):
@@ -49,7 +56,9 @@ class JudgeRequest(Value):
 class ServerJudge:
     """One server's judge. Thread-safe; a context manager."""
 
-    def __init__(self, device: str, history: History, budget: ServerBudget, access: Access, workers: int = 2) -> None:
+    def __init__(
+        self, device: str, history: History, budget: ServerBudget, access: Access, workers: int = 2
+    ) -> None:
         """device: cpu or cuda:N. workers: verdicts that are made side by side on the CPU rungs."""
         self.device, self.history, self.budget, self.access = device, history, budget, access
         self._workers = workers
@@ -69,7 +78,10 @@ class ServerJudge:
     def submit(self, asked: JudgeRequest) -> VerdictAnswer:
         """Begins a verdict. The answer is running, or refused where nothing is judged. Never raises."""
         try:
-            problem, source = find_problem(asked.problem, self.access), read_source(asked.source, self.access)
+            problem, source = (
+                find_problem(asked.problem, self.access),
+                read_source(asked.source, self.access),
+            )
             options = self._options(asked)
             return self._begin(asked, problem, source, options)
         except (InputError, ProblemError, InfrastructureError, OSError) as error:
@@ -80,7 +92,9 @@ class ServerJudge:
                 error=_one_line(error),
             )
 
-    def _begin(self, asked: JudgeRequest, problem: Problem, source: str, options: Options) -> VerdictAnswer:
+    def _begin(
+        self, asked: JudgeRequest, problem: Problem, source: str, options: Options
+    ) -> VerdictAnswer:
         row = StoredVerdict(
             id=uuid.uuid4().hex, created=utc_timestamp(), question=asked.question, problem=problem.name,
             problem_hash=problem.hash, candidate_hash=candidate_hash(source), source=source, state=AnswerState.RUNNING,
@@ -89,7 +103,9 @@ class ServerJudge:
         if asked.question is Question.BENCH and not self.has_gpu:
             return self._without_gpu(row)
         if not self.budget.take():
-            raise InputError("the budget of this server is spent: restart agent mcp with more --verdicts or --seconds")
+            raise InputError(
+                "the budget of this server is spent: restart agent mcp with more --verdicts or --seconds"
+            )
         try:
             self.history.begin(row)
             self._running[row.id] = self._pool.submit(self._judge, row, asked, problem, options)
@@ -97,7 +113,11 @@ class ServerJudge:
             self.budget.give_back()
             raise
         return self._answer(
-            verdict_id=row.id, state=AnswerState.RUNNING, question=row.question, problem=row.problem, doing="waiting"
+            verdict_id=row.id,
+            state=AnswerState.RUNNING,
+            question=row.question,
+            problem=row.problem,
+            doing="waiting",
         )
 
     def _without_gpu(self, row: StoredVerdict) -> VerdictAnswer:
@@ -114,25 +134,33 @@ class ServerJudge:
         from kernelwright.tools.pipeline import Options
 
         if asked.baseline not in BASELINES:
-            raise InputError(f"unknown baseline {asked.baseline!r}: choose {' or '.join(BASELINES)}")
+            raise InputError(
+                f"unknown baseline {asked.baseline!r}: choose {' or '.join(BASELINES)}"
+            )
         targets = choose_targets(list(asked.targets), self.device)
         timed = self.has_gpu and asked.question in (Question.BENCH, Question.PROFILE)
         return Options(
             targets=() if asked.question is Question.INTERPRET else targets,
             profile=timed,
             torch_compile=timed and asked.baseline == "compile",
-            interpret=False if asked.question in (Question.COMPILE, Question.PROFILE) and not timed else None,
+            interpret=False
+            if asked.question in (Question.COMPILE, Question.PROFILE) and not timed
+            else None,
             seed=asked.seed,
         )
 
     # -------------------------------------------------------------- making
-    def _judge(self, row: StoredVerdict, asked: JudgeRequest, problem: Problem, options: Options) -> VerdictAnswer:
+    def _judge(
+        self, row: StoredVerdict, asked: JudgeRequest, problem: Problem, options: Options
+    ) -> VerdictAnswer:
         """Makes a verdict and keeps it. Trouble of this machine is an answer too, and costs nothing."""
         report = None
         try:
             on_cpu = asked.question in (Question.COMPILE, Question.INTERPRET)
             evaluator = self._evaluator("cpu" if on_cpu else self.device)
-            report = evaluator.evaluate(problem, row.source, options, progress=lambda step: self._say(row.id, step))
+            report = evaluator.evaluate(
+                problem, row.source, options, progress=lambda step: self._say(row.id, step)
+            )
             self.budget.charge(report.seconds)
             answer = self._finished(row, asked, report)
         except Exception as error:
@@ -150,9 +178,16 @@ class ServerJudge:
     def _finished(self, row: StoredVerdict, asked: JudgeRequest, report: Report) -> VerdictAnswer:
         told = verdict_fields(asked.question, report, asked.baseline)
         if asked.question is Question.PROFILE and not self.has_gpu and report.failure is None:
-            told |= {"outcome": VerdictOutcome.NEEDS_GPU, "explanation": NEEDS_GPU_MESSAGES[asked.question]}
+            told |= {
+                "outcome": VerdictOutcome.NEEDS_GPU,
+                "explanation": NEEDS_GPU_MESSAGES[asked.question],
+            }
         return self._answer(
-            verdict_id=row.id, state=AnswerState.FINISHED, question=row.question, problem=row.problem, **told
+            verdict_id=row.id,
+            state=AnswerState.FINISHED,
+            question=row.question,
+            problem=row.problem,
+            **told,
         )
 
     def _keep(self, row: StoredVerdict, answer: VerdictAnswer, report: Report | None) -> None:

@@ -46,7 +46,11 @@ def find_problem(asked: str, access: Access) -> Problem:
             f"a problem's name has {MAX_NAME_CHARACTERS} characters at most: a reference's text has several lines"
         )
     file, _ = split_entry(asked.strip())
-    if file.endswith(CODE_FILES) or "/" in file.removeprefix("kernelbench:") or Path(file).is_file():
+    if (
+        file.endswith(CODE_FILES)
+        or "/" in file.removeprefix("kernelbench:")
+        or Path(file).is_file()
+    ):
         _need_local(access, "a file")
         _need_text_file(Path(file).expanduser())
     elif is_dotted(asked.strip()):
@@ -73,7 +77,9 @@ def read_source(asked: str, access: Access) -> str:
 
 def _need_size(text: str, what: str) -> None:
     if len(text.encode("utf-8", "replace")) > MAX_SOURCE_BYTES:
-        raise InputError(f"{what} has more than {MAX_SOURCE_BYTES:,} bytes: hand in one Python file of source text")
+        raise InputError(
+            f"{what} has more than {MAX_SOURCE_BYTES:,} bytes: hand in one Python file of source text"
+        )
 
 
 def _need_text_file(path: Path) -> None:
@@ -85,7 +91,9 @@ def _need_text_file(path: Path) -> None:
     if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
         raise InputError(f"{path} is no file of text: name a .py file")
     if found.st_size > MAX_SOURCE_BYTES:
-        raise InputError(f"{path} has more than {MAX_SOURCE_BYTES:,} bytes: name one Python file of source text")
+        raise InputError(
+            f"{path} has more than {MAX_SOURCE_BYTES:,} bytes: name one Python file of source text"
+        )
 
 
 def _need_local(access: Access, what: str) -> None:

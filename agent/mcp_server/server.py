@@ -40,7 +40,11 @@ class KernelServer(MCPServer[Any]):
 
     def __init__(self, judging: ServerJudge, version: str) -> None:
         super().__init__(
-            "kernelwright", title="Kernelwright", instructions=INSTRUCTIONS, version=version, log_level="WARNING"
+            "kernelwright",
+            title="Kernelwright",
+            instructions=INSTRUCTIONS,
+            version=version,
+            log_level="WARNING",
         )
         self._judging = judging
         Tools(judging).add_to(self)
@@ -53,7 +57,9 @@ class KernelServer(MCPServer[Any]):
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             left = self._judging.budget.left()
-            return tool_result(ToolAnswer(verdict_id=None, budget=left, error=_refusal(name, error)), failed=True)
+            return tool_result(
+                ToolAnswer(verdict_id=None, budget=left, error=_refusal(name, error)), failed=True
+            )
 
 
 def serve_stdio(judging: ServerJudge, version: str) -> None:
@@ -87,7 +93,9 @@ def serve_http(judging: ServerJudge, version: str, host: str, port: int, token: 
 
     with _warmed(judging):
         application = http_application(KernelServer(judging, version), host, token)
-        uvicorn.run(application, host=host, port=port, log_level="warning", timeout_graceful_shutdown=2)
+        uvicorn.run(
+            application, host=host, port=port, log_level="warning", timeout_graceful_shutdown=2
+        )
 
 
 def http_application(server: KernelServer, host: str, token: str) -> Starlette:

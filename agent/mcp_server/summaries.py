@@ -16,7 +16,15 @@ from kernelwright.agent.mcp_server.answers import (
 from kernelwright.tools.report import Failure, Fault, ProfileResult, Report, Speedup
 
 FAULTS_BEFORE_COMPILATION = frozenset(
-    {Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT, Fault.IMPORT, Fault.NO_KERNEL, Fault.FALLBACK, Fault.CHEAT}
+    {
+        Fault.NO_CODE,
+        Fault.SYNTAX,
+        Fault.ENTRY_POINT,
+        Fault.IMPORT,
+        Fault.NO_KERNEL,
+        Fault.FALLBACK,
+        Fault.CHEAT,
+    }
 )
 """Faults of a text that is no candidate, or whose own kernels do not do the work."""
 MAX_TRACEBACK_CHARACTERS = 1500
@@ -33,7 +41,9 @@ def outcome_of(question: Question, report: Report, baseline: str = "eager") -> V
         return VerdictOutcome.INCORRECT
     if not report.correct:
         return VerdictOutcome.NEEDS_GPU if report.needs_gpu else VerdictOutcome.INCONCLUSIVE
-    return _speed_outcome(report, baseline) if question is Question.BENCH else VerdictOutcome.CORRECT
+    return (
+        _speed_outcome(report, baseline) if question is Question.BENCH else VerdictOutcome.CORRECT
+    )
 
 
 def _speed_outcome(report: Report, baseline: str) -> VerdictOutcome:
@@ -56,7 +66,9 @@ def verdict_fields(question: Question, report: Report, baseline: str = "eager") 
     own = report.own_work or (stage.own_work if stage else None)
     return {
         "outcome": outcome_of(question, report, baseline),
-        "explanation": "" if question is Question.COMPILE and report.failure is None else report.explanation,
+        "explanation": ""
+        if question is Question.COMPILE and report.failure is None
+        else report.explanation,
         "ended_at": report.ended_at.value,
         "judged_on": report.judged_on,
         "failure": _failure(report.failure) if report.failure else None,
@@ -119,7 +131,9 @@ def _speed(profile: ProfileResult, baseline: str) -> SpeedNote:
         host_milliseconds=_finite(profile.host_ms),
         baseline=baseline,
         baseline_milliseconds=_finite(other.median) if other else None,
-        baseline_host_milliseconds=_finite(profile.eager_host_ms if over_eager else profile.compiled_host_ms),
+        baseline_host_milliseconds=_finite(
+            profile.eager_host_ms if over_eager else profile.compiled_host_ms
+        ),
         speedup=_finite(speedup.median) if speedup else None,
         speedup_low=_finite(speedup.low) if speedup else None,
         speedup_high=_finite(speedup.high) if speedup else None,

@@ -32,18 +32,29 @@ TOOL_ANSWER_SECONDS = 45.0
 
 ProblemArgument = Annotated[
     str,
-    Field(description='A name ("fused softmax"), kernelbench:LEVEL/NUMBER, or on a local server a .py file or a text.'),
+    Field(
+        description='A name ("fused softmax"), kernelbench:LEVEL/NUMBER, or on a local server a .py file or a text.'
+    ),
 ]
 SourceArgument = Annotated[
     str,
-    Field(description="The candidate's whole Python text with `class ModelNew`; on a local server also a .py file."),
+    Field(
+        description="The candidate's whole Python text with `class ModelNew`; on a local server also a .py file."
+    ),
 ]
 TargetsArgument = Annotated[
-    list[str] | None, Field(description="sm_80, sm_86, sm_89, sm_90, sm_100, sm_120 or gfx942. The first decides.")
+    list[str] | None,
+    Field(description="sm_80, sm_86, sm_89, sm_90, sm_100, sm_120 or gfx942. The first decides."),
 ]
-SeedArgument = Annotated[int | None, Field(ge=0, description="Repeats the verdict that told this seed.")]
-BaselineArgument = Annotated[Literal["eager", "compile"], Field(description="PyTorch eager or torch.compile.")]
-VerdictId = Annotated[str, Field(max_length=MAX_NAME_CHARACTERS, description="As an earlier answer named it.")]
+SeedArgument = Annotated[
+    int | None, Field(ge=0, description="Repeats the verdict that told this seed.")
+]
+BaselineArgument = Annotated[
+    Literal["eager", "compile"], Field(description="PyTorch eager or torch.compile.")
+]
+VerdictId = Annotated[
+    str, Field(max_length=MAX_NAME_CHARACTERS, description="As an earlier answer named it.")
+]
 
 CANDIDATE_CONTRACT = (
     "One Python file. `class ModelNew(torch.nn.Module)` takes the arguments of `Model.__init__` (get_init_inputs) and "
@@ -60,7 +71,11 @@ def tool_result(answer: ToolAnswer, failed: bool = False) -> CallToolResult:
     """
     told = answer.model_dump_json(exclude_defaults=True)
     structured = answer.model_dump(mode="json", exclude_defaults=True)
-    return CallToolResult(content=[TextContent(type="text", text=told)], structured_content=structured, is_error=failed)
+    return CallToolResult(
+        content=[TextContent(type="text", text=told)],
+        structured_content=structured,
+        is_error=failed,
+    )
 
 
 class Tools:
@@ -81,7 +96,10 @@ class Tools:
     def problem_list(
         self,
         query: Annotated[
-            str, Field(max_length=MAX_NAME_CHARACTERS, description="Words to look for; all where empty.")
+            str,
+            Field(
+                max_length=MAX_NAME_CHARACTERS, description="Words to look for; all where empty."
+            ),
         ] = "",
         limit: Annotated[int, Field(ge=1, le=500)] = 100,
     ) -> CallToolResult:
@@ -89,9 +107,16 @@ class Tools:
         from kernelwright.agent.problems.finding import catalogue, nearest_problems
 
         found = nearest_problems(query, limit) if query.strip() else catalogue()[:limit]
-        lines = tuple(ProblemLine(name=one.name, title=one.title, family=one.family) for one in found)
+        lines = tuple(
+            ProblemLine(name=one.name, title=one.title, family=one.family) for one in found
+        )
         return tool_result(
-            ProblemsAnswer(verdict_id=None, budget=self._judging.budget.left(), problems=lines, total=len(catalogue()))
+            ProblemsAnswer(
+                verdict_id=None,
+                budget=self._judging.budget.left(),
+                problems=lines,
+                total=len(catalogue()),
+            )
         )
 
     def problem_show(self, problem: ProblemArgument) -> CallToolResult:
@@ -101,7 +126,8 @@ class Tools:
             found = find_problem(problem, self._judging.access)
         except (InputError, ProblemError, OSError) as error:
             return tool_result(
-                ProblemAnswer(verdict_id=None, budget=left, error=" ".join(str(error).split())), failed=True
+                ProblemAnswer(verdict_id=None, budget=left, error=" ".join(str(error).split())),
+                failed=True,
             )
         return tool_result(
             ProblemAnswer(
@@ -124,7 +150,12 @@ class Tools:
         spills, shared memory and occupancy. The quickest question: ask it first.
         """
         return await self._ask(
-            JudgeRequest(question=Question.COMPILE, problem=problem, source=source, targets=tuple(targets or ()))
+            JudgeRequest(
+                question=Question.COMPILE,
+                problem=problem,
+                source=source,
+                targets=tuple(targets or ()),
+            )
         )
 
     async def interpret(
@@ -133,7 +164,9 @@ class Tools:
         """Run a candidate's kernels under Triton's interpreter at small sizes and compare with the reference, without
         a GPU and without compiling.
         """
-        return await self._ask(JudgeRequest(question=Question.INTERPRET, problem=problem, source=source, seed=seed))
+        return await self._ask(
+            JudgeRequest(question=Question.INTERPRET, problem=problem, source=source, seed=seed)
+        )
 
     async def check(
         self, problem: ProblemArgument, source: SourceArgument, targets: TargetsArgument = None,
@@ -144,7 +177,11 @@ class Tools:
         """
         return await self._ask(
             JudgeRequest(
-                question=Question.CHECK, problem=problem, source=source, targets=tuple(targets or ()), seed=seed
+                question=Question.CHECK,
+                problem=problem,
+                source=source,
+                targets=tuple(targets or ()),
+                seed=seed,
             )
         )
 
@@ -157,7 +194,13 @@ class Tools:
         where the server has none.
         """
         return await self._ask(
-            JudgeRequest(question=Question.BENCH, problem=problem, source=source, baseline=baseline, seed=seed)
+            JudgeRequest(
+                question=Question.BENCH,
+                problem=problem,
+                source=source,
+                baseline=baseline,
+                seed=seed,
+            )
         )
 
     async def profile(
@@ -167,7 +210,12 @@ class Tools:
         and occupancy. Without a GPU only what the compiler says.
         """
         return await self._ask(
-            JudgeRequest(question=Question.PROFILE, problem=problem, source=source, targets=tuple(targets or ()))
+            JudgeRequest(
+                question=Question.PROFILE,
+                problem=problem,
+                source=source,
+                targets=tuple(targets or ()),
+            )
         )
 
     def submit(
@@ -207,9 +255,12 @@ class Tools:
             lines, total = self._judging.history.newest(name, limit)
         except (InputError, ProblemError, InfrastructureError, OSError) as error:
             return tool_result(
-                HistoryAnswer(verdict_id=None, budget=left, error=" ".join(str(error).split())), failed=True
+                HistoryAnswer(verdict_id=None, budget=left, error=" ".join(str(error).split())),
+                failed=True,
             )
-        return tool_result(HistoryAnswer(verdict_id=None, budget=left, verdicts=tuple(lines), total=total))
+        return tool_result(
+            HistoryAnswer(verdict_id=None, budget=left, verdicts=tuple(lines), total=total)
+        )
 
     async def _ask(self, asked: JudgeRequest) -> CallToolResult:
         begun = await asyncio.to_thread(self._judging.submit, asked)

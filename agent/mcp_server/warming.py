@@ -38,5 +38,7 @@ def warm(evaluator: Evaluator) -> None:
     from kernelwright.tools.pipeline import Options
 
     evaluator.evaluate(
-        find_by_name(MCP_WARMING_PROBLEM), WARMING_CANDIDATE, Options(sizes=1, profile=False, torch_compile=False)
+        find_by_name(MCP_WARMING_PROBLEM),
+        WARMING_CANDIDATE,
+        Options(sizes=1, profile=False, torch_compile=False),
     )

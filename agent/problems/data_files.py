@@ -48,16 +48,26 @@ def _rows(path: Path, whole: bool = False) -> list[Any]:
                 f"{path.name} is larger than {MAX_DATA_FILE_BYTES >> 20} MB: keep the cases that are needed"
             )
         text = path.read_text(encoding="utf-8")
-        return [json.loads(text)] if whole else [json.loads(line) for line in text.splitlines() if line.strip()]
+        return (
+            [json.loads(text)]
+            if whole
+            else [json.loads(line) for line in text.splitlines() if line.strip()]
+        )
     except (OSError, ValueError, RecursionError) as error:
-        raise ProblemError(f"{path.name}, which the reference reads, cannot be read: {error}") from None
+        raise ProblemError(
+            f"{path.name}, which the reference reads, cannot be read: {error}"
+        ) from None
 
 
 # ---------------------------------------------------------------- one case a line
 def _with_case(source: str, tree: ast.Module, path: Path) -> str:
-    names = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    names = {
+        n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    }
     named = sorted(name for name in names if name.endswith(".json") and name != ".json")
-    beside = [path.with_name(name) for name in [*named, f"{path.stem}.json"] if Path(name).name == name]
+    beside = [
+        path.with_name(name) for name in [*named, f"{path.stem}.json"] if Path(name).name == name
+    ]
     if not (there := [file for file in beside if file.is_file()]):
         raise ProblemError(
             f"its get_input_groups reads {', '.join(named) or f'{path.stem}.json'}: put that file beside it"
@@ -75,7 +85,10 @@ def _chosen(cases: list[Any]) -> Any:
     """Returns the first case of some size, else the largest. Raises ProblemError where there is none."""
     if not cases:
         raise ProblemError("the JSON file beside it holds no case: write at least one")
-    return next((case for case in cases if _elements(case) >= MIN_ELEMENTS_OF_A_CASE), max(cases, key=_elements))
+    return next(
+        (case for case in cases if _elements(case) >= MIN_ELEMENTS_OF_A_CASE),
+        max(cases, key=_elements),
+    )
 
 
 def _elements(case: Any) -> int:
@@ -110,9 +123,13 @@ def _without_open(source: str, tree: ast.Module) -> str:
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "open"]
     for call in sorted(calls, key=lambda n: (n.lineno, n.col_offset), reverse=True):
         if call.end_lineno != call.lineno:
-            raise ProblemError(f"its open(...) at line {call.lineno} stands on several lines: write it on one")
+            raise ProblemError(
+                f"its open(...) at line {call.lineno} stands on several lines: write it on one"
+            )
         line = lines[call.lineno - 1].encode()
-        changed = line[: call.col_offset] + b"io.StringIO(json.dumps(CASE))" + line[call.end_col_offset :]
+        changed = (
+            line[: call.col_offset] + b"io.StringIO(json.dumps(CASE))" + line[call.end_col_offset :]
+        )
         lines[call.lineno - 1] = changed.decode()
     return "\n".join(lines) + "\n"
 
@@ -128,14 +145,18 @@ def _configured(source: str, tree: ast.Module, maker: ast.FunctionDef, config: A
         said |= first if isinstance(first, dict) else {}
     model = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None)
     init = (
-        next((n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+        next(
+            (n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None
+        )
         if model
         else None
     )
     builds = [a.arg for a in init.args.args if a.arg in said] if init else []
     draws = [a.arg for a in maker.args.args if a.arg in said]
     lines = source.splitlines()
-    lines[maker.lineno - 1] = lines[maker.lineno - 1].replace("def get_inputs", "def drawn_inputs", 1)
+    lines[maker.lineno - 1] = lines[maker.lineno - 1].replace(
+        "def get_inputs", "def drawn_inputs", 1
+    )
     values = "\n".join(f"{name} = {said[name]!r}" for name in dict.fromkeys([*draws, *builds]))
     return joined("\n".join(lines), [
         values,

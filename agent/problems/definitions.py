@@ -40,12 +40,16 @@ def definitions_in(folder: Path) -> list[Path]:
 def read_definition(path: Path) -> Problem:
     """Raises ProblemError where it cannot be a problem; the line says what to do."""
     definition = _loaded(path)
-    name = str(definition.get("name", path.parent.name)) if isinstance(definition, dict) else path.stem
+    name = (
+        str(definition.get("name", path.parent.name)) if isinstance(definition, dict) else path.stem
+    )
     if not _is_one(definition):
         raise ProblemError(f"{path.name}: a definition has axes, inputs and the reference's text")
     try:
         source = written(definition, _workload(path, name))
-        return problem_of(source, name, "file", title=str(definition.get("description") or "").split("\n")[0])
+        return problem_of(
+            source, name, "file", title=str(definition.get("description") or "").split("\n")[0]
+        )
     except ProblemError as error:
         raise error if str(error).startswith(name) else ProblemError(f"{name}: {error}") from None
 
@@ -63,13 +67,17 @@ def _loaded(path: Path) -> Any:
 
 def _workload(path: Path, name: str) -> Mapping[str, Any]:
     """The first row of the definition's workloads; empty where there are none."""
-    files: Iterator[Path] = iter((path.with_name("workload.jsonl"), path.with_name("workloads.jsonl")))
+    files: Iterator[Path] = iter(
+        (path.with_name("workload.jsonl"), path.with_name("workloads.jsonl"))
+    )
     if "definitions" in path.parts:
         root = path.parents[len(path.parts) - path.parts.index("definitions") - 1]
         files = iter(sorted((root / "workloads").rglob(f"{name}.jsonl")))
     for file in files:
         if file.is_file():
-            row = json.loads(next((line for line in read_text(file).splitlines() if line.strip()), "{}"))
+            row = json.loads(
+                next((line for line in read_text(file).splitlines() if line.strip()), "{}")
+            )
             return dict(row.get("workload", row))
     return {}
 
@@ -94,10 +102,14 @@ def written(definition: Mapping[str, Any], workload: Mapping[str, Any]) -> str:
 
 def _axes(axes: Mapping[str, Any], chosen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Each axis with its value as text; those that are computed from others come last."""
-    computed = {name: str(axis["expression"]) for name, axis in axes.items() if "expression" in axis}
+    computed = {
+        name: str(axis["expression"]) for name, axis in axes.items() if "expression" in axis
+    }
     for name, axis in axes.items():
         if not name.isidentifier():
-            raise ProblemError(f"its axis {name!r} is not named as in Python: use letters, digits and _")
+            raise ProblemError(
+                f"its axis {name!r} is not named as in Python: use letters, digits and _"
+            )
         if name not in computed:
             yield name, str(int(axis.get("value", chosen.get(name, FREE_AXIS_SIZE))))
     yield from computed.items()
@@ -106,7 +118,9 @@ def _axes(axes: Mapping[str, Any], chosen: Mapping[str, Any]) -> Iterator[tuple[
 class _Inputs:
     """Writes the code that draws the inputs of one definition."""
 
-    def __init__(self, axes: Mapping[str, str], definition: Mapping[str, Any], workload: Mapping[str, Any]) -> None:
+    def __init__(
+        self, axes: Mapping[str, str], definition: Mapping[str, Any], workload: Mapping[str, Any]
+    ) -> None:
         self._axes, self._said = axes, workload.get("inputs", {})
         self._maker = definition.get("custom_inputs_entrypoint") or ""
         self._scalars = {n: s["value"] for n, s in self._said.items() if s.get("type") == "scalar"}
@@ -117,7 +131,9 @@ class _Inputs:
         """The line that calls the definition's own maker of inputs, where one is asked for."""
         if not any(said.get("type") == "custom" for said in self._said.values()):
             return ""
-        known = [f"{n!r}: {n}" for n in self._axes] + [f"{n!r}: {v!r}" for n, v in self._scalars.items()]
+        known = [f"{n!r}: {n}" for n in self._axes] + [
+            f"{n!r}: {v!r}" for n, v in self._scalars.items()
+        ]
         return f"    made = {self._maker}({{{', '.join(known)}}}, torch.empty(0).device)\n"
 
     def drawn(self, name: str, spec: Mapping[str, Any]) -> str:
@@ -129,13 +145,19 @@ class _Inputs:
         if kind == "custom" and self._maker:
             return f"made[{name!r}]"
         if spec.get("shape") is None:
-            raise ProblemError(f"its scalar {name} has no value: give one in a workload.jsonl beside the definition")
+            raise ProblemError(
+                f"its scalar {name} has no value: give one in a workload.jsonl beside the definition"
+            )
         if kind not in ("random", "generated"):
             raise ProblemError(
                 f"its input {name} comes from a file ({kind}): choose a workload whose inputs are random"
             )
         shape = f"({', '.join(map(str, spec['shape']))}{',' if len(spec['shape']) == 1 else ''})"
-        return _generated(name, shape, dtype, said["generator"]) if kind == "generated" else self._random(shape, dtype)
+        return (
+            _generated(name, shape, dtype, said["generator"])
+            if kind == "generated"
+            else self._random(shape, dtype)
+        )
 
     def _random(self, shape: str, dtype: str) -> str:
         """Draws an input by its dtype. Integers may be indices: they lie below the smallest axis."""
@@ -153,7 +175,15 @@ class _Inputs:
 
 def _generated(name: str, shape: str, dtype: str, generator: Mapping[str, Any]) -> str:
     """Draws an input by the generator that a workload names. Raises ProblemError."""
-    said = {"low": 0, "high": 1, "mean": 0.0, "std": 1.0, "temperature": 1.0, "axis": -1, **generator}
+    said = {
+        "low": 0,
+        "high": 1,
+        "mean": 0.0,
+        "std": 1.0,
+        "temperature": 1.0,
+        "axis": -1,
+        **generator,
+    }
     drawn = {
         "uniform": "(torch.rand({shape}) * ({high} - {low}) + {low})",
         "normal": "(torch.randn({shape}) * {std} + {mean})",
@@ -161,5 +191,7 @@ def _generated(name: str, shape: str, dtype: str, generator: Mapping[str, Any]) 
         "simplex": "torch.softmax(torch.randn({shape}) / {temperature}, dim={axis})",
     }.get(str(generator.get("type")))
     if drawn is None:
-        raise ProblemError(f"its input {name} is drawn by a generator that is not known here: {generator.get('type')}")
+        raise ProblemError(
+            f"its input {name} is drawn by a generator that is not known here: {generator.get('type')}"
+        )
     return f"{drawn.format(shape=shape, **said)}.to(torch.{dtype})"

@@ -59,13 +59,22 @@ def find_by_name(
     if (init or inputs) and asked.startswith((kernelbench_suite.PREFIX, tritonbench_suite.PREFIX)):
         raise ProblemError(_arguments_without_entry(asked))
     if asked.startswith(kernelbench_suite.PREFIX):
-        return kernelbench_suite.find(asked.removeprefix(kernelbench_suite.PREFIX), _path(kernelbench))
+        return kernelbench_suite.find(
+            asked.removeprefix(kernelbench_suite.PREFIX), _path(kernelbench)
+        )
     if asked.startswith(tritonbench_suite.PREFIX):
-        return tritonbench_suite.find(asked.removeprefix(tritonbench_suite.PREFIX), _path(tritonbench))
+        return tritonbench_suite.find(
+            asked.removeprefix(tritonbench_suite.PREFIX), _path(tritonbench)
+        )
     if not asked:
         raise ProblemError("no problem was named: agent problems lists the catalogue")
     file, entry = split_entry(asked)
-    if isinstance(name_or_path, Path) or file.endswith((*CODE_FILES, ".json")) or "/" in file or _is_one(Path(file)):
+    if (
+        isinstance(name_or_path, Path)
+        or file.endswith((*CODE_FILES, ".json"))
+        or "/" in file
+        or _is_one(Path(file))
+    ):
         return _read(Path(file).expanduser(), arguments._replace(name=entry))
     named = asked.removeprefix("catalogue:")
     if named == asked and is_dotted(asked):
@@ -81,7 +90,9 @@ def find_by_name(
 
 
 def _arguments_without_entry(name: str) -> str:
-    return f"--init and --input go with a class or function: give {name!r} as FILE.py or package:NAME"
+    return (
+        f"--init and --input go with a class or function: give {name!r} as FILE.py or package:NAME"
+    )
 
 
 def refuse_unused_checkouts(
@@ -93,7 +104,9 @@ def refuse_unused_checkouts(
         ("--tritonbench", tritonbench, tritonbench_suite.PREFIX),
     ):
         if checkout is not None and not name.strip().startswith(prefix):
-            raise ProblemError(f"{option} goes with a problem {prefix}NAME, and {name!r} is none: leave it out")
+            raise ProblemError(
+                f"{option} goes with a problem {prefix}NAME, and {name!r} is none: leave it out"
+            )
 
 
 def problem_of_value(value: Any, inputs: Any, init: Any) -> Problem:
@@ -102,14 +115,20 @@ def problem_of_value(value: Any, inputs: Any, init: Any) -> Problem:
 
     name = getattr(value, "__name__", type(value).__name__)
     if inputs is None:
-        raise ProblemError(f"{name} needs example inputs: give them, as find_problem({name}, [torch.randn(4, 64)])")
+        raise ProblemError(
+            f"{name} needs example inputs: give them, as find_problem({name}, [torch.randn(4, 64)])"
+        )
     return problem_of(reference_of_value(value, inputs, init), name, "file")
 
 
 def split_entry(name: str) -> tuple[str, str]:
     """Splits `model.py:Block` into the file and the name in it."""
     file, colon, entry = name.rpartition(":")
-    return (file, entry) if colon and file.endswith(CODE_FILES) and entry.isidentifier() else (name, "")
+    return (
+        (file, entry)
+        if colon and file.endswith(CODE_FILES) and entry.isidentifier()
+        else (name, "")
+    )
 
 
 def catalogue() -> list[Problem]:
@@ -127,7 +146,9 @@ def nearest_problems(name: str, n: int = 5) -> list[Problem]:
     return [_catalogue()[found] for found in nearest_names(name, n)]
 
 
-def load_suite(name: str, path: str | Path | None = None, level: int | None = None) -> list[Problem]:
+def load_suite(
+    name: str, path: str | Path | None = None, level: int | None = None
+) -> list[Problem]:
     """All problems of `catalogue`, `kernelbench` (levels 1 to 3 unless a level is given), `tritonbench-t`, or of a
     folder of files.
 
@@ -192,18 +213,26 @@ def _folder(path: Path) -> list[Problem]:
         raise ProblemError(str(_readable(described[0])))
     files = _python_files(path)
     if not files:
-        raise ProblemError(f"{path} holds no problems: give a folder of .py files in KernelBench form")
+        raise ProblemError(
+            f"{path} holds no problems: give a folder of .py files in KernelBench form"
+        )
     read = [_readable(file) for file in files if _defines_model(file)]
     if problems := [found for found in read if isinstance(found, Problem)]:
         return problems
     if read:
         raise ProblemError(str(read[0]))
-    raise ProblemError(f"no file of {path} defines `Model`: give a folder of .py files in KernelBench form")
+    raise ProblemError(
+        f"no file of {path} defines `Model`: give a folder of .py files in KernelBench form"
+    )
 
 
 def _python_files(folder: Path) -> list[Path]:
     """The Python files of a folder that may be problems, by name; hidden ones and those that begin with `_` are not."""
-    return sorted(f for f in folder.glob("*.py") if not f.name.startswith(("_", "."))) if folder.is_dir() else []
+    return (
+        sorted(f for f in folder.glob("*.py") if not f.name.startswith(("_", ".")))
+        if folder.is_dir()
+        else []
+    )
 
 
 def _described(path: Path) -> list[Path]:

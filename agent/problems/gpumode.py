@@ -42,7 +42,9 @@ def read_task(path: Path) -> Problem:
     folder = path if path.is_dir() else path.parent
     name = folder.resolve().name
     try:
-        source = written(read_text(folder / "reference.py"), first_test(read_text(folder / "task.yml")))
+        source = written(
+            read_text(folder / "reference.py"), first_test(read_text(folder / "task.yml"))
+        )
         return problem_of(source, name, "file")
     except ProblemError as error:
         raise error if str(error).startswith(name) else ProblemError(f"{name}: {error}") from None
@@ -92,15 +94,24 @@ def _arguments(kernel: ast.FunctionDef, maker: ast.FunctionDef) -> list[str]:
     """Returns one name for each input: the kernel's own, else that of the function which makes it."""
     data = kernel.args.args[0].arg
     for node in ast.walk(kernel):
-        unpacks = isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == data
+        unpacks = (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == data
+        )
         if unpacks and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
             return _distinct(node.targets[0].elts)
     returned = [n.value for n in ast.walk(maker) if isinstance(n, ast.Return)]
-    return _distinct(returned[-1].elts) if returned and isinstance(returned[-1], ast.Tuple) else [data]
+    return (
+        _distinct(returned[-1].elts) if returned and isinstance(returned[-1], ast.Tuple) else [data]
+    )
 
 
 def _distinct(elements: list[ast.expr]) -> list[str]:
-    names = [e.id if isinstance(e, ast.Name) and e.id != "_" else f"input_{i}" for i, e in enumerate(elements)]
+    names = [
+        e.id if isinstance(e, ast.Name) and e.id != "_" else f"input_{i}"
+        for i, e in enumerate(elements)
+    ]
     return names if len(set(names)) == len(names) else [f"input_{i}" for i in range(len(names))]
 
 
@@ -115,7 +126,9 @@ class _Drawing(OffDevice):
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         """Takes out what seeds."""
-        seeds = isinstance(node.value, ast.Call) and ast.unparse(node.value.func).endswith(("manual_seed", "set_seed"))
+        seeds = isinstance(node.value, ast.Call) and ast.unparse(node.value.func).endswith(
+            ("manual_seed", "set_seed")
+        )
         return ast.copy_location(ast.Pass(), node) if seeds else self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -129,9 +142,13 @@ def _kept(source: str, tree: ast.Module) -> str:
     lines, replaced = source.splitlines(), dict[int, str]()
     gone: list[ast.stmt] = []
     for node in tree.body:
-        name = getattr(node, "name", "") or (ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else "")
+        name = getattr(node, "name", "") or (
+            ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else ""
+        )
         if isinstance(node, ast.ImportFrom) and node.module in SUITE_MODULES:
-            replaced[node.lineno] = _stand_ins([alias.asname or alias.name for alias in node.names], tree)
+            replaced[node.lineno] = _stand_ins(
+                [alias.asname or alias.name for alias in node.names], tree
+            )
             gone.append(node)
         elif name in ("check_implementation", "generate_input"):
             gone.append(node)
@@ -143,9 +160,16 @@ def _kept(source: str, tree: ast.Module) -> str:
 
 def _stand_ins(names: list[str], tree: ast.Module) -> str:
     """Returns one line that replaces an import: contexts that do nothing, and types without meaning."""
-    entered = {i.context_expr.func.id for n in ast.walk(tree) if isinstance(n, ast.With) for i in n.items
-               if isinstance(i.context_expr, ast.Call) and isinstance(i.context_expr.func, ast.Name)}  # fmt: skip
+    entered = {
+        i.context_expr.func.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.With)
+        for i in n.items
+        if isinstance(i.context_expr, ast.Call) and isinstance(i.context_expr.func, ast.Name)
+    }
     contexts = [name for name in names if name in entered]
     others = [name for name in names if name not in entered]
-    parts = [f"import contextlib; {' = '.join(contexts)} = contextlib.nullcontext"] if contexts else []
+    parts = (
+        [f"import contextlib; {' = '.join(contexts)} = contextlib.nullcontext"] if contexts else []
+    )
     return "; ".join([*parts, *([f"{' = '.join(others)} = object"] if others else [])])

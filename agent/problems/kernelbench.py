@@ -66,7 +66,9 @@ def entries(path: Path, level: int | None = None) -> list[SuiteEntry]:
     ProblemError where there are none.
     """
     if not path.exists():
-        raise ProblemError(f"no KernelBench at {path}: give a checkout of it, or a parquet file of its data set")
+        raise ProblemError(
+            f"no KernelBench at {path}: give a checkout of it, or a parquet file of its data set"
+        )
     found = _from_parquet([path]) if path.is_file() else _from_folder(path)
     if not found:
         raise ProblemError(
@@ -83,8 +85,12 @@ def _from_folder(path: Path) -> list[SuiteEntry]:
     root = path / "KernelBench" if (path / "KernelBench").is_dir() else path
     files = [f for f in root.glob("level[0-9]*/[0-9]*_*.py") if f.parent.name[5:].isdigit()]
     if files:
-        return [SuiteEntry(int(f.parent.name[5:]), int(f.name.split("_")[0]), f.stem, f) for f in files]
-    return _from_parquet(sorted((*path.glob("level_*.parquet"), *path.glob("data/level_*.parquet"))))
+        return [
+            SuiteEntry(int(f.parent.name[5:]), int(f.name.split("_")[0]), f.stem, f) for f in files
+        ]
+    return _from_parquet(
+        sorted((*path.glob("level_*.parquet"), *path.glob("data/level_*.parquet")))
+    )
 
 
 def _from_parquet(files: Iterable[Path]) -> list[SuiteEntry]:
@@ -97,11 +103,19 @@ def _rows(file: Path) -> list[SuiteEntry]:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise ProblemError(f"reading {file} needs pyarrow: pip install pyarrow, or give a checkout instead") from None
+        raise ProblemError(
+            f"reading {file} needs pyarrow: pip install pyarrow, or give a checkout instead"
+        ) from None
     try:
         rows = parquet.read_table(file, columns=list(KERNELBENCH_COLUMNS)).to_pylist()
         return [
-            SuiteEntry(int(r["level"]), int(r["problem_id"]), _stem(r["name"], r["problem_id"]), None, str(r["code"]))
+            SuiteEntry(
+                int(r["level"]),
+                int(r["problem_id"]),
+                _stem(r["name"], r["problem_id"]),
+                None,
+                str(r["code"]),
+            )
             for r in rows
         ]
     except (pyarrow.ArrowException, OSError, KeyError, TypeError, ValueError) as error:

@@ -70,7 +70,9 @@ def similarity_of_keys(one: str, other: str) -> float:
 
     if set(re.findall(r"\d+", one)) != set(re.findall(r"\d+", other)):
         return 0.9 * min(MIN_SIMILARITY_PERCENT, fuzz.ratio(one, other))
-    return max(fuzz.ratio(one.replace(" ", ""), other.replace(" ", "")), fuzz.token_sort_ratio(one, other))
+    return max(
+        fuzz.ratio(one.replace(" ", ""), other.replace(" ", "")), fuzz.token_sort_ratio(one, other)
+    )
 
 
 def rank_names(asked: str, names: Mapping[str, Iterable[str]]) -> list[tuple[float, str]]:
@@ -99,7 +101,9 @@ def match_name(asked: str, names: Mapping[str, Iterable[str]]) -> NameMatch | No
     """Returns the name that was meant; None where none is like enough. Raises ProblemError where it may mean two."""
     if asked in names:
         return NameMatch(asked, is_exact=True)
-    ranked = [(score, name) for score, name in rank_names(asked, names) if score >= MIN_SIMILARITY_PERCENT]
+    ranked = [
+        (score, name) for score, name in rank_names(asked, names) if score >= MIN_SIMILARITY_PERCENT
+    ]
     if not ranked:
         return None
     best, name = ranked[0]
@@ -116,7 +120,8 @@ def nearest_names(asked: str, names: Mapping[str, Iterable[str]], count: int = 5
     """The nearest names, whole words in common counting too."""
     wanted = normalise_name(asked)
     scores = {
-        n: max(_word_overlap_score(wanted, normalise_name(s)) for s in (n, *synonyms)) for n, synonyms in names.items()
+        n: max(_word_overlap_score(wanted, normalise_name(s)) for s in (n, *synonyms))
+        for n, synonyms in names.items()
     }
     return sorted(scores, key=lambda n: -scores[n])[:count]
 

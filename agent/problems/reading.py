@@ -11,7 +11,14 @@ from kernelwright.agent.problems.data_files import with_data
 from kernelwright.agent.problems.entry_points.entry_problems import reference_of_text
 from kernelwright.agent.problems.entry_points.notebooks import notebook_text
 from kernelwright.agent.problems.entry_points.sibling_imports import with_siblings
-from kernelwright.tools.problem import Problem, ProblemError, check_form, inner_integers, module_integers, parse
+from kernelwright.tools.problem import (
+    Problem,
+    ProblemError,
+    check_form,
+    inner_integers,
+    module_integers,
+    parse,
+)
 
 MAX_REFERENCE_BYTES = 2 << 20
 """Bytes of a reference's file."""
@@ -25,10 +32,14 @@ def read_text(path: Path) -> str:
                 f"{path} is a folder: name one of its .py files, or take all of them by agent batch {path}"
             )
         if path.stat().st_size > MAX_REFERENCE_BYTES:
-            raise ProblemError(f"{path} is larger than {MAX_REFERENCE_BYTES >> 20} MB: a problem is one Python file")
+            raise ProblemError(
+                f"{path} is larger than {MAX_REFERENCE_BYTES >> 20} MB: a problem is one Python file"
+            )
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        raise ProblemError(f"no file {path}: give the path of a reference in KernelBench form") from None
+        raise ProblemError(
+            f"no file {path}: give the path of a reference in KernelBench form"
+        ) from None
     except UnicodeDecodeError:
         raise ProblemError(f"{path} is not UTF-8 text: a problem is one Python file") from None
     except OSError as error:
@@ -49,7 +60,9 @@ class EntryPoint(NamedTuple):
 WHOLE_FILE = EntryPoint()
 
 
-def read_problem(path: Path, name: str = "", suite: str = "file", entry: EntryPoint = WHOLE_FILE) -> Problem:
+def read_problem(
+    path: Path, name: str = "", suite: str = "file", entry: EntryPoint = WHOLE_FILE
+) -> Problem:
     """Reads one file in KernelBench form with its title, FAMILY, TAGS and HELD_OUT, or a notebook. Raises ProblemError.
 
     A module or a function with inputs in its file is completed to that form (forms.py), also by a JSON file beside it
@@ -58,7 +71,11 @@ def read_problem(path: Path, name: str = "", suite: str = "file", entry: EntryPo
     text = read_text(path)
     name = name or (f"{path.name}:{entry.name}" if entry.name else path.name)
     try:
-        text = notebook_text(text) if path.suffix == ".ipynb" else with_data(with_siblings(text, path), path)
+        text = (
+            notebook_text(text)
+            if path.suffix == ".ipynb"
+            else with_data(with_siblings(text, path), path)
+        )
         return problem_of(reference_of_text(text, *entry), name, suite)
     except ProblemError as error:
         raise error if str(error).startswith(name) else ProblemError(f"{name}: {error}") from None
@@ -72,7 +89,10 @@ def problem_of(source: str, name: str, suite: str, *, title: str = "", family: s
         _check_cpu_sizes(source, facts.get("CPU_SIZES", {}))
     except ProblemError as error:
         raise ProblemError(f"{name}: {error}") from None
-    tags = (*texts(facts.get("TAGS", ())), *(("held_out",) if facts.get("HELD_OUT") is True else ()))
+    tags = (
+        *texts(facts.get("TAGS", ())),
+        *(("held_out",) if facts.get("HELD_OUT") is True else ()),
+    )
     own = str(facts.get("title", ""))
     return Problem(
         name=name,
@@ -95,19 +115,31 @@ def texts(value: object) -> tuple[str, ...]:
 
 
 def _check_cpu_sizes(source: str, sizes: object) -> None:
-    whole = isinstance(sizes, dict) and all(isinstance(k, str) and type(v) is int and v > 0 for k, v in sizes.items())
+    whole = isinstance(sizes, dict) and all(
+        isinstance(k, str) and type(v) is int and v > 0 for k, v in sizes.items()
+    )
     if not isinstance(sizes, dict) or not whole:
         raise ProblemError('CPU_SIZES must be a dict of positive integers, such as {"rows": 5}')
-    if sizes and (unknown := set(sizes) - set(module_integers(source)) - set(inner_integers(source))):
-        raise ProblemError(f"CPU_SIZES names {', '.join(sorted(unknown))}, which is no module-level integer of it")
+    if sizes and (
+        unknown := set(sizes) - set(module_integers(source)) - set(inner_integers(source))
+    ):
+        raise ProblemError(
+            f"CPU_SIZES names {', '.join(sorted(unknown))}, which is no module-level integer of it"
+        )
 
 
 def _facts(source: str) -> dict[str, object]:
     """Module-level names in capitals that are literals, and the docstring's first line as `title`."""
     tree = parse(source)
-    facts: dict[str, object] = {"title": ((ast.get_docstring(tree) or "").strip().splitlines() or [""])[0].rstrip(".")}
+    facts: dict[str, object] = {
+        "title": ((ast.get_docstring(tree) or "").strip().splitlines() or [""])[0].rstrip(".")
+    }
     for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name) and target.id.isupper():
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(target := node.targets[0], ast.Name)
+            and target.id.isupper()
+        ):
             try:
                 facts[target.id] = ast.literal_eval(node.value)
             except (ValueError, TypeError, SyntaxError):

@@ -24,7 +24,11 @@ ARITHMETIC_OPERATORS = {
     ast.Mult: "mul",
     ast.Div: "div",
 }
-SYNONYMS = {"layernorm": "layer_norm", "rmsnorm": "rms_norm", **dict.fromkeys(("mm", "bmm", "mv", "addmm"), "matmul")}
+SYNONYMS = {
+    "layernorm": "layer_norm",
+    "rmsnorm": "rms_norm",
+    **dict.fromkeys(("mm", "bmm", "mv", "addmm"), "matmul"),
+}
 OPERATORS_WITHOUT_WORK = frozenset([
     "append", "arange", "bool", "buffer", "clone", "contiguous", "copy", "detach", "device", "dim", "double",
     "empty", "empty_like", "expand", "extend", "eye", "flatten", "float", "format", "full", "full_like", "half",
@@ -56,7 +60,9 @@ def operators_of(source: str) -> frozenset[str]:
     tree = parse(source)
     bodies = [node for node in tree.body if getattr(node, "name", "") not in INPUT_FUNCTIONS]
     found = {name for body in bodies for node in ast.walk(body) for name in _names(node)}
-    return frozenset(name for name in found if name not in OPERATORS_WITHOUT_WORK and not name.startswith("__"))
+    return frozenset(
+        name for name in found if name not in OPERATORS_WITHOUT_WORK and not name.startswith("__")
+    )
 
 
 def _names(node: ast.AST) -> Iterator[str]:
@@ -94,9 +100,15 @@ def most_similar(problem: Problem, among: Iterable[Problem], count: int = 1) -> 
     found = []
     for name, names in others.items():
         if shared := own & names:
-            told = [one for one in shared if not any(one != other and one in other.split("_") for other in shared)]
+            told = [
+                one
+                for one in shared
+                if not any(one != other and one in other.split("_") for other in shared)
+            ]
             rarest = tuple(sorted(told, key=lambda one: (held_by[one], one)))
-            found.append(Similar(problem=name, likeness=weight(shared) / weight(own | names), shared=rarest))
+            found.append(
+                Similar(problem=name, likeness=weight(shared) / weight(own | names), shared=rarest)
+            )
     return sorted(found, key=lambda one: (-one.likeness, one.problem))[:count]
 
 

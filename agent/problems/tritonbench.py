@@ -27,16 +27,22 @@ def find(asked: str, path: Path | None) -> Problem:
     the reason where an operator cannot be a problem.
     """
     if path is None:
-        raise ProblemError("a TritonBench-T operator needs the checkout: give it with --tritonbench DIR")
+        raise ProblemError(
+            "a TritonBench-T operator needs the checkout: give it with --tritonbench DIR"
+        )
     name, _, case = asked.strip().partition("#")
     if case and not (case.isdigit() and int(case)):
-        raise ProblemError(f"{PREFIX}{asked}: after # comes the number of a call in the operator's test, from 1")
+        raise ProblemError(
+            f"{PREFIX}{asked}: after # comes the number of a call in the operator's test, from 1"
+        )
     files = {f.stem: f for f in _files(path)}
     match = matching.match_name(name, dict.fromkeys(files, ()))
     if match is None:
         near = ", ".join(matching.nearest_names(name, dict.fromkeys(files, ())))
         raise ProblemError(f"no operator {name!r} in {path}: near ones are {near}")
-    problem = _problem(files[match.name], int(case) if case else None, _titles(path).get(match.name, ""))
+    problem = _problem(
+        files[match.name], int(case) if case else None, _titles(path).get(match.name, "")
+    )
     return match.note_in(problem, f"{PREFIX}{asked}")
 
 
@@ -96,7 +102,11 @@ def _files(path: Path) -> list[Path]:
 def _titles(path: Path) -> dict[str, str]:
     """First sentences of the descriptions, where the listing (a JSON list in spite of its name) is there."""
     listing = next(
-        (f for f in (path / "data" / LISTING_FILE, path / LISTING_FILE, path.parent / LISTING_FILE) if f.is_file()),
+        (
+            f
+            for f in (path / "data" / LISTING_FILE, path / LISTING_FILE, path.parent / LISTING_FILE)
+            if f.is_file()
+        ),
         None,
     )
     if listing is None:

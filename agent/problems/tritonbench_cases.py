@@ -58,7 +58,9 @@ def convert(text: str, stem: str, number: int | None = None) -> str:
     if number is not None and number > len(cases):
         raise NotAProblem(f"its test has {len(cases)} calls that stand alone")
     if not cases:
-        raise NotAProblem("its test has no call that stands alone: it is inside a loop, a condition or a with")
+        raise NotAProblem(
+            "its test has no call that stands alone: it is inside a loop, a condition or a with"
+        )
     reasons: list[str] = []
     for case in cases if number is None else [cases[number - 1]]:
         try:
@@ -77,7 +79,9 @@ def _parse_operator_and_test(text: str) -> ast.Module:
 
 def _cases(test: ast.Module, stem: str, names: dict[str, ast.FunctionDef]) -> Iterator[Case]:
     called = {stem} if stem in names else set(names)
-    for function in (n for n in test.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test")):
+    for function in (
+        n for n in test.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test")
+    ):
         body = [OffDevice().visit(copy.deepcopy(s)) for s in function.body]
         for place, statement in enumerate(body):
             if isinstance(statement, ast.Assign | ast.Expr | ast.AnnAssign):
@@ -96,7 +100,9 @@ def _code_around_tests(test: ast.Module, stem: str) -> list[ast.stmt]:
     kept = []
     for node in test.body:
         is_test = isinstance(node, ast.FunctionDef) and node.name.startswith("test")
-        runs_test = any(isinstance(n, ast.Name) and n.id.startswith("test_") for n in ast.walk(node))
+        runs_test = any(
+            isinstance(n, ast.Name) and n.id.startswith("test_") for n in ast.walk(node)
+        )
         of_operator = isinstance(node, ast.ImportFrom) and node.module == stem
         if not (is_test or runs_test or of_operator or isinstance(node, ast.Expr)):
             kept.append(node)
@@ -111,7 +117,12 @@ class OffDevice(ast.NodeTransformer):
         self.generic_visit(node)
         node.keywords = [k for k in node.keywords if k.arg != "device"]
         if isinstance(node.func, ast.Attribute):
-            moved = node.func.attr == "to" and len(node.args) == 1 and not node.keywords and _is_device(node.args[0])
+            moved = (
+                node.func.attr == "to"
+                and len(node.args) == 1
+                and not node.keywords
+                and _is_device(node.args[0])
+            )
             if moved or (node.func.attr in ("cuda", "cpu") and not node.args):
                 return node.func.value
         return node
@@ -123,7 +134,9 @@ def _is_device(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "device"
 
 
-def _write_reference(operator: str, around: list[ast.stmt], names: dict[str, ast.FunctionDef], case: Case) -> str:
+def _write_reference(
+    operator: str, around: list[ast.stmt], names: dict[str, ast.FunctionDef], case: Case
+) -> str:
     """Returns the whole reference as text."""
     function = names[case.call.func.id] if isinstance(case.call.func, ast.Name) else None
     assert function is not None
@@ -133,10 +146,14 @@ def _write_reference(operator: str, around: list[ast.stmt], names: dict[str, ast
         )
     if _attributes(names.values()) & _TRAINS:
         raise NotAProblem("the operator trains: it needs gradients, which a reference is not given")
-    if any(isinstance(a, ast.Starred) for a in case.call.args) or any(k.arg is None for k in case.call.keywords):
+    if any(isinstance(a, ast.Starred) for a in case.call.args) or any(
+        k.arg is None for k in case.call.keywords
+    ):
         raise NotAProblem("its test passes arguments as *args or **kwargs")
     inputs, call = arguments_of(case, function)
-    needed = statements_needed(case.before, {n for value in inputs.values() for n in names_loaded_by(value)})
+    needed = statements_needed(
+        case.before, {n for value in inputs.values() for n in names_loaded_by(value)}
+    )
     drawn = [ast.unparse(ast.fix_missing_locations(s)) for s in needed]
     drawn.append(f"return [{', '.join(ast.unparse(value) for value in inputs.values())}]")
     pieces = [
@@ -153,7 +170,11 @@ def _write_reference(operator: str, around: list[ast.stmt], names: dict[str, ast
 
 def _random_calls(functions: list[ast.FunctionDef]) -> set[str]:
     calls = [n for f in functions for n in ast.walk(f) if isinstance(n, ast.Call)]
-    return {name for c in calls if (name := getattr(c.func, "attr", getattr(c.func, "id", ""))) in _RANDOM}
+    return {
+        name
+        for c in calls
+        if (name := getattr(c.func, "attr", getattr(c.func, "id", ""))) in _RANDOM
+    }
 
 
 def _attributes(functions: Iterable[ast.FunctionDef]) -> set[str]:
@@ -170,7 +191,9 @@ def arguments_of(case: Case, function: ast.FunctionDef) -> tuple[dict[str, ast.e
         if (plain := plain_argument(value, case.before)) is not None:
             return plain
         if isinstance(value, ast.List | ast.Tuple | ast.Lambda):
-            raise NotAProblem(f"{name} is a {type(value).__name__.lower()} of tensors or functions, not a tensor")
+            raise NotAProblem(
+                f"{name} is a {type(value).__name__.lower()} of tensors or functions, not a tensor"
+            )
         own = f"{name}_" if name in taken else name
         inputs[own] = value
         return ast.Name(own, ast.Load())
@@ -190,10 +213,23 @@ def plain_argument(value: ast.expr, before: tuple[ast.stmt, ...]) -> ast.expr | 
     more.
     """
     if isinstance(value, ast.Name):
-        made = [s.value for s in before if isinstance(s, ast.Assign) and names_stored_by(s) == {value.id}]
+        made = [
+            s.value
+            for s in before
+            if isinstance(s, ast.Assign) and names_stored_by(s) == {value.id}
+        ]
         touched = [s for s in before if value.id in names_stored_by(s)]
         return plain_argument(made[0], ()) if len(made) == len(touched) == 1 else None
-    allowed = (ast.Constant, ast.Tuple, ast.List, ast.UnaryOp, ast.unaryop, ast.expr_context, ast.Attribute, ast.Name)
+    allowed = (
+        ast.Constant,
+        ast.Tuple,
+        ast.List,
+        ast.UnaryOp,
+        ast.unaryop,
+        ast.expr_context,
+        ast.Attribute,
+        ast.Name,
+    )
     size = isinstance(value, ast.Call) and ast.unparse(value.func) == "torch.Size"
     inner = value.args if isinstance(value, ast.Call) and size else [value]
     nodes = [n for v in inner for n in ast.walk(v)]
@@ -229,12 +265,20 @@ def names_stored_by(statement: ast.stmt) -> set[str]:
     """Names that a statement makes or changes: assigned to, written into, or called with a method in place
     (`x.fill_(0)`).
     """
-    found = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    found = {
+        n.id
+        for n in ast.walk(statement)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
     found |= {n.name for n in ast.walk(statement) if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     for node in ast.walk(statement):
         if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
             found |= _root(node)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr.endswith("_")
+        ):
             found |= _root(node.func)
     return found
 

@@ -36,7 +36,9 @@ def _torch_aliases(tree: ast.Module) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.Import):
-            found |= {a.asname: _MODULES[a.name] for a in node.names if a.asname and a.name in _MODULES}
+            found |= {
+                a.asname: _MODULES[a.name] for a in node.names if a.asname and a.name in _MODULES
+            }
         if isinstance(node, ast.ImportFrom):
             names = {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
             found |= {name: _MODULES[whole] for name, whole in names.items() if whole in _MODULES}
@@ -71,9 +73,15 @@ class _Usual(ast.NodeTransformer):
 def _is_left_out(node: ast.stmt) -> bool:
     if isinstance(node, ast.Import | ast.ImportFrom):
         return True
-    return isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id in _LEFT_OUT for t in node.targets)
+    return isinstance(node, ast.Assign) and any(
+        isinstance(t, ast.Name) and t.id in _LEFT_OUT for t in node.targets
+    )
 
 
 def _has_docstring(node: ast.ClassDef | ast.FunctionDef | ast.Module) -> bool:
     first = node.body[0] if node.body else None
-    return isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    return (
+        isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Constant)
+        and isinstance(first.value.value, str)
+    )

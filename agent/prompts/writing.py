@@ -47,7 +47,9 @@ class Prompts:
         as many as are to be other than ours. Raises InputError.
         """
         if folder is not None and not folder.is_dir():
-            raise InputError(f"there is no folder {folder}: give one with {form}/draft.txt and the like")
+            raise InputError(
+                f"there is no folder {folder}: give one with {form}/draft.txt and the like"
+            )
         self.form = form
         self._texts = {name: _read(form, name, folder) for name in TEMPLATE_NAMES[form]}
 
@@ -58,7 +60,9 @@ class Prompts:
         shipped = {name: _shipped(self.form, name) for name in TEMPLATE_NAMES[self.form]}
         if shipped == self._texts:
             return f"{VERSION}.{form}"
-        digest = hashlib.sha256("\0".join(self._texts[name] for name in TEMPLATE_NAMES[self.form]).encode())
+        digest = hashlib.sha256(
+            "\0".join(self._texts[name] for name in TEMPLATE_NAMES[self.form]).encode()
+        )
         return f"{VERSION}.{form}+{digest.hexdigest()[:8]}"
 
     def messages(self, asked: PromptFields) -> tuple[Message, ...]:
@@ -72,7 +76,10 @@ class Prompts:
         }
         fields = {name: str(text).strip("\n") for name, text in fields.items()}
         fields["notice"] += "\n\n" if fields["notice"] else ""
-        user = Message(role=Role.USER, content=Template(self._texts[asked.action]).substitute(fields).strip("\n"))
+        user = Message(
+            role=Role.USER,
+            content=Template(self._texts[asked.action]).substitute(fields).strip("\n"),
+        )
         if compact:
             return (user,)
         return (Message(role=Role.SYSTEM, content=self._texts["system"].strip("\n")), user)

@@ -49,7 +49,9 @@ class VerdictDrift(Value):
     @property
     def verdict_changed(self) -> bool:
         """Whether the verdict or its fault is another one: figures alone do not count."""
-        return any(change.aspect in (VerdictAspect.VERDICT, VerdictAspect.FAULT) for change in self.changes)
+        return any(
+            change.aspect in (VerdictAspect.VERDICT, VerdictAspect.FAULT) for change in self.changes
+        )
 
 
 def compare_reports(was: Report, now: Report) -> VerdictDrift:
@@ -70,9 +72,17 @@ def _place(report: Report) -> str:
 
 def _verdict(was: Report, now: Report) -> list[VerdictChange]:
     if was.correct != now.correct:
-        return [VerdictChange(aspect=VerdictAspect.VERDICT, was=_verdict_text(was), now=_verdict_text(now))]
+        return [
+            VerdictChange(
+                aspect=VerdictAspect.VERDICT, was=_verdict_text(was), now=_verdict_text(now)
+            )
+        ]
     if _verdict_text(was) != _verdict_text(now):
-        return [VerdictChange(aspect=VerdictAspect.FAULT, was=_verdict_text(was), now=_verdict_text(now))]
+        return [
+            VerdictChange(
+                aspect=VerdictAspect.FAULT, was=_verdict_text(was), now=_verdict_text(now)
+            )
+        ]
     return []
 
 
@@ -89,15 +99,26 @@ def _error(was: Report, now: Report) -> list[VerdictChange]:
     """Returns the error of a right answer; how wrong a wrong one is depends on the draw."""
     if not (was.correct and now.correct):
         return []
-    before, after = _worst(was.correctness or was.interpreted), _worst(now.correctness or now.interpreted)
-    if before is None or after is None or max(before, after) <= ERROR_NOISE_FACTOR * min(before, after):
+    before, after = (
+        _worst(was.correctness or was.interpreted),
+        _worst(now.correctness or now.interpreted),
+    )
+    if (
+        before is None
+        or after is None
+        or max(before, after) <= ERROR_NOISE_FACTOR * min(before, after)
+    ):
         return []
     return [VerdictChange(aspect=VerdictAspect.ERROR, was=f"{before:.3g}", now=f"{after:.3g}")]
 
 
 def _worst(result: CorrectnessResult | None) -> float | None:
     """Below 1 it is eager's own rounding, whose size says nothing."""
-    ratios = [check.error_ratio for check in result.checks if check.error_ratio is not None] if result else []
+    ratios = (
+        [check.error_ratio for check in result.checks if check.error_ratio is not None]
+        if result
+        else []
+    )
     return max(1.0, *ratios) if ratios else None
 
 
@@ -111,14 +132,20 @@ def _resources(was: Report, now: Report) -> list[VerdictChange]:
         old, new = _kernels(before.kernels), _kernels(after.kernels)
         if old.keys() != new.keys():
             found.append(
-                VerdictChange(aspect=VerdictAspect.KERNELS, was=_names(old), now=_names(new), of=before.target)
+                VerdictChange(
+                    aspect=VerdictAspect.KERNELS, was=_names(old), now=_names(new), of=before.target
+                )
             )
-        found += [change for key in old.keys() & new.keys() for change in _kernel(old[key], new[key])]
+        found += [
+            change for key in old.keys() & new.keys() for change in _kernel(old[key], new[key])
+        ]
     return found
 
 
 def _kernels(kernels: tuple[KernelResources, ...]) -> dict[str, KernelResources]:
-    return {f"{k.name} {sorted(k.config.items())} {sorted(k.signature.items())}": k for k in kernels}
+    return {
+        f"{k.name} {sorted(k.config.items())} {sorted(k.signature.items())}": k for k in kernels
+    }
 
 
 def _names(kernels: dict[str, KernelResources]) -> str:
@@ -154,7 +181,11 @@ def _speed(was: Report, now: Report) -> list[VerdictChange]:
         and not 1 / PROGRESS_SPEEDUP <= after.speedup / before.speedup <= PROGRESS_SPEEDUP
     ):
         found.append(
-            VerdictChange(aspect=VerdictAspect.SPEEDUP, was=f"{before.speedup:.3g}x", now=f"{after.speedup:.3g}x")
+            VerdictChange(
+                aspect=VerdictAspect.SPEEDUP,
+                was=f"{before.speedup:.3g}x",
+                now=f"{after.speedup:.3g}x",
+            )
         )
     return found
 

@@ -96,7 +96,11 @@ def changed_verdicts(store: Store, entries: Sequence[Entry], on_gpu: bool) -> li
         verdicts = store.verdicts(entry.candidate.id)
         now = verdicts[-1]
         before = [v for v in verdicts[:-1] if v.evaluator != now.evaluator] or verdicts[:-1]
-        if not before or not is_of_todays_evaluator(now, on_gpu) or _verdict_text(before[-1]) == _verdict_text(now):
+        if (
+            not before
+            or not is_of_todays_evaluator(now, on_gpu)
+            or _verdict_text(before[-1]) == _verdict_text(now)
+        ):
             continue
         was = before[-1]
         why = f"was: {_explain_change(was)}" if now.correct else _explain_change(now)

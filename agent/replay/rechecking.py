@@ -75,12 +75,18 @@ def recheck(asked: RecheckRequest, db: str | None, say: Callable[[str], None]) -
         chosen = candidate_filter(store, None, asked.run)
         say("looking through the database")
         entries = [
-            e for e in store.candidates(chosen, order=Order.OLDEST, limit=None) if e.verdict and e.candidate.source_id
+            e
+            for e in store.candidates(chosen, order=Order.OLDEST, limit=None)
+            if e.verdict and e.candidate.source_id
         ]
         on_gpu = asked.device != "cpu"
         kept = [] if on_gpu else [e for e in entries if device_kind(e.verdict) == "gpu"]
         kept_ids = {e.candidate.id for e in kept}
-        todo = [e for e in entries if e.candidate.id not in kept_ids and not is_of_todays_evaluator(e.verdict, on_gpu)]
+        todo = [
+            e
+            for e in entries
+            if e.candidate.id not in kept_ids and not is_of_todays_evaluator(e.verdict, on_gpu)
+        ]
         work = _Work(store, _jobs(todo, asked.limit), say)
         tools = None
         if work.left:
@@ -127,7 +133,9 @@ def _evaluator(asked: RecheckRequest, say: Callable[[str], None]) -> Evaluator:
 class _Work:
     """The jobs that are left, shared by a few threads."""
 
-    def __init__(self, store: Store, jobs: Sequence[ProgramToJudge], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: Store, jobs: Sequence[ProgramToJudge], say: Callable[[str], None]
+    ) -> None:
         self._store, self._say = store, say
         self._jobs = list(reversed(jobs))
         self._count = sum(len(job.entries) for job in jobs)
@@ -173,7 +181,9 @@ class _Work:
         """
         report: Report | None = None
         for entry in job.entries:
-            if report is None or (report.failure is not None and report.failure.fault in UNCACHED_FAULTS):
+            if report is None or (
+                report.failure is not None and report.failure.fault in UNCACHED_FAULTS
+            ):
                 if self._over.is_set():
                     return
                 report = self._judged(evaluator, entry, job.settings)
@@ -186,7 +196,9 @@ class _Work:
         from kernelwright.tools.pipeline import Options
 
         turn, problem = self._read(entry)
-        options = Options(targets=settings.targets, own_work=settings.own_work, train_mode=settings.train_mode)
+        options = Options(
+            targets=settings.targets, own_work=settings.own_work, train_mode=settings.train_mode
+        )
         try:
             report = evaluator.evaluate(
                 problem, turn.source or "", options, progress=lambda step: self._tell(entry, step)
@@ -214,7 +226,11 @@ class _Work:
     def _leave(self, entry: Entry, why: str) -> None:
         with self._lock:
             self.not_judged.append(
-                NotJudged(candidate_id=entry.candidate.id, problem=entry.trajectory.problem, why=one_line(why))
+                NotJudged(
+                    candidate_id=entry.candidate.id,
+                    problem=entry.trajectory.problem,
+                    why=one_line(why),
+                )
             )
 
     def _save(self, entry: Entry, report: Report) -> None:
@@ -234,9 +250,15 @@ def _best(turns: Sequence[Turn]) -> int | None:
     then early.
     """
     rungs = list(Rung)
-    right = [(turn, turn.report) for turn in turns if turn.report is not None and turn.report.correct]
+    right = [
+        (turn, turn.report) for turn in turns if turn.report is not None and turn.report.correct
+    ]
     ranked = {
-        (report.speedup if report.speedup is not None else -math.inf, rungs.index(report.rung), -turn.turn): turn
+        (
+            report.speedup if report.speedup is not None else -math.inf,
+            rungs.index(report.rung),
+            -turn.turn,
+        ): turn
         for turn, report in right
     }
     return ranked[max(ranked)].candidate_id if ranked else None

@@ -71,9 +71,13 @@ def replay_all(asked: ReplayRequest, db: str | None, say: Callable[[str], None])
     with ExitStack() as stack:
         store = stack.enter_context(open_store(db, readonly=not asked.rescore, create=False))
         rows = _rows(store, asked)
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelwright-replay-")))
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelwright-replay-"))
+        )
         scratch = stack.enter_context(Store.open(folder / "replay.db"))
-        evaluator = stack.enter_context(_evaluator(asked, say)) if asked.execute or asked.rescore else None
+        evaluator = (
+            stack.enter_context(_evaluator(asked, say)) if asked.execute or asked.rescore else None
+        )
         work = _Work(store, scratch, asked, evaluator, say, len(rows))
         found, interrupted = work.all(rows, asked.workers)
         return Replays(
@@ -162,13 +166,19 @@ class _Work:
                 with self._lock:
                     self.saved += 1
 
-        replayed = replay(self._store, row, self._scratch, lambda turns: self._judges(row, turns, keep, tell), say)
+        replayed = replay(
+            self._store, row, self._scratch, lambda turns: self._judges(row, turns, keep, tell), say
+        )
         if saved and replayed.best_candidate_id != row.best_id:
             self._store.put_best(row.id, replayed.best_candidate_id)
         return replayed.with_(rescored=len(saved))
 
     def _judges(
-        self, row: Trajectory, turns: Sequence[Turn], keep: Callable[[Turn, Report], None], tell: Callable[[str], None]
+        self,
+        row: Trajectory,
+        turns: Sequence[Turn],
+        keep: Callable[[Turn, Report], None],
+        tell: Callable[[str], None],
     ) -> VerdictSource:
         if self._evaluator is None:
             return StoredVerdicts(turns)
@@ -176,7 +186,8 @@ class _Work:
 
         told = Settings.of(row)
         judging = RunJudge(
-            self._evaluator, Options(targets=told.targets, own_work=told.own_work, train_mode=told.train_mode)
+            self._evaluator,
+            Options(targets=told.targets, own_work=told.own_work, train_mode=told.train_mode),
         )
         return FreshVerdicts(turns, row.id, judging, self._rescored_before, keep, tell)
 
@@ -207,7 +218,9 @@ class RescoredRewards(Value):
     """The reason why rewards could not be computed."""
 
 
-def rescore_rewards(database: str, run: str | None, formulas: Sequence[str]) -> tuple[RescoredRewards, ...]:
+def rescore_rewards(
+    database: str, run: str | None, formulas: Sequence[str]
+) -> tuple[RescoredRewards, ...]:
     """Scores the verdicts in force by every formula that scored any before.
 
     Those that are scored already are left as they are.
@@ -220,7 +233,9 @@ def _one(database: str, run: str | None, formula: str) -> RescoredRewards:
     chosen = ["--run", run] if run is not None else []
     if "+" in version:
         again = f"rl rewards --db {without_password(database)} --reward FILE.json"
-        return RescoredRewards(formula=formula, note=f"its weights are in a file of yours: {again} computes them")
+        return RescoredRewards(
+            formula=formula, note=f"its weights are in a file of yours: {again} computes them"
+        )
     bare, secret = split_password(database)
     words = ["rewards", "--db", bare, "--reward", name, *chosen, "--json"]
     done = subprocess.run(
@@ -233,5 +248,6 @@ def _one(database: str, run: str | None, formula: str) -> RescoredRewards:
     except (ValueError, KeyError, TypeError):
         lines = done.stderr.strip().splitlines()
         return RescoredRewards(
-            formula=formula, note=lines[-1][:300] if lines else f"rl rewards ended with {done.returncode}"
+            formula=formula,
+            note=lines[-1][:300] if lines else f"rl rewards ended with {done.returncode}",
         )

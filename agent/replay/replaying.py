@@ -94,7 +94,9 @@ class RecordedSearch:
         taken = self._taken(attempts)
         own = self._own.next(attempts)
         # A search knows nothing of budgets and interrupts: only where it stops itself does it differ from a stop.
-        if self._told(own) != self._told(taken) and not (isinstance(taken, StopReason) and isinstance(own, NextTurn)):
+        if self._told(own) != self._told(taken) and not (
+            isinstance(taken, StopReason) and isinstance(own, NextTurn)
+        ):
             self.departures[len(attempts) - 1] = self._told(own)
         return taken
 
@@ -145,7 +147,13 @@ class FreshVerdicts:
         keep: Callable[[Turn, Report], None], tell: Callable[[str], None] = lambda doing: None,
     ) -> None:  # fmt: skip
         """`tell`: what the tools do, for people. It does not go through the machine, where it could be interrupted."""
-        self._turns, self._own, self._judging, self._known, self._keep = turns, own, judging, known, keep
+        self._turns, self._own, self._judging, self._known, self._keep = (
+            turns,
+            own,
+            judging,
+            known,
+            keep,
+        )
         self._tell = tell
         self.judged: set[int] = set()
 
@@ -160,7 +168,10 @@ class FreshVerdicts:
         place = f"turn {attempt.turn + 1} of {len(self._turns)}"
         self._tell(f"{place}: judging")
         report = self._judging.report(
-            problem, attempt.with_(source=turn.source), earlier, lambda doing: self._tell(f"{place}: {doing}")
+            problem,
+            attempt.with_(source=turn.source),
+            earlier,
+            lambda doing: self._tell(f"{place}: {doing}"),
         )
         self._keep(turn, report)
         self.judged.add(attempt.turn)
@@ -180,7 +191,11 @@ Judge = Callable[[Sequence[Turn]], VerdictSource]
 
 
 def replay(
-    store: Store, trajectory: Trajectory, scratch: Store, judge: Judge, say: Callable[[str], None] = lambda doing: None
+    store: Store,
+    trajectory: Trajectory,
+    scratch: Store,
+    judge: Judge,
+    say: Callable[[str], None] = lambda doing: None,
 ) -> ReplayResult:
     """Replays one trajectory through the machine. Raises what the tools raise, and KeyboardInterrupt; nothing of
     `store` is changed here.
@@ -206,7 +221,13 @@ def replay(
         run.step()
     judged = judges.judged if isinstance(judges, FreshVerdicts) else set()
     shown = [
-        _turn(known, run.attempts[: n + 1], walked.get(n, ()), course.departures.get(n, ""), n in judged)
+        _turn(
+            known,
+            run.attempts[: n + 1],
+            walked.get(n, ()),
+            course.departures.get(n, ""),
+            n in judged,
+        )
         for n in range(len(known))
     ]
     best = run.best
@@ -223,7 +244,9 @@ def _stop_of(trajectory: Trajectory) -> StopReason:
 
 
 def _script(turns: Sequence[Turn]) -> ScriptedPolicy:
-    answers: list[str | Completion] = [turn.completion for turn in turns if turn.completion is not None]
+    answers: list[str | Completion] = [
+        turn.completion for turn in turns if turn.completion is not None
+    ]
     return ScriptedPolicy(answers, name="replay")
 
 

@@ -14,7 +14,12 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from kernelwright.agent.serving.content import RequestRefused
-from kernelwright.agent.serving.routes import administration_routes, problem_routes, state_routes, verdict_routes
+from kernelwright.agent.serving.routes import (
+    administration_routes,
+    problem_routes,
+    state_routes,
+    verdict_routes,
+)
 from kernelwright.agent.serving.routes.admission import AdmissionMiddleware
 from kernelwright.agent.serving.routes.connections import BODY_SECONDS, BodyLimits
 from kernelwright.agent.serving.routes.context import Context
@@ -28,8 +33,16 @@ STATUS_OF_CODE = {
     Code.NOT_FOUND: 404,
     Code.QUEUE_FULL: 429, Code.QUOTA: 429, Code.CLOSING: 503, Code.NO_JUDGES: 503,
 }  # fmt: skip
-UNREADABLE_MESSAGE = "the body cannot be read: send JSON in UTF-8, not compressed, and not nested deeply"
-CODE_OF_STATUS = {401: Code.UNAUTHORIZED, 404: Code.NOT_FOUND, 405: Code.METHOD, 408: Code.TIMEOUT, 413: Code.TOO_LARGE}
+UNREADABLE_MESSAGE = (
+    "the body cannot be read: send JSON in UTF-8, not compressed, and not nested deeply"
+)
+CODE_OF_STATUS = {
+    401: Code.UNAUTHORIZED,
+    404: Code.NOT_FOUND,
+    405: Code.METHOD,
+    408: Code.TIMEOUT,
+    413: Code.TOO_LARGE,
+}
 
 
 def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
@@ -60,7 +73,9 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
     app.state.context = context
     for routes in (administration_routes, verdict_routes, problem_routes, state_routes):
         app.include_router(routes.router)
-    app.add_middleware(BodyLimits, seconds=body_seconds, sizes={"/v1/batches": BATCH_BYTES}, size=BODY_BYTES)
+    app.add_middleware(
+        BodyLimits, seconds=body_seconds, sizes={"/v1/batches": BATCH_BYTES}, size=BODY_BYTES
+    )
     app.add_middleware(
         AdmissionMiddleware, known=context.tokens.client, needs_token=context.tokens.needed,
         answer=lambda refused: _refusal(context, refused),
@@ -97,7 +112,9 @@ async def _first_request(app: FastAPI) -> None:
     await app(scope, receive, send)
 
 
-def _answer(status: int, code: Code, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+def _answer(
+    status: int, code: Code, message: str, headers: dict[str, str] | None = None
+) -> JSONResponse:
     body = ErrorBody(error=Error(code=code, message=message))
     return JSONResponse(body.model_dump(mode="json"), status, headers=headers)
 
@@ -122,7 +139,9 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     first = error.errors()[0]
     if first["loc"] == ("body",) and not _says_json(request):
         return _answer(
-            422, Code.INVALID, "the body was not read: send it with the header Content-Type: application/json"
+            422,
+            Code.INVALID,
+            "the body was not read: send it with the header Content-Type: application/json",
         )
     where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
     return _answer(422, Code.INVALID, f"{where}: {first['msg']}"[:1000])
@@ -131,7 +150,9 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 def _says_json(request: Request) -> bool:
     """Whether the body is announced as JSON; a form of a page of another site cannot do that."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+    return kind == "application/json" or (
+        kind.startswith("application/") and kind.endswith("+json")
+    )
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:

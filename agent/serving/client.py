@@ -53,7 +53,9 @@ class SubmittedVerdict(Status):
 
     _client: JudgeClient = PrivateAttr()
 
-    def result(self, progress: Callable[[str], None] = ignore, *, timeout: float | None = None) -> Verdict:
+    def result(
+        self, progress: Callable[[str], None] = ignore, *, timeout: float | None = None
+    ) -> Verdict:
         """Waits for the verdict, as the future of `Judge.submit` does. Raises what `JudgeClient.result` raises."""
         return self._client.result(self, progress, timeout=timeout)
 
@@ -78,8 +80,14 @@ class JudgeClient:
         self.url, self._patience = url.rstrip("/"), patience
         token = url_token or token
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._settings: dict[str, Any] = {"base_url": self.url, "headers": headers, "timeout": TIMEOUT_SECONDS}
-        self._settings["verify"] = url.startswith("https://")  # certificates are read only where they are used
+        self._settings: dict[str, Any] = {
+            "base_url": self.url,
+            "headers": headers,
+            "timeout": TIMEOUT_SECONDS,
+        }
+        self._settings["verify"] = url.startswith(
+            "https://"
+        )  # certificates are read only where they are used
         self._http = httpx2.Client(**self._settings, limits=httpx2.Limits(max_connections=None))
         self._met = False
         """Whether the service has ever answered: an address where nobody is fails at once."""
@@ -92,7 +100,10 @@ class JudgeClient:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -111,7 +122,13 @@ class JudgeClient:
         return self._result(self._submit(body, deadline), progress, deadline)
 
     def submit(
-        self, problem: Named, code: str, *, device: str | None = None, group: str | None = None, **options: Any
+        self,
+        problem: Named,
+        code: str,
+        *,
+        device: str | None = None,
+        group: str | None = None,
+        **options: Any,
     ) -> SubmittedVerdict:
         """Submits one candidate and does not wait: `submit(...).result()` does."""
         return self._submit(submission_of(problem, code, options, device, group), Deadline(None))
@@ -124,10 +141,16 @@ class JudgeClient:
 
     def status(self, verdict_id: str, wait: float = 0.0) -> Status:
         """Returns the status of a verdict; waits up to so many seconds (60 at most) until it has ended."""
-        return Status.model_validate_json(self._ask("GET", f"/v1/verdicts/{verdict_id}", params={"wait": wait}))
+        return Status.model_validate_json(
+            self._ask("GET", f"/v1/verdicts/{verdict_id}", params={"wait": wait})
+        )
 
     def result(
-        self, submitted: Status, progress: Callable[[str], None] = ignore, *, timeout: float | None = None
+        self,
+        submitted: Status,
+        progress: Callable[[str], None] = ignore,
+        *,
+        timeout: float | None = None,
     ) -> Verdict:
         """Waits for the verdict of what was submitted. `progress` is told what it is at, now and then.
 
@@ -135,7 +158,9 @@ class JudgeClient:
         """
         return self._result(submitted, progress, Deadline(timeout))
 
-    def _result(self, submitted: Status, progress: Callable[[str], None], deadline: Deadline) -> Verdict:
+    def _result(
+        self, submitted: Status, progress: Callable[[str], None], deadline: Deadline
+    ) -> Verdict:
         status, path = submitted, f"/v1/verdicts/{submitted.verdict_id}"
         wait = WAIT_SECONDS if progress is ignore else 1.0
         while (verdict := verdict_of(status.model_copy(update={"known": submitted.known}))) is None:
@@ -145,7 +170,9 @@ class JudgeClient:
             except VerdictNotInTime:
                 self.cancel(submitted.verdict_id)
                 raise
-            answer = self._ask("GET", path, deadline, params={"wait": min(wait, deadline.remaining)})
+            answer = self._ask(
+                "GET", path, deadline, params={"wait": min(wait, deadline.remaining)}
+            )
             status = Status.model_validate_json(answer)
         return verdict
 
@@ -169,7 +196,9 @@ class JudgeClient:
         **options: Any,
     ) -> list[Verdict]:  # fmt: skip
         """Judges many candidates, in the order given; equal ones are judged once."""
-        bodies = [submission_of(problem, code, options, device, group) for problem, code in candidates]
+        bodies = [
+            submission_of(problem, code, options, device, group) for problem, code in candidates
+        ]
         return [self.result(status) for status in self._submit_all(bodies)]
 
     def _submit_all(self, bodies: Sequence[dict[str, Any]]) -> list[Status]:
@@ -178,7 +207,9 @@ class JudgeClient:
         while waiting:
             now, waiting = _one_request(waiting, bodies)
             answer = BatchAnswer.model_validate_json(
-                self._ask("POST", "/v1/batches", json={"submissions": [bodies[place] for place in now]})
+                self._ask(
+                    "POST", "/v1/batches", json={"submissions": [bodies[place] for place in now]}
+                )
             )
             again = _without_submitted(answer, now, found)
             if not again:
@@ -206,10 +237,14 @@ class JudgeClient:
             submitted = Status.model_validate_json(answer)
             place, status = f"/v1/verdicts/{submitted.verdict_id}", submitted
             try:
-                while (verdict := verdict_of(status.model_copy(update={"known": submitted.known}))) is None:
+                while (
+                    verdict := verdict_of(status.model_copy(update={"known": submitted.known}))
+                ) is None:
                     deadline.check(status)
                     wait = min(WAIT_SECONDS, deadline.remaining)
-                    answer = await self._ask_async(http, "GET", place, deadline, params={"wait": wait})
+                    answer = await self._ask_async(
+                        http, "GET", place, deadline, params={"wait": wait}
+                    )
                     status = Status.model_validate_json(answer)
             except (asyncio.CancelledError, VerdictNotInTime):
                 await asyncio.shield(self._ask_async(http, "DELETE", place, Deadline(None)))
@@ -264,7 +299,11 @@ class JudgeClient:
             raise self._away(error) from None
         self._met = True
         return read_answer(
-            answer.status_code, answer.content, answer.headers.get("retry-after"), method, str(answer.url)
+            answer.status_code,
+            answer.content,
+            answer.headers.get("retry-after"),
+            method,
+            str(answer.url),
         )
 
     def _last_try(self, limit: Deadline | None) -> float:
@@ -272,7 +311,9 @@ class JudgeClient:
         remaining = limit.remaining if limit is not None else math.inf
         return time.monotonic() + min(self._patience, remaining)
 
-    async def _ask_async(self, http: httpx2.AsyncClient, method: str, path: str, limit: Deadline, **what: Any) -> bytes:
+    async def _ask_async(
+        self, http: httpx2.AsyncClient, method: str, path: str, limit: Deadline, **what: Any
+    ) -> bytes:
         import httpx2
 
         deadline, tries = self._last_try(limit), 0
@@ -280,7 +321,9 @@ class JudgeClient:
             try:
                 answer = await http.request(method, path, **what)
                 self._met, after = True, answer.headers.get("retry-after")
-                return read_answer(answer.status_code, answer.content, after, method, str(answer.url))
+                return read_answer(
+                    answer.status_code, answer.content, after, method, str(answer.url)
+                )
             except httpx2.TransportError as error:
                 busy = self._away(error)
             except ServiceBusy as found:
@@ -320,7 +363,9 @@ def _check_patience(seconds: float, deadline: float, busy: ServiceBusy, url: str
         raise JudgeServiceError(f"{url}: {busy}")
 
 
-def _one_request(waiting: list[int], bodies: Sequence[dict[str, Any]]) -> tuple[list[int], list[int]]:
+def _one_request(
+    waiting: list[int], bodies: Sequence[dict[str, Any]]
+) -> tuple[list[int], list[int]]:
     """Splits what waits into what fits into one request, and the rest."""
     size = count = 0
     while count < min(MAX_BATCH, len(waiting)):
@@ -331,7 +376,9 @@ def _one_request(waiting: list[int], bodies: Sequence[dict[str, Any]]) -> tuple[
     return waiting[:count], waiting[count:]
 
 
-def _without_submitted(answer: BatchAnswer, asked: Sequence[int], found: dict[int, Status]) -> list[int]:
+def _without_submitted(
+    answer: BatchAnswer, asked: Sequence[int], found: dict[int, Status]
+) -> list[int]:
     """Notes what was accepted, and returns what is to be asked again. Raises InputError for what never will be."""
     again = []
     for place, entry in zip(asked, answer.verdicts, strict=True):
@@ -340,7 +387,9 @@ def _without_submitted(answer: BatchAnswer, asked: Sequence[int], found: dict[in
         elif entry.error is not None and entry.error.code in (Code.QUEUE_FULL, Code.QUOTA):
             again.append(place)
         else:
-            raise InputError(f"candidate {place + 1}: {entry.error.message if entry.error else 'no answer'}")
+            raise InputError(
+                f"candidate {place + 1}: {entry.error.message if entry.error else 'no answer'}"
+            )
     return again
 
 

@@ -81,7 +81,14 @@ class Preparing:
         options = self._options(submission.options, device)
         own = candidate_hash(submission.candidate)
         environment = self._pool.environment(device).model_dump_json(exclude={"host"})
-        parts = [own, problem.hash, problem.name, options.model_dump_json(), device.value, environment]
+        parts = [
+            own,
+            problem.hash,
+            problem.name,
+            options.model_dump_json(),
+            device.value,
+            environment,
+        ]
         parts += [domain] if domain else []
         return PreparedSubmission(
             verdict_id=hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32],
@@ -130,11 +137,13 @@ class Preparing:
         refused = sorted(set(asked.allow_import) - self._allowed)
         if refused:
             raise RequestRefused(
-                Code.INVALID, f"allow_import {', '.join(refused)}: this server was not started with it"
+                Code.INVALID,
+                f"allow_import {', '.join(refused)}: this server was not started with it",
             )
         if device is DeviceKind.CPU and (asked.ncu or asked.sanitizer):
             raise RequestRefused(
-                Code.INVALID, "ncu and sanitizer need a GPU: leave them out, or ask for the device cuda"
+                Code.INVALID,
+                "ncu and sanitizer need a GPU: leave them out, or ask for the device cuda",
             )
         targets = (self._pool.target(device),) if asked.targets is None else asked.targets
         return Options(targets=targets, **asked.model_dump(exclude={"targets"}))

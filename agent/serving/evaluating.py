@@ -37,7 +37,11 @@ class ServiceEvaluator:
         if verdict.attempts == 1:
             return report
         attempts = self._client.status(verdict.verdict_id).attempts
-        lost = [f"attempt {one.number} was lost: {one.message}" for one in attempts if one.outcome is Outcome.LOST]
+        lost = [
+            f"attempt {one.number} was lost: {one.message}"
+            for one in attempts
+            if one.outcome is Outcome.LOST
+        ]
         return report.with_(warnings=(*report.warnings, *lost))
 
 

@@ -17,7 +17,14 @@ import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict
 
 from kernelwright.agent.judging.pool import DeviceKind
-from kernelwright.agent.serving.tables import ATTEMPT, METADATA, SUBMISSION, UPGRADES, VERDICT, VERSION
+from kernelwright.agent.serving.tables import (
+    ATTEMPT,
+    METADATA,
+    SUBMISSION,
+    UPGRADES,
+    VERDICT,
+    VERSION,
+)
 from kernelwright.agent.serving.wire import Attempt, Code, Error, Outcome, Score, State
 from kernelwright.errors import InputError
 from kernelwright.tools.report import Report
@@ -57,7 +64,11 @@ class VerdictTexts(BaseModel):
     """The Options as JSON."""
 
 
-_PLAIN = [column for column in VERDICT.c if column.name not in ("problem_json", "candidate", "options", "report")]
+_PLAIN = [
+    column
+    for column in VERDICT.c
+    if column.name not in ("problem_json", "candidate", "options", "report")
+]
 _THIS = VERDICT.c.id == sa.bindparam("this")
 # Statements of every submission, made once: building one takes longer than SQLite takes to run it.
 _FIND = sa.select(*_PLAIN).where(_THIS)
@@ -65,7 +76,9 @@ _TEXTS = sa.select(VERDICT.c.problem_json, VERDICT.c.candidate, VERDICT.c.option
 _REPORT = sa.select(VERDICT.c.report).where(_THIS)
 _QUEUE = sa.insert(VERDICT).prefix_with("OR REPLACE")
 _SUBMISSION = sa.insert(SUBMISSION)
-_LAST_ATTEMPT = sa.select(sa.func.max(ATTEMPT.c.number)).where(ATTEMPT.c.verdict_id == sa.bindparam("this"))
+_LAST_ATTEMPT = sa.select(sa.func.max(ATTEMPT.c.number)).where(
+    ATTEMPT.c.verdict_id == sa.bindparam("this")
+)
 _ATTEMPT = sa.insert(ATTEMPT)
 _ATTEMPTS = (
     sa.select(ATTEMPT)
@@ -89,13 +102,19 @@ class VerdictDatabase:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock_file.close()
-            raise InputError(f"another server uses {file}: stop it, or give another --store") from None
-        self._engine = sa.create_engine(f"sqlite:///{file}", connect_args={"timeout": 30.0, "check_same_thread": False})
+            raise InputError(
+                f"another server uses {file}: stop it, or give another --store"
+            ) from None
+        self._engine = sa.create_engine(
+            f"sqlite:///{file}", connect_args={"timeout": 30.0, "check_same_thread": False}
+        )
         sa.event.listen(self._engine, "connect", _prepare)
         with self._engine.begin() as connection:
             found = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
             if found not in (0, *UPGRADES, VERSION):
-                raise InputError(f"{file} was written by another version of Kernelwright: give another --store")
+                raise InputError(
+                    f"{file} was written by another version of Kernelwright: give another --store"
+                )
             for version in range(found or VERSION, VERSION):
                 for statement in UPGRADES[version]:
                     connection.exec_driver_sql(statement)
@@ -124,7 +143,9 @@ class VerdictDatabase:
         """Problem, candidate and options of a verdict. Raises NoResultFound for an unknown id."""
         with self._engine.connect() as connection:
             row = connection.execute(_TEXTS, {"this": verdict_id}).one()
-        return VerdictTexts(problem=_decompress(row[0]), candidate=_decompress(row[1]), options=row[2])
+        return VerdictTexts(
+            problem=_decompress(row[0]), candidate=_decompress(row[1]), options=row[2]
+        )
 
     def report(self, verdict_id: str) -> Report | None:
         """The report of a verdict, None while there is none."""
@@ -137,17 +158,26 @@ class VerdictDatabase:
         found: dict[str, list[Attempt]] = {verdict_id: [] for verdict_id in verdict_ids}
         with self._engine.connect() as connection:
             for row in connection.execute(_ATTEMPTS, {"these": list(verdict_ids)}).mappings():
-                found[row["verdict_id"]].append(Attempt(**{k: v for k, v in row.items() if k != "verdict_id"}))
+                found[row["verdict_id"]].append(
+                    Attempt(**{k: v for k, v in row.items() if k != "verdict_id"})
+                )
         return {verdict_id: tuple(attempts) for verdict_id, attempts in found.items()}
 
     def is_submitter(self, client: str, verdict_id: str) -> bool:
         """Whether a client has submitted this verdict."""
         submitted = (SUBMISSION.c.verdict_id == verdict_id) & (SUBMISSION.c.client == client)
         with self._engine.connect() as connection:
-            return connection.execute(sa.select(SUBMISSION.c.id).where(submitted).limit(1)).first() is not None
+            return (
+                connection.execute(sa.select(SUBMISSION.c.id).where(submitted).limit(1)).first()
+                is not None
+            )
 
     def newest(
-        self, limit: int, state: State | None = None, problem: str | None = None, client: str | None = None
+        self,
+        limit: int,
+        state: State | None = None,
+        problem: str | None = None,
+        client: str | None = None,
     ) -> list[RememberedVerdict]:
         """Returns at most `limit` verdicts, the newest first, of one state, problem or client where those are given."""
         asked = sa.select(*_PLAIN).order_by(VERDICT.c.sequence.desc()).limit(limit)
@@ -164,24 +194,38 @@ class VerdictDatabase:
     def unfinished(self) -> list[RememberedVerdict]:
         """Returns the queued and running verdicts, in the order of their arrival."""
         open_states = (State.QUEUED.value, State.RUNNING.value)
-        asked = sa.select(*_PLAIN).where(VERDICT.c.state.in_(open_states)).order_by(VERDICT.c.sequence)
+        asked = (
+            sa.select(*_PLAIN).where(VERDICT.c.state.in_(open_states)).order_by(VERDICT.c.sequence)
+        )
         with self._engine.connect() as connection:
             return [_kept(row) for row in connection.execute(asked).mappings()]
 
     def wanted_by(self, verdict_ids: Sequence[str]) -> dict[str, set[str]]:
         """The clients that wait for each verdict."""
         found: dict[str, set[str]] = {verdict_id: set() for verdict_id in verdict_ids}
-        wanted = sa.select(SUBMISSION.c.verdict_id, SUBMISSION.c.client).where(~SUBMISSION.c.withdrawn).distinct()
+        wanted = (
+            sa.select(SUBMISSION.c.verdict_id, SUBMISSION.c.client)
+            .where(~SUBMISSION.c.withdrawn)
+            .distinct()
+        )
         with self._engine.connect() as connection:
             for verdict_id, client in connection.execute(wanted):
                 if verdict_id in found:
                     found[verdict_id].add(client)
         return found
 
-    def judged(self, problem: str | None, client: str | None) -> list[tuple[str, str | None, str, float, Score]]:
+    def judged(
+        self, problem: str | None, client: str | None
+    ) -> list[tuple[str, str | None, str, float, Score]]:
         """Client, group, problem, time of the end and score of every submission whose verdict has a report."""
         asked = (
-            sa.select(SUBMISSION.c.client, SUBMISSION.c.group, VERDICT.c.problem, VERDICT.c.ended, VERDICT.c.score)
+            sa.select(
+                SUBMISSION.c.client,
+                SUBMISSION.c.group,
+                VERDICT.c.problem,
+                VERDICT.c.ended,
+                VERDICT.c.score,
+            )
             .join(VERDICT, VERDICT.c.id == SUBMISSION.c.verdict_id)
             .where(VERDICT.c.state == State.FINISHED.value)
             .order_by(VERDICT.c.ended.desc())
@@ -193,7 +237,10 @@ class VerdictDatabase:
             asked = asked.where(SUBMISSION.c.client == client)
         with self._engine.connect() as connection:
             rows = connection.execute(asked).all()
-        return [(c, group, name, ended, Score.model_validate_json(score)) for c, group, name, ended, score in rows]
+        return [
+            (c, group, name, ended, Score.model_validate_json(score))
+            for c, group, name, ended, score in rows
+        ]
 
     def recent_seconds(self, device: DeviceKind, last: int = 50) -> list[float]:
         """Returns the durations in seconds of the newest verdicts of a kind."""
@@ -211,9 +258,13 @@ class VerdictDatabase:
         with self._engine.connect() as connection:
             return connection.execute(sa.select(sa.func.max(VERDICT.c.sequence))).scalar() or 0
 
-    def ended(self, client: str | None, problem: str | None, ended_after: float | None) -> list[str]:
+    def ended(
+        self, client: str | None, problem: str | None, ended_after: float | None
+    ) -> list[str]:
         """Returns the ids of verdicts that have ended: those that a client submitted, of a problem, after a time."""
-        asked = sa.select(VERDICT.c.id).where(VERDICT.c.state.in_([s.value for s in State if s.ended]))
+        asked = sa.select(VERDICT.c.id).where(
+            VERDICT.c.state.in_([s.value for s in State if s.ended])
+        )
         if client is not None:
             submitted = sa.select(SUBMISSION.c.verdict_id).where(SUBMISSION.c.client == client)
             asked = asked.where(VERDICT.c.id.in_(submitted))
@@ -226,9 +277,13 @@ class VerdictDatabase:
 
     def ended_before(self, time_limit: float, limit: int) -> list[str]:
         """Returns the ids of at most `limit` verdicts that ended before a time."""
-        is_old = VERDICT.c.state.in_([s.value for s in State if s.ended]) & (VERDICT.c.ended < time_limit)
+        is_old = VERDICT.c.state.in_([s.value for s in State if s.ended]) & (
+            VERDICT.c.ended < time_limit
+        )
         with self._engine.connect() as connection:
-            return list(connection.execute(sa.select(VERDICT.c.id).where(is_old).limit(limit)).scalars())
+            return list(
+                connection.execute(sa.select(VERDICT.c.id).where(is_old).limit(limit)).scalars()
+            )
 
     # -------------------------------------------------------------- writing
     def delete(self, verdict_ids: Sequence[str]) -> None:
@@ -242,11 +297,15 @@ class VerdictDatabase:
 
     def queue_again(self, verdict_id: str, sequence: int) -> None:
         """Forgets the report of a verdict, which is to be judged again; its attempts stay on record."""
-        empty = dict.fromkeys(("started", "ended", "score", "report", "error_code", "error_message"))
+        empty = dict.fromkeys(
+            ("started", "ended", "score", "report", "error_code", "error_message")
+        )
         with self.write() as connection:
             _set(connection, verdict_id, state=State.QUEUED.value, sequence=sequence, **empty)
 
-    def queue(self, kept: RememberedVerdict, texts: VerdictTexts, client: str, group: str | None) -> None:
+    def queue(
+        self, kept: RememberedVerdict, texts: VerdictTexts, client: str, group: str | None
+    ) -> None:
         """A verdict that is new or is to be judged anew, and the submission that asked for it, in one transaction."""
         values = {
             "id": kept.id, "sequence": kept.sequence, "state": State.QUEUED.value, "problem": kept.problem,
@@ -274,12 +333,22 @@ class VerdictDatabase:
         """Notes that a judge is at work on it. Returns the attempt's number, from 1."""
         with self.write() as connection:
             number = (connection.execute(_LAST_ATTEMPT, {"this": verdict_id}).scalar() or 0) + 1
-            values = {"verdict_id": verdict_id, "number": number, "judge": judge, "started": now, "message": ""}
-            connection.execute(_ATTEMPT, {"outcome": Outcome.RUNNING.value, "ended": None, **values})
+            values = {
+                "verdict_id": verdict_id,
+                "number": number,
+                "judge": judge,
+                "started": now,
+                "message": "",
+            }
+            connection.execute(
+                _ATTEMPT, {"outcome": Outcome.RUNNING.value, "ended": None, **values}
+            )
             _set(connection, verdict_id, state=State.RUNNING.value, started=now)
         return number
 
-    def end_attempt(self, verdict_id: str, outcome: Outcome, message: str, changes: Mapping[str, Any]) -> None:
+    def end_attempt(
+        self, verdict_id: str, outcome: Outcome, message: str, changes: Mapping[str, Any]
+    ) -> None:
         """Ends the attempt that is running, and changes the verdict's row in the same transaction."""
         with self.write() as connection:
             ended = {"outcome": outcome.value, "ended": time.time(), "message": message}
@@ -289,7 +358,12 @@ class VerdictDatabase:
     def set_state(self, verdict_id: str, state: State) -> None:
         """Sets the state of a verdict, with the time where that ends it."""
         with self.write() as connection:
-            _set(connection, verdict_id, state=state.value, ended=time.time() if state.ended else None)
+            _set(
+                connection,
+                verdict_id,
+                state=state.value,
+                ended=time.time() if state.ended else None,
+            )
 
 
 MAX_IDS_OF_A_STATEMENT = 500
@@ -326,7 +400,11 @@ def _kept(row: sa.RowMapping) -> RememberedVerdict:
         name: row[name] for name in RememberedVerdict.model_fields if name not in ("score", "error")
     }
     score = Score.model_validate_json(row["score"]) if row["score"] else None
-    error = Error(code=Code(row["error_code"]), message=row["error_message"]) if row["error_code"] else None
+    error = (
+        Error(code=Code(row["error_code"]), message=row["error_message"])
+        if row["error_code"]
+        else None
+    )
     return RememberedVerdict(score=score, error=error, **values)
 
 

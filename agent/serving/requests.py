@@ -95,7 +95,11 @@ class Deadline:
 
 
 def submission_of(
-    problem: str | Path | Problem, code: str, options: Mapping[str, Any], device: str | None, group: str | None
+    problem: str | Path | Problem,
+    code: str,
+    options: Mapping[str, Any],
+    device: str | None,
+    group: str | None,
 ) -> dict[str, Any]:
     """The body of a submission, checked here. A path, or the name of a file that exists, is read and sent as source.
 
@@ -106,7 +110,11 @@ def submission_of(
     try:
         kind = DeviceKind(device) if device is not None else None
         return Submission(
-            problem=_reference(problem), candidate=code, options=VerdictOptions(**options), device=kind, group=group
+            problem=_reference(problem),
+            candidate=code,
+            options=VerdictOptions(**options),
+            device=kind,
+            group=group,
         ).model_dump(mode="json", exclude_defaults=True)
     except ValidationError as error:
         first = error.errors()[0]
@@ -124,7 +132,9 @@ def _reference(problem: str | Path | Problem) -> ProblemReference:
     return ProblemReference(name=problem)
 
 
-def read_answer(status_code: int, body: bytes, retry_after: str | None, method: str, url: str) -> bytes:
+def read_answer(
+    status_code: int, body: bytes, retry_after: str | None, method: str, url: str
+) -> bytes:
     """The body of an answer that is none of an error.
 
     Raises Busy where the request is to be repeated, InputError, ProblemError or JudgeServiceError where it is not.
@@ -134,11 +144,17 @@ def read_answer(status_code: int, body: bytes, retry_after: str | None, method: 
     try:
         error = ErrorBody.model_validate_json(body).error
     except ValidationError:
-        raise JudgeServiceError(f"{method} {url} was answered with {status_code}: is that a judge service?") from None
+        raise JudgeServiceError(
+            f"{method} {url} was answered with {status_code}: is that a judge service?"
+        ) from None
     if error.code in (Code.QUEUE_FULL, Code.QUOTA, Code.CLOSING, Code.NO_JUDGES, Code.TIMEOUT):
-        raise ServiceBusy(error.message, float(retry_after) if retry_after and retry_after.isdigit() else None)
+        raise ServiceBusy(
+            error.message, float(retry_after) if retry_after and retry_after.isdigit() else None
+        )
     if error.code is Code.UNAUTHORIZED:
-        raise InputError("the judge service does not know this token: set KERNELWRIGHT_TOKEN, or give token=")
+        raise InputError(
+            "the judge service does not know this token: set KERNELWRIGHT_TOKEN, or give token="
+        )
     if error.code in (Code.INVALID, Code.TOO_LARGE, Code.NOT_FOUND, Code.FORBIDDEN):
         raise InputError(f"the judge service says: {error.message}")
     raise JudgeServiceError(f"the judge service says: {error.message}")

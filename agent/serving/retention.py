@@ -35,6 +35,10 @@ class Retention:
     def _run(self) -> None:
         while True:
             if count := self._service.delete_old(time.time() - self._seconds):
-                log.info("%d verdicts older than %g days were deleted", count, self._seconds / DAY_SECONDS)
+                log.info(
+                    "%d verdicts older than %g days were deleted",
+                    count,
+                    self._seconds / DAY_SECONDS,
+                )
             if self._closed.wait(ROUND_SECONDS):
                 return

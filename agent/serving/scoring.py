@@ -30,7 +30,9 @@ def score_of(report: Report) -> Score:
         compile_speedup=profile.speedup_compiled if profile is not None else None,
         compile_speedup_low=profile.speedup_compiled_low if profile is not None else None,
         speed_of_light=profile.speed_of_light if profile is not None else None,
-        milliseconds=profile.candidate.median if profile is not None and profile.candidate is not None else None,
+        milliseconds=profile.candidate.median
+        if profile is not None and profile.candidate is not None
+        else None,
         share=report.own_work.share if report.own_work else None,
         time_share=profile.own_share if profile is not None else None,
         checks_passed=passed,
@@ -70,7 +72,11 @@ def checks_of(report: Report) -> tuple[int, int]:
 def timed_profile(report: Report) -> ProfileResult | None:
     """Returns the profile of a correct kernel that a GPU timed; None where there is none, or timing failed."""
     is_timed = report.correct and report.judged_on not in ("", "cpu") and follows_the_rule(report)
-    return report.profile if is_timed and report.profile is not None and report.profile.failure is None else None
+    return (
+        report.profile
+        if is_timed and report.profile is not None and report.profile.failure is None
+        else None
+    )
 
 
 def speedup_low(profile: ProfileResult) -> float | None:

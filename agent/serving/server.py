@@ -105,7 +105,9 @@ def _is_loopback(host: str) -> bool:
 def listen(plan: ServerOptions) -> socket.socket:
     """The socket that requests come to; port 0 takes any. Raises InputError."""
     if plan.token_file is None and not _is_loopback(plan.host):
-        raise InputError(f"--host {plan.host} can be reached from elsewhere: give --token-file, or listen on 127.0.0.1")
+        raise InputError(
+            f"--host {plan.host} can be reached from elsewhere: give --token-file, or listen on 127.0.0.1"
+        )
     family = socket.AF_INET6 if ":" in plan.host else socket.AF_INET
     found = socket.socket(family)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -114,11 +116,15 @@ def listen(plan: ServerOptions) -> socket.socket:
         found.listen(MAX_WAITING_CONNECTIONS)  # who comes before the server has begun waits
     except OSError as error:
         found.close()
-        raise InputError(f"cannot listen on {plan.host}:{plan.port} ({error.strerror}): give another --port") from None
+        raise InputError(
+            f"cannot listen on {plan.host}:{plan.port} ({error.strerror}): give another --port"
+        ) from None
     return found
 
 
-def serve(plan: ServerOptions, open_pool: Callable[[], JudgePool], said: Callable[[str], None]) -> None:
+def serve(
+    plan: ServerOptions, open_pool: Callable[[], JudgePool], said: Callable[[str], None]
+) -> None:
     """Serves until it is stopped. Raises InputError, InfrastructureError and, after Ctrl-C, KeyboardInterrupt."""
     raise_open_files_limit()
     tokens, fragment = _tokens(plan)
@@ -133,7 +139,9 @@ def serve(plan: ServerOptions, open_pool: Callable[[], JudgePool], said: Callabl
         context = _context(plan, record, pool, tokens)
         server = JudgeServer(_config(plan, context), context)
         address = listening.getsockname()
-        said(f"judging on {' and '.join(pool.devices)} at http://{_url_host(plan.host)}:{address[1]}{fragment}")
+        said(
+            f"judging on {' and '.join(pool.devices)} at http://{_url_host(plan.host)}:{address[1]}{fragment}"
+        )
         try:
             server.run(sockets=[listening])
         finally:
@@ -158,7 +166,9 @@ def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _context(plan: ServerOptions, record: VerdictDatabase, pool: JudgePool, tokens: Tokens) -> Context:
+def _context(
+    plan: ServerOptions, record: VerdictDatabase, pool: JudgePool, tokens: Tokens
+) -> Context:
     metrics = ServiceMetrics()
 
     def may_send_references(client: str) -> bool:
@@ -189,7 +199,11 @@ def _config(plan: ServerOptions, context: Context) -> uvicorn.Config:
 def most_connections() -> int:
     """Half of the files that this process may open at most: judges and the record need some, too."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else max(1, min(MAX_CONNECTIONS, files // 2))
+    return (
+        MAX_CONNECTIONS
+        if files == resource.RLIM_INFINITY
+        else max(1, min(MAX_CONNECTIONS, files // 2))
+    )
 
 
 def devices_of(asked: Sequence[str]) -> list[str]:

@@ -28,7 +28,10 @@ from kernelwright.agent.judging.pool import (
 )
 from kernelwright.agent.serving.content import PreparedSubmission, Preparing, RequestRefused
 from kernelwright.agent.serving.queueing.quotas import QuotaLimits, Quotas
-from kernelwright.agent.serving.queueing.running_verdicts import DEFAULT_VERDICT_SECONDS, RunningVerdicts
+from kernelwright.agent.serving.queueing.running_verdicts import (
+    DEFAULT_VERDICT_SECONDS,
+    RunningVerdicts,
+)
 from kernelwright.agent.serving.queueing.waiting_line import WaitingEntry, WaitingLine
 from kernelwright.agent.serving.record import (
     MAX_IDS_OF_A_STATEMENT,
@@ -76,7 +79,9 @@ class JudgeService:
         self._line = WaitingLine()
         self._quotas = Quotas(limits)
         self._running = RunningVerdicts(pool, self._lock, verdict_seconds)
-        self._seconds = {kind: deque(record.recent_seconds(kind), VERDICTS_OF_AN_ESTIMATE) for kind in DeviceKind}
+        self._seconds = {
+            kind: deque(record.recent_seconds(kind), VERDICTS_OF_AN_ESTIMATE) for kind in DeviceKind
+        }
         self._sequence = record.last_sequence()
 
     # -------------------------------------------------------------- beginning and end
@@ -91,8 +96,12 @@ class JudgeService:
                 for client in wanted[kept.id]:
                     self._quotas.add(client, kept.id)
                 if kept.state is State.RUNNING:
-                    self._lose(kept.id, attempts[kept.id], "the server ended in the middle of this verdict")
-                    if (again := self.record.find(kept.id)) is None or again.state is not State.QUEUED:
+                    self._lose(
+                        kept.id, attempts[kept.id], "the server ended in the middle of this verdict"
+                    )
+                    if (
+                        again := self.record.find(kept.id)
+                    ) is None or again.state is not State.QUEUED:
                         continue
                 if kept.id not in self._line:
                     self._wait(kept)
@@ -119,10 +128,14 @@ class JudgeService:
         """Raises RequestRefused."""
         with self._lock:
             if self.closing:
-                raise RequestRefused(Code.CLOSING, "the server is being stopped: ask again later", 5)
+                raise RequestRefused(
+                    Code.CLOSING, "the server is being stopped: ask again later", 5
+                )
             # Before its text is parsed, which takes most of the time.
             self._quotas.count_arrival(client)
-            self._quotas.check_pending(client, self.seconds_per_verdict(submission.device or self.pool.devices[0]))
+            self._quotas.check_pending(
+                client, self.seconds_per_verdict(submission.device or self.pool.devices[0])
+            )
         ready = self.preparing.prepare(submission, client)
         with self._lock:
             kept = self.record.find(ready.verdict_id)
@@ -137,14 +150,20 @@ class JudgeService:
             self._dispatch()
             if kept.id in self._line:  # nothing has happened to it since: nothing is read again
                 return self.status_of(
-                    kept, client, self.record.attempts([kept.id])[kept.id] if known else (), None, known
+                    kept,
+                    client,
+                    self.record.attempts([kept.id])[kept.id] if known else (),
+                    None,
+                    known,
                 )
             return self.status(client, kept.id).model_copy(update={"known": known})
 
     def _queue(self, client: str, ready: PreparedSubmission) -> RememberedVerdict:
         if len(self._line) >= self.limits.queue:
             wait = max(1, round(self.seconds_per_verdict(ready.device) or 1.0))
-            raise RequestRefused(Code.QUEUE_FULL, f"{len(self._line)} verdicts wait: ask again in {wait} s", wait)
+            raise RequestRefused(
+                Code.QUEUE_FULL, f"{len(self._line)} verdicts wait: ask again in {wait} s", wait
+            )
         self._sequence += 1
         kept = RememberedVerdict(
             id=ready.verdict_id, sequence=self._sequence, state=State.QUEUED, problem=ready.problem.name,
@@ -152,7 +171,9 @@ class JudgeService:
             domain=ready.domain, submitted=time.time(),
         )  # fmt: skip
         options = ready.options.model_dump_json()
-        texts = VerdictTexts(problem=ready.problem.model_dump_json(), candidate=ready.candidate, options=options)
+        texts = VerdictTexts(
+            problem=ready.problem.model_dump_json(), candidate=ready.candidate, options=options
+        )
         self.record.queue(kept, texts, client, ready.group)
         self._quotas.add(client, kept.id)
         self._wait(kept)
@@ -195,7 +216,9 @@ class JudgeService:
             if len(verdict_ids) < MAX_IDS_OF_A_STATEMENT:
                 return count
 
-    def judge_again(self, client: str | None, problem: str | None, ended_after: float | None) -> int:
+    def judge_again(
+        self, client: str | None, problem: str | None, ended_after: float | None
+    ) -> int:
         """Has verdicts that have ended judged again under their ids, and returns how many."""
         with self._lock:
             verdict_ids = self.record.ended(client, problem, ended_after)
@@ -212,7 +235,9 @@ class JudgeService:
         """Raises RequestRefused where there is no such verdict."""
         kept = self._find(verdict_id)
         attempts = self.record.attempts([verdict_id])[verdict_id]
-        report = self.record.report(verdict_id) if with_report and kept.state is State.FINISHED else None
+        report = (
+            self.record.report(verdict_id) if with_report and kept.state is State.FINISHED else None
+        )
         return self.status_of(kept, client, attempts, report)
 
     def status_of(
@@ -284,11 +309,16 @@ class JudgeService:
             self._running.set_step(verdict_id, doing)
             self.changed(verdict_id)
 
-        problem, options = Problem.model_validate_json(texts.problem), Options.model_validate_json(texts.options)
+        problem, options = (
+            Problem.model_validate_json(texts.problem),
+            Options.model_validate_json(texts.options),
+        )
         future = self._running.add(
             verdict_id,
             device,
-            lambda: self.pool.submit(problem, texts.candidate, options, progress, device, began, entry.domain),
+            lambda: self.pool.submit(
+                problem, texts.candidate, options, progress, device, began, entry.domain
+            ),
         )
         future.add_done_callback(lambda done: self._end(verdict_id, device, done))
 
@@ -307,7 +337,9 @@ class JudgeService:
                 log.exception("the end of verdict %s was not written", verdict_id)
         self.changed(verdict_id)
 
-    def _write_end(self, verdict_id: str, device: DeviceKind, future: Future[Report], made: Mapping[str, Any]) -> None:
+    def _write_end(
+        self, verdict_id: str, device: DeviceKind, future: Future[Report], made: Mapping[str, Any]
+    ) -> None:
         """made: the columns of a verdict that has a report."""
         error, record = future.exception(), self.record
         queued = {"state": State.QUEUED.value, "started": None}
@@ -316,7 +348,9 @@ class JudgeService:
                 record.end_attempt(verdict_id, Outcome.FINISHED, "", made)
                 self._note(verdict_id, device, future.result())
             case PoolClosed():
-                record.end_attempt(verdict_id, Outcome.INTERRUPTED, "the server was stopped", queued)
+                record.end_attempt(
+                    verdict_id, Outcome.INTERRUPTED, "the server was stopped", queued
+                )
                 return
             case JudgeEnded():
                 record.end_attempt(verdict_id, Outcome.INTERRUPTED, first_line(error), queued)
@@ -324,13 +358,18 @@ class JudgeService:
                 return
             case VerdictOverdue():
                 record.end_attempt(
-                    verdict_id, Outcome.TIMED_OUT, first_line(error), failed_columns(Code.TIMEOUT, first_line(error))
+                    verdict_id,
+                    Outcome.TIMED_OUT,
+                    first_line(error),
+                    failed_columns(Code.TIMEOUT, first_line(error)),
                 )
                 self._observe.ended("timed_out")
             case JudgeLost():
                 self._lose(verdict_id, record.attempts([verdict_id])[verdict_id], first_line(error))
                 return
-            case VerdictCancelled() if self._quotas.wanted(verdict_id):  # asked for again before it had stopped
+            case VerdictCancelled() if self._quotas.wanted(
+                verdict_id
+            ):  # asked for again before it had stopped
                 record.end_attempt(verdict_id, Outcome.CANCELLED, "", queued)
                 self._wait_again(verdict_id)
                 return
@@ -341,14 +380,21 @@ class JudgeService:
             case _:
                 code = Code.PROBLEM if isinstance(error, ProblemError) else Code.INFRASTRUCTURE
                 record.end_attempt(
-                    verdict_id, Outcome.FAILED, first_line(error), failed_columns(code, first_line(error))
+                    verdict_id,
+                    Outcome.FAILED,
+                    first_line(error),
+                    failed_columns(code, first_line(error)),
                 )
                 self._observe.ended("failed")
         self._quotas.drop(verdict_id)
 
     def _note(self, verdict_id: str, device: DeviceKind, report: Report) -> None:
         kept = self.record.find(verdict_id)
-        took = kept.ended - kept.started if kept is not None and kept.ended and kept.started else report.seconds
+        took = (
+            kept.ended - kept.started
+            if kept is not None and kept.ended and kept.started
+            else report.seconds
+        )
         self._seconds[device].append(took)
         self._observe.judged(device.value, report, took)
 
@@ -365,7 +411,9 @@ class JudgeService:
             self._wait_again(verdict_id)
         else:
             message = f"given up after {lost} attempts: {why}"
-            self.record.end_attempt(verdict_id, Outcome.LOST, why, failed_columns(Code.LOST, message))
+            self.record.end_attempt(
+                verdict_id, Outcome.LOST, why, failed_columns(Code.LOST, message)
+            )
             self._quotas.drop(verdict_id)
             self._observe.ended("lost")
 

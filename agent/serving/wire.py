@@ -124,7 +124,10 @@ class WireValue(BaseModel):
 class VerdictOptions(WireValue):
     """The options of a verdict that a client may choose, with their defaults."""
 
-    targets: Annotated[tuple[str, ...], Field(max_length=16, fail_fast=True), AfterValidator(_targets)] | None = None
+    targets: (
+        Annotated[tuple[str, ...], Field(max_length=16, fail_fast=True), AfterValidator(_targets)]
+        | None
+    ) = None
     """None: the device's own."""
     own_work: Annotated[str, Field(max_length=40), AfterValidator(_own_work)] = "strict"
     train_mode: bool = False
@@ -169,7 +172,9 @@ class Submission(WireValue):
 class BatchOfSubmissions(WireValue):
     """Several submissions in one request."""
 
-    submissions: Annotated[tuple[Submission, ...], Field(min_length=1, max_length=MAX_BATCH, fail_fast=True)]
+    submissions: Annotated[
+        tuple[Submission, ...], Field(min_length=1, max_length=MAX_BATCH, fail_fast=True)
+    ]
 
 
 class Error(WireValue):

@@ -31,7 +31,9 @@ class DraftProcess:
                 return {"refused": f"no draft within {seconds:g} s", "seconds": seconds}
             except ProcessDied as death:
                 said = (process.output.strip().splitlines() or [""])[-1]
-                return {"refused": f"the drafting process ended: {death.describe()}{f': {said}' if said else ''}"}
+                return {
+                    "refused": f"the drafting process ended: {death.describe()}{f': {said}' if said else ''}"
+                }
             except BadMessage as error:
                 return {"refused": f"the drafting process answered nonsense: {error}"}
 
@@ -44,7 +46,9 @@ class DraftProcess:
 
         with self._lock:
             if self._zygote is None:
-                self._zygote = Zygote(ProcessKind.COMPILE, spare=False, private_scratch=True, warm=self._warm_entry)
+                self._zygote = Zygote(
+                    ProcessKind.COMPILE, spare=False, private_scratch=True, warm=self._warm_entry
+                )
             return self._zygote
 
     def close(self) -> None:

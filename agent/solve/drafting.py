@@ -19,7 +19,14 @@ from kernelwright.agent.solve.template_drafts import TemplateDrafter
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Origin, Policy
 from kernelwright.policies.deadlines import seconds_until
-from kernelwright.policies.inductor.draft import DRAFT_SECONDS, POLICY_NAME, WARM_UP_ENTRY, Draft, DraftMode, draft
+from kernelwright.policies.inductor.draft import (
+    DRAFT_SECONDS,
+    POLICY_NAME,
+    WARM_UP_ENTRY,
+    Draft,
+    DraftMode,
+    draft,
+)
 from kernelwright.policies.inductor.policy import DraftedTurn
 from kernelwright.tools.faults import Fault, InfrastructureError
 from kernelwright.tools.problem import Problem
@@ -52,7 +59,9 @@ def draft_kind(asked: str, policy: str) -> str:
     if asked not in {kind.value for kind in DraftKind}:
         _require_kernel(asked)
         if policy == POLICY_NAME:
-            raise InputError(f"--draft {asked}: the policy `compiler` repairs no kernel: name a model with --policy")
+            raise InputError(
+                f"--draft {asked}: the policy `compiler` repairs no kernel: name a model with --policy"
+            )
     if policy == POLICY_NAME:
         return DraftKind.COMPILER.value
     if asked == DraftKind.AUTO and policy.startswith("scripted:"):
@@ -64,7 +73,9 @@ def _require_kernel(name: str) -> None:
     """Raises InputError where a file given as the first candidate is missing, cannot be read, or is no kernel."""
     path = Path(name).expanduser()
     if not path.exists():
-        raise InputError(f"--draft is auto, policy, compiler or a file with a kernel, and there is no file {name!r}")
+        raise InputError(
+            f"--draft is auto, policy, compiler or a file with a kernel, and there is no file {name!r}"
+        )
     failure = read_source(read_candidate(path))
     if failure is not None and failure.fault in UNUSABLE_DRAFTS:
         raise InputError(f"--draft {name}: {failure.message}")
@@ -73,7 +84,9 @@ def _require_kernel(name: str) -> None:
 class Drafter(AbstractContextManager["Drafter"]):
     """Holds the warm process that drafts are made in. It begins with the first draft; thread-safe."""
 
-    def __init__(self, say: Callable[[str], None] = lambda _: None, seconds: float = DRAFT_SECONDS) -> None:
+    def __init__(
+        self, say: Callable[[str], None] = lambda _: None, seconds: float = DRAFT_SECONDS
+    ) -> None:
         """seconds: for each draft, with all that is tried before it; a third of them is the compiler's in any case."""
         self._say, self._process, self._seconds = say, DraftProcess(WARM_UP_ENTRY), seconds
         self._places = Semaphore(max(1, (os.cpu_count() or 2) // 2))
@@ -101,7 +114,12 @@ class Drafter(AbstractContextManager["Drafter"]):
             judged = problem if settings.train_mode else as_judged(problem).problem
             return self.draft(judged, settings.own_work, settings.partial, tf32, split, deadline)
 
-        return DraftedTurn(policy, functools.partial(made, split), turn=turn, make_exact=functools.partial(made, False))
+        return DraftedTurn(
+            policy,
+            functools.partial(made, split),
+            turn=turn,
+            make_exact=functools.partial(made, False),
+        )
 
     def draft(
         self, problem: Problem, own_work: str = "strict", partial: bool = False, tf32: bool = False,

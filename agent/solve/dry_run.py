@@ -60,7 +60,11 @@ def dry_run(
     turns = settings.budgets.turns
     reply = settings.reply_tokens or REPLY_TOKENS[policy.prompt_form]
     # A repair repeats the code: its prompt is as long as the first one and a reply together.
-    usage = None if turns is None else Usage(prompt_tokens=turns * (prompt + reply), completion_tokens=turns * reply)
+    usage = (
+        None
+        if turns is None
+        else Usage(prompt_tokens=turns * (prompt + reply), completion_tokens=turns * reply)
+    )
     return DryRun(
         problem=problem.name,
         policy=settings.policy,

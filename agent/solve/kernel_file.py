@@ -19,19 +19,27 @@ HEADER_MARK = "# Written by kernelwright"
 
 def default_path(problem: Problem) -> Path:
     """`fused_softmax_triton.py`, here."""
-    stem = re.sub(r"\W+", "_", Path(problem.name).stem if problem.name.endswith(".py") else problem.name).strip("_")
+    stem = re.sub(
+        r"\W+", "_", Path(problem.name).stem if problem.name.endswith(".py") else problem.name
+    ).strip("_")
     return Path(f"{stem or 'kernel'}_triton.py")
 
 
 def check_path(path: Path) -> Path:
     """Raises InputError where the file could not be written, or would take the place of someone's own."""
     refuse_unwritable_file(path)
-    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(HEADER_MARK):
-        raise InputError(f"{path} exists and was not written by this program: name another file with --out")
+    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(
+        HEADER_MARK
+    ):
+        raise InputError(
+            f"{path} exists and was not written by this program: name another file with --out"
+        )
     return path
 
 
-def write_kernel(path: Path, problem: Problem, best: Attempt, where: str, version: str, kernel: GuardedKernel) -> None:
+def write_kernel(
+    path: Path, problem: Problem, best: Attempt, where: str, version: str, kernel: GuardedKernel
+) -> None:
     """Writes the kernel under another name and renames it, so that there is never half of it."""
     assert best.report is not None
     header = [
@@ -55,7 +63,9 @@ def author_line(author: str) -> str:
 def verdict_lines(report: Report) -> list[str]:
     """Returns comments that say what was verified, and by which judge."""
     environment = report.environment
-    mode = [f"# mode       judged in eval mode: {_line(report.eval_mode)}"] if report.eval_mode else []
+    mode = (
+        [f"# mode       judged in eval mode: {_line(report.eval_mode)}"] if report.eval_mode else []
+    )
     return [
         f"# verified   {_line(verification_line(report))}",
         *mode,
@@ -71,7 +81,9 @@ def verification_line(report: Report) -> str:
         sizes = report.interpreted.sizes if report.interpreted else {}
         shown = ", ".join(f"{name} {value}" for name, value in sizes.items())
         compiled = (
-            f"compiled for {', '.join(c.target for c in report.compiles if c.passed)}; " if report.compiles else ""
+            f"compiled for {', '.join(c.target for c in report.compiles if c.passed)}; "
+            if report.compiles
+            else ""
         )
         return (
             f"{compiled}right on a CPU, interpreted, at small sizes{f' ({shown})' if shown else ''}; "
@@ -84,8 +96,16 @@ def _speed(report: Report) -> str:
     profile = report.profile
     if profile is None or profile.speedup is None:
         return "; its speed was not measured"
-    low = f" (at least {profile.speedup_low:.2f}x with 95 % confidence)" if profile.speedup_low is not None else ""
-    share = f", {profile.speed_of_light:.0%} of the speed of light" if profile.speed_of_light is not None else ""
+    low = (
+        f" (at least {profile.speedup_low:.2f}x with 95 % confidence)"
+        if profile.speedup_low is not None
+        else ""
+    )
+    share = (
+        f", {profile.speed_of_light:.0%} of the speed of light"
+        if profile.speed_of_light is not None
+        else ""
+    )
     return f"; {profile.speedup:.2f}x the speed of eager PyTorch{low}{share}"
 
 

@@ -62,7 +62,10 @@ def next_steps(
         reached=_reached(furthest, len(attempts)),
         compiler=refused,
         nearest=_nearest(problem, store),
-        options=(*_past_the_compiler(settings, refused), *_options(settings, attempts, reason, refused)),
+        options=(
+            *_past_the_compiler(settings, refused),
+            *_options(settings, attempts, reason, refused),
+        ),
     )
 
 
@@ -77,7 +80,9 @@ def _nearest(problem: Problem, store: Store) -> str:
     near = [one for one in most_similar(problem, catalogue(), 5) if one.likeness >= MIN_LIKENESS]
     if not near:
         return ""
-    solved = {one.problem: where for one in near if (where := _solved_in(store, one.problem)) is not None}
+    solved = {
+        one.problem: where for one in near if (where := _solved_in(store, one.problem)) is not None
+    }
     best = next((one for one in near if one.problem in solved), near[0])
     common = f"{best.problem} of the catalogue, which has {_listed(best)} too"
     if best.problem in solved:
@@ -91,11 +96,15 @@ def _listed(similar: Similar) -> str:
 
 def _solved_in(store: Store, name: str) -> int | None:
     """The latest trajectory of this problem that has a correct kernel."""
-    found = store.candidates(CandidateFilter(problem=name, suite="catalogue", correct=True), limit=1)
+    found = store.candidates(
+        CandidateFilter(problem=name, suite="catalogue", correct=True), limit=1
+    )
     return found[0].trajectory.id if found else None
 
 
-def _options(settings: Settings, attempts: Sequence[Attempt], reason: StopReason, refused: str) -> list[str]:
+def _options(
+    settings: Settings, attempts: Sequence[Attempt], reason: StopReason, refused: str
+) -> list[str]:
     furthest = max(attempts, key=lambda a: a.rank, default=None)
     report = furthest.report if furthest else None
     said = []
@@ -105,20 +114,36 @@ def _options(settings: Settings, attempts: Sequence[Attempt], reason: StopReason
             "an input of forward"
         )
     if settings.policy == COMPILER:
-        said.append("a policy that writes: --policy embedded, or " + LARGER_POLICY.removeprefix("a larger policy: "))
+        said.append(
+            "a policy that writes: --policy embedded, or "
+            + LARGER_POLICY.removeprefix("a larger policy: ")
+        )
     elif not refused and not any(a.origin.is_draft for a in attempts):
         said.append("a first draft by the compiler: --draft compiler")
-    if settings.own_work == "strict" and report and report.failure and report.failure.fault in OWN_WORK_FAULTS:
+    if (
+        settings.own_work == "strict"
+        and report
+        and report.failure
+        and report.failure.fault in OWN_WORK_FAULTS
+    ):
         said.append("kernels for a part of the work, torch's for the rest: --own-work share:0.5")
-    if reason is StopReason.FORMAT_ERRORS and furthest is not None and any((furthest.cut_off, furthest.unreadable)):
+    if (
+        reason is StopReason.FORMAT_ERRORS
+        and furthest is not None
+        and any((furthest.cut_off, furthest.unreadable))
+    ):
         said.append("longer replies: --reply-tokens 16384")
     if settings.policy.startswith("embedded"):
         said.append(LARGER_POLICY)
     if reason is StopReason.WALL:
-        said.append(f"more time: --max-minutes {max(10, round(4 * (settings.budgets.minutes or 1)))}")
+        said.append(
+            f"more time: --max-minutes {max(10, round(4 * (settings.budgets.minutes or 1)))}"
+        )
     if reason is StopReason.TURNS and settings.policy != COMPILER:
         said.append(f"more turns: --turns {2 * (settings.budgets.turns or 10)}")
-    if reason is StopReason.STUCK or (reason is StopReason.TURNS and settings.search is SearchKind.SERIAL):
+    if reason is StopReason.STUCK or (
+        reason is StopReason.TURNS and settings.search is SearchKind.SERIAL
+    ):
         said.append("other drafts: --search best-of-n --width 8 --temperature 0.9")
     return [*said, "a kernel of your own to begin with: --draft FILE"]
 
@@ -126,7 +151,9 @@ def _options(settings: Settings, attempts: Sequence[Attempt], reason: StopReason
 def _past_the_compiler(settings: Settings, refused: str) -> list[str]:
     """What is to be done about the compiler's refusal."""
     if "depends on the values of a tensor" in refused:
-        return ["a reference without that branch: torch.where or a mask in place of if, nonzero and boolean indices"]
+        return [
+            "a reference without that branch: torch.where or a mask in place of if, nonzero and boolean indices"
+        ]
     if refused.startswith("no kernel of its own") and not settings.partial:
         return ["kernels for the rest, with that operator left to torch: --partial"]
     return []

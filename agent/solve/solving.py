@@ -119,25 +119,44 @@ def solve_problem(
     start = time.monotonic()
     settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
     own = version("kernelwright") or "(not installed)"
-    options = Options(targets=settings.targets, own_work=settings.own_work, train_mode=settings.train_mode)
+    options = Options(
+        targets=settings.targets, own_work=settings.own_work, train_mode=settings.train_mode
+    )
     with open_store(db) as store, Drafter(say) as drafter:
         say("starting the tools")
         reference_trials().begin()
         with defer_interrupts():
             # Imported here and not at the first verdict, where Ctrl-C could come in the middle of the import.
             import torch  # noqa: F401
-        with Evaluator(device=settings.device, workers=1, cache_dir=verdict_cache_folder(db)) as evaluator:
+        with Evaluator(
+            device=settings.device, workers=1, cache_dir=verdict_cache_folder(db)
+        ) as evaluator:
             say("running the reference")
             # Before the row, which would end the same command for good.
             reference_trials().require_working(problem, train_mode=settings.train_mode)
             trajectory = None
             try:
-                with defer_interrupts():  # between the row and its number Ctrl-C would leave a row nobody lets go of
+                with (
+                    defer_interrupts()
+                ):  # between the row and its number Ctrl-C would leave a row nobody lets go of
                     trajectory = store.begin(settings.start(problem, own), forked_from=forked_from)
                 resumed = bool(store.turns(trajectory.id))
                 asked = drafter.policy_for(share_gpu(policy, evaluator), problem, settings)
-                tuner = TuneTurn(evaluator, settings, store, verdict_cache_folder(db)) if settings.tune else None
-                run = Run(store, trajectory, problem, asked, RunJudge(evaluator, options), settings, watch, tuner=tuner)
+                tuner = (
+                    TuneTurn(evaluator, settings, store, verdict_cache_folder(db))
+                    if settings.tune
+                    else None
+                )
+                run = Run(
+                    store,
+                    trajectory,
+                    problem,
+                    asked,
+                    RunJudge(evaluator, options),
+                    settings,
+                    watch,
+                    tuner=tuner,
+                )
                 run.run()
                 kernel = _guarded_best(run, evaluator, options, say)
             except BaseException as error:
@@ -151,7 +170,11 @@ def solve_problem(
         if not withheld:
             return solved
         without_kernel: Solved = solved.with_(
-            correct=False, goal_reached=False, outcome=ReportOutcome.INCORRECT, output=None, message=withheld
+            correct=False,
+            goal_reached=False,
+            outcome=ReportOutcome.INCORRECT,
+            output=None,
+            message=withheld,
         )
         return without_kernel
 
@@ -167,7 +190,9 @@ def _reason_to_withhold(run: Run, kernel: GuardedKernel | None) -> str:
     return f"the best kernel ignores strides ({report.ignores_strides}), and the judge refused it with its checks"
 
 
-def _guarded_best(run: Run, evaluator: Evaluator, options: Options, say: Callable[[str], None]) -> GuardedKernel | None:
+def _guarded_best(
+    run: Run, evaluator: Evaluator, options: Options, say: Callable[[str], None]
+) -> GuardedKernel | None:
     """Returns the best kernel with its contract; None where none is correct.
 
     The judge sees it once more, with the seed of its own verdict: what differs is the guard alone. Its speed is not
@@ -185,7 +210,9 @@ def _guarded_best(run: Run, evaluator: Evaluator, options: Options, say: Callabl
         return evaluator.evaluate(run.problem, text, repeated)
 
     if run.stop_reason is not StopReason.INTERRUPTED:
-        with contextlib.suppress(KeyboardInterrupt):  # the kernel is there: it is written, and the command ends
+        with contextlib.suppress(
+            KeyboardInterrupt
+        ):  # the kernel is there: it is written, and the command ends
             return guarded_kernel(run.problem, best.source, best.report, judge)
     return guarded_kernel(run.problem, best.source, best.report)
 
@@ -210,7 +237,9 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str, seconds: float)
         candidate_id=best.candidate_id if best else None,
         turn=best.turn if best else None,
         speedup=best.speedup if best else None,
-        speed_of_light=report.profile.speed_of_light if best and report and report.profile else None,
+        speed_of_light=report.profile.speed_of_light
+        if best and report and report.profile
+        else None,
         judged_on=report.judged_on if report else "",
         verified=verification_line(report) if report else "nothing was judged",
         left_to_torch=torch_operators_used(report) if best and report else (),
@@ -222,7 +251,9 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str, seconds: float)
         spent=run.spent,
         seconds=seconds,
         report=report,
-        next_steps=next_steps(run.problem, run.settings, run.attempts, run.stop_reason, run.store, refused),
+        next_steps=next_steps(
+            run.problem, run.settings, run.attempts, run.stop_reason, run.store, refused
+        ),
         note=embedded_policy_note(run.settings.policy) if run.trajectory_id == 1 else "",
     )
 

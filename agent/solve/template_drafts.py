@@ -20,7 +20,9 @@ from kernelwright.tools.problem import Problem
 class TemplateDrafter:
     """Holds the warm process; it begins with the first problem that may be transformed. Thread-safe."""
 
-    def __init__(self, say: Callable[[str], None] = lambda _: None, seconds: float = TRANSFORMATION_SECONDS) -> None:
+    def __init__(
+        self, say: Callable[[str], None] = lambda _: None, seconds: float = TRANSFORMATION_SECONDS
+    ) -> None:
         """seconds: for each draft, and never more than TRANSFORMATION_SECONDS."""
         self._say, self._process = say, DraftProcess(TRANSFORMATION_WARM_UP)
         self._seconds = min(seconds, TRANSFORMATION_SECONDS)

@@ -29,8 +29,12 @@ def check_path(path: Path, kernel: Path) -> Path:
     refuse_unwritable_file(path)
     if path.absolute() == kernel.absolute():
         raise InputError(f"{path} is the kernel itself: name another file with --out")
-    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(TUNED_HEADER_MARK):
-        raise InputError(f"{path} exists and was not written by this program: name another file with --out")
+    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(
+        TUNED_HEADER_MARK
+    ):
+        raise InputError(
+            f"{path} exists and was not written by this program: name another file with --out"
+        )
     return path
 
 
@@ -60,7 +64,9 @@ def write_tuned(path: Path, kernel: GuardedKernel, tuned: TuningResult, version:
     """Writes the tuned file, with its contract and how it was measured in its header. Written beside and renamed, so
     that there is never half of it.
     """
-    changes = ", ".join(f"{n} {v}" for n, v in (tuned.chosen[0].changes if tuned.chosen else {}).items())
+    changes = ", ".join(
+        f"{n} {v}" for n, v in (tuned.chosen[0].changes if tuned.chosen else {}).items()
+    )
     header = [
         f"{TUNED_HEADER_MARK} {version}, {time.strftime('%Y-%m-%d %H:%M:%S')}.",
         f"# problem    {_line(tuned.problem)}",
@@ -69,7 +75,9 @@ def write_tuned(path: Path, kernel: GuardedKernel, tuned: TuningResult, version:
         *kernel.lines,
     ]
     beside = path.with_name(f".{path.name}.part")
-    beside.write_text(wrap_comments(header) + "\n" + kernel.text.strip() + "\n", encoding="utf-8", newline="")
+    beside.write_text(
+        wrap_comments(header) + "\n" + kernel.text.strip() + "\n", encoding="utf-8", newline=""
+    )
     beside.replace(path)
 
 
@@ -101,18 +109,28 @@ def draw_picture(tuned: TuningResult, path: Path) -> Path:
         shown = timed or rows
         heights = [_height(r, bool(timed)) for r in shown]
         colours = [
-            "#b5533c" if r.start else "#2f6f4f" if r.fate is ConfigurationOutcome.WON else "#7a8b99" for r in shown
+            "#b5533c" if r.start else "#2f6f4f" if r.fate is ConfigurationOutcome.WON else "#7a8b99"
+            for r in shown
         ]
         axis.bar(range(len(shown)), heights, color=colours)
         if timed:
             low = [r.timing.median - r.timing.low for r in timed if r.timing is not None]
             high = [r.timing.high - r.timing.median for r in timed if r.timing is not None]
-            axis.errorbar(range(len(shown)), heights, yerr=[low, high], fmt="none", ecolor="black", linewidth=0.8)
+            axis.errorbar(
+                range(len(shown)),
+                heights,
+                yerr=[low, high],
+                fmt="none",
+                ecolor="black",
+                linewidth=0.8,
+            )
         axis.set_ylabel("milliseconds a call" if timed else "model, over the file's own (no time)")
         axis.set_title(", ".join(_short(n) for n in group.parameters), fontsize=9)
         axis.set_xticks([])
     where = tuned.device if tuned.measured else f"compiled for {tuned.target}, nothing measured"
-    figure.suptitle(f"{tuned.problem}: configurations, best first; the file's own in red ({where})", fontsize=10)
+    figure.suptitle(
+        f"{tuned.problem}: configurations, best first; the file's own in red ({where})", fontsize=10
+    )
     figure.savefig(path, metadata={"Date": None})
     return path
 

@@ -48,9 +48,16 @@ class HalvingOutcome:
         first; fastest first among them. A median of the first few calls says less than one of hundreds.
         """
         found = {
-            key: summarise_samples(times) for key, times in self.samples.items() if times and key not in self.failed
+            key: summarise_samples(times)
+            for key, times in self.samples.items()
+            if times and key not in self.failed
         }
-        return dict(sorted(found.items(), key=lambda i: (-self.dropped.get(i[0], MAX_HALVING_ROUNDS), i[1].median)))
+        return dict(
+            sorted(
+                found.items(),
+                key=lambda i: (-self.dropped.get(i[0], MAX_HALVING_ROUNDS), i[1].median),
+            )
+        )
 
 
 def halve(

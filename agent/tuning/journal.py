@@ -37,7 +37,9 @@ class Journal:
             _write_whole(path, [head, *(kept[1:] if same else ())])
             self._file = path.open("ab")
         except OSError as error:
-            raise InputError(f"{path} cannot be written: {error.strerror}: name another file with --out") from None
+            raise InputError(
+                f"{path} cannot be written: {error.strerror}: name another file with --out"
+            ) from None
         self.resumed = bool(self._rows)
 
     def find(self, kind: str, key: str) -> Any:
@@ -72,7 +74,9 @@ def _lines(path: Path) -> Iterator[Any]:
             row = json.loads(line)
         except ValueError:
             return
-        if not isinstance(row, dict) or not ("journal" in row or {"kind", "key", "value"} <= set(row)):
+        if not isinstance(row, dict) or not (
+            "journal" in row or {"kind", "key", "value"} <= set(row)
+        ):
             return
         yield row
 
@@ -80,5 +84,7 @@ def _lines(path: Path) -> Iterator[Any]:
 def _write_whole(path: Path, rows: list[Any]) -> None:
     """Writes the journal to another file that takes the place of the old one, so that there is never half of it."""
     beside = path.with_name(f".{path.name}.part")
-    beside.write_text("".join(json.dumps(r, separators=(",", ":")) + "\n" for r in rows), encoding="utf-8")
+    beside.write_text(
+        "".join(json.dumps(r, separators=(",", ":")) + "\n" for r in rows), encoding="utf-8"
+    )
     beside.replace(path)

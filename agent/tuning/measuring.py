@@ -11,7 +11,12 @@ from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.settings import TuneSettings, is_allowed
 from kernelwright.agent.tuning.tuned import ConfigurationOutcome, ParameterGroup, TriedConfiguration
 from kernelwright.tools.report import Timing
-from kernelwright.tools.tuning.kernel_text.parameters import Configuration, ParameterSpace, Setting, key_of
+from kernelwright.tools.tuning.kernel_text.parameters import (
+    Configuration,
+    ParameterSpace,
+    Setting,
+    key_of,
+)
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
@@ -101,12 +106,16 @@ class TrialMeasuring:
             seconds=self._seconds, stopped_by_budget=stopped, ranked=ranked,
         )  # fmt: skip
 
-    def _halved(self, rows: Sequence[Configuration], base: Configuration, groups: int) -> HalvingOutcome:
+    def _halved(
+        self, rows: Sequence[Configuration], base: Configuration, groups: int
+    ) -> HalvingOutcome:
         texts = {key_of(row): row for row in (base, *rows)}
         self._configurations, self._round = len(texts), -1
         spent = self._seconds
         budget = TuningBudget(
-            self._settings.launches // groups, self._settings.gpu_seconds / groups, lambda: self._seconds - spent
+            self._settings.launches // groups,
+            self._settings.gpu_seconds / groups,
+            lambda: self._seconds - spent,
         )
         halved = halve(
             list(texts), lambda key, number, calls: self._measure(key, texts[key], number, calls), budget,
@@ -115,7 +124,9 @@ class TrialMeasuring:
         self._launches += budget.used
         return halved
 
-    def _measure(self, key: str, configuration: Configuration, number: int, calls: int) -> Sequence[float] | None:
+    def _measure(
+        self, key: str, configuration: Configuration, number: int, calls: int
+    ) -> Sequence[float] | None:
         """Measures one configuration; reads it from the journal where the row is there already. One that is timed by
         another method than the first one (it alone cannot be captured as a CUDA graph) cannot be ranked, and fails.
         """
@@ -133,7 +144,9 @@ class TrialMeasuring:
         eager = Timing.model_validate(found["eager"]) if found["eager"] is not None else None
         self._eager = self._eager or eager
         if eager is not None and self._eager is not None and eager.method is not self._eager.method:
-            self._say(f"configuration {key[:60]} is left out: it is timed by {eager.method}, others by another method")
+            self._say(
+                f"configuration {key[:60]} is left out: it is timed by {eager.method}, others by another method"
+            )
             return None
         return None if found["failure"] else found["ms"]
 
@@ -142,7 +155,11 @@ class TrialMeasuring:
         if number != self._round:
             self._round, self._timed = number, 0
         self._timed += 1
-        left = f"{self._timed} of {self._configurations}" if number == 0 else f"{self._timed} of those that are left"
+        left = (
+            f"{self._timed} of {self._configurations}"
+            if number == 0
+            else f"{self._timed} of those that are left"
+        )
         self._say(f"tuning: timing configuration {left}, round {number + 1}")
 
     def _winner(
@@ -150,7 +167,11 @@ class TrialMeasuring:
         known: Timing | None,
     ) -> tuple[dict[str, Setting], Timing | None]:  # fmt: skip
         """The fastest, where it is certainly faster than what there was; else what there was."""
-        own = found.get(key_of(base), known) if is_allowed(self._space, base, self._settings.precision) else None
+        own = (
+            found.get(key_of(base), known)
+            if is_allowed(self._space, base, self._settings.precision)
+            else None
+        )
         by_key = {key_of(row): row for row in rows}
         best = next((key for key in found if key in by_key), None)
         if best is not None and (own is None or found[best].high < own.low):

@@ -8,7 +8,11 @@ from kernelwright.agent.tuning.measuring import HalvingResult
 from kernelwright.agent.tuning.settings import PrecisionClass, is_allowed, precision_class_of
 from kernelwright.agent.tuning.tuned import JudgedConfiguration, TriedConfiguration
 from kernelwright.tools.report import Report
-from kernelwright.tools.tuning.kernel_text.parameters import ParameterSpace, Setting, changed_settings
+from kernelwright.tools.tuning.kernel_text.parameters import (
+    ParameterSpace,
+    Setting,
+    changed_settings,
+)
 
 MAX_JUDGED_PER_CLASS = 2
 """Configurations of a class that are judged until one is right."""
@@ -27,7 +31,9 @@ def best_of_classes(
     for kind in PrecisionClass:
         rows = _measured_in(kind, space, measured)
         for row, configuration in rows[: MAX_JUDGED_PER_CLASS if judged is not None else 1]:
-            chosen = _chosen(space, configuration, row, judged(configuration) if judged is not None else None)
+            chosen = _chosen(
+                space, configuration, row, judged(configuration) if judged is not None else None
+            )
             if chosen.correct is not False:
                 found[kind.value] = chosen
                 break
@@ -43,18 +49,23 @@ def _measured_in(
         for row in group.rows:
             own = {name: row.configuration[name] for name in group.parameters}
             whole = {**measured.best, **own}
-            multiplies = precision_class_of(space, row.configuration) is not None and precision_class_of(
-                space.only(set(own)), own
-            )
+            multiplies = precision_class_of(
+                space, row.configuration
+            ) is not None and precision_class_of(space.only(set(own)), own)
             if row.timing is not None and multiplies and is_allowed(space, whole, kind):
                 found.append((row, whole))
     return sorted(found, key=lambda one: one[0].timing.median if one[0].timing is not None else 0.0)
 
 
 def _chosen(
-    space: ParameterSpace, configuration: dict[str, Setting], row: TriedConfiguration, report: Report | None
+    space: ParameterSpace,
+    configuration: dict[str, Setting],
+    row: TriedConfiguration,
+    report: Report | None,
 ) -> JudgedConfiguration:
-    checks = report.correctness.checks if report is not None and report.correctness is not None else ()
+    checks = (
+        report.correctness.checks if report is not None and report.correctness is not None else ()
+    )
     known = [c for c in checks if c.max_error is not None and c.eager_error is not None]
     worst = max(known, key=lambda c: c.max_error or 0.0, default=None)
     return JudgedConfiguration(

@@ -15,7 +15,12 @@ from kernelwright.store.models import Action
 from kernelwright.store.records import CandidateFilter, Turn
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
-from kernelwright.tools.tuning.kernel_text.parameters import Parameter, ParameterRole, ParameterSpace, Setting
+from kernelwright.tools.tuning.kernel_text.parameters import (
+    Parameter,
+    ParameterRole,
+    ParameterSpace,
+    Setting,
+)
 from kernelwright.tools.tuning.kernel_text.reading import read_file
 
 MAX_CANDIDATES_READ = 200
@@ -32,7 +37,9 @@ Shape = tuple[tuple[str, bool, int], ...]
 
 def kind_of(parameters: Sequence[Parameter]) -> Shape:
     """Two kernels of one kind have the same tiles and options, whatever their names."""
-    counts = Counter((p.role.value, p.places_programs) for p in parameters if p.role is not ParameterRole.CTAS)
+    counts = Counter(
+        (p.role.value, p.places_programs) for p in parameters if p.role is not ParameterRole.CTAS
+    )
     return tuple(sorted((role, placed, count) for (role, placed), count in counts.items()))
 
 
@@ -50,7 +57,9 @@ def priors_of_journal(journal: Journal, priors: Priors) -> list[dict[str, Settin
     return [dict(one) for one in known]
 
 
-def priors_for(store: Store, problem: Problem, device: str, source: str) -> list[dict[str, Setting]]:
+def priors_for(
+    store: Store, problem: Problem, device: str, source: str
+) -> list[dict[str, Setting]]:
     """Configurations of this file, the most frequent winner first; those of the same problem before others.
 
     device: the GPU's name; cpu: the winners of any GPU, as only the compiler decides there.
@@ -108,5 +117,7 @@ def _by_kernel(space: ParameterSpace) -> dict[str, list[Parameter]]:
 
 def _tuned(store: Store) -> list[Turn]:
     """Returns what was tuned, the latest first."""
-    found = deque(store.samples(CandidateFilter(action=Action.TUNE, correct=True)), maxlen=MAX_CANDIDATES_READ)
+    found = deque(
+        store.samples(CandidateFilter(action=Action.TUNE, correct=True)), maxlen=MAX_CANDIDATES_READ
+    )
     return list(reversed(found))

@@ -80,7 +80,9 @@ class Proposals:
         """
         if not self._proposed:
             yield dict(self._base)
-        yield from [one for one in self._first if key_of(one) not in self._proposed][:PROPOSALS_AT_ONCE]
+        yield from [one for one in self._first if key_of(one) not in self._proposed][
+            :PROPOSALS_AT_ONCE
+        ]
         if self._proposed.issuperset(map(key_of, self._first)):
             yield from self._drawn(PROPOSALS_AT_ONCE // 2)
             best = sorted(scores, key=lambda key: scores[key])[:BEST_WITH_NEIGHBOURS]
@@ -92,7 +94,9 @@ class Proposals:
         for _ in range(count):
             for _ in range(MAX_CONFIGURATION_DRAWS):
                 drawn = {
-                    p.name: self._chance.choice(p.values) for p in self._parameters if p.role is not ParameterRole.CTAS
+                    p.name: self._chance.choice(p.values)
+                    for p in self._parameters
+                    if p.role is not ParameterRole.CTAS
                 }
                 one = {**self._base, **drawn}
                 if self._fits(one) and key_of(one) not in self._proposed:
@@ -112,7 +116,10 @@ class Proposals:
     def _fits(self, one: Configuration) -> bool:
         """Whether it is worth a compilation, and multiplies as it may."""
         least, most = ELEMENTS_A_THREAD
-        return is_allowed(self._own, one, self._precision) and least <= self._elements_a_thread(one) <= most
+        return (
+            is_allowed(self._own, one, self._precision)
+            and least <= self._elements_a_thread(one) <= most
+        )
 
     def _elements_a_thread(self, one: Configuration) -> float:
         """Estimates the elements that one thread has of the largest block of results."""

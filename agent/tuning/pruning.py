@@ -43,15 +43,27 @@ def prune(
     first: configurations that are tried before others.
     """
     start, names = space.start(), groups_of(space)
-    weights = _weights(file, space, names, score) if settings.by_weight else dict.fromkeys(names, 1 / len(names))
+    weights = (
+        _weights(file, space, names, score)
+        if settings.by_weight
+        else dict.fromkeys(names, 1 / len(names))
+    )
     names = [own for own in names if weights[own] > 0]
     groups = []
     for number, own in enumerate(names, 1):
-        share, measured = (max(2, int(n * weights[own])) for n in (settings.configurations, settings.measured))
-        proposals = Proposals(space, own, start, settings.precision, [*file.starts, *first], settings.seed)
+        share, measured = (
+            max(2, int(n * weights[own])) for n in (settings.configurations, settings.measured)
+        )
+        proposals = Proposals(
+            space, own, start, settings.precision, [*file.starts, *first], settings.seed
+        )
         told = f"group {number} of {len(names)}: " if len(names) > 1 else ""
         tried = _tried(file, space, proposals, share, score, journal, partial(_say_of, say, told))
-        groups.append(ParameterGroup(parameters=own, rows=_with_fates(space, settings, tried, start, measured)))
+        groups.append(
+            ParameterGroup(
+                parameters=own, rows=_with_fates(space, settings, tried, start, measured)
+            )
+        )
     return tuple(groups)
 
 
@@ -76,13 +88,21 @@ def _say_of(say: Say, group: str, text: str) -> None:
 
 
 def _tried(
-    file: TunableFile, space: ParameterSpace, proposals: Proposals, most: int, score: Score, journal: Journal, say: Say
+    file: TunableFile,
+    space: ParameterSpace,
+    proposals: Proposals,
+    most: int,
+    score: Score,
+    journal: Journal,
+    say: Say,
 ) -> dict[str, tuple[dict[str, Setting], CompileScore]]:
     tried: dict[str, tuple[dict[str, Setting], CompileScore]] = {}
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="tune") as pool:
         try:
             while len(tried) < most:
-                figures = {k: s.cycles for k, (_, s) in tried.items() if s.passed and s.cycles is not None}
+                figures = {
+                    k: s.cycles for k, (_, s) in tried.items() if s.passed and s.cycles is not None
+                }
                 batch = proposals.next(figures, most - len(tried))
                 if not batch:
                     break
@@ -94,8 +114,13 @@ def _tried(
                 for one in batch:
                     key = key_of(one)
                     if key in waiting:
-                        journal.add(COMPILED_KIND, key, waiting[key].result().model_dump(mode="json"))
-                    tried[key] = (one, CompileScore.model_validate(journal.find(COMPILED_KIND, key)))
+                        journal.add(
+                            COMPILED_KIND, key, waiting[key].result().model_dump(mode="json")
+                        )
+                    tried[key] = (
+                        one,
+                        CompileScore.model_validate(journal.find(COMPILED_KIND, key)),
+                    )
                     say(f"tuning: compiled {len(tried)} of {most} configurations")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -110,7 +135,9 @@ def _with_fates(
     """Ranked by the model; what fails last."""
     own = tried.get(key_of(start))
     base = own[1].cycles if own is not None else None
-    ranked = sorted(tried.items(), key=lambda item: (not item[1][1].passed, item[1][1].cycles or 0.0, item[0]))
+    ranked = sorted(
+        tried.items(), key=lambda item: (not item[1][1].passed, item[1][1].cycles or 0.0, item[0])
+    )
     best = next((s.cycles for _, (c, s) in ranked if s.passed and s.cycles), None)
     rows: list[TriedConfiguration] = []
     figures: Counter[float] = Counter()
@@ -126,7 +153,9 @@ def _with_fates(
             fate = ConfigurationOutcome.SAME
         elif not is_allowed(space, configuration, settings.precision):
             fate = ConfigurationOutcome.OUTSIDE
-        elif remaining >= most - 1 or (best and found.cycles and found.cycles > MAX_FACTOR_BEHIND * best):
+        elif remaining >= most - 1 or (
+            best and found.cycles and found.cycles > MAX_FACTOR_BEHIND * best
+        ):
             fate = ConfigurationOutcome.SLOWER
         elif figures[found.cycles or 0.0] >= MAX_INDISTINGUISHABLE:
             fate = ConfigurationOutcome.ALIKE
@@ -134,8 +163,16 @@ def _with_fates(
             fate, remaining = ConfigurationOutcome.REMAINS, remaining + 1
             figures[found.cycles or 0.0] += 1
         seen.add(found.identity)
-        relative = found.cycles / base if found.passed and found.cycles is not None and base else None
+        relative = (
+            found.cycles / base if found.passed and found.cycles is not None and base else None
+        )
         rows.append(
-            TriedConfiguration(configuration=configuration, fate=fate, score=found, relative=relative, start=is_start)
+            TriedConfiguration(
+                configuration=configuration,
+                fate=fate,
+                score=found,
+                relative=relative,
+                start=is_start,
+            )
         )
     return tuple(rows)

@@ -7,7 +7,12 @@ from enum import StrEnum
 from pydantic import Field
 
 from kernelwright.policies.base import Value
-from kernelwright.tools.tuning.kernel_text.parameters import Configuration, ParameterRole, ParameterSpace, Setting
+from kernelwright.tools.tuning.kernel_text.parameters import (
+    Configuration,
+    ParameterRole,
+    ParameterSpace,
+    Setting,
+)
 
 IEEE_PRECISIONS = ("ieee",)
 SPLIT_PRECISIONS = ("ieee", "tf32x3", "bf16x6", "bf16x3")
@@ -64,7 +69,9 @@ class TuneSettings(Value):
     """Whether the best of every class of precision passes the full verdict too, and is told with its error."""
 
 
-def is_allowed(space: ParameterSpace, configuration: Configuration, precision: PrecisionClass) -> bool:
+def is_allowed(
+    space: ParameterSpace, configuration: Configuration, precision: PrecisionClass
+) -> bool:
     """Whether a configuration multiplies in the class that is allowed."""
     return all(
         configuration.get(p.name, p.start) in precision.allowed
@@ -73,9 +80,17 @@ def is_allowed(space: ParameterSpace, configuration: Configuration, precision: P
     )
 
 
-def precision_class_of(space: ParameterSpace, configuration: Configuration) -> PrecisionClass | None:
+def precision_class_of(
+    space: ParameterSpace, configuration: Configuration
+) -> PrecisionClass | None:
     """The narrowest class that a configuration lies in; None where it has no such parameter."""
     chosen: list[Setting] = [
-        configuration.get(p.name, p.start) for p in space.parameters if p.role is ParameterRole.PRECISION
+        configuration.get(p.name, p.start)
+        for p in space.parameters
+        if p.role is ParameterRole.PRECISION
     ]
-    return next((c for c in PrecisionClass if all(v in c.allowed for v in chosen)), None) if chosen else None
+    return (
+        next((c for c in PrecisionClass if all(v in c.allowed for v in chosen)), None)
+        if chosen
+        else None
+    )

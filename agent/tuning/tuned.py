@@ -63,7 +63,12 @@ class ParameterGroup(Value):
         return [
             row
             for row in self.rows
-            if row.fate in (ConfigurationOutcome.REMAINS, ConfigurationOutcome.MEASURED, ConfigurationOutcome.WON)
+            if row.fate
+            in (
+                ConfigurationOutcome.REMAINS,
+                ConfigurationOutcome.MEASURED,
+                ConfigurationOutcome.WON,
+            )
         ]
 
 

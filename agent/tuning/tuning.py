@@ -28,7 +28,12 @@ from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 from kernelwright.tools.tuning.compile_scores import CompileScore, score_by_compiling
-from kernelwright.tools.tuning.kernel_text.parameters import ParameterSpace, Setting, changed_settings, key_of
+from kernelwright.tools.tuning.kernel_text.parameters import (
+    ParameterSpace,
+    Setting,
+    changed_settings,
+    key_of,
+)
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile, read_file
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 from kernelwright.tools.tuning.kernel_text.writing_lists import with_list
@@ -63,7 +68,9 @@ class Tuner:
         self._journal, self._say, self._kernel = journal, say, kernel
         self._file = _read(source, kernel)
         self._first = priors_of_journal(journal, priors)
-        self._options = Options(targets=(settings.target,), own_work=settings.own_work, torch_compile=False)
+        self._options = Options(
+            targets=(settings.target,), own_work=settings.own_work, torch_compile=False
+        )
 
     @property
     def file(self) -> TunableFile:
@@ -85,7 +92,9 @@ class Tuner:
         if tuned.failure:
             return tuned, ""
         space = followed.space
-        groups = prune(self._file, space, self._settings, self._score, self._journal, self._say, self._first)
+        groups = prune(
+            self._file, space, self._settings, self._score, self._journal, self._say, self._first
+        )
         if not self._evaluator.on_gpu:
             return tuned.with_(groups=self._checked(space, groups, check)), ""
         return self._measured(tuned, space, groups)
@@ -98,7 +107,15 @@ class Tuner:
         followed = self._followed()
         if why := _failure(followed):
             raise InputError(f"{self._kernel} cannot be tuned for {self._problem.name}: {why}")
-        groups = prune(self._file, followed.space, self._settings, self._score, self._journal, self._say, self._first)
+        groups = prune(
+            self._file,
+            followed.space,
+            self._settings,
+            self._score,
+            self._journal,
+            self._say,
+            self._first,
+        )
         return followed.space, groups
 
     def _followed(self) -> TunableSpace:
@@ -116,7 +133,9 @@ class Tuner:
         return score_by_compiling(
             text,
             lambda one: front.traced_at_own_size(self._problem, one, target, self._options),
-            lambda traced, one: front.compiled_at_own_size(traced, target, one, self._options, texts=("ptx", "amdgcn")),
+            lambda traced, one: front.compiled_at_own_size(
+                traced, target, one, self._options, texts=("ptx", "amdgcn")
+            ),
             target,
         )
 
@@ -130,7 +149,9 @@ class Tuner:
         found = []
         for group in groups:
             rows, fine = list(group.rows), 0
-            for row in [row for row in group.remaining() if not row.start][: MAX_JUDGED_CONFIGURATIONS * count]:
+            for row in [row for row in group.remaining() if not row.start][
+                : MAX_JUDGED_CONFIGURATIONS * count
+            ]:
                 if fine == count:
                     break
                 report = self._judged(space, row.configuration)
@@ -149,10 +170,13 @@ class Tuner:
         known = self._journal.find(JUDGED_KIND, key)
         if known is None:
             self._say(
-                "tuning: judging " + ", ".join(f"{n} {v}" for n, v in changed_settings(space, configuration).items())
+                "tuning: judging "
+                + ", ".join(f"{n} {v}" for n, v in changed_settings(space, configuration).items())
             )
             text = rewrite(self._file.source, space, configuration)
-            known = json.loads(self._evaluator.evaluate(self._problem, text, self._options).model_dump_json())
+            known = json.loads(
+                self._evaluator.evaluate(self._problem, text, self._options).model_dump_json()
+            )
             self._journal.add(JUDGED_KIND, key, known)
         known.pop("explanation", None)
         return Report.model_validate(known)
@@ -172,7 +196,9 @@ class Tuner:
             if right is None:
                 continue
             report = report or its
-            if right not in [dict(c.configuration) for c in chosen] and len(chosen) < max(self._settings.keep, 1):
+            if right not in [dict(c.configuration) for c in chosen] and len(chosen) < max(
+                self._settings.keep, 1
+            ):
                 chosen.append(self._chosen(space, right, one, shape))
         judged = (lambda one: self._judged(space, one)) if self._settings.classes else None
         classes = best_of_classes(space, first, judged)
@@ -189,10 +215,14 @@ class Tuner:
             tuned = tuned.with_(notes=(*tuned.notes, NO_AUTOTUNE_LIST_MESSAGE))
         return tuned, tuned_text(self._file, space, winners)
 
-    def _at(self, space: ParameterSpace, groups: Sequence[ParameterGroup], shape: Mapping[str, int]) -> HalvingResult:
+    def _at(
+        self, space: ParameterSpace, groups: Sequence[ParameterGroup], shape: Mapping[str, int]
+    ) -> HalvingResult:
         problem = self._problem.with_sizes(dict(shape)) if shape else self._problem
         clock = _TrialClock(self._evaluator, problem, self._options)
-        return TrialMeasuring(self._file, space, self._settings, clock, self._journal, self._say, shape).run(groups)
+        return TrialMeasuring(
+            self._file, space, self._settings, clock, self._journal, self._say, shape
+        ).run(groups)
 
     def _first_right(
         self, space: ParameterSpace, measured: HalvingResult
@@ -241,7 +271,14 @@ def identity_of(problem: Problem, source: str, settings: TuneSettings, device: s
     device: cpu, or the GPU's name: what was compiled on a CPU is not made again on a GPU of the same target, but times
     are of one GPU only.
     """
-    compiled = [problem.hash, source, settings.target, settings.own_work, version("triton"), version("torch")]
+    compiled = [
+        problem.hash,
+        source,
+        settings.target,
+        settings.own_work,
+        version("triton"),
+        version("torch"),
+    ]
     told = settings.model_dump_json(exclude={"device"})
     return hashlib.sha256("\0".join([*map(str, compiled), told, device]).encode()).hexdigest()
 
@@ -251,16 +288,24 @@ def _read(source: str, kernel: str) -> TunableFile:
     try:
         file = read_file(source)
     except (SyntaxError, ValueError, RecursionError) as error:
-        raise InputError(f"{kernel} is not Python: {error}: correct it (agent check shows the line)") from None
+        raise InputError(
+            f"{kernel} is not Python: {error}: correct it (agent check shows the line)"
+        ) from None
     if not file.space.parameters:
-        raise InputError(f"{kernel} launches no @triton.jit kernel by its name: there is nothing to tune")
+        raise InputError(
+            f"{kernel} launches no @triton.jit kernel by its name: there is nothing to tune"
+        )
     return file
 
 
 def _failure(followed: TunableSpace) -> str:
     if followed.failure is not None:
         return " ".join(followed.failure.message.split())[:300]
-    return "" if followed.space.parameters else "no number of the file changes what is launched at this problem's size"
+    return (
+        ""
+        if followed.space.parameters
+        else "no number of the file changes what is launched at this problem's size"
+    )
 
 
 def _printed(parameter: object) -> PrintedParameter:

@@ -36,11 +36,20 @@ class TuneTurn:
     stopped goes on at the exact configuration.
     """
 
-    def __init__(self, evaluator: Evaluator, settings: Settings, store: Store, folder: Path | None) -> None:
+    def __init__(
+        self, evaluator: Evaluator, settings: Settings, store: Store, folder: Path | None
+    ) -> None:
         """folder: of the journals; None, where the database is a server, keeps none beyond this process."""
-        self._evaluator, self._settings, self._store, self._folder = evaluator, settings, store, folder
+        self._evaluator, self._settings, self._store, self._folder = (
+            evaluator,
+            settings,
+            store,
+            folder,
+        )
 
-    def tuned(self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]) -> Completion:
+    def tuned(
+        self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]
+    ) -> Completion:
         """The parent's program with other numbers; the parent's own where none are faster, with the reason."""
         begun, source = time.monotonic(), parent.source or ""
         told = self._settings.precision
@@ -60,24 +69,42 @@ class TuneTurn:
 
     def _asked(self, spent: Spent) -> TuneSettings:
         budget = self._settings.budgets.gpu_seconds
-        left = 120.0 if budget is None else max(1.0, TURN_SHARE_OF_GPU_SECONDS * (budget - spent.gpu_seconds))
+        left = (
+            120.0
+            if budget is None
+            else max(1.0, TURN_SHARE_OF_GPU_SECONDS * (budget - spent.gpu_seconds))
+        )
         told = self._settings
-        return turn_settings(told.targets[0], told.device, told.own_work).with_(gpu_seconds=min(120.0, left))
+        return turn_settings(told.targets[0], told.device, told.own_work).with_(
+            gpu_seconds=min(120.0, left)
+        )
 
-    def _journal(self, problem: Problem, source: str, settings: TuneSettings, place: str, parent: Attempt) -> Journal:
+    def _journal(
+        self, problem: Problem, source: str, settings: TuneSettings, place: str, parent: Attempt
+    ) -> Journal:
         import tempfile
 
         # the budget that is left differs when a run goes on, and decides nothing that a row says
         identity = identity_of(problem, source, settings.with_(gpu_seconds=120.0), place)
-        folder = self._folder / "tuning" if self._folder is not None else Path(tempfile.mkdtemp(prefix="tuning-"))
+        folder = (
+            self._folder / "tuning"
+            if self._folder is not None
+            else Path(tempfile.mkdtemp(prefix="tuning-"))
+        )
         folder.mkdir(parents=True, exist_ok=True)
-        return Journal(folder / f"{parent.hash[:24] or 'candidate'}-{identity[:12]}.jsonl", identity)
+        return Journal(
+            folder / f"{parent.hash[:24] or 'candidate'}-{identity[:12]}.jsonl", identity
+        )
 
 
 def turn_settings(target: str, device: str, own_work: str) -> TuneSettings:
     """What a turn of TUNE searches; the budget in GPU-seconds and the precision are its caller's."""
     return TuneSettings(
-        target=target, device=device, own_work=own_work, configurations=CONFIGURATIONS, measured=MEASURED
+        target=target,
+        device=device,
+        own_work=own_work,
+        configurations=CONFIGURATIONS,
+        measured=MEASURED,
     )
 
 
@@ -85,7 +112,9 @@ def precision_for(problem: Problem) -> PrecisionClass:
     """torch's own convolutions are in tf32 by default (torch.backends.cudnn.allow_tf32): a candidate for them may be,
     as far as the verdict finds it as precise.
     """
-    convolves = re.search(r"\b(Lazy)?Conv(Transpose)?[123]d|\bconv(_transpose)?[123]d|\.convolution\b", problem.source)
+    convolves = re.search(
+        r"\b(Lazy)?Conv(Transpose)?[123]d|\bconv(_transpose)?[123]d|\.convolution\b", problem.source
+    )
     return PrecisionClass.ANY if convolves else PrecisionClass.SPLIT
 
 

@@ -29,9 +29,15 @@ FAST_PRECISIONS = ("tf32", "bf16x3", "tf32x3")
 """Input precisions of fp32 products, the likeliest to be fast first."""
 
 
-def usual_configurations(parameters: Sequence[Parameter], precision: PrecisionClass) -> list[dict[str, Setting]]:
+def usual_configurations(
+    parameters: Sequence[Parameter], precision: PrecisionClass
+) -> list[dict[str, Setting]]:
     """Configurations of a group whose kernels multiply; none of another group."""
-    tiles = [p for p in parameters if p.role is ParameterRole.TILE and min(map(int, p.values)) >= MIN_DOT_EXTENT]
+    tiles = [
+        p
+        for p in parameters
+        if p.role is ParameterRole.TILE and min(map(int, p.values)) >= MIN_DOT_EXTENT
+    ]
     placed = [p for p in tiles if p.places_programs]
     deep = [p for p in tiles if not p.places_programs]
     if not placed or len({k for p in placed for k in p.kernels}) > 1:
@@ -39,7 +45,11 @@ def usual_configurations(parameters: Sequence[Parameter], precision: PrecisionCl
     by_role = {p.role: p for p in parameters}
     products = by_role.get(ParameterRole.PRECISION)
     tried = 2 if precision is PrecisionClass.ANY else 1  # tf32 alone may not be precise enough
-    wanted = [n for n in FAST_PRECISIONS if n in precision.allowed][:tried] if products is not None else []
+    wanted = (
+        [n for n in FAST_PRECISIONS if n in precision.allowed][:tried]
+        if products is not None
+        else []
+    )
     found: list[dict[str, Setting]] = []
     for rows, columns, depth, warps, stages in PRODUCT_TILINGS:
         one: dict[str, Setting] = {}
@@ -50,7 +60,11 @@ def usual_configurations(parameters: Sequence[Parameter], precision: PrecisionCl
         for role, value in ((ParameterRole.WARPS, warps), (ParameterRole.STAGES, stages)):
             if role in by_role:
                 one[by_role[role].name] = _nearest(by_role[role], value)
-        found += [one | {products.name: name} for name in wanted] if products is not None and wanted else [one]
+        found += (
+            [one | {products.name: name} for name in wanted]
+            if products is not None and wanted
+            else [one]
+        )
     return found
 
 

@@ -42,7 +42,13 @@ def search(problem: str, honest: str, mutant: str) -> dict[str, str]:
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     try:
         child = subprocess.run(
-            command, input=message, capture_output=True, text=True, timeout=3 * SECONDS, env=environment, check=False
+            command,
+            input=message,
+            capture_output=True,
+            text=True,
+            timeout=3 * SECONDS,
+            env=environment,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return {"error": "no answer in time"}
@@ -147,7 +153,13 @@ def _flat(value: Any) -> list[torch.Tensor]:
 
     if isinstance(value, torch.Tensor):
         return [value]
-    values = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    values = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list | tuple)
+        else ()
+    )
     return [tensor for element in values for tensor in _flat(element)]
 
 
@@ -176,7 +188,9 @@ def _disagree(honest: list[Any], mutant: list[Any], expected: list[Any]) -> bool
 
     for right, changed, wanted in zip(honest, mutant, expected, strict=True):
         floating = wanted.is_floating_point()
-        scale = float(wanted.double().nan_to_num(0.0, 0.0, 0.0).abs().max()) if wanted.numel() else 0.0
+        scale = (
+            float(wanted.double().nan_to_num(0.0, 0.0, 0.0).abs().max()) if wanted.numel() else 0.0
+        )
         epsilon = torch.finfo(wanted.dtype).eps if floating else 0.0
         honest_error = _errors(right, wanted)
         if honest_error > (MAX_HONEST_ERROR * scale if floating else 0.0):
@@ -208,7 +222,10 @@ def differing_input(problem: Any, honest: str, mutant: str, folder: Path) -> str
     import torch
 
     begun = time.monotonic()
-    right, changed = _module(honest, "honest_kernel", folder), _module(mutant, "mutant_kernel", folder)
+    right, changed = (
+        _module(honest, "honest_kernel", folder),
+        _module(mutant, "mutant_kernel", folder),
+    )
     for number, sizes in enumerate(_sizes(problem)):
         try:
             reference = _module(problem.with_sizes(sizes).source, f"reference_{number}", folder)
@@ -221,7 +238,10 @@ def differing_input(problem: Any, honest: str, mutant: str, folder: Path) -> str
                 raise
             continue
         for name, inputs in _draws(reference, 100 * number):
-            if time.monotonic() - begun > SECONDS or sum(t.numel() for t in _flat(inputs)) > MAX_ELEMENTS:
+            if (
+                time.monotonic() - begun > SECONDS
+                or sum(t.numel() for t in _flat(inputs)) > MAX_ELEMENTS
+            ):
                 break
             with contextlib.suppress(Exception):
                 expected = _answer(model, inputs)

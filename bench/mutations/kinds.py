@@ -31,12 +31,25 @@ COMPARISONS = {
     ast.Eq: (ast.NotEq,),
     ast.NotEq: (ast.Eq,),
 }
-NARROWER = {"float64": "float32", "float32": "float16", "int64": "int32", "int32": "int16", "bfloat16": "float8e5"}
+NARROWER = {
+    "float64": "float32",
+    "float32": "float16",
+    "int64": "int32",
+    "int32": "int16",
+    "bfloat16": "float8e5",
+}
 FUNCTIONS = {
     "exp": "exp2", "exp2": "exp", "log": "log2", "log2": "log", "sqrt": "rsqrt", "rsqrt": "sqrt", "sin": "cos",
     "cos": "sin", "maximum": "minimum", "minimum": "maximum", "floor": "ceil", "ceil": "floor", "cdiv": "floordiv",
 }  # fmt: skip
-REDUCTIONS = {"sum": "max", "max": "min", "min": "max", "argmax": "argmin", "argmin": "argmax", "cumsum": "cumprod"}
+REDUCTIONS = {
+    "sum": "max",
+    "max": "min",
+    "min": "max",
+    "argmax": "argmin",
+    "argmin": "argmax",
+    "cumsum": "cumprod",
+}
 SCALES = (1.01, 2.0)
 """Factors of floating constants."""
 
@@ -108,7 +121,9 @@ def later_loop_start(node: ast.AST) -> Iterator[ast.AST]:
     if _called(node) in ("range", "static_range") and isinstance(node, ast.Call) and node.args:
         bounds = node.args if len(node.args) > 1 else [ast.Constant(0), *node.args]
         step = bounds[2] if len(bounds) > 2 else ast.Constant(1)
-        yield ast.Call(node.func, [ast.BinOp(bounds[0], ast.Add(), step), *bounds[1:]], node.keywords)
+        yield ast.Call(
+            node.func, [ast.BinOp(bounds[0], ast.Add(), step), *bounds[1:]], node.keywords
+        )
 
 
 def earlier_loop_end(node: ast.AST) -> Iterator[ast.AST]:
@@ -126,13 +141,19 @@ def narrower_type(node: ast.AST) -> Iterator[ast.AST]:
     """Replaces a type by a narrower one, or drops a conversion."""
     if isinstance(node, ast.Attribute) and node.attr in NARROWER:
         yield ast.Attribute(node.value, NARROWER[node.attr], node.ctx)
-    if _called(node) == "to" and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+    if (
+        _called(node) == "to"
+        and isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+    ):
         yield node.func.value
 
 
 def swapped_operands(node: ast.AST) -> Iterator[ast.AST]:
     """Swaps the operands of a subtraction, a division or a remainder."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Div | ast.FloorDiv | ast.Mod):
+    if isinstance(node, ast.BinOp) and isinstance(
+        node.op, ast.Sub | ast.Div | ast.FloorDiv | ast.Mod
+    ):
         yield ast.BinOp(node.right, node.op, node.left)
 
 
@@ -164,8 +185,14 @@ def dropped_update(node: ast.AST) -> Iterator[ast.AST]:
 
 def replaced_reduction(node: ast.AST) -> Iterator[ast.AST]:
     """Replaces a reduction or a scan by another."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in REDUCTIONS:
-        yield ast.Call(ast.Attribute(node.func.value, REDUCTIONS[node.func.attr]), node.args, node.keywords)
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in REDUCTIONS
+    ):
+        yield ast.Call(
+            ast.Attribute(node.func.value, REDUCTIONS[node.func.attr]), node.args, node.keywords
+        )
 
 
 def replaced_function(node: ast.AST) -> Iterator[ast.AST]:
@@ -173,7 +200,9 @@ def replaced_function(node: ast.AST) -> Iterator[ast.AST]:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return
     if node.func.attr in FUNCTIONS:
-        yield ast.Call(ast.Attribute(node.func.value, FUNCTIONS[node.func.attr]), node.args, node.keywords)
+        yield ast.Call(
+            ast.Attribute(node.func.value, FUNCTIONS[node.func.attr]), node.args, node.keywords
+        )
     if node.func.attr == "abs" and node.args:
         yield node.args[0]
 

@@ -26,7 +26,9 @@ class Mutant(NamedTuple):
     @property
     def key(self) -> str:
         """Names the mutant for good: 16 hexadecimal digits of its text and its kernel's name."""
-        return hashlib.sha256(f"{self.entry.name}\n{self.kind}\n{self.source}".encode()).hexdigest()[:16]
+        return hashlib.sha256(
+            f"{self.entry.name}\n{self.kind}\n{self.source}".encode()
+        ).hexdigest()[:16]
 
     @property
     def half(self) -> str:
@@ -39,7 +41,9 @@ def sampled(entries: Sequence[Entry], count: int, seed: int, half: str = "") -> 
     kind outweighs the others. half: develop or report; both where it is empty.
     """
     kinds = [kind for kind in KINDS if not half or half_of(kind) == half]
-    waiting = {kind: _shuffled_by_kernel(entries, kind, random.Random(f"{seed} {kind}")) for kind in kinds}
+    waiting = {
+        kind: _shuffled_by_kernel(entries, kind, random.Random(f"{seed} {kind}")) for kind in kinds
+    }
     chosen: list[Mutant] = []
     while len(chosen) < count and waiting:
         for kind in list(waiting):
@@ -51,7 +55,9 @@ def sampled(entries: Sequence[Entry], count: int, seed: int, half: str = "") -> 
     return chosen
 
 
-def _shuffled_by_kernel(entries: Sequence[Entry], kind: str, order: random.Random) -> Iterator[Mutant]:
+def _shuffled_by_kernel(
+    entries: Sequence[Entry], kind: str, order: random.Random
+) -> Iterator[Mutant]:
     """Yields one mutant of each kernel, in random order, then a second one of each, and so on."""
     waiting = order.sample(list(entries), len(entries))
     lists: dict[str, list[Mutant]] = {}

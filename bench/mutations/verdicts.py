@@ -17,7 +17,15 @@ from bench.mutations.mutants import Mutant
 from kernelwright.tools.report import Fault, Report
 
 NO_ANSWER = frozenset(
-    {Fault.SYNTAX, Fault.ENTRY_POINT, Fault.COMPILE, Fault.RESOURCES, Fault.TIMEOUT, Fault.MEMORY, Fault.LAUNCH}
+    {
+        Fault.SYNTAX,
+        Fault.ENTRY_POINT,
+        Fault.COMPILE,
+        Fault.RESOURCES,
+        Fault.TIMEOUT,
+        Fault.MEMORY,
+        Fault.LAUNCH,
+    }
 )
 """Faults of mutants that give no answer at all: no draw is needed to see them, so they do not count."""
 
@@ -55,18 +63,30 @@ class Record(NamedTuple):
     """The report's, or the input that tells a survivor from the honest kernel."""
 
 
-def judge_mutants(mutants: Sequence[Mutant], seed: int, workers: int, sizes: int, file: Path | None) -> list[Record]:
+def judge_mutants(
+    mutants: Sequence[Mutant], seed: int, workers: int, sizes: int, file: Path | None
+) -> list[Record]:
     """Judges every mutant that `file` does not hold yet, and appends each record to it. Returns the records of all."""
     from kernelwright.tools.pipeline import Evaluator, Options
 
     known = {record.key: record for record in read_records(file)}
     waiting = [mutant for mutant in mutants if mutant.key not in known]
-    print(f"{len(mutants) - len(waiting)} of {len(mutants)} mutants are known, judging the rest", file=sys.stderr)
-    options = Options(profile=False, torch_compile=False, compile_seconds=60.0, seconds=60.0, sizes=sizes)
+    print(
+        f"{len(mutants) - len(waiting)} of {len(mutants)} mutants are known, judging the rest",
+        file=sys.stderr,
+    )
+    options = Options(
+        profile=False, torch_compile=False, compile_seconds=60.0, seconds=60.0, sizes=sizes
+    )
     begun = time.monotonic()
-    with Evaluator(device="cpu", workers=workers) as evaluator, ThreadPoolExecutor(workers) as threads:
+    with (
+        Evaluator(device="cpu", workers=workers) as evaluator,
+        ThreadPoolExecutor(workers) as threads,
+    ):
         futures = [
-            threads.submit(_judged, evaluator, mutant, options.with_(seed=_verdict_seed(mutant, seed)))
+            threads.submit(
+                _judged, evaluator, mutant, options.with_(seed=_verdict_seed(mutant, seed))
+            )
             for mutant in waiting
         ]
         for number, future in enumerate(as_completed(futures), 1):
@@ -86,7 +106,9 @@ def _verdict_seed(mutant: Mutant, seed: int) -> int:
 
 def _judged(evaluator: Any, mutant: Mutant, options: Any) -> Record:
     problem, begun = problem_of(mutant.entry.problem), time.monotonic()
-    report = evaluator.evaluate(problem, mutant.source, options.with_(own_work=mutant.entry.own_work))
+    report = evaluator.evaluate(
+        problem, mutant.source, options.with_(own_work=mutant.entry.own_work)
+    )
     outcome, message = _outcome(report, problem.source, mutant)
     return Record(
         mutant.key, mutant.entry.name, mutant.entry.family, mutant.kind, mutant.half, mutant.line, mutant.before,

@@ -50,7 +50,9 @@ class Turn(NamedTuple):
     @property
     def name(self) -> str:
         """As it is told of."""
-        return f"{self.judges} judge{'s' if self.judges > 1 else ''}{' on Ray' if self.on_ray else ''}"
+        return (
+            f"{self.judges} judge{'s' if self.judges > 1 else ''}{' on Ray' if self.on_ray else ''}"
+        )
 
     def pool(self, devices: Sequence[str], workers: int) -> Pool:
         """A judge for each of the first devices; on a CPU a judge for each pretended device."""
@@ -58,8 +60,16 @@ class Turn(NamedTuple):
         if self.on_ray:
             from kernelwright.agent.judging.ray_pool import RayPool
 
-            return RayPool("local", self.judges, DeviceKind.CPU) if on_cpu else RayPool("local", workers)
-        return LocalPool(["cpu"], self.judges) if on_cpu else LocalPool(list(devices[: self.judges]), workers)
+            return (
+                RayPool("local", self.judges, DeviceKind.CPU)
+                if on_cpu
+                else RayPool("local", workers)
+            )
+        return (
+            LocalPool(["cpu"], self.judges)
+            if on_cpu
+            else LocalPool(list(devices[: self.judges]), workers)
+        )
 
 
 def turns(count: int) -> list[Turn]:
@@ -111,7 +121,10 @@ class Feeder:
         more = True
         while more or self._open:
             while more and len(self._open) < self.pool.capacity(self.kind):
-                if time.monotonic() + self._seconds_of_open() >= until or (one := next(left, None)) is None:
+                if (
+                    time.monotonic() + self._seconds_of_open() >= until
+                    or (one := next(left, None)) is None
+                ):
                     more, self.last_fed = False, time.monotonic()
                     break
                 self._ask(one, [], 0)
@@ -141,7 +154,9 @@ class Feeder:
                     self._ask(candidate, begun, lost)
                     continue
             report = None if error else future.result()
-            self.verdicts.append(Verdict(candidate, begun, lost, report, str(error or ""), time.monotonic()))
+            self.verdicts.append(
+                Verdict(candidate, begun, lost, report, str(error or ""), time.monotonic())
+            )
 
 
 def warm(pool: Pool, candidates: Sequence[Candidate], options: Options) -> None:
@@ -155,7 +170,9 @@ def warm(pool: Pool, candidates: Sequence[Candidate], options: Options) -> None:
             future.result()
 
 
-def measured(feeder: Feeder, candidates: Iterable[Candidate], until: float = float("inf")) -> dict[str, Any]:
+def measured(
+    feeder: Feeder, candidates: Iterable[Candidate], until: float = float("inf")
+) -> dict[str, Any]:
     """Figures of one size."""
     began = time.monotonic()
     feeder.feed(candidates, until)
@@ -186,7 +203,11 @@ class JudgeKiller:
         while not self.when and not self._over:
             time.sleep(0.01)
             judge = pool.judges()[-1]
-            if len(self.feeder.verdicts) >= self._after and judge.at_work and judge.name in pool.process_ids:
+            if (
+                len(self.feeder.verdicts) >= self._after
+                and judge.at_work
+                and judge.name in pool.process_ids
+            ):
                 self.at_work, self.when = judge.at_work, time.monotonic()
                 os.kill(pool.process_ids[judge.name], signal.SIGKILL)
 
@@ -197,8 +218,14 @@ class JudgeKiller:
         """
         self._over = True
         name, ends = self.feeder.pool.judges()[-1].name, time.monotonic() + BACK_SECONDS
-        made = [v.begun[-1][0] for v in self.feeder.verdicts if v.report is not None and v.begun[-1][1] == name]
-        if again := [when for when in made if when > self.when]:  # what was begun and lost in the same moment is not
+        made = [
+            v.begun[-1][0]
+            for v in self.feeder.verdicts
+            if v.report is not None and v.begun[-1][1] == name
+        ]
+        if again := [
+            when for when in made if when > self.when
+        ]:  # what was begun and lost in the same moment is not
             return min(again) - self.when if self.when else None
         while self.when and time.monotonic() < ends:
             if name in ask():
@@ -206,13 +233,16 @@ class JudgeKiller:
         return None
 
 
-def with_a_kill(turn: Turn, pool: Pool, candidates: Sequence[Candidate], options: Options, results: Results) -> None:
+def with_a_kill(
+    turn: Turn, pool: Pool, candidates: Sequence[Candidate], options: Options, results: Results
+) -> None:
     """A few verdicts more for each judge, one of which is killed."""
     count, series = turn.judges, turn.name
     feeder = Feeder(pool, options)
     texts = list(
         itertools.islice(
-            endless(candidates, f"killed {series}"), 8 + 8 * count if pool.devices[0] is DeviceKind.CUDA else 4 + count
+            endless(candidates, f"killed {series}"),
+            8 + 8 * count if pool.devices[0] is DeviceKind.CUDA else 4 + count,
         )
     )
     killed = JudgeKiller(feeder, after=count)
@@ -224,7 +254,9 @@ def with_a_kill(turn: Turn, pool: Pool, candidates: Sequence[Candidate], options
     def ask() -> set[str]:
         names: set[str] = set()
         ones = [candidates[0].fresh(f"back {series}", next(extra)) for _ in range(2 * count)]
-        for future in [pool.submit(one.problem, one.source, options, began=names.add) for one in ones]:
+        for future in [
+            pool.submit(one.problem, one.source, options, began=names.add) for one in ones
+        ]:
             future.result()
         return names
 
@@ -236,7 +268,9 @@ def with_a_kill(turn: Turn, pool: Pool, candidates: Sequence[Candidate], options
         attempts=begun, attempts_lost_on_record=lost, seconds=seconds, seconds_until_it_judges_again=back,
     )  # fmt: skip
     results.must(len(feeder.verdicts) == len(texts), f"{series}: every candidate has a verdict")
-    results.must(begun == len(texts) + lost, f"{series}: each attempt beyond the first is on record as lost")
+    results.must(
+        begun == len(texts) + lost, f"{series}: each attempt beyond the first is on record as lost"
+    )
     results.must(lost > 0 and back is not None, f"{series}: one was killed at work, and came back")
 
 
@@ -256,7 +290,10 @@ class Clock:
         """Seconds for the batch on one GPU, so that the later turns have time for the same candidates."""
         later = self._turns[1:]
         fixed = len(later) * self.begin_seconds + len(self._turns) * self._kill
-        return max(LEAST_SECONDS, (self.left - fixed) / (1.0 + TAIL * sum(1 / turn.judges for turn in later)))
+        return max(
+            LEAST_SECONDS,
+            (self.left - fixed) / (1.0 + TAIL * sum(1 / turn.judges for turn in later)),
+        )
 
     def has_room_for_a_kill(self, turn: Turn) -> bool:
         """Whether the turns after this one can still be measured, and have a judge killed; the last one always has."""
@@ -305,14 +342,18 @@ class Batch:
         return row
 
     def _same(self, turn: Turn, pool: Pool) -> dict[str, Any]:
-        return measured(Feeder(pool, self._options), (one.fresh(f"of {turn.name}") for one in self._chosen))
+        return measured(
+            Feeder(pool, self._options), (one.fresh(f"of {turn.name}") for one in self._chosen)
+        )
 
 
 def main() -> int:
     given = asked(__doc__)
     results, everything = Results(given.out), sorted(os.sched_getaffinity(0))
     taken = turns(len(given.devices))
-    clock = Clock(results.began + given.seconds, taken, DeviceKind(given.devices[0].partition(":")[0]))
+    clock = Clock(
+        results.began + given.seconds, taken, DeviceKind(given.devices[0].partition(":")[0])
+    )
     batch = Batch(given, results, clock)
     for turn in taken:
         batch.take(turn, take_cores(everything, turn.judges, len(given.devices)))

@@ -47,8 +47,14 @@ class Candidate(Value):
 def _first_statements(source: str) -> list[tuple[int, int]]:
     """Index of the line and indentation of the first statement of each jitted function."""
     functions = (one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.FunctionDef))
-    jitted = (one for one in functions if any("jit" in ast.unparse(by) for by in one.decorator_list))
-    return [(one.body[0].lineno - 1, one.body[0].col_offset) for one in jitted if one.body[0].lineno > one.lineno]
+    jitted = (
+        one for one in functions if any("jit" in ast.unparse(by) for by in one.decorator_list)
+    )
+    return [
+        (one.body[0].lineno - 1, one.body[0].col_offset)
+        for one in jitted
+        if one.body[0].lineno > one.lineno
+    ]
 
 
 def ours(on_gpu: bool) -> list[Candidate]:
@@ -57,7 +63,9 @@ def ours(on_gpu: bool) -> list[Candidate]:
     for entry in honest():
         if entry.own_work == "strict" and (on_gpu or (entry.needs != "gpu" and not entry.on_cpu)):
             problem = problem_of(entry.problem)
-            found.setdefault(problem.hash, Candidate(kind="ours", problem=problem, source=entry.source))
+            found.setdefault(
+                problem.hash, Candidate(kind="ours", problem=problem, source=entry.source)
+            )
     return list(found.values())
 
 
@@ -66,7 +74,11 @@ def drafts(checkout: Path, levels: Sequence[int], every: int, seconds: float) ->
     from kernelwright.agent.problems.finding import load_suite
     from kernelwright.agent.solve.drafting import Drafter
 
-    problems = [problem for level in levels for problem in load_suite("kernelbench", checkout, level)[::every]]
+    problems = [
+        problem
+        for level in levels
+        for problem in load_suite("kernelbench", checkout, level)[::every]
+    ]
     ends, found = time.monotonic() + seconds, list[Candidate]()
     with Drafter() as drafter:
         threads = ThreadPoolExecutor(max_workers=32)
@@ -74,7 +86,9 @@ def drafts(checkout: Path, levels: Sequence[int], every: int, seconds: float) ->
         try:
             for done in as_completed(asked, timeout=max(0.1, ends - time.monotonic())):
                 if (draft := done.result()).usable:
-                    found.append(Candidate(kind="compiler", problem=asked[done], source=draft.source))
+                    found.append(
+                        Candidate(kind="compiler", problem=asked[done], source=draft.source)
+                    )
         except TooLate:
             print(f"{len(found)} of {len(problems)} drafts in time", file=sys.stderr)
         threads.shutdown(wait=False, cancel_futures=True)
@@ -100,21 +114,31 @@ def endless(candidates: Sequence[Candidate], series: str) -> Iterator[Candidate]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kernelbench", type=Path)
-    parser.add_argument("--levels", type=lambda text: [int(one) for one in text.split(",")], default=[1, 2])
+    parser.add_argument(
+        "--levels", type=lambda text: [int(one) for one in text.split(",")], default=[1, 2]
+    )
     parser.add_argument("--every", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--cpu", action="store_true", help="leave out what no CPU can interpret")
     given = parser.parse_args()
     own = ours(on_gpu=not given.cpu)
-    drafted = drafts(given.kernelbench, given.levels, given.every, given.seconds) if given.kernelbench else []
+    drafted = (
+        drafts(given.kernelbench, given.levels, given.every, given.seconds)
+        if given.kernelbench
+        else []
+    )
     found = in_turns(own, drafted)
     beside = given.out.with_name(f".{given.out.name}.part")
     beside.write_text(json.dumps([one.model_dump(mode="json") for one in found]), encoding="utf-8")
     beside.replace(given.out)
-    print(f"{len(own)} kernels of the repository, {len(drafted)} drafts of the compiler", flush=True)
+    print(
+        f"{len(own)} kernels of the repository, {len(drafted)} drafts of the compiler", flush=True
+    )
     os._exit(0)  # drafts that are under way would be waited for, and each may take a minute
 
 

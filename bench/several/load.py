@@ -109,12 +109,16 @@ def member(rank: int, devices: list[str], port: int, going: Any, ended: Any, beg
     if on_gpu:
         torch.cuda.set_device(devices[rank])
     dist.init_process_group("nccl" if on_gpu else "gloo", rank=rank, world_size=len(devices))
-    work(LoadSwitch(going, ended, begun), "all_reduce", devices[rank], dist.new_group(backend="gloo"))
+    work(
+        LoadSwitch(going, ended, begun), "all_reduce", devices[rank], dist.new_group(backend="gloo")
+    )
     dist.destroy_process_group()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kind", choices=("products", "copies", "all_reduce"), required=True)
     parser.add_argument("--devices", type=lambda text: text.split(","), required=True)
     given = parser.parse_args()

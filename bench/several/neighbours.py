@@ -46,12 +46,19 @@ def conditions(devices: list[str]) -> list[Condition]:
     judge, others = devices[0], tuple(devices[1:])
     found = [Condition(QUIET)]
     if others:
-        found += [Condition("matrix products", "products", others), Condition("copies to the host", "copies", others)]
+        found += [
+            Condition("matrix products", "products", others),
+            Condition("copies to the host", "copies", others),
+        ]
     found.append(Condition(AGAIN))
     if len(others) > 1:
         found.append(Condition("all-reduces among the others", "all_reduce", others))
     if others:
-        found.append(Condition("all-reduces with the judging GPU", "all_reduce", (judge, *others), shared=True))
+        found.append(
+            Condition(
+                "all-reduces with the judging GPU", "all_reduce", (judge, *others), shared=True
+            )
+        )
     return found
 
 
@@ -61,7 +68,9 @@ class Loader:
     def __init__(self, condition: Condition) -> None:
         command = [sys.executable, "-m", "bench.several.load", "--kind", condition.kind]
         command += ["--devices", ",".join(condition.devices)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def tell(self, word: str) -> None:
         assert self._process.stdin is not None
@@ -100,13 +109,17 @@ def judged(pool: LocalPool, candidate: Candidate, number: int) -> TimedVerdict:
     if profile is None or profile.candidate is None:
         return TimedVerdict(None, 0.0, None, report.explanation[:120])
     busy = max((one.busy for one in profile.neighbours), default=0.0)
-    return TimedVerdict(profile.candidate.median, busy, profile.clocks.sm_mhz if profile.clocks else None, "")
+    return TimedVerdict(
+        profile.candidate.median, busy, profile.clocks.sm_mhz if profile.clocks else None, ""
+    )
 
 
 class Turns:
     """All conditions in turns, until the time is up."""
 
-    def __init__(self, pool: LocalPool, candidates: list[Candidate], asked_for: list[Condition]) -> None:
+    def __init__(
+        self, pool: LocalPool, candidates: list[Candidate], asked_for: list[Condition]
+    ) -> None:
         self.pool, self.candidates, self.conditions = pool, candidates, asked_for
         self.seen: dict[tuple[str, str], list[TimedVerdict]] = defaultdict(list)
         self.rounds = self._number = 0
@@ -157,7 +170,11 @@ def row_of(turns: Turns, condition: Condition, problem: str) -> dict[str, Any]:
 
 
 def rows_of(turns: Turns) -> list[dict[str, Any]]:
-    return [row_of(turns, one, candidate.problem.name) for one in turns.conditions for candidate in turns.candidates]
+    return [
+        row_of(turns, one, candidate.problem.name)
+        for one in turns.conditions
+        for candidate in turns.candidates
+    ]
 
 
 def examined(rows: list[dict[str, Any]], results: Results) -> None:
@@ -165,7 +182,10 @@ def examined(rows: list[dict[str, Any]], results: Results) -> None:
     for row in rows:
         within = row["ratio"] is not None and abs(row["ratio"] - 1.0) <= TOLERANCE
         told = bool(row["refused"]) or row["reports_that_name_a_neighbour"] > 0
-        results.must(within or told, f"{row['beside']}, {row['problem']}: 1.00 +- 0.01, or the neighbour is named")
+        results.must(
+            within or told,
+            f"{row['beside']}, {row['problem']}: 1.00 +- 0.01, or the neighbour is named",
+        )
 
 
 def main() -> int:

@@ -59,22 +59,34 @@ def command(devices: list[str], folder: Path, spread: bool, seconds: float) -> l
     if spread and not on_gpus:
         options |= {"ray": "local", "rollout-actors": 2}
     else:
-        options |= {"engine": "process", "workers": max(1, min(MOST_JUDGES, (os.cpu_count() or 2) - 4))}
+        options |= {
+            "engine": "process",
+            "workers": max(1, min(MOST_JUDGES, (os.cpu_count() or 2) - 4)),
+        }
     if spread and on_gpus:
         options["sampling-device"] = devices[1]
     told = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     return [sys.executable, "-m", "kernelwright.rl", "train", "--online", *told]
 
 
-def trained(words: list[str], folder: Path, seconds: float, on_one: bool) -> tuple[list[dict[str, Any]], float, str]:
+def trained(
+    words: list[str], folder: Path, seconds: float, on_one: bool
+) -> tuple[list[dict[str, Any]], float, str]:
     """History of the steps that were done in time, the seconds to the end, and what it said last."""
     environment = dict(os.environ)
     if on_one and "cuda:0" in words:
-        environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
+        environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(
+            ","
+        )[0]
     began, log = time.monotonic(), folder / "train.log"
     with log.open("w") as said:
-        process = subprocess.Popen(words, stdout=said, stderr=said, env=environment, start_new_session=True)
-        for sign, patience in ((signal.SIGINT, seconds - LEAVING_SECONDS), (signal.SIGKILL, LEAVING_SECONDS)):
+        process = subprocess.Popen(
+            words, stdout=said, stderr=said, env=environment, start_new_session=True
+        )
+        for sign, patience in (
+            (signal.SIGINT, seconds - LEAVING_SECONDS),
+            (signal.SIGKILL, LEAVING_SECONDS),
+        ):
             try:
                 process.wait(max(1.0, patience))
             except subprocess.TimeoutExpired:
@@ -83,8 +95,14 @@ def trained(words: list[str], folder: Path, seconds: float, on_one: bool) -> tup
         process.wait()
     found = next((file for file in sorted(folder.glob("policy*/history.json"))), None)
     steps = json.loads(found.read_text()) if found is not None else []
-    last = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()][-3:]
-    return [one for one in steps if "loss" in one], time.monotonic() - began, " / ".join(last)[-400:]
+    last = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()][
+        -3:
+    ]
+    return (
+        [one for one in steps if "loss" in one],
+        time.monotonic() - began,
+        " / ".join(last)[-400:],
+    )
 
 
 def mean(steps: list[dict[str, Any]], name: str) -> float:

@@ -28,12 +28,16 @@ class Results:
 
     def add(self, title: str, **row: Any) -> None:
         """One more row of a table."""
-        self._tables.setdefault(title, []).append({name.replace("_", " "): value for name, value in row.items()})
+        self._tables.setdefault(title, []).append(
+            {name.replace("_", " "): value for name, value in row.items()}
+        )
         self._write(False)
 
     def table(self, title: str, rows: Sequence[dict[str, Any]]) -> None:
         """All rows of a table, in the place of those before."""
-        self._tables[title] = [{name.replace("_", " "): value for name, value in row.items()} for row in rows]
+        self._tables[title] = [
+            {name.replace("_", " "): value for name, value in row.items()} for row in rows
+        ]
         self._write(False)
 
     def must(self, holds: bool, what: str) -> None:
@@ -72,7 +76,9 @@ def markdown(title: str, found: dict[str, Any]) -> list[str]:
     for name, rows in found["tables"].items():
         columns = list(dict.fromkeys(column for row in rows for column in row))
         lines += [f"{name}:", "", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-        lines += ["| " + " | ".join(_told(row.get(column)) for column in columns) + " |" for row in rows]
+        lines += [
+            "| " + " | ".join(_told(row.get(column)) for column in columns) + " |" for row in rows
+        ]
         lines.append("")
     return lines
 
@@ -97,8 +103,12 @@ def asked(description: str | None, argv: Sequence[str] | None = None) -> PhaseRe
     """The arguments of one phase."""
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument("--devices", type=lambda text: text.split(","), required=True)
-    parser.add_argument("--workers", type=int, default=4, help="places at the CPU rungs of each GPU")
+    parser.add_argument(
+        "--workers", type=int, default=4, help="places at the CPU rungs of each GPU"
+    )
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--candidates", type=Path, required=True, help="made by bench.several.candidates")
+    parser.add_argument(
+        "--candidates", type=Path, required=True, help="made by bench.several.candidates"
+    )
     parser.add_argument("--out", type=Path, required=True)
     return parser.parse_args(argv, PhaseRequest())

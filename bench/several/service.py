@@ -44,7 +44,16 @@ class Server:
         tokens = "".join(f"client{k} {TOKEN.format(k)}\n" for k in range(clients))
         (folder / "tokens.txt").write_text(tokens)
         on_cpu = given.devices[0] == "cpu"
-        command = [sys.executable, "-m", "kernelwright.agent", "serve", "--port", "0", "--token-file", "tokens.txt"]
+        command = [
+            sys.executable,
+            "-m",
+            "kernelwright.agent",
+            "serve",
+            "--port",
+            "0",
+            "--token-file",
+            "tokens.txt",
+        ]
         command += ["--device", "cpu" if on_cpu else ",".join(given.devices)]
         command += ["--workers", str(len(given.devices) if on_cpu else given.workers)]
         self.folder = folder
@@ -59,7 +68,9 @@ class Server:
             if "http://" in said and "\n" in said:
                 return int(said[said.index("http://") :].split()[0].rpartition(":")[2])
             time.sleep(0.1)
-        raise SystemExit(f"agent serve did not begin: {(self.folder / 'serve.log').read_text()[-500:]}")
+        raise SystemExit(
+            f"agent serve did not begin: {(self.folder / 'serve.log').read_text()[-500:]}"
+        )
 
     def judges(self) -> dict[str, int]:
         """Processes of the judges by their number in the order of their begin, with their device."""
@@ -73,7 +84,10 @@ class Server:
     def wait_until_ready(self, count: int) -> None:
         """Waits until so many judges take verdicts: what they import, and the GPU's context, are there."""
         ends = time.monotonic() + READY_SECONDS
-        while httpx2.get(f"{self.address}/v1/health", verify=False, timeout=30).json()["judges_ready"] < count:
+        while (
+            httpx2.get(f"{self.address}/v1/health", verify=False, timeout=30).json()["judges_ready"]
+            < count
+        ):
             if time.monotonic() > ends:
                 raise SystemExit(f"not all of {count} judges began within {READY_SECONDS:g} s")
             time.sleep(SAMPLE_SECONDS)
@@ -90,7 +104,9 @@ class Server:
 class Load:
     """What the clients and an onlooker saw."""
 
-    def __init__(self, server: Server, candidates: list[Candidate], options: dict[str, Any], ends: float) -> None:
+    def __init__(
+        self, server: Server, candidates: list[Candidate], options: dict[str, Any], ends: float
+    ) -> None:
         self.server, self._options, self.ends = server, options, ends
         self._texts = endless(candidates, "service")
         self.states: Counter[str] = Counter()
@@ -101,7 +117,9 @@ class Load:
 
     async def client(self, number: int) -> None:
         headers = {"Authorization": f"Bearer {TOKEN.format(number)}"}
-        async with httpx2.AsyncClient(base_url=self.server.address, headers=headers, verify=False, timeout=90) as http:
+        async with httpx2.AsyncClient(
+            base_url=self.server.address, headers=headers, verify=False, timeout=90
+        ) as http:
             while time.monotonic() < self.ends:
                 await self._one(http)
 
@@ -132,10 +150,16 @@ class Load:
     async def onlooker(self, count: int, kill_at: float) -> None:
         """Kills the last judge, and watches how many the server counts."""
         self.fewest = count
-        async with httpx2.AsyncClient(base_url=self.server.address, verify=False, timeout=30) as http:
+        async with httpx2.AsyncClient(
+            base_url=self.server.address, verify=False, timeout=30
+        ) as http:
             while time.monotonic() < self.ends:
                 await asyncio.sleep(SAMPLE_SECONDS)
-                if not self.killed_at and time.monotonic() >= kill_at and len(self.answered) >= count:
+                if (
+                    not self.killed_at
+                    and time.monotonic() >= kill_at
+                    and len(self.answered) >= count
+                ):
                     self.killed, process = list(self.server.judges().items())[-1]
                     os.kill(process, signal.SIGKILL)
                     self.killed_at = time.monotonic()
@@ -154,11 +178,18 @@ def record_of(folder: Path) -> dict[str, Any]:
     """Reads the server's own record: states, outcomes, how often a content was judged, and each judge's attempts."""
     with sqlite3.connect(folder / ".kernelwright" / "service.db") as database:
         states = Counter(state for (state,) in database.execute("SELECT state FROM verdict"))
-        rows = database.execute("SELECT verdict_id, judge, outcome, ended - started FROM attempt").fetchall()
-        asked_for = "SELECT verdict.started - verdict.submitted, attempt.judge FROM verdict JOIN attempt "
+        rows = database.execute(
+            "SELECT verdict_id, judge, outcome, ended - started FROM attempt"
+        ).fetchall()
+        asked_for = (
+            "SELECT verdict.started - verdict.submitted, attempt.judge FROM verdict JOIN attempt "
+        )
         asked_for += "ON attempt.verdict_id = verdict.id WHERE attempt.number = 1 AND verdict.state = 'finished'"
         waited = database.execute(asked_for).fetchall()
-    outcomes, made = Counter(row[2] for row in rows), Counter(row[0] for row in rows if row[2] == "finished")
+    outcomes, made = (
+        Counter(row[2] for row in rows),
+        Counter(row[0] for row in rows if row[2] == "finished"),
+    )
     by_judge: dict[str, list[float]] = defaultdict(list)
     waits: dict[str, list[float]] = defaultdict(list)
     for _, judge, outcome, seconds in rows:
@@ -174,7 +205,9 @@ def record_of(folder: Path) -> dict[str, Any]:
 
 def shares(load: Load, record: dict[str, Any], results: Results) -> None:
     """What each judge did, and how evenly before one was killed."""
-    before = Counter(judge for when, judge in load.answered if not load.killed_at or when < load.killed_at)
+    before = Counter(
+        judge for when, judge in load.answered if not load.killed_at or when < load.killed_at
+    )
     for judge, seconds in sorted(record["by_judge"].items()):
         results.add(
             "Judges of the service", judge=judge, verdicts=len(seconds), before_the_kill=before[judge],
@@ -182,26 +215,34 @@ def shares(load: Load, record: dict[str, Any], results: Results) -> None:
             seconds_in_the_queue_median=statistics.median(record["waits"][judge] or [0.0]),
         )  # fmt: skip
     if len(before) > 1:
-        results.say(fewest_over_most_verdicts_before_the_kill=min(before.values()) / max(before.values()))
+        results.say(
+            fewest_over_most_verdicts_before_the_kill=min(before.values()) / max(before.values())
+        )
 
 
 def main() -> int:
     given: argparse.Namespace = asked(__doc__)
     results, count = Results(given.out), len(given.devices)
-    options = options_for(given.devices).model_dump(include={"sizes", "seed", "torch_compile"}, exclude_none=True)
+    options = options_for(given.devices).model_dump(
+        include={"sizes", "seed", "torch_compile"}, exclude_none=True
+    )
     with TemporaryDirectory() as name:
         server = Server(Path(name), given, CLIENTS)
         try:
             server.wait_until_ready(count)
             began = time.monotonic()
             work = max(10.0, given.seconds - (began - results.began) - 15)
-            load = Load(server, list(itertools.chain(read(given.candidates))), options, began + work)
+            load = Load(
+                server, list(itertools.chain(read(given.candidates))), options, began + work
+            )
             asyncio.run(loaded(load, CLIENTS, count, began + KILL_SHARE * work))
             seconds = time.monotonic() - began
         finally:
             server.stop()
         record = record_of(Path(name))
-    lost = sum(load.states[s] for s in ("finished", "cancelled", "failed")) - sum(record["states"].values())
+    lost = sum(load.states[s] for s in ("finished", "cancelled", "failed")) - sum(
+        record["states"].values()
+    )
     results.say(
         clients=CLIENTS, seconds=seconds, verdicts_a_second=len(load.answered) / seconds, states=record["states"],
         attempts=record["outcomes"], contents_judged_twice=record["twice"], judge_killed=load.killed,
@@ -209,11 +250,17 @@ def main() -> int:
         seconds_until_the_killed_judge_was_back=load.back_after,
     )  # fmt: skip
     shares(load, record, results)
-    results.must(lost == 0 and not record["states"].get("running"), "every submission has ended as its client was told")
-    results.must(record["twice"] == 0, "no content was judged twice")
-    results.must(record["outcomes"].get("lost", 0) > 0, "the killed judge's attempts are on record as lost")
     results.must(
-        load.fewest == count - 1 and load.back_after is not None, "the killed judge is taken out and comes back"
+        lost == 0 and not record["states"].get("running"),
+        "every submission has ended as its client was told",
+    )
+    results.must(record["twice"] == 0, "no content was judged twice")
+    results.must(
+        record["outcomes"].get("lost", 0) > 0, "the killed judge's attempts are on record as lost"
+    )
+    results.must(
+        load.fewest == count - 1 and load.back_after is not None,
+        "the killed judge is taken out and comes back",
     )
     results.must(not record["states"].get("failed"), "no verdict failed")
     return results.finish()

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from kernelwright.policies.anthropic.reply import parse_reply
-from kernelwright.policies.base import Capabilities, PolicyRefused, PromptForm, Request, Role, Trouble
+from kernelwright.policies.base import (
+    Capabilities,
+    PolicyRefused,
+    PromptForm,
+    Request,
+    Role,
+    Trouble,
+)
 from kernelwright.policies.http.connection import ServerConnection
 from kernelwright.policies.http.errors import UnknownField
 from kernelwright.policies.http.server import ExtraFields, ModelServer, address_without
@@ -33,7 +40,11 @@ class AnthropicPolicy(ServerPolicy):
     ) -> None:
         """Opens nothing yet. `url` ends before /v1, which the client adds; `timeout`: seconds for one whole answer."""
         address = address_without(url, "/messages", "/v1")
-        super().__init__(ModelServer(model=model, url=address, key=key, key_variable=KEY_VARIABLE), at_once, prices)
+        super().__init__(
+            ModelServer(model=model, url=address, key=key, key_variable=KEY_VARIABLE),
+            at_once,
+            prices,
+        )
         self._timeout = timeout
         self._extra = extra or ExtraFields()
 
@@ -57,7 +68,8 @@ class AnthropicPolicy(ServerPolicy):
             import anthropic
         except ImportError as error:
             raise PolicyRefused(
-                "anthropic is not installed: pip install 'kernelwright[anthropic]'", Trouble.NOT_INSTALLED
+                "anthropic is not installed: pip install 'kernelwright[anthropic]'",
+                Trouble.NOT_INSTALLED,
             ) from error
         server = self._server
         client = anthropic.AsyncAnthropic(
@@ -82,18 +94,24 @@ class AnthropicPolicy(ServerPolicy):
         `temperature` and `top_p` together, or at all.
         """
         sampling = request.sampling
-        system = "\n\n".join(message.content for message in request.messages if message.role is Role.SYSTEM)
+        system = "\n\n".join(
+            message.content for message in request.messages if message.role is Role.SYSTEM
+        )
         messages = [message for message in request.messages if message.role is not Role.SYSTEM]
         body: dict[str, Any] = {
             "model": request.adapter or self._server.model,
             "max_tokens": sampling.max_tokens,
-            "messages": [{"role": str(message.role), "content": message.content} for message in messages],
+            "messages": [
+                {"role": str(message.role), "content": message.content} for message in messages
+            ],
         }
         if system:
             body["system"] = system
         if sampling.stop:
             body["stop_sequences"] = list(sampling.stop)
-        extra: dict[str, Any] = sampling.model_dump(include={"temperature", "top_p", "top_k"}, exclude_defaults=True)
+        extra: dict[str, Any] = sampling.model_dump(
+            include={"temperature", "top_p", "top_k"}, exclude_defaults=True
+        )
         if self._extra.reasoning_effort is not None:
             extra["output_config"] = {"effort": self._extra.reasoning_effort}
         extra |= self._extra.body

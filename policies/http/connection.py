@@ -48,7 +48,9 @@ class ServerConnection:
         """Closes the client's connections, within its event loop."""
         await self.client.close()
 
-    async def read(self, call: Any, body: dict[str, Any], seconds: float | None = None) -> ServerAnswer:
+    async def read(
+        self, call: Any, body: dict[str, Any], seconds: float | None = None
+    ) -> ServerAnswer:
         """Sends a request, and reads its whole answer within `seconds` and MAX_REPLY_BYTES.
 
         Raises:
@@ -59,7 +61,10 @@ class ServerConnection:
         headers: Mapping[str, str] | None = None
         failure: PolicyError | None = None
         try:
-            async with _within_time_limit(seconds or self.timeout, self.server), call(**body) as response:
+            async with (
+                _within_time_limit(seconds or self.timeout, self.server),
+                call(**body) as response,
+            ):
                 headers = response.headers
                 _refuse_redirection(response.http_response, self.server)
                 await _read_body(response, received, self.server)
@@ -71,7 +76,9 @@ class ServerConnection:
             failure = unavailable(error, self.server)
         return self._answer(headers, bytes(received), failure)
 
-    def _answer(self, headers: Mapping[str, str] | None, received: bytes, failure: PolicyError | None) -> ServerAnswer:
+    def _answer(
+        self, headers: Mapping[str, str] | None, received: bytes, failure: PolicyError | None
+    ) -> ServerAnswer:
         """Decodes what was received. A document that is whole is an answer, whatever failed after its last byte."""
         if headers is None:
             assert failure is not None
@@ -87,8 +94,13 @@ class ServerConnection:
 
     def _refusal(self, error: Any) -> Exception:
         _refuse_redirection(error.response, self.server)
-        refusal = error_of_status(error.status_code, error.response.headers, error.body, self.server)
-        if error.status_code in _STATUSES_OF_REFUSED_FIELDS and refusal.trouble in (Trouble.REQUEST, Trouble.SERVER):
+        refusal = error_of_status(
+            error.status_code, error.response.headers, error.body, self.server
+        )
+        if error.status_code in _STATUSES_OF_REFUSED_FIELDS and refusal.trouble in (
+            Trouble.REQUEST,
+            Trouble.SERVER,
+        ):
             return UnknownField(refused_field(error.body), refusal)
         return refusal
 

@@ -12,7 +12,12 @@ from typing import Any
 from kernelwright.policies.base import PolicyError, PolicyRefused, PolicyUnavailable, Trouble
 from kernelwright.policies.http.server import ModelServer
 
-_QUOTA_CODES = {"insufficient_quota", "billing_hard_limit_reached", "billing_error", "insufficient_credits"}
+_QUOTA_CODES = {
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+    "billing_error",
+    "insufficient_credits",
+}
 _CONTEXT_CODES = {"context_length_exceeded", "request_too_large"}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -36,20 +41,25 @@ class UnknownField(Exception):
         self.field, self.refusal = field, refusal
 
 
-def error_of_status(status: int, headers: Mapping[str, str], content: Any, server: ModelServer) -> PolicyError:
+def error_of_status(
+    status: int, headers: Mapping[str, str], content: Any, server: ModelServer
+) -> PolicyError:
     """Returns the error of an HTTP status. `content`: the decoded body."""
     url, quoted = server.url, server.quotation(content)
     codes = _codes(content)
     if codes & _QUOTA_CODES or status == 402:
         return PolicyRefused(
-            f"{url} says that there is no credit left ({status}){quoted}; top up, or name another policy", Trouble.QUOTA
+            f"{url} says that there is no credit left ({status}){quoted}; top up, or name another policy",
+            Trouble.QUOTA,
         )
     if status == 429:
         wait = retry_after(headers, content)
         return PolicyUnavailable(f"{url} is busy (429){quoted}", Trouble.BUSY, retry_after=wait)
     if status in (408, 409, 425) or status >= 500:
         wait = retry_after(headers, content)
-        return PolicyUnavailable(f"{url} failed ({status}){quoted}", Trouble.SERVER, retry_after=wait)
+        return PolicyUnavailable(
+            f"{url} failed ({status}){quoted}", Trouble.SERVER, retry_after=wait
+        )
     if status == 401 or (status == 403 and "invalid_request_error" not in codes):
         return PolicyRefused(
             f"{url} does not accept the key ({status}){quoted}; set {server.key_variable} to a key for this server",
@@ -62,7 +72,8 @@ def error_of_status(status: int, headers: Mapping[str, str], content: Any, serve
         )
     if codes & _CONTEXT_CODES or status == 413 or "input_tokens" in codes:
         return PolicyRefused(
-            f"the prompt does not fit {server.model}{quoted}; shorten it or lower --reply-tokens", Trouble.CONTEXT
+            f"the prompt does not fit {server.model}{quoted}; shorten it or lower --reply-tokens",
+            Trouble.CONTEXT,
         )
     return PolicyRefused(f"{url} refuses the request ({status}){quoted}", Trouble.REQUEST)
 
@@ -79,7 +90,10 @@ def error_without_reply(content: Any, raw: str, reason: str, server: ModelServer
             return reported
         return UnreadableAnswer(str(reported), reported.trouble, raw, content)
     return UnreadableAnswer(
-        f"{server.url} sent no reply of a model ({reason}){server.quotation(content)}", Trouble.NONSENSE, raw, content
+        f"{server.url} sent no reply of a model ({reason}){server.quotation(content)}",
+        Trouble.NONSENSE,
+        raw,
+        content,
     )
 
 
@@ -87,8 +101,15 @@ def refused_field(content: Any) -> str:
     """Returns the field of the request that an error names by its `param` or its `loc`; empty where it names none."""
     inner = _error_object(content)
     details = inner.get("detail")
-    locations = [entry.get("loc") for entry in details if isinstance(entry, dict)] if isinstance(details, list) else []
-    paths = [inner.get("param"), *("/".join(map(str, loc)) for loc in locations if isinstance(loc, list))]
+    locations = (
+        [entry.get("loc") for entry in details if isinstance(entry, dict)]
+        if isinstance(details, list)
+        else []
+    )
+    paths = [
+        inner.get("param"),
+        *("/".join(map(str, loc)) for loc in locations if isinstance(loc, list)),
+    ]
     path = next((path for path in paths if isinstance(path, str) and path), "")
     return re.split(r"[./]", path)[-1]
 
@@ -99,7 +120,9 @@ def unavailable(error: BaseException, server: ModelServer) -> PolicyError:
     if "InvalidURL" in names:
         return server.no_address()
     if "UnsupportedProtocol" in names:
-        return PolicyRefused(f"{server.url} redirects to no address of HTTP", Trouble.NOT_THE_PROTOCOL)
+        return PolicyRefused(
+            f"{server.url} redirects to no address of HTTP", Trouble.NOT_THE_PROTOCOL
+        )
     if "SSLError" in names:
         return PolicyRefused(
             f"{server.url} and this machine agree on no TLS connection ({_reason_of_tls(error)}): is it https, and is "
@@ -107,13 +130,19 @@ def unavailable(error: BaseException, server: ModelServer) -> PolicyError:
             Trouble.NOT_THE_PROTOCOL,
         )
     if "TooManyRedirects" in names:
-        return PolicyRefused(f"{server.url} redirects without an end: check the address", Trouble.NOT_THE_PROTOCOL)
+        return PolicyRefused(
+            f"{server.url} redirects without an end: check the address", Trouble.NOT_THE_PROTOCOL
+        )
     if names & {"TimeoutException", "APITimeoutError", "TimeoutError"}:
         return PolicyUnavailable(f"{server.url} did not answer in time", Trouble.TIMEOUT)
     if "DecodingError" in names:
-        return PolicyUnavailable(f"{server.url} sent a body that cannot be decompressed", Trouble.NONSENSE)
+        return PolicyUnavailable(
+            f"{server.url} sent a body that cannot be decompressed", Trouble.NONSENSE
+        )
     if names & {"RemoteProtocolError", "ReadError"}:
-        return PolicyUnavailable(f"{server.url} cut its answer off, or does not speak HTTP", Trouble.CUT_OFF)
+        return PolicyUnavailable(
+            f"{server.url} cut its answer off, or does not speak HTTP", Trouble.CUT_OFF
+        )
     return PolicyUnavailable(f"cannot reach {server.url}: is the server up?", Trouble.CONNECTION)
 
 
@@ -153,7 +182,12 @@ def _wait_in_body(content: Any) -> Any:
     inner = _error_object(content)
     details = inner.get("details")
     objects = [inner, *(details if isinstance(details, list) else [])]
-    waits = [entry.get(name) for entry in objects if isinstance(entry, dict) for name in ("retry_after", "retryDelay")]
+    waits = [
+        entry.get(name)
+        for entry in objects
+        if isinstance(entry, dict)
+        for name in ("retry_after", "retryDelay")
+    ]
     return next((wait for wait in waits if wait is not None), None)
 
 
@@ -182,8 +216,12 @@ def _reported_status(content: Any) -> int | None:
 
 
 def _reason_of_tls(error: BaseException) -> str:
-    reasons = [getattr(link, "verify_message", "") or getattr(link, "reason", "") for link in _chain(error)]
-    return next((str(reason).replace("_", " ").lower() for reason in reasons if reason), "no reason")
+    reasons = [
+        getattr(link, "verify_message", "") or getattr(link, "reason", "") for link in _chain(error)
+    ]
+    return next(
+        (str(reason).replace("_", " ").lower() for reason in reasons if reason), "no reason"
+    )
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:

@@ -54,7 +54,9 @@ class EventLoop:
         with self._lock:
             if self._portal is None:
                 opened: Future[BlockingPortal] = Future()
-                self._thread = threading.Thread(target=_serve, args=(opened,), name="policy", daemon=True)
+                self._thread = threading.Thread(
+                    target=_serve, args=(opened,), name="policy", daemon=True
+                )
                 self._thread.start()
                 self._portal = opened.result()
             return self._portal

@@ -16,7 +16,9 @@ _LARGEST_COUNT = 2**31 - 1
 COUNT: TypeAdapter[int] = TypeAdapter(Annotated[int, Field(ge=0, le=_LARGEST_COUNT)])
 TEXT: TypeAdapter[str] = TypeAdapter(str)
 OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
-TOKEN_IDS: TypeAdapter[list[int]] = TypeAdapter(list[Annotated[int, Field(ge=0, le=_LARGEST_COUNT)]])
+TOKEN_IDS: TypeAdapter[list[int]] = TypeAdapter(
+    list[Annotated[int, Field(ge=0, le=_LARGEST_COUNT)]]
+)
 _TEXTS_OF_PARTS = ("text", "value", "thinking", "reasoning", "refusal", "content", "summary")
 _FINISH_REASONS = {
     FinishReason.STOP: (
@@ -62,11 +64,17 @@ class ModelReply(Value):
 
     def usage(self, prompt: str) -> Usage:
         """Returns the tokens that the server counted; a count that it does not give is estimated from the text."""
-        return count_tokens(prompt, self.text, self.prompt_tokens, self.completion_tokens, self.cached_prompt_tokens)
+        return count_tokens(
+            prompt, self.text, self.prompt_tokens, self.completion_tokens, self.cached_prompt_tokens
+        )
 
 
 def count_tokens(
-    prompt: str, text: str, prompt_tokens: int | None, completion_tokens: int | None, cached: int | None = None
+    prompt: str,
+    text: str,
+    prompt_tokens: int | None,
+    completion_tokens: int | None,
+    cached: int | None = None,
 ) -> Usage:
     """Returns a usage; a count that is None is estimated as one token for four characters."""
     counts = [
@@ -147,18 +155,30 @@ def _flat_parts(content: Any) -> Iterator[Any]:
             yield from _flat_parts(part)
         return
     inner = content if isinstance(content, dict) and not content.get("text") else {}
-    nested = next((inner[name] for name in ("message", "content", "parts") if inner.get(name)), None)
-    if nested is None or "reason" in str(inner.get("type", "")) or "tool" in str(inner.get("type", "")):
+    nested = next(
+        (inner[name] for name in ("message", "content", "parts") if inner.get(name)), None
+    )
+    if (
+        nested is None
+        or "reason" in str(inner.get("type", ""))
+        or "tool" in str(inner.get("type", ""))
+    ):
         yield content
         return
     for name in ("thinking", "reasoning_content", "reasoning"):
         if isinstance(inner.get(name), str):
             yield {"type": "reasoning", "text": inner[name]}
     yield from _flat_parts(nested)
-    yield from ({"type": "tool_call", **call} for call in inner.get("tool_calls") or () if isinstance(call, dict))
+    yield from (
+        {"type": "tool_call", **call}
+        for call in inner.get("tool_calls") or ()
+        if isinstance(call, dict)
+    )
 
 
-def message_parts(content: Any, reasoning: Any = None, refusal: Any = None, tool_calls: Any = None) -> MessageParts:
+def message_parts(
+    content: Any, reasoning: Any = None, refusal: Any = None, tool_calls: Any = None
+) -> MessageParts:
     """Sorts a message's content, a text or a list of typed parts, and the fields beside it.
 
     Parts of an unknown type with a text are text; reasoning, refusals and calls of tools are known by their type.
@@ -176,5 +196,8 @@ def message_parts(content: Any, reasoning: Any = None, refusal: Any = None, tool
             texts.append(text_of_parts(part))
     calls += tool_calls if isinstance(tool_calls, list) else [tool_calls] if tool_calls else []
     return MessageParts(
-        text="".join(texts), reasoning="".join(thoughts), refusal="".join(refusals), tool_calls=tuple(calls)
+        text="".join(texts),
+        reasoning="".join(thoughts),
+        refusal="".join(refusals),
+        tool_calls=tuple(calls),
     )

@@ -14,13 +14,43 @@ from __future__ import annotations
 from typing import Any
 
 from kernelwright.policies.base import ReplyKind
-from kernelwright.policies.http.model_reply import COUNT, TEXT, ModelReply, OptionalFields, finish_reason, message_parts
+from kernelwright.policies.http.model_reply import (
+    COUNT,
+    TEXT,
+    ModelReply,
+    OptionalFields,
+    finish_reason,
+    message_parts,
+)
 
-_MESSAGES = ("choices", "candidates", "outputs", "output", "content", "message", "response", "generated_text")
+_MESSAGES = (
+    "choices",
+    "candidates",
+    "outputs",
+    "output",
+    "content",
+    "message",
+    "response",
+    "generated_text",
+)
 """Fields that hold the message, or a list of alternatives or of parts."""
 _ALTERNATIVES = frozenset({"choices", "candidates", "outputs"})
-_FINISH = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "reason", "status")
-_PROMPT_COUNTS = ("prompt_tokens", "input_tokens", "inputTokens", "promptTokenCount", "prompt_eval_count")
+_FINISH = (
+    "finish_reason",
+    "finishReason",
+    "stop_reason",
+    "stopReason",
+    "done_reason",
+    "reason",
+    "status",
+)
+_PROMPT_COUNTS = (
+    "prompt_tokens",
+    "input_tokens",
+    "inputTokens",
+    "promptTokenCount",
+    "prompt_eval_count",
+)
 _COMPLETION_COUNTS = (
     "completion_tokens", "output_tokens", "outputTokens", "candidatesTokenCount", "eval_count",
 )  # fmt: skip
@@ -46,12 +76,20 @@ def reply_of_another_api(content: Any) -> ModelReply | None:
         kind=parts.kind,
         finish=finish_reason(fields.read("finish_reason", _first_of(around, _FINISH), TEXT)),
         prompt_tokens=fields.read("prompt_tokens", _first_of(usage, _PROMPT_COUNTS), COUNT),
-        completion_tokens=fields.read("completion_tokens", _first_of(usage, _COMPLETION_COUNTS), COUNT),
+        completion_tokens=fields.read(
+            "completion_tokens", _first_of(usage, _COMPLETION_COUNTS), COUNT
+        ),
         unreadable=tuple(fields.unreadable),
     )
 
 
 def _first_of(objects: list[Any], names: tuple[str, ...]) -> Any:
     """Returns the first value that one of the objects has under one of the names; None where there is none."""
-    values = (entry[name] for entry in objects if isinstance(entry, dict) for name in names if entry.get(name))
+    values = (
+        entry[name]
+        for entry in objects
+        if isinstance(entry, dict)
+        for name in names
+        if entry.get(name)
+    )
     return next(values, None)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_REMAINING = re.compile(r"^(?P<before>(?:[a-z]+-)*)ratelimit-(?P<unit>(?:[a-z]+-)*)remaining(?P<after>(?:-[a-z]+)*)$")
+_REMAINING = re.compile(
+    r"^(?P<before>(?:[a-z]+-)*)ratelimit-(?P<unit>(?:[a-z]+-)*)remaining(?P<after>(?:-[a-z]+)*)$"
+)
 
 
 def describe_rate_limits(headers: Mapping[str, str]) -> str:
@@ -14,13 +16,17 @@ def describe_rate_limits(headers: Mapping[str, str]) -> str:
     Each header with a number that remains is paired with the header of its limit. OpenAI puts the unit behind the
     word, Anthropic before it.
     """
-    numbers = {name.lower(): int(value) for name, value in headers.items() if value.strip().isdecimal()}
+    numbers = {
+        name.lower(): int(value) for name, value in headers.items() if value.strip().isdecimal()
+    }
     parts = []
     for name, remaining in sorted(numbers.items()):
         match = _REMAINING.match(name)
         if match is None:
             continue
-        unit = (match["unit"].strip("-") or match["after"].strip("-") or "requests").replace("-", " ")
+        unit = (match["unit"].strip("-") or match["after"].strip("-") or "requests").replace(
+            "-", " "
+        )
         limit = numbers.get(name.replace("remaining", "limit"))
         parts.append(f"{remaining:,}{'' if limit is None else f' of {limit:,}'} {unit} left")
     return ", ".join(parts)

@@ -20,7 +20,17 @@ _MAX_DEPTH = 4
 _MARKUP = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 _MARKUP_CHARACTERS = 20_000
 """Characters of a page that are looked through for words."""
-_MESSAGE_FIELDS = ("message", "detail", "details", "error", "errors", "msg", "error_description", "title", "reason")
+_MESSAGE_FIELDS = (
+    "message",
+    "detail",
+    "details",
+    "error",
+    "errors",
+    "msg",
+    "error_description",
+    "title",
+    "reason",
+)
 
 
 class ExtraFields(Value):
@@ -76,12 +86,15 @@ class ModelServer(Value):
             )
         if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
             raise PolicyRefused(
-                f"{self.key_variable} holds a character that no key has: set it to the key alone", Trouble.KEY
+                f"{self.key_variable} holds a character that no key has: set it to the key alone",
+                Trouble.KEY,
             )
 
     def no_address(self) -> PolicyRefused:
         """Returns the refusal of a URL that is no address."""
-        return PolicyRefused(f"{self.url} is not an address: give it as http://HOST:PORT/v1", Trouble.NAME)
+        return PolicyRefused(
+            f"{self.url} is not an address: give it as http://HOST:PORT/v1", Trouble.NAME
+        )
 
     def quotation(self, content: Any) -> str:
         """Quotes the server's message behind a colon; empty where the answer holds none.
@@ -89,7 +102,9 @@ class ModelServer(Value):
         The words are data: one line, printable, capped, and without the key.
         """
         words = _without_markup(next(_messages(content, _MAX_DEPTH), ""))
-        text = "".join(character for character in " ".join(words.split()) if character.isprintable())
+        text = "".join(
+            character for character in " ".join(words.split()) if character.isprintable()
+        )
         # A key of a few characters is a stand-in where a server wants none, and part of ordinary words.
         if self.key and len(self.key) >= SHORTEST_SECRET:
             text = text.replace(self.key, "***")

@@ -22,7 +22,13 @@ from kernelwright.policies.deadlines import latest_deadline, seconds_until
 from kernelwright.policies.http.connection import ServerConnection
 from kernelwright.policies.http.errors import UnreadableAnswer
 from kernelwright.policies.http.event_loop import EventLoop
-from kernelwright.policies.http.model_reply import COUNT, OBJECT, ModelReply, OptionalFields, count_tokens
+from kernelwright.policies.http.model_reply import (
+    COUNT,
+    OBJECT,
+    ModelReply,
+    OptionalFields,
+    count_tokens,
+)
 from kernelwright.policies.http.rate_limits import describe_rate_limits
 from kernelwright.policies.http.server import ModelServer
 from kernelwright.policies.prices import Prices
@@ -96,7 +102,9 @@ class ServerPolicy(ABC):
         async def outcome(request: Request) -> Completion | PolicyError | None:
             async with gate:
                 try:
-                    return None if hopeless.is_set() else await self._completion(request, connection)
+                    return (
+                        None if hopeless.is_set() else await self._completion(request, connection)
+                    )
                 except PolicyError as error:
                     if error.trouble in _FAILS_EVERY_REQUEST:
                         hopeless.set()
@@ -119,7 +127,12 @@ class ServerPolicy(ABC):
         reply = served.reply
         usage = self._priced(reply.usage(prompt))
         latency = time.monotonic() - started
-        log.info("%s", ", ".join(filter(None, [f"reply in {latency:.1f} s", _describe(usage), served.rate_limits])))
+        log.info(
+            "%s",
+            ", ".join(
+                filter(None, [f"reply in {latency:.1f} s", _describe(usage), served.rate_limits])
+            ),
+        )
         self._tell_unreadable(reply)
         return Completion(
             text=reply.text,
@@ -135,13 +148,17 @@ class ServerPolicy(ABC):
         )
 
     def _priced(self, usage: Usage) -> Usage:
-        return usage.with_(dollars=self._prices.dollars(self._server.url, self._server.model, usage))
+        return usage.with_(
+            dollars=self._prices.dollars(self._server.url, self._server.model, usage)
+        )
 
     def _tell_unreadable(self, reply: ModelReply) -> None:
         """Tells each field once that cannot be read."""
         for name in set(reply.unreadable) - self._unreadable_fields:
             self._unreadable_fields.add(name)
-            log.warning("%s sends a field %s that cannot be read: it is ignored", self._server.url, name)
+            log.warning(
+                "%s sends a field %s that cannot be read: it is ignored", self._server.url, name
+            )
 
 
 def usage_of_unreadable(error: UnreadableAnswer, prompt: str) -> Usage:
@@ -149,8 +166,12 @@ def usage_of_unreadable(error: UnreadableAnswer, prompt: str) -> Usage:
     fields = OptionalFields()
     content = error.content if isinstance(error.content, dict) else {}
     usage = fields.read("usage", content.get("usage"), OBJECT) or {}
-    prompt_tokens = fields.read("prompt_tokens", usage.get("prompt_tokens", usage.get("input_tokens")), COUNT)
-    reply_tokens = fields.read("completion_tokens", usage.get("completion_tokens", usage.get("output_tokens")), COUNT)
+    prompt_tokens = fields.read(
+        "prompt_tokens", usage.get("prompt_tokens", usage.get("input_tokens")), COUNT
+    )
+    reply_tokens = fields.read(
+        "completion_tokens", usage.get("completion_tokens", usage.get("output_tokens")), COUNT
+    )
     return count_tokens(prompt, error.raw, prompt_tokens, reply_tokens)
 
 
@@ -169,8 +190,12 @@ def _all_or_the_error(outcomes: Sequence[Completion | PolicyError | None]) -> li
     """Returns the outcomes. Raises a refusal before an unavailability, with the completions that were finished and the
     answers that were paid for nothing.
     """
-    finished = {index: outcome for index, outcome in enumerate(outcomes) if isinstance(outcome, Completion)}
-    errors = {index: outcome for index, outcome in enumerate(outcomes) if isinstance(outcome, PolicyError)}
+    finished = {
+        index: outcome for index, outcome in enumerate(outcomes) if isinstance(outcome, Completion)
+    }
+    errors = {
+        index: outcome for index, outcome in enumerate(outcomes) if isinstance(outcome, PolicyError)
+    }
     if not errors:
         return list(finished.values())
     paid = {index: replies for index, error in errors.items() for replies in error.paid.values()}

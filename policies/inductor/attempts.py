@@ -46,18 +46,33 @@ def attempts_at(source: str, varied: list[str]) -> Attempts:
     from kernelwright.policies.inductor.tracing.graph import numbers_of
     from kernelwright.policies.inductor.tracing.sizes import is_extent, sizes_among, sizes_over
 
-    mode, guesses = FakeTensorMode(allow_non_fake_inputs=True), [sizes_over(3), sizes_over(8), sizes_over(1 << 62)]
+    mode, guesses = (
+        FakeTensorMode(allow_non_fake_inputs=True),
+        [sizes_over(3), sizes_over(8), sizes_over(1 << 62)],
+    )
     own, others = numbers_of(source, mode), [numbers_of(v, mode) for v in varied]
     varying = _varying_paths(own, others)
     base, numbers = source, own
-    if any(own[p] == 1 for p in varying):  # what is one in the problem would be taken for a broadcast
-        fitting = ((v, o) for v, o in zip(varied, others, strict=True) if all(o.get(p) != 1 for p in varying))
+    if any(
+        own[p] == 1 for p in varying
+    ):  # what is one in the problem would be taken for a broadcast
+        fitting = (
+            (v, o)
+            for v, o in zip(varied, others, strict=True)
+            if all(o.get(p) != 1 for p in varying)
+        )
         base, numbers = next(fitting, (source, own))
     if varied:
         guesses = [sizes_among(varying, 1 << 62), sizes_among(varying, 3), *guesses]
-    taken = {p for p in varying if not is_extent(p) and any(free(own.get(p, 0), p) for free in guesses)}
+    taken = {
+        p for p in varying if not is_extent(p) and any(free(own.get(p, 0), p) for free in guesses)
+    }
     return Attempts(
-        base, distinct_guesses(guesses, numbers), own, list(zip(varied, others, strict=True)), frozenset(taken)
+        base,
+        distinct_guesses(guesses, numbers),
+        own,
+        list(zip(varied, others, strict=True)),
+        frozenset(taken),
     )
 
 
@@ -147,7 +162,10 @@ def _slices_end_outside(traced: Any, asked: Attempts) -> bool:
 
 def _least(asked: Attempts) -> dict[str, int]:
     """Returns the smallest value of each size."""
-    return {path: MIN_DRAWN_SIZE if _size_varies(path, asked) else own for path, own in asked.own.items()}
+    return {
+        path: MIN_DRAWN_SIZE if _size_varies(path, asked) else own
+        for path, own in asked.own.items()
+    }
 
 
 def _required(paths: list[str], traced: Any, asked: Attempts) -> list[tuple[str, str]]:
@@ -187,7 +205,9 @@ def _without_chance(
     from kernelwright.policies.inductor.tracing.graph import trace
 
     def bound(one: Any) -> int:
-        return sum(_size_varies(p, asked) for p in one.sizes.fixed()) + len(_sizes_merged_by_chance(one, asked))
+        return sum(_size_varies(p, asked) for p in one.sizes.fixed()) + len(
+            _sizes_merged_by_chance(one, asked)
+        )
 
     best = traced
     for text, numbers in list(asked.varied)[:MAX_OTHER_SIZES] if bound(traced) else ():
@@ -202,7 +222,8 @@ def _without_chance(
         if not bound(best):
             break
     best.equalities = tuple(
-        (best.constructor_name(b), best.constructor_name(a)) for a, b in _sizes_merged_by_chance(best, asked)
+        (best.constructor_name(b), best.constructor_name(a))
+        for a, b in _sizes_merged_by_chance(best, asked)
     )
     return best
 

@@ -21,13 +21,17 @@ def configure_inductor(own_products: bool) -> None:
     from torch.utils._sympy.value_ranges import ValueRangeError
 
     config.compile_threads = 1
-    config.size_asserts = config.allow_buffer_reuse = config.graph_partition = config.inplace_buffers = False
+    config.size_asserts = config.allow_buffer_reuse = config.graph_partition = (
+        config.inplace_buffers
+    ) = False
     config.layout_optimization = config.fallback_random = False
     config.online_softmax = True
     config.triton.cudagraphs = config.triton.mix_order_reduction = False
     config.triton.descriptive_names, config.triton.unique_kernel_names = "original_aten", True
     config.triton.native_matmul = own_products
-    config.triton.persistent_reductions = not own_products  # whole rows of both operands do not fit into shared memory
+    config.triton.persistent_reductions = (
+        not own_products
+    )  # whole rows of both operands do not fit into shared memory
     ask = SizeVarAllocator.guard_or_false
 
     def guarded(self: Any, question: Any) -> bool:
@@ -48,7 +52,9 @@ def configure_inductor(own_products: bool) -> None:
     def capped(*given: Any, **named: Any) -> int:
         return min(int(split(*given, **named)), MAX_SPLITS_OF_A_REDUCTION)
 
-    method = not isinstance(vars(InductorChoices)["reduction_split_factor"], staticmethod)  # from torch 2.14 on
+    method = not isinstance(
+        vars(InductorChoices)["reduction_split_factor"], staticmethod
+    )  # from torch 2.14 on
     InductorChoices.reduction_split_factor = capped if method else staticmethod(capped)  # type: ignore
 
 
@@ -135,7 +141,9 @@ def size_hint(size: Any) -> int:
     from torch._inductor.virtualized import V
 
     sizes: Any = V.graph.sizevars
-    hint = getattr(sizes, "optimization_hint", None) or sizes.size_hint  # its name before torch 2.12
+    hint = (
+        getattr(sizes, "optimization_hint", None) or sizes.size_hint
+    )  # its name before torch 2.12
     return int(hint(size, fallback=0))
 
 

@@ -20,7 +20,12 @@ from kernelwright.policies.base import (
 )
 from kernelwright.policies.deadlines import check_deadline
 from kernelwright.policies.forwarding import Forwarding
-from kernelwright.policies.inductor.draft import POLICY_NAME, Draft, has_split_products, with_fp32_products
+from kernelwright.policies.inductor.draft import (
+    POLICY_NAME,
+    Draft,
+    has_split_products,
+    with_fp32_products,
+)
 
 IMPRECISE = "precision"
 """The fault of a request whose candidate is right except for its rounding (tools/faults.py)."""
@@ -36,7 +41,8 @@ class CompilerPolicy:
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Raises PolicyRefused: the compiler answers first turns only."""
         raise PolicyRefused(
-            "the compiler gives one draft and repairs none: name a policy with --policy to go on", Trouble.REQUEST
+            "the compiler gives one draft and repairs none: name a policy with --policy to go on",
+            Trouble.REQUEST,
         )
 
     def close(self) -> None:
@@ -82,7 +88,11 @@ class DraftedTurn(Forwarding):
         draft = self._made = self._make(request.deadline)
         if not draft.usable:
             check_deadline(request.deadline)  # it may have been refused for want of time
-        if not draft.usable and not isinstance(self.policy, CompilerPolicy) and self.policy.name != POLICY_NAME:
+        if (
+            not draft.usable
+            and not isinstance(self.policy, CompilerPolicy)
+            and self.policy.name != POLICY_NAME
+        ):
             return self._ask_policy(request)
         return [self._completion(draft)]
 

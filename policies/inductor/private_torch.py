@@ -128,7 +128,11 @@ def pretend_gpu() -> None:
         "get_device_name": "H100",
         "get_device_capability": (9, 0), "synchronize": None, "_lazy_init": None, "is_bf16_supported": True,
     }  # fmt: skip
-    own = {"get_compute_capability": 90, "is_triton_capable": True, "raise_if_triton_unavailable": None}
+    own = {
+        "get_compute_capability": 90,
+        "is_triton_capable": True,
+        "raise_if_triton_unavailable": None,
+    }
     for name, answer in answers.items():
         setattr(torch.cuda, name, _constant(answer))
     for name, answer in (answers | own).items():
@@ -137,7 +141,9 @@ def pretend_gpu() -> None:
     torch.utils._triton.triton_hash_with_backend = _constant("none")
     fake_tensor.init_gpu_context = _constant(None)  # torch's CUDA build makes a real tensor there
     target = GPUTarget("cuda", 90, 32)
-    driver.set_active(types.SimpleNamespace(get_current_target=lambda: target, get_current_device=lambda: 0))
+    driver.set_active(
+        types.SimpleNamespace(get_current_target=lambda: target, get_current_device=lambda: 0)
+    )
 
 
 def _constant(answer: Any) -> Any:
@@ -151,20 +157,30 @@ def accept_symbols() -> None:
     import torch
     import torch.nn as nn
 
-    torch.distributions.Distribution.set_default_validate_args(False)  # it asks for the values of parameters
+    torch.distributions.Distribution.set_default_validate_args(
+        False
+    )  # it asks for the values of parameters
     numbers.Integral.register(torch.SymInt)
     by_symbols: dict[str, Any] = {"sqrt": torch.sym_sqrt}
     if (log2 := getattr(torch, "_sym_log2", None)) is not None:
-        by_symbols |= {"log2": log2, "log": lambda x: log2(x) * math.log(2), "log10": lambda x: log2(x) * math.log10(2)}
+        by_symbols |= {
+            "log2": log2,
+            "log": lambda x: log2(x) * math.log(2),
+            "log10": lambda x: log2(x) * math.log10(2),
+        }
     for name, symbolic in by_symbols.items():
         setattr(math, name, _symbolic(getattr(math, name), symbolic))
         for kind in (torch.SymInt, torch.SymFloat):
-            setattr(kind, name, symbolic)  # numpy's functions of what it does not know are methods of it
+            setattr(
+                kind, name, symbolic
+            )  # numpy's functions of what it does not know are methods of it
     for name in [n for n in dir(nn.init) if n.endswith("_") and not n.startswith("_")]:
         setattr(nn.init, name, lambda tensor, *_, **__: tensor)
     nn.init._calculate_fan_in_and_fan_out = _constant((1, 1))
     rnn: Any = torch.nn.modules.rnn
-    rnn.isinstance = lambda value, kind: isinstance(value, kind) or (kind is int and isinstance(value, torch.SymInt))
+    rnn.isinstance = lambda value, kind: (
+        isinstance(value, kind) or (kind is int and isinstance(value, torch.SymInt))
+    )
     torch.Tensor.__invert__ = lambda x: torch.ops.aten.bitwise_not(x)  # type: ignore[method-assign]
 
 
@@ -172,7 +188,11 @@ def _symbolic(plain: Any, symbolic: Any) -> Any:
     import torch
 
     def either(value: Any, *more: Any) -> Any:
-        return symbolic(value) if isinstance(value, torch.SymInt | torch.SymFloat) and not more else plain(value, *more)
+        return (
+            symbolic(value)
+            if isinstance(value, torch.SymInt | torch.SymFloat) and not more
+            else plain(value, *more)
+        )
 
     return either
 
@@ -185,7 +205,9 @@ def own_scatters() -> None:
 
     small = (torch.bool, torch.bfloat16, torch.int8, torch.int16, torch.uint8)
 
-    def without_kernel(operator: Any, reduction: Any, own: Any, source: Any, device: str, is_tensor: bool) -> bool:
+    def without_kernel(
+        operator: Any, reduction: Any, own: Any, source: Any, device: str, is_tensor: bool
+    ) -> bool:
         return reduction not in (None, "add", "sum") or (reduction is not None and own in small)
 
     for module in (decomposition, lowering):

@@ -16,7 +16,13 @@ from typing import Any, Protocol
 
 from kernelwright.policies.inductor.attempts import attempt_draft, attempts_at, size_freedom
 from kernelwright.policies.inductor.draft import DRAFT_SECONDS
-from kernelwright.policies.inductor.refusing import DraftRefused, line_of, line_text, operator_of, reason_of
+from kernelwright.policies.inductor.refusing import (
+    DraftRefused,
+    line_of,
+    line_text,
+    operator_of,
+    reason_of,
+)
 from kernelwright.program_arguments import no_program_arguments
 
 
@@ -85,9 +91,16 @@ def _prepare() -> None:
     gc.set_threshold(COLLECTED_AFTER)
     from kernelwright.policies.inductor.functions.functional import replace_functions
     from kernelwright.policies.inductor.functions.interpolation import scales_for_one_cell
-    from kernelwright.policies.inductor.functions.parameters import converted_modules, parameters_of_values
+    from kernelwright.policies.inductor.functions.parameters import (
+        converted_modules,
+        parameters_of_values,
+    )
     from kernelwright.policies.inductor.lowering.integers import own_greatest_common_divisor
-    from kernelwright.policies.inductor.private_torch import accept_symbols, own_scatters, pretend_gpu
+    from kernelwright.policies.inductor.private_torch import (
+        accept_symbols,
+        own_scatters,
+        pretend_gpu,
+    )
 
     pretend_gpu()
     accept_symbols()
@@ -105,7 +118,10 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
     _prepare()
     with warnings.catch_warnings(), no_program_arguments():
         warnings.simplefilter("ignore")
-        asked = (payload[name] for name in ("source", "mode", "partial", "varied", "tf32", "seconds", "split"))
+        asked = (
+            payload[name]
+            for name in ("source", "mode", "partial", "varied", "tf32", "seconds", "split")
+        )
         channel.send(answer(*asked))
 
 
@@ -119,7 +135,9 @@ def answer(
         made = write_draft(source, mode == "strict", partial, varied, tf32, seconds, split)
     except OutOfTime as error:
         made = {"refused": f"no draft within {seconds:g} s{_describe_place(error, source)}"}
-    except Exception as error:  # whatever the problem, torch or Inductor raises is why there is no draft
+    except (
+        Exception
+    ) as error:  # whatever the problem, torch or Inductor raises is why there is no draft
         advice = error.advice if isinstance(error, DraftRefused) else ""
         made = {"refused": f"{_describe_failure(error, source)}{f': {advice}' if advice else ''}"}
     return {**made, "seconds": time.monotonic() - start}
@@ -205,7 +223,10 @@ class _lowerings:
         from torch._inductor import lowering
 
         from kernelwright.policies.inductor.inductor_patches import configure_inductor
-        from kernelwright.policies.inductor.lowering.convolutions import library_convolutions, own_convolutions
+        from kernelwright.policies.inductor.lowering.convolutions import (
+            library_convolutions,
+            own_convolutions,
+        )
         from kernelwright.policies.inductor.lowering.products import own_products
         from kernelwright.policies.inductor.lowering.softmax import online_softmax
         from kernelwright.policies.inductor.lowering.windows import written_out_windows

@@ -40,7 +40,9 @@ def line_of(error: BaseException, source: str) -> str:
     """Returns the deepest line of the problem that the error came through, as `line 12 (y = x[x > 0])`; empty where
     there is none.
     """
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == PROBLEM]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == PROBLEM
+    ]
     if not frames or frames[-1].lineno is None:
         return ""
     return line_text(source, frames[-1].lineno)
@@ -58,12 +60,18 @@ def reason_of(error: BaseException, source: str) -> str:
     where = line_of(error, source)
     at = f" at {where}" if where else ""
     if isinstance(error, DraftRefused):
-        said = next(iter(str(error).splitlines()), "")  # an interpreter of graphs adds what it was executing
+        said = next(
+            iter(str(error).splitlines()), ""
+        )  # an interpreter of graphs adds what it was executing
         return f"{said}{at}"
     if needs_values(error):
         return f"what forward does depends on the values of a tensor{at}"
     text = next(iter(str(error).strip().splitlines()), "")
-    return f"{type(error).__name__}: {text[:300]}{at}" if text else f"{type(error).__name__}{_place_of(error)}{at}"
+    return (
+        f"{type(error).__name__}: {text[:300]}{at}"
+        if text
+        else f"{type(error).__name__}{_place_of(error)}{at}"
+    )
 
 
 def needs_values(error: BaseException) -> bool:
@@ -102,6 +110,10 @@ def _operators(value: Any) -> Iterable[str]:
     elif module.startswith("torch._inductor"):
         snodes = getattr(value, "snodes", None)  # of a class it is a function
         for part in snodes if isinstance(snodes, list | tuple) and snodes else [value]:
-            origins = getattr(getattr(part, "node", None), "origins", None) or getattr(part, "origins", None) or ()
+            origins = (
+                getattr(getattr(part, "node", None), "origins", None)
+                or getattr(part, "origins", None)
+                or ()
+            )
             for node in sorted(origins if isinstance(origins, Iterable) else (), key=str):
                 yield from _operators(node)

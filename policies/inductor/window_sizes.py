@@ -56,7 +56,11 @@ class WindowSizes:
         if not isinstance(size, torch.SymInt):
             return size
         named = self.symbol(size.node.expr)
-        return size if named is size.node.expr else self._env.create_symintnode(named, hint=size.node.hint)
+        return (
+            size
+            if named is size.node.expr
+            else self._env.create_symintnode(named, hint=size.node.hint)
+        )
 
 
 def plain_quotients(size: Any) -> Any:
@@ -80,7 +84,9 @@ class WindowedMode(FakeTensorMode):
 
     def __init__(self, env: Any) -> None:
         super().__init__(allow_non_fake_inputs=True, shape_env=env)
-        self.cache_enabled = False  # with symbols for sizes, keys and checks of its entries cost more than it saves
+        self.cache_enabled = (
+            False  # with symbols for sizes, keys and checks of its entries cost more than it saves
+        )
         self.windows = WindowSizes(env)
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -89,7 +95,9 @@ class WindowedMode(FakeTensorMode):
         from torch.utils._pytree import tree_map_only
 
         made = super().dispatch(func, types, args, kwargs or {})
-        return tree_map_only(torch.Tensor, self._named, made) if WINDOWED.search(str(func)) else made
+        return (
+            tree_map_only(torch.Tensor, self._named, made) if WINDOWED.search(str(func)) else made
+        )
 
     def _named(self, tensor: Any) -> Any:
         import torch

@@ -66,7 +66,14 @@ def rows_that_fit(model: Any, length: int) -> int:
         return 1 << 30
     config = model.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    row = 2 * config.num_hidden_layers * config.num_key_value_heads * head * length * model.dtype.itemsize
+    row = (
+        2
+        * config.num_hidden_layers
+        * config.num_key_value_heads
+        * head
+        * length
+        * model.dtype.itemsize
+    )
     return max(4, int(torch.cuda.mem_get_info(model.device)[0] / 3 / row))
 
 
@@ -100,7 +107,9 @@ class ContinuousBatch:
         self._attention = _window_attention(model, windows)
         self._windows = torch.ones((places, 1, 1, 2), dtype=torch.int32, device=device)
         width = length if self._attention is None else 0
-        self._mask = torch.full((places, 1, 1, width), self._lowest, dtype=model.dtype, device=device)
+        self._mask = torch.full(
+            (places, 1, 1, width), self._lowest, dtype=model.dtype, device=device
+        )
         self._ids = torch.zeros((places, 1), dtype=torch.long, device=device)
         self._positions = torch.zeros((places, 1), dtype=torch.long, device=device)
         self._step = torch.zeros(places, dtype=torch.long, device=device)
@@ -152,12 +161,19 @@ class ContinuousBatch:
             for place, row in zip(places, rows, strict=True)
         ]  # fmt: skip
         packed = torch.zeros(
-            (len(rows), _NUMBERS + self.room), dtype=torch.float64, pin_memory=self._device.type == "cuda"
+            (len(rows), _NUMBERS + self.room),
+            dtype=torch.float64,
+            pin_memory=self._device.type == "cuda",
         )
         packed[:, :_NUMBERS] = torch.tensor(numbers, dtype=torch.float64)
         for line, row in zip(packed, rows, strict=True):
             own = torch.Generator().manual_seed(row.seed)
-            torch.rand(row.limit, generator=own, dtype=torch.float64, out=line[_NUMBERS : _NUMBERS + row.limit])
+            torch.rand(
+                row.limit,
+                generator=own,
+                dtype=torch.float64,
+                out=line[_NUMBERS : _NUMBERS + row.limit],
+            )
         told = packed.to(self._device, non_blocking=True)
         whole = told[:, : _NUMBERS - 2].long()
         at = whole[:, 0]
@@ -187,14 +203,18 @@ class ContinuousBatch:
         if part:
             self._prefill(part, unique)
 
-    def _prefill(self, prompts: list[tuple[int, ...]], places: dict[tuple[int, ...], list[int]]) -> None:
+    def _prefill(
+        self, prompts: list[tuple[int, ...]], places: dict[tuple[int, ...], list[int]]
+    ) -> None:
         import torch
         from transformers import DynamicCache
 
         from kernelwright.policies.local.stepping import left_padded
 
         ids, mask, positions = left_padded(prompts, 0, self._device)
-        targets = [(place, number) for number, prompt in enumerate(prompts) for place in places[prompt]]
+        targets = [
+            (place, number) for number, prompt in enumerate(prompts) for place in places[prompt]
+        ]
         at, source = torch.tensor(targets, device=self._device).unbind(1)
         read: Any = DynamicCache(config=self._model.config)
         self._model(
@@ -210,7 +230,9 @@ class ContinuousBatch:
         for own, layer in zip(self._cache.layers, read.layers, strict=True):
             for target, taken in ((own.keys, layer.keys), (own.values, layer.values)):
                 heads = torch.arange(target.shape[1], device=self._device)
-                target[at[:, None, None], heads[None, :, None], columns[None, None, :]] = taken[source]
+                target[at[:, None, None], heads[None, :, None], columns[None, None, :]] = taken[
+                    source
+                ]
         if self._attention is None:
             shown = torch.where(mask[source].bool(), 0.0, self._lowest).to(self._mask.dtype)
             self._mask[at[:, None], 0, 0, columns[None, :]] = shown
@@ -261,14 +283,22 @@ class ContinuousBatch:
         logprobs = torch.log_softmax(logits.float() / self._temperature, dim=-1)
         cumulative = logprobs.double().exp().cumsum(dim=-1)
         aim = self._uniform.gather(1, self._step[:, None]) * cumulative[:, -1:]
-        drawn = torch.searchsorted(cumulative, aim, right=True).squeeze(-1).clamp_(max=logits.shape[-1] - 1)
+        drawn = (
+            torch.searchsorted(cumulative, aim, right=True)
+            .squeeze(-1)
+            .clamp_(max=logits.shape[-1] - 1)
+        )
         tokens = torch.where(self._greedy, logprobs.argmax(dim=-1), drawn)
         taken = logprobs.gather(-1, tokens[:, None])
         place = self._step[:, None]
         self._tokens.scatter_(
-            1, place, torch.where(self._live[:, None], tokens[:, None], self._tokens.gather(1, place))
+            1,
+            place,
+            torch.where(self._live[:, None], tokens[:, None], self._tokens.gather(1, place)),
         )
-        self._logps.scatter_(1, place, torch.where(self._live[:, None], taken, self._logps.gather(1, place)))
+        self._logps.scatter_(
+            1, place, torch.where(self._live[:, None], taken, self._logps.gather(1, place))
+        )
         over = (tokens[:, None] == self._ends[None, :]).any(dim=1) | (self._step + 1 >= self._limit)
         live = self._live.long()
         self._ids.copy_(tokens[:, None])
@@ -313,29 +343,41 @@ class ContinuousBatch:
 
         with torch.inference_mode():
             live, step = torch.stack((self._live.long(), self._step)).tolist()
-            places = [place for place, row in enumerate(self._rows) if row is not None and not live[place]]
+            places = [
+                place for place, row in enumerate(self._rows) if row is not None and not live[place]
+            ]
             if not places:
                 return []
             counts = [step[place] + 1 for place in places]
             at, longest = torch.tensor(places, device=self._device), max(counts)
-            drawn = torch.stack((self._tokens[at, :longest].double(), self._logps[at, :longest].double()))
+            drawn = torch.stack(
+                (self._tokens[at, :longest].double(), self._logps[at, :longest].double())
+            )
             tokens, logps = drawn[0].long().tolist(), drawn[1].tolist()
         found = []
         for number, place in enumerate(places):
             row = self._rows[place]
             assert row is not None
             self._rows[place] = None
-            row.token_ids, row.logprobs = tokens[number][: counts[number]], logps[number][: counts[number]]
+            row.token_ids, row.logprobs = (
+                tokens[number][: counts[number]],
+                logps[number][: counts[number]],
+            )
             found.append(row)
         return found
 
 
-def _window_attention(model: Any, wanted: bool | None) -> Callable[[Any], AbstractContextManager[None]] | None:
+def _window_attention(
+    model: Any, wanted: bool | None
+) -> Callable[[Any], AbstractContextManager[None]] | None:
     """None: the model's own, with a mask."""
     if wanted is False or (wanted is None and model.device.type != "cuda"):
         return None
     try:
-        from kernelwright.policies.local.continuous_batch_attention import attends_windows, windows_for_masks
+        from kernelwright.policies.local.continuous_batch_attention import (
+            attends_windows,
+            windows_for_masks,
+        )
     except ImportError:  # no Triton on this system
         return None
     return windows_for_masks if attends_windows(model) else None

@@ -54,7 +54,9 @@ def _attend(
     start = tl.where(start < 0, start + length, start)
     member, feature, lane = tl.arange(0, PADDED), tl.arange(0, HEAD), tl.arange(0, BLOCK)
     own = (member < GROUP)[:, None]
-    query_at = queries + row * query_row + (kept * GROUP + member)[:, None] * query_head + feature[None, :]
+    query_at = (
+        queries + row * query_row + (kept * GROUP + member)[:, None] * query_head + feature[None, :]
+    )
     query = tl.load(query_at, mask=own, other=0.0)
     base = (row * heads + kept) * length * HEAD
     highest = tl.full((PADDED,), float("-inf"), tl.float32)
@@ -72,7 +74,9 @@ def _attend(
         weight = tl.exp2(score - raised[:, None])
         shrink = tl.exp2(highest - raised)
         value = tl.load(values + at, mask=inside[:, None], other=0.0)
-        mixed = mixed * shrink[:, None] + tl.dot(weight.to(value.dtype), value, input_precision=PRECISION)
+        mixed = mixed * shrink[:, None] + tl.dot(
+            weight.to(value.dtype), value, input_precision=PRECISION
+        )
         total = total * shrink + tl.sum(weight, axis=1)
         highest = raised
     out_at = out + (row * heads + kept) * GROUP * HEAD + member[:, None] * HEAD + feature[None, :]
@@ -80,7 +84,11 @@ def _attend(
 
 
 def attend(
-    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, windows: torch.Tensor, scale: float
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    windows: torch.Tensor,
+    scale: float,
 ) -> torch.Tensor:
     """Queries (rows, heads, 1, head), keys and values (rows, kept heads, length, head), contiguous; gives (rows, 1,
     heads, head).
@@ -90,7 +98,12 @@ def attend(
     """
     rows, heads, _, head = queries.shape
     kept, length = keys.shape[1:3]
-    if not (keys.is_contiguous() and values.is_contiguous() and windows.is_contiguous() and queries.stride(-1) == 1):
+    if not (
+        keys.is_contiguous()
+        and values.is_contiguous()
+        and windows.is_contiguous()
+        and queries.stride(-1) == 1
+    ):
         raise ValueError("keys, values and windows must be contiguous, and each query")
     out = torch.empty((rows, 1, heads, head), dtype=queries.dtype, device=queries.device)
     block = max(16, min(128, _TILE_BYTES // (head * keys.element_size())))
@@ -116,7 +129,9 @@ def attends_windows(model: Any) -> bool:
         and model.dtype in DTYPES
         and head >= 16
         and head & (head - 1) == 0
-        and (model.device.type != "cuda" or torch.cuda.get_device_capability(model.device) >= _OLDEST)
+        and (
+            model.device.type != "cuda" or torch.cuda.get_device_capability(model.device) >= _OLDEST
+        )
     )
 
 
@@ -139,6 +154,14 @@ def windows_for_masks(model: Any) -> Iterator[None]:
 
 
 def _instead(
-    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float | None = None, **_: Any
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    scaling: float | None = None,
+    **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    return attend(query, key, value, attention_mask, query.shape[-1] ** -0.5 if scaling is None else scaling), None
+    return attend(
+        query, key, value, attention_mask, query.shape[-1] ** -0.5 if scaling is None else scaling
+    ), None

@@ -27,7 +27,9 @@ def rotating_cache(model: Any, places: int, length: int) -> tuple[Any, torch.Ten
         def lazy_initialization(self, key_states: Any, value_states: Any = None) -> None:
             """Was done at once."""
 
-        def update(self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        def update(
+            self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any
+        ) -> tuple[Any, Any]:
             """Writes new keys and values at the common column, and returns all that the layer holds."""
             self.keys.index_copy_(2, column, key_states)
             self.values.index_copy_(2, column, value_states)

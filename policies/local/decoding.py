@@ -35,7 +35,12 @@ class SequenceInDecoding:
     def text(self, spell: Spell) -> str:
         """Returns the text, cut before the first stop string."""
         text = spell(self.token_ids)
-        return text[: min((place for stop in self.sampling.stop if (place := text.find(stop)) >= 0), default=None)]
+        return text[
+            : min(
+                (place for stop in self.sampling.stop if (place := text.find(stop)) >= 0),
+                default=None,
+            )
+        ]
 
     def take(self, token: int, logprob: float, ends: frozenset[int], spell: Spell) -> None:
         """Appends a drawn token with its log-prob (nats), and sets why the row ended where it did."""
@@ -73,7 +78,9 @@ def draw(
     room = max(row.limit for row in rows)
     prompts = [row.prompt for row in rows]
     with torch.inference_mode():
-        chooser = TokenSampler([row.sampling for row in rows], [row.seed for row in rows], room, prompts, model.device)
+        chooser = TokenSampler(
+            [row.sampling for row in rows], [row.seed for row in rows], room, prompts, model.device
+        )
         stepper = make_stepper(model, prompts, pad, room, cache)
         logits = stepper.prefill()
         batch = list(rows)

@@ -13,7 +13,14 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.policies.base import Capabilities, Completion, PolicyError, PolicyRefused, Request, Trouble
+from kernelwright.policies.base import (
+    Capabilities,
+    Completion,
+    PolicyError,
+    PolicyRefused,
+    Request,
+    Trouble,
+)
 from kernelwright.policies.deadlines import check_deadline, latest_deadline
 from kernelwright.policies.local.continuous_batch import (
     ContinuousBatch,
@@ -22,7 +29,12 @@ from kernelwright.policies.local.continuous_batch import (
     rows_that_fit,
 )
 from kernelwright.policies.local.decoding import SequenceInDecoding
-from kernelwright.policies.local.transformers_policy import TransformersPolicy, load, on_device, own_gpu
+from kernelwright.policies.local.transformers_policy import (
+    TransformersPolicy,
+    load,
+    on_device,
+    own_gpu,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -48,7 +60,14 @@ class InProcessPolicy(TransformersPolicy):
     there.
     """
 
-    def __init__(self, path: str, *, places: int | None = None, continuous: bool | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        places: int | None = None,
+        continuous: bool | None = None,
+        **options: Any,
+    ) -> None:
         """`places`: rows at once in the running batch.
 
         `continuous`: use it; None: on a GPU, where the model's attention is plain.
@@ -157,7 +176,9 @@ class InProcessPolicy(TransformersPolicy):
 
     def _uses_continuous_batch(self, loaded: Any) -> bool:
         if self._wants_continuous is None:
-            self._wants_continuous = loaded.model.device.type == "cuda" and can_batch_model(loaded.model)
+            self._wants_continuous = loaded.model.device.type == "cuda" and can_batch_model(
+                loaded.model
+            )
         return self._wants_continuous
 
     def _take(self, count: int) -> list[QueuedRequest]:
@@ -201,7 +222,9 @@ class InProcessPolicy(TransformersPolicy):
         if not batch.free or not self._waiting:
             return False
         self._passed_over += 1
-        return batch.free * REFILL_FRACTION >= batch.places or self._passed_over > BURSTS_BEFORE_REFILL
+        return (
+            batch.free * REFILL_FRACTION >= batch.places or self._passed_over > BURSTS_BEFORE_REFILL
+        )
 
     def _prepare(self, loaded: Any) -> None:
         """The next questions' tokens, while a GPU is busy: a row that is asked for later is made already."""
@@ -294,7 +317,9 @@ def _row(loaded: Any, question: QueuedRequest) -> _QuestionRow | None:
     except PolicyError as error:
         question.error = error
         return None
-    row = _QuestionRow(prompt=plain.prompt, sampling=plain.sampling, seed=plain.seed, limit=plain.limit)
+    row = _QuestionRow(
+        prompt=plain.prompt, sampling=plain.sampling, seed=plain.seed, limit=plain.limit
+    )
     row.question, question.row = question, row
     return row
 
@@ -304,13 +329,17 @@ def _answers(questions: Sequence[QueuedRequest]) -> list[Completion]:
         if question.error is not None:
             if isinstance(question.error, PolicyError):
                 question.error.finished = {
-                    place: q.completion for place, q in enumerate(questions) if q.completion is not None
+                    place: q.completion
+                    for place, q in enumerate(questions)
+                    if q.completion is not None
                 }
             raise question.error
     return [question.completion for question in questions if question.completion is not None]
 
 
-def _share(questions: Sequence[QueuedRequest], error: PolicyError, finished: Mapping[int, Completion]) -> None:
+def _share(
+    questions: Sequence[QueuedRequest], error: PolicyError, finished: Mapping[int, Completion]
+) -> None:
     """Whom the trouble concerns: all that have no answer."""
     for place, question in enumerate(questions):
         if place not in finished:

@@ -65,7 +65,9 @@ class NgramTable:
         return self._after.get(tuple(tokens[-width:]))
 
 
-def propose_tokens(tokens: Sequence[int], own: NgramTable, common: NgramTable, most: int) -> list[int]:
+def propose_tokens(
+    tokens: Sequence[int], own: NgramTable, common: NgramTable, most: int
+) -> list[int]:
     """Returns at most `most` tokens that probably follow: by the longest key that is known, the row's own before all
     others'.
     """
@@ -141,7 +143,10 @@ def draw_with_lookahead(
 
 
 def _max_lookahead(rows: int) -> int:
-    return next((ahead for up_to, ahead in MAX_TOKENS_AHEAD.items() if rows <= up_to), TOKENS_AHEAD_OF_MANY_ROWS)
+    return next(
+        (ahead for up_to, ahead in MAX_TOKENS_AHEAD.items() if rows <= up_to),
+        TOKENS_AHEAD_OF_MANY_ROWS,
+    )
 
 
 def _read_prompts(model: SmallModel, going: Sequence[_Going], cache: KeyValueCache) -> torch.Tensor:
@@ -170,13 +175,19 @@ def _read_ahead(
     for own in going:
         own.guess = propose_tokens(own.tokens, own.own, common, min(most, own.left - 1))
     width = 1 + max(len(own.guess) for own in going)
-    ids = torch.tensor([[own.tokens[-1], *own.guess] + [0] * (width - 1 - len(own.guess)) for own in going])
+    ids = torch.tensor(
+        [[own.tokens[-1], *own.guess] + [0] * (width - 1 - len(own.guess)) for own in going]
+    )
     starts = torch.tensor([len(own.tokens) - 1 for own in going])
     return model.forward(ids, starts, cache)
 
 
 def _keep_agreeing_draws(
-    going: Sequence[_Going], logits: torch.Tensor, ends: frozenset[int], spell: Spell, started: float
+    going: Sequence[_Going],
+    logits: torch.Tensor,
+    ends: frozenset[int],
+    spell: Spell,
+    started: float,
 ) -> None:
     """Draws for every place that was read, and keeps a row's draws up to the first that is not what was looked up."""
     tokens, logprobs = _draw_tokens(going, logits)
@@ -190,14 +201,18 @@ def _keep_agreeing_draws(
         own.row.latency = time.monotonic() - started
 
 
-def _draw_tokens(going: Sequence[_Going], logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _draw_tokens(
+    going: Sequence[_Going], logits: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Tokens and log-probs, both (rows, places), as `Chooser` draws them: the inverse of the cumulative
     distribution.
     """
     import torch
 
     width = logits.shape[1]
-    temperature = torch.tensor([own.row.sampling.temperature or 1.0 for own in going])[:, None, None]
+    temperature = torch.tensor([own.row.sampling.temperature or 1.0 for own in going])[
+        :, None, None
+    ]
     logprobs = torch.log_softmax(logits / temperature, dim=-1)
     greedy = torch.tensor([own.row.sampling.temperature == 0.0 for own in going])
     best = logprobs.argmax(dim=-1)

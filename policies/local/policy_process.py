@@ -93,7 +93,9 @@ class _Serving:
             if question.answered:
                 del self._open[number]
                 trouble = None if question.error is None else message_of_error(question.error)
-                found.append(ProcessAnswer(number, question.completion, trouble, self._policy.drawn))
+                found.append(
+                    ProcessAnswer(number, question.completion, trouble, self._policy.drawn)
+                )
         if found:
             self._connection.send(found)
 

@@ -197,9 +197,9 @@ class ProcessPolicy(OpenedElsewhere):
                         future = self._waiting.pop(answer.number, None)
                     if future is None:
                         continue
-                    future.set_exception(error_of_message(answer.trouble)) if answer.trouble else future.set_result(
-                        answer.answer
-                    )
+                    future.set_exception(
+                        error_of_message(answer.trouble)
+                    ) if answer.trouble else future.set_result(answer.answer)
         self._fail(PolicyUnavailable(_process_ended_message(), Trouble.SERVER))
 
     def _fail(self, error: BaseException) -> None:

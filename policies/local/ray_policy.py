@@ -71,7 +71,9 @@ class PolicyActor:
             return ActorAnswer(error.finished, message_of_error(error), self._policy.drawn)
         return ActorAnswer(dict(enumerate(completions)), None, self._policy.drawn)
 
-    def update(self, weights: Mapping[str, torch.Tensor], revision: str | None) -> str | ErrorMessage:
+    def update(
+        self, weights: Mapping[str, torch.Tensor], revision: str | None
+    ) -> str | ErrorMessage:
         """Loads new weights and returns their revision. No request may be open."""
         from kernelwright.policies.base import PolicyError
 
@@ -84,7 +86,9 @@ class PolicyActor:
 class RayPolicy(OpenedElsewhere):
     """A `ProcessPolicy` with several actors that take questions in turns. Ray has to be connected."""
 
-    def __init__(self, path: str, *, actors: int = 1, at_once: int = MAX_REQUESTS_OF_AN_ACTOR, **options: Any) -> None:
+    def __init__(
+        self, path: str, *, actors: int = 1, at_once: int = MAX_REQUESTS_OF_AN_ACTOR, **options: Any
+    ) -> None:
         """options: InProcessPolicy's; on a GPU an actor is given one of its own. Raises PolicyRefused."""
         self._path, self._options = path, options
         self._at_once = min(at_once, MAX_REQUESTS_OF_AN_ACTOR)
@@ -134,7 +138,10 @@ class RayPolicy(OpenedElsewhere):
         """
         import ray
 
-        self._weights = (ray.put({name: value.detach().cpu() for name, value in weights.items()}), revision)
+        self._weights = (
+            ray.put({name: value.detach().cpu() for name, value in weights.items()}),
+            revision,
+        )
         found = [self._moved(place) for place in range(len(self._actors))]
         return found[0]
 
@@ -161,7 +168,11 @@ class RayPolicy(OpenedElsewhere):
         on_gpu = str(self._options.get("device", "cpu")).startswith("cuda")
         options = {**self._options, "device": "cuda:0" if on_gpu else "cpu"}
         how = {"num_cpus": 0, "num_gpus": int(on_gpu), "max_restarts": 0, "max_task_retries": 0}
-        return ray.remote(PolicyActor).options(max_concurrency=self._at_once + 2, **how).remote(self._path, options)
+        return (
+            ray.remote(PolicyActor)
+            .options(max_concurrency=self._at_once + 2, **how)
+            .remote(self._path, options)
+        )
 
     def _open(self, actor: Any) -> ProcessOpened:
         import ray
@@ -206,7 +217,10 @@ class RayPolicy(OpenedElsewhere):
                 if self._answers_no_more:
                     raise KeyboardInterrupt
             return ray.get(asked)
-        except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError):  # the latter: a long answer went with it
+        except (
+            ray.exceptions.RayActorError,
+            ray.exceptions.ObjectLostError,
+        ):  # the latter: a long answer went with it
             if self._answers_no_more:
                 raise KeyboardInterrupt from None
             self._replace(place, actor)

@@ -29,7 +29,10 @@ class TokenSampler:
     ) -> None:
         import torch
 
-        draws = [torch.rand(room, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) for seed in seeds]
+        draws = [
+            torch.rand(room, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+            for seed in seeds
+        ]
         self._uniform = torch.stack(draws).to(device)
         self._samplings = list(samplings)
         self._prompts = list(prompts)
@@ -61,7 +64,11 @@ class TokenSampler:
         logprobs = torch.log_softmax(scaled, dim=-1)
         cumulative = logprobs.double().exp().cumsum(dim=-1)
         aim = self._uniform[:, step : step + 1] * cumulative[:, -1:]
-        drawn = torch.searchsorted(cumulative, aim, right=True).squeeze(-1).clamp_(max=logits.shape[-1] - 1)
+        drawn = (
+            torch.searchsorted(cumulative, aim, right=True)
+            .squeeze(-1)
+            .clamp_(max=logits.shape[-1] - 1)
+        )
         tokens = torch.where(self._greedy, logprobs.argmax(dim=-1), drawn)
         if self._seen is not None:
             self._seen.scatter_(1, tokens[:, None], True)
@@ -74,7 +81,9 @@ class TokenSampler:
             return torch.tensor(values, device=self._device)[:, None]
 
         samplings = self._samplings
-        self._greedy = torch.tensor([sampling.temperature == 0.0 for sampling in samplings], device=self._device)
+        self._greedy = torch.tensor(
+            [sampling.temperature == 0.0 for sampling in samplings], device=self._device
+        )
         self._temperature = column([sampling.temperature or 1.0 for sampling in samplings])
         self._penalty = column([sampling.repetition_penalty for sampling in samplings])
         self._top_p = column([sampling.top_p for sampling in samplings])
@@ -82,7 +91,8 @@ class TokenSampler:
         self._top_k = column([float(sampling.top_k or 1 << 30) for sampling in samplings])
         self._penalises = any(sampling.repetition_penalty != 1.0 for sampling in samplings)
         self._truncates = any(
-            sampling.top_k is not None or sampling.top_p < 1.0 or sampling.min_p > 0.0 for sampling in samplings
+            sampling.top_k is not None or sampling.top_p < 1.0 or sampling.min_p > 0.0
+            for sampling in samplings
         )
 
     def _penalised(self, logits: torch.Tensor) -> torch.Tensor:

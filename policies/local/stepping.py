@@ -40,7 +40,9 @@ class Stepper(Protocol):
         """Goes on with these rows alone, given as indices into the present ones."""
 
 
-def make_stepper(model: Any, prompts: Sequence[Sequence[int]], pad: int, room: int, kind: CacheKind) -> Stepper:
+def make_stepper(
+    model: Any, prompts: Sequence[Sequence[int]], pad: int, room: int, kind: CacheKind
+) -> Stepper:
     """`room`: the most tokens that will be drawn for a row."""
     device = model.device
     if kind is CacheKind.GROWING or (kind is CacheKind.AUTO and device.type != "cuda"):
@@ -55,17 +57,25 @@ def _static_cache(model: Any, length: int) -> Any:
     from transformers.cache_utils import StaticLayer
 
     cache = StaticCache(config=model.config, max_cache_len=length)
-    plain = all(type(layer) is StaticLayer and hasattr(layer, "cumulative_length") for layer in cache.layers)
+    plain = all(
+        type(layer) is StaticLayer and hasattr(layer, "cumulative_length") for layer in cache.layers
+    )
     return cache if plain else None
 
 
-def left_padded(prompts: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[torch.Tensor, ...]:
+def left_padded(
+    prompts: Sequence[Sequence[int]], pad: int, device: torch.device
+) -> tuple[torch.Tensor, ...]:
     """Ids, mask and positions, each (rows, longest prompt)."""
     import torch
 
     width = max(map(len, prompts))
-    ids = torch.tensor([[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=device)
-    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
+    ids = torch.tensor(
+        [[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=device
+    )
+    mask = torch.tensor(
+        [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device
+    )
     return ids, mask, (mask.cumsum(dim=-1) - 1).clamp_(min=0)
 
 
@@ -122,7 +132,9 @@ class _Static:
         rows, self._width = self._prompt.shape
         lowest = torch.finfo(model.dtype).min
         length = cache.layers[0].max_cache_len
-        self._hidden = torch.full((rows, 1, 1, length), lowest, dtype=model.dtype, device=model.device)
+        self._hidden = torch.full(
+            (rows, 1, 1, length), lowest, dtype=model.dtype, device=model.device
+        )
         self._hidden[:, 0, 0, : self._width].masked_fill_(self._mask.bool(), 0.0)
         self._ids = torch.zeros((rows, 1), dtype=torch.long, device=model.device)
         self._positions = self._prompt_positions[:, -1:].clone()
@@ -186,5 +198,7 @@ class _Static:
         # A judge or another policy may ask for memory in a thread of its own meanwhile: only this thread's calls are
         # held to what a capture allows.
         # A stream of its own: torch keeps one for all captures, of the GPU that captured first.
-        with torch.cuda.graph(self._graph, stream=torch.cuda.Stream(), capture_error_mode="thread_local"):
+        with torch.cuda.graph(
+            self._graph, stream=torch.cuda.Stream(), capture_error_mode="thread_local"
+        ):
             self._logits = self._forward()

@@ -84,11 +84,21 @@ class TransformersPolicy:
     @property
     def capabilities(self) -> Capabilities:
         """Exact log-probs, seeds and adapters; 256 requests at once on a GPU and 16 on a CPU by default."""
-        context = self._loaded.context if self._loaded else (self._config or {}).get("max_position_embeddings")
+        context = (
+            self._loaded.context
+            if self._loaded
+            else (self._config or {}).get("max_position_embeddings")
+        )
         device = on_device(self._device)
         at_once = self._at_once or (256 if device.startswith("cuda") else 16)
         return Capabilities(
-            token_ids=True, logprobs=True, adapters=True, seeds=True, at_once=at_once, context=context, device=device
+            token_ids=True,
+            logprobs=True,
+            adapters=True,
+            seeds=True,
+            at_once=at_once,
+            context=context,
+            device=device,
         )
 
     def close(self) -> None:
@@ -151,14 +161,20 @@ class TransformersPolicy:
                 places = [place for place, wanted in enumerate(adapters) if wanted == adapter]
                 for start in range(0, len(places), at_once):
                     batch = places[start : start + at_once]
-                    revision = self._loaded.draw([rows[place] for place in batch], adapter, self._cache)
+                    revision = self._loaded.draw(
+                        [rows[place] for place in batch], adapter, self._cache
+                    )
                     for place in batch:
                         finished[place] = self._completion(requests[place], rows[place], revision)
 
-    def _completion(self, request: Request, row: SequenceInDecoding, adapter_revision: str | None) -> Completion:
+    def _completion(
+        self, request: Request, row: SequenceInDecoding, adapter_revision: str | None
+    ) -> Completion:
         assert self._loaded is not None
         assert row.finish is not None
-        usage = Usage(prompt_tokens=len(row.prompt), completion_tokens=len(row.token_ids), dollars=0.0)
+        usage = Usage(
+            prompt_tokens=len(row.prompt), completion_tokens=len(row.token_ids), dollars=0.0
+        )
         return Completion(
             text=row.text(self._loaded.spell),
             finish=row.finish,
@@ -188,7 +204,9 @@ class _Loaded:
         self.context = int(getattr(model.config, "max_position_embeddings", 0)) or None
         self.identity: Identity = identity_of(tokenizer)
         self.revision = weights_revision(Path(path)) or getattr(model.config, "_commit_hash", None)
-        self.ends = frozenset(_as_id_list(tokenizer.eos_token_id) + _as_id_list(model.generation_config.eos_token_id))
+        self.ends = frozenset(
+            _as_id_list(tokenizer.eos_token_id) + _as_id_list(model.generation_config.eos_token_id)
+        )
         self._pad = next(iter(_as_id_list(tokenizer.pad_token_id) + sorted(self.ends)), 0)
 
     @property
@@ -208,7 +226,11 @@ class _Loaded:
         """Returns a request as a row of a batch. Raises PolicyRefused for a prompt that is too long."""
         prompt = prompt_ids(self._tokenizer, request, self._path)
         sampling = request.sampling
-        room = sampling.max_tokens if self.context is None else min(sampling.max_tokens, self.context - len(prompt))
+        room = (
+            sampling.max_tokens
+            if self.context is None
+            else min(sampling.max_tokens, self.context - len(prompt))
+        )
         if room < 1:
             raise PolicyRefused(
                 f"the prompt has {len(prompt)} tokens and {self._path} holds {self.context}: "
@@ -218,7 +240,9 @@ class _Loaded:
         seed = sampling.seed if sampling.seed is not None else secrets.randbelow(SEED_LIMIT)
         return SequenceInDecoding(prompt=prompt, sampling=sampling, seed=seed, limit=room)
 
-    def draw(self, rows: Sequence[SequenceInDecoding], adapter: str | None, cache: CacheKind) -> str | None:
+    def draw(
+        self, rows: Sequence[SequenceInDecoding], adapter: str | None, cache: CacheKind
+    ) -> str | None:
         """Gives the adapter's revision."""
         import torch
 
@@ -242,7 +266,9 @@ class _Loaded:
     def _set_adapter(self, adapter: str) -> str | None:
         if adapter not in self._adapters:
             folder = adapter_folder(adapter)
-            self._model = _with_adapter(self._model, folder, f"a{len(self._adapters)}", bool(self._adapters))
+            self._model = _with_adapter(
+                self._model, folder, f"a{len(self._adapters)}", bool(self._adapters)
+            )
             self._adapters[adapter] = weights_revision(folder)
         self._model.set_adapter(f"a{list(self._adapters).index(adapter)}")
         return self._adapters[adapter]
@@ -281,8 +307,12 @@ def load(path: str, device: str, dtype: str) -> _Loaded:
         )
         model = model.to(device).eval()
     except torch.OutOfMemoryError as error:
-        raise PolicyRefused(f"{path} does not fit on {device}: use a smaller model", Trouble.MEMORY) from error
-    except Exception as error:  # a foreign folder may raise anything; each means that this is no usable model
+        raise PolicyRefused(
+            f"{path} does not fit on {device}: use a smaller model", Trouble.MEMORY
+        ) from error
+    except (
+        Exception
+    ) as error:  # a foreign folder may raise anything; each means that this is no usable model
         raise PolicyRefused(f"cannot load {path}: {_first_line(error)}", Trouble.MODEL) from error
     return _Loaded(path, model, tokenizer)
 
@@ -290,13 +320,23 @@ def load(path: str, device: str, dtype: str) -> _Loaded:
 def prompt_ids(tokenizer: Any, request: Request, path: str) -> list[int]:
     """The prompt as the model's own chat template writes it."""
     if tokenizer.chat_template is None:
-        raise PolicyRefused(f"{path} has no chat template: use an instruct model, or run `rl sft` on it", Trouble.MODEL)
-    messages = [{"role": str(message.role), "content": message.content} for message in request.messages]
-    try:
-        ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
-    except Exception as error:  # templates are programs: some forbid a system message, or two of a role in a row
         raise PolicyRefused(
-            f"the chat template of {path} refuses the messages: {_first_line(error)}", Trouble.REQUEST
+            f"{path} has no chat template: use an instruct model, or run `rl sft` on it",
+            Trouble.MODEL,
+        )
+    messages = [
+        {"role": str(message.role), "content": message.content} for message in request.messages
+    ]
+    try:
+        ids = tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=True, return_dict=False
+        )
+    except (
+        Exception
+    ) as error:  # templates are programs: some forbid a system message, or two of a role in a row
+        raise PolicyRefused(
+            f"the chat template of {path} refuses the messages: {_first_line(error)}",
+            Trouble.REQUEST,
         ) from error
     return list(ids)
 

@@ -62,7 +62,9 @@ class OpenAIPolicy(ServerPolicy):
             extra: Fields of the user that every request has.
         """
         super().__init__(
-            ModelServer(model=model, url=address_without(url, "/chat/completions"), key=key), at_once, prices
+            ModelServer(model=model, url=address_without(url, "/chat/completions"), key=key),
+            at_once,
+            prices,
         )
         self._timeout = timeout
         self._extra_body = _extra_body(extra or ExtraFields())
@@ -109,7 +111,9 @@ class OpenAIPolicy(ServerPolicy):
         try:
             import openai
         except ImportError as error:
-            raise PolicyRefused("openai is not installed: pip install openai", Trouble.NOT_INSTALLED) from error
+            raise PolicyRefused(
+                "openai is not installed: pip install openai", Trouble.NOT_INSTALLED
+            ) from error
         server = self._server
         client = openai.AsyncOpenAI(
             api_key=server.key or _NO_KEY, base_url=server.base_url, default_query=server.query, max_retries=0,
@@ -135,7 +139,9 @@ class OpenAIPolicy(ServerPolicy):
                 models = parse_models(answer.content)
                 server = self._server
                 if models is not None:
-                    self._served = await asyncio.to_thread(served_model, models, server.model, server.url)
+                    self._served = await asyncio.to_thread(
+                        served_model, models, server.model, server.url
+                    )
             except PolicyUnavailable as error:
                 if error.trouble in (Trouble.CONNECTION, Trouble.TIMEOUT, Trouble.BUSY):
                     raise
@@ -153,9 +159,13 @@ class OpenAIPolicy(ServerPolicy):
         answer = await self._chat(request, sampling, connection)
         reply = parse_reply(answer, self._server)
         exact = sampling.exact and await self._is_after_temperature(request, sampling, connection)
-        return ServedReply(reply, rate_limits(answer.headers), self._fields(request, sampling, reply, exact))
+        return ServedReply(
+            reply, rate_limits(answer.headers), self._fields(request, sampling, reply, exact)
+        )
 
-    async def _chat(self, request: Request, sampling: Sampling, connection: ServerConnection) -> ServerAnswer:
+    async def _chat(
+        self, request: Request, sampling: Sampling, connection: ServerConnection
+    ) -> ServerAnswer:
         """Asks, and leaves out what the server refuses and what changes no answer.
 
         A server that names no field is asked with one group of fields less after the other. What it then goes without
@@ -168,12 +178,18 @@ class OpenAIPolicy(ServerPolicy):
                 break
             except UnknownField as error:
                 first = first or error.refusal
-                fields = None if self._served.is_vllm else next_without(error.field, without, sampling)
+                fields = (
+                    None if self._served.is_vllm else next_without(error.field, without, sampling)
+                )
                 if fields is None:
                     raise (error.refusal if error.field else first) from error
                 without = fields
         if without != self._without:
-            log.info("%s does not take %s: left out from now on", self._server.url, ", ".join(sorted(without)))
+            log.info(
+                "%s does not take %s: left out from now on",
+                self._server.url,
+                ", ".join(sorted(without)),
+            )
             self._without = without
         return answer
 
@@ -183,9 +199,13 @@ class OpenAIPolicy(ServerPolicy):
     ) -> ServerAnswer:  # fmt: skip
         extra = self._extra_body | dict(more or {})
         body = chat_body(request, sampling, self._server.model, self._served, without, extra)
-        return await connection.read(connection.client.chat.completions.with_streaming_response.create, body)
+        return await connection.read(
+            connection.client.chat.completions.with_streaming_response.create, body
+        )
 
-    async def _is_after_temperature(self, request: Request, sampling: Sampling, connection: ServerConnection) -> bool:
+    async def _is_after_temperature(
+        self, request: Request, sampling: Sampling, connection: ServerConnection
+    ) -> bool:
         """Tells whether log-probs are of the distribution after the temperature.
 
         At temperature 1 there is no difference. Elsewhere two requests of one token say it, once: the gap between the
@@ -194,27 +214,39 @@ class OpenAIPolicy(ServerPolicy):
         if sampling.temperature == 1.0 or not self._served.is_vllm:
             return True
         if self._is_processed is None:
-            plain, flattened = [await self._gap(request, temperature, connection) for temperature in (1.0, 2.0)]
+            plain, flattened = [
+                await self._gap(request, temperature, connection) for temperature in (1.0, 2.0)
+            ]
             if plain is not None and flattened is not None and plain >= 1e-3:
                 self._is_processed = abs(flattened / plain - 0.5) < 0.1
             if self._is_processed is False:
                 url = self._server.url
-                log.warning("%s gives raw log-probs: start it with --logprobs-mode processed_logprobs", url)
+                log.warning(
+                    "%s gives raw log-probs: start it with --logprobs-mode processed_logprobs", url
+                )
         return bool(self._is_processed)
 
-    async def _gap(self, request: Request, temperature: float, connection: ServerConnection) -> float | None:
+    async def _gap(
+        self, request: Request, temperature: float, connection: ServerConnection
+    ) -> float | None:
         sampling = Sampling(temperature=temperature, max_tokens=1, seed=0)
         try:
-            answer = await self._send(request, sampling, self._without, connection, {"top_logprobs": 5})
+            answer = await self._send(
+                request, sampling, self._without, connection, {"top_logprobs": 5}
+            )
             listed = answer.content["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
             likeliest = sorted((float(entry["logprob"]) for entry in listed), reverse=True)
             return likeliest[0] - likeliest[3]
         except (PolicyError, UnknownField, LookupError, TypeError, ValueError):
             return None
 
-    def _fields(self, request: Request, sampling: Sampling, reply: ModelReply, exact: bool) -> dict[str, Any]:
+    def _fields(
+        self, request: Request, sampling: Sampling, reply: ModelReply, exact: bool
+    ) -> dict[str, Any]:
         served = self._served
-        whole = bool(reply.token_ids) and bool(reply.prompt_token_ids) and reply.logprobs is not None
+        whole = (
+            bool(reply.token_ids) and bool(reply.prompt_token_ids) and reply.logprobs is not None
+        )
         return {
             "exact": exact and whole,
             "revision": served.revision or reply.revision,

@@ -48,7 +48,9 @@ def parse_reply(answer: ServerAnswer, server: ModelServer) -> ModelReply:
         other = None if is_chat else reply_of_another_api(content)
         if other is not None:
             return other
-        raise error_without_reply(content, answer.raw, reason or "no message in the first choice", server)
+        raise error_without_reply(
+            content, answer.raw, reason or "no message in the first choice", server
+        )
     fields = OptionalFields()
     usage = fields.read("usage", content.get("usage"), OBJECT) or {}
     details = fields.read("prompt_tokens_details", usage.get("prompt_tokens_details"), OBJECT) or {}
@@ -89,7 +91,10 @@ def _first_choice(content: Any) -> tuple[dict[str, Any] | None, str]:
 
 def _message_parts(choice: dict[str, Any]) -> MessageParts | None:
     """Returns the parts of a choice's message; None where it has none, or content of an unknown form."""
-    message = next((choice[name] for name in ("message", "delta", "text") if choice.get(name) is not None), None)
+    message = next(
+        (choice[name] for name in ("message", "delta", "text") if choice.get(name) is not None),
+        None,
+    )
     if isinstance(message, str):
         return message_parts(message)
     if not isinstance(message, dict):
@@ -102,13 +107,17 @@ def _message_parts(choice: dict[str, Any]) -> MessageParts | None:
     return message_parts(content, reasoning, message.get("refusal"), calls)
 
 
-def _logprobs(value: Any, ids: list[int] | None, fields: OptionalFields) -> tuple[float, ...] | None:
+def _logprobs(
+    value: Any, ids: list[int] | None, fields: OptionalFields
+) -> tuple[float, ...] | None:
     """Returns one log-prob for each token id; None where they do not fit the ids, or there are no ids."""
     content = value.get("content") if isinstance(value, dict) else None
     if ids is None or content is None:
         return None  # without ids no training can use them
     entries = fields.read("logprobs", content, _LOGPROBS)
-    return valid_logprobs(None if entries is None else [entry.logprob for entry in entries], len(ids))
+    return valid_logprobs(
+        None if entries is None else [entry.logprob for entry in entries], len(ids)
+    )
 
 
 def merge_stream(chunks: list[Any]) -> dict[str, Any]:
@@ -118,7 +127,9 @@ def merge_stream(chunks: list[Any]) -> dict[str, Any]:
     for chunk in chunks:
         if not isinstance(chunk, dict):
             continue
-        reply |= {name: value for name, value in chunk.items() if value is not None and name != "choices"}
+        reply |= {
+            name: value for name, value in chunk.items() if value is not None and name != "choices"
+        }
         choices = chunk.get("choices")
         if "choices" not in chunk and isinstance(chunk.get("message"), dict):
             _merge_choice(choice, chunk)  # Ollama's own form: a message a chunk
@@ -145,7 +156,9 @@ def _merge_choice(choice: dict[str, Any], chunk: dict[str, Any]) -> None:
     if isinstance(logprobs, dict) and isinstance(logprobs.get("content"), list):
         earlier = choice.setdefault("logprobs", {"content": []})["content"]
         earlier += logprobs["content"]
-    choice |= {name: chunk[name] for name in ("finish_reason", "error") if chunk.get(name) is not None}
+    choice |= {
+        name: chunk[name] for name in ("finish_reason", "error") if chunk.get(name) is not None
+    }
 
 
 class _Model(BaseModel):

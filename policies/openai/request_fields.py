@@ -13,7 +13,12 @@ _STEPS = (frozenset({"seed"}), frozenset({"max_tokens"}), frozenset({"temperatur
 
 
 def chat_body(
-    request: Request, sampling: Sampling, model: str, served: ServedModel, without: Set[str], extra: dict[str, Any]
+    request: Request,
+    sampling: Sampling,
+    model: str,
+    served: ServedModel,
+    without: Set[str],
+    extra: dict[str, Any],
 ) -> dict[str, Any]:
     """Returns the arguments of a chat request.
 
@@ -27,7 +32,9 @@ def chat_body(
     """
     body: dict[str, Any] = {
         "model": request.adapter or model,
-        "messages": [{"role": str(message.role), "content": message.content} for message in request.messages],
+        "messages": [
+            {"role": str(message.role), "content": message.content} for message in request.messages
+        ],
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "max_tokens": min(sampling.max_tokens, served.context or sampling.max_tokens),
@@ -38,12 +45,20 @@ def chat_body(
         body["stop"] = list(sampling.stop)
     if "max_tokens" in without:
         body["max_completion_tokens"] = sampling.max_tokens
-    more = sampling.model_dump(include={"top_k", "min_p", "repetition_penalty"}, exclude_defaults=True)
+    more = sampling.model_dump(
+        include={"top_k", "min_p", "repetition_penalty"}, exclude_defaults=True
+    )
     if served.is_vllm:
         # vLLM takes missing fields from the model's generation_config.json, so every field is sent.
         body["logprobs"] = True
-        more = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0} | more | {"return_token_ids": True}
-    fields = {name: value for name, value in body.items() if name not in without and name not in extra}
+        more = (
+            {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+            | more
+            | {"return_token_ids": True}
+        )
+    fields = {
+        name: value for name, value in body.items() if name not in without and name not in extra
+    }
     return fields | {"extra_body": more | extra}
 
 

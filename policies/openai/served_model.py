@@ -38,7 +38,9 @@ def served_model(models: Models, model: str, url: str) -> ServedModel:
     if not any(entry.owned_by == "vllm" for entry in models.data):
         return ServedModel()
     if model not in listed:
-        raise ModelNotServed(f"{url} has no model {model!r}: it serves {', '.join(sorted(listed))}", Trouble.MODEL)
+        raise ModelNotServed(
+            f"{url} has no model {model!r}: it serves {', '.join(sorted(listed))}", Trouble.MODEL
+        )
     base = listed.get(listed[model].parent or model, listed[model])
     folder = Path(base.root or "")
     is_here = bool(base.root) and (folder / "config.json").is_file()
@@ -47,7 +49,11 @@ def served_model(models: Models, model: str, url: str) -> ServedModel:
         context=base.max_model_len,
         root=base.root,
         revision=weights_revision(folder) if is_here else None,
-        adapter_revisions={entry.id: weights_revision(Path(entry.root or "")) for entry in models.data if entry.parent},
+        adapter_revisions={
+            entry.id: weights_revision(Path(entry.root or ""))
+            for entry in models.data
+            if entry.parent
+        },
         identity=_identity_of_folder(folder) if is_here else Identity(),
         prompt_form=read_cards(folder).prompt_form if is_here else PromptForm.CHAT,
     )

@@ -24,5 +24,8 @@ def open_embedded(weights: Path = EMBEDDED_WEIGHTS, device: str = "auto") -> Tra
             Trouble.MODEL,
         )
     return open_local(
-        str(weights), device="cpu" if device == "auto" else device, name="embedded", prompt_form=PromptForm.COMPACT
+        str(weights),
+        device="cpu" if device == "auto" else device,
+        name="embedded",
+        prompt_form=PromptForm.COMPACT,
     )

@@ -37,8 +37,14 @@ def is_small(folder: Path) -> bool:
     """Whether the folder holds a model that this module can run. Reads config.json only."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        vocabulary, hidden, layers = config["vocab_size"], config["hidden_size"], config["num_hidden_layers"]
-        weights = vocabulary * hidden + layers * hidden * (4 * hidden + 3 * config["intermediate_size"])
+        vocabulary, hidden, layers = (
+            config["vocab_size"],
+            config["hidden_size"],
+            config["num_hidden_layers"],
+        )
+        weights = vocabulary * hidden + layers * hidden * (
+            4 * hidden + 3 * config["intermediate_size"]
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return False
     plain = set(config.get("layer_types") or {"full_attention"}) == {"full_attention"}
@@ -96,8 +102,13 @@ class SmallModel:
         self._embedding = tensors["model.embed_tokens.weight"]
         self._head = tensors.get("lm_head.weight", self._embedding)
         self._norm = tensors["model.norm.weight"]
-        self.layers = [_layer(tensors, f"model.layers.{place}.") for place in range(config["num_hidden_layers"])]
-        theta = (config.get("rope_parameters") or {}).get("rope_theta") or config.get("rope_theta", 10_000.0)
+        self.layers = [
+            _layer(tensors, f"model.layers.{place}.")
+            for place in range(config["num_hidden_layers"])
+        ]
+        theta = (config.get("rope_parameters") or {}).get("rope_theta") or config.get(
+            "rope_theta", 10_000.0
+        )
         steps = 1.0 / theta ** (torch.arange(0, self.head, 2, dtype=torch.float32) / self.head)
         angles = torch.outer(torch.arange(self.context, dtype=torch.float32), steps).repeat(1, 2)
         self._cos, self._sin = angles.cos(), angles.sin()
@@ -108,7 +119,11 @@ class SmallModel:
         return self._head.shape[0]
 
     def forward(
-        self, ids: torch.Tensor, starts: torch.Tensor, cache: KeyValueCache, wanted: torch.Tensor | None = None
+        self,
+        ids: torch.Tensor,
+        starts: torch.Tensor,
+        cache: KeyValueCache,
+        wanted: torch.Tensor | None = None,
     ) -> Any:
         """`ids` (rows, steps), the first of each row at position `starts` (rows,).
 
@@ -123,7 +138,9 @@ class SmallModel:
         rows, steps = ids.shape
         positions = (starts[:, None] + torch.arange(steps)).clamp_(max=cache.length - 1)
         top = int(positions.max()) + 1
-        mask = torch.where(torch.arange(top) <= positions[:, :, None], 0.0, float("-inf"))[:, None, None]
+        mask = torch.where(torch.arange(top) <= positions[:, :, None], 0.0, float("-inf"))[
+            :, None, None
+        ]
         cos, sin = self._cos[positions][:, :, None], self._sin[positions][:, :, None]
         own = torch.arange(rows)[:, None]
         x = self._embedding[ids]
@@ -146,9 +163,15 @@ class SmallModel:
 
         both = linear(x, layer.qkv).unflatten(-1, (-1, self.head))
         q, k, v = both.split([self.heads, self.kv_heads, self.kv_heads], dim=2)
-        return _turned(self._normed(q, layer.q_norm), cos, sin), _turned(self._normed(k, layer.k_norm), cos, sin), v
+        return (
+            _turned(self._normed(q, layer.q_norm), cos, sin),
+            _turned(self._normed(k, layer.k_norm), cos, sin),
+            v,
+        )
 
-    def _attended(self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def _attended(
+        self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor
+    ) -> torch.Tensor:
         """Heads that share a key are rows of one product. `mask` (rows, 1, 1, steps, top)."""
         rows, steps = q.shape[:2]
         shared = q.transpose(1, 2).reshape(rows, self.kv_heads, -1, self.head) * self.head**-0.5
@@ -185,4 +208,6 @@ def _layer(tensors: dict[str, torch.Tensor], at: str) -> LayerWeights:
 
 def load_small(folder: Path) -> SmallModel:
     """Raises OSError, ValueError, KeyError where the folder is not whole."""
-    return SmallModel(json.loads((folder / "config.json").read_text(encoding="utf-8")), read_tensors(folder))
+    return SmallModel(
+        json.loads((folder / "config.json").read_text(encoding="utf-8")), read_tensors(folder)
+    )

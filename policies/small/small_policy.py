@@ -13,10 +13,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelwright.policies.base import Capabilities, Completion, PolicyRefused, Request, Trouble, Usage
+from kernelwright.policies.base import (
+    Capabilities,
+    Completion,
+    PolicyRefused,
+    Request,
+    Trouble,
+    Usage,
+)
 from kernelwright.policies.local.decoding import SequenceInDecoding
 from kernelwright.policies.local.lookahead import NgramTable, draw_with_lookahead, fits_lookahead
-from kernelwright.policies.local.transformers_policy import SEED_LIMIT, TransformersPolicy, prompt_ids
+from kernelwright.policies.local.transformers_policy import (
+    SEED_LIMIT,
+    TransformersPolicy,
+    prompt_ids,
+)
 from kernelwright.policies.model_identity import Identity, identity_of, weights_revision
 from kernelwright.policies.small.small_model import SmallModel, is_small, load_small
 
@@ -93,7 +104,12 @@ class SmallPolicy(TransformersPolicy):
         for start in range(0, len(rows), at_once):
             batch = rows[start : start + at_once]
             draw_with_lookahead(
-                small.model, batch, small.ends, small.tokenizer.decode, small.common, between=self._check_answering
+                small.model,
+                batch,
+                small.ends,
+                small.tokenizer.decode,
+                small.common,
+                between=self._check_answering,
             )
             for place, row in enumerate(batch, start):
                 finished[place] = self._said(requests[place], row, small)
@@ -130,7 +146,11 @@ class _Small:
                 "shorten it, or choose a policy with a longer context (--policy openai:MODEL)",
                 Trouble.CONTEXT,
             )
-        seed = request.sampling.seed if request.sampling.seed is not None else secrets.randbelow(SEED_LIMIT)
+        seed = (
+            request.sampling.seed
+            if request.sampling.seed is not None
+            else secrets.randbelow(SEED_LIMIT)
+        )
         return SequenceInDecoding(prompt=prompt, sampling=request.sampling, seed=seed, limit=room)
 
 
@@ -138,7 +158,9 @@ def _load(folder: Path) -> _Small:
     try:
         return _Small(folder, load_small(folder), SmallTokenizer(folder))
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise PolicyRefused(f"cannot load {folder}: {type(error).__name__}: {error}", Trouble.MODEL) from error
+        raise PolicyRefused(
+            f"cannot load {folder}: {type(error).__name__}: {error}", Trouble.MODEL
+        ) from error
 
 
 def open_local(path: str, **options: Any) -> TransformersPolicy:

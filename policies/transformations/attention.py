@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernelwright.policies.transformations.attention_pattern import Attention, MaskKind, find_attention
+from kernelwright.policies.transformations.attention_pattern import (
+    Attention,
+    MaskKind,
+    find_attention,
+)
 from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, plain
 from kernelwright.policies.transformations.flash_template import attention_text
 from kernelwright.policies.transformations.host_text import HostText
@@ -34,7 +38,9 @@ def write_attention(exported: ExportedModel) -> str:
         raise NotTransformed(f"operands of {sorted(ranks)} axes")
     if not found.query.meta["val"].dtype.is_floating_point or _widest(found) > 8:
         raise NotTransformed("operands that are no floating-point numbers of at most 32 bits")
-    widest = MAX_HEAD_SIZE if _widest(found) <= 4 else MAX_HEAD_SIZE // 2  # 256 of fp32 ask an H100 for 256 KB a block
+    widest = (
+        MAX_HEAD_SIZE if _widest(found) <= 4 else MAX_HEAD_SIZE // 2
+    )  # 256 of fp32 ask an H100 for 256 KB a block
     if (wide := max(_columns(found.query), _columns(found.value))) > widest:
         raise NotTransformed(f"heads of {wide} columns, more than {widest}")
     names = exported.names
@@ -48,7 +54,10 @@ def write_attention(exported: ExportedModel) -> str:
     returned = inner.of(outputs[0])
     body = "".join(f"        {line}\n" for line in inner.lines)
     text = attention_text(
-        causal=found.causal, mask_kind=int(found.mask_kind), fill=found.fill, zero_rows=found.zero_rows
+        causal=found.causal,
+        mask_kind=int(found.mask_kind),
+        fill=found.fill,
+        zero_rows=found.zero_rows,
     )
     module = (
         "class ModelNew(nn.Module):\n"

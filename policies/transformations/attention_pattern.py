@@ -11,7 +11,18 @@ from typing import Any
 from kernelwright.policies.transformations.exporting import NotTransformed
 
 MASKED_SCORE = -math.inf
-PASSED_OPERATORS = {"clone", "contiguous", "detach", "alias", "to", "_to_copy", "dropout", "expand", "type_as", "float"}
+PASSED_OPERATORS = {
+    "clone",
+    "contiguous",
+    "detach",
+    "alias",
+    "to",
+    "_to_copy",
+    "dropout",
+    "expand",
+    "type_as",
+    "float",
+}
 """Operators between softmax and product that leave the values as they are (a dropout that does not train)."""
 
 
@@ -54,7 +65,11 @@ def name_of(node: Any) -> str:
     operator.
     """
     target = getattr(node, "target", None)
-    return str(getattr(target, "__name__", "")).partition(".")[0] if getattr(node, "op", "") == "call_function" else ""
+    return (
+        str(getattr(target, "__name__", "")).partition(".")[0]
+        if getattr(node, "op", "") == "call_function"
+        else ""
+    )
 
 
 def find_attention(graph: Any) -> Attention:
@@ -121,7 +136,11 @@ def _follow_to_product(node: Any, found: Attention) -> Any:
     while len(node.users) == 1:
         name = name_of(node)
         if name in ("mul", "div") and not _is_tensor(node.args[1]):
-            if found.mask_kind is MaskKind.ADDED and found.mask is not None and found.mask in _users_of(node):
+            if (
+                found.mask_kind is MaskKind.ADDED
+                and found.mask is not None
+                and found.mask in _users_of(node)
+            ):
                 raise NotTransformed("a mask is added before the scores are scaled")
             found.scales.insert(0, ("*" if name == "mul" else "/", node.args[1]))
         elif name == "add" and _is_tensor(node.args[1]):
@@ -143,7 +162,11 @@ def _users_of(node: Any) -> set[Any]:
 
 
 def _take_added(found: Attention, mask: Any) -> None:
-    if name_of(mask) == "triu" and _number(mask.args[1:], 0) == 1 and _filled_with(mask.args[0]) == MASKED_SCORE:
+    if (
+        name_of(mask) == "triu"
+        and _number(mask.args[1:], 0) == 1
+        and _filled_with(mask.args[0]) == MASKED_SCORE
+    ):
         found.causal = True
         return
     _set_mask(found, mask, MaskKind.ADDED, MASKED_SCORE)
@@ -180,7 +203,11 @@ def _is_lower(mask: Any) -> bool:
     """Whether a mask is true on and below the diagonal and false elsewhere."""
     if name_of(mask) in ("to", "_to_copy", "clone"):
         return _is_lower(mask.args[0])
-    return name_of(mask) == "tril" and _number(mask.args[1:], 0) == 0 and _filled_with(mask.args[0]) == 1
+    return (
+        name_of(mask) == "tril"
+        and _number(mask.args[1:], 0) == 0
+        and _filled_with(mask.args[0]) == 1
+    )
 
 
 def _negated(mask: Any) -> Any:
@@ -195,7 +222,11 @@ def _filled_with(node: Any) -> float | None:
     name = name_of(node)
     if name in ("ones", "ones_like"):
         return 1.0
-    return float(node.args[1]) if name in ("full", "full_like") and not _is_node(node.args[1]) else None
+    return (
+        float(node.args[1])
+        if name in ("full", "full_like") and not _is_node(node.args[1])
+        else None
+    )
 
 
 def _number(rest: Any, default: int) -> Any:

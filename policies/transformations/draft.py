@@ -63,12 +63,17 @@ class TransformedDraft(Value):
 
 def may_transform(source: str) -> bool:
     """Whether a problem's text names anything that a transformation looks for; a cheap look before a process starts."""
-    names = [any(word in source for word in words) for words in (PATTERN_WORDS, PRODUCT_WORDS, NORM_WORDS, HALF_WORDS)]
+    names = [
+        any(word in source for word in words)
+        for words in (PATTERN_WORDS, PRODUCT_WORDS, NORM_WORDS, HALF_WORDS)
+    ]
     pattern, product, norm, half = names
     return pattern or (product and (norm or half))
 
 
-def transform(source: str, run: Runner, seconds: float = TRANSFORMATION_SECONDS) -> TransformedDraft:
+def transform(
+    source: str, run: Runner, seconds: float = TRANSFORMATION_SECONDS
+) -> TransformedDraft:
     """Returns the draft for a problem's text. Never raises for a faulty problem."""
     if not may_transform(source):
         return TransformedDraft(refused="it names nothing that is transformed")

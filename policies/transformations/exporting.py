@@ -66,14 +66,18 @@ def export(source: str) -> ExportedModel:
     weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
         raise NotTransformed("a call changes what outlives it")
-    return ExportedModel(program.graph_module.graph, names, weights, _numbers(model, init, source), len(init), source)
+    return ExportedModel(
+        program.graph_module.graph, names, weights, _numbers(model, init, source), len(init), source
+    )
 
 
 def _numbers(model: Any, init: Any, source: str) -> dict[float, str]:
     given = [v for v in init if type(v) in (int, float)]
     found: dict[float, str] = {}
     for value in {v for v in given if given.count(v) == 1}:
-        kept = [name for name, own in vars(model).items() if type(own) in (int, float) and own == value]
+        kept = [
+            name for name, own in vars(model).items() if type(own) in (int, float) and own == value
+        ]
         if len(kept) == 1 and len(re.findall(rf"\bself\.{kept[0]}\b", source)) > 1:
             found[float(value)] = f"self.{kept[0]}"
     return found

@@ -83,7 +83,9 @@ class HostText:
         return f"{self.of(tensor)}[{', '.join([':'] * axis + [cut])}]"
 
 
-def candidate_text(exported: ExportedModel, head: str, definitions: Sequence[str], lines: list[str]) -> str:
+def candidate_text(
+    exported: ExportedModel, head: str, definitions: Sequence[str], lines: list[str]
+) -> str:
     """The head with the problem's imports, definitions (kernels among them), what of the problem's text the constructor
     needs, and ModelNew with `lines` as its forward.
     """

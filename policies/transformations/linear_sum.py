@@ -130,7 +130,10 @@ def write_linear_sum(exported: ExportedModel) -> str:
     """Returns the candidate's text. Raises NotTransformed."""
     found = _find(exported)
     x, weight, bias, outputs_first = operands_of(found.product)
-    if any(not str(n.meta["val"].dtype).endswith("float32") for n in (x, weight)) or x.meta["val"].dim() != 2:
+    if (
+        any(not str(n.meta["val"].dtype).endswith("float32") for n in (x, weight))
+        or x.meta["val"].dim() != 2
+    ):
         raise NotTransformed("it is no layer of fp32 on rows of one axis")
     host = HostText(exported.names, {})
     body = HOST.format(
@@ -140,7 +143,9 @@ def write_linear_sum(exported: ExportedModel) -> str:
     )  # fmt: skip
     lines = [*host.lines, *body.splitlines()]
     head = HEADER.format(
-        mark=ALGEBRA_MARK, what="mean" if found.mean else "sum", told=NOTHING_LEFT if found.of_one else ""
+        mark=ALGEBRA_MARK,
+        what="mean" if found.mean else "sum",
+        told=NOTHING_LEFT if found.of_one else "",
     )
     return candidate_text(exported, head, [KERNELS], lines)
 
@@ -153,7 +158,10 @@ def _find(exported: ExportedModel) -> LinearSum:
     node = node[0]
     steps: list[Any] = []
     while name_of(node) not in ("linear", "matmul", "mm"):
-        if node.op != "call_function" or len([u for u in node.users if u.users or u.op == "output"]) != 1:
+        if (
+            node.op != "call_function"
+            or len([u for u in node.users if u.users or u.op == "output"]) != 1
+        ):
             raise NotTransformed("it is no chain of sums and numbers behind a linear layer")
         steps.insert(0, node)
         node = node.args[0]
@@ -164,7 +172,12 @@ def _find(exported: ExportedModel) -> LinearSum:
             _take_number(found, step, name, exported, summed)
         elif step.target is operator.getitem and step.args[1] == 0:
             continue
-        elif not summed and name in ("sum", "mean") and axes_of(step) == [1] and step.args[0].meta["val"].dim() == 2:
+        elif (
+            not summed
+            and name in ("sum", "mean")
+            and axes_of(step) == [1]
+            and step.args[0].meta["val"].dim() == 2
+        ):
             summed, found.mean, found.keeps = True, name == "mean", keeps_axis(step)
             if found.mean:
                 found.factor = f"{found.factor} / outputs".removeprefix("1.0 * ")
@@ -174,13 +187,17 @@ def _find(exported: ExportedModel) -> LinearSum:
             found.of_one.append(name)
             found.keeps = keeps_axis(step)
         else:
-            raise NotTransformed(f"{name or step.target} does not commute with a sum over the outputs")
+            raise NotTransformed(
+                f"{name or step.target} does not commute with a sum over the outputs"
+            )
     if not summed:
         raise NotTransformed("the outputs are not summed")
     return found
 
 
-def _take_number(found: LinearSum, step: Any, name: str, exported: ExportedModel, summed: bool) -> None:
+def _take_number(
+    found: LinearSum, step: Any, name: str, exported: ExportedModel, summed: bool
+) -> None:
     number = step.args[1]
     if type(number) not in (int, float) or not math.isfinite(number) or step.kwargs:
         raise NotTransformed(f"{name} with something that is no plain number")

@@ -7,7 +7,12 @@ from __future__ import annotations
 from typing import Any
 
 from kernelwright.policies.transformations.attention_pattern import name_of
-from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, plain, size_of
+from kernelwright.policies.transformations.exporting import (
+    ExportedModel,
+    NotTransformed,
+    plain,
+    size_of,
+)
 from kernelwright.policies.transformations.host_text import HostText
 from kernelwright.policies.transformations.split_product import JOIN_PARTS
 
@@ -82,7 +87,12 @@ def write_matrix_vector(exported: ExportedModel) -> str:
     lines = "".join(f"        {line}\n" for line in host.lines)
     shape = "(rows,)" if product.meta["val"].dim() == 1 else "(rows, 1)"
     return TEXT.format(
-        inputs=", ".join(exported.inputs), lines=lines, matrix=matrix, vector=vector, shape=shape, programs=PROGRAMS
+        inputs=", ".join(exported.inputs),
+        lines=lines,
+        matrix=matrix,
+        vector=vector,
+        shape=shape,
+        programs=PROGRAMS,
     )
 
 
@@ -92,10 +102,16 @@ def _find(exported: ExportedModel) -> Any:
     if len(output) != 1 or name_of(output[0]) not in ("matmul", "mm", "mv"):
         raise NotTransformed("what is returned is not one product")
     matrix, vector = (node.meta["val"] for node in output[0].args[:2])
-    single = vector.dim() == 1 or (vector.dim() == 2 and isinstance(vector.shape[1], int) and vector.shape[1] == 1)
+    single = vector.dim() == 1 or (
+        vector.dim() == 2 and isinstance(vector.shape[1], int) and vector.shape[1] == 1
+    )
     if matrix.dim() != 2 or not single:
         raise NotTransformed("the product is not one of a matrix and a vector")
-    if matrix.dtype != vector.dtype or not matrix.dtype.is_floating_point or matrix.element_size() > 4:
+    if (
+        matrix.dtype != vector.dtype
+        or not matrix.dtype.is_floating_point
+        or matrix.element_size() > 4
+    ):
         raise NotTransformed("it is no product of floating-point numbers of at most 32 bits")
     rows, depth = size_of(matrix.shape[0]), size_of(matrix.shape[1])
     if depth < MIN_STEPS or rows * depth < MIN_ELEMENTS:

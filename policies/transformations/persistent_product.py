@@ -143,7 +143,9 @@ def write_persistent_product(exported: ExportedModel) -> str:
         columns=f"{host.of(weight)}.shape[{0 if outputs_first else 1}]", turned="not " if outputs_first else "",
         rows=TILE[0], columns_block=TILE[1],
     )  # fmt: skip
-    kernel = KERNEL.replace("{chain}", "".join(f"        value = {expression_of_step(one)}\n" for one in steps))
+    kernel = KERNEL.replace(
+        "{chain}", "".join(f"        value = {expression_of_step(one)}\n" for one in steps)
+    )
     return candidate_text(exported, HEAD, [kernel, HELPERS], [*host.lines, *body.splitlines()])
 
 
@@ -179,7 +181,9 @@ def _require_large(x: Any, product: Any, operands: list[Any]) -> int:
         rows *= extent
     tiles = -(-rows // TILE[0]) * -(-columns // TILE[1])
     if tiles < MIN_TILES or depth < MIN_STEPS:
-        raise NotTransformed(f"{rows} by {columns} over {depth} steps are too few for persistent programs")
+        raise NotTransformed(
+            f"{rows} by {columns} over {depth} steps are too few for persistent programs"
+        )
     if columns % ALIGNMENT or depth % ALIGNMENT:
         raise NotTransformed("rows do not begin at whole 16 bytes, as tensor descriptors need")
     return tiles

@@ -83,7 +83,11 @@ def _transformed(exported: ExportedModel) -> dict[str, Any]:
     reasons = []
     for name, write in TRANSFORMATIONS:
         try:
-            return {"source": write(exported), "transformation": name, "algebra": write is write_linear_sum}
+            return {
+                "source": write(exported),
+                "transformation": name,
+                "algebra": write is write_linear_sum,
+            }
         except NotTransformed as reason:
             reasons.append(f"{name}: {reason}")
     raise NotTransformed("; ".join(reasons))

@@ -111,7 +111,10 @@ def write_reduced_linear(exported: ExportedModel) -> str:
     name = name_of(reduction)
     name = {"max": "amax", "_softmax": "softmax"}.get(name, name)
     x, weight, bias, outputs_first = operands_of(product)
-    if any(not str(n.meta["val"].dtype).endswith("float32") for n in (x, weight)) or x.meta["val"].dim() != 2:
+    if (
+        any(not str(n.meta["val"].dtype).endswith("float32") for n in (x, weight))
+        or x.meta["val"].dim() != 2
+    ):
         raise NotTransformed("it is no layer of fp32 on rows of one axis")
     outputs = size_of(product.meta["val"].shape[1])
     if outputs > MAX_ROW_ELEMENTS:
@@ -126,14 +129,18 @@ def write_reduced_linear(exported: ExportedModel) -> str:
     )  # fmt: skip
     beyond, lines = REDUCTIONS[name]
     if norm is not None:
-        lines = lines.replace("EPSILON", repr(norm.epsilon)) + "".join(AFFINE[one] for one in norm.tensors)
+        lines = lines.replace("EPSILON", repr(norm.epsilon)) + "".join(
+            AFFINE[one] for one in norm.tensors
+        )
     kernel = KERNEL.format(
         chain="".join(f"    value = {one}\n" for one in map(expression_of_step, steps)), beyond=beyond, reduction=lines,
         store=STORE_ALL if whole else STORE_ROWS,
         pointers="".join(f"{one}_pointer, " for one in norm.tensors) if norm else "",
     )  # fmt: skip
     joined = [EXTREMES["amax"].rstrip("\n")] if "larger" in lines else []
-    return candidate_text(exported, HEAD.format(name=name), [*joined, kernel], [*host.lines, *body.splitlines()])
+    return candidate_text(
+        exported, HEAD.format(name=name), [*joined, kernel], [*host.lines, *body.splitlines()]
+    )
 
 
 class _Norm:
@@ -148,10 +155,15 @@ class _Norm:
         named = {"scale": given.get("weight"), "shift": given.get("bias")}
         self.tensors = {name: tensor for name, tensor in named.items() if tensor is not None}
         """By what they do to the rows: `scale` and `shift`."""
-        if any(not str(tensor.meta["val"].dtype).endswith("float32") for tensor in self.tensors.values()):
+        if any(
+            not str(tensor.meta["val"].dtype).endswith("float32")
+            for tensor in self.tensors.values()
+        ):
             raise NotTransformed("its weight is not of fp32")
         epsilon = given.get("eps")
-        self.epsilon = float(epsilon) if epsilon is not None else 1e-5 if "bias" in schema else FP32_EPSILON
+        self.epsilon = (
+            float(epsilon) if epsilon is not None else 1e-5 if "bias" in schema else FP32_EPSILON
+        )
 
 
 def _find(exported: ExportedModel) -> tuple[Any, list[Any], Any]:
@@ -161,7 +173,10 @@ def _find(exported: ExportedModel) -> tuple[Any, list[Any], Any]:
     if len(outputs) == 1 and node.target is operator.getitem and node.args[1] == 0:
         node = node.args[0]
     name = name_of(node)
-    if len(outputs) != 1 or {"max": "amax", "_softmax": "softmax"}.get(name, name) not in REDUCTIONS:
+    if (
+        len(outputs) != 1
+        or {"max": "amax", "_softmax": "softmax"}.get(name, name) not in REDUCTIONS
+    ):
         raise NotTransformed("what is returned is no reduction of rows")
     if node.args[0].meta["val"].dim() != 2 or (name not in NORMS and axes_of(node) != [1]):
         raise NotTransformed("it is not the last of two axes that is reduced")

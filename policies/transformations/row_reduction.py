@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelwright.policies.transformations.attention_pattern import name_of
-from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, plain, size_of
+from kernelwright.policies.transformations.exporting import (
+    ExportedModel,
+    NotTransformed,
+    plain,
+    size_of,
+)
 
 MAX_ROWS = 512
 """About as many programs as keep a large GPU busy."""
@@ -126,7 +131,11 @@ def _find(exported: ExportedModel) -> RowReduction:
     value = node.args[0].meta["val"]
     axes = _axes(node, value.dim())
     whole = len(axes) == value.dim()
-    if not value.dtype.is_floating_point or value.element_size() > 4 or node.kwargs.get("dtype") is not None:
+    if (
+        not value.dtype.is_floating_point
+        or value.element_size() > 4
+        or node.kwargs.get("dtype") is not None
+    ):
         raise NotTransformed("it is no reduction of floating-point numbers of at most 32 bits")
     if not whole and axes != [value.dim() - 1]:
         raise NotTransformed("it is not the last axis that is reduced")

@@ -7,7 +7,12 @@ from __future__ import annotations
 from typing import Any
 
 from kernelwright.policies.transformations.attention_pattern import name_of
-from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, plain, size_of
+from kernelwright.policies.transformations.exporting import (
+    ExportedModel,
+    NotTransformed,
+    plain,
+    size_of,
+)
 from kernelwright.policies.transformations.host_text import HostText
 
 TILE = 64
@@ -107,7 +112,12 @@ def write_split_product(exported: ExportedModel) -> str:
     left, right = host.of(product.args[0]), host.of(product.args[1])
     lines = "".join(f"        {line}\n" for line in host.lines)
     return TEXT.format(
-        inputs=", ".join(exported.inputs), lines=lines, left=left, right=right, tile=TILE, programs=PROGRAMS
+        inputs=", ".join(exported.inputs),
+        lines=lines,
+        left=left,
+        right=right,
+        tile=TILE,
+        programs=PROGRAMS,
     )
 
 

@@ -40,7 +40,9 @@ MAX_LORA_RANK = 64
 class VLLMPolicy:
     """Opening reads `config.json` only; the engine starts with the first `sample` (a minute, on a large model)."""
 
-    def __init__(self, path: str, *, adapter: str | None = None, engine: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, path: str, *, adapter: str | None = None, engine: dict[str, Any] | None = None
+    ) -> None:
         """`engine`: vLLM's own EngineArgs by name (tensor_parallel_size, max_model_len, quantization ...)."""
         self._config = model_config(path)
         self._path = str(Path(path).expanduser()) if self._config is not None else path
@@ -105,9 +107,13 @@ class VLLMPolicy:
             try:
                 said = self._engine.collective_rpc(LOAD_METHOD, kwargs=load_arguments(folder))
             except Exception as error:  # whatever the engine's process has met
-                raise PolicyRefused(f"vllm does not take {folder}: {_first_line(error)}", Trouble.MODEL) from error
+                raise PolicyRefused(
+                    f"vllm does not take {folder}: {_first_line(error)}", Trouble.MODEL
+                ) from error
             if not self._engine.reset_prefix_cache():
-                raise PolicyRefused("vllm keeps what it cached under the old weights", Trouble.MODEL)
+                raise PolicyRefused(
+                    "vllm keeps what it cached under the old weights", Trouble.MODEL
+                )
             self._revision = said[0]
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
@@ -123,12 +129,20 @@ class VLLMPolicy:
             # vLLM 0.32 on a CPU gives a plain request the last adapter's weights when an adapted one is in its batch
             # (seen: tests/policies/vllm/test_real_servers.py), so plain and adapted requests never go together.
             for is_adapted in (False, True):
-                places = [place for place, (lora, _) in enumerate(adapters) if (lora is not None) is is_adapted]
+                places = [
+                    place
+                    for place, (lora, _) in enumerate(adapters)
+                    if (lora is not None) is is_adapted
+                ]
                 started = time.monotonic()
-                outputs = self._generate([(prompts[place], samplings[place], adapters[place][0]) for place in places])
+                outputs = self._generate(
+                    [(prompts[place], samplings[place], adapters[place][0]) for place in places]
+                )
                 latency = time.monotonic() - started
                 for place, output in zip(places, outputs, strict=True):
-                    finished[place] = self._completion(output, samplings[place], adapters[place][1], latency)
+                    finished[place] = self._completion(
+                        output, samplings[place], adapters[place][1], latency
+                    )
         return [finished[place] for place in range(len(requests))]
 
     def _start(self) -> None:
@@ -145,7 +159,10 @@ class VLLMPolicy:
             ) from error
         try:
             self._engine = vllm.LLM(
-                model=self._path, logprobs_mode="processed_logprobs", disable_log_stats=True, **self._arguments()
+                model=self._path,
+                logprobs_mode="processed_logprobs",
+                disable_log_stats=True,
+                **self._arguments(),
             )
         except Exception as error:  # the engine raises whatever its many parts do; each means that it does not start
             raise PolicyRefused(
@@ -161,7 +178,11 @@ class VLLMPolicy:
         to six digits. Prompts are read as a whole there: where one is read in parts, vLLM 0.32 turns the request's
         generator back, which it cannot with one of a CPU, and the engine dies.
         """
-        exact = {"dtype": "float32", "enable_chunked_prefill": False} if on_device("auto") == "cpu" else {}
+        exact = (
+            {"dtype": "float32", "enable_chunked_prefill": False}
+            if on_device("auto") == "cpu"
+            else {}
+        )
         lora = {"enable_lora": True, "max_lora_rank": MAX_LORA_RANK}
         return {
             **exact,
@@ -175,7 +196,8 @@ class VLLMPolicy:
         ids = prompt_ids(self._tokenizer, request, self._path)
         if self._context is not None and len(ids) >= self._context:
             raise PolicyRefused(
-                f"the prompt has {len(ids)} tokens and {self._path} holds {self._context}: shorten it", Trouble.CONTEXT
+                f"the prompt has {len(ids)} tokens and {self._path} holds {self._context}: shorten it",
+                Trouble.CONTEXT,
             )
         return ids
 
@@ -185,7 +207,9 @@ class VLLMPolicy:
         tokens: list[Any] = [{"prompt_token_ids": prompt} for prompt, _, _ in asked]
         parameters = [self._parameters(sampling, len(prompt)) for prompt, sampling, _ in asked]
         loras = [lora for _, _, lora in asked]
-        return self._engine.generate(tokens, parameters, use_tqdm=False, lora_request=loras if any(loras) else None)
+        return self._engine.generate(
+            tokens, parameters, use_tqdm=False, lora_request=loras if any(loras) else None
+        )
 
     def _parameters(self, sampling: Sampling, prompt_tokens: int) -> Any:
         from vllm import SamplingParams
@@ -202,15 +226,21 @@ class VLLMPolicy:
             logprobs=0,
         )
 
-    def _completion(self, output: Any, sampling: Sampling, adapter_revision: str | None, latency: float) -> Completion:
+    def _completion(
+        self, output: Any, sampling: Sampling, adapter_revision: str | None, latency: float
+    ) -> Completion:
         said = output.outputs[0]
         ids = tuple(said.token_ids)
         drawn = [entry[token].logprob for token, entry in zip(ids, said.logprobs, strict=True)]
         logprobs = valid_logprobs(drawn, len(ids))
         return Completion(
             text=said.text,
-            finish=FinishReason(said.finish_reason) if said.finish_reason in ("stop", "length") else FinishReason.OTHER,
-            usage=Usage(prompt_tokens=len(output.prompt_token_ids), completion_tokens=len(ids), dollars=0.0),
+            finish=FinishReason(said.finish_reason)
+            if said.finish_reason in ("stop", "length")
+            else FinishReason.OTHER,
+            usage=Usage(
+                prompt_tokens=len(output.prompt_token_ids), completion_tokens=len(ids), dollars=0.0
+            ),
             policy=self._name,
             prompt_token_ids=tuple(output.prompt_token_ids),
             token_ids=ids,
@@ -233,12 +263,19 @@ class VLLMPolicy:
 
             folder = adapter_folder(adapter)
             number = len(self._adapters) + 1
-            self._adapters[adapter] = LoRARequest(f"adapter-{number}", number, str(folder)), weights_revision(folder)
+            self._adapters[adapter] = (
+                LoRARequest(f"adapter-{number}", number, str(folder)),
+                weights_revision(folder),
+            )
         return self._adapters[adapter]
 
 
 def _seeded(sampling: Sampling) -> Sampling:
-    return sampling if sampling.seed is not None else sampling.with_(seed=secrets.randbelow(SEED_LIMIT))
+    return (
+        sampling
+        if sampling.seed is not None
+        else sampling.with_(seed=secrets.randbelow(SEED_LIMIT))
+    )
 
 
 def _first_line(error: Exception) -> str:

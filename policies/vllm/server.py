@@ -60,7 +60,11 @@ class VLLMServerPolicy(Forwarding):
         if name in self._adapters:
             return name
         self._unload(name, missing=True)
-        self._tell("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder.resolve())}, ADAPTER_SETTINGS)
+        self._tell(
+            "/v1/load_lora_adapter",
+            {"lora_name": name, "lora_path": str(folder.resolve())},
+            ADAPTER_SETTINGS,
+        )
         self._adapters.append(name)
         while len(self._adapters) > MAX_LOADED_ADAPTERS:
             self._unload(self._adapters.popleft())
@@ -69,14 +73,20 @@ class VLLMServerPolicy(Forwarding):
     def take_weights(self, folder: Path) -> None:
         """Nobody may be asking. Raises PolicyRefused where the server has read others, or keeps what it has cached."""
         folder, self._is_moved = folder.resolve(), True
-        said = self._tell("/collective_rpc", {"method": LOAD_METHOD, "kwargs": load_arguments(folder)}, WEIGHT_SETTINGS)
+        said = self._tell(
+            "/collective_rpc",
+            {"method": LOAD_METHOD, "kwargs": load_arguments(folder)},
+            WEIGHT_SETTINGS,
+        )
         if set(said.get("results", [None])) != {weights_revision(folder)}:
             raise PolicyRefused(
-                f"{self._url} read other weights than lie in {folder}: share that folder", Trouble.MODEL
+                f"{self._url} read other weights than lie in {folder}: share that folder",
+                Trouble.MODEL,
             )
         if not self._tell("/reset_prefix_cache", {}, WEIGHT_SETTINGS).get("success"):
             raise PolicyRefused(
-                f"{self._url} answers other clients too: stop them while the training moves its weights", Trouble.MODEL
+                f"{self._url} answers other clients too: stop them while the training moves its weights",
+                Trouble.MODEL,
             )
 
     def close(self) -> None:
@@ -101,7 +111,10 @@ class VLLMServerPolicy(Forwarding):
     def _tell(self, path: str, body: dict[str, Any], needs: str) -> dict[str, Any]:
         """Posts to the server itself. `needs`: how it must have been started."""
         address = self._url.removesuffix("/v1") + path
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key or 'none'}"}
+        headers = {
+            "Content-Type": "application/json",
+            "Authorization": f"Bearer {self._key or 'none'}",
+        }
         asked = urllib.request.Request(address, json.dumps(body).encode(), headers)
         try:
             with urllib.request.urlopen(asked, timeout=LOAD_SECONDS) as answer:
@@ -109,7 +122,9 @@ class VLLMServerPolicy(Forwarding):
         except urllib.error.HTTPError as error:
             raise self._refusal(error, needs) from error
         except OSError as error:
-            raise PolicyUnavailable(f"cannot reach {self._url}: is the server up?", Trouble.CONNECTION) from error
+            raise PolicyUnavailable(
+                f"cannot reach {self._url}: is the server up?", Trouble.CONNECTION
+            ) from error
         try:
             content = json.loads(said)
         except ValueError:
@@ -123,7 +138,9 @@ class VLLMServerPolicy(Forwarding):
         try:
             content = json.loads(error.read())
             words = content.get("error", content)
-            words = (words.get("message") or words.get("detail")) if isinstance(words, dict) else words
+            words = (
+                (words.get("message") or words.get("detail")) if isinstance(words, dict) else words
+            )
         except (ValueError, AttributeError, OSError):
             words = ""
         said = f" ({' '.join(str(words).split())[:200]})" if words else ""

@@ -46,5 +46,10 @@ def pack_again(model: Any) -> None:
     """
     for module in model.modules():
         weight, method = getattr(module, "weight", None), getattr(module, "quant_method", None)
-        if hasattr(module, "cpu_linear") and method is not None and weight is not None and weight.numel():
+        if (
+            hasattr(module, "cpu_linear")
+            and method is not None
+            and weight is not None
+            and weight.numel()
+        ):
             method.process_weights_after_loading(module)

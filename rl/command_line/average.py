@@ -11,10 +11,15 @@ from kernelwright.rl.command_line.options.shared import AsJson, Debug, StorageNa
 from kernelwright.rl.command_line.options.training import parse_storage
 
 Policies = Annotated[
-    list[str], typer.Argument(help="Two policies or more, trained from the same one: transformers:DIR, or embedded.")
+    list[str],
+    typer.Argument(
+        help="Two policies or more, trained from the same one: transformers:DIR, or embedded."
+    ),
 ]
 Output = Annotated[Path, typer.Option("--out", help="The folder of the new policy.")]
-Force = Annotated[bool, typer.Option("--force", help="Also where their notes name no policy that both come from.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Also where their notes name no policy that both come from.")
+]
 
 
 def average(
@@ -34,5 +39,7 @@ def average(
         typer.echo(done.model_dump_json(indent=2))
         return
     distances = ", ".join(f"{distance:.3g}" for distance in done.distances)
-    typer.echo(f"{done.output}: the mean of {len(done.policies)} policies, {distances} away from it")
+    typer.echo(
+        f"{done.output}: the mean of {len(done.policies)} policies, {distances} away from it"
+    )
     typer.echo(f"next: rl evaluate --policy transformers:{done.output} --suite synth:composition")

@@ -34,12 +34,17 @@ Out = Annotated[Path, typer.Option("--out", help="The folder that is written.")]
 @app.command(cls=WrappingCommand)
 def synth(
     out: Out,
-    n: Annotated[int, typer.Option("--n", min=1, help="Verified drafts, those that the folder holds among them.")],
+    n: Annotated[
+        int,
+        typer.Option("--n", min=1, help="Verified drafts, those that the folder holds among them."),
+    ],
     seed: Annotated[int, typer.Option(help="The same seed gives the same corpus.")] = 0,
     workers: JudgingProcesses = 2,
     target: TargetName = "sm_90",
     split: SplitName = "train",
-    repairs: Annotated[int, typer.Option(min=0, help="Broken versions that are tried of each kernel.")] = 2,
+    repairs: Annotated[
+        int, typer.Option(min=0, help="Broken versions that are tried of each kernel.")
+    ] = 2,
     no_repairs: Annotated[bool, typer.Option("--no-repairs", help="Drafts only.")] = False,
     against: Against = None,
     as_json: AsJson = False,
@@ -54,7 +59,10 @@ def synth(
     from kernelwright.rl.data.synth.engine.generating import CorpusRequest, generate
 
     wanted = CorpusRequest(
-        seed=seed, split=parse_split(split), target=parse_target_name(target), repairs=0 if no_repairs else repairs
+        seed=seed,
+        split=parse_split(split),
+        target=parse_target_name(target),
+        repairs=0 if no_repairs else repairs,
     )
     with progress(as_json) as say:
         state = generate(wanted, n, out, workers, say, graphs_of(*(against or ())))
@@ -97,15 +105,22 @@ def problems(
 @app.command(cls=WrappingCommand)
 def mistakes(
     policy: Annotated[
-        str, typer.Option(help="Whose drafts: embedded, transformers:PATH, vllm:PATH, openai:MODEL@URL.")
+        str,
+        typer.Option(
+            help="Whose drafts: embedded, transformers:PATH, vllm:PATH, openai:MODEL@URL."
+        ),
     ],
     out: Out,
     n: Annotated[int, typer.Option("--n", min=1, help="Repairs.")],
     seed: Annotated[int, typer.Option(help="Seed of the problems and of the sampling.")] = 0,
     split: SplitName = "train",
     samples: Annotated[int, typer.Option(min=1, help="Drafts of each problem.")] = 4,
-    temperature: Annotated[float, typer.Option(min=0.0, help="Sampling temperature of the policy.")] = 1.0,
-    at_once: Annotated[int, typer.Option(min=1, help="Problems that the policy is asked about together.")] = 16,
+    temperature: Annotated[
+        float, typer.Option(min=0.0, help="Sampling temperature of the policy.")
+    ] = 1.0,
+    at_once: Annotated[
+        int, typer.Option(min=1, help="Problems that the policy is asked about together.")
+    ] = 16,
     target: TargetName = "sm_90",
     workers: JudgingProcesses = 2,
     policy_device: PolicyDevice = "auto",
@@ -148,7 +163,9 @@ def import_(
     ],
     path: Annotated[Path, typer.Argument(help="The corpus's file or folder.")],
     out: Out,
-    licence: Annotated[str, typer.Option(help="SPDX name of what carries no licence of its own.")] = "",
+    licence: Annotated[
+        str, typer.Option(help="SPDX name of what carries no licence of its own.")
+    ] = "",
     any_licence: Annotated[
         bool, typer.Option("--any-licence", help="Keep what is not known to be permissive.")
     ] = False,
@@ -161,7 +178,10 @@ def import_(
     from kernelwright.rl.data.importing.formats import ImportOptions
     from kernelwright.rl.data.importing.reading import import_corpus
 
-    corpus_format, options = parse_corpus_format(form), ImportOptions(licence=licence, any_licence=any_licence)
+    corpus_format, options = (
+        parse_corpus_format(form),
+        ImportOptions(licence=licence, any_licence=any_licence),
+    )
     with progress(as_json) as say:
         say(f"reading {path}")
         result = import_corpus(corpus_format, path, out, options)
@@ -171,7 +191,10 @@ def import_(
 @app.command(cls=WrappingCommand)
 def inductor(
     problems: Annotated[
-        list[str], typer.Option("--problems", help="catalogue, a folder or file of references, or synth:N. Many times.")
+        list[str],
+        typer.Option(
+            "--problems", help="catalogue, a folder or file of references, or synth:N. Many times."
+        ),
     ],
     out: Out,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda:N.")] = "auto",
@@ -205,7 +228,10 @@ def clean(
     ] = None,
     correct: Annotated[
         bool,
-        typer.Option("--correct", help="Label with the tools' verdict on a CPU: it costs about half a second a row."),
+        typer.Option(
+            "--correct",
+            help="Label with the tools' verdict on a CPU: it costs about half a second a row.",
+        ),
     ] = False,
     workers: JudgingProcesses = 2,
     as_json: AsJson = False,
@@ -237,7 +263,8 @@ def report(
     corpus: Annotated[Path, typer.Argument(help="A corpus: a folder that rl data wrote.")],
     against: Against = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Where report.md goes.", show_default="the corpus's folder")
+        Path | None,
+        typer.Option("--out", help="Where report.md goes.", show_default="the corpus's folder"),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,

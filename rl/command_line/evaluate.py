@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from kernelwright.rl.evaluating.running import EvaluationOptions, EvaluationResult
     from kernelwright.rl.evaluating.suites import Suite
 
-Out = Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/evaluate-POLICY-SUITE")]
+Out = Annotated[
+    Path | None, typer.Option(help="The folder.", show_default="runs/evaluate-POLICY-SUITE")
+]
 Earlier = Annotated[
     Path | None,
     typer.Option(
@@ -28,7 +30,9 @@ Earlier = Annotated[
         show_default=False, rich_help_panel="Rollouts",
     ),
 ]  # fmt: skip
-Card = Annotated[bool, typer.Option("--card", help="Write the figures into the model's own card as well.")]
+Card = Annotated[
+    bool, typer.Option("--card", help="Write the figures into the model's own card as well.")
+]
 
 
 @dataclass(frozen=True)
@@ -41,15 +45,24 @@ class SuiteOptions:
         typer.Option("--suite", help="synth:composition, synth:depth, synth:family, catalogue, kernelbench:DIR, "
         "tritonbench-t:DIR, or a folder of problems."),
     ] = "synth:composition"  # fmt: skip
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many problems.")] = None
-    level: Annotated[int | None, typer.Option(min=1, help="The level of KernelBench.", show_default="1 to 3")] = None
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Only the first so many problems.")
+    ] = None
+    level: Annotated[
+        int | None, typer.Option(min=1, help="The level of KernelBench.", show_default="1 to 3")
+    ] = None
     task_seed: Annotated[int | None, typer.Option(help="Seed of the generated problems.")] = None
 
     def open(self) -> Suite:
         """Returns the suite. Raises InputError and ProblemError where there is none of that name."""
         from kernelwright.rl.evaluating.suites import TASK_SEED, open_suite
 
-        return open_suite(self.suite, self.limit, self.level, TASK_SEED if self.task_seed is None else self.task_seed)
+        return open_suite(
+            self.suite,
+            self.limit,
+            self.level,
+            TASK_SEED if self.task_seed is None else self.task_seed,
+        )
 
 
 @dataclass(frozen=True)
@@ -58,7 +71,10 @@ class PolicyOptions:
 
     PANEL: ClassVar[str] = "Policy"
     policy: Annotated[
-        str, typer.Option(help="embedded, transformers:PATH, vllm:PATH, openai:MODEL@URL or scripted:FILE.")
+        str,
+        typer.Option(
+            help="embedded, transformers:PATH, vllm:PATH, openai:MODEL@URL or scripted:FILE."
+        ),
     ] = "embedded"
     adapter: Adapter = None
     policy_device: PolicyDevice = "auto"
@@ -68,7 +84,9 @@ class PolicyOptions:
         show_default="0.8; with one sample a small policy's draft is greedy"),
     ] = None  # fmt: skip
     seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0
-    reply_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of one reply at most.")] = None
+    reply_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of one reply at most.")
+    ] = None
 
     @property
     def label(self) -> str:
@@ -81,13 +99,23 @@ class RolloutCounts:
     """Options for the number of rollouts and turns, and for the machine that judges them."""
 
     PANEL: ClassVar[str] = "Rollouts"
-    samples: Annotated[int, typer.Option(min=1, help="Rollouts for each problem. More can be added later.")] = 1
-    turns: Annotated[int, typer.Option(min=1, help="Turns a rollout: a draft, and repairs of it.")] = 4
-    device: Annotated[str, typer.Option(help="Where candidates are judged: auto, cpu or cuda:N.")] = "auto"
+    samples: Annotated[
+        int, typer.Option(min=1, help="Rollouts for each problem. More can be added later.")
+    ] = 1
+    turns: Annotated[
+        int, typer.Option(min=1, help="Turns a rollout: a draft, and repairs of it.")
+    ] = 4
+    device: Annotated[
+        str, typer.Option(help="Where candidates are judged: auto, cpu or cuda:N.")
+    ] = "auto"
     at_once: Annotated[int, typer.Option(min=1, help="Rollouts at once.")] = 32
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Candidates that are compiled or interpreted at once.", show_default="one a core"),
+        typer.Option(
+            min=1,
+            help="Candidates that are compiled or interpreted at once.",
+            show_default="one a core",
+        ),
     ] = None
 
 
@@ -120,10 +148,14 @@ def evaluate(
         reply_tokens=policy.reply_tokens, at_once=rollouts.at_once, workers=rollouts.workers or os.cpu_count() or 2,
     )  # fmt: skip
     folder = out or _folder(policy.policy, suite.suite)
-    carded = _card(policy.policy if policy.adapter is None else f"transformers:{policy.adapter}", card)
+    carded = _card(
+        policy.policy if policy.adapter is None else f"transformers:{policy.adapter}", card
+    )
     opened = _opened(policy.policy, policy.adapter, policy.policy_device)
     try:
-        chosen = suite.open()  # seconds, in which problems are drawn: everything else is refused before
+        chosen = (
+            suite.open()
+        )  # seconds, in which problems are drawn: everything else is refused before
         if compared is not None:
             refuse_unshared(compared, [problem.hash for problem in chosen.problems])
         _run(chosen, asked, opened, folder, carded, compared, as_json)
@@ -144,7 +176,9 @@ def _opened(policy: str, adapter: str | None, device: str) -> Policy:
     from kernelwright.policies.open_policy import open_policy
     from kernelwright.policies.server_names import key_variable
 
-    return open_policy(policy, key=os.environ.get(key_variable(policy)), adapter=adapter, device=device)
+    return open_policy(
+        policy, key=os.environ.get(key_variable(policy)), adapter=adapter, device=device
+    )
 
 
 def _folder(policy: str, suite: str) -> Path:
@@ -163,7 +197,9 @@ def _card(policy: str, wanted: bool) -> Path | None:
     if not wanted:
         return None
     if policy.partition(":")[0] not in ("transformers", "vllm") or not folder.is_dir():
-        raise InputError(f"--card writes into a model's folder, and {policy} names none: use transformers:PATH")
+        raise InputError(
+            f"--card writes into a model's folder, and {policy} names none: use transformers:PATH"
+        )
     return folder
 
 
@@ -181,7 +217,15 @@ def _run(
     command = "rl " + shlex.join(sys.argv[1:])
     with live_batch(quiet=as_json) as live:
         result = evaluate_policy(
-            suite, policy, asked, folder, command, card=card, against=against, watch=live.watch, say=live.say
+            suite,
+            policy,
+            asked,
+            folder,
+            command,
+            card=card,
+            against=against,
+            watch=live.watch,
+            say=live.say,
         )
     _show(result, as_json)
 
@@ -204,4 +248,6 @@ def _show(result: EvaluationResult, as_json: bool) -> None:
         raise typer.Exit(int(Exit.INTERRUPTED))
     if result.evaluation.unfinished:
         raise typer.Exit(int(Exit.INFRASTRUCTURE))
-    raise typer.Exit(int(Exit.INCORRECT if comparison is not None and comparison.is_worse else Exit.DONE))
+    raise typer.Exit(
+        int(Exit.INCORRECT if comparison is not None and comparison.is_worse else Exit.DONE)
+    )

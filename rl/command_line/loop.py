@@ -12,13 +12,21 @@ from kernelwright.agent.command_line.modes import Modes
 from kernelwright.agent.command_line.options import expand_groups
 from kernelwright.rl.command_line.options.rollouts import RolloutOptions
 from kernelwright.rl.command_line.options.shared import AsJson, Debug
-from kernelwright.rl.command_line.options.training import DistributionOptions, PolicyName, RewardOptions, TrainerOptions
+from kernelwright.rl.command_line.options.training import (
+    DistributionOptions,
+    PolicyName,
+    RewardOptions,
+    TrainerOptions,
+)
 
 if TYPE_CHECKING:
     from kernelwright.rl.training.online.options import LoopOptions
 
 Out = Annotated[
-    Path, typer.Option("--out", help="The folder for the policies; checkpoints lie beside them in OUT.training.")
+    Path,
+    typer.Option(
+        "--out", help="The folder for the policies; checkpoints lie beside them in OUT.training."
+    ),
 ]
 
 
@@ -27,18 +35,27 @@ class CycleOptions:
     """Options that say how often a policy is trained and measured."""
 
     PANEL: ClassVar[str] = "Cycles"
-    cycles: Annotated[int, typer.Option(min=1, help="Cycles in all; more than before continue a loop that ended.")] = 3
+    cycles: Annotated[
+        int, typer.Option(min=1, help="Cycles in all; more than before continue a loop that ended.")
+    ] = 3
     steps: Annotated[int, typer.Option(min=1, help="Optimizer steps in each cycle.")] = 20
     how: Annotated[
-        str, typer.Option(help="online, or log: collected once a cycle and trained from what was logged.")
+        str,
+        typer.Option(
+            help="online, or log: collected once a cycle and trained from what was logged."
+        ),
     ] = "online"
     held_out: Annotated[
         list[str] | None,
-        typer.Option("--held-out", help="What decides a promotion.", show_default="synth's three held-out splits"),
+        typer.Option(
+            "--held-out",
+            help="What decides a promotion.",
+            show_default="synth's three held-out splits",
+        ),
     ] = None
-    held_out_count: Annotated[int, typer.Option("--held-out-count", min=1, help="Problems of each held-out split.")] = (
-        64
-    )
+    held_out_count: Annotated[
+        int, typer.Option("--held-out-count", min=1, help="Problems of each held-out split.")
+    ] = 64
     held_out_samples: Annotated[
         int, typer.Option("--held-out-samples", min=1, help="Drafts of each held-out problem.")
     ] = 4

@@ -26,15 +26,26 @@ REWARDS_MODES = Modes(
 
 def rewards(
     context: typer.Context,
-    db: Annotated[str | None, typer.Option("--db", help="The database.", show_default=".kernelwright/runs.db")] = None,
+    db: Annotated[
+        str | None, typer.Option("--db", help="The database.", show_default=".kernelwright/runs.db")
+    ] = None,
     explain: Annotated[
         int | None,
-        typer.Option(help="A candidate's number: prints each part of its reward, and why.", show_default=False),
+        typer.Option(
+            help="A candidate's number: prints each part of its reward, and why.",
+            show_default=False,
+        ),
     ] = None,
-    reward: Annotated[str, typer.Option(help="The formula: a preset, a .json file with weights, or auto.")] = "auto",
+    reward: Annotated[
+        str, typer.Option(help="The formula: a preset, a .json file with weights, or auto.")
+    ] = "auto",
     run: Annotated[str | None, typer.Option(help="Only this run.", show_default=False)] = None,
-    quarantine: Annotated[bool, typer.Option(help="Lists candidates that a person should look at.")] = False,
-    presets: Annotated[bool, typer.Option(help="Lists the presets, and what each reproduces.")] = False,
+    quarantine: Annotated[
+        bool, typer.Option(help="Lists candidates that a person should look at.")
+    ] = False,
+    presets: Annotated[
+        bool, typer.Option(help="Lists the presets, and what each reproduces.")
+    ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -46,7 +57,9 @@ def rewards(
     from kernelwright.store.records import CandidateFilter
 
     chosen_mode = "--presets" if presets else "--explain" if explain is not None else ""
-    REWARDS_MODES.refuse_unused(context, chosen_mode or ("--quarantine" if quarantine else "scoring"))
+    REWARDS_MODES.refuse_unused(
+        context, chosen_mode or ("--quarantine" if quarantine else "scoring")
+    )
     if presets:
         _presets(as_json)
         return
@@ -71,7 +84,10 @@ def _presets(as_json: bool) -> None:
         import json
 
         typer.echo(
-            json.dumps({name: preset.model_dump(mode="json") for name, preset in FORMULA_PRESETS.items()}, indent=2)
+            json.dumps(
+                {name: preset.model_dump(mode="json") for name, preset in FORMULA_PRESETS.items()},
+                indent=2,
+            )
         )
     else:
         console().print(presets_view(tuple(FORMULA_PRESETS.values())))
@@ -97,7 +113,9 @@ def _store(store: Store, formula: Formula, chosen: CandidateFilter, as_json: boo
     with progress(as_json) as say:
         done = store_rewards(store, formula, chosen, say)
     if done.verdicts == 0:
-        raise InputError(f"{store.where} holds no verdict with this filter: agent solve and agent batch write them")
+        raise InputError(
+            f"{store.where} holds no verdict with this filter: agent solve and agent batch write them"
+        )
     if as_json:
         typer.echo(done.model_dump_json(indent=2))
         return

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from kernelwright.agent.command_line.options import expand_groups
-from kernelwright.rl.command_line.options.shared import Adapter, Against, AsJson, Debug, Settings, StorageName
+from kernelwright.rl.command_line.options.shared import (
+    Adapter,
+    Against,
+    AsJson,
+    Debug,
+    Settings,
+    StorageName,
+)
 
 if TYPE_CHECKING:
     from kernelwright.rl.training.sft.encoding import RowSelection
@@ -19,7 +26,11 @@ if TYPE_CHECKING:
 
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="The model's folder. Must be empty or not there.", show_default="runs/sft-BASE"),
+    typer.Option(
+        "--out",
+        help="The model's folder. Must be empty or not there.",
+        show_default="runs/sft-BASE",
+    ),
 ]
 
 
@@ -28,14 +39,24 @@ class BaseModelOptions:
     """Options for the model that is trained."""
 
     PANEL: ClassVar[str] = "Model"
-    base: Annotated[str, typer.Option(help="A folder, a hub name, or new:14m for a model from random weights.")]
+    base: Annotated[
+        str, typer.Option(help="A folder, a hub name, or new:14m for a model from random weights.")
+    ]
     preset: Annotated[
-        str | None, typer.Option(help="qlora-3090, lora, full or scratch.", show_default="scratch for new:, else lora")
+        str | None,
+        typer.Option(
+            help="qlora-3090, lora, full or scratch.", show_default="scratch for new:, else lora"
+        ),
     ] = None
     tokenizer: Annotated[
-        str | None, typer.Option(help="The tokenizer of a new:SIZE model; without one it is made from the data.")
+        str | None,
+        typer.Option(
+            help="The tokenizer of a new:SIZE model; without one it is made from the data."
+        ),
     ] = None
-    vocabulary: Annotated[int, typer.Option(min=300, help="Tokens of a tokenizer that is made.")] = 4096
+    vocabulary: Annotated[
+        int, typer.Option(min=300, help="Tokens of a tokenizer that is made.")
+    ] = 4096
     adapter: Adapter = None
 
     @property
@@ -56,25 +77,35 @@ class RowOptions:
         ),
     ]
     form: Annotated[
-        str | None, typer.Option(help="compact or chat.", show_default="the base's own; compact for new:")
+        str | None,
+        typer.Option(help="compact or chat.", show_default="the base's own; compact for new:"),
     ] = None
     kinds: Annotated[
-        str | None, typer.Option(help="Kinds of rows, with commas: draft,repair,fim,translate,instruct,text.")
+        str | None,
+        typer.Option(help="Kinds of rows, with commas: draft,repair,fim,translate,instruct,text."),
     ] = None
-    share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the rows to train on.")] = 1.0
-    without_message: Annotated[bool, typer.Option("--without-message", help="Repairs without what the tools said.")] = (
-        False
-    )
+    share: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share of the rows to train on.")
+    ] = 1.0
+    without_message: Annotated[
+        bool, typer.Option("--without-message", help="Repairs without what the tools said.")
+    ] = False
     repeat_repairs: Annotated[
         int, typer.Option("--repeat-repairs", min=1, help="Times that each repair is trained on.")
     ] = 1
     fim: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Share of the rows given as fill-in-the-middle as well.")
+        float,
+        typer.Option(
+            min=0.0, max=1.0, help="Share of the rows given as fill-in-the-middle as well."
+        ),
     ] = 0.0
 
     def choice(self, base: str, seed: int) -> RowSelection:
         """The rows that are trained on. Raises InputError where a form or a kind means nothing."""
-        from kernelwright.rl.training.sft.sft_arguments import parse_prompt_form, parse_row_selection
+        from kernelwright.rl.training.sft.sft_arguments import (
+            parse_prompt_form,
+            parse_row_selection,
+        )
 
         return parse_row_selection(
             parse_prompt_form(self.form, base), self.kinds, self.share, self.without_message, self.repeat_repairs,
@@ -88,10 +119,17 @@ class DrawnOptions:
 
     PANEL: ClassVar[str] = "Drawn rows"
     drawn: Annotated[
-        int, typer.Option(min=0, help="So many drafts from the generator besides, which no tool has judged.")
+        int,
+        typer.Option(
+            min=0, help="So many drafts from the generator besides, which no tool has judged."
+        ),
     ] = 0
-    drawn_seed: Annotated[int, typer.Option(help="Which drafts are drawn: another number, others.")] = 1_000_003
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes that draw.", show_default="one a core")] = None
+    drawn_seed: Annotated[
+        int, typer.Option(help="Which drafts are drawn: another number, others.")
+    ] = 1_000_003
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that draw.", show_default="one a core")
+    ] = None
     against: Against = None
 
 
@@ -102,15 +140,25 @@ class SftTrainerOptions:
     PANEL: ClassVar[str] = "Trainer"
     settings: Settings = None
     config: Annotated[Path | None, typer.Option(help="Fields of SFTConfig as JSON or YAML.")] = None
-    batch_tokens: Annotated[int | None, typer.Option(min=64, help="Tokens in a step of the scratch preset.")] = None
-    compile: Annotated[bool | None, typer.Option("--compile/--no-compile", help="The scratch preset's step.")] = None
+    batch_tokens: Annotated[
+        int | None, typer.Option(min=64, help="Tokens in a step of the scratch preset.")
+    ] = None
+    compile: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="The scratch preset's step.")
+    ] = None
     max_minutes: Annotated[
-        float | None, typer.Option(min=0.01, help="Ends well by then: the learning rate falls with the time.")
+        float | None,
+        typer.Option(min=0.01, help="Ends well by then: the learning rate falls with the time."),
     ] = None
     device: Annotated[
-        str, typer.Option(help="auto, cpu or cuda:N. Recipes in 4 bits take a CPU only where it is named.")
+        str,
+        typer.Option(
+            help="auto, cpu or cuda:N. Recipes in 4 bits take a CPU only where it is named."
+        ),
     ] = "auto"
-    seed: Annotated[int, typer.Option(help="Seed of the first weights, and of the order of the rows.")] = 0
+    seed: Annotated[
+        int, typer.Option(help="Seed of the first weights, and of the order of the rows.")
+    ] = 0
     storage: StorageName = "bf16"
 
 
@@ -168,6 +216,8 @@ def _show(trained: FineTuningResult, as_json: bool) -> None:
     held = "" if trained.held_loss is None else f" ({trained.held_loss:.4f} on rows kept back)"
     rows = "; ".join(f"{name}: {number:,}" for name, number in sorted(trained.rows.items()))
     typer.echo(f"rows     {rows}")
-    typer.echo(f"trained  {trained.steps} steps in {trained.seconds:.0f} s, {trained.tokens_a_second:,.0f} tokens/s")
+    typer.echo(
+        f"trained  {trained.steps} steps in {trained.seconds:.0f} s, {trained.tokens_a_second:,.0f} tokens/s"
+    )
     typer.echo(f"loss     {trained.loss:.4f} nats a token{held}")
     typer.echo(f"model    {trained.output}")

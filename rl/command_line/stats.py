@@ -23,7 +23,9 @@ def stats(
     ] = None,
     run: Annotated[str | None, typer.Option(help="Only this run.")] = None,
     problem: Annotated[str | None, typer.Option(help="Only this problem.")] = None,
-    revision: Annotated[str | None, typer.Option(help="Only turns of this policy revision.")] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="Only turns of this policy revision.")
+    ] = None,
     reward: Annotated[str, typer.Option(help="Formula: a preset, a .json file, or auto.")] = "auto",
     as_json: AsJson = False,
     debug: Debug = False,
@@ -46,7 +48,9 @@ def stats(
         found = stats_of(store, choose_formula(store, reward, chosen), chosen)
     if found.turns == 0:
         narrow = " with this filter" if run or problem or revision else ""
-        raise InputError(f"{store.where} holds no turn{narrow}: agent solve and agent batch write them")
+        raise InputError(
+            f"{store.where} holds no turn{narrow}: agent solve and agent batch write them"
+        )
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
     else:

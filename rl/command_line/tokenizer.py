@@ -9,9 +9,13 @@ import typer
 
 from kernelwright.rl.command_line.options.shared import AsJson, Debug
 
-Data = Annotated[Path, typer.Option(help="The corpus: a folder that rl data wrote, or rows of others.")]
+Data = Annotated[
+    Path, typer.Option(help="The corpus: a folder that rl data wrote, or rows of others.")
+]
 Out = Annotated[Path, typer.Option(help="The tokenizer's folder. Must be empty or not there.")]
-Vocabulary = Annotated[int, typer.Option(min=300, help="Tokens at most, 256 bytes and the special ones among them.")]
+Vocabulary = Annotated[
+    int, typer.Option(min=300, help="Tokens at most, 256 bytes and the special ones among them.")
+]
 Longest = Annotated[int, typer.Option(min=1, help="Bytes of a token at most.")]
 
 

@@ -12,16 +12,26 @@ from kernelwright.agent.command_line.modes import Modes, names_of
 from kernelwright.agent.command_line.options import expand_groups
 from kernelwright.rl.command_line.options.rollouts import EngineOptions, RolloutOptions
 from kernelwright.rl.command_line.options.shared import Adapter, AsJson, Debug
-from kernelwright.rl.command_line.options.training import DistributionOptions, PolicyName, RewardOptions, TrainerOptions
+from kernelwright.rl.command_line.options.training import (
+    DistributionOptions,
+    PolicyName,
+    RewardOptions,
+    TrainerOptions,
+)
 
 if TYPE_CHECKING:
     from kernelwright.rl.training.online.options import OnlineOptions
     from kernelwright.rl.training.options import LogOptions
 
 Out = Annotated[
-    Path, typer.Option("--out", help="The folder for the policy; checkpoints lie beside it in OUT.training.")
+    Path,
+    typer.Option(
+        "--out", help="The folder for the policy; checkpoints lie beside it in OUT.training."
+    ),
 ]
-Online = Annotated[bool, typer.Option("--online", help="Sample, judge and train, round after round.")]
+Online = Annotated[
+    bool, typer.Option("--online", help="Sample, judge and train, round after round.")
+]
 
 
 @dataclass(frozen=True)
@@ -31,11 +41,15 @@ class ModelOptions:
     PANEL: ClassVar[str] = "Policy"
     policy: PolicyName = "embedded"
     base: Annotated[
-        str | None, typer.Option(help="Instead of --policy: a model folder or a hub name.", show_default=False)
+        str | None,
+        typer.Option(help="Instead of --policy: a model folder or a hub name.", show_default=False),
     ] = None
     adapter: Adapter = None
     lora: Annotated[
-        bool, typer.Option("--lora", help="Train a LoRA adapter; without it all weights, or --adapter's.")
+        bool,
+        typer.Option(
+            "--lora", help="Train a LoRA adapter; without it all weights, or --adapter's."
+        ),
     ] = False
 
     def fields(self) -> dict[str, Any]:
@@ -55,7 +69,10 @@ class LogChoice:
 
     PANEL: ClassVar[str] = "From a log"
     from_trajectories: Annotated[
-        str | None, typer.Option("--from-trajectories", help="Train from this database alone.", show_default=False)
+        str | None,
+        typer.Option(
+            "--from-trajectories", help="Train from this database alone.", show_default=False
+        ),
     ] = None
     filters: Annotated[
         list[str] | None,
@@ -63,15 +80,28 @@ class LogChoice:
         show_default=False),
     ] = None  # fmt: skip
     max_age: Annotated[
-        int | None, typer.Option(min=0, help="Refuse turns of policies further back, in revisions.", show_default=False)
+        int | None,
+        typer.Option(
+            min=0, help="Refuse turns of policies further back, in revisions.", show_default=False
+        ),
     ] = None
     max_length: Annotated[
         int | None,
-        typer.Option(min=16, help="Refuse turns with more tokens, prompt and reply together.", show_default=False),
+        typer.Option(
+            min=16,
+            help="Refuse turns with more tokens, prompt and reply together.",
+            show_default=False,
+        ),
     ] = None
-    epochs: Annotated[float, typer.Option(min=0.01, help="Passes over the log, where --max-steps says nothing.")] = 2.0
-    force: Annotated[bool, typer.Option(help="Train on a log that is worn out all the same.")] = False
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be used, and stop.")] = False
+    epochs: Annotated[
+        float, typer.Option(min=0.01, help="Passes over the log, where --max-steps says nothing.")
+    ] = 2.0
+    force: Annotated[bool, typer.Option(help="Train on a log that is worn out all the same.")] = (
+        False
+    )
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be used, and stop.")
+    ] = False
 
     def fields(self) -> dict[str, Any]:
         """Returns the options as the fields of `LogOptions`."""
@@ -88,15 +118,26 @@ class MethodOptions:
     PANEL: ClassVar[str] = "Method and limits"
     method: Annotated[
         str | None,
-        typer.Option("--method", help="grpo, rft, dpo or kto.", show_default="what the log is good for"),
+        typer.Option(
+            "--method", help="grpo, rft, dpo or kto.", show_default="what the log is good for"
+        ),
     ] = None
     decoupled: Annotated[
-        bool, typer.Option(help="trl's importance-sampling correction round a region that moves with the policy.")
+        bool,
+        typer.Option(
+            help="trl's importance-sampling correction round a region that moves with the policy."
+        ),
     ] = False
-    max_steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.", show_default=False)] = None
+    max_steps: Annotated[
+        int | None, typer.Option(min=1, help="Optimizer steps.", show_default=False)
+    ] = None
     max_minutes: Annotated[
         float | None,
-        typer.Option(min=0.01, help="Saves and stops after so long; the same command goes on.", show_default=False),
+        typer.Option(
+            min=0.01,
+            help="Saves and stops after so long; the same command goes on.",
+            show_default=False,
+        ),
     ] = None
 
     def fields(self) -> dict[str, Any]:
@@ -107,7 +148,9 @@ class MethodOptions:
 
         method = _method(self.method)
         if self.decoupled and method is not None and not method.exact:
-            raise InputError(f"--decoupled goes with --method grpo: leave it out with --method {method}")
+            raise InputError(
+                f"--decoupled goes with --method grpo: leave it out with --method {method}"
+            )
         return {
             "method": method, "decoupled": self.decoupled, "max_steps": self.max_steps,
             "max_minutes": self.max_minutes,
@@ -195,7 +238,9 @@ def _trained_from_log(options: LogOptions, dry_run: bool, as_json: bool) -> None
             elif not as_json:
                 shown.print(plan_view(plan))
 
-        trained = train_from_log(options, show=show, say=shown.say, watch=shown.watch, dry_run=dry_run)
+        trained = train_from_log(
+            options, show=show, say=shown.say, watch=shown.watch, dry_run=dry_run
+        )
     leave_process_group()
     if trained is not None and trained.first:
         typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))

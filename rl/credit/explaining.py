@@ -39,7 +39,9 @@ class ExplainedReward(Value):
     """False where the problem itself earns nothing."""
 
 
-def explain_candidate(store: Store, candidate_id: int, formula: Formula, gamma: float = GAMMA) -> ExplainedReward:
+def explain_candidate(
+    store: Store, candidate_id: int, formula: Formula, gamma: float = GAMMA
+) -> ExplainedReward:
     """Raises InputError where it has no verdict; StoreError where it is not there."""
     turn = store.turn(candidate_id)
     report = turn.report
@@ -52,7 +54,12 @@ def explain_candidate(store: Store, candidate_id: int, formula: Formula, gamma: 
     scored = score(formula, report, reply_of(turn))
     failure = report.failure
     moves = [
-        CreditedTurn(other.candidate_id, other.parent_id, score(formula, other.report, reply_of(other)).total, "one")
+        CreditedTurn(
+            other.candidate_id,
+            other.parent_id,
+            score(formula, other.report, reply_of(other)).total,
+            "one",
+        )
         for other in store.samples(CandidateFilter(trajectory_id=turn.trajectory_id))
         if other.report is not None
     ]
@@ -68,7 +75,8 @@ def explain_candidate(store: Store, candidate_id: int, formula: Formula, gamma: 
         if failure
         else "not judged",
         parts=tuple(
-            ExplainedPart(part=name, value=value, why=scored.words[name]) for name, value in scored.parts.items()
+            ExplainedPart(part=name, value=value, why=scored.words[name])
+            for name, value in scored.parts.items()
         ),
         total=scored.total,
         value=credit_of_turns(moves, gamma)[candidate_id].value,

@@ -97,7 +97,9 @@ class Formula(Value):
 
         # Formulas that were stored before these fields keep their label.
         later = {"rewards_narrow_contracts", "baseline"}
-        text = self.model_dump_json(exclude={name for name in later if getattr(self, name) == _default_of(name)})
+        text = self.model_dump_json(
+            exclude={name for name in later if getattr(self, name) == _default_of(name)}
+        )
         return f"{self.name}@{self.version}+{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
     @property
@@ -121,7 +123,10 @@ _VERSIONS_AND_REASONS = {
         "share of GPU time keeps a kernel that does 1 % of the work from counting as one; 0.05 of tie-break lets a "
         "small policy climb before anything is right",
     ),
-    EXECUTION_FORMULA: (1, "the default without what only a GPU can measure: for logs that were judged on a CPU"),
+    EXECUTION_FORMULA: (
+        1,
+        "the default without what only a GPU can measure: for logs that were judged on a CPU",
+    ),
     "autotriton": (
         1,
         "AutoTriton (arXiv:2507.05687): rule-based form times execution, 1 or 0; cheats are below 0 here",

@@ -49,9 +49,13 @@ class Weights:
     def __post_init__(self) -> None:
         """Raises ValueError for a scale or a baseline that there is not, and for bounds that are none."""
         if self.scale not in ("log2", "ratio") or self.baseline not in ("eager", "compile"):
-            raise ValueError(f"scale {self.scale!r}, baseline {self.baseline!r}: log2 or ratio, eager or compile")
+            raise ValueError(
+                f"scale {self.scale!r}, baseline {self.baseline!r}: log2 or ratio, eager or compile"
+            )
         if not 0.0 < self.slowest <= self.fastest:
-            raise ValueError(f"slowest {self.slowest:g}, fastest {self.fastest:g}: give 0 < slowest <= fastest")
+            raise ValueError(
+                f"slowest {self.slowest:g}, fastest {self.fastest:g}: give 0 < slowest <= fastest"
+            )
 
 
 PRESET_WEIGHTS: Mapping[str, Weights] = {
@@ -96,7 +100,11 @@ class Findings:
 def reward_parts(weights: Weights, findings: Findings) -> dict[str, float]:
     """Returns the parts whose sum is the reward, by PART_NAMES. Equal findings always earn the same."""
     follows = findings.follows_rule
-    earns = follows and findings.correct and (weights.rewards_narrow_contracts or not findings.is_narrow)
+    earns = (
+        follows
+        and findings.correct
+        and (weights.rewards_narrow_contracts or not findings.is_narrow)
+    )
     share = findings.share if findings.share is not None and math.isfinite(findings.share) else 0.0
     made = findings.checks_made
     return {

@@ -138,7 +138,9 @@ def _measured(report: Report) -> str:
         return "counts only for a correct kernel"
     if not on_gpu(report) or report.profile is None:
         return (
-            "not measured: the verdict is a CPU's" if not on_gpu(report) else "not measured: no profile was asked for"
+            "not measured: the verdict is a CPU's"
+            if not on_gpu(report)
+            else "not measured: no profile was asked for"
         )
     return "not measured: the profile failed" if report.profile.failure else ""
 

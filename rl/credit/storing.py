@@ -31,7 +31,10 @@ class StoredRewards(Value):
 
 
 def store_rewards(
-    store: Store, formula: Formula, chosen: CandidateFilter | None = None, say: Callable[[str], None] = lambda _: None
+    store: Store,
+    formula: Formula,
+    chosen: CandidateFilter | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> StoredRewards:
     """Scores the verdicts and stores the rewards. Running it again writes nothing twice.
 

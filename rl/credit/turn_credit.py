@@ -66,7 +66,9 @@ def returns(turns: Sequence[CreditedTurn], gamma: float = GAMMA) -> dict[int, fl
 
 
 def credit_of_turns(
-    turns: Sequence[CreditedTurn], gamma: float = GAMMA, baseline: AdvantageBaseline = AdvantageBaseline.LEAVE_ONE_OUT
+    turns: Sequence[CreditedTurn],
+    gamma: float = GAMMA,
+    baseline: AdvantageBaseline = AdvantageBaseline.LEAVE_ONE_OUT,
 ) -> dict[int, Credit]:
     """Returns the credit of turns by id. Groups may have any sizes; one that is alone has the advantage 0."""
     values = returns(turns, gamma)

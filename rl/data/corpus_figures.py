@@ -149,7 +149,10 @@ class Tally:
 def _quantiles(values: list[int]) -> dict[str, int]:
     ordered = sorted(values)
     return (
-        {f"{q:g}": ordered[min(math.ceil(q * len(ordered)), len(ordered)) - 1] for q in LENGTH_QUANTILES}
+        {
+            f"{q:g}": ordered[min(math.ceil(q * len(ordered)), len(ordered)) - 1]
+            for q in LENGTH_QUANTILES
+        }
         if ordered
         else {}
     )

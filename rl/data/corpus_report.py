@@ -26,7 +26,9 @@ def write_report(folder: Path, facts: CorpusFacts, out: Path) -> list[Path]:
     page = out / PAGE
     page.write_text(markdown(folder, facts, made, cleaned, pictures), encoding="utf-8")
     provenance = out / PROVENANCE
-    provenance.write_text(json.dumps(provenance_of(folder, facts, made, cleaned), indent=1) + "\n", encoding="utf-8")
+    provenance.write_text(
+        json.dumps(provenance_of(folder, facts, made, cleaned), indent=1) + "\n", encoding="utf-8"
+    )
     return [page, provenance, *pictures]
 
 
@@ -78,7 +80,10 @@ def draw_figures(facts: CorpusFacts, out: Path) -> list[Path]:
     figure.savefig(paths[0], dpi=100)
     figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.subplots()
-    for label, values in (("prompt", [p for p, _ in facts.lengths]), ("completion", [c for _, c in facts.lengths])):
+    for label, values in (
+        ("prompt", [p for p, _ in facts.lengths]),
+        ("completion", [c for _, c in facts.lengths]),
+    ):
         axes.hist(values, bins=60, histtype="step", label=label)
     axes.set_xlabel("characters")
     axes.set_ylabel("rows")
@@ -87,7 +92,9 @@ def draw_figures(facts: CorpusFacts, out: Path) -> list[Path]:
     return paths
 
 
-def sections(facts: CorpusFacts, made: CorpusProgress | None, cleaned: CleaningResult | None) -> list[str]:
+def sections(
+    facts: CorpusFacts, made: CorpusProgress | None, cleaned: CleaningResult | None
+) -> list[str]:
     """Writes all sections of the page under its title, without the pictures."""
     lines = [
         f"{facts.rows:,} rows of {facts.problems:,} problems, {facts.graphs:,} distinct dataflow graphs, "
@@ -97,8 +104,14 @@ def sections(facts: CorpusFacts, made: CorpusProgress | None, cleaned: CleaningR
         *_benchmarks(facts),
         *_labels(facts),
     ]
-    for title, counts in (("kind", facts.kinds), ("family", facts.families), ("split", facts.splits),
-        ("depth", facts.depths), ("source", facts.sources), ("licence", facts.licences)):  # fmt: skip
+    for title, counts in (
+        ("kind", facts.kinds),
+        ("family", facts.families),
+        ("split", facts.splits),
+        ("depth", facts.depths),
+        ("source", facts.sources),
+        ("licence", facts.licences),
+    ):
         lines += _table(title, counts, facts.rows)
     lines += _lengths(facts)
     if made is not None:
@@ -122,7 +135,9 @@ def _benchmarks(facts: CorpusFacts) -> list[str]:
     if facts.uncompared:
         lines.append(_not_compared(facts.uncompared, facts.rows))
     if facts.flagged:
-        lines.append(f"{facts.flagged:,} rows share at least 80 % of their words with a problem, and another graph.")
+        lines.append(
+            f"{facts.flagged:,} rows share at least 80 % of their words with a problem, and another graph."
+        )
     return [
         *lines,
         *(f"- {leak}" for leak in facts.leaks[:20]),
@@ -138,7 +153,10 @@ def remarks(cleaned: CleaningResult, labelled: LabelCounts | None) -> list[str]:
     if not cleaned.kept:
         lines.append(f"Nothing is left of {cleaned.rows:,} rows: the corpus is empty.")
     if labelled is not None:
-        lines += [f"{count:,} rows not labelled: {reason}." for reason, count in labelled.unlabelled.items()]
+        lines += [
+            f"{count:,} rows not labelled: {reason}."
+            for reason, count in labelled.unlabelled.items()
+        ]
     return lines
 
 
@@ -149,16 +167,22 @@ def _not_compared(count: int, rows: int) -> str:
 def _labels(facts: CorpusFacts) -> list[str]:
     lines = ["## Labels of the tools", ""]
     for target, (passed, tried) in facts.compiled.items():
-        lines.append(f"- compiles for {target}: {passed:,} of {tried:,} tried ({passed / tried:.1%})")
+        lines.append(
+            f"- compiles for {target}: {passed:,} of {tried:,} tried ({passed / tried:.1%})"
+        )
     right, tried = facts.correct
     lines.append(
-        f"- correct: {right:,} of {tried:,} judged ({right / tried:.1%})" if tried else "- correctness was not judged"
+        f"- correct: {right:,} of {tried:,} judged ({right / tried:.1%})"
+        if tried
+        else "- correctness was not judged"
     )
     return [*lines, ""]
 
 
 def _table(title: str, counts: Mapping[str, int], total: int) -> list[str]:
-    rows = [f"| {name} | {count:,} | {count / max(total, 1):.1%} |" for name, count in counts.items()]
+    rows = [
+        f"| {name} | {count:,} | {count / max(total, 1):.1%} |" for name, count in counts.items()
+    ]
     return [f"## By {title}", "", f"| {title} | rows | share |", "|---|---:|---:|", *rows, ""]
 
 
@@ -170,7 +194,10 @@ def _lengths(facts: CorpusFacts) -> list[str]:
         f"| quantile | {heads} |",
         "|---|" + "---:|" * len(facts.prompt_characters),
     ]
-    for name, values in (("prompt", facts.prompt_characters), ("completion", facts.completion_characters)):
+    for name, values in (
+        ("prompt", facts.prompt_characters),
+        ("completion", facts.completion_characters),
+    ):
         lines.append(f"| {name} | " + " | ".join(f"{v:,}" for v in values.values()) + " |")
     return [*lines, ""]
 

@@ -46,7 +46,9 @@ def graph_hash(source: str) -> str:
 def _hash(tree: ast.Module) -> str:
     classes = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef)}
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
-    model = classes.get("Model") or next((c for c in reversed(classes.values()) if "forward" in _methods(c)), None)
+    model = classes.get("Model") or next(
+        (c for c in reversed(classes.values()) if "forward" in _methods(c)), None
+    )
     if model is None or "forward" not in _methods(model):
         return ""
     term = DataflowTracer(classes, functions, model).result()
@@ -60,14 +62,19 @@ def _methods(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
 def _node(name: str, *inputs: str) -> str:
     """A term is the hash of its operation and its inputs: shared values cost nothing."""
     parts = sorted(inputs) if name in COMMUTATIVE else list(inputs)
-    return hashlib.sha1("\0".join([name, *parts]).encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
+    return hashlib.sha1(
+        "\0".join([name, *parts]).encode("utf-8", "replace"), usedforsecurity=False
+    ).hexdigest()
 
 
 class DataflowTracer:
     """Traces one model's forward, value by value. A value is a term; all constants are the term `c`."""
 
     def __init__(
-        self, classes: dict[str, ast.ClassDef], functions: dict[str, ast.FunctionDef], model: ast.ClassDef
+        self,
+        classes: dict[str, ast.ClassDef],
+        functions: dict[str, ast.FunctionDef],
+        model: ast.ClassDef,
     ) -> None:
         self._classes, self._functions, self._methods = classes, functions, _methods(model)
         self._layers: dict[str, ast.expr] = {}
@@ -106,13 +113,17 @@ class DataflowTracer:
                     self._assign(node.target, self.value(node.value, known), known)
                 case ast.AugAssign() if isinstance(node.target, ast.Name):
                     left = known.get(node.target.id, CONSTANT)
-                    known[node.target.id] = self._operator(node.op, left, self.value(node.value, known))
+                    known[node.target.id] = self._operator(
+                        node.op, left, self.value(node.value, known)
+                    )
                 case ast.For() | ast.While() | ast.With() | ast.If():
                     if (returned := self._block(node, known)) is not None:
                         return returned
         return None
 
-    def _block(self, node: ast.For | ast.While | ast.With | ast.If, known: dict[str, str]) -> str | None:
+    def _block(
+        self, node: ast.For | ast.While | ast.With | ast.If, known: dict[str, str]
+    ) -> str | None:
         """A loop's body once, marked; both sides of a condition one after the other."""
         if isinstance(node, ast.For):
             self._assign(node.target, _node("each", self.value(node.iter, known)), known)
@@ -140,9 +151,15 @@ class DataflowTracer:
                 return known.get(node.id, CONSTANT)
             case ast.UnaryOp():
                 term = self.value(node.operand, known)
-                return term if term == CONSTANT or isinstance(node.op, ast.UAdd) else _node("neg", term)
+                return (
+                    term
+                    if term == CONSTANT or isinstance(node.op, ast.UAdd)
+                    else _node("neg", term)
+                )
             case ast.BinOp():
-                return self._operator(node.op, self.value(node.left, known), self.value(node.right, known))
+                return self._operator(
+                    node.op, self.value(node.left, known), self.value(node.right, known)
+                )
             case ast.Attribute():
                 return self._attribute(node, known)
             case ast.Call():
@@ -156,7 +173,9 @@ class DataflowTracer:
             case ast.IfExp():
                 return self.value(node.body, known)
         return self._joined(
-            type(node).__name__, [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)], known
+            type(node).__name__,
+            [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)],
+            known,
         )
 
     def _joined(self, name: str, nodes: list[ast.expr], known: dict[str, str]) -> str:
@@ -216,7 +235,9 @@ class DataflowTracer:
         layer = self._layers.get(name)
         return self._layer(layer, arguments) if layer is not None else _node(name, *arguments)
 
-    def _inner(self, function: ast.FunctionDef, node: ast.Call, known: dict[str, str], first: int) -> str:
+    def _inner(
+        self, function: ast.FunctionDef, node: ast.Call, known: dict[str, str], first: int
+    ) -> str:
         names = [a.arg for a in function.args.args[first:]]
         given = dict(zip(names, (self.value(a, known) for a in node.args), strict=False))
         given |= {k.arg: self.value(k.value, known) for k in node.keywords if k.arg}
@@ -234,7 +255,11 @@ class DataflowTracer:
             for part in layer.args:
                 term = self._layer(part, [term])
             return term
-        if name in self._classes and "forward" in _methods(self._classes[name]) and self._depth < MAX_CALL_DEPTH:
+        if (
+            name in self._classes
+            and "forward" in _methods(self._classes[name])
+            and self._depth < MAX_CALL_DEPTH
+        ):
             inner = DataflowTracer(self._classes, self._functions, self._classes[name])
             inner._depth = self._depth + 1
             forward = inner._methods["forward"]

@@ -65,7 +65,9 @@ def canonical_operation(name: str, node: ast.Call) -> str:
     plain = re.sub(r"^adaptive(avg|max)pool[123]d$", r"adaptive\1pool", plain)
     if plain == "clamp" and _only_zero_below(node):
         return "relu"
-    if plain == "gelu" and any(k.arg == "approximate" and _text(k.value) == "tanh" for k in node.keywords):
+    if plain == "gelu" and any(
+        k.arg == "approximate" and _text(k.value) == "tanh" for k in node.keywords
+    ):
         return "gelu:tanh"
     return plain
 
@@ -84,14 +86,19 @@ def einsum_name(node: ast.Call) -> str:
     if len(sides) == 2 and len(summed) == 1 and all(summed <= set(side) for side in sides):
         return "matmul"
     letters: dict[str, str] = {}
-    return "einsum:" + "".join(letters.setdefault(c, chr(97 + len(letters))) if c.isalpha() else c for c in equation)
+    return "einsum:" + "".join(
+        letters.setdefault(c, chr(97 + len(letters))) if c.isalpha() else c for c in equation
+    )
 
 
 def _only_zero_below(node: ast.Call) -> bool:
     named = {k.arg: k.value for k in node.keywords}
     bounds = [v for k, v in named.items() if k in ("min", "max")]
     return (
-        set(named) == {"min"} and isinstance(bounds[0], ast.Constant) and bounds[0].value == 0 and len(node.args) <= 1
+        set(named) == {"min"}
+        and isinstance(bounds[0], ast.Constant)
+        and bounds[0].value == 0
+        and len(node.args) <= 1
     )
 
 

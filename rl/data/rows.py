@@ -109,7 +109,11 @@ def normalise_text(text: str) -> str:
     Indentation stays as it is.
     """
     lines = [
-        line.rstrip() for line in text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        line.rstrip()
+        for line in text.removeprefix("\ufeff")
+        .replace("\r\n", "\n")
+        .replace("\r", "\n")
+        .split("\n")
     ]
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)).strip("\n") + "\n"
 
@@ -186,7 +190,9 @@ def count_rows(place: Path) -> int:
 
 def is_corpus(place: Path) -> bool:
     """Whether a folder or a file holds rows in the form that `rl data` writes. Reads footers only."""
-    paths = [place] if place.is_file() else sorted(place.glob("*.parquet")) if place.is_dir() else []
+    paths = (
+        [place] if place.is_file() else sorted(place.glob("*.parquet")) if place.is_dir() else []
+    )
     return bool(paths) and all(_has_row_columns(path) for path in paths)
 
 
@@ -260,5 +266,9 @@ def schema() -> Any:
 
 
 def _next_number(folder: Path) -> int:
-    numbers = [int(m[1]) for path in folder.glob("rows-*.parquet") if (m := re.match(r"rows-(\d+)\.", path.name))]
+    numbers = [
+        int(m[1])
+        for path in folder.glob("rows-*.parquet")
+        if (m := re.match(r"rows-(\d+)\.", path.name))
+    ]
     return max(numbers, default=-1) + 1

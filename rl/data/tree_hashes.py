@@ -20,7 +20,9 @@ def tree_hash(source: str) -> str:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     model = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None)
-    return hashlib.sha1(_shape(model or tree).encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
+    return hashlib.sha1(
+        _shape(model or tree).encode("utf-8", "replace"), usedforsecurity=False
+    ).hexdigest()
 
 
 def _shape(tree: ast.AST) -> str:

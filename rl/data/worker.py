@@ -65,7 +65,9 @@ def _close_in_time() -> None:
 
 
 def _close() -> None:
-    while _here.get("opening"):  # the main thread goes on, and what it has begun has a folder already
+    while _here.get(
+        "opening"
+    ):  # the main thread goes on, and what it has begun has a folder already
         time.sleep(0.01)
     if "evaluator" in _here:
         _here["evaluator"].close()

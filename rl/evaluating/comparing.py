@@ -96,13 +96,17 @@ def read_earlier(path: Path) -> RecordedEvaluation:
     """
     database = path / DATABASE_FILE if path.is_dir() else path
     if not database.is_file():
-        raise InputError(f"--against {path}: there is no evaluation; name a folder that `rl evaluate --out` wrote")
+        raise InputError(
+            f"--against {path}: there is no evaluation; name a folder that `rl evaluate --out` wrote"
+        )
     with open_store(str(database), readonly=True) as store:
         rows = store.trajectories(TrajectoryFilter(run=RUN_NAME), limit=None, newest=False)
         if not rows:
             raise InputError(f"--against {path}: {database} holds no rollouts of `rl evaluate`")
         newest = max(rows, key=lambda row: row.updated)
-        return read_recorded(store, [row for row in rows if _settings(row) == _settings(newest)], str(path))
+        return read_recorded(
+            store, [row for row in rows if _settings(row) == _settings(newest)], str(path)
+        )
 
 
 def read_recorded(store: Store, rows: Sequence[Trajectory], where: str) -> RecordedEvaluation:
@@ -120,7 +124,12 @@ def read_recorded(store: Store, rows: Sequence[Trajectory], where: str) -> Recor
 
 
 def _settings(row: Trajectory) -> dict[str, object]:
-    return {**row.options, "policy": row.policy, "seed": row.seed, "turns": row.budgets.get("turns")}
+    return {
+        **row.options,
+        "policy": row.policy,
+        "seed": row.seed,
+        "turns": row.budgets.get("turns"),
+    }
 
 
 def refuse_unshared(earlier: RecordedEvaluation, hashes: Collection[str]) -> None:
@@ -132,11 +141,15 @@ def refuse_unshared(earlier: RecordedEvaluation, hashes: Collection[str]) -> Non
         )
 
 
-def compare_evaluations(before: RecordedEvaluation, after: RecordedEvaluation) -> EvaluationComparison:
+def compare_evaluations(
+    before: RecordedEvaluation, after: RecordedEvaluation
+) -> EvaluationComparison:
     """Compares on the problems that both have finished rollouts of. Raises InputError where there are none."""
     shared = sorted(set(before.rollouts) & set(after.rollouts))
     if not shared:
-        raise InputError(f"--against {before.where}: no problem has a finished rollout in both evaluations")
+        raise InputError(
+            f"--against {before.where}: no problem has a finished rollout in both evaluations"
+        )
     turns = min(before.turns, after.turns)
     won, lost = _changes(before, after, shared, turns)
     return EvaluationComparison(
@@ -149,7 +162,9 @@ def compare_evaluations(before: RecordedEvaluation, after: RecordedEvaluation) -
 def _passes(
     before: RecordedEvaluation, after: RecordedEvaluation, shared: Sequence[str], turns: int
 ) -> tuple[PassDifference, ...]:
-    fewest = min(len(evaluation.rollouts[name]) for evaluation in (before, after) for name in shared)
+    fewest = min(
+        len(evaluation.rollouts[name]) for evaluation in (before, after) for name in shared
+    )
     ks = [k for k in PASS_AT_K_VALUES if k <= fewest]
     return tuple(
         _difference(before, after, shared, limit, k) for limit in dict.fromkeys((1, turns)) for k in ks
@@ -159,7 +174,10 @@ def _passes(
 def _difference(
     before: RecordedEvaluation, after: RecordedEvaluation, shared: Sequence[str], turns: int, k: int
 ) -> PassDifference:
-    rates = [(_pass_of(before.rollouts[name], turns, k), _pass_of(after.rollouts[name], turns, k)) for name in shared]
+    rates = [
+        (_pass_of(before.rollouts[name], turns, k), _pass_of(after.rollouts[name], turns, k))
+        for name in shared
+    ]
     steps = [later - earlier for earlier, later in rates]
     low, high = bootstrap_interval(steps)
     return PassDifference(
@@ -200,7 +218,9 @@ def _remarks(before: RecordedEvaluation, after: RecordedEvaluation) -> tuple[str
     for name in COMPARED_SETTINGS:
         earlier, later = before.settings.get(name), after.settings.get(name)
         if earlier != later:
-            remarks.append(f"{name.replace('_', ' ')} differs: {_shown(earlier)} before, {_shown(later)} after")
+            remarks.append(
+                f"{name.replace('_', ' ')} differs: {_shown(earlier)} before, {_shown(later)} after"
+            )
     return tuple(remarks)
 
 

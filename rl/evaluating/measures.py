@@ -81,7 +81,9 @@ class Evaluation(Value):
     light: TextCheckFigures | None
 
 
-def evaluate_rollouts(rollouts: Sequence[Rollout], families: dict[str, str], **facts: object) -> Evaluation:
+def evaluate_rollouts(
+    rollouts: Sequence[Rollout], families: dict[str, str], **facts: object
+) -> Evaluation:
     """`families`: every problem of the suite, with its family.
 
     `facts`: policy, suite, device, samples, turns, temperature, seed.
@@ -125,7 +127,9 @@ def _within(rollouts: Sequence[Rollout], families: dict[str, str], turns: int) -
     )
 
 
-def _families(rollouts: Sequence[Rollout], families: dict[str, str], turns: int) -> dict[str, FamilyMeasures]:
+def _families(
+    rollouts: Sequence[Rollout], families: dict[str, str], turns: int
+) -> dict[str, FamilyMeasures]:
     found = {}
     for family in sorted(set(families.values())):
         names = [name for name, own in families.items() if own == family]
@@ -144,8 +148,13 @@ def _families(rollouts: Sequence[Rollout], families: dict[str, str], turns: int)
 
 def _tokens(rollouts: Sequence[Rollout]) -> TokenMeans:
     turns = [turn for rollout in rollouts for turn in rollout.turns]
-    prompt, completion = sum(t.prompt_tokens for t in turns), sum(t.completion_tokens for t in turns)
-    solved = {rollout.problem for rollout in rollouts if any(turn.correct for turn in rollout.turns)}
+    prompt, completion = (
+        sum(t.prompt_tokens for t in turns),
+        sum(t.completion_tokens for t in turns),
+    )
+    solved = {
+        rollout.problem for rollout in rollouts if any(turn.correct for turn in rollout.turns)
+    }
     return TokenMeans(
         prompt=prompt / max(1, len(turns)),
         completion=completion / max(1, len(turns)),

@@ -15,13 +15,21 @@ from kernelwright.rl.evaluating.text_checks import PATTERNS, TextCheckFigures
 BY_TURN, BY_FAMILY = "solved.png", "families.png"
 
 
-def write_evaluation(found: Evaluation, folder: Path, command: str, machine: str, date: str) -> list[Path]:
+def write_evaluation(
+    found: Evaluation, folder: Path, command: str, machine: str, date: str
+) -> list[Path]:
     """evaluation.md, evaluation.json and two pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     _draw_turns(found, folder / BY_TURN)
     _draw_families(found, folder / BY_FAMILY)
     page = "\n".join(
-        [f"# {found.policy} on {found.suite}", "", format_page(found, command, machine, date), "", *_pictures()]
+        [
+            f"# {found.policy} on {found.suite}",
+            "",
+            format_page(found, command, machine, date),
+            "",
+            *_pictures(),
+        ]
     )
     return [
         write_text(folder / "evaluation.md", page + "\n"),
@@ -31,7 +39,9 @@ def write_evaluation(found: Evaluation, folder: Path, command: str, machine: str
     ]
 
 
-def write_comparison(compared: EvaluationComparison, folder: Path, command: str, date: str) -> list[Path]:
+def write_comparison(
+    compared: EvaluationComparison, folder: Path, command: str, date: str
+) -> list[Path]:
     """Writes comparison.md and comparison.json."""
     title = f"# {compared.after_policy} against {compared.before_policy}"
     page = "\n".join([title, "", *format_comparison(compared), "", f"`{command}`, {date}."])
@@ -44,7 +54,13 @@ def write_comparison(compared: EvaluationComparison, folder: Path, command: str,
 def format_comparison(compared: EvaluationComparison) -> list[str]:
     """Writes a comparison as lines of Markdown: the differences, then the problems won and lost."""
     rows = [
-        [str(figure.turns), f"pass@{figure.k}", f"{figure.before:.1%}", f"{figure.after:.1%}", difference_text(figure)]
+        [
+            str(figure.turns),
+            f"pass@{figure.k}",
+            f"{figure.before:.1%}",
+            f"{figure.after:.1%}",
+            difference_text(figure),
+        ]
         for figure in compared.passes
     ]
     lines = [
@@ -74,15 +90,23 @@ def shared_text(compared: EvaluationComparison) -> str:
 
 def changes_text(changes: Sequence[ProblemChange], most: int) -> str:
     """Lists problems with the shares of their rollouts that were right before and after, at most so many."""
-    shown = [f"{change.problem} {change.before:.0%} -> {change.after:.0%}" for change in changes[:most]]
+    shown = [
+        f"{change.problem} {change.before:.0%} -> {change.after:.0%}" for change in changes[:most]
+    ]
     more = [f"and {len(changes) - most} more"] if len(changes) > most else []
     return ", ".join([*shown, *more]) or "none"
 
 
 def format_page(found: Evaluation, command: str, machine: str, date: str) -> str:
     """Writes the page without a title and without the pictures: what a model's card takes."""
-    temperature = "greedy first, then 0.8" if found.temperature is None else f"{found.temperature:g}"
-    judged = "on a CPU, interpreted, at small shapes" if found.device == "cpu" else f"on {found.device} at full shapes"
+    temperature = (
+        "greedy first, then 0.8" if found.temperature is None else f"{found.temperature:g}"
+    )
+    judged = (
+        "on a CPU, interpreted, at small shapes"
+        if found.device == "cpu"
+        else f"on {found.device} at full shapes"
+    )
     faults = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in found.faults.items())
     return "\n".join(
         [
@@ -99,7 +123,11 @@ def format_page(found: Evaluation, command: str, machine: str, date: str) -> str
             f"Tokens: {found.tokens.prompt:.0f} a prompt, {found.tokens.completion:.0f} an answer, "
             f"{found.tokens.a_rollout:.0f} a "
             "rollout"
-            + (f", {found.tokens.a_solved_problem:.0f} a solved problem" if found.tokens.a_solved_problem else "")
+            + (
+                f", {found.tokens.a_solved_problem:.0f} a solved problem"
+                if found.tokens.a_solved_problem
+                else ""
+            )
             + f". A draft waits {found.policy_seconds:.2f} s for its answer (median; many are drawn together).",
             "",
             *_fast(found),
@@ -126,7 +154,8 @@ def _unfinished(found: Evaluation) -> str:
 def _within_table(found: Evaluation) -> list[str]:
     ks = [k for k in found.within[0].at if k > 1]
     rows = [
-        [str(w.turns), percent(w.compiled), percent(w.solved), *(percent(w.at[k]) for k in ks)] for w in found.within
+        [str(w.turns), percent(w.compiled), percent(w.solved), *(percent(w.at[k]) for k in ks)]
+        for w in found.within
     ]
     return table(["turns", "compiled", "solved (pass@1)", *(f"pass@{k}" for k in ks)], rows)
 
@@ -143,7 +172,17 @@ def _family_table(found: Evaluation) -> list[str]:
         ]
         for name, own in found.families.items()
     ]
-    return table(["family", "problems", "drafts compile", "drafts right", f"within {found.turns}", "ever solved"], rows)
+    return table(
+        [
+            "family",
+            "problems",
+            "drafts compile",
+            "drafts right",
+            f"within {found.turns}",
+            "ever solved",
+        ],
+        rows,
+    )
 
 
 def _fast(found: Evaluation) -> list[str]:
@@ -163,7 +202,10 @@ def _light(light: TextCheckFigures | None) -> list[str]:
         return []
     shown = [
         ["drafts with code", str(light.candidates)],
-        [f"have all patterns ({', '.join(f'`{p.strip()}`' for p in PATTERNS)})", _share(light.passed)],
+        [
+            f"have all patterns ({', '.join(f'`{p.strip()}`' for p in PATTERNS)})",
+            _share(light.passed),
+        ],
         ["of these, compile", _share(light.compiled_of_passed)],
         ["of these, are right", _share(light.correct_of_passed)],
         ["of the wrong ones, have all patterns all the same", _share(light.passed_of_wrong)],
@@ -174,7 +216,12 @@ def _light(light: TextCheckFigures | None) -> list[str]:
             ["overlap with a known answer, wrong drafts", _share(light.overlap_wrong)],
             ["a right one overlaps more than a wrong one (0.5: chance)", _number(light.separation)],
         ]
-    return ["Light checks (text only, nothing is run) beside the tools:", "", *table(["check", ""], shown), ""]
+    return [
+        "Light checks (text only, nothing is run) beside the tools:",
+        "",
+        *table(["check", ""], shown),
+        "",
+    ]
 
 
 def _share(value: float | None) -> str:
@@ -187,7 +234,11 @@ def _number(value: float | None) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Writes a table as lines of Markdown."""
-    return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rows)]
+    return [
+        f"| {' | '.join(head)} |",
+        "|" + "---|" * len(head),
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
 
 
 def _pictures() -> list[str]:
@@ -199,7 +250,13 @@ def _draw_turns(found: Evaluation, path: Path) -> None:
     figure, axes = _figure((5.4, 3.4))
     for k in found.within[0].at:
         points = [(w.turns, 100 * (w.at[k].value or 0.0)) for w in found.within if k in w.at]
-        axes.plot([x for x, _ in points], [y for _, y in points], "o-", markersize=4, label=f"{k} sample{'s'[: k > 1]}")
+        axes.plot(
+            [x for x, _ in points],
+            [y for _, y in points],
+            "o-",
+            markersize=4,
+            label=f"{k} sample{'s'[: k > 1]}",
+        )
     axes.set_xlabel("turns")
     axes.set_ylabel("solved, % of problems")
     axes.set_ylim(-3, 103)

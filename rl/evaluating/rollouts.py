@@ -56,7 +56,11 @@ class Rollout(Value):
 
 
 def read_rollouts(
-    store: Store, run: str, keys: Collection[str], families: Mapping[str, str], solutions: Mapping[str, str]
+    store: Store,
+    run: str,
+    keys: Collection[str],
+    families: Mapping[str, str],
+    solutions: Mapping[str, str],
 ) -> list[Rollout]:
     """Reads rollouts of the run's trajectories with these keys (problem and settings), oldest first.
 

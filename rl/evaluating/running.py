@@ -99,7 +99,9 @@ def evaluate_policy(
     keys = {settings.start(problem).key for problem in suite.problems}
     with open_store(db, readonly=True) as store:
         rollouts = read_rollouts(store, RUN_NAME, keys, families, suite.solutions)
-        comparison = None if against is None else _compared(store, keys, against, asked.samples, folder)
+        comparison = (
+            None if against is None else _compared(store, keys, against, asked.samples, folder)
+        )
     rollouts = [rollout for rollout in rollouts if rollout.sample < asked.samples]
     found = evaluate_rollouts(
         rollouts, families, policy=asked.policy, suite=suite.name, device=asked.device, samples=asked.samples,

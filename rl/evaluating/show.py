@@ -18,11 +18,19 @@ def evaluation_view(found: EvaluationResult) -> RenderableType:
     ks = [k for k in own.within[0].at if k > 1]
     turns = Table("turns", "compiled", "solved (pass@1)", *(f"pass@{k}" for k in ks), box=None)
     for w in own.within:
-        turns.add_row(str(w.turns), percent(w.compiled), percent(w.solved), *(percent(w.at[k]) for k in ks))
-    families = Table("family", "problems", "drafts right", f"within {own.turns}", "ever solved", box=None)
+        turns.add_row(
+            str(w.turns), percent(w.compiled), percent(w.solved), *(percent(w.at[k]) for k in ks)
+        )
+    families = Table(
+        "family", "problems", "drafts right", f"within {own.turns}", "ever solved", box=None
+    )
     for name, family in own.families.items():
         families.add_row(
-            name, str(family.problems), percent(family.drafted), percent(family.solved), str(family.any_solved)
+            name,
+            str(family.problems),
+            percent(family.drafted),
+            percent(family.solved),
+            str(family.any_solved),
         )
     parts: list[RenderableType] = [Text(head), turns, Text(""), families]
     if found.comparison is not None:

@@ -39,7 +39,9 @@ class Suite(NamedTuple):
     """An answer known to be right, by the problem's name, where there is one."""
 
 
-def open_suite(asked: str, n: int | None = None, level: int | None = None, seed: int = TASK_SEED) -> Suite:
+def open_suite(
+    asked: str, n: int | None = None, level: int | None = None, seed: int = TASK_SEED
+) -> Suite:
     """Opens a suite. `n`: only the first n problems. Raises InputError and ProblemError."""
     kind, _, rest = asked.partition(":")
     if kind == "synth":
@@ -61,6 +63,12 @@ def _synth(asked: str, name: str, n: int, seed: int) -> Suite:
     from kernelwright.rl.data.synth.engine.tasks import tasks
 
     if name not in SYNTH_SPLITS:
-        raise InputError(f"--suite {asked!r}: choose {', '.join(f'synth:{split}' for split in SYNTH_SPLITS)}")
+        raise InputError(
+            f"--suite {asked!r}: choose {', '.join(f'synth:{split}' for split in SYNTH_SPLITS)}"
+        )
     found = tasks(SYNTH_SPLITS[name], n, seed)
-    return Suite(asked, tuple(task.problem for task in found), {task.problem.name: task.solution for task in found})
+    return Suite(
+        asked,
+        tuple(task.problem for task in found),
+        {task.problem.name: task.solution for task in found},
+    )

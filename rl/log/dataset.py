@@ -15,7 +15,12 @@ from kernelwright.agent.serving.scoring import compiled
 from kernelwright.policies.base import Completion, FinishReason, Origin, Value
 from kernelwright.rl.credit.formula import Formula
 from kernelwright.rl.credit.scoring import on_gpu, reply_of, score
-from kernelwright.rl.credit.turn_credit import GAMMA, AdvantageBaseline, CreditedTurn, credit_of_turns
+from kernelwright.rl.credit.turn_credit import (
+    GAMMA,
+    AdvantageBaseline,
+    CreditedTurn,
+    credit_of_turns,
+)
 from kernelwright.rl.log.refusals import RefusalCount, RefusalCounter, TurnRefusal
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter, Turn
@@ -105,7 +110,9 @@ class Log(NamedTuple):
     """All samples that were scored, before groups were looked at: figures are computed over them."""
 
 
-def load_log(store: Store, wanted: SampleRequirements, chosen: CandidateFilter | None = None) -> Log:
+def load_log(
+    store: Store, wanted: SampleRequirements, chosen: CandidateFilter | None = None
+) -> Log:
     """Reads the whole choice. Never raises for a row that cannot be used: it is counted."""
     counted = RefusalCounter()
     usable: list[Sample] = []
@@ -125,12 +132,16 @@ def load_log(store: Store, wanted: SampleRequirements, chosen: CandidateFilter |
     temperature = wanted.temperature if wanted.temperature is not None else _commonest(usable)
     scored = _at_temperature(usable, temperature, counted) if wanted.exact else usable
     graded = with_credit(scored, wanted.gamma, wanted.baseline)
-    kept, groups, flat = _useful(graded, counted) if wanted.exact else (graded, len({s.group for s in graded}), 0)
+    kept, groups, flat = (
+        _useful(graded, counted) if wanted.exact else (graded, len({s.group for s in graded}), 0)
+    )
     return Log(kept, counted.all(), turns, groups, flat, temperature, graded)
 
 
 def _of_whole_groups(
-    samples: Sequence[Sample], speedless: Mapping[tuple[str, str], TurnRefusal], counted: RefusalCounter
+    samples: Sequence[Sample],
+    speedless: Mapping[tuple[str, str], TurnRefusal],
+    counted: RefusalCounter,
 ) -> list[Sample]:
     """Where right turns are left out because nothing is known of their speed, the wrong ones beside them are too:
     alone they would say that all is wrong.
@@ -158,7 +169,9 @@ class HeldOutProblems:
         if turn.suite in BENCHMARK_SUITES:
             return True
         if turn.problem_hash not in self._held_out:
-            self._held_out[turn.problem_hash] = is_held_out(self._store.problem(turn.trajectory_id).source)
+            self._held_out[turn.problem_hash] = is_held_out(
+                self._store.problem(turn.trajectory_id).source
+            )
         return self._held_out[turn.problem_hash]
 
 
@@ -217,7 +230,10 @@ def sample_of(turn: Turn, wanted: SampleRequirements) -> Sample | TurnRefusal:
 
 
 def _too_long(completion: Completion, most: int | None) -> bool:
-    return most is not None and len(completion.prompt_token_ids or ()) + len(completion.token_ids or ()) > most
+    return (
+        most is not None
+        and len(completion.prompt_token_ids or ()) + len(completion.token_ids or ()) > most
+    )
 
 
 def _speedless(report: Report) -> TurnRefusal | None:
@@ -255,7 +271,10 @@ def _inexact(turn: Turn, wanted: SampleRequirements) -> TurnRefusal | None:
         return TurnRefusal.INEXACT
     if wanted.tokenizer_hash is not None and completion.tokenizer_hash != wanted.tokenizer_hash:
         return TurnRefusal.TOKENIZER
-    if wanted.chat_template_hash is not None and completion.chat_template_hash != wanted.chat_template_hash:
+    if (
+        wanted.chat_template_hash is not None
+        and completion.chat_template_hash != wanted.chat_template_hash
+    ):
         return TurnRefusal.TEMPLATE
     if wanted.max_age is None:
         return None
@@ -276,7 +295,9 @@ def _commonest(samples: Sequence[Sample]) -> float:
     return counts.most_common(1)[0][0] if counts else 1.0
 
 
-def _at_temperature(samples: Sequence[Sample], temperature: float, counted: RefusalCounter) -> list[Sample]:
+def _at_temperature(
+    samples: Sequence[Sample], temperature: float, counted: RefusalCounter
+) -> list[Sample]:
     kept = []
     for sample in samples:
         if abs(sample.temperature - temperature) < 1e-9:
@@ -287,7 +308,9 @@ def _at_temperature(samples: Sequence[Sample], temperature: float, counted: Refu
 
 
 def with_credit(
-    samples: Sequence[Sample], gamma: float = GAMMA, baseline: AdvantageBaseline = AdvantageBaseline.LEAVE_ONE_OUT
+    samples: Sequence[Sample],
+    gamma: float = GAMMA,
+    baseline: AdvantageBaseline = AdvantageBaseline.LEAVE_ONE_OUT,
 ) -> list[Sample]:
     """Returns each sample with its return, its advantage and the size of its group."""
     moves = [CreditedTurn(s.candidate_id, s.parent_id, s.reward, s.group) for s in samples]
@@ -312,6 +335,9 @@ def _useful(samples: Sequence[Sample], counted: RefusalCounter) -> tuple[list[Sa
         if sample.group in moving:
             kept.append(sample)
         else:
-            counted.add(TurnRefusal.ALONE if sample.group_size == 1 else TurnRefusal.ZERO_VARIANCE, sample.candidate_id)
+            counted.add(
+                TurnRefusal.ALONE if sample.group_size == 1 else TurnRefusal.ZERO_VARIANCE,
+                sample.candidate_id,
+            )
     flat = sum(group not in moving and size > 1 for group, size in sizes.items())
     return kept, len(sizes), flat

@@ -8,13 +8,29 @@ import time
 from collections.abc import Sequence
 
 from kernelwright.errors import InputError
-from kernelwright.rl.credit.formula import DEFAULT_FORMULA, EXECUTION_FORMULA, FORMULA_PRESETS, Formula, find_formula
+from kernelwright.rl.credit.formula import (
+    DEFAULT_FORMULA,
+    EXECUTION_FORMULA,
+    FORMULA_PRESETS,
+    Formula,
+    find_formula,
+)
 from kernelwright.store.database import Store
 from kernelwright.store.models import State
 from kernelwright.store.records import CandidateFilter
 
 AUTO = "auto"
-FILTER_FIELDS = ("run", "problem", "suite", "policy", "policy_revision", "adapter_revision", "since", "until", "action")
+FILTER_FIELDS = (
+    "run",
+    "problem",
+    "suite",
+    "policy",
+    "policy_revision",
+    "adapter_revision",
+    "since",
+    "until",
+    "action",
+)
 """The names that `--filter` accepts: columns of the store."""
 
 
@@ -37,7 +53,9 @@ def parse_filter(asked: Sequence[str]) -> CandidateFilter:
     for text in asked:
         name, equals, value = text.partition("=")
         if not equals or name not in FILTER_FIELDS or not value:
-            raise InputError(f"--filter {text!r}: write NAME=VALUE with one of {', '.join(FILTER_FIELDS)}")
+            raise InputError(
+                f"--filter {text!r}: write NAME=VALUE with one of {', '.join(FILTER_FIELDS)}"
+            )
         fields[name] = _seconds(text, value) if name in ("since", "until") else value
     from pydantic import ValidationError
 
@@ -56,4 +74,6 @@ def _seconds(text: str, value: str) -> float:
             return time.time() - float(value[:-1]) * units[value[-1]]
         return time.mktime(time.strptime(value, "%Y-%m-%d"))
     except ValueError as error:
-        raise InputError(f"--filter {text!r}: give 2d, 6h, 30m or a date such as 2026-11-21") from error
+        raise InputError(
+            f"--filter {text!r}: give 2d, 6h, 30m or a date such as 2026-11-21"
+        ) from error

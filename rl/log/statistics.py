@@ -124,7 +124,13 @@ class _Tally:
         self.trajectories.add(turn.trajectory_id)
         self.problems.add(turn.problem_hash)
         failure = turn.report.failure
-        name = "correct" if turn.report.correct else failure.fault.value if failure else "not judged for correctness"
+        name = (
+            "correct"
+            if turn.report.correct
+            else failure.fault.value
+            if failure
+            else "not judged for correctness"
+        )
         self.faults[name] += 1
         if turn.source_hash:
             self._sources[turn.source_hash] += 1

@@ -71,7 +71,10 @@ def _common(subjects: Sequence[Subject], force: bool) -> tuple[str, ...]:
             raise InputError(
                 f"{subject.name} has another tokenizer or chat template than {first.name}: choose policies of one base"
             )
-    shared = takewhile(lambda revisions: len(set(revisions)) == 1, zip(*(s.lineage for s in subjects), strict=False))
+    shared = takewhile(
+        lambda revisions: len(set(revisions)) == 1,
+        zip(*(s.lineage for s in subjects), strict=False),
+    )
     common = tuple(revisions[0] for revisions in shared)
     if not common and not force:
         raise InputError(
@@ -90,9 +93,16 @@ def _mean(subjects: Sequence[Subject], say: Callable[[str], None]) -> tuple[Any,
         say(f"reading {subject.name}")
         model = load_weights(subject, "cpu", lora=False)
         weights = dict(model.named_parameters())
-        if total and {n: v.shape for n, v in weights.items()} != {n: v.shape for n, v in total.items()}:
-            raise InputError(f"{subject.name} has weights of other names or shapes than {subjects[0].name}")
-        total = {name: value.detach().to(torch.float64) + total.get(name, 0.0) for name, value in weights.items()}
+        if total and {n: v.shape for n, v in weights.items()} != {
+            n: v.shape for n, v in total.items()
+        }:
+            raise InputError(
+                f"{subject.name} has weights of other names or shapes than {subjects[0].name}"
+            )
+        total = {
+            name: value.detach().to(torch.float64) + total.get(name, 0.0)
+            for name, value in weights.items()
+        }
     return model, {name: value / len(subjects) for name, value in total.items()}
 
 
@@ -103,5 +113,9 @@ def _weights(subject: Subject) -> dict[str, Any]:
 
 def _distance(weights: dict[str, Any], mean: dict[str, Any]) -> float:
     return float(
-        sum(((weights[name].detach().double() - value) ** 2).sum().item() for name, value in mean.items()) ** 0.5
+        sum(
+            ((weights[name].detach().double() - value) ** 2).sum().item()
+            for name, value in mean.items()
+        )
+        ** 0.5
     )

@@ -33,9 +33,15 @@ def prepare_output(options: TrainOptions, more: dict[str, Any]) -> bool:
         if json.loads(note.read_text(encoding="utf-8")).get("identity") == identity:
             return True
         if newest_checkpoint(work) is not None:
-            raise InputError(f"{work} holds an unfinished training with other settings: give those again, or delete it")
+            raise InputError(
+                f"{work} holds an unfinished training with other settings: give those again, or delete it"
+            )
     work.mkdir(parents=True, exist_ok=True)
-    known = {"identity": identity, "training": secrets.token_hex(4), **options.model_dump(mode="json")}
+    known = {
+        "identity": identity,
+        "training": secrets.token_hex(4),
+        **options.model_dump(mode="json"),
+    }
     note.write_text(json.dumps(known, indent=2), encoding="utf-8")
     return False
 
@@ -80,10 +86,18 @@ def facts_of(checkpoint: Path) -> dict[str, Any]:
 
 
 def publish_policy(
-    model: Any, weights: dict[str, Any], subject: Subject, options: TrainOptions, lineage: tuple[str, ...], **facts: Any
+    model: Any,
+    weights: dict[str, Any],
+    subject: Subject,
+    options: TrainOptions,
+    lineage: tuple[str, ...],
+    **facts: Any,
 ) -> None:
     """Writes the policy that a training ended with. `weights`: whole, of the model or of its adapter's model."""
-    beside = [options.work / name for name in ("curves.png", "report.html", "history.json", "quarantine.jsonl")]
+    beside = [
+        options.work / name
+        for name in ("curves.png", "report.html", "history.json", "quarantine.jsonl")
+    ]
     write_policy(options.output, model, weights, subject, options.storage, lineage, beside, **facts)
 
 
@@ -101,7 +115,9 @@ def write_policy(
             model.save_pretrained(partial, state_dict=weights)
         else:
             kind = torch.bfloat16 if storage is Storage.BF16 else torch.float32
-            tied = set(model._tied_weights_keys or ()) if model.config.tie_word_embeddings else set()
+            tied = (
+                set(model._tied_weights_keys or ()) if model.config.tie_word_embeddings else set()
+            )
             whole = {name: value.to(kind) for name, value in weights.items() if name not in tied}
             model.save_pretrained(partial, state_dict=whole)
             # transformers writes the dtype of the model in memory, not that of what it was given to store.
@@ -144,7 +160,9 @@ def _earlier_trainings(card: PolicyCard) -> list[str]:
     """Writes a table for each training before the last one."""
     lines = []
     for number, training in enumerate(card.ancestors, 1):
-        title = f"## Earlier training {number}" if len(card.ancestors) > 1 else "## The training before"
+        title = (
+            f"## Earlier training {number}" if len(card.ancestors) > 1 else "## The training before"
+        )
         lines += [title, "", *_fact_table(training.model_dump(exclude_unset=True)), ""]
     return lines
 

@@ -12,14 +12,23 @@ from typing import Any
 
 from kernelwright.agent.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
 from kernelwright.errors import InputError
-from kernelwright.rl.training.checkpoints import facts_of, newest_checkpoint, prepare_output, publish_policy
+from kernelwright.rl.training.checkpoints import (
+    facts_of,
+    newest_checkpoint,
+    prepare_output,
+    publish_policy,
+)
 from kernelwright.rl.training.grpo.config import checked_settings, grpo_config
 from kernelwright.rl.training.grpo.rows import LogBatches, in_order, row_of
 from kernelwright.rl.training.options import LogOptions, Method
 from kernelwright.rl.training.plan import PlannedLog, TrainingPlan, make_plan, refuse_empty
 from kernelwright.rl.training.precision.holding import HeldWeights
 from kernelwright.rl.training.precision.keeping import keep_masters, trained_masters
-from kernelwright.rl.training.processes import first_before_others, only_in_first_process, process_rank
+from kernelwright.rl.training.processes import (
+    first_before_others,
+    only_in_first_process,
+    process_rank,
+)
 from kernelwright.rl.training.report import TrainingResult, draw_curves, write_training_report
 from kernelwright.rl.training.safety.alarms import AlarmBounds, TrainingAlarm
 from kernelwright.rl.training.subject import Subject, load_for_training, open_subject, parameters
@@ -65,7 +74,9 @@ def train_from_log(
         if dry_run:
             return None
         with first_before_others(place):
-            resumes = prepare_output(options, {"log": material.plan.used, "revision": subject.revision})
+            resumes = prepare_output(
+                options, {"log": material.plan.used, "revision": subject.revision}
+            )
         return _train(options, subject, held, material, resumes, say, watch)
 
 
@@ -85,7 +96,13 @@ def _train(
         "seed": options.seed, "rows": plan.accounting, "base": subject.base,
     }  # fmt: skip
     watching = TrainingWatcher(
-        subject, options.work, watch, _limits(options), max_minutes=options.max_minutes, earlier=earlier, facts=facts
+        subject,
+        options.work,
+        watch,
+        _limits(options),
+        max_minutes=options.max_minutes,
+        earlier=earlier,
+        facts=facts,
     )
     keep_trainer_quiet(trainer)
     trainer.add_callback(watching)
@@ -93,7 +110,9 @@ def _train(
     say(f"{f'going on at step {begun}' if begun else f'training by {plan.method}'}; {held.text}")
     with stop_on_interrupt(watching.interrupt, STOPPING_AFTER_STEP), record_alarm(options, trainer):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    return finish_training(trainer, options, subject, watching, plan.method, rows, begun, plan, facts)
+    return finish_training(
+        trainer, options, subject, watching, plan.method, rows, begun, plan, facts
+    )
 
 
 def _check_settings(method: Method, options: LogOptions) -> None:
@@ -147,7 +166,11 @@ def finish_training(
 
 
 def _base_of(trainer: Any, subject: Subject) -> str | None:
-    return subject.path if hasattr(trainer.accelerator.unwrap_model(trainer.model), "peft_config") else None
+    return (
+        subject.path
+        if hasattr(trainer.accelerator.unwrap_model(trainer.model), "peft_config")
+        else None
+    )
 
 
 def trainer_step(checkpoint: Any) -> int:
@@ -155,7 +178,9 @@ def trainer_step(checkpoint: Any) -> int:
     return 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
 
 
-def _grpo(options: LogOptions, subject: Subject, model: Any, material: PlannedLog) -> tuple[Any, int]:
+def _grpo(
+    options: LogOptions, subject: Subject, model: Any, material: PlannedLog
+) -> tuple[Any, int]:
     from kernelwright.rl.training.grpo.trainer import TrajectoryGRPOTrainer
 
     samples = material.log.samples
@@ -182,7 +207,9 @@ def _grpo(options: LogOptions, subject: Subject, model: Any, material: PlannedLo
     return trainer, len(samples)
 
 
-def _other(options: LogOptions, subject: Subject, model: Any, material: PlannedLog) -> tuple[Any, int]:
+def _other(
+    options: LogOptions, subject: Subject, model: Any, material: PlannedLog
+) -> tuple[Any, int]:
     from kernelwright.rl.training.other_methods import make_trainer
 
     return make_trainer(material.plan.method, model, subject, material.log.samples, options)
@@ -216,9 +243,13 @@ def readable_settings() -> Iterator[None]:
     except (RuntimeError, ImportError, ValueError) as error:
         # trl and transformers say so, in three kinds, of a library that an option needs and of a value that means
         # nothing.
-        if isinstance(error, InputError) or (isinstance(error, RuntimeError) and "install" not in str(error)):
+        if isinstance(error, InputError) or (
+            isinstance(error, RuntimeError) and "install" not in str(error)
+        ):
             raise
-        raise InputError(f"the trainer refuses these settings: {str(error).splitlines()[0]}") from error
+        raise InputError(
+            f"the trainer refuses these settings: {str(error).splitlines()[0]}"
+        ) from error
 
 
 @contextmanager

@@ -37,7 +37,11 @@ class TurnTokenizer:
     def __call__(self, sample: Sample) -> tuple[list[int], list[int]] | None:
         """Returns the row's training example; None where it does not fit."""
         prompt, reply = self.encoded(sample)
-        return (prompt, reply) if self._longest is None or len(prompt) + len(reply) <= self._longest else None
+        return (
+            (prompt, reply)
+            if self._longest is None or len(prompt) + len(reply) <= self._longest
+            else None
+        )
 
     def encoded(self, sample: Sample) -> tuple[list[int], list[int]]:
         """Returns the ids of prompt and reply, whatever their length."""
@@ -49,11 +53,16 @@ class TurnTokenizer:
                     messages, add_generation_prompt=True, tokenize=True, return_dict=False
                 )
             )
-            reply = [*self._tokenizer(sample.text, add_special_tokens=False)["input_ids"], self._tokenizer.eos_token_id]
+            reply = [
+                *self._tokenizer(sample.text, add_special_tokens=False)["input_ids"],
+                self._tokenizer.eos_token_id,
+            ]
         return prompt, reply
 
     def _own(self, sample: Sample) -> bool:
-        return self._tokenizer.decode(sample.completion_ids, skip_special_tokens=True).startswith(sample.text[:200])
+        return self._tokenizer.decode(sample.completion_ids, skip_special_tokens=True).startswith(
+            sample.text[:200]
+        )
 
 
 class TurnSelection(NamedTuple):
@@ -64,7 +73,9 @@ class TurnSelection(NamedTuple):
     """Reason and candidate's id of every sample that is not used: both lists together hold each sample once."""
 
 
-def select_samples(method: Method, samples: Sequence[Sample], tokens: TurnTokenizer) -> TurnSelection:
+def select_samples(
+    method: Method, samples: Sequence[Sample], tokens: TurnTokenizer
+) -> TurnSelection:
     """Chooses each correct program once (RFT), pairs of a good and a bad reply (DPO), or all replies to prompts that
     have both kinds (KTO).
     """
@@ -79,7 +90,10 @@ def select_samples(method: Method, samples: Sequence[Sample], tokens: TurnTokeni
         if method is Method.DPO and good and bad:
             pairs = min(len(good), len(bad))
             chosen += [*good[:pairs], *bad[:pairs]]
-            refused += [(TurnRefusal.UNPAIRED, sample.candidate_id) for sample in (*good[pairs:], *bad[pairs:])]
+            refused += [
+                (TurnRefusal.UNPAIRED, sample.candidate_id)
+                for sample in (*good[pairs:], *bad[pairs:])
+            ]
         elif good and bad:
             chosen += usable
         else:
@@ -95,7 +109,10 @@ def _by_prompt(samples: Sequence[Sample]) -> Iterable[list[Sample]]:
 
 
 def _usable(
-    method: Method, replies: Sequence[Sample], tokens: TurnTokenizer, refused: list[tuple[TurnRefusal, int]]
+    method: Method,
+    replies: Sequence[Sample],
+    tokens: TurnTokenizer,
+    refused: list[tuple[TurnRefusal, int]],
 ) -> list[Sample]:
     """Returns each program of one prompt once; those that do not fit, and for RFT the incorrect ones, are refused."""
     programs: set[str] = set()
@@ -126,7 +143,9 @@ def rft_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str,
     rows = []
     for sample in samples:
         prompt, reply = tokens.encoded(sample)
-        rows.append({"input_ids": prompt + reply, "completion_mask": [0] * len(prompt) + [1] * len(reply)})
+        rows.append(
+            {"input_ids": prompt + reply, "completion_mask": [0] * len(prompt) + [1] * len(reply)}
+        )
     return rows
 
 
@@ -183,7 +202,9 @@ def make_trainer(
     longest = longest_row(options, subject)
     rows = builders[method](samples, TurnTokenizer(subject, longest))
     if len(rows) < 2:
-        found, remedy = REFUSAL_TEXTS[TurnRefusal.INCORRECT if method is Method.RFT else TurnRefusal.ONE_SIDED]
+        found, remedy = REFUSAL_TEXTS[
+            TurnRefusal.INCORRECT if method is Method.RFT else TurnRefusal.ONE_SIDED
+        ]
         raise InputError(f"{len(rows)} rows for {method}: {found} ({remedy})")
     config = _config(method, parameters(model), len(rows), options, longest)
     return _trainer(method, model, subject, Dataset.from_list(rows), config), len(rows)
@@ -219,9 +240,19 @@ def _config(method: Method, size: int, rows: int, options: LogOptions, longest: 
 
 def _trainer(method: Method, model: Any, subject: Subject, rows: Any, config: Any) -> Any:
     from kernelwright.rl.training.safety.gradients import FiniteGradients
-    from kernelwright.rl.training.tokenized import TokenizedDPOTrainer, TokenizedKTOTrainer, TokenizedSFTTrainer
+    from kernelwright.rl.training.tokenized import (
+        TokenizedDPOTrainer,
+        TokenizedKTOTrainer,
+        TokenizedSFTTrainer,
+    )
 
-    kinds = {Method.RFT: TokenizedSFTTrainer, Method.DPO: TokenizedDPOTrainer, Method.KTO: TokenizedKTOTrainer}
-    trainer = kinds[method](model=model, args=config, train_dataset=rows, processing_class=subject.tokenizer)
+    kinds = {
+        Method.RFT: TokenizedSFTTrainer,
+        Method.DPO: TokenizedDPOTrainer,
+        Method.KTO: TokenizedKTOTrainer,
+    }
+    trainer = kinds[method](
+        model=model, args=config, train_dataset=rows, processing_class=subject.tokenizer
+    )
     trainer.add_callback(FiniteGradients())
     return trainer

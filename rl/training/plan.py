@@ -56,7 +56,10 @@ class TrainingPlan(Value):
         """Returns what became of every turn that was read: trained on, or left out with the reason. The numbers add up
         to `turns`.
         """
-        return {"trained on": self.used, **{f"left out: {row.found}": row.turns for row in self.refused}}
+        return {
+            "trained on": self.used,
+            **{f"left out: {row.found}": row.turns for row in self.refused},
+        }
 
 
 class PlannedLog(Value):
@@ -67,7 +70,9 @@ class PlannedLog(Value):
     formula: Formula
 
 
-def read_log(store: Store, options: LogOptions, subject: Subject, exact: bool) -> tuple[Log, Formula]:
+def read_log(
+    store: Store, options: LogOptions, subject: Subject, exact: bool
+) -> tuple[Log, Formula]:
     """Raises InputError for an empty database, and a filter that leaves nothing."""
     chosen = refuse_empty(store, options)
     formula = choose_formula(store, options.reward, chosen)
@@ -80,7 +85,9 @@ def read_log(store: Store, options: LogOptions, subject: Subject, exact: bool) -
     log = load_log(store, wanted, chosen)
     if log.turns == 0:
         if not options.filters:
-            raise InputError(f"{store.where} holds no turn that was answered yet: run the same agent command again")
+            raise InputError(
+                f"{store.where} holds no turn that was answered yet: run the same agent command again"
+            )
         raise InputError(
             f"--filter {' '.join(options.filters)} leaves none of the {store.count():,} turns in "
             f"{store.where}: widen it"
@@ -106,12 +113,18 @@ def make_plan(store: Store, options: LogOptions, subject: Subject, model: Any) -
     method, why = choose_method(options.method, log, drift)
     if method is Method.GRPO:
         _refuse_grpo(options, log, drift)
-        return PlannedLog(plan=_plan(method, why, log, formula, drift, subject, options), log=log, formula=formula)
+        return PlannedLog(
+            plan=_plan(method, why, log, formula, drift, subject, options), log=log, formula=formula
+        )
     loose, formula = read_log(store, options, subject, exact=False)
     loose = _learnt_from(method, loose, TurnTokenizer(subject, longest_row(options, subject)))
     if not loose.samples:
-        raise InputError(f"{store.where} holds nothing that {method} learns from{_reasons(loose.refused)}")
-    return PlannedLog(plan=_plan(method, why, loose, formula, drift, subject, options), log=loose, formula=formula)
+        raise InputError(
+            f"{store.where} holds nothing that {method} learns from{_reasons(loose.refused)}"
+        )
+    return PlannedLog(
+        plan=_plan(method, why, loose, formula, drift, subject, options), log=loose, formula=formula
+    )
 
 
 def _learnt_from(method: Method, log: Log, tokens: TurnTokenizer) -> Log:
@@ -129,7 +142,10 @@ def choose_method(asked: Method | None, log: Log, drift: PolicyDrift | None) -> 
         return asked, "as asked for"
     if not log.samples:
         most = log.refused[0].found if log.refused else "nothing was logged"
-        return Method.RFT, f"no group gives an exact gradient ({most}): the correct turns are learnt from instead"
+        return (
+            Method.RFT,
+            f"no group gives an exact gradient ({most}): the correct turns are learnt from instead",
+        )
     assert drift is not None
     if drift.kl > MAX_KL_NATS_PER_TOKEN:
         return (

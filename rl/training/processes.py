@@ -37,9 +37,15 @@ def process_rank(device: str) -> ProcessRank:
     from accelerate import PartialState
 
     state = PartialState(cpu=not device.startswith("cuda"))
-    all_of_them = "accelerate launch --config_file rl/configs/two_gpus.yaml -m kernelwright.rl train ..."
+    all_of_them = (
+        "accelerate launch --config_file rl/configs/two_gpus.yaml -m kernelwright.rl train ..."
+    )
     refuse_several_gpus(device, "train", f", or use them all with `{all_of_them}`")
-    own = f"cuda:{state.local_process_index}" if state.num_processes > 1 and device.startswith("cuda") else device
+    own = (
+        f"cuda:{state.local_process_index}"
+        if state.num_processes > 1 and device.startswith("cuda")
+        else device
+    )
     return ProcessRank(state.process_index, state.num_processes, own)
 
 
@@ -71,7 +77,9 @@ def refuse_spread_weights() -> None:
 
     Raises InputError under FSDP, and under DeepSpeed's third stage.
     """
-    if _launched_by("FSDP") or (_launched_by("DEEPSPEED") and os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"):
+    if _launched_by("FSDP") or (
+        _launched_by("DEEPSPEED") and os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"
+    ):
         raise InputError(
             "online training samples from whole weights, and this launch spreads them over the GPUs: use "
             "rl/configs/two_gpus.yaml, or collect with agent batch and train with rl train --from-trajectories DB"
@@ -138,7 +146,10 @@ def any_process_says(*flags: bool) -> tuple[bool, ...]:
     import torch
     import torch.distributed as distributed
 
-    if not (distributed.is_available() and distributed.is_initialized()) or distributed.get_world_size() == 1:
+    if (
+        not (distributed.is_available() and distributed.is_initialized())
+        or distributed.get_world_size() == 1
+    ):
         return flags
     told = torch.tensor([int(flag) for flag in flags])
     distributed.all_reduce(told, op=distributed.ReduceOp.MAX, group=_waiting_room())

@@ -31,7 +31,15 @@ CURVE_PANELS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("seconds a step", ("seconds", "seconds/generation", "seconds/judging", "seconds/training", "seconds/waiting")),
 )  # fmt: skip
 """Each picture with what it shows."""
-LOG_FIGURES = ("reward", "return", "pass_at_1", "compile_rate", "repair_rate", "completion_length", "zero_variance")
+LOG_FIGURES = (
+    "reward",
+    "return",
+    "pass_at_1",
+    "compile_rate",
+    "repair_rate",
+    "completion_length",
+    "zero_variance",
+)
 """Figures of the turns that are trained on, and not of the policy. Where those come from a log they were fixed before
 the training began and cannot show whether it learns; with the parts of the reward, `reward/NAME`.
 """
@@ -65,7 +73,11 @@ class TrainingResult(Value):
 
 def series_of(history: Sequence[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
     """Steps and values, finite ones only."""
-    found = [(int(e["step"]), float(e[name])) for e in history if "step" in e and isinstance(e.get(name), int | float)]
+    found = [
+        (int(e["step"]), float(e[name]))
+        for e in history
+        if "step" in e and isinstance(e.get(name), int | float)
+    ]
     finite = [(step, value) for step, value in found if math.isfinite(value)]
     return [step for step, _ in finite], [value for _, value in finite]
 
@@ -76,7 +88,11 @@ def curve_panels(history: Sequence[dict[str, Any]], from_log: bool) -> list[tupl
     """
     panels = []
     for title, names in CURVE_PANELS:
-        drawn = [name for name in names if series_of(history, name)[0] and not (from_log and is_of_log(name))]
+        drawn = [
+            name
+            for name in names
+            if series_of(history, name)[0] and not (from_log and is_of_log(name))
+        ]
         if drawn:
             panels.append((title, drawn))
     return panels
@@ -110,7 +126,10 @@ def draw_curves(path: Path, history: Sequence[dict[str, Any]], *, from_log: bool
 
 
 def write_training_report(
-    folder: Path, history: Sequence[dict[str, Any]], trained: TrainingResult, plan: TrainingPlan | None
+    folder: Path,
+    history: Sequence[dict[str, Any]],
+    trained: TrainingResult,
+    plan: TrainingPlan | None,
 ) -> None:
     """history.json, curves.png and report.html: one page, nothing loaded from anywhere."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -120,16 +139,29 @@ def write_training_report(
     (folder / "report.html").write_text(_page(history, trained, plan, picture), encoding="utf-8")
 
 
-def _page(history: Sequence[dict[str, Any]], trained: TrainingResult, plan: TrainingPlan | None, picture: str) -> str:
+def _page(
+    history: Sequence[dict[str, Any]],
+    trained: TrainingResult,
+    plan: TrainingPlan | None,
+    picture: str,
+) -> str:
     steps = [entry for entry in history if "loss" in entry]
-    names = [name for _, group in CURVE_PANELS for name in group if any(name in entry for entry in steps)]
+    names = [
+        name for _, group in CURVE_PANELS for name in group if any(name in entry for entry in steps)
+    ]
     shown = (steps[0], steps[len(steps) // 2], steps[-1]) if steps else ()
     of_log = " (of the log)" if plan is not None else ""
     rows = [
-        (f"{name}{of_log if is_of_log(name) else ''}", *(_told(entry.get(name)) for entry in shown)) for name in names
+        (f"{name}{of_log if is_of_log(name) else ''}", *(_told(entry.get(name)) for entry in shown))
+        for name in names
     ]
     return render_page(
-        "training.html.j2", title=f"Training: {trained.output}", trained=trained, plan=plan, picture=picture, rows=rows
+        "training.html.j2",
+        title=f"Training: {trained.output}",
+        trained=trained,
+        plan=plan,
+        picture=picture,
+        rows=rows,
     )
 
 
@@ -141,7 +173,10 @@ def render_page(template: str, **fields: Any) -> str:
 
     folders = [str(Path(__file__).parent), str(Path(beside.__file__).parent)]
     environment = Environment(
-        loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=FileSystemLoader(folders),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
     return environment.get_template(template).render(**fields)
 

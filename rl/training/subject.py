@@ -61,7 +61,9 @@ def open_subject(policy: str, adapter: str | None = None) -> Subject:
     own = None if adapter is None else adapter_folder(adapter)
     tokenizer = load_tokenizer(path)
     card = read_cards(folder, own)
-    revision = "+".join(part for part in (weights_revision(folder), weights_revision(own) if own else None) if part)
+    revision = "+".join(
+        part for part in (weights_revision(folder), weights_revision(own) if own else None) if part
+    )
     return Subject(
         name=policy, path=path, adapter=own, tokenizer=tokenizer, identity=identity_of(tokenizer), revision=revision,
         lineage=(*card.lineage, revision),
@@ -107,14 +109,20 @@ def load_weights(subject: Subject, device: str, lora: bool) -> Any:
             model: Any = read_int8(folder)
         else:
             AutoConfig.from_pretrained(subject.path)
-            model = AutoModelForCausalLM.from_pretrained(subject.path, dtype=torch.float32 if not lora else "auto")
+            model = AutoModelForCausalLM.from_pretrained(
+                subject.path, dtype=torch.float32 if not lora else "auto"
+            )
         if lora and device == "cpu":
             model = model.float()
         model = model.to(device)
     except torch.OutOfMemoryError as error:
-        raise InputError(f"{subject.path} does not fit on {device}: use --lora, or a smaller base") from error
+        raise InputError(
+            f"{subject.path} does not fit on {device}: use --lora, or a smaller base"
+        ) from error
     except Exception as error:  # whatever transformers meets first
-        raise InputError(f"cannot load {subject.path}: {str(error).strip().splitlines()[0][:300]}") from error
+        raise InputError(
+            f"cannot load {subject.path}: {str(error).strip().splitlines()[0][:300]}"
+        ) from error
     return _adapted(model, subject, lora)
 
 

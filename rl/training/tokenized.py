@@ -30,7 +30,9 @@ class TokenizedDPOTrainer(DPOTrainer):
 class TokenizedKTOTrainer(KTOTrainer):
     """Columns: prompt_ids, completion_ids, label."""
 
-    def _prepare_dataset(self, dataset: Any, processing_class: Any, args: Any, dataset_name: str) -> Any:
+    def _prepare_dataset(
+        self, dataset: Any, processing_class: Any, args: Any, dataset_name: str
+    ) -> Any:
         """Adds the mismatched replies of the KL term as trl does: those of a batch, moved on by one."""
         if not self.calculate_KL:
             return dataset

@@ -66,7 +66,11 @@ def train_tokenizer(
     )
     bpe.train_from_iterator(chain((role for role in _ROLES for _ in range(1000)), texts), trainer)
     return PreTrainedTokenizerFast(
-        tokenizer_object=bpe, pad_token=PAD, eos_token=END, padding_side="left", chat_template=CHAT_TEMPLATE
+        tokenizer_object=bpe,
+        pad_token=PAD,
+        eos_token=END,
+        padding_side="left",
+        chat_template=CHAT_TEMPLATE,
     )
 
 
@@ -149,7 +153,9 @@ def make_tokenizer(data: Path, out: Path, size: int, longest: int) -> TokenizerF
     with tempfile.TemporaryDirectory() as scratch:
         corpus = as_corpus(data, Path(scratch) / "rows", lambda _: None)
         tokenizer = train_tokenizer(training_texts(corpus), size, longest)
-        completions = [row.completion for row in islice(read_rows(corpus, ("completion",)), MEASURED_ROWS)]
+        completions = [
+            row.completion for row in islice(read_rows(corpus, ("completion",)), MEASURED_ROWS)
+        ]
     partial = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         save_tokenizer(tokenizer, partial)

@@ -93,11 +93,17 @@ def refuse_decided(
         if name not in decided:
             continue
         option = options.get(name)
-        remedy = f"use {option} instead" if option else "this command decides that field itself, so leave it out"
+        remedy = (
+            f"use {option} instead"
+            if option
+            else "this command decides that field itself, so leave it out"
+        )
         raise InputError(f"--set {name}={value}: {remedy}")
 
 
-def make_config(kind: Any, *, defaults: Mapping[str, Any], given: Mapping[str, Any], decided: Mapping[str, Any]) -> Any:
+def make_config(
+    kind: Any, *, defaults: Mapping[str, Any], given: Mapping[str, Any], decided: Mapping[str, Any]
+) -> Any:
     """Returns a config with the user's settings over `defaults`, and the fields that the command decides.
 
     Raises InputError where a setting names a decided field, and where the config refuses a value.
@@ -109,7 +115,9 @@ def make_config(kind: Any, *, defaults: Mapping[str, Any], given: Mapping[str, A
             warnings.simplefilter("ignore", FutureWarning)
             return kind(**{**defaults, **given, **decided})
     except (TypeError, ValueError, ImportError) as error:
-        raise InputError(f"{kind.__name__} refuses these settings: {str(error).splitlines()[0]}") from error
+        raise InputError(
+            f"{kind.__name__} refuses these settings: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def keep_trainer_quiet(trainer: Any) -> None:

@@ -59,7 +59,11 @@ class TrainingWatcher(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Saves and stops after this step where the time is up or the user interrupted, in every process at once."""
         spent = time.monotonic() - self._started
-        if self._budget is not None and spent >= self._budget and state.global_step < state.max_steps:
+        if (
+            self._budget is not None
+            and spent >= self._budget
+            and state.global_step < state.max_steps
+        ):
             self.paused = True
         self.interrupted, self.paused = any_process_says(self.interrupted, self.paused)
         if self.interrupted or self.paused:
@@ -70,7 +74,9 @@ class TrainingWatcher(TrainerCallback):
         if not logs or "loss" not in logs:
             return
         now = time.monotonic()
-        figures = {name: float(value) for name, value in logs.items() if isinstance(value, int | float)}
+        figures = {
+            name: float(value) for name, value in logs.items() if isinstance(value, int | float)
+        }
         figures["seconds"] = now - self._step_began
         if "tokens" in figures:
             figures["tokens_a_second"] = figures["tokens"] / max(figures["seconds"], 1e-9)
@@ -82,7 +88,9 @@ class TrainingWatcher(TrainerCallback):
             self._write_history(state.log_history)
             self._watch(state.global_step, state.max_steps, figures)
         # A step without a row, all of its groups being flat, has no entropy to speak of.
-        told = [e for e in state.log_history if e.get("entropy") is not None and e.get("rows", 1.0) > 0]
+        told = [
+            e for e in state.log_history if e.get("entropy") is not None and e.get("rows", 1.0) > 0
+        ]
         check_entropy([float(entry["entropy"]) for entry in told], self._limits)
         drifted = [entry for entry in told if SAMPLE_SIZE_METRIC in entry]
         check_drift(
@@ -96,7 +104,12 @@ class TrainingWatcher(TrainerCallback):
         if state.is_world_process_zero:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             mark_whole(
-                folder, self._subject, self._lineage(), seconds=self.seconds, step=state.global_step, **self._facts
+                folder,
+                self._subject,
+                self._lineage(),
+                seconds=self.seconds,
+                step=state.global_step,
+                **self._facts,
             )
 
     def _write_history(self, history: list[dict[str, Any]]) -> None:

@@ -88,7 +88,9 @@ def find_problem(
         return problem
     if not isinstance(problem, str | Path):
         return problem_of_value(problem, inputs, init)
-    return find_by_name(str(problem), kernelbench=kernelbench, init=_options(init), inputs=_options(inputs))
+    return find_by_name(
+        str(problem), kernelbench=kernelbench, init=_options(init), inputs=_options(inputs)
+    )
 
 
 def _options(arguments: Sequence[Any] | Mapping[str, Any] | None) -> list[str]:
@@ -227,17 +229,29 @@ def solve(
         StoreError: The database cannot be used.
         InfrastructureError: This machine could not run the tools.
     """
-    from kernelwright.agent.command_line.options import BudgetOptions, JudgingOptions, SamplingOptions
+    from kernelwright.agent.command_line.options import (
+        BudgetOptions,
+        JudgingOptions,
+        SamplingOptions,
+    )
     from kernelwright.agent.command_line.solve import solve_settings
     from kernelwright.agent.solve.solving import solve_problem
 
     chosen = find_problem(problem, inputs, init=init)
     sampling = SamplingOptions()
-    settings = solve_settings(policy, sampling, BudgetOptions(turns=turns), JudgingOptions(device=device))
+    settings = solve_settings(
+        policy, sampling, BudgetOptions(turns=turns), JudgingOptions(device=device)
+    )
     opened = sampling.open_policy(policy)
     try:
         return solve_problem(
-            chosen, opened, settings, db=database, output=Path(output), watch=lambda *_: None, say=lambda _: None
+            chosen,
+            opened,
+            settings,
+            db=database,
+            output=Path(output),
+            watch=lambda *_: None,
+            say=lambda _: None,
         )
     finally:
         opened.close()

@@ -32,7 +32,11 @@ def _names_bound_by(node: ast.AST) -> list[str]:
             return [(alias.asname or alias.name).partition(".")[0] for alias in aliases]
         case ast.Name(id=name, ctx=ast.Store()):
             return [name]
-        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+        case (
+            ast.MatchAs(name=str(name))
+            | ast.MatchStar(name=str(name))
+            | ast.MatchMapping(rest=str(name))
+        ):
             return [name]
     return []
 
@@ -64,5 +68,7 @@ def binding_statement(tree: ast.Module, name: str) -> ast.stmt | None:
 
 def function_at_top(tree: ast.Module, name: str) -> ast.FunctionDef | None:
     """Returns the last function of that name which a module defines at its top; None where it defines none."""
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    functions = [
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name
+    ]
     return functions[-1] if functions else None

@@ -57,11 +57,16 @@ def _mode_class() -> Any:
             super().__init__()
             self._device = torch.device(device)
 
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             if func is torch.Tensor.cuda:
                 return args[0].to(self._device)
             positional = [self._device if _is_cuda(value) else value for value in args]
-            named = {name: self._device if _is_cuda(value) else value for name, value in (kwargs or {}).items()}
+            named = {
+                name: self._device if _is_cuda(value) else value
+                for name, value in (kwargs or {}).items()
+            }
             return func(*positional, **named)
 
     return CudaMapped

@@ -38,13 +38,21 @@ class KnownValues:
 
     def give(self, func: Any, args: Any, kwargs: Any, made: Any) -> None:
         """Notes the value of what an operator made, where it follows from numbers."""
-        if func.namespace not in ("aten", "prims") or func._schema.is_mutable or "empty" in str(func):
+        if (
+            func.namespace not in ("aten", "prims")
+            or func._schema.is_mutable
+            or "empty" in str(func)
+        ):
             return
-        if torch.Tag.nondeterministic_seeded in func.tags or not all(map(_is_small, results := tree_leaves(made))):
+        if torch.Tag.nondeterministic_seeded in func.tags or not all(
+            map(_is_small, results := tree_leaves(made))
+        ):
             return
         leaves, form = tree_flatten((args, kwargs))
         known = [self._value(leaf) for leaf in leaves]
-        if any((value is None) != (leaf is None) for leaf, value in zip(leaves, known, strict=True)):
+        if any(
+            (value is None) != (leaf is None) for leaf, value in zip(leaves, known, strict=True)
+        ):
             return
         given, named = tree_unflatten(known, form)
         try:
@@ -68,7 +76,11 @@ class KnownValues:
         self._by_storage.clear()
 
     def _of(self, tensor: Any) -> torch.Tensor | None:
-        if not self._by_storage or not isinstance(tensor, FakeTensor) or tensor.layout is not torch.strided:
+        if (
+            not self._by_storage
+            or not isinstance(tensor, FakeTensor)
+            or tensor.layout is not torch.strided
+        ):
             return None
         found = self._by_storage.get(int(tensor.untyped_storage()._cdata))
         return None if found is None else found[1].get(_place(tensor))

@@ -32,6 +32,9 @@ def refusal_by_argparse(end: SystemExit) -> str:
     import argparse
 
     for frame, _ in traceback.walk_tb(end.__traceback__):
-        if isinstance(frame.f_locals.get("self"), argparse.ArgumentParser) and frame.f_code.co_name == "error":
+        if (
+            isinstance(frame.f_locals.get("self"), argparse.ArgumentParser)
+            and frame.f_code.co_name == "error"
+        ):
             return str(frame.f_locals.get("message", ""))
     return ""

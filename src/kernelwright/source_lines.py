@@ -66,7 +66,9 @@ def place_of_error(error: BaseException, text: str, file: str) -> str:
 
     file: the name under which the text was compiled.
     """
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file
+    ]
     return place_in_text(text, frames[-1].name, frames[-1].lineno or 0) if frames else ""
 
 

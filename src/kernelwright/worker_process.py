@@ -118,7 +118,9 @@ class ChildProcess:
             fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             return 0.0
-        user_ticks, system_ticks = fields[11:13]  # the first field is the state, the third of proc(5)
+        user_ticks, system_ticks = fields[
+            11:13
+        ]  # the first field is the state, the third of proc(5)
         return (int(user_ticks) + int(system_ticks)) / os.sysconf("SC_CLK_TCK")
 
     @property
@@ -180,7 +182,11 @@ class WorkerProcess(ChildProcess):
     """
 
     def __init__(
-        self, module: str, *arguments: str, errors: IO[bytes] | None = None, memory: int | None = None
+        self,
+        module: str,
+        *arguments: str,
+        errors: IO[bytes] | None = None,
+        memory: int | None = None,
     ) -> None:
         """Starts the process; errors, memory: as `ChildProcess` says. Raises OSError."""
         self._given = module, arguments, errors, memory
@@ -254,7 +260,10 @@ class WorkerProcess(ChildProcess):
 def _with_this_package() -> dict[str, str]:
     """This process's environment, in which Python finds this package first."""
     root = str(Path(__file__).parents[1])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH")))),
+    }
 
 
 # ---------------------------------------------------------------- in the worker's process

@@ -40,7 +40,11 @@ class JsonText(TypeDecorator[Any]):
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
         """The value as compact JSON with sorted keys. Raises ValueError for numbers that JSON lacks, as infinity."""
-        return None if value is None else json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
+        return (
+            None
+            if value is None
+            else json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
+        )
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         """The value that the stored JSON text holds."""

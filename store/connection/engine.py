@@ -63,17 +63,26 @@ def open_file(path: Path, *, create: bool, readonly: bool, wait: float) -> Engin
     """
     if not path.exists() and (readonly or not create):
         raise StoreError(
-            f"no database at {path}: agent solve and agent batch write one; --db names another", StoreTrouble.MISSING
+            f"no database at {path}: agent solve and agent batch write one; --db names another",
+            StoreTrouble.MISSING,
         )
     if not path.parent.is_dir():
-        raise StoreError(f"no folder {path.parent} for the database: make it first", StoreTrouble.MISSING)
-    if not readonly and not all(os.access(place, os.W_OK) for place in (path.parent, path) if place.exists()):
+        raise StoreError(
+            f"no folder {path.parent} for the database: make it first", StoreTrouble.MISSING
+        )
+    if not readonly and not all(
+        os.access(place, os.W_OK) for place in (path.parent, path) if place.exists()
+    ):
         raise StoreError(
             f"the database {path} may not be written: change its permissions, or name another with --db",
             StoreTrouble.READ_ONLY,
         )
     reader = _sqlite_engine(path, _reading_mode(path, readonly), wait, query_only=True)
-    writer = None if readonly else _sqlite_engine(path, "mode=rwc" if create else "mode=rw", wait, query_only=False)
+    writer = (
+        None
+        if readonly
+        else _sqlite_engine(path, "mode=rwc" if create else "mode=rw", wait, query_only=False)
+    )
     return Engines(where=str(path), address=str(path), path=path, writer=writer, reader=reader)
 
 
@@ -82,15 +91,23 @@ def _reading_mode(path: Path, readonly: bool) -> str:
     without one, which is right where no process can write.
     """
     wal = path.with_name(path.name + "-wal")
-    if readonly and not os.access(path.parent, os.W_OK) and not (wal.exists() and wal.stat().st_size):
+    if (
+        readonly
+        and not os.access(path.parent, os.W_OK)
+        and not (wal.exists() and wal.stat().st_size)
+    ):
         return "mode=ro&immutable=1"
     return "mode=ro" if readonly else "mode=rw"
 
 
 def _sqlite_engine(path: Path, mode: str, wait: float, *, query_only: bool) -> Engine:
     uri = f"file:{quote(str(path.resolve()))}?{mode}"
-    pool: dict[str, Any] = {"pool_size": 8, "max_overflow": 56} if query_only else {"pool_size": 1, "max_overflow": 0}
-    engine = create_engine("sqlite://", creator=_connector(uri, wait, query_only), poolclass=QueuePool, **pool)
+    pool: dict[str, Any] = (
+        {"pool_size": 8, "max_overflow": 56} if query_only else {"pool_size": 1, "max_overflow": 0}
+    )
+    engine = create_engine(
+        "sqlite://", creator=_connector(uri, wait, query_only), poolclass=QueuePool, **pool
+    )
     # not a listener of the engine: where there is one, each statement pays for looking who listens
     engine.dialect.do_begin = _begin_reading if query_only else _begin_writing  # type: ignore[method-assign]
     return engine
@@ -98,7 +115,9 @@ def _sqlite_engine(path: Path, mode: str, wait: float, *, query_only: bool) -> E
 
 def _connector(uri: str, wait: float, query_only: bool) -> Callable[[], sqlite3.Connection]:
     def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(uri, uri=True, timeout=wait, check_same_thread=False, isolation_level=None)
+        connection = sqlite3.connect(
+            uri, uri=True, timeout=wait, check_same_thread=False, isolation_level=None
+        )
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA query_only = {'ON' if query_only else 'OFF'}")
         return connection
@@ -132,7 +151,11 @@ def set_journal(engines: Engines, wait: float) -> None:
     kind = network_disk(engines.path)
     wanted = "wal" if kind is None else "delete"
     if kind is not None:
-        log.warning("%s is on a network disk (%s): no WAL, so readers wait while a turn is written", engines.path, kind)
+        log.warning(
+            "%s is on a network disk (%s): no WAL, so readers wait while a turn is written",
+            engines.path,
+            kind,
+        )
     got = _journal(engines.writer, wanted, wait)
     if got != wanted:
         log.warning("%s keeps its journal in mode %s, not %s", engines.path, got, wanted)
@@ -145,14 +168,20 @@ def _journal(writer: Engine, wanted: str, wait: float) -> str:
     from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
     again = Retrying(
-        retry=retry_if_exception(_busy), stop=stop_after_delay(wait), wait=wait_random(0.01, 0.1), reraise=True
+        retry=retry_if_exception(_busy),
+        stop=stop_after_delay(wait),
+        wait=wait_random(0.01, 0.1),
+        reraise=True,
     )
     [[mode]] = again(outside_transaction, writer, f"PRAGMA journal_mode = {wanted}")
     return str(mode)
 
 
 def _busy(error: BaseException) -> bool:
-    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+    return (
+        isinstance(error, sqlite3.OperationalError)
+        and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+    )
 
 
 def refresh_statistics(engines: Engines) -> None:
@@ -163,7 +192,10 @@ def refresh_statistics(engines: Engines) -> None:
         return
     try:
         outside_transaction(
-            engines.writer, "PRAGMA busy_timeout = 100", f"PRAGMA analysis_limit = {ANALYSED_ROWS}", "ANALYZE"
+            engines.writer,
+            "PRAGMA busy_timeout = 100",
+            f"PRAGMA analysis_limit = {ANALYSED_ROWS}",
+            "ANALYZE",
         )
     except sqlite3.Error as error:
         log.info("no fresh statistics in %s: %s", engines.path, error)

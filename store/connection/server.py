@@ -42,9 +42,15 @@ def address_of(where: str | Path) -> Path | URL:
     if url.drivername.partition("+")[0] != "sqlite":
         url = url.set(drivername=DRIVER_OF_SCHEME.get(url.drivername, url.drivername))
         asked = url.query.get("password")
-        return url.difference_update_query(["password"]).set(password=asked) if isinstance(asked, str) else url
+        return (
+            url.difference_update_query(["password"]).set(password=asked)
+            if isinstance(asked, str)
+            else url
+        )
     if not url.database or url.database == ":memory:":
-        raise StoreError("a database in memory would be lost: give the path of a file", StoreTrouble.UNUSABLE)
+        raise StoreError(
+            "a database in memory would be lost: give the path of a file", StoreTrouble.UNUSABLE
+        )
     return Path(url.database).expanduser()
 
 
@@ -70,16 +76,28 @@ def open_server(url: URL, readonly: bool, wait: float) -> Engines:
     process's lock.
     """
     postgres = url.drivername == "postgresql+psycopg"
-    timeout = {"connect_timeout": DATABASE_CONNECT_SECONDS} if postgres and "connect_timeout" not in url.query else {}
-    pool: dict[str, Any] = {"pool_size": POOL_CONNECTIONS, "max_overflow": MAX_OVERFLOW_CONNECTIONS - POOL_CONNECTIONS}
+    timeout = (
+        {"connect_timeout": DATABASE_CONNECT_SECONDS}
+        if postgres and "connect_timeout" not in url.query
+        else {}
+    )
+    pool: dict[str, Any] = {
+        "pool_size": POOL_CONNECTIONS,
+        "max_overflow": MAX_OVERFLOW_CONNECTIONS - POOL_CONNECTIONS,
+    }
     try:
         engine = create_engine(url, pool_pre_ping=True, connect_args=timeout, **pool)
-    except (NoSuchModuleError, ImportError) as error:  # the latter also where psycopg finds no libpq
+    except (
+        NoSuchModuleError,
+        ImportError,
+    ) as error:  # the latter also where psycopg finds no libpq
         raise StoreError(_which_driver(url.drivername), StoreTrouble.UNREACHABLE) from error
     reader = engine
     if postgres:
         event.listen(engine, "connect", _waiter(wait))
-        reader = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        reader = engine.execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
     return Engines(
         where=url.render_as_string(hide_password=True), address=url.render_as_string(hide_password=False), path=None,
         writer=None if readonly else engine, reader=reader,

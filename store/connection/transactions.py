@@ -57,7 +57,10 @@ class Transactions:
                 with Session(self._inside, join_transaction_mode="rollback_only") as session:
                     yield session
                 return
-            with self._engines.reader.connect() as connection, Session(connection, expire_on_commit=False) as session:
+            with (
+                self._engines.reader.connect() as connection,
+                Session(connection, expire_on_commit=False) as session,
+            ):
                 yield session
 
     @contextmanager
@@ -83,7 +86,9 @@ class Transactions:
 
     def _writer(self) -> Engine:
         if self._engines.writer is None:
-            raise StoreError(f"the database {self._where} was opened for reading only", StoreTrouble.READ_ONLY)
+            raise StoreError(
+                f"the database {self._where} was opened for reading only", StoreTrouble.READ_ONLY
+            )
         return self._engines.writer
 
 

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, insert, inspect, select, update
+from sqlalchemy import (
+    Column,
+    Engine,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    insert,
+    inspect,
+    select,
+    update,
+)
 from sqlalchemy.engine import Connection
 
 from kernelwright.store.errors import StoreError, StoreTrouble
@@ -50,7 +61,8 @@ def version_of(connection: Connection, where: str) -> int:
 
 def _foreign(where: str) -> StoreError:
     return StoreError(
-        f"the database {where} belongs to another program: name another one with --db", StoreTrouble.FOREIGN
+        f"the database {where} belongs to another program: name another one with --db",
+        StoreTrouble.FOREIGN,
     )
 
 
@@ -68,7 +80,9 @@ def _sqlite_version(connection: Connection, where: str) -> int:
 def _server_version(connection: Connection, where: str) -> int:
     names = set(inspect(connection).get_table_names())
     if _version.name in names:
-        found = connection.execute(select(_version.c.version).where(_version.c.application == _NAME)).scalar()
+        found = connection.execute(
+            select(_version.c.version).where(_version.c.application == _NAME)
+        ).scalar()
         return int(found or 0)
     if names & set(m0001_tables.metadata.tables):
         raise _foreign(where)

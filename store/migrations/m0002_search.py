@@ -47,7 +47,12 @@ def apply(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(GIN_INDEX)
     for row in _all(connection, CANDIDATES):
-        _add(connection, "candidate", row[0], f"{row[1]}\n{_text(row[2], row[3])}\n{_text(row[4], row[5])}")
+        _add(
+            connection,
+            "candidate",
+            row[0],
+            f"{row[1]}\n{_text(row[2], row[3])}\n{_text(row[4], row[5])}",
+        )
     for row in _all(connection, VERDICTS):
         _add(connection, "verdict", row[0], _failure(_text(row[1], row[2])))
 
@@ -69,14 +74,17 @@ def _text(packed: bool | None, body: bytes | None) -> str:
 def _failure(report: str) -> str:
     failure = json.loads(report)["failure"]
     mismatch = failure.get("mismatch") or {}
-    return "\n".join([failure["fault"], failure["message"], failure["trace"], mismatch.get("hint", "")])
+    return "\n".join(
+        [failure["fault"], failure["message"], failure["trace"], mismatch.get("hint", "")]
+    )
 
 
 def _add(connection: Connection, kind: str, id: int, content: str) -> None:
     words = " ".join(re.findall(r"[^\W_]+", content[:100_000].lower()))
     if connection.dialect.name == "sqlite":
         connection.execute(
-            text(f"INSERT INTO {kind}_text(rowid, words) VALUES (:id, :words)"), {"id": id, "words": words}
+            text(f"INSERT INTO {kind}_text(rowid, words) VALUES (:id, :words)"),
+            {"id": id, "words": words},
         )
     else:
         connection.execute(insert(search_text).values(kind=kind, id=id, words=f" {words} "))

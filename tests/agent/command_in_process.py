@@ -27,4 +27,6 @@ def agent_here(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str
                 main(list(arguments))
         finally:
             os.chdir(before)
-    return subprocess.CompletedProcess(arguments, int(ended.value.code or 0), out.getvalue(), err.getvalue())
+    return subprocess.CompletedProcess(
+        arguments, int(ended.value.code or 0), out.getvalue(), err.getvalue()
+    )

@@ -38,7 +38,9 @@ def store(tmp_path) -> Iterator[Store]:
 def begin(store, evaluator):
     """`begin(answers, **settings)` gives a Run on the fused SiLU; the same arguments go on with the same trajectory."""
 
-    def begun(answers: Sequence[str | Completion] | Policy, watch=lambda run, doing: None, **settings) -> Run:
+    def begun(
+        answers: Sequence[str | Completion] | Policy, watch=lambda run, doing: None, **settings
+    ) -> Run:
         policy = answers if isinstance(answers, Policy) else ScriptedPolicy(answers)
         version = Prompts(policy.prompt_form).version
         asked = Settings(policy="scripted:test", prompt_version=version, **settings)
@@ -102,6 +104,11 @@ def batched(tmp_path_factory, batch_script) -> Path:
     problems = [find_by_name(name) for name in ("fused_silu", "vector_add", "row_sum")]
     policy = open_scripted(batch_script)
     settings = Settings(policy=policy.name)
-    told = {"name": "three", "samples": 2, "folder": folder / "report", "db": str(folder / "runs.db")}
+    told = {
+        "name": "three",
+        "samples": 2,
+        "folder": folder / "report",
+        "db": str(folder / "runs.db"),
+    }
     run_batch(problems, policy, settings, **told)
     return folder / "runs.db"

@@ -35,7 +35,12 @@ def test_a_folder_is_drafted_and_what_was_not_begun_in_time_is_told(tmp_path):
     assert row["drafted"]
     assert row["reason"] == "drafted, not judged"
     keep = tmp_path / "drafts"
-    assert main([folder, "--kept", "--keep", str(keep), "--draft-only", "--out", str(out)], said.append) == 0
+    assert (
+        main(
+            [folder, "--kept", "--keep", str(keep), "--draft-only", "--out", str(out)], said.append
+        )
+        == 0
+    )
     (row,) = json.loads(out.with_suffix(".json").read_text())
     assert "no such draft was kept" in row["reason"]
     assert main([folder, "--draft-only", "--out", str(out), "--seconds", "-1"], said.append) == 0
@@ -44,13 +49,43 @@ def test_a_folder_is_drafted_and_what_was_not_begun_in_time_is_told(tmp_path):
 
 def test_of_each_problem_the_fastest_right_draft_is_tuned_those_farthest_behind_first():
     rows = [
-        Row(problem="near", level="a", mode=DraftMode.STRICT, correct=True, speedup=1.2, speedup_compiled=0.9),
-        Row(problem="far", level="a", mode=DraftMode.SHARE, correct=True, speedup=0.7, speedup_compiled=0.5),
-        Row(problem="near", level="a", mode=DraftMode.SHARE, correct=True, speedup=1.1, speedup_compiled=0.8),
+        Row(
+            problem="near",
+            level="a",
+            mode=DraftMode.STRICT,
+            correct=True,
+            speedup=1.2,
+            speedup_compiled=0.9,
+        ),
+        Row(
+            problem="far",
+            level="a",
+            mode=DraftMode.SHARE,
+            correct=True,
+            speedup=0.7,
+            speedup_compiled=0.5,
+        ),
+        Row(
+            problem="near",
+            level="a",
+            mode=DraftMode.SHARE,
+            correct=True,
+            speedup=1.1,
+            speedup_compiled=0.8,
+        ),
         Row(problem="far", level="a", mode=DraftMode.STRICT, speedup=9.0, speedup_compiled=9.0),
-        Row(problem="other", level="a", mode=DraftMode.STRICT, correct=True, speedup=0.1, speedup_compiled=0.1),
+        Row(
+            problem="other",
+            level="a",
+            mode=DraftMode.STRICT,
+            correct=True,
+            speedup=0.1,
+            speedup_compiled=0.1,
+        ),
     ]
-    asked = [(Problem(name=name, source=MODULE), mode) for name in ("near", "far") for mode in DraftMode]
+    asked = [
+        (Problem(name=name, source=MODULE), mode) for name in ("near", "far") for mode in DraftMode
+    ]
     assert [(rows[n].problem, rows[n].mode, p.name) for n, p in in_order(rows, asked)] == [
         ("far", DraftMode.SHARE, "far"), ("near", DraftMode.STRICT, "near"),
     ]  # fmt: skip
@@ -94,15 +129,32 @@ def test_what_algebra_gains_is_told_apart_and_split_products_are_taken_back():
     assert "sum (strict): 20.00 over eager, exact algebra" in text(rows, "command", "machine", 1.0)
 
 
-def test_the_table_of_suites_counts_what_was_right_at_first_and_is_now_from_stored_rows(tmp_path, capsys):
+def test_the_table_of_suites_counts_what_was_right_at_first_and_is_now_from_stored_rows(
+    tmp_path, capsys
+):
     first = [Row(problem=f"p{i}", level="", mode=DraftMode.STRICT, drafted=i > 0, correct=i > 1, reason="no kernel")
              for i in range(4)]  # fmt: skip
     out, runs = tmp_path / "suites", [tmp_path / "first.json", tmp_path / "again.json"]
-    again = [first[1].with_(correct=True, reason=""), first[2].with_(correct=False, reason="mismatch | wrong")]
+    again = [
+        first[1].with_(correct=True, reason=""),
+        first[2].with_(correct=False, reason="mismatch | wrong"),
+    ]
     for path, rows in zip(runs, (first, again), strict=True):
         path.write_text(json.dumps([row.model_dump(mode="json") for row in rows]))
     own = ["--out", str(out)]
-    suites([*own, "--set", "first", "--date", "2026-01-01", "--rows", f"toy={runs[0]}", "--machine", "a machine"])
+    suites(
+        [
+            *own,
+            "--set",
+            "first",
+            "--date",
+            "2026-01-01",
+            "--rows",
+            f"toy={runs[0]}",
+            "--machine",
+            "a machine",
+        ]
+    )
     suites([*own, "--date", "2026-01-02", "--rows", f"toy={runs[1]}"])
     capsys.readouterr()
     suites(own)

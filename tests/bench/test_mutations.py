@@ -44,10 +44,14 @@ def test_a_mutant_differs_from_its_kernel_in_one_place_of_a_kernel_s_text():
 
 
 @pytest.mark.slow
-def test_wrong_mutants_are_refused_and_a_second_run_judges_none_of_them_again(tmp_path: Path, capsys):
+def test_wrong_mutants_are_refused_and_a_second_run_judges_none_of_them_again(
+    tmp_path: Path, capsys
+):
     [kernel] = honest([SUM])
     file = tmp_path / "records.jsonl"
-    mutants = [next(mutants_of(kernel, kind)) for kind in ("replaced_reduction", "later_loop_start")]
+    mutants = [
+        next(mutants_of(kernel, kind)) for kind in ("replaced_reduction", "later_loop_start")
+    ]
     records = judge_mutants(mutants, 1, 1, 2, file)
     assert [r.outcome for r in records] == ["refused", "refused"]
     with file.open("a") as stream:

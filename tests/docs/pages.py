@@ -35,7 +35,9 @@ class Block(NamedTuple):
 
 def pages() -> list[Path]:
     """The README, and every page of the site that people write, in the order of the navigation."""
-    order = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    order = re.findall(
+        r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+    )
     return [ROOT / "README.md", *(p for name in order if (p := ROOT / "docs" / name) != GENERATED)]
 
 

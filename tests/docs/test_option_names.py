@@ -16,7 +16,13 @@ ROOMS = ("agent", "bench", "docs", "plugs", "policies", "rl", "skills", "store",
 RECORDS = ROOT / "bench" / "results"
 """What was printed on its day, with the command of that day."""
 FILES = sorted(
-    {path for room in ROOMS for kind in KINDS for path in (ROOT / room).rglob(kind) if RECORDS not in path.parents}
+    {
+        path
+        for room in ROOMS
+        for kind in KINDS
+        for path in (ROOT / room).rglob(kind)
+        if RECORDS not in path.parents
+    }
     | {ROOT / "README.md"}
 )
 ENDS = re.compile(r"[`\n;&|]|\brl |\bagent ")
@@ -51,6 +57,8 @@ def test_an_old_name_is_found_where_its_command_stands():
 def test_no_text_names_an_option_as_it_was_called_before(room):
     own = [path for path in FILES if path.relative_to(ROOT).parts[0] == room]
     found = [
-        f"{path.relative_to(ROOT)}: {old}" for path in own for old in old_names_in(path.read_text(encoding="utf-8"))
+        f"{path.relative_to(ROOT)}: {old}"
+        for path in own
+        for old in old_names_in(path.read_text(encoding="utf-8"))
     ]
     assert not found, "\n".join(found)

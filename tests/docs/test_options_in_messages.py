@@ -48,13 +48,22 @@ def messages_of(path: Path) -> list[tuple[int, str]]:
     """Line and text of every string with several words that is no docstring; values that are put in are blanks."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    inside = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
+    }
     texts = []
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             parts = [part.value if isinstance(part, ast.Constant) else "X" for part in node.values]
             texts.append((node.lineno, "".join(map(str, parts))))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings | inside:
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings | inside
+        ):
             texts.append((node.lineno, node.value))
     return [(line, text) for line, text in texts if " " in text]
 
@@ -83,10 +92,14 @@ def options_of_module(path: Path) -> set[str]:
     if path.parts[-2] == "command_line" and path.stem.rstrip("_") in RL and name.startswith("rl/"):
         return every_option(RL[path.stem])
     if not name.startswith("rl/"):
-        return every_option(AGENT) | (every_option(PROGRAMS["rl"]) if name.startswith("policies/") else set())
+        return every_option(AGENT) | (
+            every_option(PROGRAMS["rl"]) if name.startswith("policies/") else set()
+        )
     room = max((room for room in COMMANDS_OF_ROOMS if name.startswith(room)), key=len)
     own = {option for command in COMMANDS_OF_ROOMS[room] for option in every_option(RL[command])}
-    return own | {option for name in COMMANDS_OF_AGENT for option in options_of(AGENT.commands[name])}
+    return own | {
+        option for name in COMMANDS_OF_AGENT for option in options_of(AGENT.commands[name])
+    }
 
 
 def test_advice_with_an_option_that_another_command_has_is_found():

@@ -29,7 +29,10 @@ def test_no_line_of_a_verdict_is_wider_or_lower_than_its_card():
 @pytest.mark.parametrize("verdict", VERDICTS, ids=lambda verdict: verdict["outcome"])
 def test_the_verdicts_of_the_picture_are_those_of_today(verdict):
     today = LOOP["judged"](verdict["kernel"])
-    assert (today["outcome"], bool(today["failure"])) == (verdict["outcome"], bool(verdict["failure"]))
+    assert (today["outcome"], bool(today["failure"])) == (
+        verdict["outcome"],
+        bool(verdict["failure"]),
+    )
     assert today["failure"].partition(":")[2][:30] == verdict["failure"].partition(":")[2][:30]
 
 

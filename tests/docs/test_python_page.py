@@ -22,9 +22,13 @@ def test_the_page_is_what_the_code_says(written):
     assert kept == written, "run python docs/python_page.py"
 
 
-@pytest.mark.parametrize("name", [name for name in kernelwright.__all__ if not name.startswith("_")])
+@pytest.mark.parametrize(
+    "name", [name for name in kernelwright.__all__ if not name.startswith("_")]
+)
 def test_every_public_name_has_a_section_with_a_sentence_and_a_signature_or_fields(written, name):
-    section = re.split(rf"^### {name}$", written, maxsplit=1, flags=re.MULTILINE)[1].partition("\n### ")[0]
+    section = re.split(rf"^### {name}$", written, maxsplit=1, flags=re.MULTILINE)[1].partition(
+        "\n### "
+    )[0]
     assert re.search(r"[a-z]{3,}.*\.", section)
     assert "```python" in section or "| field | type | meaning |" in section
 

@@ -34,10 +34,21 @@ def test_every_trajectory_is_judged_while_the_policy_computes_beside(tmp_path):
     )
     problems = [find_by_name(name) for name in SOLVED]
     done = run_batch(
-        problems, policy, settings, name="shared", samples=3, folder=tmp_path / "run", db=str(tmp_path / "runs.db")
+        problems,
+        policy,
+        settings,
+        name="shared",
+        samples=3,
+        folder=tmp_path / "run",
+        db=str(tmp_path / "runs.db"),
     )
     with open_store(str(tmp_path / "runs.db"), readonly=True) as store:
-        ended = [row.stop_reason for row in store.trajectories(TrajectoryFilter(run="shared"), limit=None)]
+        ended = [
+            row.stop_reason
+            for row in store.trajectories(TrajectoryFilter(run="shared"), limit=None)
+        ]
     assert len(ended) == 3 * len(SOLVED)
-    assert not set(ended) & {StopReason.PROBLEM, StopReason.INFRASTRUCTURE, StopReason.REFUSED}, ended
+    assert not set(ended) & {StopReason.PROBLEM, StopReason.INFRASTRUCTURE, StopReason.REFUSED}, (
+        ended
+    )
     assert done.standing.jobs == len(ended)

@@ -26,7 +26,9 @@ def evaluator() -> Iterator[Evaluator]:
 def test_an_honest_kernel_is_accepted(entry: Entry, evaluator: Evaluator) -> None:
     if not entry.tried_on("cuda:0"):
         pytest.skip(f"needs Triton {entry.triton}")
-    report = evaluator.evaluate(problem_of(entry.problem), entry.source, options_for(entry).with_(profile=False))
+    report = evaluator.evaluate(
+        problem_of(entry.problem), entry.source, options_for(entry).with_(profile=False)
+    )
     assert report.correct, f"{report.failure}"
 
 
@@ -39,7 +41,9 @@ def test_a_broken_kernel_gets_the_name_of_its_fault(path: Path, evaluator: Evalu
     failure = report.failure
     assert not report.correct
     assert failure is not None
-    assert failure.fault in (said["fault"], said.get("gpu-fault")), f"{failure.fault}: {failure.message}"
+    assert failure.fault in (said["fault"], said.get("gpu-fault")), (
+        f"{failure.fault}: {failure.message}"
+    )
     if "line" in said:
         assert failure.where is not None
         assert failure.where.line == int(said["line"])

@@ -66,8 +66,12 @@ class ModelNew(nn.Module):
 def test_the_clock_reads_its_inputs_again_after_messages_that_did_not_name_them(count):
     spec = input_spec(Problem(name="sums", source=PROBLEM.replace("COUNT", str(count))))
     with (
-        Zygote(ProcessKind.COMPILE, warm="kernelwright.tools.tracing.pretended_gpu.warming:warm") as tracing,
-        Zygote(ProcessKind.CUDA, gpu=0, warm="kernelwright.tools.replaying.gpu.launching:warm") as running,
+        Zygote(
+            ProcessKind.COMPILE, warm="kernelwright.tools.tracing.pretended_gpu.warming:warm"
+        ) as tracing,
+        Zygote(
+            ProcessKind.CUDA, gpu=0, warm="kernelwright.tools.replaying.gpu.launching:warm"
+        ) as running,
         Replayer("cuda:0", running) as replayer,
     ):
         found = trace_candidate(tracing, CANDIDATE, "sm_90", [SizeRequest(spec=spec)], seconds=60)
@@ -75,13 +79,17 @@ def test_the_clock_reads_its_inputs_again_after_messages_that_did_not_name_them(
         trace = found.traced.traces[0]
         assert trace is not None
         kernels = list({s.kernel: None for s in all_steps(trace.first) if isinstance(s, Launch)})
-        binaries = Compiler(tracing).compile(found.traced, kernels, "sm_90", source=CANDIDATE, seconds=60)
+        binaries = Compiler(tracing).compile(
+            found.traced, kernels, "sm_90", source=CANDIDATE, seconds=60
+        )
         buffers = Buffers("cuda:0")
         weights = [torch.randn(1000, device="cuda") for _ in range(count)]
         state = dict(zip(trace.state, buffers.together(weights), strict=True))
         x = torch.randn(64, 1000, device="cuda")
         given, place, *sets = buffers.together([x] * 4)
-        for shared, values in zip((*state.values(), given, *sets), (*weights, x, x, x), strict=True):
+        for shared, values in zip(
+            (*state.values(), given, *sets), (*weights, x, x, x), strict=True
+        ):
             shared.tensor.copy_(values)
         torch.cuda.synchronize()
 

@@ -110,11 +110,15 @@ def test_problems_that_take_a_tenth_of_the_memory_in_and_out_are_judged_in_a_bat
     with Evaluator("cuda:0", workers=1) as evaluator, ThreadPoolExecutor(len(sizes)) as pool:
         reports = list(
             pool.map(
-                lambda at: evaluator.evaluate(problem(at[0], round(at[1], 1)), candidate(at[0]), options),
+                lambda at: evaluator.evaluate(
+                    problem(at[0], round(at[1], 1)), candidate(at[0]), options
+                ),
                 enumerate(sizes),
             )
         )
-    assert [r.correct for r in reports] == [True] * len(sizes), [r.failure and r.failure.message for r in reports]
+    assert [r.correct for r in reports] == [True] * len(sizes), [
+        r.failure and r.failure.message for r in reports
+    ]
 
 
 WIDENING = """
@@ -199,11 +203,15 @@ class ModelNew(nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.15])
-def test_a_convolution_in_tf32_whose_inputs_and_outputs_take_a_seventh_of_the_memory_is_judged_and_timed(share):
+def test_a_convolution_in_tf32_whose_inputs_and_outputs_take_a_seventh_of_the_memory_is_judged_and_timed(
+    share,
+):
     """Its answers are compared by how far the reference itself is off in tf32: several outputs more."""
     whole = torch.cuda.get_device_properties(0).total_memory
     batch = int(share * whole) // (4 * (64 + 128) << 20)
-    large = Problem(name=f"convolution of {batch} images", source=WIDENING.replace("BATCH", str(batch)))
+    large = Problem(
+        name=f"convolution of {batch} images", source=WIDENING.replace("BATCH", str(batch))
+    )
     with Evaluator("cuda:0", workers=1) as evaluator:
         report = evaluator.evaluate(large, WIDENED, Options(torch_compile=False))
     assert report.correct, report.failure
@@ -212,9 +220,13 @@ def test_a_convolution_in_tf32_whose_inputs_and_outputs_take_a_seventh_of_the_me
 
 def test_a_judge_that_is_not_at_work_gives_what_it_keeps_to_a_process_that_asks_and_goes_on_afterwards():
     with Evaluator("cuda:0", sharers=2) as evaluator:
-        assert evaluator.evaluate(problem(1, 0.5), candidate(1), Options(torch_compile=False)).correct
+        assert evaluator.evaluate(
+            problem(1, 0.5), candidate(1), Options(torch_compile=False)
+        ).correct
         judge = evaluator._gpu_judge
         kept = judge.memory.total() - judge.memory.free_for_all()
         assert wait_for_memory(evaluator._own_gpu().uuid, judge.memory.total(), 1)
         assert judge.memory.total() - judge.memory.free_for_all() < kept
-        assert evaluator.evaluate(problem(1, 0.5), candidate(1), Options(torch_compile=False)).correct
+        assert evaluator.evaluate(
+            problem(1, 0.5), candidate(1), Options(torch_compile=False)
+        ).correct

@@ -27,7 +27,9 @@ N = 1000
 @triton.jit
 def scalars(out, flag, small, large, unsigned, real, n: tl.constexpr):
     i = tl.arange(0, n)
-    value = tl.where(flag, small.to(tl.float64), large.to(tl.float64)) + unsigned.to(tl.float64) + real
+    value = (
+        tl.where(flag, small.to(tl.float64), large.to(tl.float64)) + unsigned.to(tl.float64) + real
+    )
     tl.store(out + i, value)
 
 
@@ -50,7 +52,9 @@ def added(x, y, out, n, block: tl.constexpr):
 @triton.jit
 def added_tuple(pair, out, n, block: tl.constexpr):
     i = tl.program_id(0) * block + tl.arange(0, block)
-    tl.store(out + i, tl.load(pair[0] + i, mask=i < n) + tl.load(pair[1] + i, mask=i < n), mask=i < n)
+    tl.store(
+        out + i, tl.load(pair[0] + i, mask=i < n) + tl.load(pair[1] + i, mask=i < n), mask=i < n
+    )
 
 
 @triton.jit
@@ -78,15 +82,23 @@ def copied_by_device_descriptor(source, target, rows, columns, block: tl.constex
     b.store(at, a.load(at))
 
 
-def compiled(fn: Any, args: tuple[Any, ...], grid: tuple[int, ...] = (1,), **named: Any) -> tuple[Any, dict[str, Any]]:
+def compiled(
+    fn: Any, args: tuple[Any, ...], grid: tuple[int, ...] = (1,), **named: Any
+) -> tuple[Any, dict[str, Any]]:
     """The binary that Triton makes for these arguments, and what the replayer is given of it."""
     kernel = fn.warmup(*args, grid=grid, **named)
     metadata = kernel.metadata._asdict()
-    entry = {"binary": kernel.asm["cubin"], "metadata": metadata, "signature": dict(kernel.src.signature)}
+    entry = {
+        "binary": kernel.asm["cubin"],
+        "metadata": metadata,
+        "signature": dict(kernel.src.signature),
+    }
     return kernel, entry
 
 
-def launched(fn: Any, args: tuple[Any, ...], grid: tuple[int, ...] = (1,), **named: Any) -> Binaries:
+def launched(
+    fn: Any, args: tuple[Any, ...], grid: tuple[int, ...] = (1,), **named: Any
+) -> Binaries:
     _, entry = compiled(fn, args, grid, **named)
     binaries = Binaries({"k": entry})
     assert binaries.load() == {}
@@ -125,7 +137,9 @@ def test_a_tuple_of_pointers_is_flattened():
     assert torch.equal(out, x + y)
 
 
-@pytest.mark.parametrize("options", [{}, {"num_ctas": 2}, {"launch_cooperative_grid": True}, {"launch_pdl": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"num_ctas": 2}, {"launch_cooperative_grid": True}, {"launch_pdl": True}]
+)
 def test_clusters_cooperative_and_dependent_launches(options):
     x, y, out = (torch.randn(N, device="cuda") for _ in range(3))
     launched(added, (x, y, out, N), (triton.cdiv(N, 256),), block=256, **options)
@@ -144,7 +158,9 @@ def test_more_shared_memory_than_a_kernel_has_by_itself():
 def test_more_shared_memory_than_the_gpu_has_is_named():
     x, out = torch.randn(N, device="cuda"), torch.empty(N, device="cuda")
     _, entry = compiled(added, (x, x, out, N), block=128)
-    failures = Binaries({"k": {**entry, "metadata": {**entry["metadata"], "shared": 1 << 20}}}).load()
+    failures = Binaries(
+        {"k": {**entry, "metadata": {**entry["metadata"], "shared": 1 << 20}}}
+    ).load()
     assert failures["k"].fault is Fault.RESOURCES
     assert "1048576" in failures["k"].message
 
@@ -155,11 +171,15 @@ def test_a_descriptor_made_on_the_host():
     from kernelwright.tools.replaying.values import Descriptor
 
     source, target = torch.randn(64, 64, device="cuda"), torch.zeros(64, 64, device="cuda")
-    own = tuple(TensorDescriptor(t, list(t.shape), list(t.stride()), [16, 64]) for t in (source, target))
+    own = tuple(
+        TensorDescriptor(t, list(t.shape), list(t.stride()), [16, 64]) for t in (source, target)
+    )
     _, entry = compiled(copied_by_descriptor, own, block=16)
     binaries = Binaries({"k": entry})
     binaries.load()
-    given = [Descriptor(t, tuple(t.shape), tuple(t.stride()), (16, 64), "zero") for t in (source, target)]
+    given = [
+        Descriptor(t, tuple(t.shape), tuple(t.stride()), (16, 64), "zero") for t in (source, target)
+    ]
     binaries.launch("k", (4, 1, 1), {"source": given[0], "target": given[1]})
     synchronize()
     assert torch.equal(source, target)
@@ -193,7 +213,11 @@ def test_an_empty_grid_launches_nothing():
 def test_arguments_that_do_not_fit_are_a_launch_failure():
     x, out = torch.randn(N, device="cuda"), torch.empty(N, device="cuda")
     binaries = launched(added, (x, x, out, N), block=128)
-    for wrong in ({"x": x}, {"x": x.cpu(), "y": x, "out": out, "n": N}, {"x": x, "y": x, "out": out, "n": 1.5}):
+    for wrong in (
+        {"x": x},
+        {"x": x.cpu(), "y": x, "out": out, "n": N},
+        {"x": x, "y": x, "out": out, "n": 1.5},
+    ):
         with pytest.raises(Failed) as failed:
             binaries.launch("k", (1, 1, 1), wrong)
         assert failed.value.failure.fault is Fault.LAUNCH
@@ -229,6 +253,11 @@ def test_an_illegal_address_is_out_of_bounds_and_the_process_is_dead(tmp_path):
     command = [sys.executable, str(script)]
     import os
 
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
     said = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
-    assert said.stdout.split() == ["out_of_bounds", "True", "out_of_bounds", "True"], said.stdout + said.stderr
+    assert said.stdout.split() == ["out_of_bounds", "True", "out_of_bounds", "True"], (
+        said.stdout + said.stderr
+    )

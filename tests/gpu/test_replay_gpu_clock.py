@@ -49,14 +49,18 @@ def timing(call: Any, own: Any = (), steps: Any = ()) -> TimedTrace:
         enter = around or (lambda step: contextlib.nullcontext())
         return call(inputs, allocations, choices, enter)
 
-    return TimedTrace(run, steps, lambda: list(own), list, lambda step: (step.kernel, tuple(step.grid)))
+    return TimedTrace(
+        run, steps, lambda: list(own), list, lambda step: (step.kernel, tuple(step.grid))
+    )
 
 
 def ask(watch: TimedTrace, what: str, **message: Any) -> dict[str, Any]:
     return watch.answer({"do": f"clock_{what}", **message}, lambda m: m["sets"])
 
 
-def measured(watch: TimedTrace, sets: Any, calls: int = 12, **options: Any) -> tuple[float, dict[str, Any]]:
+def measured(
+    watch: TimedTrace, sets: Any, calls: int = 12, **options: Any
+) -> tuple[float, dict[str, Any]]:
     """The median in milliseconds, and what opening said."""
     opened = ask(watch, "open", sets=sets, **options)
     ask(watch, "block", order=[0, 0])
@@ -152,7 +156,9 @@ def test_the_fastest_alternative_is_ranked_first_and_what_does_not_fit_is_left_o
         if step.grid[0] == 3:
             raise Failed(Failure(fault=Fault.RESOURCES, message="too much"))
         with enter(step):
-            remembering[(1,)](torch.zeros(1, dtype=torch.int32, device="cuda"), out, turns[step.grid[0]])
+            remembering[(1,)](
+                torch.zeros(1, dtype=torch.int32, device="cuda"), out, turns[step.grid[0]]
+            )
         return [out]
 
     told = ask(timing(call, steps=(choice,)), "choose", seconds=5.0, sets=[[torch.zeros(1)]])

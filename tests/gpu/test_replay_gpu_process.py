@@ -64,8 +64,12 @@ ENDLESS = """go = tl.load(x)
 @pytest.fixture(scope="module")
 def rig() -> Any:
     with (
-        Zygote(ProcessKind.COMPILE, warm="kernelwright.tools.tracing.pretended_gpu.warming:warm") as tracing,
-        Zygote(ProcessKind.CUDA, gpu=0, warm="kernelwright.tools.replaying.gpu.launching:warm") as running,
+        Zygote(
+            ProcessKind.COMPILE, warm="kernelwright.tools.tracing.pretended_gpu.warming:warm"
+        ) as tracing,
+        Zygote(
+            ProcessKind.CUDA, gpu=0, warm="kernelwright.tools.replaying.gpu.launching:warm"
+        ) as running,
     ):
         yield tracing, Compiler(tracing), Replayer("cuda:0", running), Buffers("cuda:0")
 
@@ -91,7 +95,9 @@ class ModelNew(nn.Module):
 """In the place of CANDIDATE's model."""
 
 
-def replayed(rig: Any, wild: str, seconds: float = 60.0, candidate: str = CANDIDATE) -> tuple[Any, Any, Any]:
+def replayed(
+    rig: Any, wild: str, seconds: float = 60.0, candidate: str = CANDIDATE
+) -> tuple[Any, Any, Any]:
     """The reply to one call, what came, and what should have come."""
     tracing, compiler, replayer, buffers = rig
     source = candidate.replace("WILD", wild or "pass")
@@ -137,9 +143,13 @@ def test_a_process_that_unmaps_the_judges_memory_lets_the_judge_free_it_and_goes
 
 
 @pytest.mark.parametrize(
-    ("wild", "fault"), [(FAR, Fault.OUT_OF_BOUNDS), (ENDLESS, Fault.TIMEOUT)], ids=["far", "endless"]
+    ("wild", "fault"),
+    [(FAR, Fault.OUT_OF_BOUNDS), (ENDLESS, Fault.TIMEOUT)],
+    ids=["far", "endless"],
 )
-def test_a_kernel_that_ends_its_process_is_named_and_the_next_candidate_is_replayed(rig, wild, fault):
+def test_a_kernel_that_ends_its_process_is_named_and_the_next_candidate_is_replayed(
+    rig, wild, fault
+):
     replayed(rig, NOTHING)
     with pytest.raises(Failed) as failed:
         replayed(rig, wild, seconds=4.0)

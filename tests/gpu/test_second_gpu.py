@@ -13,7 +13,9 @@ from kernelwright.tools.report import Report
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(torch.cuda.is_available() and torch.cuda.device_count() < 2, reason="needs two GPUs"),
+    pytest.mark.skipif(
+        torch.cuda.is_available() and torch.cuda.device_count() < 2, reason="needs two GPUs"
+    ),
 ]
 
 
@@ -23,7 +25,9 @@ def test_each_gpu_judges_what_it_is_given():
 
         def judged(entry: Entry) -> list[Report]:
             problem = problem_of(entry.problem)
-            return [e.evaluate(problem, entry.source, Options(torch_compile=False)) for e in (zero, one)]
+            return [
+                e.evaluate(problem, entry.source, Options(torch_compile=False)) for e in (zero, one)
+            ]
 
         reports = [report for pair in threads.map(judged, entries) for report in pair]
     assert len(reports) == 6
@@ -45,7 +49,13 @@ def test_a_graph_is_captured_on_the_gpu_of_its_model(tmp_path):
             TransformersPolicy(tiny, device=gpu, dtype="float32", cache=kind).sample(requests(16))
             for kind in (CacheKind.GROWING, CacheKind.STATIC)
         )
-        assert sum(one.token_ids == other.token_ids for one, other in zip(growing, captured, strict=True)) >= 15, gpu
+        assert (
+            sum(
+                one.token_ids == other.token_ids
+                for one, other in zip(growing, captured, strict=True)
+            )
+            >= 15
+        ), gpu
 
 
 def test_a_policy_of_the_second_gpu_answers_from_any_thread(tmp_path):
@@ -62,4 +72,6 @@ def test_a_policy_of_the_second_gpu_answers_from_any_thread(tmp_path):
         )
         found = running.result(120)
     plain = TransformersPolicy(tiny, device="cuda:1", dtype="float32").sample(requests(64))
-    assert sum(one.token_ids == other.token_ids for one, other in zip(found, plain, strict=True)) >= 60
+    assert (
+        sum(one.token_ids == other.token_ids for one, other in zip(found, plain, strict=True)) >= 60
+    )

@@ -70,5 +70,7 @@ def test_a_second_candidate_is_judged_on_the_state_that_the_first_one_was_though
         first = evaluator.evaluate(problem, KERNEL, options)
         assert first.correct, first.explanation
         assert first.speedup is not None
-        second = evaluator.evaluate(problem, KERNEL.replace("total += value", "total = total + value"), options)
+        second = evaluator.evaluate(
+            problem, KERNEL.replace("total += value", "total = total + value"), options
+        )
         assert second.correct, second.explanation

@@ -95,7 +95,11 @@ def made_by_the_jit(candidates: Sequence[Path], folder: Path) -> dict[str, Any]:
     """What the JIT made of every candidate, in one process with a cache of its own."""
     script, answer = folder / "launch.py", folder / "answer.json"
     script.write_text(ON_THE_GPU)
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DEFAULT_FP_FUSION": "1"}
+    environment = {
+        **os.environ,
+        "TRITON_CACHE_DIR": str(folder / "cache"),
+        "TRITON_DEFAULT_FP_FUSION": "1",
+    }
     asked = json.dumps([[str(c), str(problem_of(c))] for c in candidates])
     command = [sys.executable, str(script), str(TESTS.parent), str(answer)]
     subprocess.run(command, input=asked, text=True, check=True, env=environment, timeout=560)
@@ -105,17 +109,25 @@ def made_by_the_jit(candidates: Sequence[Path], folder: Path) -> dict[str, Any]:
 
 def asked_for(request: pytest.FixtureRequest, candidates: Sequence[Path]) -> list[Path]:
     """Those of the candidates that this run of pytest has chosen."""
-    chosen = {item.callspec.params.get("candidate") for item in request.session.items if hasattr(item, "callspec")}
+    chosen = {
+        item.callspec.params.get("candidate")
+        for item in request.session.items
+        if hasattr(item, "callspec")
+    }
     return [c for c in candidates if c in chosen]
 
 
 @pytest.fixture(scope="module")
-def launched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def launched(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
     return made_by_the_jit(asked_for(request, CANDIDATES), tmp_path_factory.mktemp("jit"))
 
 
 @pytest.fixture(scope="module")
-def launched_unusually(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def launched_unusually(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
     return made_by_the_jit(asked_for(request, UNUSUAL), tmp_path_factory.mktemp("jit"))
 
 
@@ -147,18 +159,28 @@ def test_every_launch_is_what_the_text_compiles_to(
 @pytest.mark.slow
 @pytest.mark.parametrize("candidate", UNUSUAL, ids=[c.stem for c in UNUSUAL])
 def test_every_unusual_launch_is_what_the_text_compiles_to(
-    candidate: Path, zygote: Zygote, compiler: Compiler, target: str, launched_unusually: dict[str, Any]
+    candidate: Path,
+    zygote: Zygote,
+    compiler: Compiler,
+    target: str,
+    launched_unusually: dict[str, Any],
 ) -> None:
     assert_the_same_code(candidate, zygote, compiler, target, launched_unusually[str(candidate)])
 
 
-def assert_the_same_code(candidate: Path, zygote: Zygote, compiler: Compiler, target: str, real: Any) -> None:
+def assert_the_same_code(
+    candidate: Path, zygote: Zygote, compiler: Compiler, target: str, real: Any
+) -> None:
     """real: what the JIT made of it, or the traceback of what went wrong."""
     source = candidate.read_text()
-    spec = input_spec(Problem(name=candidate.stem, source=problem_of(candidate).read_text()), as_it_is=True)
+    spec = input_spec(
+        Problem(name=candidate.stem, source=problem_of(candidate).read_text()), as_it_is=True
+    )
     found = trace_candidate(zygote, source, target, [SizeRequest(spec=spec)])
     traced = found.traced
-    made = compiler.compile(traced, list(traced.kernels), target, source=source, seconds=200, texts=("ptx",))
+    made = compiler.compile(
+        traced, list(traced.kernels), target, source=source, seconds=200, texts=("ptx",)
+    )
     assert made
     assert [c.failure for c in made.values() if c.failure is not None] == []
     from_text = {code_hash(c.binary): c for c in made.values()}
@@ -167,7 +189,9 @@ def assert_the_same_code(candidate: Path, zygote: Zygote, compiler: Compiler, ta
     for kernel in real:
         said = from_text.get(kernel["hash"]) or under_another_name(kernel, list(made.values()))
         assert said is not None, f"{kernel['name']}: the JIT made other code than its text gives"
-        assert without_debug(said.texts["ptx"], said.name) == without_debug(kernel["ptx"], kernel["name"])
+        assert without_debug(said.texts["ptx"], said.name) == without_debug(
+            kernel["ptx"], kernel["name"]
+        )
         assert said.resources is not None
         told = (said.resources.registers, said.resources.spills, said.metadata["shared"])
         assert told == (kernel["registers"], kernel["spills"], kernel["shared"])

@@ -53,7 +53,9 @@ def test_a_matmul_in_fp32_is_faster_with_split_products_and_the_class_is_told(ev
 
 
 def test_only_ieee_products_are_chosen_where_only_they_are_allowed(evaluator, tmp_path):
-    tuned, text = tuner_of(evaluator, tmp_path / "j.jsonl", "matmul", precision=PrecisionClass.IEEE).run()
+    tuned, text = tuner_of(
+        evaluator, tmp_path / "j.jsonl", "matmul", precision=PrecisionClass.IEEE
+    ).run()
     assert "bf16x3" not in text
     assert all(one.precision is PrecisionClass.IEEE for one in tuned.chosen)
 
@@ -82,7 +84,9 @@ def test_a_wrong_configuration_is_seen_while_it_is_timed(evaluator):
 def test_a_failed_configuration_never_wins(evaluator, tmp_path):
     tuned, _ = tuner_of(evaluator, tmp_path / "j.jsonl", "matmul").run()
     for row in (row for group in tuned.groups for row in group.rows):
-        assert row.fate is not ConfigurationOutcome.WON or (row.score.passed and row.timing is not None)
+        assert row.fate is not ConfigurationOutcome.WON or (
+            row.score.passed and row.timing is not None
+        )
 
 
 def test_a_run_tunes_its_correct_kernel_and_keeps_the_row(tmp_path):

@@ -34,9 +34,19 @@ def modules(tmp_path_factory) -> dict[str, ModuleType]:
     """The kernel with its checks, and without."""
     sizes = [{"batch": b, "channels": c} for b, c in ((4, 8), (3, 5), (7, 2))]
     stage = CorrectnessResult(
-        device="cpu", interpreted=True, sizes=sizes[0], tried=tuple(Tried(sizes=size) for size in sizes)
+        device="cpu",
+        interpreted=True,
+        sizes=sizes[0],
+        tried=tuple(Tried(sizes=size) for size in sizes),
     )
-    report = Report(problem="p", problem_hash="h", candidate_hash="c", correct=True, judged_on="cpu", interpreted=stage)
+    report = Report(
+        problem="p",
+        problem_hash="h",
+        candidate_hash="c",
+        correct=True,
+        judged_on="cpu",
+        interpreted=stage,
+    )
     folder = tmp_path_factory.mktemp("written")
     texts = {"guarded": guarded_kernel(PROBLEM, KERNEL, report).text, "bare": KERNEL}
     for name, text in texts.items():
@@ -54,7 +64,11 @@ def model(modules):
 
 def inputs() -> dict[str, torch.Tensor]:
     x = torch.randn(5, CHANNELS, device="cuda")
-    return {"as judged": x, "transposed": x.t().contiguous().t(), "expanded": x[:1].expand(5, CHANNELS)}
+    return {
+        "as judged": x,
+        "transposed": x.t().contiguous().t(),
+        "expanded": x[:1].expand(5, CHANNELS),
+    }
 
 
 @pytest.mark.parametrize("layout", ["as judged", "transposed", "expanded"])

@@ -38,7 +38,10 @@ MODULES = {
     "fla.modules.fused_cross_entropy": "cross_entropy_loss",
 }
 FLA = Library(
-    "fla", "fla-core", "0.6.0", imports={n: module for module, names in MODULES.items() for n in names.split()}
+    "fla",
+    "fla-core",
+    "0.6.0",
+    imports={n: module for module, names in MODULES.items() for n in names.split()},
 )
 
 QKV = "q=randn(batch, length, heads, dim), k=randn(batch, length, heads, dim), v=randn(batch, length, heads, dim)"

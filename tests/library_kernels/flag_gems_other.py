@@ -157,4 +157,8 @@ upsample_bicubic2d | flag_gems.upsample_bicubic2d(x, [2 * x.shape[2], 2 * x.shap
 
 def other() -> list[LibraryKernel]:
     """All of them."""
-    return [kernel for text in (REDUCTIONS, NORMS, PRODUCTS, INDICES) for kernel in rows(FLAG_GEMS, text)]
+    return [
+        kernel
+        for text in (REDUCTIONS, NORMS, PRODUCTS, INDICES)
+        for kernel in rows(FLAG_GEMS, text)
+    ]

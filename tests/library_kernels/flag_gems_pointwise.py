@@ -222,13 +222,24 @@ sigmoid | . | . | . | dtype=float16
 def pointwise() -> list[LibraryKernel]:
     """All of them; those in half precision and with block pointers have a suffix to their names."""
     pair = [
-        line if line.count(" | ") >= 3 and line.split(" | ")[3].strip() != "." else _with_inputs(line)
+        line
+        if line.count(" | ") >= 3 and line.split(" | ")[3].strip() != "."
+        else _with_inputs(line)
         for line in BINARY.strip().splitlines()
     ]
     half = [k._replace(name=f"{k.name}_half") for k in rows(FLAG_GEMS, HALF)]
     pointers = FLAG_GEMS._replace(preamble=BLOCK_POINTERS)
-    old = [k._replace(name=f"{k.name}_block_pointers") for k in rows(pointers, HALF, "needs=gpu; triton=3.6")]
-    return [*rows(FLAG_GEMS, UNARY), *rows(FLAG_GEMS, IN_PLACE), *rows(FLAG_GEMS, "\n".join(pair)), *half, *old]
+    old = [
+        k._replace(name=f"{k.name}_block_pointers")
+        for k in rows(pointers, HALF, "needs=gpu; triton=3.6")
+    ]
+    return [
+        *rows(FLAG_GEMS, UNARY),
+        *rows(FLAG_GEMS, IN_PLACE),
+        *rows(FLAG_GEMS, "\n".join(pair)),
+        *half,
+        *old,
+    ]
 
 
 def _with_inputs(line: str) -> str:

@@ -33,8 +33,20 @@ def unpacked(words, bits):
 
 def nf4_values(packed):
     """The NF4 values of packed bytes, the high half first (Dettmers et al. 2023, appendix E)."""
-    levels = [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635]
-    levels += [-0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725]
+    levels = [
+        -1.0,
+        -0.6961928009986877,
+        -0.5250730514526367,
+        -0.39491748809814453,
+        -0.28444138169288635,
+    ]
+    levels += [
+        -0.18477343022823334,
+        -0.09105003625154495,
+        0.0,
+        0.07958029955625534,
+        0.16093020141124725,
+    ]
     levels += [0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941]
     levels += [0.7229568362236023, 1.0]
     table = torch.tensor(levels, device=packed.device)
@@ -66,7 +78,9 @@ def causal_over_pages(query, keys, values, table, lengths):
     v = values[table.long()].reshape(batch, -1, heads, dim).float()
     scores = torch.einsum("bqhd,bshd->bhqs", q, k) * dim**-0.5
     place = torch.arange(q.shape[1], device=query.device)[None, :] + lengths[:, None] - q.shape[1]
-    beyond = torch.arange(k.shape[1], device=query.device)[None, None, None, :] > place[:, None, :, None]
+    beyond = (
+        torch.arange(k.shape[1], device=query.device)[None, None, None, :] > place[:, None, :, None]
+    )
     weights = scores.masked_fill(beyond, float("-inf")).softmax(-1)
     return torch.einsum("bhqs,bshd->bqhd", weights, v).reshape(query.shape).to(query.dtype)
 
@@ -117,7 +131,9 @@ def sections(table):
     """
     half = table.shape[-1] // 2
     part = half // 4
-    mixed = torch.cat([table[0, ..., :part], table[1, ..., part : 2 * part], table[2, ..., 2 * part : half]], -1)
+    mixed = torch.cat(
+        [table[0, ..., :part], table[1, ..., part : 2 * part], table[2, ..., 2 * part : half]], -1
+    )
     return torch.cat([mixed, mixed], -1)
 
 
@@ -175,7 +191,9 @@ def hadamard(x):
     rows, size, step = x.shape[0], x.shape[1], 1
     while step < size:
         pairs = x.view(rows, -1, 2, step)
-        x = torch.stack([pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]], 2).view(rows, size)
+        x = torch.stack([pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]], 2).view(
+            rows, size
+        )
         step *= 2
     return x
 
@@ -187,7 +205,9 @@ def causal_ratios(g):
     total = g.float().cumsum(1).transpose(1, 2)
     gap = total[:, :, :, None] - total[:, :, None, :]
     shape = (1, 1, g.shape[1], g.shape[1], *[1] * (g.dim() - 3))
-    above = torch.ones(g.shape[1], g.shape[1], dtype=torch.bool, device=g.device).triu(1).view(shape)
+    above = (
+        torch.ones(g.shape[1], g.shape[1], dtype=torch.bool, device=g.device).triu(1).view(shape)
+    )
     return gap.masked_fill(above, float("-inf")).exp()
 
 
@@ -303,7 +323,9 @@ def stick_breaking(q, k, v):
     hidden = torch.ones(q.shape[1], q.shape[1], dtype=torch.bool, device=q.device).triu()
     left = torch.nn.functional.logsigmoid(-scores).masked_fill(hidden, 0.0)
     after = left.flip(-1).cumsum(-1).flip(-1) - left
-    weights = (torch.nn.functional.logsigmoid(scores) + after).masked_fill(hidden, float("-inf")).exp()
+    weights = (
+        (torch.nn.functional.logsigmoid(scores) + after).masked_fill(hidden, float("-inf")).exp()
+    )
     return torch.einsum("bhts,bshv->bthv", weights.to(v.dtype), v)
 
 
@@ -312,17 +334,27 @@ def channel_convolution(x, weight, bias):
     width).
     """
     padded = torch.nn.functional.pad(x.transpose(1, 2), [weight.shape[1] - 1, 0])
-    return torch.nn.functional.conv1d(padded, weight[:, None], bias, groups=weight.shape[0]).transpose(1, 2)
+    return torch.nn.functional.conv1d(
+        padded, weight[:, None], bias, groups=weight.shape[0]
+    ).transpose(1, 2)
 
 
 def chunk_sums(x, size):
     """Running sums along the second dimension that begin anew every `size` steps."""
-    chunks = torch.nn.functional.pad(x.movedim(1, -1), [0, -x.shape[1] % size]).unflatten(-1, (-1, size))
+    chunks = torch.nn.functional.pad(x.movedim(1, -1), [0, -x.shape[1] % size]).unflatten(
+        -1, (-1, size)
+    )
     return chunks.cumsum(-1).flatten(-2)[..., : x.shape[1]].movedim(-1, 1)
 
 
 def pooled_chunks(x, size):
     """Means over chunks of `size` steps along the second dimension, the last one over what is left."""
-    total = torch.nn.functional.pad(x.movedim(1, -1), [0, -x.shape[1] % size]).unflatten(-1, (-1, size)).sum(-1)
-    counts = torch.clamp(x.shape[1] - torch.arange(total.shape[-1], device=x.device) * size, max=size)
+    total = (
+        torch.nn.functional.pad(x.movedim(1, -1), [0, -x.shape[1] % size])
+        .unflatten(-1, (-1, size))
+        .sum(-1)
+    )
+    counts = torch.clamp(
+        x.shape[1] - torch.arange(total.shape[-1], device=x.device) * size, max=size
+    )
     return (total / counts).movedim(-1, 1).to(x.dtype)

@@ -130,7 +130,9 @@ def _row(library: Library, line: str, defaults: str) -> LibraryKernel:
         "candidate": f"{library.name}.{name}({arguments})" if candidate == "." else candidate,
         "reference": f"torch.{name}({arguments})" if reference == "." else reference,
         "inputs": tuple((n, _of_torch(value, dtype)) for n, value in drawn),
-        "parameters": tuple((n, _of_torch(v, dtype)) for n, v in _assignments(given.pop("parameters", ""))),
+        "parameters": tuple(
+            (n, _of_torch(v, dtype)) for n, v in _assignments(given.pop("parameters", ""))
+        ),
         "init": tuple(re.findall(r"\w+", given.pop("init", ""))),
         "own_work": given.pop("own", "strict"),
         "needs": given.pop("needs", "cpu"),
@@ -165,7 +167,11 @@ def _of_torch(expression: str, dtype: str) -> str:
     before torch's factories, in `dtype` where it is drawn from a continuous distribution.
     """
     written = re.sub(rf"(?<![\w.])({'|'.join(FACTORIES)})\(", r"torch.\1(", expression)
-    halved = dtype and re.search(rf"torch\.({'|'.join(HALVED)})\(", written) and not re.search(r"\.to\(|[<>]", written)
+    halved = (
+        dtype
+        and re.search(rf"torch\.({'|'.join(HALVED)})\(", written)
+        and not re.search(r"\.to\(|[<>]", written)
+    )
     return f"({written}).to(torch.{dtype})" if halved else written
 
 
@@ -210,7 +216,13 @@ def problem_text(kernel: LibraryKernel) -> str:
     return "\n".join(lines)
 
 
-HEADER = ("import math", "", "import torch", "from torch import nn", "from torch.nn import functional")
+HEADER = (
+    "import math",
+    "",
+    "import torch",
+    "from torch import nn",
+    "from torch.nn import functional",
+)
 
 
 def candidate_text(kernel: LibraryKernel) -> str:
@@ -241,7 +253,11 @@ def _module(name: str, kernel: LibraryKernel, forward: str, inside: list[str]) -
     lines = [f"class {name}(nn.Module):"]
     if inside or kernel.init:
         made = ["super().__init__()", *inside]
-        lines += [f"    def __init__({', '.join(('self', *kernel.init))}):", *(f"        {line}" for line in made), ""]
+        lines += [
+            f"    def __init__({', '.join(('self', *kernel.init))}):",
+            *(f"        {line}" for line in made),
+            "",
+        ]
     *before, last = [statement.strip() for statement in forward.split("; ")]
     lines += [f"    def forward({', '.join(('self', *(n for n, _ in kernel.inputs)))}):"]
     return [*lines, *(f"        {statement}" for statement in before), f"        return {last}"]

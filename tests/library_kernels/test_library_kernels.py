@@ -24,9 +24,15 @@ def test_the_table_holds_at_least_350_honest_kernels_of_four_libraries() -> None
 
 
 @pytest.mark.parametrize("kernel", ROWS, ids=lambda kernel: kernel.title)
-def test_a_row_makes_a_problem_and_a_candidate_that_defines_no_kernel_of_its_own(kernel: LibraryKernel) -> None:
+def test_a_row_makes_a_problem_and_a_candidate_that_defines_no_kernel_of_its_own(
+    kernel: LibraryKernel,
+) -> None:
     check_form(kernel.problem.source)
-    assert set(kernel.problem.cpu_sizes) == set(kernel.sizes) <= set(module_integers(kernel.problem.source))
+    assert (
+        set(kernel.problem.cpu_sizes)
+        == set(kernel.sizes)
+        <= set(module_integers(kernel.problem.source))
+    )
     tree = ast.parse(kernel.source)
     imported = {
         name.split(".")[0]
@@ -39,7 +45,11 @@ def test_a_row_makes_a_problem_and_a_candidate_that_defines_no_kernel_of_its_own
             else []
         )
     }
-    assert kernel.library.name in imported <= {"torch", "math", "os", "sys", "tempfile", kernel.library.name}
+    assert (
+        kernel.library.name
+        in imported
+        <= {"torch", "math", "os", "sys", "tempfile", kernel.library.name}
+    )
     assert "@triton" not in kernel.source
 
 

@@ -16,8 +16,19 @@ def reply(text: str = "hello", **choice: Any) -> dict[str, Any]:
     return {
         "id": "1",
         "object": "chat.completion",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}, **choice}],
-        "usage": {"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}},
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": text},
+                **choice,
+            }
+        ],
+        "usage": {
+            "prompt_tokens": 12,
+            "completion_tokens": 3,
+            "prompt_tokens_details": {"cached_tokens": 4},
+        },
         "system_fingerprint": "fp-1",
     }
 
@@ -38,7 +49,9 @@ class Handler(BaseHTTPRequestHandler):
         self.server.keys.append(self.headers.get("authorization", ""))
         self.server.next_behaviour()(self)
 
-    def say(self, content: Any, status: int = 200, kind: str = "application/json", **headers: str) -> None:
+    def say(
+        self, content: Any, status: int = 200, kind: str = "application/json", **headers: str
+    ) -> None:
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.send_response(status)
         self.send_header("content-type", kind)
@@ -80,7 +93,9 @@ def no_listing(handler: Handler) -> None:
 @contextmanager
 def loopback(*behaviours: Behaviour, listing: Behaviour = no_listing) -> Iterator[Loopback]:
     server = Loopback(list(behaviours), listing)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    ).start()
     try:
         yield server
     finally:

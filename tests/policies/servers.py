@@ -54,7 +54,9 @@ def free_port() -> int:
 def serving(command: list[str], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Waits until the server is healthy; ends it and its workers."""
     with log.open("wb") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file, env=environment(), start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=file, stderr=file, env=environment(), start_new_session=True
+        )
     try:
         _wait_until_healthy(process, port, log)
         yield process
@@ -76,4 +78,6 @@ def _wait_until_healthy(process: subprocess.Popen[bytes], port: int, log: Path) 
                 return
         except OSError:
             time.sleep(0.5)
-    pytest.fail(f"the server did not start; its last words: {log.read_text(errors='replace')[-1500:]}")
+    pytest.fail(
+        f"the server did not start; its last words: {log.read_text(errors='replace')[-1500:]}"
+    )

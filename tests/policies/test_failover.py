@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.policies.base import Message, PolicyRefused, PolicyUnavailable, Request, Role, Trouble
+from kernelwright.policies.base import (
+    Message,
+    PolicyRefused,
+    PolicyUnavailable,
+    Request,
+    Role,
+    Trouble,
+)
 from kernelwright.policies.open_policy import open_policy
 from tests.policies.loopback import Handler, loopback, reply
 
@@ -64,7 +71,9 @@ def test_where_all_fail_the_shortest_wait_is_told():
     with (
         loopback(later) as first,
         loopback(soon) as second,
-        pytest.raises(PolicyUnavailable, match=r"soon; it asks to wait 70 s, and --patience is 5\.0 s"),
+        pytest.raises(
+            PolicyUnavailable, match=r"soon; it asks to wait 70 s, and --patience is 5\.0 s"
+        ),
     ):
         opened(first.url, second.url, patience=5).sample([ASK])
 
@@ -98,7 +107,9 @@ def test_addresses_of_another_kind_are_refused(urls: str):
 
 def test_a_file_of_prices_counts_for_each_server(tmp_path: Path):
     prices = tmp_path / "prices.toml"
-    prices.write_text('[[price]]\nhost = "*"\nmodel = "m"\ninput = 1\noutput = 1\nas_of = 2026-01-01\n')
+    prices.write_text(
+        '[[price]]\nhost = "*"\nmodel = "m"\ninput = 1\noutput = 1\nas_of = 2026-01-01\n'
+    )
     with loopback(fails(500)) as first, loopback(good) as second:
         policy = open_policy(f"openai:m@{first.url},{second.url}", prices=prices)
         assert policy.sample([ASK])[0].usage.dollars == pytest.approx(15e-6)

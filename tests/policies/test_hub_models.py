@@ -40,7 +40,9 @@ def hub(monkeypatch, tmp_path):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     server.answer, server.asked = (200, ""), 0
     where = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", where + "/{repo_id}/resolve/{revision}/{filename}")
+    monkeypatch.setattr(
+        constants, "HUGGINGFACE_CO_URL_TEMPLATE", where + "/{repo_id}/resolve/{revision}/{filename}"
+    )
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -89,7 +91,9 @@ def cached(folder):
     (model / "snapshots" / COMMIT / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
 
 
-def test_without_a_network_what_was_downloaded_is_taken_and_the_hub_is_asked_no_more(hub, tmp_path, caplog):
+def test_without_a_network_what_was_downloaded_is_taken_and_the_hub_is_asked_no_more(
+    hub, tmp_path, caplog
+):
     hub.server_close()
     with pytest.raises(PolicyRefused, match="the hub cannot be reached"):
         model_config("some/model")

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.policies.base import Message, Policy, PolicyRefused, Request, Role, Sampling, Trouble, Usage
+from kernelwright.policies.base import (
+    Message,
+    Policy,
+    PolicyRefused,
+    Request,
+    Role,
+    Sampling,
+    Trouble,
+    Usage,
+)
 from kernelwright.policies.open_policy import POLICY_FORMS, open_policy
 from kernelwright.policies.prices import SHIPPED_PRICES, Prices, read_prices
 
@@ -19,7 +28,9 @@ ROOT = Path(__file__).parents[2]
     "name", ["", "gpt", "openai", "openai:", "vllm:", "mock", "scripted:", "embedded:x", "claude:x"]
 )
 def test_an_unknown_name_lists_the_forms(name):
-    with pytest.raises(PolicyRefused, match="the forms are embedded, compiler, openai:MODEL@URL") as caught:
+    with pytest.raises(
+        PolicyRefused, match="the forms are embedded, compiler, openai:MODEL@URL"
+    ) as caught:
         open_policy(name)
     assert caught.value.trouble is Trouble.NAME
 
@@ -46,12 +57,18 @@ def test_an_address_of_another_kind_is_refused(name):
 
 def test_folders_and_files_open_by_name(tiny_model: Path, tiny_adapter: Path, tmp_path: Path):
     (tmp_path / "s.json").write_text('["x"]')
-    for name in (f"transformers:{tiny_model}", f"vllm:{tiny_model}", f"scripted:{tmp_path / 's.json'}"):
+    for name in (
+        f"transformers:{tiny_model}",
+        f"vllm:{tiny_model}",
+        f"scripted:{tmp_path / 's.json'}",
+    ):
         policy = open_policy(name)
         assert policy.name == name
         assert isinstance(policy, Policy)
     adapted = open_policy(f"transformers:{tiny_model}", adapter=str(tiny_adapter), device="cpu")
-    request = Request(messages=(Message(role=Role.USER, content="add"),), sampling=Sampling(max_tokens=2))
+    request = Request(
+        messages=(Message(role=Role.USER, content="add"),), sampling=Sampling(max_tokens=2)
+    )
     assert adapted.sample([request])[0].adapter_revision
     with pytest.raises(PolicyRefused, match="takes no adapter"):
         open_policy("embedded", adapter=str(tiny_adapter))
@@ -81,7 +98,9 @@ def test_naming_policies_pays_for_no_heavy_library():
         "print([name for name in ('torch', 'transformers', 'vllm', 'openai', 'tenacity', 'httpx') if name "
         "in sys.modules])"
     )
-    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert said.stdout.strip() == "[]"
 
 
@@ -104,7 +123,9 @@ def test_a_users_own_price_goes_first(tmp_path: Path):
     own = tmp_path / "own.toml"
     own.write_text(SHIPPED_PRICES.read_text().replace("input = 2.00", "input = 5.00"))
     usage = Usage(prompt_tokens=1_000_000, completion_tokens=0)
-    assert read_prices(own).dollars("https://api.openai.com/v1", "gpt-4.1", usage) == pytest.approx(5.0)
+    assert read_prices(own).dollars("https://api.openai.com/v1", "gpt-4.1", usage) == pytest.approx(
+        5.0
+    )
 
 
 @pytest.mark.parametrize(

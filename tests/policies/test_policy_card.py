@@ -26,7 +26,9 @@ def test_a_card_is_read_as_it_was_written(tmp_path):
     )  # fmt: skip
     write_card(tmp_path, card)
     assert read_card(tmp_path) == card
-    assert json.loads((tmp_path / CARD_FILE).read_text()).keys() == card.model_fields_set | {"limits"}
+    assert json.loads((tmp_path / CARD_FILE).read_text()).keys() == card.model_fields_set | {
+        "limits"
+    }
 
 
 def test_the_policy_that_ships_has_a_whole_card():
@@ -41,7 +43,9 @@ def test_a_folder_that_says_nothing_is_asked_in_a_chat(tmp_path):
     assert read_card(tmp_path).prompt_form is PromptForm.CHAT
 
 
-@pytest.mark.parametrize("text", ["no json", "[]", '{"prompt_form": "shouting"}', '{"parameters": "many"}'])
+@pytest.mark.parametrize(
+    "text", ["no json", "[]", '{"prompt_form": "shouting"}', '{"parameters": "many"}']
+)
 def test_what_is_no_card_is_refused_in_one_line(tmp_path, text):
     (tmp_path / CARD_FILE).write_text(text)
     with pytest.raises(PolicyRefused, match="correct or delete it") as refused:
@@ -49,9 +53,13 @@ def test_what_is_no_card_is_refused_in_one_line(tmp_path, text):
     assert "\n" not in str(refused.value)
 
 
-def test_an_adapter_has_what_it_does_not_say_from_its_model_but_never_the_facts_of_its_training(tmp_path):
+def test_an_adapter_has_what_it_does_not_say_from_its_model_but_never_the_facts_of_its_training(
+    tmp_path,
+):
     model, adapter = tmp_path / "model", tmp_path / "adapter"
-    trained = PolicyCard(seed=1, base="new:14m", loss=0.5, method="sft", parameters=7, prompt_form=PromptForm.COMPACT)
+    trained = PolicyCard(
+        seed=1, base="new:14m", loss=0.5, method="sft", parameters=7, prompt_form=PromptForm.COMPACT
+    )
     for folder, card in ((model, trained), (adapter, PolicyCard(seed=2))):
         folder.mkdir()
         write_card(folder, card)
@@ -62,9 +70,14 @@ def test_an_adapter_has_what_it_does_not_say_from_its_model_but_never_the_facts_
 
 
 def test_a_cards_last_training_joins_those_before_it():
-    first = PolicyCard(base="new:14m", method="sft", loss=0.5, seed=1, rows={"read": 3}, lineage=("a",))
+    first = PolicyCard(
+        base="new:14m", method="sft", loss=0.5, seed=1, rows={"read": 3}, lineage=("a",)
+    )
     second = PolicyCard(base="m", method="grpo", ancestors=trainings_of(first))
-    assert [(one.method, one.loss) for one in trainings_of(second)] == [("sft", 0.5), ("grpo", None)]
+    assert [(one.method, one.loss) for one in trainings_of(second)] == [
+        ("sft", 0.5),
+        ("grpo", None),
+    ]
     assert trainings_of(PolicyCard(prompt_form=PromptForm.COMPACT, lineage=("a",))) == ()
     for _ in range(20):
         second = PolicyCard(base="m", method="rft", ancestors=trainings_of(second))

@@ -41,7 +41,9 @@ class Flaky(ScriptedPolicy):
 def test_it_asks_again_until_there_is_an_answer_and_tells_of_each_wait():
     policy, waits, told = Flaky(3), [], []
     patient = RetryingPolicy(
-        policy, sleep=waits.append, on_wait=lambda error, seconds: told.append((error.trouble, seconds))
+        policy,
+        sleep=waits.append,
+        on_wait=lambda error, seconds: told.append((error.trouble, seconds)),
     )
     assert patient.sample([ASK])[0].text == "one"
     assert policy.calls == 4
@@ -107,7 +109,9 @@ def test_an_answer_that_was_paid_for_nothing_counts_in_the_next_one():
 
 def test_an_answer_is_paid_for_twice_at_most_and_both_are_told():
     policy = Paid(10)
-    with pytest.raises(PolicyUnavailable, match="no reply; it was asked 2 times, and may have charged") as caught:
+    with pytest.raises(
+        PolicyUnavailable, match="no reply; it was asked 2 times, and may have charged"
+    ) as caught:
         RetryingPolicy(policy, sleep=lambda seconds: None).sample([ASK])
     assert policy.calls == 2
     assert [reply.usage.dollars for reply in caught.value.paid[0]] == [0.5, 0.5]

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.policies.base import Completion, FinishReason, Message, PolicyRefused, Request, Role, Trouble, Usage
+from kernelwright.policies.base import (
+    Completion,
+    FinishReason,
+    Message,
+    PolicyRefused,
+    Request,
+    Role,
+    Trouble,
+    Usage,
+)
 from kernelwright.policies.scripted import Script, ScriptedPolicy, ScriptPart, open_scripted
 
 
@@ -37,7 +46,9 @@ def test_every_form_of_file_is_read(tmp_path: Path, name, content, first):
     assert policy.name == f"scripted:{tmp_path / name}"
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "7", '{"answers": 3}', '{"answers": [3]}', '{"wrong": []}', '["a"'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "7", '{"answers": 3}', '{"answers": [3]}', '{"wrong": []}', '["a"']
+)
 def test_what_is_no_script_is_refused_in_one_line(tmp_path: Path, content):
     path = tmp_path / "a.json"
     path.write_text(content)
@@ -66,7 +77,9 @@ def test_a_script_that_is_at_its_end_says_so():
     with pytest.raises(PolicyRefused, match="has 1 answer, and turn 2") as caught:
         policy.sample([ask(), ask()])
     assert caught.value.finished[0].text == "one"
-    assert texts(ScriptedPolicy(Script(parts=(ScriptPart(answers=("one",)),), again=True)), ask(), ask()) == [
+    assert texts(
+        ScriptedPolicy(Script(parts=(ScriptPart(answers=("one",)),), again=True)), ask(), ask()
+    ) == [
         "one",
         "one",
     ]
@@ -74,7 +87,9 @@ def test_a_script_that_is_at_its_end_says_so():
 
 def test_parts_answer_the_prompts_they_name(tmp_path: Path):
     path = tmp_path / "a.json"
-    path.write_text(json.dumps({"parts": [{"when": "softmax", "answers": ["s"]}], "answers": ["other"]}))
+    path.write_text(
+        json.dumps({"parts": [{"when": "softmax", "answers": ["s"]}], "answers": ["other"]})
+    )
     assert texts(open_scripted(path), ask("fused softmax"), ask("add")) == ["s", "other"]
     only = ScriptedPolicy(Script(parts=(ScriptPart(when="softmax", answers=("s",)),)))
     with pytest.raises(PolicyRefused, match="no part for this prompt"):

@@ -33,7 +33,10 @@ def tell(store) -> Tell:
     numbers = iter(range(1_000_000))
 
     def told(
-        problem: str, *turns: tuple[Completion, Report | None], temperature: float = 1.0, top_p: float = 1.0
+        problem: str,
+        *turns: tuple[Completion, Report | None],
+        temperature: float = 1.0,
+        top_p: float = 1.0,
     ) -> list[int]:
         start = TrajectoryStart(
             problem=Problem(name=problem, source=REFERENCE.format(problem)),
@@ -47,7 +50,9 @@ def tell(store) -> Tell:
                 sampling=Sampling(temperature=temperature, top_p=top_p),
             )
             action = Action.REPAIR if place else Action.DRAFT
-            row = store.draft(trajectory.id, request, action=action, parent_id=ids[-1] if ids else None)
+            row = store.draft(
+                trajectory.id, request, action=action, parent_id=ids[-1] if ids else None
+            )
             store.complete(row.id, completion, f"x = {sum(completion.token_ids or ())}")
             if report is not None:
                 store.judge(row.id, report)

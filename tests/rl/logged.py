@@ -35,11 +35,17 @@ def verdict(
 ) -> Report:
     """A report as the tools give it."""
     passed = 11 if correct else 3
-    checks = tuple(Check(draw="own", passed=number < passed) for number in range(passed + (not correct)))
+    checks = tuple(
+        Check(draw="own", passed=number < passed) for number in range(passed + (not correct))
+    )
     cheat = Cheat.DECOY if fault is Fault.CHEAT else None
-    result = CorrectnessResult(device="NVIDIA H200" if gpu else "cpu", interpreted=not gpu, checks=checks)
+    result = CorrectnessResult(
+        device="NVIDIA H200" if gpu else "cpu", interpreted=not gpu, checks=checks
+    )
     early = not correct and fault in (Fault.NO_CODE, Fault.SYNTAX, Fault.NO_KERNEL, Fault.COMPILE)
-    profile = ProfileResult(device="NVIDIA H200", speedup=speedup, speedup_low=speedup * 0.9, own_share=share)
+    profile = ProfileResult(
+        device="NVIDIA H200", speedup=speedup, speedup_low=speedup * 0.9, own_share=share
+    )
     report = Report(
         problem="p", problem_hash="p" * 64, candidate_hash="h" * 64,
         rung=Rung.COMPILE if early else _rung(gpu, correct),

@@ -73,12 +73,21 @@ def write_problems(folder: Path) -> Path:
 def pairs() -> list[tuple[str, str]]:
     prompts, found = Prompts(PromptForm.COMPACT), []
     for name, (_, right, wrong) in OPERATIONS.items():
-        draft = prompts.messages(PromptFields(problem=problem(name), action=Action.DRAFT))[-1].content
+        draft = prompts.messages(PromptFields(problem=problem(name), action=Action.DRAFT))[
+            -1
+        ].content
         bad = KERNEL.format(wrong)
         repair = prompts.messages(
-            PromptFields(problem=problem(name), action=Action.REPAIR, code=bad, feedback="mismatch: everywhere")
+            PromptFields(
+                problem=problem(name),
+                action=Action.REPAIR,
+                code=bad,
+                feedback="mismatch: everywhere",
+            )
         )[-1].content
-        found += [(prompt, KERNEL.format(line)) for prompt in (draft, repair) for line in (right, wrong)]
+        found += [
+            (prompt, KERNEL.format(line)) for prompt in (draft, repair) for line in (right, wrong)
+        ]
     return found
 
 
@@ -134,18 +143,25 @@ def _batch(tokenizer: Any, known: list[tuple[str, str]]) -> dict[str, Any]:
     rows = []
     for prompt, answer in known:
         asked = tokenizer.apply_chat_template(
-            [{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=True, return_dict=False
+            [{"role": "user", "content": prompt}],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
         )
         rows.append((list(asked), [*tokenizer.encode(answer), tokenizer.eos_token_id]))
     width = max(len(asked) + len(answer) for asked, answer in rows)
-    ids, labels = (torch.full((len(rows), width), filler) for filler in (tokenizer.pad_token_id, -100))
+    ids, labels = (
+        torch.full((len(rows), width), filler) for filler in (tokenizer.pad_token_id, -100)
+    )
     for place, (asked, answer) in enumerate(rows):
         ids[place, : len(asked) + len(answer)] = torch.tensor(asked + answer)
         labels[place, len(asked) : len(asked) + len(answer)] = torch.tensor(answer)
     return {
         "input_ids": ids,
         "labels": labels,
-        "attention_mask": (torch.arange(width) < torch.tensor([len(a) + len(b) for a, b in rows])[:, None]).long(),
+        "attention_mask": (
+            torch.arange(width) < torch.tensor([len(a) + len(b) for a, b in rows])[:, None]
+        ).long(),
     }
 
 

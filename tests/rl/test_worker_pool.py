@@ -33,7 +33,11 @@ def test_every_process_is_deaf_to_an_interrupt_from_its_first_moment():
     with process_pool(3) as pool:
         theirs = list(pool._processes)
         for pid in theirs:
-            blocked = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "SigBlk" in line)
+            blocked = next(
+                line
+                for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+                if "SigBlk" in line
+            )
             assert int(blocked.split()[1], 16) >> (signal.SIGINT - 1) & 1
             os.kill(pid, signal.SIGINT)
         assert len(theirs) == 3

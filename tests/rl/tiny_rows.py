@@ -28,7 +28,9 @@ def random_rows(count: int, vocabulary: int = 300, seed: int = 0) -> list[Scored
     for place in range(count):
         completion = ids(3, 12)
         logps = [-dice.uniform(3.5, 8.0) for _ in completion]
-        rows.append(ScoredCompletion(ids(2, 9), completion, logps, dice.uniform(0.2, 1.0) * (-1) ** place))
+        rows.append(
+            ScoredCompletion(ids(2, 9), completion, logps, dice.uniform(0.2, 1.0) * (-1) ** place)
+        )
     return rows
 
 
@@ -38,7 +40,9 @@ def scored(model: Any, row: ScoredCompletion, temperature: float = 1.0) -> Any:
 
     ids = torch.tensor([[*row.prompt_ids, *row.completion_ids]])
     logits = model(input_ids=ids).logits[0, len(row.prompt_ids) - 1 : -1].float() / temperature
-    return torch.log_softmax(logits, -1).gather(-1, torch.tensor(list(row.completion_ids))[:, None])[:, 0]
+    return torch.log_softmax(logits, -1).gather(
+        -1, torch.tensor(list(row.completion_ids))[:, None]
+    )[:, 0]
 
 
 def on_policy(model: Any, rows: list[ScoredCompletion]) -> list[ScoredCompletion]:
@@ -75,10 +79,14 @@ def trainer(
         temperature=own.pop("temperature", 1.0),
         longest_completion=16,
     )  # fmt: skip
-    return TrajectoryGRPOTrainer(model, config, lambda number: rows, decoupled=decoupled, processing_class=tokenizer)
+    return TrajectoryGRPOTrainer(
+        model, config, lambda number: rows, decoupled=decoupled, processing_class=tokenizer
+    )
 
 
-def loss_of(trainer: Any, parameter: str = "model.layers.0.self_attn.q_proj.weight") -> tuple[float, Any]:
+def loss_of(
+    trainer: Any, parameter: str = "model.layers.0.self_attn.q_proj.weight"
+) -> tuple[float, Any]:
     """The loss of the first step as trl computes it, part by part, and its gradient at one weight."""
     import torch
 

@@ -26,7 +26,11 @@ def postgres_url(postgres):
 @pytest.fixture(params=["sqlite", "postgresql"])
 def where(request, tmp_path):
     """A place for a new database, of each kind."""
-    return str(tmp_path / "runs.db") if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return (
+        str(tmp_path / "runs.db")
+        if request.param == "sqlite"
+        else request.getfixturevalue("postgres_url")
+    )
 
 
 @pytest.fixture

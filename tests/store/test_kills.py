@@ -37,13 +37,24 @@ def solve(store, trajectory, said):
     for number in range(TURNS):
         turn = there[number] if number < len(there) else None
         if turn is None or turn.state is State.DRAFTING:
-            row = store.draft(trajectory.id, make.request(number, trajectory.sample), action=Action.DRAFT, turn=number)
-            store.complete(row.id, make.completion(number, trajectory.sample), make.source(number, trajectory.sample))
+            row = store.draft(
+                trajectory.id,
+                make.request(number, trajectory.sample),
+                action=Action.DRAFT,
+                turn=number,
+            )
+            store.complete(
+                row.id,
+                make.completion(number, trajectory.sample),
+                make.source(number, trajectory.sample),
+            )
             id = row.id
         else:
             id = turn.candidate_id
         if turn is None or turn.state is not State.JUDGED:
-            store.judge(id, make.wrong(number, trajectory.sample), rewards={"gate": 1.0}, formula="v1")
+            store.judge(
+                id, make.wrong(number, trajectory.sample), rewards={"gate": 1.0}, formula="v1"
+            )
             said.send((trajectory.sample, number))
     store.finish(trajectory.id, "turns", best_id=id)
 
@@ -83,7 +94,16 @@ def outcome(path):
         found = {}
         for trajectory in store.trajectories(TrajectoryFilter(run="batch"), limit=None):
             turns = [
-                (t.turn, t.state, t.messages, t.sampling, t.completion, t.source, t.report.candidate_hash, t.rewards)
+                (
+                    t.turn,
+                    t.state,
+                    t.messages,
+                    t.sampling,
+                    t.completion,
+                    t.source,
+                    t.report.candidate_hash,
+                    t.rewards,
+                )
                 for t in store.turns(trajectory.id)
                 if t.state is State.JUDGED
             ]
@@ -135,7 +155,9 @@ def test_a_batch_that_is_killed_fifty_times_ends_as_one_that_was_not(path, tmp_p
         process.join()
         assert process.exitcode == 0
     assert outcome(path) == outcome(tmp_path / "uninterrupted.db")
-    assert all(reason == "turns" and len(turns) == TURNS for reason, turns in outcome(path).values())
+    assert all(
+        reason == "turns" and len(turns) == TURNS for reason, turns in outcome(path).values()
+    )
 
 
 def write_alone(path, sample, turns):
@@ -191,12 +213,16 @@ def test_the_same_command_goes_on_at_the_exact_turn(store):
     row = store.draft(trajectory.id, make.request(), action=Action.DRAFT)
     store.pause(trajectory.id, "interrupted", message="Ctrl-C")
     assert (
-        store.trajectories(TrajectoryFilter(key=make.start(target="sm_90").key, finished=False))[0].stop_reason
+        store.trajectories(TrajectoryFilter(key=make.start(target="sm_90").key, finished=False))[
+            0
+        ].stop_reason
         == "interrupted"
     )
     again = store.begin(make.start(target="sm_90"))
     assert (again.id, again.stop_reason) == (trajectory.id, None)
-    assert [turn.candidate_id for turn in store.turns(again.id) if turn.state is State.DRAFTING] == [row.id]
+    assert [
+        turn.candidate_id for turn in store.turns(again.id) if turn.state is State.DRAFTING
+    ] == [row.id]
     assert store.begin(make.start(target="sm_80")).id != trajectory.id
     store.finish(trajectory.id, "plateau", best_id=row.id, spent={"turns": 1, "dollars": None})
     done = store.trajectory(trajectory.id)
@@ -264,4 +290,7 @@ def test_another_host_is_believed_for_an_hour(path, monkeypatch):
             store.draft(trajectory.id, make.request(), action=Action.DRAFT)
         later = time.time() + 3700
         monkeypatch.setattr(time, "time", lambda: later)
-        assert store.draft(trajectory.id, make.request(), action=Action.DRAFT).trajectory_id == trajectory.id
+        assert (
+            store.draft(trajectory.id, make.request(), action=Action.DRAFT).trajectory_id
+            == trajectory.id
+        )

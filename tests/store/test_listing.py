@@ -14,7 +14,9 @@ def test_trajectories_are_listed_by_what_one_of_their_candidates_is(store):
         ids.append(row.id)
         for turn, kind in enumerate(reports):
             made = store.draft(row.id, turnmaking.request(turn, number), action=Action.DRAFT)
-            store.complete(made.id, turnmaking.completion(turn, number), turnmaking.source(turn, number))
+            store.complete(
+                made.id, turnmaking.completion(turn, number), turnmaking.source(turn, number)
+            )
             store.judge(made.id, getattr(turnmaking, kind)(turn, number))
 
     def listed(wanted, **options):

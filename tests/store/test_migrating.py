@@ -36,7 +36,9 @@ def test_a_file_of_version_1_is_migrated_with_everything_in_it(path, tmp_path):
     assert migrate(engines.writer, "first", upto=1) == 1
     engines.dispose()
     assert schema_of(path) == schema_of(first)
-    assert f"run agent db migrate --db {path} first" in refused(StoreTrouble.OLDER, path, readonly=True)
+    assert f"run agent db migrate --db {path} first" in refused(
+        StoreTrouble.OLDER, path, readonly=True
+    )
     with Store.open(path) as store:
         assert store.turns(trajectory.id) == before
         assert [found.entry.candidate.turn for found in store.search("offsets_0_2")] == [2]
@@ -65,9 +67,17 @@ def test_a_migration_that_fails_leaves_the_version_before_it(path):
 def describe(inspector):
     tables = {}
     for table in StoredRow.metadata.tables:
-        columns = [(c["name"], str(c["type"]), c["nullable"], c["primary_key"]) for c in inspector.get_columns(table)]
-        indexes = sorted((i["name"], tuple(i["column_names"]), i["unique"]) for i in inspector.get_indexes(table))
-        keys = sorted((tuple(k["constrained_columns"]), k["referred_table"]) for k in inspector.get_foreign_keys(table))
+        columns = [
+            (c["name"], str(c["type"]), c["nullable"], c["primary_key"])
+            for c in inspector.get_columns(table)
+        ]
+        indexes = sorted(
+            (i["name"], tuple(i["column_names"]), i["unique"]) for i in inspector.get_indexes(table)
+        )
+        keys = sorted(
+            (tuple(k["constrained_columns"]), k["referred_table"])
+            for k in inspector.get_foreign_keys(table)
+        )
         unique = sorted(tuple(u["column_names"]) for u in inspector.get_unique_constraints(table))
         tables[table] = (columns, indexes, keys, unique)
     return tables
@@ -76,7 +86,10 @@ def describe(inspector):
 def test_the_migrations_make_exactly_the_tables_of_the_models(path, tmp_path, postgres_url):
     Store.open(postgres_url).close()
     Store.open(path).close()
-    migrated, modelled = create_engine(f"sqlite:///{path}"), create_engine(f"sqlite:///{tmp_path / 'models.db'}")
+    migrated, modelled = (
+        create_engine(f"sqlite:///{path}"),
+        create_engine(f"sqlite:///{tmp_path / 'models.db'}"),
+    )
     StoredRow.metadata.create_all(modelled)
     assert describe(inspect(migrated)) == describe(inspect(modelled))
     assert len(inspect(migrated).get_foreign_keys("trajectory")) == 4

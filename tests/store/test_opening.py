@@ -104,7 +104,10 @@ def test_a_damaged_file_says_how_to_save_the_rest(path):
     with path.open("r+b") as file:
         file.seek(4096)
         file.write(os.urandom(size - 4096))
-    with pytest.raises(StoreError, match=r"sqlite3 FILE .recover") as caught, Store.open(path) as store:
+    with (
+        pytest.raises(StoreError, match=r"sqlite3 FILE .recover") as caught,
+        Store.open(path) as store,
+    ):
         store.trajectories()
     assert caught.value.trouble is StoreTrouble.CORRUPT
 
@@ -133,7 +136,9 @@ def test_while_another_process_holds_the_lock_we_read_and_wait_and_then_go_on(pa
     with Store.open(path, wait=0.2) as store:
         trajectory = write(store)
         with locked_by_another_process(path):
-            with pytest.raises(StoreError, match="is locked by another process: wait for it or stop it") as caught:
+            with pytest.raises(
+                StoreError, match="is locked by another process: wait for it or stop it"
+            ) as caught:
                 store.draft(trajectory.id, make.request(2), action=Action.DRAFT)
             assert caught.value.trouble is StoreTrouble.LOCKED
             assert len(store.turns(trajectory.id)) == 2
@@ -168,7 +173,13 @@ def read_as_nobody(path):
         try:
             store.begin(make.start())
         except StoreError as error:
-            return writing, error.trouble, store.count(), len(store.search("offsets_0_1")), store.stats().verdicts
+            return (
+                writing,
+                error.trouble,
+                store.count(),
+                len(store.search("offsets_0_1")),
+                store.stats().verdicts,
+            )
     return None
 
 
@@ -179,7 +190,13 @@ def test_a_database_that_may_only_be_read_is_read_and_says_so_when_it_is_written
         write(store)
     path.chmod(0o444)
     folder.chmod(0o555)
-    assert in_child(read_as_nobody, path) == (StoreTrouble.READ_ONLY, StoreTrouble.READ_ONLY, 2, 1, 2)
+    assert in_child(read_as_nobody, path) == (
+        StoreTrouble.READ_ONLY,
+        StoreTrouble.READ_ONLY,
+        2,
+        1,
+        2,
+    )
     folder.chmod(0o755)
     shutil.rmtree(folder)
 
@@ -191,7 +208,9 @@ def small_disk(tmp_path):
     folder.mkdir()
     if (
         os.geteuid()
-        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder], check=False).returncode
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder], check=False
+        ).returncode
     ):
         pytest.skip("only root can mount a small disk")
     (folder / "ballast").write_bytes(bytes(1_000_000))
@@ -204,7 +223,9 @@ def fill(store, trajectory):
     for turn in range(1000):
         try:
             row = store.draft(trajectory.id, make.request(turn), action=Action.DRAFT, turn=turn)
-            store.complete(row.id, make.completion(turn, text=os.urandom(20_000).hex()), make.source(turn))
+            store.complete(
+                row.id, make.completion(turn, text=os.urandom(20_000).hex()), make.source(turn)
+            )
             store.judge(row.id, make.wrong(turn))
         except StoreError as error:
             return turn, error

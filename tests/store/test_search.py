@@ -45,7 +45,9 @@ def searched(request, tmp_path_factory):
     """A database of each kind that tests only read, and the candidate in it that holds CODE, beside one other."""
     sqlite = request.param == "sqlite"
     where = (
-        tmp_path_factory.mktemp("searched") / "runs.db" if sqlite else request.getfixturevalue("postgres").new_place()
+        tmp_path_factory.mktemp("searched") / "runs.db"
+        if sqlite
+        else request.getfixturevalue("postgres").new_place()
     )
     with Store.open(str(where)) as opened:
         id = turn(opened, opened.begin(make.start()))
@@ -86,9 +88,13 @@ def test_a_search_goes_through_all_ids_range_by_range(store, monkeypatch):
     trajectory = store.begin(make.start())
     ids = [turn(store, trajectory, number) for number in range(7)]
     store.judge(ids[1], make.wrong(message="judged again"))
-    assert [found.entry.candidate.id for found in store.search("accumulator", limit=6)] == ids[:0:-1]
+    assert [found.entry.candidate.id for found in store.search("accumulator", limit=6)] == ids[
+        :0:-1
+    ]
     assert [found.entry.candidate.id for found in store.search("again")] == [ids[1]]
-    assert [found.entry.candidate.id for found in store.search("shapes")] == [id for id in ids[::-1] if id != ids[1]]
+    assert [found.entry.candidate.id for found in store.search("shapes")] == [
+        id for id in ids[::-1] if id != ids[1]
+    ]
 
 
 def test_results_show_the_line_and_go_on_page_by_page(store):
@@ -115,10 +121,21 @@ def test_where_there_is_no_full_text_index_like_finds_the_same(postgres_url):
     with Store.open(postgres_url) as store:
         turn(store, store.begin(make.start()))
         with store._engines.reader.connect() as connection:
-            for query in ("tl.dot", "accum*", "accumulator", "accum", "核", "größer 100%", "nothing", "ot(a"):
+            for query in (
+                "tl.dot",
+                "accum*",
+                "accumulator",
+                "accum",
+                "核",
+                "größer 100%",
+                "nothing",
+                "ot(a",
+            ):
                 known, plain = (
                     connection.execute(
-                        select(Candidate.id).where(Candidate.id.in_(matching(way, CANDIDATE, terms_of(query), (1, 9))))
+                        select(Candidate.id).where(
+                            Candidate.id.in_(matching(way, CANDIDATE, terms_of(query), (1, 9)))
+                        )
                     ).all()
                     for way in ("postgresql", "other")
                 )
@@ -137,13 +154,22 @@ def test_the_lineage_knows_parents_forks_and_the_way_to_the_best(store):
         parent_id=draft,
         action=Action.REPAIR,
     )
-    slower = turn(store, trajectory, 2, report=make.right(speedup=0.8), parent_id=repaired, action=Action.REFINE)
+    slower = turn(
+        store,
+        trajectory,
+        2,
+        report=make.right(speedup=0.8),
+        parent_id=repaired,
+        action=Action.REFINE,
+    )
     graph = lineage(store, trajectory.id)
     assert best_candidate(graph) == repaired
     assert sorted(graph.edges) == [(draft, repaired), (repaired, slower)]
     assert store.candidate(slower).candidate.depth == 2
     fork = store.begin(make.start(), forked_from=repaired)
-    faster = turn(store, fork, 3, report=make.right(speedup=3.0), parent_id=repaired, action=Action.REFINE)
+    faster = turn(
+        store, fork, 3, report=make.right(speedup=3.0), parent_id=repaired, action=Action.REFINE
+    )
     forked = lineage(store, fork.id)
     assert best_candidate(forked) == faster
     assert sorted(forked.edges) == [(draft, repaired), (repaired, faster)]
@@ -209,6 +235,12 @@ def test_stats_count_everything(store):
     turn(store, trajectory, report=make.right())
     store.draft(trajectory.id, make.request(), action=Action.REFINE)
     stats = store.stats()
-    assert (stats.runs, stats.trajectories, stats.unfinished, stats.verdicts, stats.correct) == (1, 1, 1, 1, 1)
+    assert (stats.runs, stats.trajectories, stats.unfinished, stats.verdicts, stats.correct) == (
+        1,
+        1,
+        1,
+        1,
+        1,
+    )
     assert stats.candidates == {"judged": 1, "drafting": 1}
     assert 0 < stats.stored_bytes < stats.blob_bytes

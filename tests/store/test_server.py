@@ -30,17 +30,24 @@ def refused(trouble, where, **options):
 
 def write_turn(store, trajectory, turn):
     row = store.draft(trajectory.id, make.request(turn, trajectory.sample), action=Action.DRAFT)
-    store.complete(row.id, make.completion(turn, trajectory.sample), make.source(turn, trajectory.sample))
+    store.complete(
+        row.id, make.completion(turn, trajectory.sample), make.source(turn, trajectory.sample)
+    )
     store.judge(row.id, make.wrong(turn, trajectory.sample))
     return row.id
 
 
 def test_the_schemes_that_people_write_mean_the_same_server():
-    urls = [f"{scheme}://me:{PASSWORD}@there:5433/runs" for scheme in ("postgres", "postgresql", "postgresql+psycopg")]
+    urls = [
+        f"{scheme}://me:{PASSWORD}@there:5433/runs"
+        for scheme in ("postgres", "postgresql", "postgresql+psycopg")
+    ]
     urls.append(f"postgresql://me@there:5433/runs?password={PASSWORD}")
     expected = make_url(f"postgresql+psycopg://me:{PASSWORD}@there:5433/runs")
     assert [address_of(url) for url in urls] == [expected] * 4
-    assert {without_password(url) for url in urls} == {"postgresql+psycopg://me:***@there:5433/runs"}
+    assert {without_password(url) for url in urls} == {
+        "postgresql+psycopg://me:***@there:5433/runs"
+    }
     bare = "postgresql+psycopg://me@there:5433/runs"
     assert split_password(urls[0]) == (bare, {"PGPASSWORD": PASSWORD})
     assert split_password("runs.db") == ("runs.db", {})
@@ -63,8 +70,12 @@ def test_a_missing_driver_says_what_to_install(monkeypatch):
 
 def test_another_driver_and_another_kind_of_server_say_what_there_is():
     line = refused(StoreTrouble.UNREACHABLE, f"postgresql+nosuch://me:{PASSWORD}@127.0.0.1/runs")
-    assert line.startswith("no driver for postgresql+nosuch: give postgresql://USER:PASSWORD@HOST:PORT/NAME")
-    assert "no driver for nosuch: give FILE.db" in refused(StoreTrouble.UNREACHABLE, "nosuch://host/name")
+    assert line.startswith(
+        "no driver for postgresql+nosuch: give postgresql://USER:PASSWORD@HOST:PORT/NAME"
+    )
+    assert "no driver for nosuch: give FILE.db" in refused(
+        StoreTrouble.UNREACHABLE, "nosuch://host/name"
+    )
 
 
 def test_a_wrong_password_user_name_or_port_is_one_line_with_the_servers_own_reason(postgres):
@@ -80,14 +91,18 @@ def test_a_wrong_password_user_name_or_port_is_one_line_with_the_servers_own_rea
     for reason, url in wrong.items():
         line = refused(StoreTrouble.UNREACHABLE, url)
         assert reason in line
-        assert "check that the server runs, and the URL's user, password, host, port and name" in line
+        assert (
+            "check that the server runs, and the URL's user, password, host, port and name" in line
+        )
 
 
 def test_a_server_that_accepts_and_says_nothing_is_not_waited_for_for_ever():
     pytest.importorskip("psycopg", reason="psycopg is not installed")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
-        url = f"postgresql://me:{PASSWORD}@127.0.0.1:{silent.getsockname()[1]}/runs?connect_timeout=2"
+        url = (
+            f"postgresql://me:{PASSWORD}@127.0.0.1:{silent.getsockname()[1]}/runs?connect_timeout=2"
+        )
         assert "timeout expired" in refused(StoreTrouble.UNREACHABLE, url)
     assert time.monotonic() - began < 30
 
@@ -128,8 +143,12 @@ def test_writers_on_several_machines_share_texts_without_deadlock_and_lose_nothi
                     trajectory = store.begin(make.start(), run_id=run.id, sample=sample)
                     for turn in range(3):
                         place = sample // 3  # three samples at a time have the same texts
-                        row = store.draft(trajectory.id, make.request(turn, place), action=Action.DRAFT)
-                        store.complete(row.id, make.completion(turn, place), make.source(turn, place))
+                        row = store.draft(
+                            trajectory.id, make.request(turn, place), action=Action.DRAFT
+                        )
+                        store.complete(
+                            row.id, make.completion(turn, place), make.source(turn, place)
+                        )
                         store.judge(row.id, make.wrong(turn, place))
                     store.finish(trajectory.id, "turns")
         except StoreError as error:

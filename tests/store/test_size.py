@@ -13,6 +13,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 def test_a_hundred_thousand_candidates_are_opened_listed_and_searched_under_half_a_second(tmp_path):
-    command = [sys.executable, ROOT / "bench" / "store.py", "--candidates", "100000", "--folder", tmp_path]
+    command = [
+        sys.executable,
+        ROOT / "bench" / "store.py",
+        "--candidates",
+        "100000",
+        "--folder",
+        tmp_path,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,19 +9,37 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from kernelwright.policies.base import FinishReason, PaidReply, Usage
-from kernelwright.store.blobs import pack_integers, pack_numbers, pack_text, unpack_numbers, unpack_text
+from kernelwright.store.blobs import (
+    pack_integers,
+    pack_numbers,
+    pack_text,
+    unpack_numbers,
+    unpack_text,
+)
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.models import Action, State
-from kernelwright.store.records import CandidateFilter, Order, TrajectoryFilter, dump_report, load_report
+from kernelwright.store.records import (
+    CandidateFilter,
+    Order,
+    TrajectoryFilter,
+    dump_report,
+    load_report,
+)
 
 
 def write_turn(store, trajectory_id, turn, number=0, report=None, parent_id=None, **changes):
     action = Action.DRAFT if parent_id is None else Action.REPAIR
     candidate = store.draft(
-        trajectory_id, make.request(turn, number), action=action, parent_id=parent_id, prompt_version="2"
+        trajectory_id,
+        make.request(turn, number),
+        action=action,
+        parent_id=parent_id,
+        prompt_version="2",
     )
-    store.complete(candidate.id, make.completion(turn, number, **changes), make.source(turn, number))
+    store.complete(
+        candidate.id, make.completion(turn, number, **changes), make.source(turn, number)
+    )
     store.judge(candidate.id, report or make.wrong(turn, number), tool_seconds=0.5, gpu_seconds=0.1)
     return candidate.id
 
@@ -68,7 +86,9 @@ def test_token_ids_survive_packing(ids):
 
 @given(st.lists(st.floats(allow_nan=False)))
 def test_logprobs_survive_packing_bit_for_bit(values):
-    assert list(map(float.hex, unpack_numbers(pack_numbers(values)))) == list(map(float.hex, values))
+    assert list(map(float.hex, unpack_numbers(pack_numbers(values)))) == list(
+        map(float.hex, values)
+    )
 
 
 @given(st.text(st.characters()))
@@ -96,7 +116,9 @@ def test_the_row_is_there_before_the_policy_is_asked_and_before_the_tools_run(st
     assert store.turn(row.id).completion is None
     store.complete(row.id, make.completion(), make.source(0))
     assert store.candidate(row.id).candidate.state is State.DRAFTED
-    verdict_id = store.judge(row.id, make.wrong(), rewards={"gate": 1.0, "correct": 0.0}, formula="v1")
+    verdict_id = store.judge(
+        row.id, make.wrong(), rewards={"gate": 1.0, "correct": 0.0}, formula="v1"
+    )
     entry = store.candidate(row.id)
     assert (entry.candidate.state, entry.verdict.id) == (State.JUDGED, verdict_id)
     assert store.turn(row.id).rewards == {"gate": 1.0, "correct": 0.0}
@@ -153,17 +175,32 @@ def test_lists_are_filtered_and_ordered(store):
     run = store.open_run("level1", {"samples": 2})
     trajectory = store.begin(make.start("row_sum"), run_id=run.id, sample=1)
     other = store.begin(make.start("row_max"))
-    ids = [write_turn(store, trajectory.id, turn, report=make.right(speedup=1.0 + turn % 3)) for turn in range(5)]
+    ids = [
+        write_turn(store, trajectory.id, turn, report=make.right(speedup=1.0 + turn % 3))
+        for turn in range(5)
+    ]
     failed = write_turn(store, other.id, 0)
-    entries = store.candidates(CandidateFilter(run="level1", correct=True, min_speedup=2.0), order=Order.FASTEST)
+    entries = store.candidates(
+        CandidateFilter(run="level1", correct=True, min_speedup=2.0), order=Order.FASTEST
+    )
     assert [entry.candidate.id for entry in entries] == [ids[2], ids[4], ids[1]]
-    assert [entry.candidate.id for entry in store.candidates(CandidateFilter(fault="mismatch"))] == [failed]
+    assert [
+        entry.candidate.id for entry in store.candidates(CandidateFilter(fault="mismatch"))
+    ] == [failed]
     page = store.candidates(limit=2)
     assert [entry.candidate.id for entry in page] == [failed, ids[4]]
-    assert [entry.candidate.id for entry in store.candidates(before=ids[4], limit=2)] == [ids[3], ids[2]]
-    assert store.count(CandidateFilter(problem="row_sum", exact=True, policy_revision="sha256:abc")) == 5
+    assert [entry.candidate.id for entry in store.candidates(before=ids[4], limit=2)] == [
+        ids[3],
+        ids[2],
+    ]
+    assert (
+        store.count(CandidateFilter(problem="row_sum", exact=True, policy_revision="sha256:abc"))
+        == 5
+    )
     assert store.count(CandidateFilter(run="another")) == 0
-    assert [found.id for found in store.trajectories(TrajectoryFilter(problem="row_max"))] == [other.id]
+    assert [found.id for found in store.trajectories(TrajectoryFilter(problem="row_max"))] == [
+        other.id
+    ]
     assert store.trajectories(TrajectoryFilter(since=other.created + 60)) == []
     assert [found.name for found in store.runs()] == ["level1"]
 
@@ -201,7 +238,13 @@ def test_an_answer_that_cannot_be_right_is_refused_whole(store, changes, says):
         ({"token_ids": (2**64,) * 200}, {"token_ids", "logprobs"}),
         ({"prompt_token_ids": (2**64,)}, {"prompt_token_ids"}),
     ],
-    ids=["one for many", "not a number", "without ids", "ids that are none", "a prompt's that are none"],
+    ids=[
+        "one for many",
+        "not a number",
+        "without ids",
+        "ids that are none",
+        "a prompt's that are none",
+    ],
 )
 def test_a_paid_answer_is_stored_without_the_numbers_that_do_not_fit(store, changes, lost):
     id = write_turn(store, store.begin(make.start()).id, 0, **changes)
@@ -271,7 +314,9 @@ def test_statements_of_a_turn_do_not_grow_with_its_history(path):
 
 def test_a_row_that_is_missing_says_so(store):
     for look in (store.turn, store.trajectory, store.candidate, store.report, store.problem):
-        with pytest.raises(StoreError, match=r"no (candidate|trajectory|verdict) 99 in this database"):
+        with pytest.raises(
+            StoreError, match=r"no (candidate|trajectory|verdict) 99 in this database"
+        ):
             look(99)
 
 

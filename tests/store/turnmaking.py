@@ -3,7 +3,15 @@
 import random
 import struct
 
-from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Sampling, Usage
+from kernelwright.policies.base import (
+    Completion,
+    FinishReason,
+    Message,
+    Request,
+    Role,
+    Sampling,
+    Usage,
+)
 from kernelwright.store.records import TrajectoryStart
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import (
@@ -21,13 +29,16 @@ from kernelwright.tools.report import (
 )
 
 REFERENCE = (
-    "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
+    "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        "
+    "return torch.softmax(x, -1)\n"
 )
 
 
 def start(name="fused_softmax", policy="scripted:answers.jsonl", **options):
     return TrajectoryStart(
-        problem=Problem(name=name, source=f"# {name}\n{REFERENCE}\nNAME = {name!r}\n", suite="catalogue"),
+        problem=Problem(
+            name=name, source=f"# {name}\n{REFERENCE}\nNAME = {name!r}\n", suite="catalogue"
+        ),
         policy=policy,
         options=options,
         goal="correct",
@@ -45,18 +56,26 @@ def history(turn, trajectory=0):
     ]
     for before in range(turn):
         messages.append(Message(role=Role.ASSISTANT, content=reply(before, trajectory)))
-        messages.append(Message(role=Role.USER, content=f"Turn {before} of {trajectory} was wrong: mind the mask"))
+        messages.append(
+            Message(
+                role=Role.USER, content=f"Turn {before} of {trajectory} was wrong: mind the mask"
+            )
+        )
     return tuple(messages)
 
 
 def request(turn=0, trajectory=0, **sampling):
     return Request(
-        messages=history(turn, trajectory), sampling=Sampling(temperature=0.7, seed=turn, **sampling), adapter="lora/3"
+        messages=history(turn, trajectory),
+        sampling=Sampling(temperature=0.7, seed=turn, **sampling),
+        adapter="lora/3",
     )
 
 
 def source(turn, trajectory=0):
-    body = "\n".join(f"    x{line} = tl.load(x_ptr + offsets_{trajectory}_{turn} + {line})" for line in range(20))
+    body = "\n".join(
+        f"    x{line} = tl.load(x_ptr + offsets_{trajectory}_{turn} + {line})" for line in range(20)
+    )
     return f"import triton.language as tl\n\ndef kernel_{trajectory}_{turn}(x_ptr):\n{body}\n"
 
 
@@ -72,7 +91,9 @@ def tokens(turn, trajectory=0, count=200):
 def logprobs(count, seed=0):
     """As a sampler gives them: float32."""
     draws = random.Random(seed)
-    return tuple(struct.unpack("<f", struct.pack("<f", -draws.expovariate(2.0)))[0] for _ in range(count))
+    return tuple(
+        struct.unpack("<f", struct.pack("<f", -draws.expovariate(2.0)))[0] for _ in range(count)
+    )
 
 
 def prompt_tokens(turn, trajectory=0):
@@ -109,21 +130,31 @@ def completion(turn=0, trajectory=0, **changes):
 
 def wrong(turn=0, trajectory=0, message="wrong in the last block"):
     mismatch = Mismatch(
-        wrong=3, total=335, first=WrongElement(index=(0, 64), expected=1.0, got=float("nan")), hint="look at the mask"
+        wrong=3,
+        total=335,
+        first=WrongElement(index=(0, 64), expected=1.0, got=float("nan")),
+        hint="look at the mask",
     )
     return Report(
         problem="fused_softmax",
         problem_hash="p" * 64,
         candidate_hash=f"{trajectory:032d}{turn:032d}",
         rung=Rung.INTERPRETED,
-        failure=Failure(fault=Fault.MISMATCH, message=message, trace="File candidate.py, line 9", mismatch=mismatch),
+        failure=Failure(
+            fault=Fault.MISMATCH,
+            message=message,
+            trace="File candidate.py, line 9",
+            mismatch=mismatch,
+        ),
         judged_on="cpu",
         environment=ENVIRONMENT,
     )
 
 
 def right(turn=0, trajectory=0, speedup=1.5, host="here"):
-    timing = Timing(median=0.05, low=0.049, high=0.051, mean=0.05, std=0.001, minimum=0.048, calls=100)
+    timing = Timing(
+        median=0.05, low=0.049, high=0.051, mean=0.05, std=0.001, minimum=0.048, calls=100
+    )
     resources = KernelResources(
         name="kernel", config={"BLOCK": 1024, "other": float("-inf")}, registers=40, seconds=0.2
     )
@@ -137,11 +168,17 @@ def right(turn=0, trajectory=0, speedup=1.5, host="here"):
         judged_on="NVIDIA H200",
         compiles=(CompileResult(target="sm_90", kernels=(resources,)),),
         profile=ProfileResult(
-            device="NVIDIA H200", candidate=timing, speedup=speedup, speedup_low=speedup - 0.1, own_share=1.0
+            device="NVIDIA H200",
+            candidate=timing,
+            speedup=speedup,
+            speedup_low=speedup - 0.1,
+            own_share=1.0,
         ),
         environment=ENVIRONMENT.with_(host=host),
         seconds=2.5,
     )
 
 
-ENVIRONMENT = Environment(evaluator="1", python="3.11", torch="2.13.0", triton="3.9.0", gpu="NVIDIA H200")
+ENVIRONMENT = Environment(
+    evaluator="1", python="3.11", torch="2.13.0", triton="3.9.0", gpu="NVIDIA H200"
+)

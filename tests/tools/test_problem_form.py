@@ -27,7 +27,10 @@ def lacking(source: str) -> str:
 def test_a_plain_module_is_told_what_to_write():
     said = lacking(MODULE)
     assert said.startswith("the reference lacks Model, get_inputs, get_init_inputs: ")
-    assert "; end the file with a call on example inputs, `GatedBlock(width)(x, gate)`, with values" in said
+    assert (
+        "; end the file with a call on example inputs, `GatedBlock(width)(x, gate)`, with values"
+        in said
+    )
     assert "rename the class GatedBlock to Model, add `def get_inputs(): return [x, gate]`" in said
     assert said.endswith("add `def get_init_inputs(): return [width]` with values for these names")
 

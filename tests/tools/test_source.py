@@ -43,7 +43,9 @@ def test_a_python_file_is_its_own_code() -> None:
     assert extract_code(GOOD).strip() == GOOD.strip()
 
 
-@pytest.mark.parametrize("fence", ["```python", "```py", "```Python title=kernel.py", "```", "~~~python"])
+@pytest.mark.parametrize(
+    "fence", ["```python", "```py", "```Python title=kernel.py", "```", "~~~python"]
+)
 def test_the_code_is_taken_out_of_a_reply(fence: str) -> None:
     reply = f"Here is the kernel.\n\n{fence}\n{GOOD}{fence[:3]}\n\nIt doubles x."
     assert extract_code(reply).strip() == GOOD.strip()
@@ -69,7 +71,13 @@ def test_what_was_thought_before_the_answer_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "I cannot write this kernel.", "```text\nnothing\n```", "import is a word, and so is class."]
+    "text",
+    [
+        "",
+        "I cannot write this kernel.",
+        "```text\nnothing\n```",
+        "import is a word, and so is class.",
+    ],
 )
 def test_prose_holds_no_code(text: str) -> None:
     code = extract_code(text)
@@ -149,7 +157,9 @@ def test_a_kernel_under_autotune_and_heuristics_is_named_once() -> None:
 
 
 def test_torch_jit_is_no_kernel() -> None:
-    assert kernels("import torch\n@torch.jit.script\ndef f(x): ...\n@numba.jit\ndef g(x): ...\n") == ()
+    assert (
+        kernels("import torch\n@torch.jit.script\ndef f(x): ...\n@numba.jit\ndef g(x): ...\n") == ()
+    )
 
 
 def test_layout_comments_and_docstrings_do_not_change_the_hash() -> None:
@@ -245,7 +255,9 @@ with ThreadPoolExecutor(8) as pool:
 
 
 def test_what_python_warns_of_in_a_candidate_is_not_said_on_our_terminal():
-    done = subprocess.run([sys.executable, "-c", MANY_READ], capture_output=True, text=True, cwd=ROOT, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", MANY_READ], capture_output=True, text=True, cwd=ROOT, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -21,7 +21,12 @@ class Unreadable(RuntimeError):
         (torch.cuda.OutOfMemoryError("CUDA out of memory"), True),
         (RuntimeError(CUBLAS), True),
         (RuntimeError("CUDA error: out of memory"), True),
-        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried 1 byte"), True),
+        (
+            RuntimeError(
+                "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried 1 byte"
+            ),
+            True,
+        ),
         (RuntimeError("CUDA error: CUBLAS_STATUS_INVALID_VALUE when calling `cublasSgemm`"), False),
         (ValueError(CUBLAS), False),
         (Unreadable(), False),

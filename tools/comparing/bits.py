@@ -28,7 +28,10 @@ def same_bits(a: Any, b: Any) -> bool:
     if not (a.is_contiguous() and b.is_contiguous()):
         a, b = _in_order_of_memory(a, b)
     one, other = _words(a), _words(b)
-    return all(torch.equal(x, y) for x, y in zip(one.split(PIECE_ELEMENTS), other.split(PIECE_ELEMENTS), strict=True))
+    return all(
+        torch.equal(x, y)
+        for x, y in zip(one.split(PIECE_ELEMENTS), other.split(PIECE_ELEMENTS), strict=True)
+    )
 
 
 def _in_order_of_memory(a: Any, b: Any) -> tuple[Any, Any]:
@@ -83,7 +86,9 @@ def _multipliers(device: str, count: int) -> Any:
     import torch
 
     generator = torch.Generator().manual_seed(_HASH_SEED)
-    return torch.randint(-(1 << 62), 1 << 62, (count,), generator=generator).mul_(2).add_(1).to(device)
+    return (
+        torch.randint(-(1 << 62), 1 << 62, (count,), generator=generator).mul_(2).add_(1).to(device)
+    )
 
 
 def _signed(number: int) -> int:
@@ -95,7 +100,10 @@ def _blocks(tensor: Any) -> Iterator[tuple[int, Any]]:
     """Parts of a tensor's elements in their order, as whole numbers, each within one block, and the place of each
     part's first element. A tensor that is not contiguous is copied a few of its rows at a time.
     """
-    begin, rows = 0, max(1, HASHED_WORDS * max(len(tensor), 1) // max(tensor.numel(), 1)) if tensor.dim() else 1
+    begin, rows = (
+        0,
+        max(1, HASHED_WORDS * max(len(tensor), 1) // max(tensor.numel(), 1)) if tensor.dim() else 1,
+    )
     for part in [tensor] if tensor.is_contiguous() else tensor.split(rows):
         words = _words(part.detach().contiguous())
         while words.numel():

@@ -67,17 +67,26 @@ def measure_by_draw(
     carried = tolerance if exact is None else None
     perturbed = None if moved is None else lambda: moved()[number]
 
-    def compared(perturbed: Callable[[], Tensor | StepReach] | None, *, explained: bool) -> ComparedOutput:
+    def compared(
+        perturbed: Callable[[], Tensor | StepReach] | None, *, explained: bool
+    ) -> ComparedOutput:
         given: dict[str, Any] = {
             "kind": kind, "eps": expected.coarsest_eps(), "draw": name, "output": number, "moved": perturbed,
             "explained": explained,
         }  # fmt: skip
         if expected.draw == Draw.NAN:
             return measure_with_nan(mine, eager, exact, **given)
-        if expected.draw in WITH_INFINITIES or (expected.draw == Draw.ZERO_ROWS and not expected.finite()):
+        if expected.draw in WITH_INFINITIES or (
+            expected.draw == Draw.ZERO_ROWS and not expected.finite()
+        ):
             return measure_finite_part(mine, eager, exact, inputs=expected.inputs, **given)
         return measure(
-            mine, eager, exact, tolerance=carried, small_elements=expected.draw in DRAWS_OF_ALL_SIZES, **given
+            mine,
+            eager,
+            exact,
+            tolerance=carried,
+            small_elements=expected.draw in DRAWS_OF_ALL_SIZES,
+            **given,
         )
 
     if kind is ArithmeticKind.EXACT:
@@ -95,7 +104,11 @@ def measure_by_draw(
     own = _rms(mine, base)
     ratio = own / max(_rms(errors[number]), MIN_RMS)
     moves = None if special or perturbed is None or kind is ArithmeticKind.STEPPED else perturbed
-    if special or ratio <= MAX_TF32_ERROR_IN_RMS or (moves is not None and own <= _rms(moves(), base)):
+    if (
+        special
+        or ratio <= MAX_TF32_ERROR_IN_RMS
+        or (moves is not None and own <= _rms(moves(), base))
+    ):
         off = cache(lambda: _off_by(base, errors[number], None if moves is None else moves()))
         again = compared(off, explained=False)
         if again.check.passed:

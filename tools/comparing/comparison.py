@@ -12,7 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kernelwright.tools.comparing.deviation import Deviation, deviation_of_elements, deviation_of_floats
+from kernelwright.tools.comparing.deviation import (
+    Deviation,
+    deviation_of_elements,
+    deviation_of_floats,
+)
 from kernelwright.tools.comparing.exactness.accuracy import inaccuracy
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.comparing.exactness.steps import StepReach
@@ -32,9 +36,25 @@ from kernelwright.tools.comparing.tolerance import (
     widened,
 )
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.report import Check, Failure, Fault, Mismatch, Number, Pattern, Value, clean_text
+from kernelwright.tools.report import (
+    Check,
+    Failure,
+    Fault,
+    Mismatch,
+    Number,
+    Pattern,
+    Value,
+    clean_text,
+)
 
-KB_TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 1e-2, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
+KB_TOLERANCE = {
+    "fp32": 1e-4,
+    "fp16": 1e-2,
+    "bf16": 1e-2,
+    "float32": 1e-4,
+    "float16": 1e-2,
+    "bfloat16": 1e-2,
+}
 """KernelBench's atol = rtol by precision (its src/*/eval.py)."""
 
 EXACT_ALLOWANCE = Allowance(factor=1.0, ulps=0.0, rms_ulps=0.0)
@@ -79,7 +99,9 @@ def describe(value: Any) -> Described:
     dtype, layout = (str(v).removeprefix("torch.") for v in (value.dtype, value.layout))
     if overlaps(value):
         layout = "overlapping"
-    return Described(type=name, shape=tuple(value.shape), dtype=dtype, device=value.device.type, layout=layout)
+    return Described(
+        type=name, shape=tuple(value.shape), dtype=dtype, device=value.device.type, layout=layout
+    )
 
 
 def form(outputs: Sequence[Described], reference: Sequence[Described]) -> Failure | None:
@@ -90,10 +112,13 @@ def form(outputs: Sequence[Described], reference: Sequence[Described]) -> Failur
     """
     if len(outputs) != len(reference):
         return Failure(
-            fault=Fault.OUTPUT, message=f"forward returns {len(outputs)} outputs, the reference {len(reference)}"
+            fault=Fault.OUTPUT,
+            message=f"forward returns {len(outputs)} outputs, the reference {len(reference)}",
         )
     for number, (got, want) in enumerate(zip(outputs, reference, strict=True)):
-        if failure := _form_of_one(got, want, f"output {number}" if len(reference) > 1 else "the output"):
+        if failure := _form_of_one(
+            got, want, f"output {number}" if len(reference) > 1 else "the output"
+        ):
             return failure
     return None
 
@@ -102,22 +127,30 @@ def _form_of_one(got: Described, want: Described, name: str) -> Failure | None:
     wanted_type = "Tensor" if want.layout else want.type
     if got.type != wanted_type:
         told = "torch.Tensor itself" if want.layout else wanted_type
-        return Failure(fault=Fault.OUTPUT, message=clean_text(f"{name} is a {got.type}, not {told}", 200))
+        return Failure(
+            fault=Fault.OUTPUT, message=clean_text(f"{name} is a {got.type}, not {told}", 200)
+        )
     if got.shape != want.shape:
-        return Failure(fault=Fault.SHAPE, message=f"{name} has shape {got.shape}, the reference's has {want.shape}")
+        return Failure(
+            fault=Fault.SHAPE,
+            message=f"{name} has shape {got.shape}, the reference's has {want.shape}",
+        )
     if got.dtype != want.dtype:
         return Failure(
-            fault=Fault.DTYPE, message=clean_text(f"{name} is {got.dtype}, the reference's is {want.dtype}", 200)
+            fault=Fault.DTYPE,
+            message=clean_text(f"{name} is {got.dtype}, the reference's is {want.dtype}", 200),
         )
     if got.device != want.device:
         return Failure(
-            fault=Fault.OUTPUT, message=clean_text(f"{name} is on {got.device}, the reference's on {want.device}", 200)
+            fault=Fault.OUTPUT,
+            message=clean_text(f"{name} is on {got.device}, the reference's on {want.device}", 200),
         )
     if got.layout not in (want.layout, "strided") or (
         got.layout == "strided" and want.layout not in ("strided", "overlapping")
     ):
         return Failure(
-            fault=Fault.LAYOUT, message=clean_text(f"{name} is {got.layout}, the reference's is {want.layout}", 200)
+            fault=Fault.LAYOUT,
+            message=clean_text(f"{name} is {got.layout}, the reference's is {want.layout}", 200),
         )
     return None
 
@@ -159,18 +192,26 @@ def measure(
     rule = str(dtype).removeprefix("torch.")
     near = (draw.startswith(Draw.CONSTANT_ROWS), draw.startswith((Draw.TINY, Draw.SCALED)))
     if not eager.numel():
-        return ComparedOutput(check=Check(draw=draw, passed=True, passed_kb=kernelbench_close(candidate, eager, rule)))
-    verdict, r = _deviation(candidate, eager, exact, perturbed, tolerance, depth, dtype, near, kind, eps)
+        return ComparedOutput(
+            check=Check(draw=draw, passed=True, passed_kb=kernelbench_close(candidate, eager, rule))
+        )
+    verdict, r = _deviation(
+        candidate, eager, exact, perturbed, tolerance, depth, dtype, near, kind, eps
+    )
     is_strict = perturbed is None and verdict.headroom <= 1.0
     if verdict.headroom > 1.0 and moved is not None:
-        verdict, r = _deviation(candidate, eager, exact, moved(), tolerance, depth, dtype, near, kind, eps)
+        verdict, r = _deviation(
+            candidate, eager, exact, moved(), tolerance, depth, dtype, near, kind, eps
+        )
     check = Check(
         draw=draw,
         passed=verdict.headroom <= 1.0,
         max_error=verdict.max_error,
         eager_error=verdict.eager_error if exact is not None else None,
         error_ratio=verdict.ratio if exact is not None else None,
-        passed_kb=kernelbench_close(candidate, eager, rule) if verdict.close is None else verdict.close,
+        passed_kb=kernelbench_close(candidate, eager, rule)
+        if verdict.close is None
+        else verdict.close,
     )
     known = ComparedOutput(check=check, tolerance=verdict.tolerance, headroom=verdict.headroom)
     if check.passed:
@@ -178,7 +219,9 @@ def measure(
             return _with_accuracy(known, candidate, eager, r, moved, dtype, output)
         return known
     if not explained:
-        return known.with_(fault=Fault.MISMATCH if math.isfinite(verdict.max_error) else Fault.NON_FINITE)
+        return known.with_(
+            fault=Fault.MISMATCH if math.isfinite(verdict.max_error) else Fault.NON_FINITE
+        )
     wrong = _wrong_elements(real_parts(candidate), r, verdict)
     return with_mismatch(known, wrong, candidate, r, output)
 
@@ -202,11 +245,17 @@ def _with_accuracy(
 
 
 def is_right(
-    candidate: Tensor, eager: Tensor, exact: Tensor | None = None, perturbed: Tensor | None = None, depth: int = 1
+    candidate: Tensor,
+    eager: Tensor,
+    exact: Tensor | None = None,
+    perturbed: Tensor | None = None,
+    depth: int = 1,
 ) -> bool:
     """The verdict of `measure` alone, at half its price."""
     return (
-        not eager.numel() or _deviation(candidate, eager, exact, perturbed, None, depth, eager.dtype)[0].headroom <= 1.0
+        not eager.numel()
+        or _deviation(candidate, eager, exact, perturbed, None, depth, eager.dtype)[0].headroom
+        <= 1.0
     )
 
 
@@ -236,13 +285,26 @@ def _deviation(
         steps = perturbed
         if perturbed is not None and not isinstance(perturbed, StepReach):
             steps = StepReach.of_distance(as_rows(real_parts(perturbed), rows, columns), r)
-        allow = EXACT_ALLOWANCE if kind is ArithmeticKind.EXACT or not is_float else allowance(dtype.to_real(), depth)
-        return deviation_of_elements(c, e, r, steps and steps.as_rows(rows, columns), allow, eps), r.reshape(shape)
+        allow = (
+            EXACT_ALLOWANCE
+            if kind is ArithmeticKind.EXACT or not is_float
+            else allowance(dtype.to_real(), depth)
+        )
+        return deviation_of_elements(
+            c, e, r, steps and steps.as_rows(rows, columns), allow, eps
+        ), r.reshape(shape)
     s = None if perturbed is None else as_rows(real_parts(perturbed), rows, columns)
     constant = near[0] or _has_constant_rows(e)
     allowed = allowance(dtype.to_real(), depth, constant_rows=constant, tiny=near[1])
     found = deviation_of_floats(
-        c, e, r, s, allowed, tolerance, exact is None, _kb_tolerance(str(dtype).removeprefix("torch."))
+        c,
+        e,
+        r,
+        s,
+        allowed,
+        tolerance,
+        exact is None,
+        _kb_tolerance(str(dtype).removeprefix("torch.")),
     )
     return replace(found, close=None) if eager.is_complex() else found, r.reshape(shape)
 
@@ -256,7 +318,12 @@ def _has_constant_rows(rows: Tensor) -> bool:
 
 
 def with_mismatch(
-    known: ComparedOutput, wrong: Tensor, candidate: Tensor, exact: Tensor, output: int, hint: str = ""
+    known: ComparedOutput,
+    wrong: Tensor,
+    candidate: Tensor,
+    exact: Tensor,
+    output: int,
+    hint: str = "",
 ) -> ComparedOutput:
     """Returns the comparison with the wrong elements (a boolean for each) explained.
 
@@ -266,14 +333,23 @@ def with_mismatch(
 
     max_error = known.check.max_error
     mismatch = explain_mismatch(real_parts(candidate), exact, wrong).with_(
-        output=output, draw=known.check.draw, max_error=max_error, error_ratio=known.check.error_ratio
+        output=output,
+        draw=known.check.draw,
+        max_error=max_error,
+        error_ratio=known.check.error_ratio,
     )
     mismatch = mismatch.with_(hint=hint or mismatch.hint)
     fault = Fault.MISMATCH
     if mismatch.pattern is Pattern.ROUNDING:
         fault = Fault.PRECISION
-    elif max_error is not None and not math.isfinite(max_error) and mismatch.pattern is not Pattern.UNWRITTEN:
-        fault = Fault.NON_FINITE  # what is left of the poison is NaN, but says that nothing was written
+    elif (
+        max_error is not None
+        and not math.isfinite(max_error)
+        and mismatch.pattern is not Pattern.UNWRITTEN
+    ):
+        fault = (
+            Fault.NON_FINITE
+        )  # what is left of the poison is NaN, but says that nothing was written
     return known.with_(mismatch=mismatch, fault=fault)
 
 
@@ -288,7 +364,10 @@ def _wrong_elements(candidate: Tensor, exact: Tensor, verdict: Deviation) -> Ten
         return verdict.wrong.reshape(exact.shape)
     rows, columns = rows_of(tuple(exact.shape))
     c, r = as_rows(candidate, rows, columns), as_rows(exact, rows, columns)
-    wrong, allowed = torch.empty(rows, columns, dtype=torch.bool, device=c.device), verdict.allowed.to(c.device)
+    wrong, allowed = (
+        torch.empty(rows, columns, dtype=torch.bool, device=c.device),
+        verdict.allowed.to(c.device),
+    )
     for down, across in tiles(rows, columns, c.device.type):
         wrong[down, across] = distance(c[down, across], r[down, across]) > allowed[down, None]
     if not bool(wrong.any()):
@@ -302,7 +381,11 @@ def failure_of(measured: ComparedOutput) -> Failure | None:
     """The failure that a wrong output is, None for a right one."""
     if measured.fault is None or measured.mismatch is None:
         return None
-    return Failure(fault=measured.fault, message=describe_mismatch(measured.mismatch), mismatch=measured.mismatch)
+    return Failure(
+        fault=measured.fault,
+        message=describe_mismatch(measured.mismatch),
+        mismatch=measured.mismatch,
+    )
 
 
 def describe_mismatch(m: Mismatch) -> str:

@@ -51,11 +51,15 @@ def deviation_of_floats(
     rms_r, rms_e, rms_c = (seen.squares / c.numel()).sqrt()
     scale = seen.scale.clamp(min=(allow.floor * rms_r).clamp(min=allow.least))
     relative = torch.where(scale > 0, seen.noise / scale, 0.0)
-    own = Tolerance(row=float(_percentile_99(relative)), rms=float(torch.where(rms_r > 0, rms_e / rms_r, 0.0)))
+    own = Tolerance(
+        row=float(_percentile_99(relative)), rms=float(torch.where(rms_r > 0, rms_e / rms_r, 0.0))
+    )
     used = own.joined(carried)
     factor = allow.factor + (1.0 if stands_in else 0.0)
     allowed = factor * torch.maximum(seen.noise, used.row * scale) + allow.ulps * scale
-    allowed_rms = factor * torch.maximum(rms_e, used.rms * rms_r) + allow.rms_ulps * rms_r.clamp(min=allow.least)
+    allowed_rms = factor * torch.maximum(rms_e, used.rms * rms_r) + allow.rms_ulps * rms_r.clamp(
+        min=allow.least
+    )
     numbers = torch.stack(
         [
             _ratio_to_limit(seen.error, allowed).max(),
@@ -69,7 +73,13 @@ def deviation_of_floats(
     if not math.isfinite(max_error):
         rms = math.inf
     return Deviation(
-        max(rows, rms), max_error, eager_error, ratio, used if stands_in else own, allowed, close=not bool(seen.far)
+        max(rows, rms),
+        max_error,
+        eager_error,
+        ratio,
+        used if stands_in else own,
+        allowed,
+        close=not bool(seen.far),
     )
 
 
@@ -97,7 +107,9 @@ def deviation_of_elements(
     import torch
 
     base = base_tolerance(r, allow)
-    not_eager, not_exact = (torch.empty(c.shape, dtype=torch.bool, device=c.device) for _ in range(2))
+    not_eager, not_exact = (
+        torch.empty(c.shape, dtype=torch.bool, device=c.device) for _ in range(2)
+    )
     numbers = torch.zeros(4, dtype=torch.float64, device=c.device)
     rows, columns = c.shape
     for down, across in tiles(rows, columns, c.device.type):
@@ -109,7 +121,9 @@ def deviation_of_elements(
         else:  # float64 has not every number of 64 bits
             not_eager[down, across], not_exact[down, across] = mine != eager, mine != exact
         largest = torch.maximum(numbers[:2], torch.stack([error.max(), noise.max()]))
-        squares = torch.stack([part.square().nan_to_num_(posinf=0.0).sum() for part in (error, noise)])
+        squares = torch.stack(
+            [part.square().nan_to_num_(posinf=0.0).sum() for part in (error, noise)]
+        )
         numbers = torch.cat([largest, numbers[2:] + squares])
     wrong = not_eager & not_exact
     if steps is not None and bool(wrong.any()):
@@ -117,6 +131,12 @@ def deviation_of_elements(
     if are_one_sided(c, e, r, not_eager, eps):
         wrong = not_eager
     max_error, eager_error, squares_c, squares_e = numbers.tolist()
-    ratio = 1.0 if squares_c == squares_e else math.sqrt(squares_c / squares_e) if squares_e else math.inf
+    ratio = (
+        1.0
+        if squares_c == squares_e
+        else math.sqrt(squares_c / squares_e)
+        if squares_e
+        else math.inf
+    )
     headroom = math.inf if bool(wrong.any()) else 0.0
     return Deviation(headroom, max_error, eager_error, ratio, Tolerance(), wrong=wrong)

@@ -39,7 +39,10 @@ def _fields_as_dict(value: Any) -> Any:
 
 def by_key(entries: dict[Any, Any]) -> list[tuple[str, Any]]:
     """The entries of a dict by the texts of their keys, sorted."""
-    return sorted(((str(key)[:MAX_KEY_CHARACTERS], item) for key, item in entries.items()), key=lambda entry: entry[0])
+    return sorted(
+        ((str(key)[:MAX_KEY_CHARACTERS], item) for key, item in entries.items()),
+        key=lambda entry: entry[0],
+    )
 
 
 def paths(outputs: Any) -> list[str]:
@@ -125,7 +128,10 @@ def shared_memory(outputs: Sequence[Any]) -> list[int | None]:
 
     Parts of one buffer that lie beside each other share nothing.
     """
-    return [next((j for j in range(i) if _overlap(outputs[j], outputs[i])), None) for i in range(len(outputs))]
+    return [
+        next((j for j in range(i) if _overlap(outputs[j], outputs[i])), None)
+        for i in range(len(outputs))
+    ]
 
 
 def _overlap(one: Any, other: Any) -> bool:

@@ -37,7 +37,9 @@ NEVER_STORED = (
 FoundPattern = tuple[Pattern, str]
 
 
-def explain_mismatch(candidate: Tensor, exact: Tensor, wrong: Tensor, poisons: tuple[float, ...] = ()) -> Mismatch:
+def explain_mismatch(
+    candidate: Tensor, exact: Tensor, wrong: Tensor, poisons: tuple[float, ...] = ()
+) -> Mismatch:
     """candidate, exact: one output and its reference; wrong: bool, same shape.
 
     poisons: values that the output was filled with before the call (the judge's own bytes are known without being
@@ -53,14 +55,22 @@ def explain_mismatch(candidate: Tensor, exact: Tensor, wrong: Tensor, poisons: t
         wrong=count,
         total=total,
         first=describe_element(candidate, exact, at),
-        worst=tuple(describe_element(candidate, exact, i) for i in worst_wrong_indices(candidate, exact, wrong)),
+        worst=tuple(
+            describe_element(candidate, exact, i)
+            for i in worst_wrong_indices(candidate, exact, wrong)
+        ),
         pattern=pattern,
         hint=hint,
     )
 
 
 def _pattern(
-    candidate: Tensor, exact: Tensor, wrong: Tensor, s: Sample, count: int, poisons: tuple[float, ...]
+    candidate: Tensor,
+    exact: Tensor,
+    wrong: Tensor,
+    s: Sample,
+    count: int,
+    poisons: tuple[float, ...],
 ) -> FoundPattern:
     share = count / wrong.numel()
     profiles = [_wrong_coordinates(wrong, d) for d in range(wrong.dim())]
@@ -97,8 +107,15 @@ def _unwritten(s: Sample, poisons: tuple[float, ...]) -> FoundPattern | None:
 def _zeros(s: Sample, share: float) -> FoundPattern | None:
     if not bool((s.got == 0).all()) or bool((s.want == 0).any()):
         return None
-    part = "The output is zero" if share > 0.9 else f"{share:.1%} of the output is zero where it should not be"
-    return Pattern.ZEROS, f"{part}: not written, or written from an accumulator that was never added to."
+    part = (
+        "The output is zero"
+        if share > 0.9
+        else f"{share:.1%} of the output is zero where it should not be"
+    )
+    return (
+        Pattern.ZEROS,
+        f"{part}: not written, or written from an accumulator that was never added to.",
+    )
 
 
 def _non_finite(s: Sample, wrong: Tensor) -> FoundPattern | None:
@@ -152,7 +169,11 @@ def _constant(s: Sample, exact: Tensor) -> FoundPattern | None:
     columns = exact.shape[-1] if exact.dim() else 1
     solid = s.want.abs() > 1e-3 * max(s.rms, 1e-300)
     ratio, gap = s.got[solid] / s.want[solid], s.gap
-    if solid.sum() >= 3 and _are_about_equal(ratio) and _are_about_equal(ratio - 1, 10 * CONSTANT_SPREAD):
+    if (
+        solid.sum() >= 3
+        and _are_about_equal(ratio)
+        and _are_about_equal(ratio - 1, 10 * CONSTANT_SPREAD)
+    ):
         return (
             Pattern.SCALED,
             f"The output is {float(ratio.median()):.6g} times the reference: a factor (a mean's divisor, a "
@@ -167,7 +188,11 @@ def _constant(s: Sample, exact: Tensor) -> FoundPattern | None:
         )
     groups = ((s.index // columns, "each row", "row"), (s.index % columns, "each column", "column"))
     for group, name, word in groups:
-        if solid.sum() >= 8 and _same_within(ratio, group[solid]) and _same_within(ratio - 1, group[solid], 0.1):
+        if (
+            solid.sum() >= 8
+            and _same_within(ratio, group[solid])
+            and _same_within(ratio - 1, group[solid], 0.1)
+        ):
             return (
                 Pattern.SCALED,
                 f"The ratio to the reference is constant in {name}: a per-{word} divisor or scale (sum, "
@@ -194,7 +219,9 @@ def _same_within(values: Tensor, group: Tensor, allowed: float = 5 * CONSTANT_SP
     import numpy
     import torch
 
-    found = numpy.unique(group.numpy(), return_inverse=True, return_counts=True)  # torch's takes ten times as long
+    found = numpy.unique(
+        group.numpy(), return_inverse=True, return_counts=True
+    )  # torch's takes ten times as long
     names, place, size = (torch.from_numpy(one) for one in found)
     large = size[place] >= 3
     if names.numel() < 2 or float(large.double().mean()) < 0.5:
@@ -214,9 +241,9 @@ def _rounding(s: Sample, exact: Tensor, share: float) -> FoundPattern | None:
     if size > SMALL_RMS or float((gap / (s.want.abs() + s.rms)).max()) > 0.3:
         return None
     rows, columns = rows_of(tuple(exact.shape))
-    spread = (s.index % columns).unique().numel() > columns / 4 or (s.index // columns).unique().numel() > max(
-        16, rows // 2
-    )
+    spread = (s.index % columns).unique().numel() > columns / 4 or (
+        s.index // columns
+    ).unique().numel() > max(16, rows // 2)
     if exact.numel() > 16 and not (share > 0.01 and spread):
         return None
     return (
@@ -235,7 +262,9 @@ def _wrong_coordinates(wrong: Tensor, dim: int) -> list[int]:
     return hit.nonzero().flatten().tolist() if hit.numel() <= 1 << 22 else []
 
 
-def _last_block(s: Sample, profiles: list[list[int]], share: float, wrong: Tensor) -> FoundPattern | None:
+def _last_block(
+    s: Sample, profiles: list[list[int]], share: float, wrong: Tensor
+) -> FoundPattern | None:
     told = "the last block's mask (or a size that is not a multiple of the block) is wrong."
     for d in reversed(range(wrong.dim())):
         hit, size = profiles[d], wrong.shape[d]
@@ -249,12 +278,19 @@ def _last_block(s: Sample, profiles: list[list[int]], share: float, wrong: Tenso
             where = f"from {hit[0]} of {size} along dimension {d}"
             return Pattern.LAST_BLOCK, f"Wrong only at the end, {where}: {told}"
     total, first, last = wrong.numel(), int(s.index[0]), int(s.index[-1])
-    if first and first >= total // 2 and last >= total - 1 - total // 100 and share * total >= 0.9 * (total - first):
+    if (
+        first
+        and first >= total // 2
+        and last >= total - 1 - total // 100
+        and share * total >= 0.9 * (total - first)
+    ):
         return Pattern.LAST_BLOCK, f"Wrong only from element {first} of {total} to the end: {told}"
     return None
 
 
-def _strided(s: Sample, profiles: list[list[int]], count: int, wrong: Tensor) -> FoundPattern | None:
+def _strided(
+    s: Sample, profiles: list[list[int]], count: int, wrong: Tensor
+) -> FoundPattern | None:
     flat = s.index[: SAMPLED_ELEMENTS_PER_PIECE - 1].tolist()
     step = _common_step(flat)
     if step > 1 and len(flat) >= 3 and count >= 0.8 * (wrong.numel() - flat[0]) / step:

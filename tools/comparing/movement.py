@@ -14,7 +14,11 @@ from typing import Any
 
 from kernelwright.tools.comparing.tolerance import real_parts
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem, expected_outputs
+from kernelwright.tools.references.prepared_problem import (
+    ExpectedOutputs,
+    PreparedProblem,
+    expected_outputs,
+)
 
 MAX_EXAMINED_ELEMENTS = 1 << 22
 """Elements of inputs and outputs together, above which nothing is examined on a CPU, where they are sorted."""
@@ -38,9 +42,13 @@ def only_moves(draws: Iterable[ExpectedOutputs]) -> bool | None:
         given, made = _values(draw.inputs), _values(draw.eager)
         if given is None or made is None:
             return False
-        if given.numel() + made.numel() > (MAX_EXAMINED_ELEMENTS_ON_GPU if made.is_cuda else MAX_EXAMINED_ELEMENTS):
+        if given.numel() + made.numel() > (
+            MAX_EXAMINED_ELEMENTS_ON_GPU if made.is_cuda else MAX_EXAMINED_ELEMENTS
+        ):
             return None
-        trails = [t for t in trails if t.follow(given, made) and (count < 2 or t.leads_everywhere())]
+        trails = [
+            t for t in trails if t.follow(given, made) and (count < 2 or t.leads_everywhere())
+        ]
         if not trails:
             return False
         if count > 1 and any(t.tells_places_apart() for t in trails):
@@ -51,7 +59,9 @@ def only_moves(draws: Iterable[ExpectedOutputs]) -> bool | None:
 def draws_of(prepared: PreparedProblem, seed: int) -> Iterator[ExpectedOutputs]:
     """Yields as many draws of a problem at one size as anybody asks for, half of them signed."""
     for number in itertools.count():
-        yield expected_outputs(prepared, Draw.SIGNED if number % 2 else Draw.OWN, seed + 7919 * number, exact=False)
+        yield expected_outputs(
+            prepared, Draw.SIGNED if number % 2 else Draw.OWN, seed + 7919 * number, exact=False
+        )
 
 
 class _Trail:
@@ -85,7 +95,12 @@ class _Trail:
         """Whether each output held an input's values all along, or one value (padding); and not all only one."""
         import torch
 
-        if not all(map(self._leads_to, range(0, self._made.numel(), -(-self._made.numel() // LOOKED_FOR_FIRST)))):
+        if not all(
+            map(
+                self._leads_to,
+                range(0, self._made.numel(), -(-self._made.numel() // LOOKED_FOR_FIRST)),
+            )
+        ):
             return False
         found = torch.isin(self._made, self._source)
         return bool((found & ~self._constant).any()) and bool((found | self._constant).all())
@@ -130,6 +145,8 @@ def _values(tensors: list[Any]) -> Any:
     """All elements as float64, one after the other; NaN and infinities as numbers. None where there are none."""
     import torch
 
-    parts = [real_parts(v.detach()).double().reshape(-1) for v in tensors if isinstance(v, torch.Tensor)]
+    parts = [
+        real_parts(v.detach()).double().reshape(-1) for v in tensors if isinstance(v, torch.Tensor)
+    ]
     joined = torch.cat(parts) if parts else None
     return None if joined is None or not joined.numel() else joined.nan_to_num_(nan=7.25e77)

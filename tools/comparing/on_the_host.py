@@ -63,12 +63,16 @@ def moved_to_host(tensors: Iterable[Any], besides: Iterable[Any] = ()) -> Iterat
     import torch
 
     stay = {t.untyped_storage().data_ptr() for t in besides if _has_storage(t)}
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in tensors if _worth_moving(t)}
+    storages = {
+        t.untyped_storage().data_ptr(): t.untyped_storage() for t in tensors if _worth_moving(t)
+    }
     away: list[tuple[Any, Any]] = []
     try:
         for address, storage in storages.items():
             if address not in stay:
-                held = torch.empty(storage.nbytes(), dtype=torch.uint8, device="cpu").copy_(_bytes_of(storage))
+                held = torch.empty(storage.nbytes(), dtype=torch.uint8, device="cpu").copy_(
+                    _bytes_of(storage)
+                )
                 away.append((storage, held))
                 storage.resize_(0)
         if any(storage.device.type == "cuda" for storage, _ in away):
@@ -97,4 +101,6 @@ def _worth_moving(value: Any) -> bool:
 def _bytes_of(storage: Any) -> Any:
     import torch
 
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (storage.nbytes(),), (1,))
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(
+        storage, 0, (storage.nbytes(),), (1,)
+    )

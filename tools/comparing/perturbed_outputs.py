@@ -32,7 +32,9 @@ NEARBY_INPUTS = 4
 """Inputs nearby on which eager's own error is looked at where that of a draw may be small by luck."""
 
 
-def may_move(expected: ExpectedOutputs, number: int, kind: ArithmeticKind, *, at_size: bool) -> bool:
+def may_move(
+    expected: ExpectedOutputs, number: int, kind: ArithmeticKind, *, at_size: bool
+) -> bool:
     """Whether output `number` may be off by what the reference moves by. Not where no operator rounds; and where none
     steps, not on the problem's own inputs at its own size: eager's error tells there.
     """
@@ -41,7 +43,9 @@ def may_move(expected: ExpectedOutputs, number: int, kind: ArithmeticKind, *, at
     return at_size or expected.draw != "own"
 
 
-def steps_of_outputs(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[StepReach | None]:
+def steps_of_outputs(
+    prepared: PreparedProblem, expected: ExpectedOutputs
+) -> list[StepReach | None]:
     """Runs the reference on inputs moved by noise, several times, and returns how far each output moved from float64's;
     None for what is no tensor. An element near a step is on its other side in half of the runs.
     """
@@ -52,13 +56,17 @@ def steps_of_outputs(prepared: PreparedProblem, expected: ExpectedOutputs) -> li
     _raise_reaches(reaches, expected.eager, exact)
     with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
         for seed in range(expected.rng, expected.rng + NOISY_RUNS):
-            unit = run_on(prepared, expected, expected.weights, perturb(expected.inputs, seed, 1, 1))
+            unit = run_on(
+                prepared, expected, expected.weights, perturb(expected.inputs, seed, 1, 1)
+            )
             _raise_reaches(unit_reaches, unit, exact)
             for move in (perturb, perturb_rows):
                 inputs = move(expected.inputs, seed, PERTURBATION_ULPS, HALF_PERTURBATION_ULPS)
                 _raise_reaches(reaches, run_on(prepared, expected, expected.weights, inputs), exact)
     pairs = zip(reaches, unit_reaches, strict=True)
-    return [None if reach is None or unit is None else StepReach(reach, unit) for reach, unit in pairs]
+    return [
+        None if reach is None or unit is None else StepReach(reach, unit) for reach, unit in pairs
+    ]
 
 
 def _zero_reach(output: Any) -> Any:
@@ -117,11 +125,14 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: ExpectedOut
             _raise_to_distances(off, expected.exact, outputs)
             del outputs  # before the next are worked out
     return [
-        s if gap is None else _add_distance(r, gap) for r, s, gap in zip(expected.exact, perturbed, off, strict=True)
+        s if gap is None else _add_distance(r, gap)
+        for r, s, gap in zip(expected.exact, perturbed, off, strict=True)
     ]
 
 
-def _outputs_as_wrong_as_eager_nearby(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[Any]:
+def _outputs_as_wrong_as_eager_nearby(
+    prepared: PreparedProblem, expected: ExpectedOutputs
+) -> list[Any]:
     """The expected outputs, off by what eager is off by on the same inputs laid out otherwise in memory, and on inputs
     nearby: where some are infinite or millions, an output may be all that is left of a sum of those, and eager right in
     it by luck. Of two millions that torch adds to each other first nothing is lost, in an order that its layout alone
@@ -135,9 +146,13 @@ def _outputs_as_wrong_as_eager_nearby(prepared: PreparedProblem, expected: Expec
         for seed in range(expected.rng, expected.rng + NEARBY_INPUTS):
             _raise_to_distances(off, *_outputs_of_inputs_nearer_zero(prepared, expected, seed))
     for spread in (False, True):
-        with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):  # a view may want its own layout
+        with contextlib.suppress(
+            ProblemError, torch.cuda.OutOfMemoryError
+        ):  # a view may want its own layout
             inputs = with_other_strides(expected.inputs, spread=spread)
-            _raise_to_distances(off, expected.exact, run_on(prepared, expected, expected.weights, inputs))
+            _raise_to_distances(
+                off, expected.exact, run_on(prepared, expected, expected.weights, inputs)
+            )
     parts = zip(expected.exact, expected.eager, off, strict=True)
     return [e if gap is None else _add_distance(r, gap) for r, e, gap in parts]
 
@@ -147,7 +162,9 @@ def _outputs_of_inputs_nearer_zero(
 ) -> tuple[list[Any], list[Any]]:
     """Float64's outputs and eager's, both on the same lessened inputs."""
     nearby = scale_towards_zero(expected.inputs, seed)
-    exact = run_on(prepared, expected, model_in_float64(expected.weights), inputs_in_float64(nearby))
+    exact = run_on(
+        prepared, expected, model_in_float64(expected.weights), inputs_in_float64(nearby)
+    )
     return exact, run_on(prepared, expected, expected.weights, nearby)
 
 

@@ -59,7 +59,9 @@ def row_errors(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, tolerance: flo
     return row_errors_by_torch(c, e, r, s, tolerance)
 
 
-def row_errors_by_torch(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, tolerance: float) -> RowErrors:
+def row_errors_by_torch(
+    c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, tolerance: float
+) -> RowErrors:
     """Finds the errors of each row with torch operators, a tile at a time. The tensors have two axes."""
     import torch
 
@@ -71,7 +73,9 @@ def row_errors_by_torch(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, toler
         exact, eager = r[down, across].double(), e[down, across]
         gap = (exact - eager).abs_().nan_to_num_(nan=0.0, posinf=0.0)
         if s is not None:
-            gap = torch.maximum(gap, (exact - s[down, across]).abs_().nan_to_num_(nan=0.0, posinf=0.0))
+            gap = torch.maximum(
+                gap, (exact - s[down, across]).abs_().nan_to_num_(nan=0.0, posinf=0.0)
+            )
         finite = exact.abs().nan_to_num_(nan=0.0, posinf=0.0)
         wrong = error_of(c[down, across], eager, r[down, across])
         far |= ~all_close(eager, c[down, across], tolerance)
@@ -90,4 +94,6 @@ def error_of(c: Tensor, e: Tensor, r: Tensor) -> Tensor:
         if bool(gap.isfinite().all()):
             return gap
     gap = distance(c, r)
-    return torch.where(torch.isinf(gap), torch.where((c == e) | (c.isnan() & e.isnan()), 0.0, gap), gap)
+    return torch.where(
+        torch.isinf(gap), torch.where((c == e) | (c.isnan() & e.isnan()), 0.0, gap), gap
+    )

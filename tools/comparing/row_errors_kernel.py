@@ -75,7 +75,9 @@ def survey_kernel(
         r = tl.load(r_ptr + at, mask=mask, other=0.0).to(tl.float64)
         size, gap, wrong = _finite(r), _finite(r - e), _error(c, e, r)
         if PERTURBED:
-            gap = tl.maximum(gap, _finite(r - tl.load(s_ptr + at, mask=mask, other=0.0).to(tl.float64)))
+            gap = tl.maximum(
+                gap, _finite(r - tl.load(s_ptr + at, mask=mask, other=0.0).to(tl.float64))
+            )
         scale, scale2 = tl.maximum(scale, size), scale2 + size * size
         noise, noise2 = tl.maximum(noise, gap), noise2 + gap * gap
         error, error2 = tl.maximum(error, wrong), error2 + wrong * wrong

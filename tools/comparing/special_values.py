@@ -41,7 +41,9 @@ def measure_finite_part(
         return measure(candidate, eager, exact, kind=kind, draw=draw, output=output)
     dtype, candidate, eager = eager.dtype, widened(candidate), widened(eager)
     exact = None if exact is None else widened(exact)
-    settled = torch.isfinite(eager) if exact is None else torch.isfinite(eager) & torch.isfinite(exact)
+    settled = (
+        torch.isfinite(eager) if exact is None else torch.isfinite(eager) & torch.isfinite(exact)
+    )
     infinite = torch.isinf(eager) if exact is None else torch.isinf(eager) & torch.isinf(exact)
     silent = torch.isnan(candidate) & (settled | infinite)
     note = ""
@@ -61,7 +63,9 @@ def measure_finite_part(
         kind=kind, eps=eps, draw=draw, dtype=dtype, output=output, explained=explained,
     )  # fmt: skip
     may_cancel = kind is not ArithmeticKind.EXACT and not told.check.passed
-    if may_cancel and _is_within_cancellation(candidate.masked_fill(~keep, 0.0), eager.masked_fill(~keep, 0.0)):
+    if may_cancel and _is_within_cancellation(
+        candidate.masked_fill(~keep, 0.0), eager.masked_fill(~keep, 0.0)
+    ):
         passed = told.check.with_(passed=True, note="off by less than sums of such numbers lose")
         told = told.with_(check=passed, mismatch=None, fault=None, headroom=1.0)
     return told.with_(check=told.check.with_(note=note)) if note else told
@@ -70,8 +74,14 @@ def measure_finite_part(
 def _may_overflow(inputs: Sequence[Any]) -> bool:
     import torch
 
-    floating = [widened(v) for v in inputs if isinstance(v, torch.Tensor) and v.is_floating_point() and v.numel()]
-    return any(float(v.abs().amax().nan_to_num(nan=math.inf)) >= MIN_OVERFLOWING_INPUT for v in floating)
+    floating = [
+        widened(v)
+        for v in inputs
+        if isinstance(v, torch.Tensor) and v.is_floating_point() and v.numel()
+    ]
+    return any(
+        float(v.abs().amax().nan_to_num(nan=math.inf)) >= MIN_OVERFLOWING_INPUT for v in floating
+    )
 
 
 def _measure_where(
@@ -94,9 +104,13 @@ def _measure_where(
     )  # fmt: skip
 
 
-def _wrong_where(wrong: Tensor, candidate: Tensor, eager: Tensor, draw: str, output: int, hint: str) -> ComparedOutput:
+def _wrong_where(
+    wrong: Tensor, candidate: Tensor, eager: Tensor, draw: str, output: int, hint: str
+) -> ComparedOutput:
     """Returns the comparison of an output whose wrong elements are known, with the values that came and were wanted."""
-    known = ComparedOutput(check=Check(draw=draw, passed=False, max_error=math.inf), headroom=math.inf)
+    known = ComparedOutput(
+        check=Check(draw=draw, passed=False, max_error=math.inf), headroom=math.inf
+    )
     told = with_mismatch(known, wrong, candidate, eager, output, hint)
     return told.with_(fault=Fault.NON_FINITE)
 
@@ -125,9 +139,17 @@ def measure_with_nan(
 
     if candidate.shape == eager.shape and eager.dtype in (torch.bool, torch.int64):
         known = eager >= 0  # a NaN that is converted is the smallest number
-        told = measure(torch.where(known, candidate, eager), eager, draw=draw, output=output, explained=explained)
+        told = measure(
+            torch.where(known, candidate, eager),
+            eager,
+            draw=draw,
+            output=output,
+            explained=explained,
+        )
         hint = "With NaN among the inputs another index or truth than the reference's."
-        return told if told.mismatch is None else told.with_(mismatch=told.mismatch.with_(hint=hint))
+        return (
+            told if told.mismatch is None else told.with_(mismatch=told.mismatch.with_(hint=hint))
+        )
     if not (eager.is_floating_point() and candidate.shape == eager.shape):
         return ComparedOutput(check=Check(draw=draw, passed=True, note="not compared"))
     dtype, candidate, eager = eager.dtype, widened(candidate), widened(eager)
@@ -149,6 +171,10 @@ def _where_own_input_is_infinite(output: Tensor, inputs: Sequence[Any]) -> Tenso
 
     found = torch.zeros_like(output)
     for given in inputs:
-        if isinstance(given, torch.Tensor) and given.is_floating_point() and given.shape == output.shape:
+        if (
+            isinstance(given, torch.Tensor)
+            and given.is_floating_point()
+            and given.shape == output.shape
+        ):
             found |= torch.isinf(widened(given))
     return found

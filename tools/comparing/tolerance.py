@@ -73,10 +73,16 @@ class Tolerance(Value):
 
     def joined(self, other: Tolerance | None) -> Tolerance:
         """The larger of both: for outputs of a few elements, where one draw's eager error may be small by luck."""
-        return self if other is None else Tolerance(row=max(self.row, other.row), rms=max(self.rms, other.rms))
+        return (
+            self
+            if other is None
+            else Tolerance(row=max(self.row, other.row), rms=max(self.rms, other.rms))
+        )
 
 
-def allowance(dtype: Any, depth: int = 1, *, constant_rows: bool = False, tiny: bool = False) -> Allowance:
+def allowance(
+    dtype: Any, depth: int = 1, *, constant_rows: bool = False, tiny: bool = False
+) -> Allowance:
     """For an output of `dtype` of which each element sums over `depth` input elements.
 
     `constant_rows`: of inputs whose rows are one number each.
@@ -88,12 +94,19 @@ def allowance(dtype: Any, depth: int = 1, *, constant_rows: bool = False, tiny: 
     if not dtype.is_floating_point:
         return Allowance(factor=1.0, ulps=0.0, rms_ulps=0.0)
     eps = torch.finfo(dtype).eps
-    floor, least = (CONSTANT_FLOOR if constant_rows else SCALE_FLOOR), (MIN_SCALE_OF_TINY_ROWS if tiny else 0.0)
+    floor, least = (
+        (CONSTANT_FLOOR if constant_rows else SCALE_FLOOR),
+        (MIN_SCALE_OF_TINY_ROWS if tiny else 0.0),
+    )
     steps = FP32_ULPS + 0.35 * math.sqrt(depth / SUM_BLOCK) if depth > SUM_BLOCK else FP32_ULPS
     if eps <= FP32_EPS:
-        return Allowance(factor=8.0, ulps=steps * eps, rms_ulps=steps * eps, floor=floor, least=least)
+        return Allowance(
+            factor=8.0, ulps=steps * eps, rms_ulps=steps * eps, floor=floor, least=least
+        )
     single = steps * FP32_EPS
-    return Allowance(factor=4.0, ulps=2 * eps + single, rms_ulps=eps / 4 + single, floor=floor, least=least)
+    return Allowance(
+        factor=4.0, ulps=2 * eps + single, rms_ulps=eps / 4 + single, floor=floor, least=least
+    )
 
 
 def rows_of(shape: tuple[int, ...]) -> tuple[int, int]:
@@ -190,14 +203,18 @@ def perturb(inputs: list[Any], seed: int, ulps: int = 4, half_ulps: int | None =
     return [_multiply_floats(v, seed, _factors_near_one(ulps, half_ulps)) for v in inputs]
 
 
-def perturb_rows(inputs: list[Any], seed: int, ulps: int = 4, half_ulps: int | None = None) -> list[Any]:
+def perturb_rows(
+    inputs: list[Any], seed: int, ulps: int = 4, half_ulps: int | None = None
+) -> list[Any]:
     """As `perturb`, but each row (along the last dimension) moves as one.
 
     Equal terms added one after the other are all rounded the same way: over n of them a sum drifts by up to n / 4 units
     in its last place, where as many different terms drift by about sqrt(n) / 4, and inputs perturbed each its own way
     by less than that.
     """
-    return [_multiply_floats(v, seed, _factors_near_one(ulps, half_ulps), by_rows=True) for v in inputs]
+    return [
+        _multiply_floats(v, seed, _factors_near_one(ulps, half_ulps), by_rows=True) for v in inputs
+    ]
 
 
 def _factors_near_one(ulps: int, half_ulps: int | None) -> Callable[[Tensor, Any], Tensor]:
@@ -205,7 +222,9 @@ def _factors_near_one(ulps: int, half_ulps: int | None) -> Callable[[Tensor, Any
 
     def factors(piece: Tensor, generator: Any) -> Tensor:
         most = half_ulps if half_ulps is not None and piece.itemsize < 4 else ulps
-        steps = torch.randint(-most, most + 1, piece.shape, generator=generator, device=piece.device, dtype=torch.int8)
+        steps = torch.randint(
+            -most, most + 1, piece.shape, generator=generator, device=piece.device, dtype=torch.int8
+        )
         return 1 + steps.to(piece.dtype) * torch.finfo(piece.dtype).eps
 
     return factors
@@ -218,7 +237,9 @@ def scale_towards_zero(inputs: list[Any], seed: int, share: float = 1 / 64) -> l
     import torch
 
     def factors(piece: Tensor, generator: Any) -> Tensor:
-        return 1 - share * torch.rand(piece.shape, generator=generator, device=piece.device, dtype=piece.dtype)
+        return 1 - share * torch.rand(
+            piece.shape, generator=generator, device=piece.device, dtype=piece.dtype
+        )
 
     return [_multiply_floats(v, seed, factors) for v in inputs]
 
@@ -241,11 +262,17 @@ def with_other_strides(inputs: list[Any], *, spread: bool) -> list[Any]:
     return [laid_out(value) for value in inputs]
 
 
-def _multiply_floats(value: Any, seed: int, factors: Callable[[Tensor, Any], Tensor], by_rows: bool = False) -> Any:
+def _multiply_floats(
+    value: Any, seed: int, factors: Callable[[Tensor, Any], Tensor], by_rows: bool = False
+) -> Any:
     """A floating tensor times the factors drawn for each piece of it, or for each row; every other value as it is."""
     import torch
 
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or is_float8(value.dtype):
+    if (
+        not isinstance(value, torch.Tensor)
+        or not value.is_floating_point()
+        or is_float8(value.dtype)
+    ):
         return value  # the next number of a float8 type is no small step
     generator = torch.Generator(device=value.device).manual_seed(seed)
     out = value.clone(memory_format=torch.contiguous_format)

@@ -80,7 +80,11 @@ def sample_wrong(candidate: Tensor, exact: Tensor, wrong: Tensor) -> Sample:
         right.append(size[~mask].flatten()[:SAMPLED_ELEMENTS_PER_PIECE].cpu())
         squares, seen = squares + float(size.square().sum()), seen + size.numel()
     high = torch.cat(right)
-    top = float(high.kthvalue(max(1, math.ceil(0.99 * high.numel()))).values) if high.numel() else math.nan
+    top = (
+        float(high.kthvalue(max(1, math.ceil(0.99 * high.numel()))).values)
+        if high.numel()
+        else math.nan
+    )
     return Sample(
         torch.cat(got),
         torch.cat(want),

@@ -79,13 +79,27 @@ class Assembler:
             zygote.wait_warm()
             say("tracing")
             candidate = trace_candidate(
-                zygote, source, wanted.name, [asked], seconds=STEP_SECONDS, allow_import=allow_import
+                zygote,
+                source,
+                wanted.name,
+                [asked],
+                seconds=STEP_SECONDS,
+                allow_import=allow_import,
             )
             say(f"compiling for {wanted.name}")
             stage = ASSEMBLY_STAGE[wanted.backend]
-            kernels = kernels_of(candidate.traced, [0])[:MAX_SPECIALISATIONS] if candidate.traced.traces else []
+            kernels = (
+                kernels_of(candidate.traced, [0])[:MAX_SPECIALISATIONS]
+                if candidate.traced.traces
+                else []
+            )
             compiled = Compiler(zygote).compile(
-                candidate.traced, kernels, wanted.name, source=source, seconds=STEP_SECONDS, texts=(stage,)
+                candidate.traced,
+                kernels,
+                wanted.name,
+                source=source,
+                seconds=STEP_SECONDS,
+                texts=(stage,),
             )
             result = compile_result(wanted.name, candidate, compiled, 0.0)
             listings = tuple(

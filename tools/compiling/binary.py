@@ -89,12 +89,17 @@ def code_hash(data: bytes) -> str:
 def _sections(data: bytes) -> Iterator[_Section]:
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError("not a 64-bit little-endian ELF file")
-    offset, entry, count, names_at = struct.unpack_from("<Q", data, 0x28)[0], *struct.unpack_from("<HHH", data, 0x3A)
+    offset, entry, count, names_at = (
+        struct.unpack_from("<Q", data, 0x28)[0],
+        *struct.unpack_from("<HHH", data, 0x3A),
+    )
     headers = [struct.unpack_from("<IIQQQQIIQQ", data, offset + i * entry) for i in range(count)]
     names = headers[names_at][4]
     for name, kind, _flags, _address, start, size, _link, info, *_ in headers:
         text = data[names + name : data.index(b"\0", names + name)].decode()
-        yield _Section(text, kind, info, b"" if kind == _NO_BITS else data[start : start + size], size)
+        yield _Section(
+            text, kind, info, b"" if kind == _NO_BITS else data[start : start + size], size
+        )
 
 
 def _symbol_index(sections: dict[str, _Section], kernel: str) -> int | None:

@@ -21,7 +21,11 @@ class Cache:
     """Compiled kernels by content. Thread-safe; what was used least lately is forgotten first."""
 
     def __init__(
-        self, folder: Path | None = None, *, most_bytes: int = 256 << 20, most_bytes_on_disk: int = 1 << 30
+        self,
+        folder: Path | None = None,
+        *,
+        most_bytes: int = 256 << 20,
+        most_bytes_on_disk: int = 1 << 30,
     ) -> None:
         """folder: read and written by the trusted side only; where its files take more than `most_bytes_on_disk`, the
         oldest are removed now. most_bytes: of what is kept in memory.
@@ -74,7 +78,9 @@ class Cache:
         if self._folder is None:
             return None
         try:
-            return CompileOutcome.model_validate_json((self._folder / key[:2] / f"{key}.json").read_bytes())
+            return CompileOutcome.model_validate_json(
+                (self._folder / key[:2] / f"{key}.json").read_bytes()
+            )
         except (OSError, ValidationError):
             return None
 
@@ -107,4 +113,6 @@ def _prune(folder: Path, most_bytes: int) -> None:
 
 
 def _size(outcome: CompileOutcome) -> int:
-    return 2048 + len(outcome.binary) + len(outcome.reversed) + sum(map(len, outcome.texts.values()))
+    return (
+        2048 + len(outcome.binary) + len(outcome.reversed) + sum(map(len, outcome.texts.values()))
+    )

@@ -19,7 +19,9 @@ class Compiled(Value):
     Without a `failure` there are `binary`, `metadata` and `resources`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_bytes="base64", val_json_bytes="base64")
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", ser_json_bytes="base64", val_json_bytes="base64"
+    )
 
     name: str
     """The name of the kernel's function."""
@@ -78,7 +80,9 @@ class CompileOutcome(Value):
     cache holds.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_bytes="base64", val_json_bytes="base64")
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", ser_json_bytes="base64", val_json_bytes="base64"
+    )
 
     fault: Fault | None = None
     cheat: Cheat | None = None

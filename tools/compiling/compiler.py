@@ -50,7 +50,12 @@ class Compiler:
     """Thread-safe. Its cache lives as long as it does, and in `folder` where one is given."""
 
     def __init__(
-        self, zygote: Zygote, *, folder: Path | None = None, kernel_seconds: float = 30.0, processes: int = 4
+        self,
+        zygote: Zygote,
+        *,
+        folder: Path | None = None,
+        kernel_seconds: float = 30.0,
+        processes: int = 4,
     ) -> None:
         """zygote: of kind COMPILE.
 
@@ -83,13 +88,24 @@ class Compiler:
         contents = Contents(traced.functions)
         shared = kernels_with_shared_memory(traced)
         addresses = {
-            k: contents.address(traced.kernels[k], name, f"{_version()}{'/shared' if k in shared else ''}")
+            k: contents.address(
+                traced.kernels[k], name, f"{_version()}{'/shared' if k in shared else ''}"
+            )
             for k in dict.fromkeys(kernels)
         }
-        known = {a: found for a in addresses.values() if (found := self._cache.get(a, texts)) is not None}
+        known = {
+            a: found for a in addresses.values() if (found := self._cache.get(a, texts)) is not None
+        }
         missing = {a: k for k, a in reversed(addresses.items()) if a not in known}
         job = _Job(
-            self._zygote, traced, contents, name, time.monotonic() + seconds, self._kernel_seconds, tuple(texts), shared
+            self._zygote,
+            traced,
+            contents,
+            name,
+            time.monotonic() + seconds,
+            self._kernel_seconds,
+            tuple(texts),
+            shared,
         )
         made = self._each_once(job, missing)
         told = {k: (made.get(a) or known[a], a) for k, a in addresses.items()}
@@ -105,7 +121,11 @@ class Compiler:
         missing: address -> key of a kernel.
         """
         with self._lock:
-            others = {a: self._under_way[a, job.texts] for a in missing if (a, job.texts) in self._under_way}
+            others = {
+                a: self._under_way[a, job.texts]
+                for a in missing
+                if (a, job.texts) in self._under_way
+            }
             own = {a: k for a, k in missing.items() if a not in others}
             promised: dict[str, Future[CompileOutcome | None]] = {a: Future() for a in own}
             self._under_way |= {(a, job.texts): promise for a, promise in promised.items()}
@@ -120,7 +140,9 @@ class Compiler:
                 promise.set_result(made.get(a))
         found = {a: _promised(other, job.deadline) for a, other in others.items()}
         made |= {a: outcome for a, outcome in found.items() if outcome is not None}
-        return made | self._kept(self._in_processes(job, {a: missing[a] for a, one in found.items() if one is None}))
+        return made | self._kept(
+            self._in_processes(job, {a: missing[a] for a, one in found.items() if one is None})
+        )
 
     def _kept(self, made: dict[str, CompileOutcome]) -> dict[str, CompileOutcome]:
         """The same, once what the next attempt would meet again is in the cache."""
@@ -146,7 +168,11 @@ def _promised(other: Future[CompileOutcome | None], deadline: float) -> CompileO
         outcome = other.result(max(deadline - time.monotonic(), 0.0))
     except TimeoutError:
         return None
-    return outcome if outcome is not None and (outcome.fault is None or outcome.fault in _CACHED_FAULTS) else None
+    return (
+        outcome
+        if outcome is not None and (outcome.fault is None or outcome.fault in _CACHED_FAULTS)
+        else None
+    )
 
 
 class _Job:
@@ -165,7 +191,12 @@ class _Job:
     ) -> None:
         """shared: keys of the kernels that a launch gives two tensors in the same memory."""
         self._zygote, self._traced, self._contents, self._target = zygote, traced, contents, target
-        self.deadline, self._kernel_seconds, self.texts, self._shared = deadline, kernel_seconds, texts, shared
+        self.deadline, self._kernel_seconds, self.texts, self._shared = (
+            deadline,
+            kernel_seconds,
+            texts,
+            shared,
+        )
 
     def run(self, wanted: Mapping[str, str]) -> dict[str, CompileOutcome]:
         """wanted: address -> key of a kernel. The outcomes by address."""
@@ -192,7 +223,11 @@ class _Job:
         }
 
     def _listen(
-        self, process: Process, allowed: RemainingSeconds, left: Mapping[str, str], done: dict[str, CompileOutcome]
+        self,
+        process: Process,
+        allowed: RemainingSeconds,
+        left: Mapping[str, str],
+        done: dict[str, CompileOutcome],
     ) -> None:
         """Takes outcomes until the process is done.
 
@@ -213,9 +248,18 @@ class _Job:
                 ended = self._late(left[at], time.monotonic() - begun)
             except ProcessDied as death:
                 ended = self._death(left[at], death, process)
-            except (BadMessage, KeyError, TypeError, ValueError, ValidationError, RecursionError) as error:
+            except (
+                BadMessage,
+                KeyError,
+                TypeError,
+                ValueError,
+                ValidationError,
+                RecursionError,
+            ) as error:
                 words = f"what the compiler says of {self._name(left[at])} has not the form of an outcome"
-                ended = CompileOutcome(fault=Fault.CRASH, message=f"{words}: {type(error).__name__}")
+                ended = CompileOutcome(
+                    fault=Fault.CRASH, message=f"{words}: {type(error).__name__}"
+                )
         if ended is not None:
             stuck = at if at not in done else next(a for a in left if a not in done)
             done[stuck] = ended
@@ -227,7 +271,11 @@ class _Job:
     def _death(self, key: str, death: ProcessDied, process: Process) -> CompileOutcome:
         printed = process.output.strip().splitlines()
         words = _last_words(process.scratch / OUTPUT_FILE) or clean_text("".join(printed[-1:]), 200)
-        fault = Fault.MEMORY if "out of memory" in words.lower() or "bad_alloc" in words else Fault.CRASH
+        fault = (
+            Fault.MEMORY
+            if "out of memory" in words.lower() or "bad_alloc" in words
+            else Fault.CRASH
+        )
         tail = f": {words}" if words else ""
         message = f"{death.describe()} while compiling {self._name(key)} for {self._target}{tail}"
         return CompileOutcome(fault=fault, message=message)
@@ -246,10 +294,16 @@ def _to_json(part: Function | Kernel) -> str:
 def _read_outcome(message: object) -> CompileOutcome:
     """An outcome from the compiler's process, its texts capped and cleaned. Raises ValidationError."""
     outcome = CompileOutcome.model_validate_json(json.dumps(message))
-    if outcome.fault is None and (not outcome.binary or outcome.resources is None or "name" not in outcome.metadata):
+    if outcome.fault is None and (
+        not outcome.binary or outcome.resources is None or "name" not in outcome.metadata
+    ):
         raise ValueError("neither a failure nor a kernel")
-    resources = outcome.resources and outcome.resources.with_(name=clean_text(outcome.resources.name, 200))
-    return outcome.with_(message=clean_text(outcome.message, 1200), resources=resources, places=outcome.places[:20])
+    resources = outcome.resources and outcome.resources.with_(
+        name=clean_text(outcome.resources.name, 200)
+    )
+    return outcome.with_(
+        message=clean_text(outcome.message, 1200), resources=resources, places=outcome.places[:20]
+    )
 
 
 def _last_words(path: Path) -> str:
@@ -262,7 +316,9 @@ def _last_words(path: Path) -> str:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             return ""
         lines = file.read(1 << 14).decode("utf-8", "replace").strip().splitlines()
-    said = [line for line in lines if "ERROR" in line or "error" in line or "Assertion" in line] or lines[-1:]
+    said = [
+        line for line in lines if "ERROR" in line or "error" in line or "Assertion" in line
+    ] or lines[-1:]
     return clean_text(said[0], 200).strip() if said else ""
 
 
@@ -283,7 +339,9 @@ def _describe_compiled(
         functions = [traced.functions[k] for k in contents.closure(kernel)]
         found = (_in_file(functions, each, lines) for each in outcome.places)
         line = next((each for each in found if each is not None), None)
-        failure = Failure(fault=outcome.fault, cheat=outcome.cheat, message=outcome.message, where=line)
+        failure = Failure(
+            fault=outcome.fault, cheat=outcome.cheat, message=outcome.message, where=line
+        )
     return Compiled(
         name=traced.functions[kernel.function].name, target=target, key=where, failure=failure,
         resources=outcome.resources, signature=dict(kernel.signature),
@@ -292,11 +350,17 @@ def _describe_compiled(
     )  # fmt: skip
 
 
-def _in_file(functions: Sequence[Function], place: Place, lines: Sequence[str]) -> SourceLine | None:
+def _in_file(
+    functions: Sequence[Function], place: Place, lines: Sequence[str]
+) -> SourceLine | None:
     """The place in the candidate's file; None where its function lies elsewhere."""
     if not 0 <= place.function < len(functions):
         return None
     found = place_in_text(functions[place.function], place.line, place.column)
-    if found is None or not 0 < found.line <= len(lines) or lines[found.line - 1].strip() != found.text.strip():
+    if (
+        found is None
+        or not 0 < found.line <= len(lines)
+        or lines[found.line - 1].strip() != found.text.strip()
+    ):
         return found
     return found.with_(text=clean_text(lines[found.line - 1], 400))

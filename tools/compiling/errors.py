@@ -41,7 +41,11 @@ class CapturedDiagnostics:
 def captured_errors(said: CapturedDiagnostics) -> Iterator[None]:
     """Keeps what is written to stderr inside, instead of its going there."""
     path, saved = said.path, os.dup(2)
-    held = os.memfd_create("diagnostics") if path is None else os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+    held = (
+        os.memfd_create("diagnostics")
+        if path is None
+        else os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+    )
     os.dup2(held, 2)
     try:
         yield
@@ -52,7 +56,9 @@ def captured_errors(said: CapturedDiagnostics) -> Iterator[None]:
         os.close(held)
 
 
-def outcome_of(error: Exception, diagnostics: str, kernel: str, functions: Mapping[str, Function]) -> CompileOutcome:
+def outcome_of(
+    error: Exception, diagnostics: str, kernel: str, functions: Mapping[str, Function]
+) -> CompileOutcome:
     """The outcome of a compilation that raised.
 
     diagnostics: what the compiler printed. kernel: its name. functions: all that it is made of, in the order of
@@ -60,8 +66,12 @@ def outcome_of(error: Exception, diagnostics: str, kernel: str, functions: Mappi
     """
     numbers = {key: number for number, key in enumerate(functions)}
     if isinstance(error, TextFailed):
-        place = Place(function=numbers.get(error.key, 0), line=error.refusal.line, column=error.refusal.column)
-        return _outcome(kernel, error.refusal.message, (place,), error.refusal.fault, error.refusal.cheat)
+        place = Place(
+            function=numbers.get(error.key, 0), line=error.refusal.line, column=error.refusal.column
+        )
+        return _outcome(
+            kernel, error.refusal.message, (place,), error.refusal.fault, error.refusal.cheat
+        )
     fault = _fault(error)
     if type(error) is RuntimeError and (found := _first_error(diagnostics, functions)):
         message, place = found
@@ -75,7 +85,9 @@ def outcome_of(error: Exception, diagnostics: str, kernel: str, functions: Mappi
     return _outcome(kernel, compile_message(error), tuple(places[:MAX_PLACES]), fault)
 
 
-def _outcome(kernel: str, message: str, places: tuple[Place, ...], fault: Fault, cheat: Any = None) -> CompileOutcome:
+def _outcome(
+    kernel: str, message: str, places: tuple[Place, ...], fault: Fault, cheat: Any = None
+) -> CompileOutcome:
     line = clean_text(
         f"kernel {kernel} does not compile: {clean_text(message.replace(chr(10), ' '), MAX_MESSAGE_CHARACTERS)}",
         2 * MAX_MESSAGE_CHARACTERS,
@@ -101,7 +113,11 @@ def chain(error: BaseException | None) -> list[BaseException]:
 
 def located(error: BaseException) -> list[Any]:
     """Triton's CompilationErrors in the chain, innermost first: each knows a function's text and a node in it."""
-    return [e for e in chain(error)[::-1] if hasattr(getattr(e, "node", None), "lineno") and getattr(e, "src", None)]
+    return [
+        e
+        for e in chain(error)[::-1]
+        if hasattr(getattr(e, "node", None), "lineno") and getattr(e, "src", None)
+    ]
 
 
 def compile_message(error: BaseException) -> str:
@@ -110,7 +126,9 @@ def compile_message(error: BaseException) -> str:
         if text := (getattr(inner, "error_message", None) or "").strip():
             return str(text)
     deepest = chain(error)[-1]
-    return " ".join(line for line in f"{type(deepest).__name__}: {deepest}".splitlines() if line.strip())
+    return " ".join(
+        line for line in f"{type(deepest).__name__}: {deepest}".splitlines() if line.strip()
+    )
 
 
 def _first_error(diagnostics: str, functions: Mapping[str, Function]) -> tuple[str, Place] | None:
@@ -121,5 +139,7 @@ def _first_error(diagnostics: str, functions: Mapping[str, Function]) -> tuple[s
         number = numbers.get(folder.rpartition("/")[2])
         if name == FILE and number is not None:
             line = int(match["line"]) - list(functions.values())[number].line + 1
-            return match["message"], Place(function=number, line=max(line, 1), column=max(int(match["column"]) - 1, 0))
+            return match["message"], Place(
+                function=number, line=max(line, 1), column=max(int(match["column"]) - 1, 0)
+            )
     return None

@@ -34,7 +34,9 @@ _TTGIR_OPERANDS = re.compile(
 )
 _MFMA = re.compile(r"\bv_mfma_\w+?_\d+x\d+x\d+(?:_\d+b)?_?(\w+)")
 _LOAD = re.compile(r"\bld\.global(?:\.[\w:]+)*?(?:\.v(\d))?\.[buf](\d+)\b")
-_ASYNC = re.compile(r"\bcp\.async\.c[ag]\.shared\.global[\w.:]*\s*\[[^\]]*\]\s*,\s*\[[^\]]*\]\s*,\s*(0x[0-9a-f]+|\d+)")
+_ASYNC = re.compile(
+    r"\bcp\.async\.c[ag]\.shared\.global[\w.:]*\s*\[[^\]]*\]\s*,\s*\[[^\]]*\]\s*,\s*(0x[0-9a-f]+|\d+)"
+)
 _AMD_LOAD = re.compile(r"\b(?:global|buffer|flat)_load_(dwordx?(\d)?|[us]?short|[us]?byte|b(\d+))")
 _APPROXIMATE = re.compile(
     r"\b(?:(?:ex2|lg2|sin|cos|tanh|rcp|rsqrt|sqrt|div)\.approx(?:\.ftz)?\.\w+|div\.full(?:\.ftz)?\.\w+)"
@@ -70,7 +72,11 @@ def _read_ptx(ptx: str, ttgir: str) -> Instructions:
         types |= set(_operand_types(match[1]))
     if _TCGEN.search(ptx):
         kinds.add("tcgen05")
-        types |= {_TTGIR_TYPES.get(name, _as_tf32(name)) for pair in _TTGIR_OPERANDS.findall(ttgir) for name in pair}
+        types |= {
+            _TTGIR_TYPES.get(name, _as_tf32(name))
+            for pair in _TTGIR_OPERANDS.findall(ttgir)
+            for name in pair
+        }
     kind = next((k for k in ("tcgen05", "wgmma", "mma") if k in kinds), "")
     return Instructions(kind, tuple(sorted(types)), _widest(ptx), _names(_APPROXIMATE, ptx))
 
@@ -97,7 +103,10 @@ def _read_amd(text: str) -> Instructions:
     bits = [_amd_bits(m) for m in _AMD_LOAD.finditer(text)]
     split = {part for name in types for part in name.split("_") if part}
     return Instructions(
-        "mfma" if types else "", tuple(sorted(split)), max(bits, default=None), _names(_AMD_APPROXIMATE, text)
+        "mfma" if types else "",
+        tuple(sorted(split)),
+        max(bits, default=None),
+        _names(_AMD_APPROXIMATE, text),
     )
 
 

@@ -47,7 +47,9 @@ def in_reverse(ptx: str) -> str | None:
 
 def kernels_with_shared_memory(traced: Traced) -> set[str]:
     """The keys of kernels that some launch is given two tensors in the same memory."""
-    return {key for trace in traced.traces if trace is not None for key in _given_memory_twice(trace)}
+    return {
+        key for trace in traced.traces if trace is not None for key in _given_memory_twice(trace)
+    }
 
 
 def _given_memory_twice(trace: Trace) -> set[str]:
@@ -66,10 +68,13 @@ def may_wait(traced: Traced, kernel: str) -> bool:
     """Whether a program of a kernel, given by its key, may wait for what another one writes: in a loop without a count,
     or in assembly.
     """
-    functions = (traced.functions[key] for key in Contents(traced.functions).closure(traced.kernels[kernel]))
+    functions = (
+        traced.functions[key] for key in Contents(traced.functions).closure(traced.kernels[kernel])
+    )
     nodes = (node for function in functions for node in ast.walk(parse_module(function.text)))
     return any(
-        isinstance(node, ast.While) or "inline_asm_elementwise" in (getattr(node, "id", ""), getattr(node, "attr", ""))
+        isinstance(node, ast.While)
+        or "inline_asm_elementwise" in (getattr(node, "id", ""), getattr(node, "attr", ""))
         for node in nodes
     )
 
@@ -81,7 +86,9 @@ def assembled_in_reverse(made: Any, target: Any, *, shared: bool) -> bytes:
     made: Triton's CompiledKernel. target: its GPUTarget. shared: as in `programs_may_meet`.
     """
     ptx = made.asm.get("ptx")
-    if not isinstance(ptx, str) or not programs_may_meet(ptx, str(made.asm.get("ttir", "")), shared=shared):
+    if not isinstance(ptx, str) or not programs_may_meet(
+        ptx, str(made.asm.get("ttir", "")), shared=shared
+    ):
         return b""
     text = in_reverse(ptx)
     if text is None:

@@ -9,7 +9,15 @@ from kernelwright.tools.compiling.instructions import read_instructions
 from kernelwright.tools.hardware.targets import Target, occupancy
 from kernelwright.tools.report import KernelResources, clean_text
 
-OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "waves_per_eu", "matrix_instr_nonkdim", "kpack")
+OPTIONS = (
+    "num_warps",
+    "num_stages",
+    "num_ctas",
+    "maxnreg",
+    "waves_per_eu",
+    "matrix_instr_nonkdim",
+    "kpack",
+)
 """Options of a launch that are reported beside the constexprs."""
 TENSOR_MEMORY_COLUMNS = 512
 """Columns of a multiprocessor's tensor memory (PTX ISA, tcgen05)."""
@@ -33,7 +41,9 @@ def describe(made: Any, target: Target, seconds: float) -> KernelResources:
 
 def read_compiled(asm: Any, name: str, target: Target) -> Usage:
     """Registers, spills and stack: from the ELF for NVIDIA, from the assembly for AMD. Raises ValueError."""
-    return read_cubin(asm["cubin"], name) if target.backend == "cuda" else read_amdgcn(asm["amdgcn"])
+    return (
+        read_cubin(asm["cubin"], name) if target.backend == "cuda" else read_amdgcn(asm["amdgcn"])
+    )
 
 
 def why_too_large(made: Any, resources: KernelResources, target: Target) -> str:
@@ -42,7 +52,11 @@ def why_too_large(made: Any, resources: KernelResources, target: Target) -> str:
     threads = metadata.num_warps * target.warp_size
     asked = (
         (int(metadata.shared or 0), target.shared_per_block, "bytes of shared memory"),
-        (int(getattr(metadata, "tmem_size", 0) or 0), TENSOR_MEMORY_COLUMNS, "bytes of tensor memory"),
+        (
+            int(getattr(metadata, "tmem_size", 0) or 0),
+            TENSOR_MEMORY_COLUMNS,
+            "bytes of tensor memory",
+        ),
         (threads, max_threads(resources.registers or 0, target), "threads"),
     )
     over = next(((needed, limit, what) for needed, limit, what in asked if needed > limit), None)
@@ -50,7 +64,8 @@ def why_too_large(made: Any, resources: KernelResources, target: Target) -> str:
         return ""
     needed, limit, what = over
     return (
-        f"kernel {metadata.name} needs {needed} {what}, {target.name} has {limit}: smaller blocks or fewer stages help"
+        f"kernel {metadata.name} needs {needed} {what}, {target.name} has {limit}: smaller "
+        "blocks or fewer stages help"
     )
 
 
@@ -63,7 +78,9 @@ def max_threads(registers: int, target: Target) -> int:
 
 
 def _config(made: Any) -> dict[str, Any]:
-    options = {n: getattr(made.metadata, n) for n in OPTIONS if getattr(made.metadata, n, None) is not None}
+    options = {
+        n: getattr(made.metadata, n) for n in OPTIONS if getattr(made.metadata, n, None) is not None
+    }
     return _constants(made.src) | options
 
 
@@ -92,4 +109,6 @@ def _signature(source: Any) -> dict[str, str]:
         for path, attributes in source.attrs.items()
         if len(path) == 1 and ["tt.divisibility", 16] in [list(a) for a in attributes]
     }
-    return {n: clean_text(t, 120) + (":16" if n in aligned else "") for n, t in source.signature.items()}
+    return {
+        n: clean_text(t, 120) + (":16" if n in aligned else "") for n, t in source.signature.items()
+    }

@@ -23,9 +23,13 @@ def share_binaries(traced: Traced, own: Collection[str]) -> Traced:
         if key not in own:
             alike.setdefault(_without_assumptions(kernel), []).append(key)
     shared = {
-        key: _with_common_attributes([traced.kernels[k] for k in keys]) for keys in alike.values() for key in keys
+        key: _with_common_attributes([traced.kernels[k] for k in keys])
+        for keys in alike.values()
+        for key in keys
     }
-    kept: Traced = traced.with_(kernels={key: shared.get(key, kernel) for key, kernel in traced.kernels.items()})
+    kept: Traced = traced.with_(
+        kernels={key: shared.get(key, kernel) for key, kernel in traced.kernels.items()}
+    )
     return kept
 
 
@@ -34,14 +38,20 @@ def guess_for_other_sizes(traced: Traced, own: Collection[str]) -> Traced:
     numbers, while tensors begin at the same multiples of bytes.
     """
     guessed = {key: _of_addresses_only(traced.kernels[key]) for key in own}
-    made: Traced = traced.with_(kernels={key: kernel for key, kernel in guessed.items() if kernel is not None})
+    made: Traced = traced.with_(
+        kernels={key: kernel for key, kernel in guessed.items() if kernel is not None}
+    )
     return made
 
 
 def _of_addresses_only(kernel: Kernel) -> Kernel | None:
     """Returns the kernel with the attributes of pointers alone; None where it has no others."""
     kinds = list(kernel.signature.values())
-    kept = tuple(one for one in kernel.attributes if str(kinds[int(one[0][0])]).startswith(("*", "tensordesc")))
+    kept = tuple(
+        one
+        for one in kernel.attributes
+        if str(kinds[int(one[0][0])]).startswith(("*", "tensordesc"))
+    )
     if len(kept) == len(kernel.attributes):
         return None
     guessed: Kernel = kernel.with_(attributes=kept)
@@ -54,9 +64,13 @@ def _without_assumptions(kernel: Kernel) -> str:
 
 def _with_common_attributes(kernels: list[Kernel]) -> Kernel:
     """The first, with the attributes that all have."""
-    common = set.intersection(*({_attribute_key(one) for one in kernel.attributes} for kernel in kernels))
+    common = set.intersection(
+        *({_attribute_key(one) for one in kernel.attributes} for kernel in kernels)
+    )
     first = kernels[0]
-    weakest: Kernel = first.with_(attributes=tuple(one for one in first.attributes if _attribute_key(one) in common))
+    weakest: Kernel = first.with_(
+        attributes=tuple(one for one in first.attributes if _attribute_key(one) in common)
+    )
     return weakest
 
 

@@ -62,16 +62,26 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
     from triton.runtime import driver
 
     tempfile.tempdir = str(Path.cwd())
-    functions = {key: Function.model_validate_json(text) for key, text in payload["functions"].items()}
+    functions = {
+        key: Function.model_validate_json(text) for key, text in payload["functions"].items()
+    }
     target = parse_target(payload["target"])
     driver.set_active(PretendedDriver(target))
     kernels = {key: Kernel.model_validate_json(text) for key, text in payload["kernels"].items()}
-    rebuilt = Rebuilt(functions, interpreted=False, folder=FOLDER, fields=fields_of(kernels.values()))
+    rebuilt = Rebuilt(
+        functions, interpreted=False, folder=FOLDER, fields=fields_of(kernels.values())
+    )
     shared = set(payload["shared"])
     for key, kernel in kernels.items():
         channel.send({"begun": key})
         outcome = compile_kernel(
-            functions, rebuilt, kernel, target, payload["texts"], Path.cwd() / OUTPUT_FILE, shared=key in shared
+            functions,
+            rebuilt,
+            kernel,
+            target,
+            payload["texts"],
+            Path.cwd() / OUTPUT_FILE,
+            shared=key in shared,
         )
         channel.send({"made": key, "outcome": outcome.model_dump(mode="json")})
 
@@ -110,7 +120,8 @@ def _source(rebuilt: Rebuilt, kernel: Kernel) -> Any:
     fields = getattr(kernel, "fields", {})
     types = {name: _type(kind) for name, kind in kernel.signature.items()}
     signature = {
-        name: named_tuple(kind, fields.get(name)) if isinstance(kind, tuple) else kind for name, kind in types.items()
+        name: named_tuple(kind, fields.get(name)) if isinstance(kind, tuple) else kind
+        for name, kind in types.items()
     }
     function = rebuilt[kernel.function]
     if list(signature) != function.arg_names:
@@ -148,14 +159,24 @@ def _compile(source: Any, options: dict[str, Any], target: Target) -> Any:
         return triton.compile(source, target=target.gpu_target(), options=options)
 
 
-def _made(made: Any, target: Target, seconds: float, texts: Sequence[str], *, shared: bool) -> CompileOutcome:
+def _made(
+    made: Any, target: Target, seconds: float, texts: Sequence[str], *, shared: bool
+) -> CompileOutcome:
     resources = describe(made, target, seconds)
-    kept = {stage: made.asm[stage][:MAX_TEXT_CHARACTERS] for stage in texts if stage in TEXTS and stage in made.asm}
+    kept = {
+        stage: made.asm[stage][:MAX_TEXT_CHARACTERS]
+        for stage in texts
+        if stage in TEXTS and stage in made.asm
+    }
     if over := why_too_large(made, resources, target):
         return CompileOutcome(fault=Fault.RESOURCES, message=over, resources=resources, texts=kept)
-    found = {name: getattr(made.metadata, name) for name in METADATA if hasattr(made.metadata, name)}
+    found = {
+        name: getattr(made.metadata, name) for name in METADATA if hasattr(made.metadata, name)
+    }
     other = assembled_in_reverse(made, target.gpu_target(), shared=shared)
-    return CompileOutcome(resources=resources, metadata=found, binary=bytes(made.kernel), reversed=other, texts=kept)
+    return CompileOutcome(
+        resources=resources, metadata=found, binary=bytes(made.kernel), reversed=other, texts=kept
+    )
 
 
 def warm() -> None:
@@ -171,7 +192,9 @@ def warm() -> None:
     )
     names = {"tl": {"triton": "triton.language"}}
     kernel = Kernel(
-        function="warm", signature={"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}, constants=(((2,), 128),)
+        function="warm",
+        signature={"x": "*fp32", "n": "i32", "BLOCK": "constexpr"},
+        constants=(((2,), 128),),
     )
     functions = {"warm": Function(name="warm_kernel", text=text, names=names)}
     kept = os.environ.get("TRITON_CACHE_DIR")

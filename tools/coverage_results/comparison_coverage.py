@@ -82,5 +82,6 @@ class Coverage(Value):
         never = "true" if not first.true else "false"
         more = f", and {len(self.uncovered) - 1} more" if len(self.uncovered) > 1 else ""
         return (
-            f"a comparison was never {never} on any draw: `{first.operator}` at line {first.line}: {first.text}{more}"
+            f"a comparison was never {never} on any draw: `{first.operator}` at line "
+            f"{first.line}: {first.text}{more}"
         )

@@ -34,7 +34,11 @@ def _driver() -> Any:
     global _library
     if _library is None:
         _library = ctypes.CDLL("libcuda.so.1")
-        _library.cuIpcOpenMemHandle_v2.argtypes = [ctypes.POINTER(ctypes.c_uint64), _Handle, ctypes.c_uint]
+        _library.cuIpcOpenMemHandle_v2.argtypes = [
+            ctypes.POINTER(ctypes.c_uint64),
+            _Handle,
+            ctypes.c_uint,
+        ]
     return _library
 
 
@@ -49,7 +53,10 @@ def _check(code: int, what: str) -> None:
 def allocate(nbytes: int) -> int:
     """Makes a raw device allocation of its own in the current context. Returns the address."""
     address = ctypes.c_uint64()
-    _check(_driver().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes)), f"cuMemAlloc of {nbytes} bytes")
+    _check(
+        _driver().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes)),
+        f"cuMemAlloc of {nbytes} bytes",
+    )
     return address.value
 
 
@@ -61,7 +68,10 @@ def free(address: int) -> None:
 def export(address: int) -> bytes:
     """The handle by which another process maps the whole allocation."""
     handle = _Handle()
-    _check(_driver().cuIpcGetMemHandle(ctypes.byref(handle), ctypes.c_uint64(address)), "cuIpcGetMemHandle")
+    _check(
+        _driver().cuIpcGetMemHandle(ctypes.byref(handle), ctypes.c_uint64(address)),
+        "cuIpcGetMemHandle",
+    )
     return ctypes.string_at(ctypes.byref(handle), HANDLE_BYTES)
 
 

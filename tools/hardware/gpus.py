@@ -108,7 +108,9 @@ def read_driver() -> Driver:
         version, sensors = _read_smi()
     if not devices:
         devices = [{"index": i, **_fixed_fields(s)} for i, s in enumerate(sensors.values())]
-    return Driver(version=version, cuda=cuda, gpus=tuple(_gpu(d, sensors.get(d["uuid"], {})) for d in devices))
+    return Driver(
+        version=version, cuda=cuda, gpus=tuple(_gpu(d, sensors.get(d["uuid"], {})) for d in devices)
+    )
 
 
 def read_clocks(uuid: str) -> Clocks | None:
@@ -136,7 +138,9 @@ def _cuda_devices() -> list[dict[str, Any]]:
         return []
     with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
         command = [sys.executable, "-m", "kernelwright.tools.hardware.cuda_attributes"]
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=True)
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=True
+        )
         return json.loads(answer.stdout)
     return []
 
@@ -198,9 +202,15 @@ def _read_handle(nvml: Any, handle: Any) -> dict[str, Any]:
 
 def _read_smi() -> tuple[str | None, dict[str, dict[str, Any]]]:
     """Driver version, and what nvidia-smi says of each GPU, by UUID; nothing where it is not installed or fails."""
-    command = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS.values())}", "--format=csv,noheader,nounits"]
+    command = [
+        "nvidia-smi",
+        f"--query-gpu={','.join(_FIELDS.values())}",
+        "--format=csv,noheader,nounits",
+    ]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=True)
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None, {}
     sensors = list(_parse_smi(answer.stdout))
@@ -215,8 +225,12 @@ def _parse_smi(text: str) -> Iterator[dict[str, Any]]:
         found: dict[str, Any] = {key: _as_number(value) for key, value in raw.items()}
         found |= {key: raw[key].strip() for key in ("uuid", "name", "driver")}
         major, _, minor = raw["capability"].partition(".")
-        found["capability"] = (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
-        found["memory_bytes"] = int(found["memory_mib"] * 2**20) if found["memory_mib"] is not None else None
+        found["capability"] = (
+            (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
+        )
+        found["memory_bytes"] = (
+            int(found["memory_mib"] * 2**20) if found["memory_mib"] is not None else None
+        )
         found["throttle"] = int(raw["throttle"], 16) if raw["throttle"].startswith("0x") else None
         yield found
 
@@ -230,7 +244,9 @@ def _gpu(device: dict[str, Any], sensors: dict[str, Any]) -> Gpu:
     memory_mhz = sensors.get("max_memory_mhz") or _mhz(device.get("memory_clock_khz"))
     bus_bits = device.get("bus_bits") or sensors.get("bus_bits")
     measured = memory_mhz * 1e6 * 2 * bus_bits / 8 if memory_mhz and bus_bits else None
-    own: dict[str, Any] = {key: device[key] for key in Gpu.model_fields if device.get(key) is not None}
+    own: dict[str, Any] = {
+        key: device[key] for key in Gpu.model_fields if device.get(key) is not None
+    }
     capability = device.get("capability") or _capability_pair(
         device.get("capability_major"), device.get("capability_minor")
     )

@@ -59,7 +59,9 @@ class Lease:
         if self._timing is None:
             return
         fcntl.flock(self._timing, fcntl.LOCK_UN)
-        fcntl.flock(self._turn, fcntl.LOCK_UN)  # two who share and would have it whole would wait for each other
+        fcntl.flock(
+            self._turn, fcntl.LOCK_UN
+        )  # two who share and would have it whole would wait for each other
         self._timing = None
         until = time.monotonic() + self._seconds
         with open_and_unlock(entrance_file(lock_file(self._gpu))) as door:
@@ -74,7 +76,9 @@ class Lease:
         if self._timing is None:
             yield
             return
-        fcntl.flock(self._timing, fcntl.LOCK_UN)  # two who share and would be alone would wait for each other
+        fcntl.flock(
+            self._timing, fcntl.LOCK_UN
+        )  # two who share and would be alone would wait for each other
         self.wait_to_compute(fcntl.LOCK_EX)
         try:
             yield
@@ -107,14 +111,21 @@ class Lease:
 
 @contextlib.contextmanager
 def gpu_lease(
-    gpu: str, seconds: float = 600.0, waiting: Callable[[str], None] = lambda _: None, *, shared: bool = False
+    gpu: str,
+    seconds: float = 600.0,
+    waiting: Callable[[str], None] = lambda _: None,
+    *,
+    shared: bool = False,
 ) -> Iterator[Lease]:
     """shared: beside others who share it too, and `Lease.alone` for a while, or `Lease.take_whole`; False: alone, and
     nobody who shares it has begun. Raises InfrastructureError where another process keeps the GPU for longer than
     `seconds`.
     """
     until = time.monotonic() + seconds
-    with open_and_unlock(entrance_file(lock_file(gpu))) as door, open_and_unlock(lock_file(gpu)) as lock:
+    with (
+        open_and_unlock(entrance_file(lock_file(gpu))) as door,
+        open_and_unlock(lock_file(gpu)) as lock,
+    ):
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         if not (try_lock(door, fcntl.LOCK_EX) and try_lock(lock, kind)):
             waiting("waiting for the GPU: another process is measuring on it")
@@ -147,7 +158,9 @@ def open_and_unlock(path: Path) -> Iterator[int]:
 
 def _open(path: Path) -> int:
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-    with contextlib.suppress(FileNotFoundError):  # O_CREAT on another user's file is refused in a folder for all
+    with contextlib.suppress(
+        FileNotFoundError
+    ):  # O_CREAT on another user's file is refused in a folder for all
         return os.open(path, flags)
     handle = os.open(path, flags | os.O_CREAT, FILE_MODE)
     with contextlib.suppress(PermissionError):  # made by another user in between

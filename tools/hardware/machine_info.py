@@ -109,7 +109,9 @@ def read_machine(scratch: Path | None = None) -> Machine:
     return Machine(
         host=socket.gethostname(),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
-        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cpus=len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1,
         memory_bytes=_memory_bytes(),
         python=platform.python_version(),
         versions={name: version(name) for name in LIBRARIES},
@@ -135,7 +137,10 @@ def offline_targets() -> tuple[OfflineTarget, ...]:
     """The compile targets, each with the reason where this Triton lacks the tools for it."""
     spec = importlib.util.find_spec("triton")
     if spec is None or spec.origin is None:
-        return tuple(OfflineTarget(name=name, available=False, reason="triton is not installed") for name in TARGETS)
+        return tuple(
+            OfflineTarget(name=name, available=False, reason="triton is not installed")
+            for name in TARGETS
+        )
     backends = Path(spec.origin).parent / "backends"
     return tuple(_target(name, backends) for name in TARGETS)
 
@@ -145,17 +150,23 @@ def _target(name: str, backends: Path) -> OfflineTarget:
         needed = backends / "amd"
     else:
         needed = backends / (
-            "nvidia/bin/ptxas-blackwell" if TARGETS[name].capability >= (10, 0) else "nvidia/bin/ptxas"
+            "nvidia/bin/ptxas-blackwell"
+            if TARGETS[name].capability >= (10, 0)
+            else "nvidia/bin/ptxas"
         )
     there = needed.exists()
-    return OfflineTarget(name=name, available=there, reason="" if there else f"this triton has no {needed.name}")
+    return OfflineTarget(
+        name=name, available=there, reason="" if there else f"this triton has no {needed.name}"
+    )
 
 
 def read_ncu(has_driver: bool) -> Ncu:
     """Returns the path of ncu, and whether the driver lets this process read counters (RmProfilingAdminOnly,
     CAP_SYS_ADMIN).
     """
-    path = shutil.which("ncu") or next((str(p) for place in _NCU_PLACES for p in _glob(place)), None)
+    path = shutil.which("ncu") or next(
+        (str(p) for place in _NCU_PLACES for p in _glob(place)), None
+    )
     return Ncu(path=path, permitted=_counters_permitted() if has_driver else None)
 
 
@@ -179,14 +190,18 @@ def isolation_layers() -> tuple[Layer, ...]:
     """Returns the isolation layers that the sandbox can use on this host."""
     from kernelwright.tools.sandbox.isolation.layers import available
 
-    return tuple(Layer(name=str(name), available=ok, reason=reason) for name, ok, reason in available())
+    return tuple(
+        Layer(name=str(name), available=ok, reason=reason) for name, ok, reason in available()
+    )
 
 
 def read_disks(scratch: Path | None = None) -> tuple[Disk, ...]:
     """Free space where candidates are built, in the temporary folder and at home: one entry a path."""
     import tempfile
 
-    places = dict.fromkeys(str(p) for p in (scratch, Path(tempfile.gettempdir()), Path.home()) if p is not None)
+    places = dict.fromkeys(
+        str(p) for p in (scratch, Path(tempfile.gettempdir()), Path.home()) if p is not None
+    )
     return tuple(_disk(place) for place in places)
 
 
@@ -194,7 +209,9 @@ def _disk(place: str) -> Disk:
     path = Path(place)
     while not path.exists():
         path = path.parent
-    return Disk(path=place, free_bytes=shutil.disk_usage(path).free, writable=os.access(path, os.W_OK))
+    return Disk(
+        path=place, free_bytes=shutil.disk_usage(path).free, writable=os.access(path, os.W_OK)
+    )
 
 
 def _memory_bytes() -> int | None:

@@ -16,7 +16,9 @@ def neighbours_of(uuid: str, sensors: Mapping[str, Mapping[str, Any]]) -> tuple[
     uuid: of the GPU that judges.
     """
     return tuple(
-        Neighbour(uuid=other, name=told.get("name") or "", busy=busy, power_watts=told.get("power_watts"))
+        Neighbour(
+            uuid=other, name=told.get("name") or "", busy=busy, power_watts=told.get("power_watts")
+        )
         for other, told in sensors.items()
         if other != uuid and (busy := (told.get("busy_percent") or 0) / 100) >= BUSY_SHARE
     )

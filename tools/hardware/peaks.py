@@ -31,7 +31,9 @@ class Peak(Value):
 
 def _peak(gpu: str, target: str, gigabytes: float, source: str, **tera: float) -> Peak:
     rates = {name: rate * TERA for name, rate in tera.items()}
-    return Peak(gpu=gpu, target=target, bytes_per_second=gigabytes * GIGA, rates=rates, source=source)
+    return Peak(
+        gpu=gpu, target=target, bytes_per_second=gigabytes * GIGA, rates=rates, source=source
+    )
 
 
 _A100 = "NVIDIA A100 Tensor Core GPU data sheet, 2021"
@@ -43,7 +45,15 @@ _HGX = "NVIDIA HGX B200 data sheet, 2025 (an eighth of the board)"
 _RTX = "NVIDIA RTX Blackwell GPU Architecture white paper, 2025, appendix A"
 _CDNA3 = "AMD Instinct MI300X data sheet, 2023"
 
-_A100_RATES = {"fp64": 9.7, "fp64_tensor": 19.5, "fp32": 19.5, "tf32": 156, "fp16": 312, "bf16": 312, "int8": 624}
+_A100_RATES = {
+    "fp64": 9.7,
+    "fp64_tensor": 19.5,
+    "fp32": 19.5,
+    "tf32": 156,
+    "fp16": 312,
+    "bf16": 312,
+    "int8": 624,
+}
 _H100_RATES = {
     "fp64": 33.5,
     "fp64_tensor": 66.9,
@@ -69,9 +79,32 @@ PEAKS: tuple[Peak, ...] = (
     _peak("A100 SXM4 80GB", "sm_80", 2039, _A100, **_A100_RATES),
     _peak("A100 PCIe 80GB", "sm_80", 1935, _A100, **_A100_RATES),
     _peak("A100 SXM4 40GB", "sm_80", 1555, _A100, **_A100_RATES),
-    _peak("A10", "sm_86", 600, "NVIDIA A10 data sheet, 2021", fp32=31.2, tf32=62.5, fp16=125, bf16=125, int8=250),
-    _peak("GeForce RTX 3090", "sm_86", 936, _AMPERE, fp32=35.6, tf32=35.6, fp16=71, bf16=71, int8=284),
-    _peak("L4", "sm_89", 300, "NVIDIA L4 data sheet, 2023", fp32=30.3, tf32=60, fp16=121, bf16=121, fp8=242, int8=242),
+    _peak(
+        "A10",
+        "sm_86",
+        600,
+        "NVIDIA A10 data sheet, 2021",
+        fp32=31.2,
+        tf32=62.5,
+        fp16=125,
+        bf16=125,
+        int8=250,
+    ),
+    _peak(
+        "GeForce RTX 3090", "sm_86", 936, _AMPERE, fp32=35.6, tf32=35.6, fp16=71, bf16=71, int8=284
+    ),
+    _peak(
+        "L4",
+        "sm_89",
+        300,
+        "NVIDIA L4 data sheet, 2023",
+        fp32=30.3,
+        tf32=60,
+        fp16=121,
+        bf16=121,
+        fp8=242,
+        int8=242,
+    ),
     _peak(
         "L40S",
         "sm_89",
@@ -84,7 +117,18 @@ PEAKS: tuple[Peak, ...] = (
         fp8=733,
         int8=733,
     ),
-    _peak("GeForce RTX 4090", "sm_89", 1008, _ADA, fp32=82.6, tf32=82.6, fp16=165.2, bf16=165.2, fp8=330.3, int8=660.6),
+    _peak(
+        "GeForce RTX 4090",
+        "sm_89",
+        1008,
+        _ADA,
+        fp32=82.6,
+        tf32=82.6,
+        fp16=165.2,
+        bf16=165.2,
+        fp8=330.3,
+        int8=660.6,
+    ),
     _peak("H200", "sm_90", 4800, _H200, **_H100_RATES),
     _peak("H200 NVL", "sm_90", 4800, _H200, **_NVL_RATES),
     _peak("H100 SXM5 HBM3", "sm_90", 3350, _HOPPER, **_H100_RATES),

@@ -61,7 +61,13 @@ class Target(Value):
 
 
 def _nvidia(
-    arch: int, title: str, shared: int, per_multiprocessor: int, warps: int, blocks: int, gpu: tuple[int, int, int]
+    arch: int,
+    title: str,
+    shared: int,
+    per_multiprocessor: int,
+    warps: int,
+    blocks: int,
+    gpu: tuple[int, int, int],
 ) -> Target:
     """`gpu`: multiprocessors, GiB of memory, MiB of L2."""
     return Target(
@@ -144,7 +150,9 @@ def occupancy(registers: int, shared: int, warps: int, target: Target) -> tuple[
         fits["registers"] = _blocks_by_registers(registers, warps, target)
     if shared:
         taken = _round_up(shared + target.shared_reserved, target.shared_unit)
-        fits["shared"] = target.shared_per_multiprocessor // taken if shared <= target.shared_per_block else 0
+        fits["shared"] = (
+            target.shared_per_multiprocessor // taken if shared <= target.shared_per_block else 0
+        )
     blocks, _, limit = min((count, order, name) for order, (name, count) in enumerate(fits.items()))
     return min(blocks * warps / target.warps, 1.0), limit
 

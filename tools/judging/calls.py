@@ -89,26 +89,35 @@ class CandidateCalls:
         positions = self._positions_of(missing, seconds)
         if len(positions) < len(missing) and (by_order := map_by_order(self.prepared, self.trace)):
             return by_order
-        self._traced, located = with_positions(self._traced, self._index, positions, weights_of(self.prepared))
+        self._traced, located = with_positions(
+            self._traced, self._index, positions, weights_of(self.prepared)
+        )
         return names | located
 
     def _bind(self, names: Mapping[str, str]) -> None:
         """Gives the candidate's tensors of these names memory that holds the reference's weights."""
         state = state_of(self.prepared.model)
         shared = self._shared([state[ours].detach() for ours in names.values()])
-        self.weights = {theirs: (ours, s) for (theirs, ours), s in zip(names.items(), shared, strict=True)}
+        self.weights = {
+            theirs: (ours, s) for (theirs, ours), s in zip(names.items(), shared, strict=True)
+        }
         self._synchronize()
 
     def _open_trace(self, seed: int, seconds: float, binaries: Any) -> None:
         bound = {n: s for n, (_, s) in self.weights.items()}
-        self._replayer.open(self._traced, self._index, bound, seed=seed, seconds=seconds, binaries=binaries)
+        self._replayer.open(
+            self._traced, self._index, bound, seed=seed, seconds=seconds, binaries=binaries
+        )
 
     def _positions_of(self, missing: Sequence[str], seconds: float) -> dict[str, Position]:
         """Returns where the values of weights that no name tells lie in tensors of the set-up. Raises Failed."""
         weights = weights_of(self.prepared)
         shared = self._shared([weights[name] for name in missing])
         self._synchronize()
-        message = {"do": "locate", "weights": {n: s.spec for n, s in zip(missing, shared, strict=True)}}
+        message = {
+            "do": "locate",
+            "weights": {n: s.spec for n, s in zip(missing, shared, strict=True)},
+        }
         answer = self._replayer.ask(message, seconds=seconds, shared=shared)
         return read_positions(answer.get("positions"), self.trace)
 
@@ -172,7 +181,13 @@ class CandidateCalls:
             torch.cuda.synchronize()
 
     def call(
-        self, expected: ExpectedOutputs, poison: int, shuffle: int, *, launches: bool = True, watch: bool = False
+        self,
+        expected: ExpectedOutputs,
+        poison: int,
+        shuffle: int,
+        *,
+        launches: bool = True,
+        watch: bool = False,
     ) -> tuple[list[Any], Reply]:
         """One call on one draw.
 
@@ -184,7 +199,9 @@ class CandidateCalls:
         self._fill(expected)
         self._restore_state()
         for place in self._places:
-            place.memory.fill_(poison % NOISE) if self._buffers.device != "cpu" else place.tensor.fill_(0)
+            place.memory.fill_(
+                poison % NOISE
+            ) if self._buffers.device != "cpu" else place.tensor.fill_(0)
         self._synchronize()
         self._buffers.give_back_unused_memory()
         which = "later" if self.trace.later is not None and not self.is_first else "first"
@@ -200,17 +217,25 @@ class CandidateCalls:
             again=lambda: which == "first" and self._replayer.process is not None,
         )  # fmt: skip
         inputs = iter(self._inputs)
-        given = [next(inputs).tensor if isinstance(v, torch.Tensor) else None for v in expected.inputs]
+        given = [
+            next(inputs).tensor if isinstance(v, torch.Tensor) else None for v in expected.inputs
+        ]
         changed = [given[i] for i in sorted(self.prepared.mutated)]
         held = {ours: shared.tensor for ours, shared in self.weights.values()}
-        return [*self.outputs_in_place(expected), *changed, *map(held.get, self.prepared.reference.updated)], reply
+        return [
+            *self.outputs_in_place(expected),
+            *changed,
+            *map(held.get, self.prepared.reference.updated),
+        ], reply
 
     def _fill(self, expected: ExpectedOutputs) -> None:
         import torch
 
         tensors = [v for v in expected.inputs if isinstance(v, torch.Tensor)]
         if not self._places:
-            self._places = self._shared([o for o in self.returned(expected) if isinstance(o, torch.Tensor)])
+            self._places = self._shared(
+                [o for o in self.returned(expected) if isinstance(o, torch.Tensor)]
+            )
         if not self._tree:
             self._inputs = self._laid_out(tensors) if self.layouts else self._shared(tensors)
             waiting = iter(self._inputs)
@@ -255,7 +280,10 @@ class CandidateCalls:
         import torch
 
         places = iter(self._places)
-        return [next(places).tensor if isinstance(o, torch.Tensor) else None for o in self.returned(expected)]
+        return [
+            next(places).tensor if isinstance(o, torch.Tensor) else None
+            for o in self.returned(expected)
+        ]
 
     def returned(self, expected: ExpectedOutputs) -> list[Any]:
         """What the reference returned, without the inputs that it changed and the buffers that it updated."""

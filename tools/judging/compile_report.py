@@ -27,7 +27,9 @@ def kernels_of(traced: Traced, indices: Iterable[int]) -> list[str]:
     for index in indices:
         trace = traced.traces[index]
         if trace is not None:
-            found.update(dict.fromkeys(s.kernel for s in all_steps(_steps(trace)) if isinstance(s, Launch)))
+            found.update(
+                dict.fromkeys(s.kernel for s in all_steps(_steps(trace)) if isinstance(s, Launch))
+            )
     return list(found)
 
 
@@ -46,8 +48,12 @@ def compile_result(
     trace = candidate.traced.traces[0] if candidate.traced.traces else None
     failure = candidate.failures[0] if candidate.failures else None
     if trace is None:
-        return CompileResult(target=target, failure=failure, tensors="fake", notes=candidate.notes, seconds=seconds)
-    launched = Counter(s.kernel for s in with_first_configurations(_steps(trace)) if isinstance(s, Launch))
+        return CompileResult(
+            target=target, failure=failure, tensors="fake", notes=candidate.notes, seconds=seconds
+        )
+    launched = Counter(
+        s.kernel for s in with_first_configurations(_steps(trace)) if isinstance(s, Launch)
+    )
     notes = [*candidate.notes]
     failure = first_failure(trace, compiled, notes) or (
         find_wrong_form(trace, outputs)
@@ -55,7 +61,13 @@ def compile_result(
         else Failure(fault=Fault.NO_KERNEL, message=NO_KERNEL)
     )
     grids = {s.kernel: s.grid for s in all_steps(_steps(trace)) if isinstance(s, Launch)}
-    tuned = {s.kernel for c in _steps(trace) if isinstance(c, Choice) for s in all_steps([c]) if isinstance(s, Launch)}
+    tuned = {
+        s.kernel
+        for c in _steps(trace)
+        if isinstance(c, Choice)
+        for s in all_steps([c])
+        if isinstance(s, Launch)
+    }
     resources = [
         _with_launches(compiled[key].resources, launched[key], grids[key], key in tuned)
         for key in grids
@@ -90,7 +102,11 @@ def find_wrong_form(trace: Trace, wanted: Sequence[TensorSpec]) -> Failure | Non
         message = f"forward returns {len(trace.forms)} values, the reference {len(wanted)}"
         return Failure(fault=Fault.OUTPUT, message=message)
     return next(
-        (f for i, (g, w) in enumerate(zip(trace.forms, wanted, strict=True)) if (f := _find_wrong_output(i, g, w))),
+        (
+            f
+            for i, (g, w) in enumerate(zip(trace.forms, wanted, strict=True))
+            if (f := _find_wrong_output(i, g, w))
+        ),
         None,
     )
 
@@ -104,10 +120,15 @@ def _find_wrong_output(index: int, got: Form, wanted: TensorSpec) -> Failure | N
         message = f"output {index} has shape {got.shape}, the reference's has {wanted.shape}"
         return Failure(fault=Fault.SHAPE, message=message)
     if got.dtype != wanted.dtype:
-        message = f"output {index} is {clean_text(got.dtype, 40)}, the reference's is {wanted.dtype}"
+        message = (
+            f"output {index} is {clean_text(got.dtype, 40)}, the reference's is {wanted.dtype}"
+        )
         return Failure(fault=Fault.DTYPE, message=message)
     if got.device != "cuda":
-        return Failure(fault=Fault.OUTPUT, message=f"output {index} is on {clean_text(got.device, 20)}, not on the GPU")
+        return Failure(
+            fault=Fault.OUTPUT,
+            message=f"output {index} is on {clean_text(got.device, 20)}, not on the GPU",
+        )
     return None
 
 
@@ -120,7 +141,9 @@ def first_failure(trace: Trace, compiled: Mapping[str, Any], notes: list[str]) -
         if isinstance(step, Launch) and (failure := _failure_of(step, compiled)):
             return failure
         if isinstance(step, Choice):
-            failures = [_first_launch_failure(alternative, compiled) for alternative in step.alternatives]
+            failures = [
+                _first_launch_failure(alternative, compiled) for alternative in step.alternatives
+            ]
             told = [f for f in failures if f is not None]
             notes += [f"autotune left a config out: {f.message[:200]}" for f in told]
             if told and len(told) == len(failures):
@@ -129,7 +152,9 @@ def first_failure(trace: Trace, compiled: Mapping[str, Any], notes: list[str]) -
 
 
 def _first_launch_failure(steps: Iterable[Any], compiled: Mapping[str, Any]) -> Failure | None:
-    return next((f for s in steps if isinstance(s, Launch) and (f := _failure_of(s, compiled))), None)
+    return next(
+        (f for s in steps if isinstance(s, Launch) and (f := _failure_of(s, compiled))), None
+    )
 
 
 def _failure_of(step: Launch, compiled: Mapping[str, Any]) -> Failure | None:
@@ -144,4 +169,6 @@ def late_kernel(traced: Traced, index: int, binaries: Mapping[str, Any]) -> str:
     if not binaries or traced.traces[index] is None:
         return ""
     failures = (binaries[k].failure for k in kernels_of(traced, [index]) if k in binaries)
-    return next((f.message[:200] for f in failures if f is not None and f.fault is Fault.TIMEOUT), "")
+    return next(
+        (f.message[:200] for f in failures if f is not None and f.fault is Fault.TIMEOUT), ""
+    )

@@ -11,9 +11,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.tools.comparing.movement import converts_inputs, draws_of, gives_back_inputs, only_moves
+from kernelwright.tools.comparing.movement import (
+    converts_inputs,
+    draws_of,
+    gives_back_inputs,
+    only_moves,
+)
 from kernelwright.tools.judging import own_work
-from kernelwright.tools.judging.rules import ELSEWHERE, WHERE, AtSize, Rules, Thoroughness, distributions_for
+from kernelwright.tools.judging.rules import (
+    ELSEWHERE,
+    WHERE,
+    AtSize,
+    Rules,
+    Thoroughness,
+    distributions_for,
+)
 from kernelwright.tools.judging.searching.outcome_search import OutcomeSearch
 from kernelwright.tools.judging.searching.replayed_outcomes import told_outcomes
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, POISONS, SizeChecks
@@ -87,7 +99,12 @@ class Examination:
         self, judge: Judge, candidate: TracedCandidate, size: AtSize, checks: SizeChecks, evidence: Evidence,
         seed: int, rules: Rules, seconds_left: Callable[[], float], progress: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._judge, self._candidate, self._size, self._problem = judge, candidate, size, size.problem
+        self._judge, self._candidate, self._size, self._problem = (
+            judge,
+            candidate,
+            size,
+            size.problem,
+        )
         self._checks, self._evidence = checks, evidence
         self._seed, self._rules, self._left, self._progress = seed, rules, seconds_left, progress
         self._first_call_works_ahead = False
@@ -110,7 +127,9 @@ class Examination:
         finally:
             self._evidence.add(self._checks)
 
-    def examine_one_call(self, told: str, *, every_distribution: bool, every_configuration: bool) -> None:
+    def examine_one_call(
+        self, told: str, *, every_distribution: bool, every_configuration: bool
+    ) -> None:
         """On one draw, the largest size on two, and on other weights than those that the model is made with. `told`:
         the size in words.
 
@@ -127,8 +146,13 @@ class Examination:
                     raise ProblemError("the reference is not finite at an extent of 1")
                 if checks.calls.has_weights:
                     checks.calls.load_weights(expected.weights)
-                for number in range(1 + checks.calls.keeps_state):  # a later call may ask for something else
-                    poison, shuffle = POISON_BYTES[(index + number) % 2], self._shuffle(index + 40 + 100 * number)
+                for number in range(
+                    1 + checks.calls.keeps_state
+                ):  # a later call may ask for something else
+                    poison, shuffle = (
+                        POISON_BYTES[(index + number) % 2],
+                        self._shuffle(index + 40 + 100 * number),
+                    )
                     checks.check(expected, poison, shuffle, name=f"sizes: {told}", watch=True)
                     self._judge_watched()
             self._own_work_elsewhere()
@@ -168,9 +192,13 @@ class Examination:
         self._judge.give_way()
         outputs = self._checks.check(first, POISON_BYTES[0], self._shuffle(0), watch=True)
         needed = self._evidence.work.needed if self._evidence.work is not None else None
-        self._first_call_works_ahead = own_work.first_call_works_ahead(self._checks.trace, self._checks.watched)
+        self._first_call_works_ahead = own_work.first_call_works_ahead(
+            self._checks.trace, self._checks.watched
+        )
         self._evidence.work = self._own_work(needed=needed)
-        agreed = self._checks.check_again(first, outputs, self._shuffle(1), watch=self._checks.calls.keeps_state)
+        agreed = self._checks.check_again(
+            first, outputs, self._shuffle(1), watch=self._checks.calls.keeps_state
+        )
         if self._judge.device != "cpu":
             # The interpreter runs one program by itself and the others as one batch, and NumPy sums and exponentiates
             # the two differently in the last bit: there bits say nothing of the kernel.
@@ -178,7 +206,9 @@ class Examination:
         if self._checks.calls.keeps_state:
             self._evidence.work = self._own_work(needed=needed)
             like_first = self._judge.draw_with_equal_edges(self._problem, self._seed, first)
-            self._checks.check(like_first, POISON_BYTES[0], self._shuffle(60), name="own, equal at its edges")
+            self._checks.check(
+                like_first, POISON_BYTES[0], self._shuffle(60), name="own, equal at its edges"
+            )
         if how is Thoroughness.ALL:
             self._other_configurations(first)
             self._many_calls_later(first)
@@ -195,8 +225,12 @@ class Examination:
         """Raises Failed."""
         self._progress("checking other weights")
         expected = self._judge.expected(self._problem, self._seed, Draw.OWN, 1, perturbed=True)
-        if self._first_call_works_ahead and not self._checks.follows_weights(expected, self._shuffle(61)):
-            raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=own_work.FOLDED_WEIGHTS))
+        if self._first_call_works_ahead and not self._checks.follows_weights(
+            expected, self._shuffle(61)
+        ):
+            raise Failed(
+                Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=own_work.FOLDED_WEIGHTS)
+            )
         self._checks.calls.load_weights(expected.weights)
         self._checks.check(expected, NOISE, self._shuffle(3), name="other_weights")
 
@@ -205,11 +239,15 @@ class Examination:
         every one (`at` another size). Raises Failed.
         """
         taken = () if at else (self._shuffle(0), self._shuffle(1))
-        left = configurations_not_taken(own_work.steps_of(self._checks.trace), self._candidate.traced, taken)
+        left = configurations_not_taken(
+            own_work.steps_of(self._checks.trace), self._candidate.traced, taken
+        )
         for number in left:
             self._checks.calls.configuration = number
             try:
-                self._checks.check(drawn, POISON_BYTES[0], self._shuffle(70 + number), name=f"own{at}")
+                self._checks.check(
+                    drawn, POISON_BYTES[0], self._shuffle(70 + number), name=f"own{at}"
+                )
             except Failed as failed:
                 label = configuration_named(own_work.steps_of(self._checks.trace), number)
                 message = f"with the configuration {label}: {failed.failure.message}"
@@ -233,7 +271,9 @@ class Examination:
                 self._checks.check(first, POISON_BYTES[0], self._shuffle(0), name="own")
             except Failed as failed:
                 told = f"wrong {times:,} calls later, by what it keeps between calls: {failed.failure.message}"
-                raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=clean_text(told, 700))) from failed
+                raise Failed(
+                    Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=clean_text(told, 700))
+                ) from failed
 
     def _few_distributions(self) -> list[Draw]:
         """What is asked at a large size: signed numbers, and where outputs are of half precision, whether every element
@@ -251,12 +291,15 @@ class Examination:
         if draw is Draw.ISOLATED and self._checks.prepared.reference.sorts:
             return
         try:
-            expected = self._judge.expected(self._problem, self._seed, draw, number, perturbed=perturbed)
+            expected = self._judge.expected(
+                self._problem, self._seed, draw, number, perturbed=perturbed
+            )
         except ProblemError as error:
             self._evidence.notes.append(f"{draw}: not used, {error}")
             return
         if draw in WITH_INFINITIES and any(
-            hasattr(one, "is_floating_point") and not one.is_floating_point() for one in expected.eager
+            hasattr(one, "is_floating_point") and not one.is_floating_point()
+            for one in expected.eager
         ):
             return  # where a NaN arises on the way, an index or a comparison does not show it
         if draw not in (*WITH_INFINITIES, Draw.ZERO_ROWS, Draw.NAN) and not expected.finite():
@@ -285,7 +328,9 @@ class Examination:
 
     def _check_searched(self, expected: ExpectedOutputs, number: int) -> None:
         with _refusal_elsewhere(Draw.SEARCHED):
-            self._checks.check(expected, POISONS[number % len(POISONS)], self._shuffle(200 + number))
+            self._checks.check(
+                expected, POISONS[number % len(POISONS)], self._shuffle(200 + number)
+            )
 
     def _every_distribution(self, drawn: ExpectedOutputs, configurations: bool, at: str) -> None:
         """Loops over several blocks are seldom right on everything that short rows are right on. Raises Failed."""
@@ -295,7 +340,10 @@ class Examination:
             self._distribution(draw, number, self._checks.calls.has_weights, at)
 
     def _own_work_elsewhere(self) -> None:
-        drawn, census = self._checks.watched_draw, own_work.census_of(self._checks.trace, self._candidate.traced)
+        drawn, census = (
+            self._checks.watched_draw,
+            own_work.census_of(self._checks.trace, self._candidate.traced),
+        )
         if not census.launches and drawn is not None and gives_back_inputs(drawn):
             return  # a shortcut, as for a roll by a whole row: there is nothing to be done
         kept = self._evidence.work
@@ -311,12 +359,19 @@ class Examination:
             needed=needed,
         )
         watched, operations = self._checks.watched, self._checks.prepared.operations
-        if self._judge.device == "cpu" and work.census.launches and watched is not None and operations:
+        if (
+            self._judge.device == "cpu"
+            and work.census.launches
+            and watched is not None
+            and operations
+        ):
             self._evidence.share = max(0.0, 1.0 - watched.operations / operations)
         if self._evidence.share is not None:
             work = work.with_(share=self._evidence.share, share_of="operations")
         self._evidence.work = work
-        judged = own_work.judge(work, self._rules.own_work, own_work.depends_on_a_launch(self._checks.trace))
+        judged = own_work.judge(
+            work, self._rules.own_work, own_work.depends_on_a_launch(self._checks.trace)
+        )
         self._judge_watched()
         return judged
 
@@ -324,17 +379,25 @@ class Examination:
         """What the last watched call showed, once. Raises Failed."""
         watched, drawn = self._checks.watched, self._checks.watched_draw
         self._checks.watched = None
-        own_work.require_inputs_left_alone(watched, self._checks.prepared, self._checks.calls.kept_names())
+        own_work.require_inputs_left_alone(
+            watched, self._checks.prepared, self._checks.calls.kept_names()
+        )
         if watched is not None and drawn is not None and watched.unread:
             require_inputs_read(self._checks.prepared, drawn, watched.unread)
         if drawn is not None and not gives_back_inputs(drawn) and not self._size.is_degenerate:
             own_work.judge_watched(
-                watched, self._rules.own_work, self._only_moves, only_converts=converts_inputs(drawn)
+                watched,
+                self._rules.own_work,
+                self._only_moves,
+                only_converts=converts_inputs(drawn),
             )
 
     def _only_moves(self) -> bool:
         """Whether the problem only moves values: at a size too large to examine, what the sizes before it showed."""
-        here, before = only_moves(draws_of(self._checks.prepared, self._seed)), self._evidence.only_moves
+        here, before = (
+            only_moves(draws_of(self._checks.prepared, self._seed)),
+            self._evidence.only_moves,
+        )
         if here is not None:
             self._evidence.only_moves = here and before is not False
         return bool(self._evidence.only_moves)

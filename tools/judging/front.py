@@ -43,7 +43,13 @@ class TracesAndCompiles(Protocol):
     """What makes traces and binaries of a candidate: a `Front`, or one in another process."""
 
     def traced_and_compiled(
-        self, problem: Problem, source: str, selection: Selection, asked: Options, seed: int, say: Callable[[str], None]
+        self,
+        problem: Problem,
+        source: str,
+        selection: Selection,
+        asked: Options,
+        seed: int,
+        say: Callable[[str], None],
     ) -> tuple[TracedCandidate, tuple[CompileResult, ...], dict[str, Any]]:
         """See `Front.traced_and_compiled`. What `say` raises ends it."""
         ...
@@ -57,7 +63,12 @@ class Front:
 
         own_target: of the GPU that verdicts are made on, or what a GPU is pretended to be.
         """
-        self._zygote, self._compiler, self._device, self._own_target = zygote, compiler, device, own_target
+        self._zygote, self._compiler, self._device, self._own_target = (
+            zygote,
+            compiler,
+            device,
+            own_target,
+        )
 
     @property
     def zygote(self) -> Zygote:
@@ -69,7 +80,13 @@ class Front:
         return self._device != "cpu"
 
     def traced_and_compiled(
-        self, problem: Problem, source: str, selection: Selection, asked: Options, seed: int, say: Callable[[str], None]
+        self,
+        problem: Problem,
+        source: str,
+        selection: Selection,
+        asked: Options,
+        seed: int,
+        say: Callable[[str], None],
     ) -> tuple[TracedCandidate, tuple[CompileResult, ...], dict[str, Any]]:
         """The candidate's traces, the problem's own size first; a result a target; and the main target's binaries:
         those of the problem's own size, on a GPU of all sizes.
@@ -111,7 +128,9 @@ class Front:
         others = [self._elsewhere(problem, source, target, asked) for target in targets[1:]]
         return candidate, (first, *others), binaries
 
-    def _compile_others(self, found: TracedCandidate, target: str, source: str, asked: Options) -> None:
+    def _compile_others(
+        self, found: TracedCandidate, target: str, source: str, asked: Options
+    ) -> None:
         """What the problem's own size does not launch, while that is compiled: afterwards the compiler's cache has it.
 
         What goes wrong here is met again, and told, when all kernels are asked for.
@@ -120,15 +139,23 @@ class Front:
         own = set(_own_kernels(traced))
         others = [k for k in kernels_of(traced, range(len(traced.traces))) if k not in own]
         if others:
-            self._compiler.compile(traced, others, target, source=source, seconds=asked.compile_seconds)
+            self._compiler.compile(
+                traced, others, target, source=source, seconds=asked.compile_seconds
+            )
 
-    def _compile_guess(self, first: TracedCandidate, target: str, source: str, asked: Options) -> None:
+    def _compile_guess(
+        self, first: TracedCandidate, target: str, source: str, asked: Options
+    ) -> None:
         """What the other sizes will probably ask for, while they are being traced. A wrong guess costs a core."""
         traced = guess_for_other_sizes(first.traced, _own_kernels(first.traced))
         if 0 < len(traced.kernels) <= MAX_GUESSED_KERNELS:
-            self._compiler.compile(traced, list(traced.kernels), target, source=source, seconds=asked.compile_seconds)
+            self._compiler.compile(
+                traced, list(traced.kernels), target, source=source, seconds=asked.compile_seconds
+            )
 
-    def traced_at_own_size(self, problem: Problem, source: str, target: str, asked: Options) -> TracedCandidate:
+    def traced_at_own_size(
+        self, problem: Problem, source: str, target: str, asked: Options
+    ) -> TracedCandidate:
         """What a text asks for at the problem's own size, which is index 0. Never raises for what a candidate does."""
         return self._trace(source, target, _own_size(problem), asked)
 
@@ -138,13 +165,24 @@ class Front:
         """Groups of sizes that a candidate takes at small values while all others are the problem's own."""
         groups = groups_of_sizes(problem, small)
         requests = [SizeRequest(spec=input_spec(problem))]
-        requests += [SizeRequest(spec=input_spec(problem.with_sizes(group), as_it_is=True)) for group in groups]
+        requests += [
+            SizeRequest(spec=input_spec(problem.with_sizes(group), as_it_is=True))
+            for group in groups
+        ]
         target = asked.targets[0] if asked.targets else TRACE_TARGET
         failures = self._trace(source, target, requests, asked).failures
-        return [group for group, failure in zip(groups, failures[1:], strict=False) if failure is None]
+        return [
+            group for group, failure in zip(groups, failures[1:], strict=False) if failure is None
+        ]
 
     def compiled_at_own_size(
-        self, candidate: TracedCandidate, target: str, source: str, asked: Options, *, texts: Collection[str] = ()
+        self,
+        candidate: TracedCandidate,
+        target: str,
+        source: str,
+        asked: Options,
+        *,
+        texts: Collection[str] = (),
     ) -> dict[str, Compiled]:
         """The kernels of the problem's own size by their keys.
 
@@ -152,10 +190,17 @@ class Front:
         """
         kernels = _own_kernels(candidate.traced)
         return self._compiler.compile(
-            candidate.traced, kernels, target, source=source, seconds=asked.compile_seconds, texts=texts
+            candidate.traced,
+            kernels,
+            target,
+            source=source,
+            seconds=asked.compile_seconds,
+            texts=texts,
         )
 
-    def _elsewhere(self, problem: Problem, source: str, target: str, asked: Options) -> CompileResult:
+    def _elsewhere(
+        self, problem: Problem, source: str, target: str, asked: Options
+    ) -> CompileResult:
         """The result for a target beside the main one."""
         candidate = self.traced_at_own_size(problem, source, target, asked)
         return self._for(target, candidate, range(1), source, asked, _own_size(problem))[0]
@@ -217,7 +262,9 @@ class Front:
             SizeRequest(spec=input_spec(problem)),
             *(SizeRequest(spec=input_spec(s.problem, as_it_is=True)) for s in tried),
         ]
-        more = self._trace(source, asked.targets[0] if asked.targets else TRACE_TARGET, sizes, asked)
+        more = self._trace(
+            source, asked.targets[0] if asked.targets else TRACE_TARGET, sizes, asked
+        )
         result = judged.result
         for size in tried:
             if missing & _launched(more.traced, size.index):
@@ -226,7 +273,9 @@ class Front:
                 missing -= _launched(more.traced, size.index)
                 if found.failure is not None or not missing:
                     return judged.with_result(result)
-        return judged.with_result(result.with_(failure=Failure(fault=Fault.UNCHECKED, message=UNCHECKED)))
+        return judged.with_result(
+            result.with_(failure=Failure(fault=Fault.UNCHECKED, message=UNCHECKED))
+        )
 
 
 def _own_size(problem: Problem) -> list[SizeRequest]:
@@ -241,21 +290,30 @@ def _own_kernels(traced: Traced) -> list[str]:
 
 def _sharing(candidate: TracedCandidate) -> TracedCandidate:
     """The same with one binary for kernels of other sizes that differ in what divides their arguments."""
-    shared: TracedCandidate = candidate.with_(traced=share_binaries(candidate.traced, _own_kernels(candidate.traced)))
+    shared: TracedCandidate = candidate.with_(
+        traced=share_binaries(candidate.traced, _own_kernels(candidate.traced))
+    )
     return shared
 
 
-def without_failed_configurations(candidate: TracedCandidate, compiled: Mapping[str, Any]) -> TracedCandidate:
+def without_failed_configurations(
+    candidate: TracedCandidate, compiled: Mapping[str, Any]
+) -> TracedCandidate:
     """The same candidate without the autotune configurations that do not compile: Triton leaves them out, too."""
     broken = {key for key, one in compiled.items() if one.failure is not None}
     if not broken:
         return candidate
 
     def cut(steps: Sequence[Step] | None) -> tuple[Step, ...] | None:
-        return None if steps is None else tuple(_cut(s, broken) if isinstance(s, Choice) else s for s in steps)
+        return (
+            None
+            if steps is None
+            else tuple(_cut(s, broken) if isinstance(s, Choice) else s for s in steps)
+        )
 
     traces = tuple(
-        t and t.with_(setup=cut(t.setup), first=cut(t.first), later=cut(t.later)) for t in candidate.traced.traces
+        t and t.with_(setup=cut(t.setup), first=cut(t.first), later=cut(t.later))
+        for t in candidate.traced.traces
     )
     kept: TracedCandidate = candidate.with_(traced=candidate.traced.with_(traces=traces))
     return kept
@@ -264,12 +322,16 @@ def without_failed_configurations(candidate: TracedCandidate, compiled: Mapping[
 def _cut(choice: Choice, broken: set[str]) -> Choice:
     """Unchanged where nothing would be left."""
     fine = [
-        i for i, a in enumerate(choice.alternatives) if not any(isinstance(s, Launch) and s.kernel in broken for s in a)
+        i
+        for i, a in enumerate(choice.alternatives)
+        if not any(isinstance(s, Launch) and s.kernel in broken for s in a)
     ]
     if not fine or len(fine) == len(choice.alternatives):
         return choice
     labels = tuple(choice.labels[i] for i in fine if i < len(choice.labels))
-    cut: Choice = choice.with_(alternatives=tuple(choice.alternatives[i] for i in fine), labels=labels)
+    cut: Choice = choice.with_(
+        alternatives=tuple(choice.alternatives[i] for i in fine), labels=labels
+    )
     return cut
 
 

@@ -88,7 +88,9 @@ class Judge:
         """
         self.device, self._give_way = device, give_way
         self.replayer = Replayer("cpu" if device == "cpu" else "cuda:0", zygote)
-        self.buffers = Buffers(device, CPU_MARGIN_BYTES) if device == "cpu" else Buffers(device, keep=1 << 62)
+        self.buffers = (
+            Buffers(device, CPU_MARGIN_BYTES) if device == "cpu" else Buffers(device, keep=1 << 62)
+        )
         self.profiler = Profiler(device, gpu, sharers) if device != "cpu" else None
         self.memory = GpuMemory(device) if device != "cpu" else None
         self._kept = KeptProblems(self.memory, sharers)
@@ -112,7 +114,9 @@ class Judge:
         return (epoch << 16) | int.from_bytes(os.urandom(2), "little")
 
     # -------------------------------------------------------------- what is expected
-    def prepared(self, problem: Problem, seed: int, like: PreparedProblem | None = None) -> PreparedProblem:
+    def prepared(
+        self, problem: Problem, seed: int, like: PreparedProblem | None = None
+    ) -> PreparedProblem:
         """The problem set up on this device, the last few kept.
 
         like: the same problem at another size. Raises ProblemError.
@@ -135,15 +139,21 @@ class Judge:
         seconds = prepared.exact_seconds
         model = self._perturbed_outputs(problem, prepared, seed) if perturbed else None
         exact = seconds is not None and (seconds < EXACT_SECONDS or number == 0)
-        made = expected_outputs(prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact)
+        made = expected_outputs(
+            prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact
+        )
         self._kept.keep_draw(key, made)
         return made
 
-    def draw_with_equal_edges(self, problem: Problem, seed: int, first: ExpectedOutputs) -> ExpectedOutputs:
+    def draw_with_equal_edges(
+        self, problem: Problem, seed: int, first: ExpectedOutputs
+    ) -> ExpectedOutputs:
         """Another draw whose first and last rows and columns are those of `first`: a fingerprint of a few elements
         does not tell them apart.
         """
-        return expected_outputs(self.prepared(problem, seed), Draw.OWN, (seed >> 16) + 104729, edges=first.inputs)
+        return expected_outputs(
+            self.prepared(problem, seed), Draw.OWN, (seed >> 16) + 104729, edges=first.inputs
+        )
 
     def kept_bytes(self) -> int:
         """Bytes of the models, draws and expected outputs that are kept on a CPU for the next candidate."""
@@ -234,7 +244,12 @@ class Judge:
         return verdict.judged(failure)
 
     def check_layouts(
-        self, candidate: TracedCandidate, variant: AtSize, seed: int, rules: Rules, binaries: Mapping[str, Any] | None
+        self,
+        candidate: TracedCandidate,
+        variant: AtSize,
+        seed: int,
+        rules: Rules,
+        binaries: Mapping[str, Any] | None,
     ) -> tuple[LayoutCheck, ...]:
         """Calls a candidate on one variant of a size, with inputs in other layouts, and nothing else."""
         verdict = Verdict(self, candidate, seed, rules, binaries, lambda _: None)
@@ -260,18 +275,27 @@ class Judge:
         profiler = self.profiler
 
         def profiled() -> tuple[ProfileResult, OwnWork | None]:
-            if self.room is not None:  # the buffers of its checks wait to be used again, and the clock needs others
+            if (
+                self.room is not None
+            ):  # the buffers of its checks wait to be used again, and the clock needs others
                 self.room.make_for(base.problem, anew=True)
                 self.room.ask_others_for(base.problem)
             try:
-                return profiler.profile(self, candidate, base, seed, rule, work, binaries, resources, alone)
+                return profiler.profile(
+                    self, candidate, base, seed, rule, work, binaries, resources, alone
+                )
             finally:
                 self._release()
 
         return self._retried_with_memory(base.problem, profiled, _without_memory)
 
     def trial(
-        self, candidate: TracedCandidate, base: AtSize, seed: int, binaries: Mapping[str, Any], calls: int
+        self,
+        candidate: TracedCandidate,
+        base: AtSize,
+        seed: int,
+        binaries: Mapping[str, Any],
+        calls: int,
     ) -> TrialTimes:
         """Times a few calls of one configuration, its answer compared once.
 
@@ -282,7 +306,12 @@ class Judge:
         )
 
     def _timed_trial(
-        self, candidate: TracedCandidate, base: AtSize, seed: int, binaries: Mapping[str, Any], calls: int
+        self,
+        candidate: TracedCandidate,
+        base: AtSize,
+        seed: int,
+        binaries: Mapping[str, Any],
+        calls: int,
     ) -> TrialTimes:
         try:
             if self.room is not None:

@@ -35,7 +35,18 @@ from kernelwright.tools.tracing.trace import (
 
 MODES = ("strict", "share", "report")
 MOVING_OPERATORS = frozenset(
-    {"flip", "index", "index_select", "roll", "rot90", "tril", "triu", "gather", "take", "slice_scatter"}
+    {
+        "flip",
+        "index",
+        "index_select",
+        "roll",
+        "rot90",
+        "tril",
+        "triu",
+        "gather",
+        "take",
+        "slice_scatter",
+    }
 )
 """Operators that count as computing in forward and only move weights here."""
 WEIGHTS_NOT_FOLLOWED = "which weights that are loaded later do not follow"
@@ -43,7 +54,8 @@ MAX_NAMED_OPERATORS = 4
 """Operators that a message names."""
 
 FOLDED_WEIGHTS = (
-    "the first call works something out of the weights, and later calls do not follow when the weights change"
+    "the first call works something out of the weights, and later calls do not follow "
+    "when the weights change"
 )
 
 
@@ -64,7 +76,9 @@ class Rule:
         """strict, share:0.5 or report. Raises ValueError, one line."""
         mode, _, number = text.partition(":")
         if mode not in MODES or (mode == "share") != bool(number):
-            raise ValueError(f"own-work is strict, share:P (such as share:0.5) or report, not {text!r}")
+            raise ValueError(
+                f"own-work is strict, share:P (such as share:0.5) or report, not {text!r}"
+            )
         share = float(number) if number else 0.0
         if not 0 <= share <= 1:
             raise ValueError(f"a share lies between 0 and 1, not {number}")
@@ -88,17 +102,30 @@ def census_of(trace: Trace, traced: Traced) -> Census:
     reads: Counter[str] = Counter()
     for step in with_first_configurations(steps_of(trace)):
         if isinstance(step, Launch):
-            launches[clean_text(traced.functions[traced.kernels[step.kernel].function].name, 120)] += 1
+            launches[
+                clean_text(traced.functions[traced.kernels[step.kernel].function].name, 120)
+            ] += 1
     counters = _counters(trace)
     for step in all_steps(steps_of(trace)):
         if isinstance(step, Operator) and not _counts(step, counters):
-            {"compute": computing, "layout": layout, "read": reads}[kind_of(step)][clean_text(step.op, 120)] += 1
-    return Census(launches=dict(launches), compute_ops=dict(computing), layout_ops=dict(layout), host_reads=dict(reads))
+            {"compute": computing, "layout": layout, "read": reads}[kind_of(step)][
+                clean_text(step.op, 120)
+            ] += 1
+    return Census(
+        launches=dict(launches),
+        compute_ops=dict(computing),
+        layout_ops=dict(layout),
+        host_reads=dict(reads),
+    )
 
 
 def _counters(trace: Trace) -> frozenset[int]:
     """Buffers that are one whole number: `num_batches_tracked`."""
-    whole = (n for n in trace.state if trace.dtypes.get(n, "").startswith("int") and trace.shapes.get(n) == ())
+    whole = (
+        n
+        for n in trace.state
+        if trace.dtypes.get(n, "").startswith("int") and trace.shapes.get(n) == ()
+    )
     return frozenset(trace.state[n] for n in whole)
 
 
@@ -125,7 +152,11 @@ def with_first_configurations(steps: Iterable[Step]) -> Iterable[Step]:
 
 def kind_of(step: Operator) -> str:
     """`compute`, `layout` or `read`, by the operator's name and by the type that it converts to."""
-    from kernelwright.tools.references.operators import HOST_READS, only_moves_data, reads_a_position
+    from kernelwright.tools.references.operators import (
+        HOST_READS,
+        only_moves_data,
+        reads_a_position,
+    )
 
     func = operator_named(step.op)
     if func is None:
@@ -166,7 +197,9 @@ def first_call_works_ahead(trace: Trace, watched: Watched | None) -> bool:
 
     if trace.later is None:
         return False
-    more = any(first > later for first, later in zip(work(trace.first), work(trace.later), strict=True))
+    more = any(
+        first > later for first, later in zip(work(trace.first), work(trace.later), strict=True)
+    )
     return more or (watched is not None and watched.writes_what_is_kept)
 
 
@@ -181,7 +214,9 @@ def require_no_work_on_weights(trace: Trace, bound: Collection[str]) -> None:
     """
     step = computed_from_weights(trace, {trace.state[name] for name in bound}, _computes)
     if step:
-        message = clean_text(f"its constructor works out {step} from the weights, {WEIGHTS_NOT_FOLLOWED}", 300)
+        message = clean_text(
+            f"its constructor works out {step} from the weights, {WEIGHTS_NOT_FOLLOWED}", 300
+        )
         raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=message))
 
 
@@ -241,7 +276,10 @@ def judge(work: OwnWork, rule: Rule, depends: bool) -> OwnWork:
     census = work.census
     if not census.launches:
         raise Failed(
-            Failure(fault=Fault.NO_KERNEL, message="no Triton kernel is launched: forward returns without one")
+            Failure(
+                fault=Fault.NO_KERNEL,
+                message="no Triton kernel is launched: forward returns without one",
+            )
         )
     if rule.mode == "report":
         return work.with_(accepted=True)
@@ -253,7 +291,11 @@ def judge(work: OwnWork, rule: Rule, depends: bool) -> OwnWork:
     if rule.mode == "strict":
         _require_strict(census)
     if rule.mode == "share" and work.share is not None and work.share < rule.share:
-        what = "GPU's time is in" if work.share_of == "gpu_time" else "problem's operations are left to"
+        what = (
+            "GPU's time is in"
+            if work.share_of == "gpu_time"
+            else "problem's operations are left to"
+        )
         raise Failed(Failure(
             fault=Fault.FALLBACK,
             message=f"{work.share:.0%} of the {what} the candidate's own kernels, and {rule.share:.0%} was asked for: "
@@ -275,13 +317,23 @@ def require_inputs_left_alone(
     inputs = sorted(set(watched.changed_inputs) - prepared.mutated)
     weights = sorted(set(watched.changed_state) & set(kept))
     if inputs or weights:
-        what = prepared.input_named(inputs[0]) if inputs else f"the weight {clean_text(weights[0], 80)}"
-        message = f"{what} is written to and restored within the call; the reference leaves it alone"
+        what = (
+            prepared.input_named(inputs[0])
+            if inputs
+            else f"the weight {clean_text(weights[0], 80)}"
+        )
+        message = (
+            f"{what} is written to and restored within the call; the reference leaves it alone"
+        )
         raise Failed(Failure(fault=Fault.MUTATION, message=message))
 
 
 def judge_watched(
-    watched: Watched | None, rule: Rule, only_moves: Callable[[], bool] = lambda: False, *, only_converts: bool = False
+    watched: Watched | None,
+    rule: Rule,
+    only_moves: Callable[[], bool] = lambda: False,
+    *,
+    only_converts: bool = False,
 ) -> None:
     """What one watched call showed of contents. Raises Failed where the kernels only copy (but for a problem that only
     moves values, where torch lays nothing out anew: there copying is the work), where torch truncates, and where torch
@@ -294,13 +346,15 @@ def judge_watched(
         return
     if only_converts and watched.converted and rule.mode == "strict":
         message = (
-            f"the problem only gives values another type, and torch does that: {list_most_frequent(watched.converted)}"
+            "the problem only gives values another type, and torch does that: "
+            f"{list_most_frequent(watched.converted)}"
         )
         raise Failed(Failure(fault=Fault.FALLBACK, message=message))
     only_copies = watched.launches and watched.copies == watched.launches and not only_converts
     if only_copies and (watched.rearranged or watched.converted or not only_moves()):
         message = (
-            "the kernels only copy what torch's own operators made: what computes are views, expansions and conversions"
+            "the kernels only copy what torch's own operators made: what computes are views, "
+            "expansions and conversions"
         )
         raise Failed(Failure(fault=Fault.FALLBACK, message=message))
     if watched.rearranged and rule.mode == "strict" and only_moves():
@@ -323,7 +377,8 @@ def _require_strict(census: Census) -> None:
     if census.host_reads:
         raise Failed(
             Failure(
-                fault=Fault.FALLBACK, message=f"the host reads tensor contents: {list_most_frequent(census.host_reads)}"
+                fault=Fault.FALLBACK,
+                message=f"the host reads tensor contents: {list_most_frequent(census.host_reads)}",
             )
         )
 
@@ -342,7 +397,9 @@ def kernels_launched(trace: Trace, traced: Traced) -> frozenset[str]:
     """
     steps = [*trace.setup, *trace.first, *(trace.later or ())]
     return frozenset(
-        _function_text(traced, traced.kernels[s.kernel].function) for s in all_steps(steps) if isinstance(s, Launch)
+        _function_text(traced, traced.kernels[s.kernel].function)
+        for s in all_steps(steps)
+        if isinstance(s, Launch)
     )
 
 

@@ -23,7 +23,13 @@ from kernelwright.tools.references.prepared_problem import ExpectedOutputs, Prep
 from kernelwright.tools.references.reference import BuffersAsTheyWere
 from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
 from kernelwright.tools.replaying.gpu.persistent_memory import is_roomy
-from kernelwright.tools.report import KernelResources, LaunchTime, OwnWork, ProfileResult, TimingMethod
+from kernelwright.tools.report import (
+    KernelResources,
+    LaunchTime,
+    OwnWork,
+    ProfileResult,
+    TimingMethod,
+)
 from kernelwright.tools.timing.clock import Clock
 from kernelwright.tools.timing.measurement import Measurement, RankedConfigurations, StepTime
 from kernelwright.tools.timing.measuring import InputSet
@@ -104,7 +110,9 @@ class Profiler:
         """Lets go of the reference that was timed longest ago, of another problem than `besides`; says whether there
         was one. The replayer's process must have unmapped its inputs.
         """
-        oldest = next((key for key in self._timed if besides is None or key[0] != besides.hash), None)
+        oldest = next(
+            (key for key in self._timed if besides is None or key[0] != besides.hash), None
+        )
         if oldest is not None:
             self._timed.pop(oldest).release()
         return oldest is not None
@@ -123,7 +131,9 @@ class Profiler:
         with alone() if self._clock is None else nullcontext():
             clock = self.clock
         prepared = judge.prepared(base.problem, seed)
-        timed = self.reference(judge, base.problem, prepared, seed)  # may close the trace that is open
+        timed = self.reference(
+            judge, base.problem, prepared, seed
+        )  # may close the trace that is open
         first = timed.sets[0]
         for shared in first.shared:
             shared.fill_margins(MARGIN_BYTE)
@@ -140,7 +150,9 @@ class Profiler:
         choices = self.choices(judge, checks, timed, alone)
 
         def compare(index: int) -> None:
-            checks.compare(checks.calls.outputs_in_place(timed.expected[index]), timed.expected[index], "timed")
+            checks.compare(
+                checks.calls.outputs_in_place(timed.expected[index]), timed.expected[index], "timed"
+            )
             judge.give_back_unused_memory()  # what follows is timed in the candidate's process
 
         found = clock.measure(
@@ -150,9 +162,17 @@ class Profiler:
         share = sum(step.share for step in found.steps if step.launch)
         if work is not None:
             work = judge_work(work.with_(share=share, share_of="gpu_time"), rule, True)
-        tensors = [t for t in (*timed.expected[0].inputs, *prepared.model.parameters()) if hasattr(t, "dtype")]
-        result = _result(found, share, set_up_ms, candidate_precision(resources), reference_precision(tensors))
-        result = add_speed_of_light(base.problem, result, self._gpu and self._gpu.with_(clocks=found.clocks))
+        tensors = [
+            t
+            for t in (*timed.expected[0].inputs, *prepared.model.parameters())
+            if hasattr(t, "dtype")
+        ]
+        result = _result(
+            found, share, set_up_ms, candidate_precision(resources), reference_precision(tensors)
+        )
+        result = add_speed_of_light(
+            base.problem, result, self._gpu and self._gpu.with_(clocks=found.clocks)
+        )
         self._let_go_of_large(judge, timed)
         return result.with_(seconds=time.monotonic() - begun), work
 
@@ -165,10 +185,14 @@ class Profiler:
         if not any(isinstance(step, Choice) for step in steps):
             return {}
         with alone():
-            ranked: tuple[RankedConfigurations, ...] = self.clock.choose(judge.replayer, timed.sets[0])
+            ranked: tuple[RankedConfigurations, ...] = self.clock.choose(
+                judge.replayer, timed.sets[0]
+            )
         return {one.number: one.ranked[0] for one in ranked if one.ranked}
 
-    def reference(self, judge: Judge, problem: Problem, prepared: PreparedProblem, seed: int) -> TimedProblem:
+    def reference(
+        self, judge: Judge, problem: Problem, prepared: PreparedProblem, seed: int
+    ) -> TimedProblem:
         """The reference with its inputs, timed before or made now."""
         key = (problem.hash, seed >> 16)
         if key not in self._timed:
@@ -176,7 +200,10 @@ class Profiler:
             nbytes = nbytes_of(first)
             self._free_memory_for(judge, nbytes)
             count = self.clock.sets_for(nbytes)
-            expected = [first, *(judge.expected(problem, seed, Draw.OWN, 1) for _ in range(count - 1))]
+            expected = [
+                first,
+                *(judge.expected(problem, seed, Draw.OWN, 1) for _ in range(count - 1)),
+            ]
             buffers = Buffers(self.device)
             sets = [_input_set(buffers, one, prepared.reference.arguments) for one in expected]
             changed = [s.values[i] for s in sets for i in sorted(prepared.mutated)]
@@ -202,7 +229,8 @@ class Profiler:
         dropped = False
         while self._timed and (
             len(self._timed) >= MAX_TIMED_REFERENCES
-            or sum(t.held() for t in self._timed.values()) + nbytes > whole // (KEPT_INPUTS_DIVISOR * self._sharers)
+            or sum(t.held() for t in self._timed.values()) + nbytes
+            > whole // (KEPT_INPUTS_DIVISOR * self._sharers)
         ):
             _, old = self._timed.popitem(last=False)
             if not dropped:
@@ -241,7 +269,9 @@ def _with_the_device_idle(
     return entered
 
 
-def _input_set(buffers: Buffers, expected: ExpectedOutputs, arguments: Callable[[list[Any]], list[Any]]) -> InputSet:
+def _input_set(
+    buffers: Buffers, expected: ExpectedOutputs, arguments: Callable[[list[Any]], list[Any]]
+) -> InputSet:
     """arguments: nests the inputs as forward takes them."""
     import torch
 
@@ -262,7 +292,9 @@ def _input_set(buffers: Buffers, expected: ExpectedOutputs, arguments: Callable[
     return InputSet(values=values, described=described, shared=shared)
 
 
-def _result(found: Measurement, share: float, set_up_ms: float, precision: str, eager_precision: str) -> ProfileResult:
+def _result(
+    found: Measurement, share: float, set_up_ms: float, precision: str, eager_precision: str
+) -> ProfileResult:
     by_name: dict[str, float] = {}
     for step in found.steps:
         by_name[step.name] = by_name.get(step.name, 0.0) + step.milliseconds

@@ -78,7 +78,9 @@ class RoomOnGpu:
             return
         self._unmap()
         self._buffers.trim()
-        while needed > self.memory.free() and (self._drop_timed(problem) or self.kept.drop_oldest(problem.name)):
+        while needed > self.memory.free() and (
+            self._drop_timed(problem) or self.kept.drop_oldest(problem.name)
+        ):
             pass
         self.memory.give_back_unused()
 
@@ -101,7 +103,9 @@ class RoomOnGpu:
             self._made_for = self._asked_for = ""
             self._unmap()
             self._buffers.trim()
-            while needed > self.memory.free() and (self._drop_timed() or self.kept.drop_oldest(last_too=True)):
+            while needed > self.memory.free() and (
+                self._drop_timed() or self.kept.drop_oldest(last_too=True)
+            ):
                 pass
             gc.collect()  # what was dropped may lie in circles
             self.memory.give_back_unused()

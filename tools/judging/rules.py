@@ -13,7 +13,15 @@ from kernelwright.tools.judging.layouts.input_layouts import InputLayout
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import OF_PAIRS, Draw, pairs_of_tensors
-from kernelwright.tools.report import CorrectnessResult, Failed, Failure, Fault, SizeOutcome, Tried, Value
+from kernelwright.tools.report import (
+    CorrectnessResult,
+    Failed,
+    Failure,
+    Fault,
+    SizeOutcome,
+    Tried,
+    Value,
+)
 from kernelwright.tools.sizing.size_search import changeable_integers
 from kernelwright.tools.tracing.trace import Traced
 
@@ -155,7 +163,9 @@ def require_enough_sizes(tried: Sequence[Tried], others: int, rules: Rules, slow
     """
     refused = refused_sizes(tried)
     if others and len(refused) > rules.may_refuse * others:
-        message = f"refuses {len(refused)} of {others} other sizes, the last with: {refused[-1].message}"
+        message = (
+            f"refuses {len(refused)} of {others} other sizes, the last with: {refused[-1].message}"
+        )
         raise Failed(Failure(fault=Fault.RUNTIME, message=message))
     if others and slow > rules.may_refuse * others:
         unused = [t for t in tried if t.outcome is SizeOutcome.UNUSED]

@@ -12,7 +12,10 @@ from typing import Any
 
 from kernelwright.tools.comparing.bits import RememberedTensor, same_bits
 from kernelwright.tools.comparing.by_draw import measure_by_draw
-from kernelwright.tools.comparing.choices.other_choices import expected_of_other_choices, names_equal_values
+from kernelwright.tools.comparing.choices.other_choices import (
+    expected_of_other_choices,
+    names_equal_values,
+)
 from kernelwright.tools.comparing.comparison import (
     ComparedOutput,
     describe,
@@ -92,7 +95,9 @@ class SizeChecks:
         """Whether a later call is right on new weights without a first call on them."""
         before = self.calls.model
         if self.calls.is_first:
-            self.calls.call(expected, POISON_BYTES[0], shuffle)  # the first call, on the old weights
+            self.calls.call(
+                expected, POISON_BYTES[0], shuffle
+            )  # the first call, on the old weights
         self.calls.put_weights(expected.weights)
         try:
             self.check(expected, POISON_BYTES[0], shuffle, name="other_weights")
@@ -105,7 +110,13 @@ class SizeChecks:
         return True
 
     def check(
-        self, expected: ExpectedOutputs, poison: int, shuffle: int, name: str = "", *, watch: bool = False
+        self,
+        expected: ExpectedOutputs,
+        poison: int,
+        shuffle: int,
+        name: str = "",
+        *,
+        watch: bool = False,
     ) -> list[Any]:
         """One call, everything looked at.
 
@@ -123,8 +134,12 @@ class SizeChecks:
             self.compare(got, expected, name or expected.draw)
         except Failed as failed:
             numeric = failed.failure.fault in NUMERIC_FAULTS
-            if not numeric or not self._follows_another_choice(got, expected, name or expected.draw, noted):
-                raise Failed(self._diagnosed(failed.failure, reply, expected, name, shuffle)) from failed
+            if not numeric or not self._follows_another_choice(
+                got, expected, name or expected.draw, noted
+            ):
+                raise Failed(
+                    self._diagnosed(failed.failure, reply, expected, name, shuffle)
+                ) from failed
         self._note_reads_outside(reply)
         return got
 
@@ -152,16 +167,22 @@ class SizeChecks:
         import torch
 
         if reply.written_outside:
-            raise Failed(Failure(fault=Fault.OUT_OF_BOUNDS, message=clean_text(reply.written_outside, 300)))
+            raise Failed(
+                Failure(fault=Fault.OUT_OF_BOUNDS, message=clean_text(reply.written_outside, 300))
+            )
         tensors = [(i, v) for i, v in enumerate(expected.inputs) if isinstance(v, torch.Tensor)]
         for shared, (index, value) in zip(self.calls.inputs, tensors, strict=True):
             name = self.prepared.input_named(index)
             if self._on_gpu and not shared.margins_hold(MARGIN_BYTE):
-                raise Failed(Failure(fault=Fault.OUT_OF_BOUNDS, message=f"a kernel writes outside {name}"))
+                raise Failed(
+                    Failure(fault=Fault.OUT_OF_BOUNDS, message=f"a kernel writes outside {name}")
+                )
             if index not in self.prepared.mutated and not same_bits(shared.tensor, value):
                 message = f"{name} is changed by the call, and the reference does not change it"
                 raise Failed(Failure(fault=Fault.MUTATION, message=message))
-        if failure := changed_weight(self.calls.model, self.prepared.reference.changing or (), self.calls.weights):
+        if failure := changed_weight(
+            self.calls.model, self.prepared.reference.changing or (), self.calls.weights
+        ):
             raise Failed(failure)
 
     def compare(self, got: list[Any], expected: ExpectedOutputs, name: str) -> None:
@@ -171,7 +192,9 @@ class SizeChecks:
         """
         moved, tf32_errors = self._how_far_off(expected)
         compute_steps = partial(steps_of_outputs, self.prepared, expected)
-        steps = cache(lambda: with_host_memory(compute_steps, lambda: (), partial(tensors_of_run, expected)))
+        steps = cache(
+            lambda: with_host_memory(compute_steps, lambda: (), partial(tensors_of_run, expected))
+        )
         without_open = partial(fill_open_elements, self.prepared, expected)
         updated = self.prepared.reference.updated
         buffers = dict(enumerate(updated, len(expected.eager) - len(updated)))
@@ -181,27 +204,39 @@ class SizeChecks:
                     raise Failed(lacks_buffer(buffers[number], self.prepared.model))
                 self._tolerances += [None] * (len(self._tolerances) == number)
                 continue
-            small = name.startswith("sizes")  # of many rows one is a sum of which next to nothing is left
+            small = name.startswith(
+                "sizes"
+            )  # of many rows one is a sum of which next to nothing is left
             kind = kind_of_output(self.prepared, expected, number, mine)
-            moves: Callable[[], Sequence[Any]] | None = steps if kind is ArithmeticKind.STEPPED else moved
+            moves: Callable[[], Sequence[Any]] | None = (
+                steps if kind is ArithmeticKind.STEPPED else moved
+            )
             if not may_move(expected, number, kind, at_size=small):
                 moves = None
             told = f"{name}, buffer" if number in buffers else name
             carried = self._tolerances[number] if number < len(self._tolerances) else None
-            measured = measure_by_draw(mine, expected, number, told, carried, moves, tf32_errors, kind)
+            measured = measure_by_draw(
+                mine, expected, number, told, carried, moves, tf32_errors, kind
+            )
             if not measured.check.passed and (defined := without_open(number, mine)) is not None:
-                measured = measure_by_draw(defined, expected, number, told, carried, moves, tf32_errors, kind)
-            if not (measured.check.passed or mine.is_floating_point() or mine.is_complex()) and names_equal_values(
-                self.prepared, expected, number, mine
-            ):
-                measured = ComparedOutput(check=measured.check.with_(passed=True, note="an index among near equals"))
+                measured = measure_by_draw(
+                    defined, expected, number, told, carried, moves, tf32_errors, kind
+                )
+            if not (
+                measured.check.passed or mine.is_floating_point() or mine.is_complex()
+            ) and names_equal_values(self.prepared, expected, number, mine):
+                measured = ComparedOutput(
+                    check=measured.check.with_(passed=True, note="an index among near equals")
+                )
             if expected.exact is not None and len(self._tolerances) <= number:
                 self._tolerances.append(measured.tolerance)
             self.checks.append(measured.check)
             if failure := failure_of(measured):
                 raise Failed(in_buffer(failure, buffers[number]) if number in buffers else failure)
 
-    def _how_far_off(self, expected: ExpectedOutputs) -> tuple[Callable[[], list[Any]], Callable[[], list[Any] | None]]:
+    def _how_far_off(
+        self, expected: ExpectedOutputs
+    ) -> tuple[Callable[[], list[Any]], Callable[[], list[Any] | None]]:
         """Two functions that each give one number an element, worked out when first asked for: the outputs off by what
         the reference moves by, and by how much they are off in tf32.
         """
@@ -216,7 +251,9 @@ class SizeChecks:
 
         return moved, cache(lambda: with_host_memory(in_tf32, idle, needed))
 
-    def _diagnosed(self, failure: Failure, reply: Reply, expected: ExpectedOutputs, name: str, shuffle: int) -> Failure:
+    def _diagnosed(
+        self, failure: Failure, reply: Reply, expected: ExpectedOutputs, name: str, shuffle: int
+    ) -> Failure:
         """Why an answer is wrong: kernels that read beyond their tensors, or programs whose order decides."""
         if failure.fault not in NUMERIC_FAULTS:
             return failure
@@ -225,8 +262,13 @@ class SizeChecks:
             return Failure(fault=Fault.OUT_OF_BOUNDS, message=message, mismatch=failure.mismatch)
         failure = self._with_never_stored(failure, expected, shuffle)
         kept = self.calls.configuration
-        self.calls.configuration = shuffle if kept is None else kept  # it may be wrong in every order
-        other_order = any(self._right_in_another_order(expected, name, shuffle + other) for other in OTHER_SHUFFLES)
+        self.calls.configuration = (
+            shuffle if kept is None else kept
+        )  # it may be wrong in every order
+        other_order = any(
+            self._right_in_another_order(expected, name, shuffle + other)
+            for other in OTHER_SHUFFLES
+        )
         self.calls.configuration = kept
         if not other_order:
             return failure
@@ -236,7 +278,9 @@ class SizeChecks:
         )
         return failure.with_(fault=Fault.NONDETERMINISM, message=f"{told}: {failure.message}")
 
-    def _with_never_stored(self, failure: Failure, expected: ExpectedOutputs, shuffle: int) -> Failure:
+    def _with_never_stored(
+        self, failure: Failure, expected: ExpectedOutputs, shuffle: int
+    ) -> Failure:
         """The same failure, told as elements that are never stored where wrong whole numbers follow the poison of two
         further calls. A number of such bytes may be computed, too.
         """
@@ -270,7 +314,9 @@ class SizeChecks:
         pairs = zip(got, expected.eager, expected.exact or [None] * len(got), strict=True)
         return all(g is None or is_right(g, e, x) for g, e, x in pairs)
 
-    def check_again(self, expected: ExpectedOutputs, outputs: list[Any], shuffle: int, watch: bool = False) -> bool:
+    def check_again(
+        self, expected: ExpectedOutputs, outputs: list[Any], shuffle: int, watch: bool = False
+    ) -> bool:
         """The same inputs, other poison, programs in another order: both must be right.
 
         watch: as in `check`. Gives whether they agree bit for bit. Raises Failed.
@@ -315,14 +361,18 @@ class SizeChecks:
         return self._right(got, expected)
 
 
-def check_form(reply: Reply, trace: Trace, prepared: PreparedProblem, wanted: Sequence[Any]) -> None:
+def check_form(
+    reply: Reply, trace: Trace, prepared: PreparedProblem, wanted: Sequence[Any]
+) -> None:
     """Count, type, shape, dtype, device, layout, aliasing.
 
     wanted: what the reference returned, without the inputs that it changes and the buffers that it updates. Raises
     Failed.
     """
     for outputs in (trace.first_outputs, trace.later_outputs if trace.later is not None else None):
-        if outputs is not None and (told := describe_difference(outputs, prepared.reference.paths, wanted)):
+        if outputs is not None and (
+            told := describe_difference(outputs, prepared.reference.paths, wanted)
+        ):
             raise Failed(Failure(fault=Fault.OUTPUT, message=clean_text(told, 200)))
     if failure := form(reply.outputs, [describe(o) for o in wanted]):
         raise Failed(failure)
@@ -337,7 +387,10 @@ def _check_aliases(reply: Reply, prepared: PreparedProblem, wanted: Sequence[Any
         if alias is not None and (alias.input is None or alias.input != prepared.aliases[number]):
             given = alias.state is None
             raise _alias(
-                number, prepared.input_named(alias.input) if given else f"weight {clean_text(alias.state, 60)}"
+                number,
+                prepared.input_named(alias.input)
+                if given
+                else f"weight {clean_text(alias.state, 60)}",
             )
 
 

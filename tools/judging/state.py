@@ -12,7 +12,9 @@ from kernelwright.tools.tracing.trace import Trace
 
 def state_of(model: Any) -> dict[str, Any]:
     """Parameters and buffers by dotted name; tied ones by each of their names."""
-    return dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
+    return dict(model.named_parameters(remove_duplicate=False)) | dict(
+        model.named_buffers(remove_duplicate=False)
+    )
 
 
 def listed_state(trace: Trace) -> list[dict[str, Any]]:
@@ -43,7 +45,9 @@ def _form(shape: Any, dtype: Any) -> tuple[tuple[int, ...], str]:
     return tuple(shape), str(dtype).removeprefix("torch.")
 
 
-def changed_weight(model: Any, updated: Collection[str], weights: Mapping[str, tuple[str, Any]]) -> Failure | None:
+def changed_weight(
+    model: Any, updated: Collection[str], weights: Mapping[str, tuple[str, Any]]
+) -> Failure | None:
     """A parameter, or a buffer that the reference leaves as it is, that is not as it was.
 
     weights: candidate's name -> reference's name, and the memory of both sides.
@@ -52,7 +56,9 @@ def changed_weight(model: Any, updated: Collection[str], weights: Mapping[str, t
     for theirs, (ours, shared) in weights.items():
         if ours not in updated and not same_bits(shared.tensor, held[ours].detach()):
             kind = "parameter" if ours in parameters else "buffer"
-            return Failure(fault=Fault.MUTATION, message=f"the call changes the {kind} {theirs[:80]}")
+            return Failure(
+                fault=Fault.MUTATION, message=f"the call changes the {kind} {theirs[:80]}"
+            )
     return None
 
 
@@ -69,4 +75,6 @@ def lacks_buffer(name: str, model: Any) -> Failure:
 
 def in_buffer(failure: Failure, name: str) -> Failure:
     """What is wrong with what a call left in a buffer."""
-    return failure.with_(message=f"the buffer {clean_text(name, 80)} after a call: {failure.message}")
+    return failure.with_(
+        message=f"the buffer {clean_text(name, 80)} after a call: {failure.message}"
+    )

@@ -47,7 +47,12 @@ class TrialTimes(Value):
 
 
 def time_trial(
-    judge: Judge, candidate: TracedCandidate, base: AtSize, seed: int, binaries: Mapping[str, Any], calls: int
+    judge: Judge,
+    candidate: TracedCandidate,
+    base: AtSize,
+    seed: int,
+    binaries: Mapping[str, Any],
+    calls: int,
 ) -> TrialTimes:
     """Times `calls` calls of a traced and compiled text on the judge's GPU.
 
@@ -60,19 +65,27 @@ def time_trial(
         prepared = judge.prepared(base.problem, seed)
         timed = profiler.reference(judge, base.problem, prepared, seed)
         begun = time.monotonic()  # what is above is made for the problem's first text, and kept
-        checks = SizeChecks(prepared, candidate.traced, base.index, judge.replayer, judge.buffers, [])
+        checks = SizeChecks(
+            prepared, candidate.traced, base.index, judge.replayer, judge.buffers, []
+        )
         checks.calls.open(prepared.weights_seed, TRIAL_SECONDS, binaries)
         judge.replayer.set_up()
         checks.check(timed.expected[0], POISON_BYTES[0], 1, name="trial")
         choices = profiler.choices(judge, checks, timed)
         measuring = Measuring(profiler.clock, judge.replayer, timed.clock, timed.sets, choices)
         samples = measuring.time_candidate(calls)
-        eager = timed.clock.record  # measured now where it never was, so before its graphs are given back
+        eager = (
+            timed.clock.record
+        )  # measured now where it never was, so before its graphs are given back
         timed.clock.release_if_large()
-        return TrialTimes(milliseconds=tuple(samples), eager=eager, seconds=time.monotonic() - begun)
+        return TrialTimes(
+            milliseconds=tuple(samples), eager=eager, seconds=time.monotonic() - begun
+        )
     except Failed as failed:
         message = " ".join(failed.failure.message.split())[:300]
-        return TrialTimes(failure=f"{failed.failure.fault}: {message}", seconds=time.monotonic() - begun)
+        return TrialTimes(
+            failure=f"{failed.failure.fault}: {message}", seconds=time.monotonic() - begun
+        )
 
 
 class CompiledText(NamedTuple):
@@ -91,7 +104,9 @@ class CompiledTexts:
         self._kept: OrderedDict[tuple[str, ...], CompiledText] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, front: Front, problem: Problem, source: str, target: str, asked: Options) -> CompiledText:
+    def get(
+        self, front: Front, problem: Problem, source: str, target: str, asked: Options
+    ) -> CompiledText:
         """What is launched by a text; made where it is not known yet. A failure that may pass is not kept."""
         key = (problem.hash, source, target, asked.model_dump_json())
         with self._lock:
@@ -107,7 +122,9 @@ class CompiledTexts:
         return made
 
 
-def _compile_text(front: Front, problem: Problem, source: str, target: str, asked: Options) -> CompiledText:
+def _compile_text(
+    front: Front, problem: Problem, source: str, target: str, asked: Options
+) -> CompiledText:
     """Configurations of an autotune list that do not compile are left out, as Triton leaves them out."""
     candidate = front.traced_at_own_size(problem, source, target, asked)
     binaries = front.compiled_at_own_size(candidate, target, source, asked)
@@ -115,4 +132,6 @@ def _compile_text(front: Front, problem: Problem, source: str, target: str, aske
     used = kernels_of(candidate.traced, range(1)) if candidate.traced.traces else []
     failures = [*candidate.failures, *(one.failure for key, one in binaries.items() if key in used)]
     told = next((f for f in failures if f is not None), None)
-    return CompiledText(candidate, binaries, f"{told.fault}: {told.message[:300]}" if told is not None else "")
+    return CompiledText(
+        candidate, binaries, f"{told.fault}: {told.message[:300]}" if told is not None else ""
+    )

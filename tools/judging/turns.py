@@ -31,7 +31,9 @@ class _WaitedSeconds(threading.local):
 class Turns:
     """The lanes and GPU turns of one evaluator. Thread-safe."""
 
-    def __init__(self, lane: Callable[[Lane], AbstractContextManager[None]], gpu: Callable[[], Gpu | None]) -> None:
+    def __init__(
+        self, lane: Callable[[Lane], AbstractContextManager[None]], gpu: Callable[[], Gpu | None]
+    ) -> None:
         """lane: entered for the time that a verdict works there. gpu: the one that this evaluator judges on."""
         self._lane, self._gpu = lane, gpu
         self._gpu_lock = threading.Lock()
@@ -52,7 +54,9 @@ class Turns:
         self._waited.seconds = 0.0
 
     @contextmanager
-    def at(self, lane: Lane, seconds: float, say: Callable[[str], None], *, shared: bool = False) -> Iterator[None]:
+    def at(
+        self, lane: Lane, seconds: float, say: Callable[[str], None], *, shared: bool = False
+    ) -> Iterator[None]:
         """In the lane; where it is the GPU's, alone there, or beside other processes that time nothing.
 
         seconds: for how long another process may keep the GPU. Raises InfrastructureError after that.
@@ -64,7 +68,9 @@ class Turns:
             yield
 
     @contextmanager
-    def on_the_gpu(self, seconds: float, say: Callable[[str], None], *, shared: bool = False) -> Iterator[None]:
+    def on_the_gpu(
+        self, seconds: float, say: Callable[[str], None], *, shared: bool = False
+    ) -> Iterator[None]:
         """Nobody else of this process is judged on the GPU meanwhile, and no other process measures there.
 
         Raises InfrastructureError after so many seconds.
@@ -167,4 +173,7 @@ def fits_beside_others(problem: Problem, gpu: Gpu) -> bool:
     from kernelwright.tools.references.input_spec import input_spec
 
     memory = gpu.memory_bytes
-    return memory is not None and input_spec(problem, as_it_is=True).bytes * SHARED_MEMORY_DIVISOR <= memory
+    return (
+        memory is not None
+        and input_spec(problem, as_it_is=True).bytes * SHARED_MEMORY_DIVISOR <= memory
+    )

@@ -97,7 +97,10 @@ class Verdict:
 
     def _left(self) -> float:
         """Seconds that replays of this candidate may still take; the work of the judge itself does not count."""
-        return max((self._rules.seconds - (self._judge.replayer.spent - self._spent_before)) * self._share, 0.05)
+        return max(
+            (self._rules.seconds - (self._judge.replayer.spent - self._spent_before)) * self._share,
+            0.05,
+        )
 
     def run(self, base: AtSize, others: Sequence[AtSize]) -> Failure | None:
         """Returns the first failure, or None. Raises ProblemError where what differs is the random numbers of the
@@ -106,7 +109,9 @@ class Verdict:
         others: the other sizes, and variants of one with inputs in other layouts.
         """
         variants = [size for size in others if size.layouts]
-        return self._at_sizes(base, [size for size in others if not size.layouts]) or self.check_layouts(variants)
+        return self._at_sizes(
+            base, [size for size in others if not size.layouts]
+        ) or self.check_layouts(variants)
 
     def _at_sizes(self, base: AtSize, others: Sequence[AtSize]) -> Failure | None:
         """Spare sizes take the places of those that the candidate itself refuses."""
@@ -117,7 +122,9 @@ class Verdict:
                 self._require_addresses_that_fit()
             thorough = self._thorough_size(others)
             interpreted = self._candidate.traced.traces if self._judge.device == "cpu" else ()
-            self._long = choose_long_sizes([s for s in others if s is not thorough], base, interpreted)
+            self._long = choose_long_sizes(
+                [s for s in others if s is not thorough], base, interpreted
+            )
             if thorough is None:
                 self._base_size(base, ALL)
                 for size in others:
@@ -161,7 +168,9 @@ class Verdict:
         """
         if self._judge.device == "cpu":
             return None
-        fine = (s for s in others if self._candidate.failures[s.index] is None and not self._late(s))
+        fine = (
+            s for s in others if self._candidate.failures[s.index] is None and not self._late(s)
+        )
         return next(fine, None)
 
     # -------------------------------------------------------------- the base size
@@ -184,7 +193,9 @@ class Verdict:
         self._examination(size, prepared).examine(how)
         if is_base and self._judge.device == "cpu":
             seconds = self._judge.replayer.spent - spent
-            self._calls.note(self._work(size), seconds / max(self._judge.replayer.answered - calls, 1))
+            self._calls.note(
+                self._work(size), seconds / max(self._judge.replayer.answered - calls, 1)
+            )
 
     def _examination(self, size: AtSize, prepared: PreparedProblem) -> Examination:
         return Examination(
@@ -193,7 +204,9 @@ class Verdict:
         )  # fmt: skip
 
     def _open(self, prepared: PreparedProblem, index: int) -> SizeChecks:
-        if index == 0:  # the largest; asking torch's allocator takes more than a call at a small size
+        if (
+            index == 0
+        ):  # the largest; asking torch's allocator takes more than a call at a small size
             self._judge.give_back_unused_memory()
         checks = SizeChecks(
             prepared,
@@ -205,7 +218,9 @@ class Verdict:
         )
         checks.calls.open(prepared.weights_seed, self._left(), self._binaries)
         if not self._opened and self._judge.device == "cpu":
-            forget_outcomes(self._judge.replayer, self._left)  # of an earlier verdict on the same text
+            forget_outcomes(
+                self._judge.replayer, self._left
+            )  # of an earlier verdict on the same text
         self._opened = True
         if checks.calls.reloaded is False and self._evidence.reloaded is not False:
             self._evidence.notes.append(
@@ -240,16 +255,25 @@ class Verdict:
             return
         except Failed as failed:
             message = failed.failure.message
-            if failed.failure.fault in (Fault.LAUNCH, Fault.RESOURCES, Fault.COMPILE) and not size.required:
+            if (
+                failed.failure.fault in (Fault.LAUNCH, Fault.RESOURCES, Fault.COMPILE)
+                and not size.required
+            ):
                 self._note_refusal(size, failed.failure)
                 return
             self._tried.append(self._entry(size, SizeOutcome.WRONG, message))
-            raise Failed(failed.failure.with_(message=f"at other sizes ({told}): {message}")) from failed
+            raise Failed(
+                failed.failure.with_(message=f"at other sizes ({told}): {message}")
+            ) from failed
         self._tried.append(self._entry(size, SizeOutcome.RIGHT))
 
     def _entry(self, size: AtSize, outcome: SizeOutcome, message: str = "") -> Tried:
         return Tried(
-            sizes=size.sizes, why=size.why, strategy=size.strategy, outcome=outcome, message=message[:MAX_TOLD]
+            sizes=size.sizes,
+            why=size.why,
+            strategy=size.strategy,
+            outcome=outcome,
+            message=message[:MAX_TOLD],
         )
 
     def _late(self, size: AtSize) -> str:
@@ -285,7 +309,9 @@ class Verdict:
             yield
         except Failed as failed:
             if failed.failure.fault is Fault.TIMEOUT and HANG_FACTOR * estimate > allowed:
-                raise _TooSlow(f"too slow for the interpreter: {failed.failure.message}") from failed
+                raise _TooSlow(
+                    f"too slow for the interpreter: {failed.failure.message}"
+                ) from failed
             raise
         finally:
             self._share = 1.0
@@ -301,7 +327,9 @@ class Verdict:
         """
         told = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
         allowed = failure.fault in (*GUARD_FAULTS, Fault.RESOURCES, Fault.COMPILE)
-        refusal = SizeOutcome.OUTSIDE_CONTRACT if failure.fault in GUARD_FAULTS else SizeOutcome.REFUSED
+        refusal = (
+            SizeOutcome.OUTSIDE_CONTRACT if failure.fault in GUARD_FAULTS else SizeOutcome.REFUSED
+        )
         outcome = refusal if allowed and not size.required else SizeOutcome.WRONG
         self._tried.append(self._entry(size, outcome, failure.message))
         if outcome is SizeOutcome.WRONG:

@@ -72,19 +72,25 @@ class Manifest(Value):
 
         Calls that do nothing are no wrong answers: leaving one out is work saved.
         """
-        return tuple(n for n, where in self.passing.items() if where.ours and not n.startswith("without_"))
+        return tuple(
+            n for n, where in self.passing.items() if where.ours and not n.startswith("without_")
+        )
 
     @property
     def degenerate_kb(self) -> tuple[str, ...]:
         """Answers that need no input of this call and pass KernelBench's own rule for fp32."""
-        return tuple(name for name in TRIVIAL_ANSWERS if name in self.passing and self.passing[name].kb_fp32)
+        return tuple(
+            name for name in TRIVIAL_ANSWERS if name in self.passing and self.passing[name].kb_fp32
+        )
 
     @property
     def dead(self) -> tuple[str, ...]:
         """Calls and inputs' identities that make no difference on the problem's own inputs, by KernelBench's rule
         for fp32.
         """
-        return tuple(n for n, w in self.passing.items() if w.kb_fp32 and n.startswith(("without_", "input_")))
+        return tuple(
+            n for n, w in self.passing.items() if w.kb_fp32 and n.startswith(("without_", "input_"))
+        )
 
 
 def load_manifest(problem: Problem, directory: Path | None = None) -> Manifest | None:
@@ -123,7 +129,10 @@ def read_manifests(path: Path) -> list[Manifest]:
 def write_manifests(manifests: list[Manifest], path: Path) -> None:
     """A problem a line, defaults left out, so that a change of one is a change of one line."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(m.model_dump(mode="json", exclude_defaults=True), sort_keys=True) for m in manifests]
+    lines = [
+        json.dumps(m.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+        for m in manifests
+    ]
     part = path.with_suffix(".part")
     part.write_text(f'{{"schema": {SCHEMA_VERSION}, "problems": [\n' + ",\n".join(lines) + "\n]}\n")
     part.replace(path)

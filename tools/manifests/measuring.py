@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernelwright.tools.comparing.comparison import measure
-from kernelwright.tools.manifests.manifest import KB_TOLERANCE_FP32, KB_TOLERANCE_HALF, Manifest, Passing
+from kernelwright.tools.manifests.manifest import (
+    KB_TOLERANCE_FP32,
+    KB_TOLERANCE_HALF,
+    Manifest,
+    Passing,
+)
 from kernelwright.tools.manifests.wrong_answers import Trial, WrongAnswer, make_trial, wrong_answers
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import Draw
@@ -23,7 +28,9 @@ STRUCTURE_COST = {"cpu": (1 << 25, 1 << 29), "cuda": (1 << 31, 1 << 37)}
 """Bytes and operations of one call over which inputs and weights are not perturbed one by one."""
 
 
-def measure_manifest(problem: Problem, device: str = "cpu", sizes: dict[str, int] | None = None) -> Manifest:
+def measure_manifest(
+    problem: Problem, device: str = "cpu", sizes: dict[str, int] | None = None
+) -> Manifest:
     """The manifest of one problem, measured in this process.
 
     sizes: module-level integers to run with instead of the problem's own; bytes and operations are always those of its
@@ -36,9 +43,15 @@ def measure_manifest(problem: Problem, device: str = "cpu", sizes: dict[str, int
         model = reference.model(MEASURING_SEED)
         first = make_trial(reference, model, MEASURING_SEED + 1)
         known = Manifest(
-            problem=problem.name, hash=problem.hash, device=_device_name(device), sizes=sizes, finite=first.finite
+            problem=problem.name,
+            hash=problem.hash,
+            device=_device_name(device),
+            sizes=sizes,
+            finite=first.finite,
         )
-        known = known.with_(**_eager_error(first), random=_is_random(first), work=_work(problem, reference))
+        known = known.with_(
+            **_eager_error(first), random=_is_random(first), work=_work(problem, reference)
+        )
         first.exact = None
         passing, tried = _measure_passing(reference, model, first)
     return known.with_(passing=passing, tried=tried, seconds=round(time.monotonic() - start, 2))
@@ -69,7 +82,11 @@ def _device_name(device: str) -> str:
 def _eager_error(trial: Trial) -> dict[str, float]:
     if trial.exact is None:
         return {}
-    found = [measure(e, e, x).tolerance for e, x in zip(trial.eager, trial.exact, strict=True) if hasattr(e, "dtype")]
+    found = [
+        measure(e, e, x).tolerance
+        for e, x in zip(trial.eager, trial.exact, strict=True)
+        if hasattr(e, "dtype")
+    ]
     return {
         "eager_rms": max((f.rms for f in found), default=0.0),
         "eager_row": max((f.row for f in found), default=0.0),
@@ -105,7 +122,9 @@ def _structure(reference: Reference) -> Structure | None:
         return None
 
 
-def _measure_passing(reference: Reference, model: Any, first: Trial) -> tuple[dict[str, Passing], int]:
+def _measure_passing(
+    reference: Reference, model: Any, first: Trial
+) -> tuple[dict[str, Passing], int]:
     """Returns the wrong answers that pass, with the rules that they pass, and the number that was tried."""
     every = dict(wrong_answers(first, lambda: reference.model(MEASURING_SEED + 99)))
     trial = make_trial(reference, model, MEASURING_SEED + 2)
@@ -137,11 +156,17 @@ def _other_trials(reference: Reference, first: Trial) -> Iterator[Callable[[], T
         yield functools.partial(make_trial, reference, moved, MEASURING_SEED + 4 + number, draw)
 
 
-def _answers_still_passing(standing: dict[str, WrongAnswer], trials: Iterator[Callable[[], Trial]]) -> list[str]:
+def _answers_still_passing(
+    standing: dict[str, WrongAnswer], trials: Iterator[Callable[[], Trial]]
+) -> list[str]:
     for make in trials:
         if not standing:
             break
         trial = make()
         if trial.finite:
-            standing = {name: answer for name, answer in standing.items() if trial.passes_ours(answer(trial))}
+            standing = {
+                name: answer
+                for name, answer in standing.items()
+                if trial.passes_ours(answer(trial))
+            }
     return list(standing)

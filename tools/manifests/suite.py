@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from kernelwright.tools.manifests.manifest import TRIVIAL_ANSWERS, Manifest, read_manifests, write_manifests
+from kernelwright.tools.manifests.manifest import (
+    TRIVIAL_ANSWERS,
+    Manifest,
+    read_manifests,
+    write_manifests,
+)
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError
 from kernelwright.worker_process import WorkerDied, WorkerProcess, WorkerTimedOut
@@ -111,13 +116,20 @@ def suite_problems(suite: str, path: Path, levels: tuple[int, ...] = (1, 2, 3)) 
         files = [
             f
             for n in levels
-            for f in sorted((root / f"level{n}").glob("*_*.py"), key=lambda f: int(f.name.split("_")[0]))
+            for f in sorted(
+                (root / f"level{n}").glob("*_*.py"), key=lambda f: int(f.name.split("_")[0])
+            )
         ]
-        named = [(f"kernelbench:{f.parent.name.removeprefix('level')}/{f.name.split('_')[0]}", f) for f in files]
+        named = [
+            (f"kernelbench:{f.parent.name.removeprefix('level')}/{f.name.split('_')[0]}", f)
+            for f in files
+        ]
     else:
         named = [(f.stem, f) for f in sorted(path.glob("[!_]*.py"))]
     if not named:
-        raise ProblemError(f"no problems of the suite {suite} in {path}: give the folder that holds them")
+        raise ProblemError(
+            f"no problems of the suite {suite} in {path}: give the folder that holds them"
+        )
     return [Problem(name=name, source=file.read_text(), suite=suite) for name, file in named]
 
 
@@ -139,14 +151,22 @@ def manifest_suite(
         if not torch.cuda.is_available():
             raise InfrastructureError(f"no GPU for {device}: use --device cpu")
     sizes = "full" if device != "cpu" else "patient" if long_runs else "cpu"
-    return compute_suite(suite_problems(suite, path, levels), device, progress, sizes=sizes, out=out, seconds=seconds)
+    return compute_suite(
+        suite_problems(suite, path, levels), device, progress, sizes=sizes, out=out, seconds=seconds
+    )
 
 
 def summary(manifests: list[Manifest]) -> list[str]:
     """The figures of a suite's manifests, a line each."""
     kb = [m for m in manifests if m.degenerate_kb]
-    half = [m for m in manifests if any(m.passing[n].kb_half for n in TRIVIAL_ANSWERS if n in m.passing)]
-    ignored = [m for m in manifests if "ignored_weights" in m.passing and m.passing["ignored_weights"].kb_fp32]
+    half = [
+        m for m in manifests if any(m.passing[n].kb_half for n in TRIVIAL_ANSWERS if n in m.passing)
+    ]
+    ignored = [
+        m
+        for m in manifests
+        if "ignored_weights" in m.passing and m.passing["ignored_weights"].kb_fp32
+    ]
     lines = [
         f"{len(manifests)} problems, {sum(bool(m.failure) for m in manifests)} not measured",
         f"degenerate at 1e-4: {_count_and_names(kb)}",
@@ -181,13 +201,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seconds", type=float, default=120.0, help="the most for one problem")
-    parser.add_argument("--patient", action="store_true", help="on a CPU, also what takes minutes a problem")
+    parser.add_argument(
+        "--patient", action="store_true", help="on a CPU, also what takes minutes a problem"
+    )
     parser.add_argument("--levels", type=int, nargs="+", default=(1, 2, 3), help="of KernelBench")
     given = parser.parse_args(arguments)
     out: Any = given.out
 
     def told(place: int, total: int, m: Manifest) -> None:
-        sys.stderr.write(f"[{place}/{total}] {m.problem} {m.seconds} s {m.failure or ' '.join(m.passing)}\n")
+        sys.stderr.write(
+            f"[{place}/{total}] {m.problem} {m.seconds} s {m.failure or ' '.join(m.passing)}\n"
+        )
 
     found = manifest_suite(
         given.suite,

@@ -46,9 +46,20 @@ def _measure_job(job: dict[str, Any]) -> Manifest:
 
     problem = Problem(name=job["name"], source=job["source"])
     try:
-        sizes = {} if job["sizes"] == "full" else fitting_sizes(problem, long_runs=job["sizes"] == "patient")
+        sizes = (
+            {}
+            if job["sizes"] == "full"
+            else fitting_sizes(problem, long_runs=job["sizes"] == "patient")
+        )
         return measure_manifest(problem, job["device"], sizes)
-    except (ProblemError, RuntimeError, ValueError, TypeError, MemoryError, torch.cuda.OutOfMemoryError) as error:
+    except (
+        ProblemError,
+        RuntimeError,
+        ValueError,
+        TypeError,
+        MemoryError,
+        torch.cuda.OutOfMemoryError,
+    ) as error:
         why = clean_text(f"{type(error).__name__}: {error}", 200).splitlines()[0]
         return Manifest(problem=problem.name, hash=problem.hash, device=job["device"], failure=why)
 

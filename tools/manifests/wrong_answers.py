@@ -17,7 +17,15 @@ from kernelwright.tools.references.reference import Reference, inputs_in_float64
 
 WrongAnswer = Callable[["Trial"], list[Any] | None]
 """Outputs for a trial, in the reference's order; None where the answer makes no sense for it."""
-RUN_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, NotImplementedError)
+RUN_ERRORS = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    AttributeError,
+    NotImplementedError,
+)
 """Exceptions that a model may raise where a call is left out of it, or where it runs in float64."""
 CALLS_NEVER_LEFT_OUT = frozenset(
     [
@@ -94,7 +102,9 @@ class Trial:
         """Whether no floating-point output of eager holds an infinity or a NaN."""
         import torch
 
-        return all(bool(torch.isfinite(o).all()) for o in tensors_of(self.eager) if o.is_floating_point())
+        return all(
+            bool(torch.isfinite(o).all()) for o in tensors_of(self.eager) if o.is_floating_point()
+        )
 
     def passes(self, outputs: list[Any] | None, tolerance: float) -> bool:
         """Whether outputs pass KernelBench's rule at `tolerance`."""
@@ -111,7 +121,10 @@ class Trial:
         if self.draw == Draw.OWN:
             return False
         perturbed = self.perturbed()
-        return all(is_right(a, e, x, s, self.depth) for (a, e), x, s in zip(pairs, exact, perturbed, strict=True))
+        return all(
+            is_right(a, e, x, s, self.depth)
+            for (a, e), x, s in zip(pairs, exact, perturbed, strict=True)
+        )
 
 
 def make_trial(reference: Reference, model: Any, seed: int, draw: Draw = Draw.OWN) -> Trial:
@@ -150,7 +163,10 @@ def _pairs(outputs: list[Any] | None, eager: list[Any]) -> list[tuple[Any, Any]]
         return None
     pairs = list(zip(outputs, eager, strict=True))
     same = all(
-        isinstance(a, torch.Tensor) and isinstance(e, torch.Tensor) and a.shape == e.shape and a.dtype == e.dtype
+        isinstance(a, torch.Tensor)
+        and isinstance(e, torch.Tensor)
+        and a.shape == e.shape
+        and a.dtype == e.dtype
         for a, e in pairs
     )
     return pairs if same else None
@@ -163,13 +179,22 @@ def wrong_answers(first: Trial, fresh: Callable[[], Any]) -> Iterator[tuple[str,
     """
     import torch
 
-    yield "zeros", lambda t: [torch.zeros((), dtype=o.dtype, device=o.device).expand(o.shape) for o in t.eager]
+    yield (
+        "zeros",
+        lambda t: [
+            torch.zeros((), dtype=o.dtype, device=o.device).expand(o.shape) for o in t.eager
+        ],
+    )
     middles, means = ([_constant(o, how) for o in first.eager] for how in ("middle", "mean"))
     yield "constant", lambda t: _expand_to_outputs(t, middles)
     yield "mean", lambda t: _expand_to_outputs(t, means)
     yield (
         "row_0",
-        lambda t: [o[:1].expand_as(o) for o in t.eager] if all(o.dim() and o.shape[0] > 1 for o in t.eager) else None,
+        lambda t: (
+            [o[:1].expand_as(o) for o in t.eager]
+            if all(o.dim() and o.shape[0] > 1 for o in t.eager)
+            else None
+        ),
     )
     for number in range(len(first.inputs)):
         yield f"input_{number}", _input_as_output(number)
@@ -235,7 +260,9 @@ def _watch_calls(target: int | None, found: dict[str, int], state: Set[int] = fr
     class Watching(TorchFunctionMode):
         calls = 0
 
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             given = next((a for a in args if isinstance(a, torch.Tensor)), None)
             self.calls += 1
             if target == self.calls and given is not None:

@@ -43,7 +43,8 @@ _THOUGHT_BEGINS = re.compile(
 )
 """Marks of DeepSeek and Qwen, Mistral, Kimi and gpt-oss."""
 _THOUGHT_ENDS = re.compile(
-    r"</(?:think|thinking|thought|reasoning)>|\[/THINK\]|◁/think▷|<\|channel\|>final<\|message\|>", re.IGNORECASE
+    r"</(?:think|thinking|thought|reasoning)>|\[/THINK\]|◁/think▷|<\|channel\|>final<\|message\|>",
+    re.IGNORECASE,
 )
 _OPENING_FENCE = re.compile(
     r"^(?:(?P<indent>(?:[ \t>]|[-*+] |\d+[.)] )*)|[^`]*[^`\s][ \t]*(?=`{3,}[A-Za-z]))"
@@ -56,7 +57,9 @@ _TRIPLE_QUOTE = re.compile(r"\"{3}|'{3}")
 _LABEL = re.compile(r"[\w+-]+")
 _PYTHON_LABEL = re.compile(r"py|ipy|triton|torch", re.IGNORECASE)
 _DEFINITION = re.compile(r"^(?:(?:async )?def (\w+)|class (\w+)|(\w+) *=[^=])", re.MULTILINE)
-_CODE_LINE = re.compile(r"^\s*(?:import \w|from [\w.]+ import|def \w+\s*\(|class \w+|@triton|@tl\.)", re.MULTILINE)
+_CODE_LINE = re.compile(
+    r"^\s*(?:import \w|from [\w.]+ import|def \w+\s*\(|class \w+|@triton|@tl\.)", re.MULTILINE
+)
 _FUTURE_IMPORT = re.compile(r"^from __future__ import .*\n", re.MULTILINE)
 
 
@@ -81,7 +84,9 @@ class Block:
     def defined(self) -> set[str]:
         """The names bound at the top level; of a broken block, those that unindented lines seem to bind."""
         if self.tree is None:
-            return {name for match in _DEFINITION.finditer(self.text) for name in match.groups() if name}
+            return {
+                name for match in _DEFINITION.finditer(self.text) for name in match.groups() if name
+            }
         return _bound_names(self.tree.body)
 
     @cached_property
@@ -116,7 +121,11 @@ def extract_code(reply: str) -> str:
     if entry is not None:
         return _joined(entry, blocks)
     python = [block.text for block in blocks if block.labelled_python]
-    plain = [block.text for block in blocks if not block.label and block.tree and _looks_like_code(block.text)]
+    plain = [
+        block.text
+        for block in blocks
+        if not block.label and block.tree and _looks_like_code(block.text)
+    ]
     return max(python or plain, key=len, default="")
 
 
@@ -147,7 +156,11 @@ def fenced_blocks(text: str) -> list[Block]:
 
 def _opening(line: str) -> re.Match[str] | None:
     holds_fence = "```" in line or "~~~" in line
-    return _OPENING_FENCE.match(line) if holds_fence and len(line) <= MAX_FENCE_LINE_CHARACTERS else None
+    return (
+        _OPENING_FENCE.match(line)
+        if holds_fence and len(line) <= MAX_FENCE_LINE_CHARACTERS
+        else None
+    )
 
 
 def _closing_line(lines: list[str], start: int, fence: str) -> tuple[int, str]:
@@ -177,7 +190,9 @@ def _block(opening: re.Match[str], lines: list[str]) -> Block:
     if ">" in (opening["indent"] or ""):
         text = _QUOTATION.sub("", text)
     label = _LABEL.search(opening["info"])
-    return Block(label=label[0] if label else "", text=textwrap.dedent(text).strip("\n").rstrip() + "\n")
+    return Block(
+        label=label[0] if label else "", text=textwrap.dedent(text).strip("\n").rstrip() + "\n"
+    )
 
 
 def _entry_block(blocks: list[Block]) -> Block | None:
@@ -235,7 +250,9 @@ def _normalised(text: str) -> str:
 def _is_program(text: str) -> bool:
     """Whether the whole text is Python, fences and all: a file whose docstring holds Markdown."""
     tree = _parse(text)
-    begins_with_fence = _opening(text.lstrip().partition("\n")[0])  # `~~~python` alone is an expression
+    begins_with_fence = _opening(
+        text.lstrip().partition("\n")[0]
+    )  # `~~~python` alone is an expression
     return tree is not None and bool(tree.body) and not begins_with_fence
 
 

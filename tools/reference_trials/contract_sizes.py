@@ -32,7 +32,9 @@ def is_guarded(failures: Sequence[Failure | None], index: int) -> bool:
     return own is None and other is not None and other.fault in GUARD_FAULTS
 
 
-def outside_contract(sizes: Sequence[AtSize], failures: Sequence[Failure | None]) -> tuple[Tried, ...]:
+def outside_contract(
+    sizes: Sequence[AtSize], failures: Sequence[Failure | None]
+) -> tuple[Tried, ...]:
     """Returns the sizes at which a candidate's host code raises by itself, each with its message."""
     outside = []
     for size in sizes:
@@ -64,10 +66,14 @@ def groups_of_sizes(problem: Problem, small: Mapping[str, int]) -> list[dict[str
     return [group for group in groups.values() if _runs(problem, group)]
 
 
-def with_fixed_sizes(problem: Problem, free: Sequence[Mapping[str, int]]) -> tuple[Problem, dict[str, int]]:
+def with_fixed_sizes(
+    problem: Problem, free: Sequence[Mapping[str, int]]
+) -> tuple[Problem, dict[str, int]]:
     """The problem in which only the sizes of `free` may change, and the fixed ones with their values."""
     names = {name for group in free for name in group}
-    fixed = {name: value for name, value in changeable_integers(problem).items() if name not in names}
+    fixed = {
+        name: value for name, value in changeable_integers(problem).items() if name not in names
+    }
     return problem.model_copy(update={"source": pinned(problem.source, fixed)}), fixed
 
 

@@ -63,10 +63,14 @@ def in_eval_mode(problem: Problem) -> Problem | None:
         tree = parse(problem.source)
     except ProblemError:
         return None
-    model = next((n for n in reversed(tree.body) if isinstance(n, ast.ClassDef) and n.name == "Model"), None)
+    model = next(
+        (n for n in reversed(tree.body) if isinstance(n, ast.ClassDef) and n.name == "Model"), None
+    )
     if model is None:
         return None
-    constructor = next((n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+    constructor = next(
+        (n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None
+    )
     lines = problem.source.splitlines()
     if constructor is None:
         _insert_constructor(lines, model)
@@ -80,7 +84,11 @@ def _insert_constructor(lines: list[str], model: ast.ClassDef) -> None:
     if model.body[0].lineno == model.lineno:
         following = origin_of_line(lines, model.lineno + 1).directive
         lines[model.lineno - 1 : model.end_lineno] = [*ast.unparse(model).splitlines(), following]
-        model = next(n for n in parse("\n".join(lines)).body if isinstance(n, ast.ClassDef) and n.name == "Model")
+        model = next(
+            n
+            for n in parse("\n".join(lines)).body
+            if isinstance(n, ast.ClassDef) and n.name == "Model"
+        )
     indent = _indent_of(lines, model.body[0])
     assert model.end_lineno is not None
     constructor = [
@@ -155,7 +163,9 @@ def _draw_watch() -> Any:
             super().__init__()
             self.names: list[str] = []
 
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             if torch.Tag.nondeterministic_seeded not in func.tags:
                 return func(*args, **(kwargs or {}))
             before = torch.default_generator.get_state()

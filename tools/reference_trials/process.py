@@ -42,9 +42,13 @@ class ReferenceProcess:
         try:
             self._worker = WorkerProcess(MODULE, errors=self._printed, memory=_memory_limit())
         except OSError as error:
-            raise InfrastructureError(f"no process for references can be started: {error}") from error
+            raise InfrastructureError(
+                f"no process for references can be started: {error}"
+            ) from error
 
-    def run(self, entry: str, problem: Problem, arguments: Mapping[str, JsonValue], seconds: float) -> EntryAnswer:
+    def run(
+        self, entry: str, problem: Problem, arguments: Mapping[str, JsonValue], seconds: float
+    ) -> EntryAnswer:
         """Calls a function of ours in the process, which may run the problem's reference.
 
         entry: `package.module:function`, called with the problem and the arguments; its result is JSON. seconds: of
@@ -55,7 +59,9 @@ class ReferenceProcess:
             try:
                 self._worker.receive(READY_SECONDS)
             except (WorkerTimedOut, WorkerDied) as error:
-                raise InfrastructureError(f"the process for references does not start: {error}") from error
+                raise InfrastructureError(
+                    f"the process for references does not start: {error}"
+                ) from error
             self._is_ready = True
         job = EntryCall(entry=entry, problem=problem, arguments=dict(arguments))
         used_before = self._worker.processor_seconds()

@@ -47,7 +47,9 @@ class ReferenceProcesses:
                 self._idle.append(type(self).new_process())
             self._end_idle_later()
 
-    def run(self, entry: str, problem: Problem, arguments: Mapping[str, JsonValue], seconds: float) -> JsonValue:
+    def run(
+        self, entry: str, problem: Problem, arguments: Mapping[str, JsonValue], seconds: float
+    ) -> JsonValue:
         """Returns the result of `entry` (`package.module:function`), called with the problem and the arguments.
 
         Raises ProblemError with the reference's line where it fails, ReferenceStopped where it takes more than
@@ -61,9 +63,13 @@ class ReferenceProcesses:
                     f"the reference {problem.name} fails{process.place(problem)}: it took more than {seconds:g} s"
                 ) from None
             except WorkerDied as death:
-                raise ReferenceStopped(f"the reference {problem.name} fails{process.place(problem)}: {death}") from None
+                raise ReferenceStopped(
+                    f"the reference {problem.name} fails{process.place(problem)}: {death}"
+                ) from None
         if answer.internal_error:
-            raise InfrastructureError(f"internal error, please report it: {entry}: {answer.internal_error}")
+            raise InfrastructureError(
+                f"internal error, please report it: {entry}: {answer.internal_error}"
+            )
         if answer.problem_error:
             raise ProblemError(answer.problem_error)
         return answer.result

@@ -57,7 +57,9 @@ class ReferenceTrials:
         """
         self._processes.begin()
 
-    def require_working(self, problem: Problem, *, train_mode: bool = False, may_be_random: bool = False) -> None:
+    def require_working(
+        self, problem: Problem, *, train_mode: bool = False, may_be_random: bool = False
+    ) -> None:
         """Raises ProblemError where the reference fails, with its line where that is known, or is random; and
         InfrastructureError where no process starts.
 
@@ -68,7 +70,9 @@ class ReferenceTrials:
         outcome = self.known_outcome(problem, train_mode=train_mode)
         if outcome is None:
             with self._alone(problem, train_mode):
-                outcome = self.known_outcome(problem, train_mode=train_mode) or self._tried(problem, train_mode)
+                outcome = self.known_outcome(problem, train_mode=train_mode) or self._tried(
+                    problem, train_mode
+                )
         if message := outcome.error or ("" if may_be_random else outcome.randomness):
             raise ProblemError(message)
 
@@ -119,7 +123,9 @@ class ReferenceTrials:
         self._remember(problem, train_mode, outcome, forgotten_at)
         return outcome
 
-    def _remember(self, problem: Problem, train_mode: bool, outcome: TrialOutcome, forgotten_at: float) -> None:
+    def _remember(
+        self, problem: Problem, train_mode: bool, outcome: TrialOutcome, forgotten_at: float
+    ) -> None:
         with self._lock:
             self._outcomes[problem.hash, train_mode] = _Remembered(outcome, problem, forgotten_at)
             while len(self._outcomes) > MAX_REMEMBERED:

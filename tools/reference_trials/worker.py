@@ -99,7 +99,9 @@ def _answer(call: EntryCall) -> EntryAnswer:
 def trial(problem: Problem, train_mode: bool) -> JsonValue:
     """An entry: tries the reference, and returns the `TrialOutcome` as JSON. Raises ProblemError where it fails."""
     try_reference(problem)
-    return TrialOutcome(randomness=randomness_of(problem, train_mode=train_mode)).model_dump(mode="json")
+    return TrialOutcome(randomness=randomness_of(problem, train_mode=train_mode)).model_dump(
+        mode="json"
+    )
 
 
 def try_reference(problem: Problem) -> None:

@@ -45,7 +45,11 @@ def is_accurate(eager: list[Any], exact: list[Any] | None) -> bool:
     import torch
 
     for rounded, wide in zip(eager, exact or (), strict=False):
-        if not isinstance(rounded, torch.Tensor) or not rounded.is_floating_point() or not rounded.numel():
+        if (
+            not isinstance(rounded, torch.Tensor)
+            or not rounded.is_floating_point()
+            or not rounded.numel()
+        ):
             continue
         error, size = (rounded.double() - wide.double()).abs(), wide.double().abs()
         rows = (t.amax(-1) if t.dim() else t for t in (error, size))
@@ -78,13 +82,24 @@ def _widening() -> Any:
     from torch.overrides import TorchFunctionMode
 
     class Widening(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             named = dict(kwargs or {})
             given = [a for a in [*args, *named.values()] if isinstance(a, torch.Tensor)]
             name = getattr(func, "__name__", "")
-            if name in ("dropout", "dropout1d", "dropout2d", "dropout3d") and given and given[0].dtype == torch.float64:
+            if (
+                name in ("dropout", "dropout1d", "dropout2d", "dropout3d")
+                and given
+                and given[0].dtype == torch.float64
+            ):
                 return given[0] * _dropout_mask(func, given[0], args, named).double()
-            if name.endswith("_like") and given and given[0].dtype == torch.float64 and "dtype" not in named:
+            if (
+                name.endswith("_like")
+                and given
+                and given[0].dtype == torch.float64
+                and "dtype" not in named
+            ):
                 return func(args[0].float(), *args[1:], **named).double()
             out = func(*args, **named)
             made = isinstance(out, torch.Tensor) and not given and out.dtype == torch.float32
@@ -101,7 +116,9 @@ def _dropout_mask(func: Any, tensor: Any, args: Any, named: dict[str, Any]) -> A
     return func(torch.ones_like(tensor, dtype=torch.float32), *positional, **rest)
 
 
-def errors_of_tf32_convolutions(run: Callable[[], list[Any]], exact: list[Any] | None) -> list[Any] | None:
+def errors_of_tf32_convolutions(
+    run: Callable[[], list[Any]], exact: list[Any] | None
+) -> list[Any] | None:
     """By how much each floating output of `run` is off where the convolutions multiply in tf32, None for other outputs;
     None for all where nothing is convolved in fp32, or `torch.backends.cudnn.allow_tf32` is off.
 
@@ -145,7 +162,9 @@ def _distances(made: list[Any], exact: list[Any]) -> list[Any]:
     return found
 
 
-def with_tf32_convolutions(run: Callable[[], list[Any]], as_tf32: Callable[[Any], Any]) -> list[Any] | None:
+def with_tf32_convolutions(
+    run: Callable[[], list[Any]], as_tf32: Callable[[Any], Any]
+) -> list[Any] | None:
     """What `run` returns where every convolution of fp32 operands, on whatever device, multiplies what `as_tf32` makes
     of them and adds in fp32; None where there is no such convolution, or `torch.backends.cudnn.allow_tf32` is off.
     """
@@ -160,7 +179,9 @@ def with_tf32_convolutions(run: Callable[[], list[Any]], as_tf32: Callable[[Any]
     class Cutting(TorchDispatchMode):
         cut = 0
 
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             single = func.overloadpacket in convolutions and args[0].dtype == torch.float32
             single = single and torch.backends.cudnn.allow_tf32  # as it is where the reference runs
             if single:
@@ -190,9 +211,15 @@ def _round_to_tf32_by_chance(tensor: Any) -> Any:
     rounded = torch.empty_like(tensor, memory_format=torch.contiguous_format)
     for out, piece in pieces(rounded, tensor):
         below = torch.randint(
-            1 << TF32_DROPPED_BITS, piece.shape, generator=rng, device=piece.device, dtype=torch.int32
+            1 << TF32_DROPPED_BITS,
+            piece.shape,
+            generator=rng,
+            device=piece.device,
+            dtype=torch.int32,
         )
         whole = piece.contiguous()
-        moved = (below.add_(whole.view(torch.int32)).bitwise_and_(-(1 << TF32_DROPPED_BITS))).view(torch.float32)
+        moved = (below.add_(whole.view(torch.int32)).bitwise_and_(-(1 << TF32_DROPPED_BITS))).view(
+            torch.float32
+        )
         out.copy_(torch.where(whole.isfinite() & moved.isfinite(), moved, whole))
     return rounded

@@ -55,7 +55,9 @@ def mark_as_skipped_by_dynamo() -> None:
 
     skipping = torch._disable_dynamo(lambda: None).__code__
     tables: list[Mapping[Any, Any]] = [*global_decomposition_table.values()]
-    tables += [vars(place) for place in (torch._refs, torch._refs.nn.functional, torch._refs.special)]
+    tables += [
+        vars(place) for place in (torch._refs, torch._refs.nn.functional, torch._refs.special)
+    ]
     waiting: list[Any] = [one for table in tables for one in table.values()]
     seen = set()
     while waiting:
@@ -85,11 +87,17 @@ def meta_results() -> dict[Any, MetaResult]:
     aten = torch.ops.aten
     found = dict.fromkeys((getattr(aten, name) for name in _SAME_TYPE.split()), _of_the_same_type)
     found |= dict.fromkeys((getattr(aten, name) for name in _COMPARISONS.split()), _comparison)
-    found |= {getattr(aten, name): functools.partial(_set, fits=fits) for name, fits in _SETS.items()}
+    found |= {
+        getattr(aten, name): functools.partial(_set, fits=fits) for name, fits in _SETS.items()
+    }
     found |= dict.fromkeys((getattr(aten, name) for name in _ALONG_AN_AXIS.split()), _along_an_axis)
     found |= dict.fromkeys((getattr(aten, name) for name in _TRIANGLES.split()), _triangle)
     found |= dict.fromkeys((getattr(aten, name) for name in _LOSSES.split()), _loss)
-    found |= {aten.native_layer_norm: _layer_norm, aten.native_group_norm: _group_norm, aten.addmm: _addmm}
+    found |= {
+        aten.native_layer_norm: _layer_norm,
+        aten.native_group_norm: _group_norm,
+        aten.addmm: _addmm,
+    }
     found[aten.stack] = _stack
     return found | dict.fromkeys((getattr(aten, name) for name in _DRAWS.split()), _draw)
 
@@ -102,7 +110,9 @@ def meta_results_mode() -> Any:
     answers = meta_results()
 
     class Quick(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             given = kwargs or {}
             answer = answers.get(func.overloadpacket)
             made = None if answer is None else answer(args, given)
@@ -136,12 +146,18 @@ def _plain(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
     tensors = [one for one in args if isinstance(one, torch.Tensor)]
     if any(isinstance(v, torch.Tensor | torch.dtype) for v in kwargs.values()):
         return None, None
-    if not all(one is None or isinstance(one, torch.Tensor | bool | int | float | str) for one in args):
+    if not all(
+        one is None or isinstance(one, torch.Tensor | bool | int | float | str) for one in args
+    ):
         return None, None
     for one in tensors:
         if type(one) not in (torch.Tensor, torch.nn.Parameter) or one.device.type != "meta":
             return None, None
-        if one.dtype not in _arithmetic_types() or not _in_order(one) or dtype not in (None, one.dtype):
+        if (
+            one.dtype not in _arithmetic_types()
+            or not _in_order(one)
+            or dtype not in (None, one.dtype)
+        ):
             return None, None
         shape, dtype = one.shape if shape is None or one.dim() > len(shape) else shape, one.dtype
     if shape is None or not all(_fits(one.shape, shape) for one in tensors):
@@ -169,14 +185,22 @@ def _fits(shape: Any, whole: Any) -> bool:
     """Whether a tensor of the first shape is spread over the second one."""
     if shape == whole:
         return True
-    return len(shape) <= len(whole) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(whole), strict=False))
+    return len(shape) <= len(whole) and all(
+        a in (1, b) for a, b in zip(reversed(shape), reversed(whole), strict=False)
+    )
 
 
 def _draw(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     import torch
 
     device, layout = kwargs.get("device"), kwargs.get("layout")
-    if len(args) != 1 or "out" in kwargs or device is None or torch.device(device).type != "meta" or layout is not None:
+    if (
+        len(args) != 1
+        or "out" in kwargs
+        or device is None
+        or torch.device(device).type != "meta"
+        or layout is not None
+    ):
         return None
     dtype = kwargs.get("dtype") or torch.get_default_dtype()
     return torch.empty(args[0], dtype=dtype, device="meta") if dtype.is_floating_point else None
@@ -188,7 +212,11 @@ def _set(args: tuple[Any, ...], kwargs: Mapping[str, Any], *, fits: Callable[...
 
     tensor, *numbers = args
     others = {name for name, value in kwargs.items() if value is not None} - {"generator"}
-    if others or not all(isinstance(number, bool | int | float) for number in numbers) or not fits(*numbers):
+    if (
+        others
+        or not all(isinstance(number, bool | int | float) for number in numbers)
+        or not fits(*numbers)
+    ):
         return None
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "meta"
     return tensor if plain and tensor.dtype in _arithmetic_types() else None
@@ -258,7 +286,12 @@ def _layer_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """The output, the means and the reciprocals of the deviations."""
     tensor, normalised, weight, bias, _ = args
     shape, count = tuple(tensor.shape), len(normalised)
-    if not _of_single(tensor, weight, bias) or not tensor.numel() or not count or shape[-count:] != tuple(normalised):
+    if (
+        not _of_single(tensor, weight, bias)
+        or not tensor.numel()
+        or not count
+        or shape[-count:] != tuple(normalised)
+    ):
         return None
     if any(one is not None and tuple(one.shape) != tuple(normalised) for one in (weight, bias)):
         return None
@@ -268,7 +301,11 @@ def _layer_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 def _group_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     tensor, weight, bias, count, channels, size, groups, _ = args
-    if not _of_single(tensor, weight, bias) or tensor.numel() != count * channels * size or not tensor.numel():
+    if (
+        not _of_single(tensor, weight, bias)
+        or tensor.numel() != count * channels * size
+        or not tensor.numel()
+    ):
         return None
     if tuple(tensor.shape[:2]) != (count, channels) or channels % groups:
         return None
@@ -279,7 +316,11 @@ def _group_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 def _addmm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     bias, first, second = args
-    if kwargs or not _of_single(bias, first) or not _of_single(second if second.is_contiguous() else second.t()):
+    if (
+        kwargs
+        or not _of_single(bias, first)
+        or not _of_single(second if second.is_contiguous() else second.t())
+    ):
         return None
     if first.dim() != 2 or second.dim() != 2 or first.shape[1] != second.shape[0]:
         return None

@@ -20,7 +20,11 @@ from kernelwright.tools.comparing.forms_of_outputs import flatten
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.dispatch import mark_as_skipped_by_dynamo, meta_results, without_dynamo
+from kernelwright.tools.references.dispatch import (
+    mark_as_skipped_by_dynamo,
+    meta_results,
+    without_dynamo,
+)
 from kernelwright.tools.references.seeds import seeded
 from kernelwright.tools.references.torch_settings import KeptSettings, may_change_settings
 from kernelwright.tools.report import Value
@@ -76,7 +80,12 @@ def measure_cost(problem: Problem, most_ops: int = MAX_OPERATOR_CALLS) -> Refere
 def _measure_cost(problem: Problem, counted: Any) -> ReferenceCost:
     import torch
 
-    with load_for_dry_run(problem.source, "meta") as module, without_data(), torch.no_grad(), counted:
+    with (
+        load_for_dry_run(problem.source, "meta") as module,
+        without_data(),
+        torch.no_grad(),
+        counted,
+    ):
         init = module.get_init_inputs()
         model = module.Model(*init)
         inputs = module.get_inputs()
@@ -101,7 +110,10 @@ def count_held_elements(problem: Problem) -> int:
 
     with load_for_dry_run(problem.source, "meta") as module, without_data():
         model = module.Model(*module.get_init_inputs())
-        return sum(t.numel() for t in (*tensors_of(module.get_inputs()), *model.parameters(), *model.buffers()))
+        return sum(
+            t.numel()
+            for t in (*tensors_of(module.get_inputs()), *model.parameters(), *model.buffers())
+        )
 
 
 @contextlib.contextmanager
@@ -120,7 +132,9 @@ def _normal_too() -> Any:
     from torch.overrides import TorchFunctionMode
 
     class NormalToo(TorchFunctionMode):
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             named = dict(kwargs or {})
             if function is torch.normal and not tensors_of([*args[:2], *named.values()]):
                 named.setdefault("device", torch.device("meta"))
@@ -194,7 +208,9 @@ def _counter() -> Any:
             self.most, self.operations, self.ops = most, 0, 0
             self.draw_lines: list[int] = []
 
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             packet, given = func.overloadpacket, kwargs or {}
             self.ops += 1
             if draws in func.tags:
@@ -202,7 +218,12 @@ def _counter() -> Any:
             if self.ops > self.most:
                 raise RuntimeError(f"over {self.most:,} aten calls")
             out = quick[packet](args, given) if packet in quick else None
-            if out is None and packet in known and isinstance(args[0], torch.Tensor) and args[0].device.type == "meta":
+            if (
+                out is None
+                and packet in known
+                and isinstance(args[0], torch.Tensor)
+                and args[0].device.type == "meta"
+            ):
                 out = known[packet](*args)
             elif out is None:
                 out = func(*args, **given)

@@ -108,7 +108,18 @@ class Draw(StrEnum):
     """Signed, each row times a power of two, every third row negative, as far from 1 as eager is accurate."""
 
 
-RELATIVE_OFFSETS = (0.0, 0.0, 2.0**-20, -(2.0**-20), 2.0**-12, -(2.0**-12), 2.0**-6, -(2.0**-6), 0.25, -0.25)
+RELATIVE_OFFSETS = (
+    0.0,
+    0.0,
+    2.0**-20,
+    -(2.0**-20),
+    2.0**-12,
+    -(2.0**-12),
+    2.0**-6,
+    -(2.0**-6),
+    0.25,
+    -0.25,
+)
 """Relative distances of values from a number that a kernel compares with."""
 NEAR_OFFSETS = 6
 """The first so many of RELATIVE_OFFSETS say how far two values that meet are apart."""
@@ -143,9 +154,13 @@ def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
                 value.copy_(structured_mask(value))
     if draw is Draw.INDEX_ENDS:
         return
-    floating = [v for v in inputs if isinstance(v, torch.Tensor) and v.is_floating_point() and v.numel()]
+    floating = [
+        v for v in inputs if isinstance(v, torch.Tensor) and v.is_floating_point() and v.numel()
+    ]
     if draw not in WITHOUT_COMPLEX:
-        complex_inputs = [v for v in inputs if isinstance(v, torch.Tensor) and v.is_complex() and v.numel()]
+        complex_inputs = [
+            v for v in inputs if isinstance(v, torch.Tensor) and v.is_complex() and v.numel()
+        ]
         floating += [torch.view_as_real(v) for v in complex_inputs if not v.is_conj()]
     if draw in _WHOLE_INPUTS:
         _WHOLE_INPUTS[draw](floating)
@@ -162,17 +177,26 @@ def pairs_of_tensors(tensors: list[Any]) -> list[tuple[Any, Any]]:
     """Floating tensors of one type, each with the next whose shape is its own, and each with the first that has its
     last dimensions alone (a row beside a matrix).
     """
-    floating = [t for t in tensors if hasattr(t, "dtype") and t.is_floating_point() and t.numel() and t.itemsize > 1]
+    floating = [
+        t
+        for t in tensors
+        if hasattr(t, "dtype") and t.is_floating_point() and t.numel() and t.itemsize > 1
+    ]
     forms: dict[Any, list[Any]] = {}
     for tensor in floating:
         forms.setdefault((tuple(tensor.shape), tensor.dtype), []).append(tensor)
     alike = [pair for form in forms.values() for pair in itertools.pairwise(form)]
-    return alike + [(row, t) for t in floating for row in floating if _is_row_of(row, t)][:MAX_MEETING_PAIRS]
+    return (
+        alike
+        + [(row, t) for t in floating for row in floating if _is_row_of(row, t)][:MAX_MEETING_PAIRS]
+    )
 
 
 def _is_row_of(row: Any, tensor: Any) -> bool:
     dims = row.dim()
-    return bool(row.dtype == tensor.dtype and 0 < dims < tensor.dim() and row.shape == tensor.shape[-dims:])
+    return bool(
+        row.dtype == tensor.dtype and 0 < dims < tensor.dim() and row.shape == tensor.shape[-dims:]
+    )
 
 
 def _meet(tensors: list[Any]) -> None:
@@ -186,7 +210,9 @@ def _meet(tensors: list[Any]) -> None:
             continue
         h = hash_of_values(first if first.shape == second.shape else second)
         both = (first != 0) & (second != 0)
-        near = torch.tensor(RELATIVE_OFFSETS, dtype=first.dtype, device=first.device)[((h >> 8) % NEAR_OFFSETS).long()]
+        near = torch.tensor(RELATIVE_OFFSETS, dtype=first.dtype, device=first.device)[
+            ((h >> 8) % NEAR_OFFSETS).long()
+        ]
         second.copy_(torch.where(both & ((h >> 3) % 16 == 0), first * (1 + near), second))
         second.copy_(torch.where(both & ((h >> 3) % 16 == 1), -first, second))
 
@@ -242,7 +268,10 @@ def _map(tensor: Any, draw: Draw) -> None:
     if flat is None:
         tensor.copy_(_mapped(tensor.contiguous(), _MAPS[draw]))
     _map_flat(flat, draw)
-    if draw is Draw.INFINITE and MIN_ELEMENTS_FOR_INFINITIES <= tensor.numel() < MAX_ELEMENTS_WITH_ONE_INFINITY:
+    if (
+        draw is Draw.INFINITE
+        and MIN_ELEMENTS_FOR_INFINITIES <= tensor.numel() < MAX_ELEMENTS_WITH_ONE_INFINITY
+    ):
         _both_infinities(tensor)
     if draw is Draw.ZERO_ROWS and tensor.dim() and not _is_symmetric(tensor):
         rows = flat.view(-1, tensor.shape[-1]) if flat is not None else tensor.movedim(0, 0)

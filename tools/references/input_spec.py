@@ -16,12 +16,23 @@ from pydantic import Field
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.dispatch import mark_as_skipped_by_dynamo, meta_results_mode, without_dynamo
+from kernelwright.tools.references.dispatch import (
+    mark_as_skipped_by_dynamo,
+    meta_results_mode,
+    without_dynamo,
+)
 from kernelwright.tools.report import Value
 
 log = logging.getLogger(__name__)
 
-WITHOUT_DATA_ERRORS = (ProblemError, RuntimeError, NotImplementedError, AssertionError, TypeError, wire.WireError)
+WITHOUT_DATA_ERRORS = (
+    ProblemError,
+    RuntimeError,
+    NotImplementedError,
+    AssertionError,
+    TypeError,
+    wire.WireError,
+)
 """Errors of a reference that needs values where it has none."""
 SEED = 0
 """Only values of integers that `meta` does not show depend on it."""
@@ -71,7 +82,9 @@ class InputSpec(Value):
         return sum(math.prod(o.shape) * int(getattr(torch, o.dtype).itemsize) for o in made)
 
 
-def input_spec(problem: Problem, sizes: Mapping[str, int] | None = None, *, as_it_is: bool = False) -> InputSpec:
+def input_spec(
+    problem: Problem, sizes: Mapping[str, int] | None = None, *, as_it_is: bool = False
+) -> InputSpec:
     """The description at full sizes, or with `sizes` in place of module-level integers. Cached by problem.
 
     as_it_is: the problem's own sizes are small already; otherwise a reference that needs values is run at smaller ones.
@@ -81,7 +94,9 @@ def input_spec(problem: Problem, sizes: Mapping[str, int] | None = None, *, as_i
 
 
 @functools.lru_cache(512)
-def _spec(problem: Problem, sizes: tuple[tuple[str, int], ...], as_it_is: bool = False) -> InputSpec:
+def _spec(
+    problem: Problem, sizes: tuple[tuple[str, int], ...], as_it_is: bool = False
+) -> InputSpec:
     """Runs the reference on `meta`; where it needs values, on a CPU, at small sizes if it has any."""
     import torch
 
@@ -116,10 +131,15 @@ def describe_on(problem: Problem, tensors: str) -> InputSpec:
     if tensors == "meta":
         _shorten_recurrences(model)
     describe = functools.partial(_tensor, ranges=ranges, real=tensors == "cpu")
-    given = wire.describe(reference.arguments(inputs), describe)  # before the reference may write to them
+    given = wire.describe(
+        reference.arguments(inputs), describe
+    )  # before the reference may write to them
     with quick():
         outputs = reference.run(model, inputs, SEED)
-    weights = [*_named("parameter", model.named_parameters()), *_named("buffer", model.named_buffers())]
+    weights = [
+        *_named("parameter", model.named_parameters()),
+        *_named("buffer", model.named_buffers()),
+    ]
     held = [t for t in (*inputs, *model.parameters(), *model.buffers()) if hasattr(t, "nbytes")]
     return InputSpec(
         init=wire.describe(arguments, describe),
@@ -157,7 +177,9 @@ def _recurrence(layer: Any, x: Any, hx: Any = None) -> Any:
 
 def _named(kind: str, tensors: Any) -> Iterator[TensorSpec]:
     for name, tensor in tensors:
-        yield TensorSpec(name=name, kind=kind, shape=tuple(map(int, tensor.shape)), dtype=_dtype(tensor))
+        yield TensorSpec(
+            name=name, kind=kind, shape=tuple(map(int, tensor.shape)), dtype=_dtype(tensor)
+        )
 
 
 def _output(value: Any) -> TensorSpec:
@@ -173,9 +195,17 @@ def _dtype(tensor: Any) -> str:
 
 
 def _tensor(tensor: Any, ranges: _Ranges, real: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {"shape": list(tensor.shape), "stride": list(tensor.stride()), "dtype": _dtype(tensor)}
+    found: dict[str, Any] = {
+        "shape": list(tensor.shape),
+        "stride": list(tensor.stride()),
+        "dtype": _dtype(tensor),
+    }
     if not tensor.is_floating_point() and not tensor.is_complex() and found["dtype"] != "bool":
-        low, high = (int(tensor.min()), int(tensor.max()) + 1) if real and tensor.numel() else ranges.of(tensor)
+        low, high = (
+            (int(tensor.min()), int(tensor.max()) + 1)
+            if real and tensor.numel()
+            else ranges.of(tensor)
+        )
         found |= {"low": low, "high": high}
     if (
         real
@@ -202,7 +232,10 @@ class _Ranges:
     def of(self, tensor: Any) -> tuple[int, int]:
         """Returns the range [low, high) of an integer tensor; (0, 2) where it was not drawn by randint."""
         storage = tensor.untyped_storage()._cdata
-        return next(((low, high) for t, low, high in self._known if t.untyped_storage()._cdata == storage), (0, 2))
+        return next(
+            ((low, high) for t, low, high in self._known if t.untyped_storage()._cdata == storage),
+            (0, 2),
+        )
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -221,11 +254,15 @@ def _watch() -> Any:
             super().__init__()
             self.known = known
 
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             name = func.overloadpacket.__name__
             made = func(*args, **(kwargs or {}))
             if name == "randint":
-                low, high = (args[0], args[1]) if func._overloadname.startswith("low") else (0, args[0])
+                low, high = (
+                    (args[0], args[1]) if func._overloadname.startswith("low") else (0, args[0])
+                )
                 self.known.append((made, int(low), int(high)))
             return made
 

@@ -147,7 +147,9 @@ class KeptProblems:
             while self.nbytes > KEPT_BYTES_ON_CPU // self._sharers and self.drop_oldest():
                 pass
             return
-        most = self._own_part(self._memory) // (KEPT_MEMORY_DIVISOR if self._sharers == 1 else 2 * KEPT_MEMORY_DIVISOR)
+        most = self._own_part(self._memory) // (
+            KEPT_MEMORY_DIVISOR if self._sharers == 1 else 2 * KEPT_MEMORY_DIVISOR
+        )
         while sum(self._drawn.values()) > most:
             self._drop_draw(next(iter(self._draws)))
         while sum(self._weights.values()) > most and self.drop_oldest():

@@ -120,7 +120,9 @@ def runs_on_large_integers(reference: Reference, model: Any, inputs: list[Any]) 
     return True
 
 
-def perturb_weights(model: Any, seed: int, buffers: Mapping[str, Any] = MappingProxyType({})) -> None:
+def perturb_weights(
+    model: Any, seed: int, buffers: Mapping[str, Any] = MappingProxyType({})
+) -> None:
     """Moves every floating parameter, and the running statistics of normalisations, away from where their
     initialisation left them: a scale of ones and a bias of zeros would hide that they are ignored. Of constants one in
     eight stays and one in eight changes its sign; of variances one in eight is tiny.
@@ -130,18 +132,27 @@ def perturb_weights(model: Any, seed: int, buffers: Mapping[str, Any] = MappingP
     import torch
 
     generator = torch.Generator(
-        device=next(iter(model.parameters())).device if any(True for _ in model.parameters()) else "cpu"
+        device=next(iter(model.parameters())).device
+        if any(True for _ in model.parameters())
+        else "cpu"
     ).manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.is_floating_point() and parameter.numel():
                 size = parameter.std().item() if parameter.numel() > 1 else 0.0
-                noise = torch.randn(parameter.shape, generator=generator, device=parameter.device, dtype=torch.float32)
+                noise = torch.randn(
+                    parameter.shape,
+                    generator=generator,
+                    device=parameter.device,
+                    dtype=torch.float32,
+                )
                 if size <= 1e-6 and parameter.numel() > 1:
                     noise = _unless_kept_or_turned(noise, parameter.float().flatten()[0].item())
                 parameter.add_((noise * (size if size > 1e-6 else 0.25)).to(parameter.dtype))
         for name, statistic in running_statistics(model).items():
-            noise = torch.rand(statistic.shape, generator=generator, device=statistic.device, dtype=torch.float32)
+            noise = torch.rand(
+                statistic.shape, generator=generator, device=statistic.device, dtype=torch.float32
+            )
             if name.endswith("running_var"):
                 noise = torch.where(noise < 0.125, noise * TINY_VARIANCE, 0.5 + noise)
                 statistic.mul_(noise.to(statistic.dtype))  # it stays above zero
@@ -184,6 +195,14 @@ def running_statistics(model: Any) -> dict[str, Any]:
     """
     import torch
 
-    norms = [(n, m) for n, m in model.named_modules() if isinstance(m, torch.nn.modules.batchnorm._NormBase)]
-    named = {f"{n}.{k}".lstrip("."): getattr(m, k, None) for n, m in norms for k in ("running_mean", "running_var")}
+    norms = [
+        (n, m)
+        for n, m in model.named_modules()
+        if isinstance(m, torch.nn.modules.batchnorm._NormBase)
+    ]
+    named = {
+        f"{n}.{k}".lstrip("."): getattr(m, k, None)
+        for n, m in norms
+        for k in ("running_mean", "running_var")
+    }
     return {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}

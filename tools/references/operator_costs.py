@@ -74,7 +74,10 @@ class OperatorTally:
 
     def bytes_read(self, tensor: Tensor) -> int:
         """Bytes of the tensor's storage that some op reads; each piece once, and never more than the whole."""
-        return min(sum(self.pieces.get(storage_of(tensor), {}).values()), tensor.numel() * tensor.element_size())
+        return min(
+            sum(self.pieces.get(storage_of(tensor), {}).values()),
+            tensor.numel() * tensor.element_size(),
+        )
 
 
 def storage_of(tensor: Tensor) -> int:
@@ -97,9 +100,15 @@ def _mode(seen: OperatorTally, tracked: set[int]) -> Any:
 
     @without_dynamo
     class Watching(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             out = func(*args, **(kwargs or {}))
-            given = [a for a in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor)]
+            given = [
+                a
+                for a in torch.utils._pytree.tree_leaves((args, kwargs))
+                if isinstance(a, torch.Tensor)
+            ]
             _note(seen, tracked, func, args, kwargs or {}, given, out)
             return out
 
@@ -114,12 +123,20 @@ def _recurrent_mode(seen: OperatorTally, tracked: set[int]) -> Any:
     from torch.overrides import TorchFunctionMode
 
     class Recurrent(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             name = getattr(func, "__name__", "")
-            whole = name in ("lstm", "gru", "rnn_tanh", "rnn_relu") and len(args) == 9 and args[0].is_meta
+            whole = (
+                name in ("lstm", "gru", "rnn_tanh", "rnn_relu")
+                and len(args) == 9
+                and args[0].is_meta
+            )
             if not whole:
                 return func(*args, **(kwargs or {}))
-            given = [t for t in torch.utils._pytree.tree_leaves(args[:3]) if isinstance(t, torch.Tensor)]
+            given = [
+                t for t in torch.utils._pytree.tree_leaves(args[:3]) if isinstance(t, torch.Tensor)
+            ]
             _note_reads(seen, tracked, name, given, 0, 1.0)
             return _recurrent(seen, name, args)
 
@@ -143,7 +160,13 @@ def _recurrent(seen: OperatorTally, name: str, args: Any) -> Any:
 
 
 def _note(
-    seen: OperatorTally, tracked: set[int], func: Any, args: Any, kwargs: Any, given: list[Tensor], out: Any
+    seen: OperatorTally,
+    tracked: set[int],
+    func: Any,
+    args: Any,
+    kwargs: Any,
+    given: list[Tensor],
+    out: Any,
 ) -> None:
     import torch
 
@@ -179,7 +202,11 @@ def _is_view(func: Any) -> bool:
     import torch
 
     aliases = [a.alias_info for a in func._schema.arguments]
-    return any(a is not None and not a.is_write for a in aliases) or torch.Tag.inplace_view in func.tags or func.is_view
+    return (
+        any(a is not None and not a.is_write for a in aliases)
+        or torch.Tag.inplace_view in func.tags
+        or func.is_view
+    )
 
 
 def _note_reads(
@@ -220,7 +247,11 @@ def _share_read(name: str, args: Any) -> float:
         return 1.0
     if transposed or max(stride) == 1:
         return 1.0
-    return 0.0 if max(dilation) > 1 or any(s > k for s, k in zip(stride, kernel, strict=False)) else 0.5
+    return (
+        0.0
+        if max(dilation) > 1 or any(s > k for s, k in zip(stride, kernel, strict=False))
+        else 0.5
+    )
 
 
 def _window(name: str, args: Any) -> int:

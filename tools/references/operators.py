@@ -100,7 +100,9 @@ SEARCHES = frozenset({"bucketize", "searchsorted"})
 SORTS = frozenset({"argsort", "msort", "sort"})
 PRODUCTS = frozenset({"addmm", "baddbmm", "bmm", "dot", "mm", "mv"})
 """Operators that multiply matrices or vectors."""
-EXPONENTIALS = frozenset({"_log_softmax", "_safe_softmax", "_softmax", "exp", "exp2", "logaddexp", "logsumexp"})
+EXPONENTIALS = frozenset(
+    {"_log_softmax", "_safe_softmax", "_softmax", "exp", "exp2", "logaddexp", "logsumexp"}
+)
 """Operators that exponentiate their operand."""
 HOST_READS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero"})
 FREE_OPERATORS = frozenset(
@@ -139,7 +141,11 @@ def only_moves_data(func: Any) -> bool:
 def reads_a_position(func: Any) -> bool:
     """Whether a tensor beside the viewed one decides where a view lies, or how large it is: its contents are read."""
     operand, *others = func._schema.arguments or (None,)
-    return operand is not None and func.is_view and any("Tensor" in str(other.type) for other in others)
+    return (
+        operand is not None
+        and func.is_view
+        and any("Tensor" in str(other.type) for other in others)
+    )
 
 
 def operations_by_formula(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int | None:
@@ -201,7 +207,9 @@ class _Counter(TorchDispatchMode):
         self.searches |= name in SEARCHES
         self.sorts |= name in SORTS
         self._multiplied |= name in PRODUCTS
-        self.exponentiates_products |= "attention" in name or (self._multiplied and name in EXPONENTIALS)
+        self.exponentiates_products |= "attention" in name or (
+            self._multiplied and name in EXPONENTIALS
+        )
         return made
 
 
@@ -209,16 +217,24 @@ def count_operations(call: Callable[[], object]) -> OperationCounts:
     """The operations that `call` asks of torch, each operator counted as a candidate's own are."""
     with _Counter() as counter:
         call()
-    return OperationCounts(counter.total, counter.searches, counter.exponentiates_products, counter.sorts)
+    return OperationCounts(
+        counter.total, counter.searches, counter.exponentiates_products, counter.sorts
+    )
 
 
 def sorted_inputs(inputs: Sequence[Any]) -> tuple[int, ...]:
     """Places of floating inputs that never fall along their last dimension, and somewhere rise."""
     import torch
 
-    floating = {i: v for i, v in enumerate(inputs) if isinstance(v, torch.Tensor) and v.is_floating_point() and v.dim()}
+    floating = {
+        i: v
+        for i, v in enumerate(inputs)
+        if isinstance(v, torch.Tensor) and v.is_floating_point() and v.dim()
+    }
     steps = {i: v.diff(dim=-1) for i, v in floating.items() if v.itemsize > 1}
-    return tuple(i for i, step in steps.items() if bool((step >= 0).all()) and bool((step > 0).any()))
+    return tuple(
+        i for i, step in steps.items() if bool((step >= 0).all()) and bool((step > 0).any())
+    )
 
 
 def sort_again(inputs: Sequence[Any], places: Iterable[int]) -> None:

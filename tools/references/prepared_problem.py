@@ -19,7 +19,12 @@ from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
 from kernelwright.tools.nested import tensors_of_model
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.arithmetic import is_accurate, is_too_large_for_float64
-from kernelwright.tools.references.input_distributions import SCALE_LIMITS, Draw, apply_draw, keep_edges
+from kernelwright.tools.references.input_distributions import (
+    SCALE_LIMITS,
+    Draw,
+    apply_draw,
+    keep_edges,
+)
 from kernelwright.tools.references.magnitudes import (
     drawn_buffers,
     enlarge_integers,
@@ -28,7 +33,12 @@ from kernelwright.tools.references.magnitudes import (
 )
 from kernelwright.tools.references.operators import sort_again, sorted_inputs
 from kernelwright.tools.references.redrawing.carriers import redraw_constant_inputs
-from kernelwright.tools.references.redrawing.domains import Domain, DomainsKept, domains_of, watch_intervals
+from kernelwright.tools.references.redrawing.domains import (
+    Domain,
+    DomainsKept,
+    domains_of,
+    watch_intervals,
+)
 from kernelwright.tools.references.reference import Reference, inputs_in_float64, model_in_float64
 from kernelwright.tools.report import InfrastructureError
 from kernelwright.tools.tensor_memory import found_no_memory
@@ -89,9 +99,15 @@ class ExpectedOutputs:
         """As their extremes are, which are NaN where any element is."""
         import torch
 
-        outputs = [o for o in self.eager if isinstance(o, torch.Tensor) and o.is_floating_point() and o.numel()]
+        outputs = [
+            o
+            for o in self.eager
+            if isinstance(o, torch.Tensor) and o.is_floating_point() and o.numel()
+        ]
         pieces = [piece for o in outputs for piece in o.reshape(-1).split(1 << 27)]
-        return not pieces or bool(torch.cat([torch.stack(torch.aminmax(widened(p))) for p in pieces]).isfinite().all())
+        return not pieces or bool(
+            torch.cat([torch.stack(torch.aminmax(widened(p))) for p in pieces]).isfinite().all()
+        )
 
     def coarsest_eps(self) -> float:
         """Returns the distance from 1 to the next number in the coarsest type among inputs and weights; that of float32
@@ -164,7 +180,9 @@ class PreparedProblem:
     @property
     def rounds_to_half(self) -> bool:
         """Whether an output has numbers of sixteen bits or fewer."""
-        return any(o.dtype in ("float16", "bfloat16") or o.dtype.startswith("float8") for o in self.outputs)
+        return any(
+            o.dtype in ("float16", "bfloat16") or o.dtype.startswith("float8") for o in self.outputs
+        )
 
     def input_named(self, index: int | None) -> str:
         """Returns the name of an input by its place in a draw: `input 0`, or `input 0[1]` for one inside of an
@@ -209,7 +227,9 @@ def prepare_problem(
         raise DoesNotFit(problem.name, device) from error
     prepared.outputs = tuple(describe(o) for o in outputs)
     prepared.mutated = frozenset(
-        i for i, (v, was) in enumerate(zip(inputs, held, strict=True)) if was is not None and not was.is_in(v)
+        i
+        for i, (v, was) in enumerate(zip(inputs, held, strict=True))
+        if was is not None and not was.is_in(v)
     )
     before = _as_drawn(reference, inputs, held, prepared.mutated)
     prepared.aliases = tuple(_input_of(o, inputs) for o in outputs)
@@ -217,7 +237,10 @@ def prepare_problem(
         _find_random_outputs(prepared, before, outputs)
     else:
         prepared.at_base = weakref.ref(like)
-        prepared.searches, prepared.exponentiates_products = like.searches, like.exponentiates_products
+        prepared.searches, prepared.exponentiates_products = (
+            like.searches,
+            like.exponentiates_products,
+        )
     if is_too_large_for_float64(device, [*before, *outputs]):
         prepared.notes.append("too large for float64: eager's own error is that of smaller sizes")
         return prepared
@@ -231,12 +254,17 @@ def prepare_problem(
     return prepared
 
 
-def _as_drawn(reference: Reference, inputs: list[Any], held: list[Any], mutated: frozenset[int]) -> list[Any]:
+def _as_drawn(
+    reference: Reference, inputs: list[Any], held: list[Any], mutated: frozenset[int]
+) -> list[Any]:
     """The inputs as they were before the reference changed some of them; a large one of those is drawn once more."""
     if not mutated:
         return inputs
     again = reference.inputs(1) if any(held[i].copy is None for i in mutated) else inputs
-    return [v if i not in mutated else again[i] if held[i].copy is None else held[i].copy for i, v in enumerate(inputs)]
+    return [
+        v if i not in mutated else again[i] if held[i].copy is None else held[i].copy
+        for i, v in enumerate(inputs)
+    ]
 
 
 def _find_random_outputs(prepared: PreparedProblem, given: list[Any], outputs: list[Any]) -> None:
@@ -250,7 +278,10 @@ def _find_random_outputs(prepared: PreparedProblem, given: list[Any], outputs: l
     from kernelwright.tools.references.operators import count_operations
 
     def copied() -> list[Any]:
-        return [v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(given)]
+        return [
+            v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v
+            for i, v in enumerate(given)
+        ]
 
     def run(rng: int, inputs: list[Any]) -> list[Any]:
         return prepared.reference.run(prepared.model, inputs, rng)
@@ -261,7 +292,10 @@ def _find_random_outputs(prepared: PreparedProblem, given: list[Any], outputs: l
         tracker = KindTracker([*worked, *tensors_of_model(prepared.model)])
         with tracker:
             counted = count_operations(lambda: found.append(run(2, worked)))
-        prepared.searches, prepared.exponentiates_products = counted.searches, counted.exponentiates_products
+        prepared.searches, prepared.exponentiates_products = (
+            counted.searches,
+            counted.exponentiates_products,
+        )
         prepared.reference.sorts = counted.sorts
         changed = [worked[i] for i in sorted(prepared.mutated)]
         prepared.shows_rounding = not tracker.hides_rounding
@@ -284,7 +318,11 @@ def _differing(ones: list[Any], others: list[Any]) -> tuple[int, ...]:
     return tuple(
         place
         for place, (one, other) in enumerate(zip(ones, others, strict=True))
-        if (not same_bits(one, other) if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) else False)
+        if (
+            not same_bits(one, other)
+            if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)
+            else False
+        )
     )
 
 
@@ -353,7 +391,11 @@ def _expected_within(
     domains.restore()
     if draw is Draw.REDRAWN:
         redraw_constant_inputs(prepared, model, inputs, seed)
-    if draw is Draw.LARGE and not any(True for _ in model.state_dict()) and may_be_enlarged(reference, model, inputs):
+    if (
+        draw is Draw.LARGE
+        and not any(True for _ in model.state_dict())
+        and may_be_enlarged(reference, model, inputs)
+    ):
         enlarge_integers(inputs)
     if draw in (Draw.INFINITE, Draw.SCALED) and prepared.exponentiates_products:
         limit_powers(inputs)
@@ -361,8 +403,13 @@ def _expected_within(
         keep_edges(inputs, edges)
     sort_again(inputs, in_order)
     rng = seed & 0x7FFFFFFF
-    given = [v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
-    return ExpectedOutputs(inputs, _answer(prepared, model, given, rng), None, rng, model, str(draw))
+    given = [
+        v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v
+        for i, v in enumerate(inputs)
+    ]
+    return ExpectedOutputs(
+        inputs, _answer(prepared, model, given, rng), None, rng, model, str(draw)
+    )
 
 
 def _answer(prepared: PreparedProblem, model: Any, given: list[Any], rng: int) -> list[Any]:
@@ -387,11 +434,16 @@ def float64_outputs(prepared: PreparedProblem, expected: ExpectedOutputs) -> lis
     return _answer(prepared, model_in_float64(expected.weights), copies, expected.rng)
 
 
-def run_on(prepared: PreparedProblem, expected: ExpectedOutputs, model: Any, inputs: list[Any]) -> list[Any]:
+def run_on(
+    prepared: PreparedProblem, expected: ExpectedOutputs, model: Any, inputs: list[Any]
+) -> list[Any]:
     """Outputs, then the inputs that the reference changes (copies of those given), then the buffers that it updates."""
     import torch
 
-    given = [v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
+    given = [
+        v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v
+        for i, v in enumerate(inputs)
+    ]
     return _answer(prepared, model, given, expected.rng)
 
 

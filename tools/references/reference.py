@@ -25,7 +25,11 @@ from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.references.arithmetic import draws_in_float32, widen_attributes
 from kernelwright.tools.references.seeds import bounds_are_drawn, seeded, stable_sorts
-from kernelwright.tools.references.torch_settings import DEFAULT_DEVICE, KeptSettings, may_change_settings
+from kernelwright.tools.references.torch_settings import (
+    DEFAULT_DEVICE,
+    KeptSettings,
+    may_change_settings,
+)
 from kernelwright.tools.report import clean_text
 
 Made = TypeVar("Made")
@@ -60,7 +64,9 @@ class Reference:
         self.paths: list[str] = []
         """The place of each output among nested tuples and dicts, in the last run."""
         self._settings: dict[str, Any] = {}
-        self._python = "random" in problem.source  # no text names Python's generator or numpy's without this word
+        self._python = (
+            "random" in problem.source
+        )  # no text names Python's generator or numpy's without this word
         self._changes_settings = may_change_settings(problem.source)
         with self.settings(), self._trouble("is imported"):
             self._module = _module(problem)
@@ -76,8 +82,13 @@ class Reference:
         except torch.cuda.OutOfMemoryError:
             raise
         except (Exception, SystemExit) as error:
-            place = place_of_error(error, self.problem.source, _file(self.problem)) or f" when it {when}"
-            raise ProblemError(f"the reference {self.problem.name} fails{place}: {_described(error)}") from error
+            place = (
+                place_of_error(error, self.problem.source, _file(self.problem))
+                or f" when it {when}"
+            )
+            raise ProblemError(
+                f"the reference {self.problem.name} fails{place}: {_described(error)}"
+            ) from error
 
     @contextlib.contextmanager
     def settings(self, *, on_device: bool = False) -> Iterator[None]:
@@ -87,13 +98,22 @@ class Reference:
         on_device: the block itself says on which device tensors are made, so that no default device is needed. torch
         does not bear a new one inside both.
         """
-        with cuda_mapped_to(self.device, self.problem.source), self._kept(on_device=on_device) as kept:
+        with (
+            cuda_mapped_to(self.device, self.problem.source),
+            self._kept(on_device=on_device) as kept,
+        ):
             yield
         self._settings |= kept.changed
 
     def _kept(self, *, on_device: bool = False, generators: bool = True) -> KeptSettings:
-        held = {n: v for n, v in self._settings.items() if n != DEFAULT_DEVICE} if on_device else self._settings
-        return KeptSettings(held, python=self._python, generators=generators, changes=self._changes_settings)
+        held = (
+            {n: v for n, v in self._settings.items() if n != DEFAULT_DEVICE}
+            if on_device
+            else self._settings
+        )
+        return KeptSettings(
+            held, python=self._python, generators=generators, changes=self._changes_settings
+        )
 
     @contextlib.contextmanager
     def _seeded(self, seed: int, *, on_device: bool = False) -> Iterator[None]:
@@ -101,7 +121,11 @@ class Reference:
         draws = self.device != "meta"
         mapped = cuda_mapped_to(self.device, self.problem.source)
         here = self._kept(on_device=on_device, generators=not draws)
-        with mapped, here as kept, seeded(seed, python=self._python) if draws else contextlib.nullcontext():
+        with (
+            mapped,
+            here as kept,
+            seeded(seed, python=self._python) if draws else contextlib.nullcontext(),
+        ):
             yield
         self._settings |= kept.changed
 
@@ -117,10 +141,20 @@ class Reference:
         arguments = self.init_arguments()
 
         def built(device: str) -> Any:
-            building = self._trouble("builds Model")  # what it computes of its weights has no history, and is copied
-            with self._seeded(seed, on_device=True), building, torch.device(device), torch.no_grad():
+            building = self._trouble(
+                "builds Model"
+            )  # what it computes of its weights has no history, and is copied
+            with (
+                self._seeded(seed, on_device=True),
+                building,
+                torch.device(device),
+                torch.no_grad(),
+            ):
                 model = self._module.Model(*arguments)
-                return _moved(model if device == self.device else move_attributes(model, self.device), self.device)
+                return _moved(
+                    model if device == self.device else move_attributes(model, self.device),
+                    self.device,
+                )
 
         return self._on_device_or_host(built)
 
@@ -141,13 +175,22 @@ class Reference:
 
         def drawn_on(device: str) -> list[Any]:
             drawing = self._trouble("gives get_inputs()")
-            with self._seeded(seed, on_device=True), drawing, torch.device(device), bounds_are_drawn(self.device):
+            with (
+                self._seeded(seed, on_device=True),
+                drawing,
+                torch.device(device),
+                bounds_are_drawn(self.device),
+            ):
                 drawn, self._form = take_apart(_listed(self._module.get_inputs(), "get_inputs"))
-                return [v.detach().to(self.device) if isinstance(v, torch.Tensor) else v for v in drawn]
+                return [
+                    v.detach().to(self.device) if isinstance(v, torch.Tensor) else v for v in drawn
+                ]
 
         there = self._on_device_or_host(drawn_on)
         for value, name in zip(there, self.input_names, strict=True):
-            if not isinstance(value, torch.Tensor) and any(isinstance(leaf, torch.Tensor) for leaf in flatten(value)):
+            if not isinstance(value, torch.Tensor) and any(
+                isinstance(leaf, torch.Tensor) for leaf in flatten(value)
+            ):
                 raise ProblemError(
                     f"the reference {self.problem.name} gives tensors inside a {type(value).__name__} (input {name}): "
                     "use lists, tuples, and dictionaries with texts as keys"
@@ -163,7 +206,9 @@ class Reference:
         """Names each input by its place among the arguments, `0[1]` inside of one."""
         return [] if self._form is None else leaf_names(self._form)
 
-    def run(self, model: Any, inputs: list[Any], rng: int, left: list[Any] | None = None) -> list[Any]:
+    def run(
+        self, model: Any, inputs: list[Any], rng: int, left: list[Any] | None = None
+    ) -> list[Any]:
         """The outputs, flat, with the generators set to `rng` first: live dropout then falls alike in both models.
 
         Buffers that forward changes (running statistics, a cache) are afterwards what they were: a call is judged on
@@ -174,9 +219,18 @@ class Reference:
         import torch
 
         left = [] if left is None else left
-        widening = draws_in_float32() if getattr(model, _WIDENED, False) else contextlib.nullcontext()
+        widening = (
+            draws_in_float32() if getattr(model, _WIDENED, False) else contextlib.nullcontext()
+        )
         ties = contextlib.nullcontext() if self.sorts is False else stable_sorts()
-        with self._seeded(rng), self._trouble("runs"), torch.no_grad(), widening, ties, self._buffers_kept(model, left):
+        with (
+            self._seeded(rng),
+            self._trouble("runs"),
+            torch.no_grad(),
+            widening,
+            ties,
+            self._buffers_kept(model, left),
+        ):
             made = model(*self.arguments(inputs))
             self.paths = paths(made)
             return flatten(made)
@@ -203,7 +257,9 @@ class Reference:
                 _put_buffer(model, name, buffer)
         if self.changing is None:
             self.changing = _written(held, now)
-            self.updated = tuple(n for n in sorted(self.changing) if _of_one_form(now.get(n), held[n]))
+            self.updated = tuple(
+                n for n in sorted(self.changing) if _of_one_form(now.get(n), held[n])
+            )
         left += [now[n].detach() if n in now else None for n in self.updated]
 
 
@@ -212,7 +268,9 @@ def _listed(arguments: Any, function: str) -> list[Any]:
     agent/problems/forms_of_users brings every other form into this one.
     """
     if not isinstance(arguments, list | tuple):
-        raise TypeError(f"{function} gives a {type(arguments).__name__}: return a list of the arguments in their order")
+        raise TypeError(
+            f"{function} gives a {type(arguments).__name__}: return a list of the arguments in their order"
+        )
     return list(arguments)
 
 
@@ -241,7 +299,9 @@ def _warned_once(problem: str) -> Iterator[None]:
     """
     show = warnings.showwarning
 
-    def show_once(message: Warning | str, category: type[Warning], *place: Any, **where: Any) -> None:
+    def show_once(
+        message: Warning | str, category: type[Warning], *place: Any, **where: Any
+    ) -> None:
         key = (problem, category, str(message))
         if key not in _shown:
             _shown.append(key)
@@ -300,7 +360,9 @@ def _same(now: Any, before: Any) -> bool:
     """Whether two tensors are equal element for element, NaN equal to NaN."""
     if not _of_one_form(now, before):
         return False
-    return bool(((now == before) | ((now != now) & (before != before))).all()) if now.numel() else True
+    return (
+        bool(((now == before) | ((now != now) & (before != before))).all()) if now.numel() else True
+    )
 
 
 def model_in_float64(model: Any) -> Any:
@@ -311,8 +373,15 @@ def model_in_float64(model: Any) -> Any:
 
     if _is_bare(model):
         return _copy_of_bare(model)
-    held = [v for module in model.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]
-    computed = {id(v): v.detach().clone() for v in held if not v.is_leaf}  # torch copies what is no leaf not at all
+    held = [
+        v
+        for module in model.modules()
+        for v in vars(module).values()
+        if isinstance(v, torch.Tensor)
+    ]
+    computed = {
+        id(v): v.detach().clone() for v in held if not v.is_leaf
+    }  # torch copies what is no leaf not at all
     wide = copy.deepcopy(model, computed).double()
     widen_attributes(wide)
     setattr(wide, _WIDENED, True)
@@ -325,13 +394,17 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 def _is_bare(model: Any) -> bool:
     """Whether a module holds plain values and nothing else, and is copied as any object is."""
     held = (v for v in vars(model).values() if type(v) not in _PLAIN)
-    own_copying = any(hasattr(type(model), name) for name in ("__deepcopy__", "__copy__", "__slots__"))
+    own_copying = any(
+        hasattr(type(model), name) for name in ("__deepcopy__", "__copy__", "__slots__")
+    )
     return not own_copying and all(type(v) in (dict, set, OrderedDict) and not v for v in held)
 
 
 def _copy_of_bare(model: Any) -> Any:
     wide = object.__new__(type(model))
-    vars(wide).update({name: v if type(v) in _PLAIN else type(v)() for name, v in vars(model).items()})
+    vars(wide).update(
+        {name: v if type(v) in _PLAIN else type(v)() for name, v in vars(model).items()}
+    )
     setattr(wide, _WIDENED, True)
     return wide
 
@@ -340,7 +413,9 @@ def inputs_in_float64(inputs: list[Any]) -> list[Any]:
     """Floating inputs in float64; whole numbers, booleans and everything else as they are."""
     import torch
 
-    return [v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in inputs]
+    return [
+        v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in inputs
+    ]
 
 
 def _file(problem: Problem) -> str:
@@ -348,9 +423,16 @@ def _file(problem: Problem) -> str:
 
 
 def _module(problem: Problem) -> types.ModuleType:
-    module = types.ModuleType(f"reference_{hashlib.sha256(problem.source.encode()).hexdigest()[:12]}")
+    module = types.ModuleType(
+        f"reference_{hashlib.sha256(problem.source.encode()).hexdigest()[:12]}"
+    )
     module.__file__ = _file(problem)
-    linecache.cache[module.__file__] = (len(problem.source), None, problem.source.splitlines(True), module.__file__)
+    linecache.cache[module.__file__] = (
+        len(problem.source),
+        None,
+        problem.source.splitlines(True),
+        module.__file__,
+    )
     sys.modules[module.__name__] = module
     _remember(module)
     exec(code_of(problem.source, module.__file__), module.__dict__)
@@ -377,9 +459,15 @@ def _described(error: BaseException) -> str:
         code = f": {clean_text(error, 100)}" if isinstance(error.code, str) else ""
         return f"it ends the program (sys.exit{code}): raise an exception where it cannot run"
     said = clean_text(error, 300).splitlines()[0] if str(error) else ""
-    advice = "; make tensors on the CPU, the judge moves them to its device" if _lacks_gpu(said) else ""
+    advice = (
+        "; make tensors on the CPU, the judge moves them to its device" if _lacks_gpu(said) else ""
+    )
     return f"{type(error).__name__}: {said}{advice}".removesuffix(": ")
 
 
 def _lacks_gpu(message: str) -> bool:
-    return "not compiled with CUDA" in message or "NVIDIA driver" in message or "No CUDA GPUs" in message
+    return (
+        "not compiled with CUDA" in message
+        or "NVIDIA driver" in message
+        or "No CUDA GPUs" in message
+    )

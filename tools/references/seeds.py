@@ -86,9 +86,15 @@ def stable_sorts() -> Any:
     sorting = {torch.sort, torch.argsort, torch.Tensor.sort, torch.Tensor.argsort}
 
     class Stable(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             named = dict(kwargs or {})
-            if func in sorting and "stable" not in named and not any(isinstance(a, bool) for a in args[1:2]):
+            if (
+                func in sorting
+                and "stable" not in named
+                and not any(isinstance(a, bool) for a in args[1:2])
+            ):
                 named["stable"] = True
                 if len(args) > 1:  # the overload with `stable` takes dim and descending by name
                     named |= dict(zip(("dim", "descending"), args[1:], strict=False))
@@ -119,11 +125,19 @@ def bounds_are_drawn(device: str) -> Any:
     from torch.overrides import TorchFunctionMode
 
     class WithBounds(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             drawn = func(*args, **(kwargs or {}))
-            if func is torch.randint and drawn.numel() >= MIN_NUMBERS_WITH_BOUNDS and drawn.is_contiguous():
+            if (
+                func is torch.randint
+                and drawn.numel() >= MIN_NUMBERS_WITH_BOUNDS
+                and drawn.is_contiguous()
+            ):
                 numbers = [a for a in args[:2] if isinstance(a, int)]
-                low, high = numbers if len(numbers) == 2 else (0, *numbers) if numbers else (0, None)
+                low, high = (
+                    numbers if len(numbers) == 2 else (0, *numbers) if numbers else (0, None)
+                )
                 if high is not None:
                     flat = drawn.view(-1)
                     flat[drawn.numel() // 3], flat[drawn.numel() // 2] = low, high - 1

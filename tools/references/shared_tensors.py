@@ -134,7 +134,9 @@ class Buffers:
         """Room for each of these tensors; on a CPU in one allocation, so that there is one descriptor however many
         they are.
         """
-        return self.placed([TensorForm(tuple(t.shape), tuple(t.stride()), t.dtype) for t in tensors])
+        return self.placed(
+            [TensorForm(tuple(t.shape), tuple(t.stride()), t.dtype) for t in tensors]
+        )
 
     def placed(self, forms: Sequence[TensorForm]) -> list[SharedTensor]:
         """Room for tensors of these forms, on a CPU in one allocation."""
@@ -162,7 +164,9 @@ class Buffers:
                 "start": start,
                 "span": used,
             } | handle
-            placed.append(SharedTensor(tensor, memory[begin : begin + room], self._margin, spec, fds))
+            placed.append(
+                SharedTensor(tensor, memory[begin : begin + room], self._margin, spec, fds)
+            )
             begin += room
         return placed
 
@@ -170,7 +174,11 @@ class Buffers:
         """On a GPU the next power of two up to GPU_ALLOCATION_BYTES: every verdict has sizes of its own, and an
         allocation, its way into the other process and its end take milliseconds each.
         """
-        return 1 << (size - 1).bit_length() if self.device != "cpu" and size <= GPU_ALLOCATION_BYTES else size
+        return (
+            1 << (size - 1).bit_length()
+            if self.device != "cpu" and size <= GPU_ALLOCATION_BYTES
+            else size
+        )
 
     def _take(self, size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
         taken = self._waiting_one(size)
@@ -263,7 +271,9 @@ def _map_memfd(size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
     try:
         fd = os.memfd_create("kernelwright", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, size)
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        fcntl.fcntl(
+            fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+        )
         mapped = mmap.mmap(fd, size)
     except OSError as error:
         remedy = (
@@ -271,5 +281,7 @@ def _map_memfd(size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
             if error.errno in (errno.EMFILE, errno.ENFILE)
             else "free memory or use smaller sizes"
         )
-        raise InfrastructureError(f"no shared memory of {size >> 20} MiB: {error.strerror}; {remedy}") from error
+        raise InfrastructureError(
+            f"no shared memory of {size >> 20} MiB: {error.strerror}; {remedy}"
+        ) from error
     return torch.frombuffer(mapped, dtype=torch.uint8), {}, (fd,)

@@ -57,7 +57,12 @@ class KeptSettings:
     """
 
     def __init__(
-        self, own: Settings | None = None, *, python: bool = False, generators: bool = True, changes: bool = True
+        self,
+        own: Settings | None = None,
+        *,
+        python: bool = False,
+        generators: bool = True,
+        changes: bool = True,
     ) -> None:
         """own: settings that hold inside the block. python: Python's own generator and numpy's are kept, too.
         generators: False where the block itself keeps them. changes: False where the block changes no setting
@@ -89,7 +94,11 @@ class KeptSettings:
             after = _now() if self._looks else []
             if self._own or after != self._before:
                 named = zip(_names(), after, self._before, strict=True)
-                self.changed = {n: v for n, v, was in named if v is not _UNKNOWN and (n in self._own or v != was)}
+                self.changed = {
+                    n: v
+                    for n, v, was in named
+                    if v is not _UNKNOWN and (n in self._own or v != was)
+                }
             self._modes.put_back()
             if after != self._before:
                 _put(dict(zip(_names(), self._before, strict=True)))
@@ -108,7 +117,10 @@ def may_change_settings(text: str) -> bool:
     """
     if _SETTING_WORDS.search(_GETS_OF_PROBLEMS.sub("", text)):
         return True
-    return not all(_PLAIN_IMPORT.fullmatch(line.partition(" import ")[0].strip()) for line in _IMPORTED.findall(text))
+    return not all(
+        _PLAIN_IMPORT.fullmatch(line.partition(" import ")[0].strip())
+        for line in _IMPORTED.findall(text)
+    )
 
 
 class _Modes:
@@ -136,7 +148,9 @@ class _Modes:
         now, default, current = self._now()
         if not now and not self._stack and default is self._default and current is self._current:
             return
-        if len(now) != len(self._stack) or any(a is not b for a, b in zip(now, self._stack, strict=True)):
+        if len(now) != len(self._stack) or any(
+            a is not b for a, b in zip(now, self._stack, strict=True)
+        ):
             for _ in now:
                 _pop_mode()
             for mode in self._stack:
@@ -206,7 +220,9 @@ def _precisions() -> Iterator[_Setting]:
     """Yields the settings of products and convolutions: the older names first, which set several of the newer ones."""
     import torch
 
-    yield _Setting("matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision)
+    yield _Setting(
+        "matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+    )
     yield from _in_c("cublas_allow_tf32", "cudnn_allow_tf32")
     for place in itertools.product(("generic", "cuda", "mkldnn"), ("all", "matmul", "conv", "rnn")):
         if place[0] != "generic" or place[1] == "all":
@@ -233,11 +249,17 @@ def _libraries() -> Iterator[_Setting]:
     """Returns the settings that choose a library's algorithms."""
     import torch
 
-    cudnn, cuda, deterministic = torch.backends.cudnn, torch.backends.cuda, torch.utils.deterministic
+    cudnn, cuda, deterministic = (
+        torch.backends.cudnn,
+        torch.backends.cuda,
+        torch.utils.deterministic,
+    )
     yield from _in_c("cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic")
     yield _of(cudnn, "benchmark_limit")
     for kind in ("flash", "mem_efficient", "math", "cudnn"):
-        yield _Setting(f"{kind}_sdp", getattr(cuda, f"{kind}_sdp_enabled"), getattr(cuda, f"enable_{kind}_sdp"))
+        yield _Setting(
+            f"{kind}_sdp", getattr(cuda, f"{kind}_sdp_enabled"), getattr(cuda, f"enable_{kind}_sdp")
+        )
     yield _Setting(
         "deterministic", lambda: (torch.are_deterministic_algorithms_enabled(),
                                   torch.is_deterministic_algorithms_warn_only_enabled()),
@@ -258,7 +280,9 @@ def _autocasts() -> Iterator[_Setting]:
             f"autocast.{device}.dtype", functools.partial(torch.get_autocast_dtype, device),
             functools.partial(torch.set_autocast_dtype, device),
         )  # fmt: skip
-    yield _Setting("autocast.cache", torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled)
+    yield _Setting(
+        "autocast.cache", torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled
+    )
 
 
 def _modes() -> Iterator[_Setting]:
@@ -288,4 +312,6 @@ def _in_c(*names: str) -> Iterator[_Setting]:
 
 
 def _of(owner: Any, name: str) -> _Setting:
-    return _Setting(name, functools.partial(getattr, owner, name), functools.partial(setattr, owner, name))
+    return _Setting(
+        name, functools.partial(getattr, owner, name), functools.partial(setattr, owner, name)
+    )

@@ -33,7 +33,11 @@ def weights_of(prepared: PreparedProblem) -> dict[str, torch.Tensor]:
     model = prepared.model
     parameters = {n: p.detach() for n, p in model.named_parameters() if p.numel()}
     buffers = dict(model.named_buffers())
-    return parameters | running_statistics(model) | {name: buffers[name] for name in prepared.other_buffers}
+    return (
+        parameters
+        | running_statistics(model)
+        | {name: buffers[name] for name in prepared.other_buffers}
+    )
 
 
 def perturbed_model(prepared: PreparedProblem, seed: int) -> Any:
@@ -47,7 +51,10 @@ def perturbed_model(prepared: PreparedProblem, seed: int) -> Any:
 def match_by_name(model: torch.nn.Module, listed: Any) -> dict[str, str]:
     """Candidate's name -> reference's name, where name, shape and dtype agree; tied weights by each of their names."""
     candidates = _listed(listed)
-    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    named = [
+        *model.named_parameters(remove_duplicate=False),
+        *model.named_buffers(remove_duplicate=False),
+    ]
     shapes = {name: _shape(tensor) for name, tensor in named}
     return {name: name for name, (_, shape) in candidates.items() if shapes.get(name) == shape}
 
@@ -57,7 +64,9 @@ def match_by_order(model: torch.nn.Module, listed: Any) -> dict[str, str]:
     differ.
     """
     parameters = {n: _shape(p) for n, p in model.named_parameters() if p.numel()}
-    candidates = [(name, shape) for name, (kind, shape) in _listed(listed).items() if kind == "parameter"]
+    candidates = [
+        (name, shape) for name, (kind, shape) in _listed(listed).items() if kind == "parameter"
+    ]
     if [shape for _, shape in candidates] != list(parameters.values()):
         return {}
     return {name: reference for (name, _), reference in zip(candidates, parameters, strict=True)}
@@ -92,14 +101,19 @@ class Position(NamedTuple):
 
 
 def find_values(
-    weights: Mapping[str, torch.Tensor], tensors: Mapping[int, torch.Tensor], preferred: Collection[int] = ()
+    weights: Mapping[str, torch.Tensor],
+    tensors: Mapping[int, torch.Tensor],
+    preferred: Collection[int] = (),
 ) -> dict[str, Position]:
     """Returns where weights lie in tensors, bit for bit, each in another tensor or part of one.
 
     Equal shapes go first, then parts of larger tensors. A weight that is one constant (ones, zeros) matches tensors of
     its own shape alone, in their order. preferred: numbers of the tensors that are tried first.
     """
-    order = [*(n for n in preferred if n in tensors), *(n for n in sorted(tensors) if n not in preferred)]
+    order = [
+        *(n for n in preferred if n in tensors),
+        *(n for n in sorted(tensors) if n not in preferred),
+    ]
     positions: dict[str, Position] = {}
     for name, weight in weights.items():
         taken = {position.tensor for position in positions.values()}
@@ -127,7 +141,9 @@ def _is_constant(weight: torch.Tensor) -> bool:
 
 
 def _may_hold(tensor: torch.Tensor, weight: torch.Tensor) -> bool:
-    return tensor.dtype == weight.dtype and tensor.numel() >= weight.numel() and tensor.is_contiguous()
+    return (
+        tensor.dtype == weight.dtype and tensor.numel() >= weight.numel() and tensor.is_contiguous()
+    )
 
 
 def _part_that_holds(number: int, tensor: torch.Tensor, weight: torch.Tensor) -> Position | None:
@@ -142,7 +158,10 @@ def _part_that_holds(number: int, tensor: torch.Tensor, weight: torch.Tensor) ->
              for axis, size in enumerate(weight.shape)]  # fmt: skip
     placements = itertools.product(begins, *steps)
     for begin, *places in itertools.islice(placements, MAX_PLACEMENTS):
-        stride = tuple(place - begin if size > 1 else 1 for place, size in zip(places, weight.shape, strict=True))
+        stride = tuple(
+            place - begin if size > 1 else 1
+            for place, size in zip(places, weight.shape, strict=True)
+        )
         if _holds(flat, weight, stride, begin):
             return Position(number, stride, begin, whole=False)
     return None
@@ -165,7 +184,9 @@ def _holds(flat: torch.Tensor, weight: torch.Tensor, stride: tuple[int, ...], be
 
 
 # -------------------------------------------------------------- by neither
-def require_visible_weights(prepared: PreparedProblem, expected: ExpectedOutputs, missing: Collection[str]) -> None:
+def require_visible_weights(
+    prepared: PreparedProblem, expected: ExpectedOutputs, missing: Collection[str]
+) -> None:
     """Raises Failed where the reference's answer depends on weights that no tensor of the candidate holds: other values
     cannot be loaded, so whether they are used cannot be seen.
     """
@@ -179,7 +200,9 @@ def require_visible_weights(prepared: PreparedProblem, expected: ExpectedOutputs
     raise Failed(Failure(fault=Fault.UNCHECKED, message=message))
 
 
-def _change_outputs(prepared: PreparedProblem, expected: ExpectedOutputs, missing: Collection[str]) -> bool:
+def _change_outputs(
+    prepared: PreparedProblem, expected: ExpectedOutputs, missing: Collection[str]
+) -> bool:
     """Finds by experiment whether the reference's outputs change with those weights."""
     import torch
 

@@ -29,7 +29,9 @@ Guarded = tuple[Any, int, "weakref.ref[Any]"]
 class Allocations:
     """What one run of a trace's steps allocates. Every run has its own."""
 
-    def __init__(self, poison: int | None, margin: int = MARGIN_BYTES, device: str = "cuda:0") -> None:
+    def __init__(
+        self, poison: int | None, margin: int = MARGIN_BYTES, device: str = "cuda:0"
+    ) -> None:
         """poison: the byte that fills memory which the host code asks for and does not fill, or NOISE; None leaves
         it as it comes. margin: 0 for none (the clock).
         """
@@ -71,7 +73,9 @@ class Allocations:
             inside.fill_(fill)
         elif self._poison is not None:
             noise.fill_memory(flat, made, self._poison)
-        (self._large if used >= LARGE_TENSOR_BYTES else self._guarded).append((memory, used, weakref.ref(holder)))
+        (self._large if used >= LARGE_TENSOR_BYTES else self._guarded).append(
+            (memory, used, weakref.ref(holder))
+        )
         self.ranges.append((inside.data_ptr(), used))
         return inside
 
@@ -95,8 +99,15 @@ class Allocations:
         """Whether a byte next to any tensor was changed. Waits for the device."""
         import torch
 
-        looked_at = [_changed(memory, self._margin, used) for memory, used, _ in (*self._guarded, *self._large)]
-        return bool(torch.stack([*self._changed, *looked_at]).any()) if self._changed or looked_at else False
+        looked_at = [
+            _changed(memory, self._margin, used)
+            for memory, used, _ in (*self._guarded, *self._large)
+        ]
+        return (
+            bool(torch.stack([*self._changed, *looked_at]).any())
+            if self._changed or looked_at
+            else False
+        )
 
 
 def extent(tensor: Any) -> int:
@@ -137,7 +148,9 @@ def _bytes_of(tensor: Any, used: int) -> Any:
     import torch
 
     flat = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-    return flat.set_(tensor.untyped_storage(), tensor.storage_offset() * tensor.element_size(), (used,), (1,))
+    return flat.set_(
+        tensor.untyped_storage(), tensor.storage_offset() * tensor.element_size(), (used,), (1,)
+    )
 
 
 def _changed(memory: Any, margin: int, used: int) -> Any:

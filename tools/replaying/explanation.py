@@ -16,17 +16,23 @@ from kernelwright.tools.tensor_memory import found_no_memory
 from kernelwright.tools.tracing.trace import Function, Launch, Operator, Step
 
 
-def failure_of(error: BaseException, step: Step | None, functions: Mapping[str, Function], folder: Path) -> Failure:
+def failure_of(
+    error: BaseException, step: Step | None, functions: Mapping[str, Function], folder: Path
+) -> Failure:
     """step: the one that was running. folder: where the kernels were rebuilt, by which their frames are known."""
     if isinstance(error, Failed):
         return _with_line_of_step(error.failure, step)
     inner = _innermost(error)
     where = _in_a_kernel(inner, functions, folder)
     if isinstance(error, OutOfBounds):
-        return _with_line_of_step(Failure(fault=Fault.OUT_OF_BOUNDS, message=str(error), where=where), step)
+        return _with_line_of_step(
+            Failure(fault=Fault.OUT_OF_BOUNDS, message=str(error), where=where), step
+        )
     told = " ".join(line.strip() for line in _message_of(inner).splitlines() if line.strip())
     message = f"{_step_prefix(step)}{type(inner).__name__}: {told}"
-    return _with_line_of_step(Failure(fault=_fault(inner), message=clean_text(message, 600), where=where), step)
+    return _with_line_of_step(
+        Failure(fault=_fault(inner), message=clean_text(message, 600), where=where), step
+    )
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -44,11 +50,19 @@ def _message_of(error: BaseException) -> str:
 
 
 def _step_prefix(step: Step | None) -> str:
-    return f"{step.op}: " if isinstance(step, Operator) else "in a kernel: " if isinstance(step, Launch) else ""
+    return (
+        f"{step.op}: "
+        if isinstance(step, Operator)
+        else "in a kernel: "
+        if isinstance(step, Launch)
+        else ""
+    )
 
 
 def _fault(error: BaseException) -> Fault:
-    if isinstance(error, ValueError | TypeError | AssertionError) and _comes_from_the_language(error):
+    if isinstance(error, ValueError | TypeError | AssertionError) and _comes_from_the_language(
+        error
+    ):
         return Fault.COMPILE
     return Fault.MEMORY if found_no_memory(error) else Fault.RUNTIME
 
@@ -67,7 +81,9 @@ def _with_line_of_step(failure: Failure, step: Step | None) -> Failure:
     return failure.with_(where=SourceLine(line=line))
 
 
-def _in_a_kernel(error: BaseException, functions: Mapping[str, Function], folder: Path) -> SourceLine | None:
+def _in_a_kernel(
+    error: BaseException, functions: Mapping[str, Function], folder: Path
+) -> SourceLine | None:
     """The innermost line of a rebuilt kernel that the exception came through."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
@@ -76,8 +92,12 @@ def _in_a_kernel(error: BaseException, functions: Mapping[str, Function], folder
     return None
 
 
-def _line_in_function(functions: Mapping[str, Function], name: str, frame: Any) -> SourceLine | None:
-    function = functions.get(name) or next((f for f in functions.values() if f.name == frame.name), None)
+def _line_in_function(
+    functions: Mapping[str, Function], name: str, frame: Any
+) -> SourceLine | None:
+    function = functions.get(name) or next(
+        (f for f in functions.values() if f.name == frame.name), None
+    )
     if function is None or frame.lineno is None:
         return None
     line = frame.lineno - function.line + 1

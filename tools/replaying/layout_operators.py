@@ -30,7 +30,12 @@ def truncates(name: str, args: Any, made: Any) -> bool:
     if has_mantissa(target.dtype) or target.dtype == source.dtype:
         return False
     floating = source.is_floating_point() or source.is_complex()
-    return floating or target.is_floating_point() or target.dtype == torch.bool or target.itemsize < source.itemsize
+    return (
+        floating
+        or target.is_floating_point()
+        or target.dtype == torch.bool
+        or target.itemsize < source.itemsize
+    )
 
 
 def converts(name: str, args: Any, made: Any) -> bool:
@@ -43,7 +48,14 @@ def rearranges(name: str, args: Any, made: Any) -> bool:
     """Whether an operator of those that move made another order, a larger tensor or other values of what it was given:
     rounded, floating ones of whole ones, or a number in some of the places.
     """
-    if name in ("cat", "stack", "constant_pad_nd", "repeat", "expand_copy", "split_with_sizes_copy"):
+    if name in (
+        "cat",
+        "stack",
+        "constant_pad_nd",
+        "repeat",
+        "expand_copy",
+        "split_with_sizes_copy",
+    ):
         return True
     if name in ("fill_", "zero_"):
         return not _dense(args[0])

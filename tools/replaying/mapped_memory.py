@@ -77,7 +77,9 @@ class Mapped:
             flat, holder = cuda_driver.lend(self._devices[spec["ipc"]] + spec["start"], span)
             self._lent.setdefault(spec["ipc"], weakref.WeakSet()).add(holder)
         elif span:
-            flat = torch.frombuffer(self._blocks[spec["block"]], dtype=torch.uint8, count=span, offset=spec["start"])
+            flat = torch.frombuffer(
+                self._blocks[spec["block"]], dtype=torch.uint8, count=span, offset=spec["start"]
+            )
         else:
             return torch.empty_strided(shape, stride, dtype=dtype)
         elements = flat.view(dtype)

@@ -55,7 +55,9 @@ def kernels_to_send(traced: Traced, trace: Trace, binaries: Mapping[str, Any]) -
             "may_wait": bool(binaries[key].reversed) and may_wait(traced, key),
             "metadata": binaries[key].metadata,
             "signature": traced.kernels[key].signature,
-            "failure": failure.model_dump(mode="json") if (failure := binaries[key].failure) else None,
+            "failure": failure.model_dump(mode="json")
+            if (failure := binaries[key].failure)
+            else None,
         }
         for key in launched
     }
@@ -85,4 +87,6 @@ def failure_of_death(death: ProcessDied, process: Process, doing: str) -> Failur
     """Returns the failure of a process that ended. doing: what the judge had asked for."""
     said = process.output.strip().splitlines()
     tail = f"; last output: {said[-1][:200]}" if said else ""
-    return Failure(fault=Fault.CRASH, message=f"{death.describe()} while the judge asked to {doing}{tail}")
+    return Failure(
+        fault=Fault.CRASH, message=f"{death.describe()} while the judge asked to {doing}{tail}"
+    )

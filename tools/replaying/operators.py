@@ -24,7 +24,9 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-PRIMITIVES = _words("broadcast_in_dim collapse_view convert_element_type iota rev split_dim squeeze transpose view_of")
+PRIMITIVES = _words(
+    "broadcast_in_dim collapse_view convert_element_type iota rev split_dim squeeze transpose view_of"
+)
 
 REFUSED = _words("""
     from_file record_stream set_data data retain_grad item equal is_nonzero to_mkldnn mkldnn_adaptive_avg_pool2d
@@ -81,7 +83,10 @@ class AllowedOperator:
 def refused(name: str, reason: str) -> Failed:
     """Returns the failure of a candidate whose host code asks torch for an operator that is not allowed."""
     return Failed(
-        Failure(fault=Fault.FALLBACK, message=clean_text(f"the host code asks torch for {name}, which {reason}", 300))
+        Failure(
+            fault=Fault.FALLBACK,
+            message=clean_text(f"the host code asks torch for {name}, which {reason}", 300),
+        )
     )
 
 
@@ -95,7 +100,9 @@ def known(name: str) -> AllowedOperator:
         raise refused(name, "is no operator of torch that a verdict can replay")
     namespace, operator, overload = match.groups()
     packet = getattr(getattr(torch.ops, namespace), operator, None)
-    found = getattr(packet, overload, None) if isinstance(packet, torch._ops.OpOverloadPacket) else None
+    found = (
+        getattr(packet, overload, None) if isinstance(packet, torch._ops.OpOverloadPacket) else None
+    )
     if not isinstance(found, torch._ops.OpOverload):
         raise refused(name, "this version of torch does not have")
     if not _allowed(namespace, operator) or not _plain(found._schema):
@@ -109,7 +116,9 @@ def known(name: str) -> AllowedOperator:
     )
 
 
-def drawn_on_the_host(operator: AllowedOperator, args: list[Any], kwargs: dict[str, Any], device: str) -> Any:
+def drawn_on_the_host(
+    operator: AllowedOperator, args: list[Any], kwargs: dict[str, Any], device: str
+) -> Any:
     """What an operator that draws from a generator of the CPU gives, on the device: a reference whose generator the
     device does not take is built on the CPU and moved.
     """
@@ -121,7 +130,10 @@ def drawn_on_the_host(operator: AllowedOperator, args: list[Any], kwargs: dict[s
             return value.cpu()
         return torch.device("cpu") if isinstance(value, torch.device) else value
 
-    made = operator.call(*(tree_map(on_host, a) for a in args), **{k: tree_map(on_host, v) for k, v in kwargs.items()})
+    made = operator.call(
+        *(tree_map(on_host, a) for a in args),
+        **{k: tree_map(on_host, v) for k, v in kwargs.items()},
+    )
     if not operator.mutable:
         return made.to(device)
     args[0].copy_(made)
@@ -133,12 +145,16 @@ def _allowed(namespace: str, operator: str) -> bool:
         return operator in PRIMITIVES
     if operator.startswith("_") and not operator.startswith("__"):
         return operator in INTERNAL or operator.startswith("_foreach_")
-    return operator not in REFUSED and not operator.startswith(("mkldnn_", "quantize", "q_", "cudnn_", "miopen_"))
+    return operator not in REFUSED and not operator.startswith(
+        ("mkldnn_", "quantize", "q_", "cudnn_", "miopen_")
+    )
 
 
 def _plain(schema: Any) -> bool:
     types = [str(a.type) for a in (*schema.arguments, *schema.returns)]
-    return any("Tensor" in one for one in types) and not any(_FOREIGN_TYPES.search(one) for one in types)
+    return any("Tensor" in one for one in types) and not any(
+        _FOREIGN_TYPES.search(one) for one in types
+    )
 
 
 def _checked_alias(tensor: Any, size: Any, stride: Any) -> Any:

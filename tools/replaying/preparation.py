@@ -50,7 +50,11 @@ def _slice(setup: Sequence[Step], missing: set[int], state: set[int], *, random:
             made = {n for inner in all_steps([step]) for n in numbers_made(inner)}
             used = {n for inner in all_steps([step]) for n in numbers_used(inner)}
             written = {memory.storage(n) for inner in all_steps([step]) for n in written_by(inner)}
-            shows_state = _is_view(step) and made & state and {memory.storage(n) for n in used} & needed_storages
+            shows_state = (
+                _is_view(step)
+                and made & state
+                and {memory.storage(n) for n in used} & needed_storages
+            )
             writes = written & needed_storages
             if made & needed_numbers or writes or shows_state or (random and _is_random(step)):
                 kept.add(index)
@@ -71,7 +75,9 @@ def _is_random(step: Step) -> bool:
 class Preparation:
     """The steps of a set-up that are needed, ready to be run over the judge's weights."""
 
-    def __init__(self, setup: Sequence[Step], wanted: Iterable[int], bound: Collection[int], device: str) -> None:
+    def __init__(
+        self, setup: Sequence[Step], wanted: Iterable[int], bound: Collection[int], device: str
+    ) -> None:
         """wanted: numbers that the calls use.
 
         bound: those of state tensors whose memory is the judge's. Raises Failed.
@@ -100,7 +106,9 @@ class Preparation:
             if _is_random(step) or isinstance(step, Launch | Choice):
                 scratch = _with_scratch(table, storages)
                 steps.run(scratch, call)
-                table.update({n: scratch[n] for n in _all_numbers([step]) - set(table) if n in scratch})
+                table.update(
+                    {n: scratch[n] for n in _all_numbers([step]) - set(table) if n in scratch}
+                )
             elif isinstance(step, Operator):
                 _bind_results(step, table)
         for view, weights in views:
@@ -113,7 +121,9 @@ def _all_numbers(steps: Iterable[Step]) -> set[int]:
 
 def _leaves_weights_alone(step: Step, table: Table, storages: set[int]) -> bool:
     """Whether nothing that the step may write lies in the memory of a state tensor."""
-    return not any(_inside(table.get(n), storages) for s in all_steps([step]) for n in written_by(s))
+    return not any(
+        _inside(table.get(n), storages) for s in all_steps([step]) for n in written_by(s)
+    )
 
 
 def _inside(tensor: Any, storages: set[int]) -> bool:
@@ -137,7 +147,9 @@ def _with_scratch(table: Table, storages: set[int]) -> Table:
             whole = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
             copy = copies.setdefault(storage.data_ptr(), whole.clone())
             flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-            scratch[number] = flat.set_(copy.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+            scratch[number] = flat.set_(
+                copy.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride()
+            )
     return scratch
 
 
@@ -150,7 +162,9 @@ def _bind_results(step: Operator, table: Table) -> None:
                 binder({"t": number})(given, table)
 
 
-def _keep_views(step: Step, table: Table, state: Table, storages: set[int], views: list[tuple[Any, Any]]) -> None:
+def _keep_views(
+    step: Step, table: Table, state: Table, storages: set[int], views: list[tuple[Any, Any]]
+) -> None:
     """A weight that the host code made as a part of a larger tensor: that part gets the judge's values, now and at the
     end.
     """

@@ -40,21 +40,34 @@ class Replay:
         """Numbers of what later calls go on with."""
         later = trace.later
         if later is not None:
-            self.left_by_first = _needed_from_outside(later, trace.later_outputs, trace.later_inputs)
+            self.left_by_first = _needed_from_outside(
+                later, trace.later_outputs, trace.later_inputs
+            )
             wanted |= self.left_by_first - _made_in(trace.first)
         self._wanted = wanted | self._weights.keys()
         self.preparation = Preparation(trace.setup, wanted, self._weights.keys(), device)
-        self._first = Steps(trace.first, {*tensors_in(trace.first_outputs), *self.left_by_first}, device)
-        self._later = None if later is None else Steps(later, set(tensors_in(trace.later_outputs)), device)
+        self._first = Steps(
+            trace.first, {*tensors_in(trace.first_outputs), *self.left_by_first}, device
+        )
+        self._later = (
+            None if later is None else Steps(later, set(tensors_in(trace.later_outputs)), device)
+        )
 
     def _lay_out_as_traced(self, strides: Mapping[int, tuple[int, ...]]) -> None:
         import torch
 
         for name, weights in self.state.items():
             stride = strides.get(self._trace.state[name])
-            if stride is None or len(stride) != weights.dim() or stride == weights.stride() or 0 in stride:
+            if (
+                stride is None
+                or len(stride) != weights.dim()
+                or stride == weights.stride()
+                or 0 in stride
+            ):
                 continue
-            own = torch.empty_strided(weights.shape, stride, dtype=weights.dtype, device=weights.device)
+            own = torch.empty_strided(
+                weights.shape, stride, dtype=weights.dtype, device=weights.device
+            )
             self._own_forms.append((weights, own))
             self.state[name] = own
 
@@ -104,7 +117,9 @@ class Replay:
         with torch.no_grad():
             Preparation(setup, made, self._weights.keys(), self._device).run(table, call)
         free = {n: t for n, t in table.items() if n not in self._weights and has_memory(t)}
-        parameters = [self._trace.state[name] for name in self._trace.parameters if name in self._trace.state]
+        parameters = [
+            self._trace.state[name] for name in self._trace.parameters if name in self._trace.state
+        ]
         return find_values(weights, free, [*parameters, *self._trace.state.values()])
 
     def forget_first(self) -> None:

@@ -160,7 +160,11 @@ class Replayer:
         self.is_open, self._seed = False, seed
         self._start()
         self._allow(seconds)
-        message = {"traced": trace_as_text(traced, trace), "seed": seed, "state": {n: s.spec for n, s in state.items()}}
+        message = {
+            "traced": trace_as_text(traced, trace),
+            "seed": seed,
+            "state": {n: s.spec for n, s in state.items()},
+        }
         if binaries is not None:
             message["binaries"], message["images"] = kernels_to_send(traced, trace, binaries)
         self._pinned, self._calls = [], []
@@ -214,7 +218,9 @@ class Replayer:
             raise self._over(failure_of_forgery("an answer has not the form of one"))
         return told
 
-    def ask(self, message: dict[str, Any], *, seconds: float, shared: Sequence[SharedTensor] = ()) -> dict[str, Any]:
+    def ask(
+        self, message: dict[str, Any], *, seconds: float, shared: Sequence[SharedTensor] = ()
+    ) -> dict[str, Any]:
         """One exchange about the trace that is open. The deadline of `open` does not count. Raises Failed and
         InfrastructureError.
         """
@@ -288,14 +294,22 @@ class Replayer:
         self._end()
         return Failed(failure)
 
-    def _asked(self, message: dict[str, Any], shared: Iterable[SharedTensor], doing: str) -> dict[str, Any]:
+    def _asked(
+        self, message: dict[str, Any], shared: Iterable[SharedTensor], doing: str
+    ) -> dict[str, Any]:
         """Sends a message and gives what answers it. Raises Failed and NeedsGpu."""
         process, allowed = self._process, self._time
         assert process is not None
         assert allowed is not None
         nonce = os.urandom(12).hex()
         blocks, forgotten, descriptors = self._lent(shared)
-        whole = {"nonce": nonce, "blocks": blocks, "forget": forgotten, **message, **self._new_images(message)}
+        whole = {
+            "nonce": nonce,
+            "blocks": blocks,
+            "forget": forgotten,
+            **message,
+            **self._new_images(message),
+        }
         before = allowed.left
         try:
             process.send(whole, descriptors)
@@ -306,7 +320,11 @@ class Replayer:
             raise self._over(failure_of_death(death, process, doing)) from death
         except ProcessTimedOut as error:
             self.spent += max(before, 0.0)
-            budget = f" (of {self.allowance:g} s for all replays)" if self._budget < self.allowance else ""
+            budget = (
+                f" (of {self.allowance:g} s for all replays)"
+                if self._budget < self.allowance
+                else ""
+            )
             told = (
                 f"no answer within {self._budget:.3g} s{budget} while the judge asked to {doing}: an endless loop, or "
                 "far too slow"
@@ -314,10 +332,14 @@ class Replayer:
             raise self._over(Failure(fault=Fault.TIMEOUT, message=told)) from error
         except (BadMessage, ValueError) as error:
             raise self._over(
-                failure_of_forgery(f"the channel carried something that is no message: {type(error).__name__}")
+                failure_of_forgery(
+                    f"the channel carried something that is no message: {type(error).__name__}"
+                )
             ) from error
         if reply.get("nonce") != nonce:
-            raise self._over(failure_of_forgery("a message on the channel does not answer what was asked"))
+            raise self._over(
+                failure_of_forgery("a message on the channel does not answer what was asked")
+            )
         try:
             return self._read(reply)
         except Failed:
@@ -369,7 +391,9 @@ class Replayer:
         try:
             failure = cap_failure(Failure.model_validate(reply["failure"]))
         except ValidationError as error:
-            raise self._over(failure_of_forgery("an answer has not the form of one: ValidationError")) from error
+            raise self._over(
+                failure_of_forgery("an answer has not the form of one: ValidationError")
+            ) from error
         raise _ContextDied(failure) if reply.get("dead") else Failed(failure)
 
     def _lent(self, shared: Iterable[SharedTensor]) -> tuple[list[str], list[str], list[int]]:

@@ -156,14 +156,20 @@ class Service:
         state = {name: self._mapped.tensor(spec) for name, spec in message["state"].items()}
         self._replay = Replay(trace, state, self._device, message["seed"])
         self._machine.open(self._traced, self._with_images(message))
-        around = OneByOne(self._traced, "the set-up", self._machine.finish) if message.get("one_by_one") else None
+        around = (
+            OneByOne(self._traced, "the set-up", self._machine.finish)
+            if message.get("one_by_one")
+            else None
+        )
         return {"seconds": self._prepared(around), "prepares": bool(self._replay.preparation)}
 
     def _with_images(self, message: Message) -> dict[str, Any]:
         """The kernels of a message with their binaries, of which some came with earlier messages."""
         if message.get("forget_images"):
             self._images.clear()
-        self._images |= {name: base64.b64decode(image) for name, image in message.get("images", {}).items()}
+        self._images |= {
+            name: base64.b64decode(image) for name, image in message.get("images", {}).items()
+        }
         held = {"": b"", **self._images}
         return {
             key: {**one, "binary": held[one["binary"]], "reversed": held[one["reversed"]]}
@@ -222,7 +228,9 @@ class Service:
     def do_note_kept(self, message: Message) -> Message:
         """Notes what the candidate's own memory holds; tells whether there is any, and whether it has changed since."""
         self._noted = [*self._noted[-1:], [t.clone() for t in self._opened().kept_tensors()]]
-        moved = len(self._noted) == 2 and bool(as_if_called_again(self._noted[0], self._noted[1], 1))
+        moved = len(self._noted) == 2 and bool(
+            as_if_called_again(self._noted[0], self._noted[1], 1)
+        )
         return {"kept": bool(self._noted[-1]), "moved": moved}
 
     def do_advance_kept(self, message: Message) -> Message:
@@ -263,7 +271,11 @@ class Service:
         kept = replay.left_by_first if message["which"] == "first" else ()
         leaves, _ = take_apart(inputs)
         reads = ReadElements(leaves) if message.get("watch") and self._device == "cpu" else None
-        watch = Watch(leaves, replay.state, kept, self._left_by_launches, reads) if message.get("watch") else None
+        watch = (
+            Watch(leaves, replay.state, kept, self._left_by_launches, reads)
+            if message.get("watch")
+            else None
+        )
         if watch is not None:
             call.launch, call.memory = watch.launching(call.launch), watch.allocating(call.memory)
         replay.take_weights()
@@ -283,7 +295,9 @@ class Service:
         self._machine.called(replay, message["which"])
         return reply
 
-    def _described(self, outputs: list[Any], inputs: Sequence[Any], state: Mapping[str, Any]) -> Message:
+    def _described(
+        self, outputs: list[Any], inputs: Sequence[Any], state: Mapping[str, Any]
+    ) -> Message:
         shown = outputs[:MAX_OUTPUTS]
         return {
             "outputs": [_described(one) for one in shown],
@@ -297,7 +311,9 @@ def _described(output: Any) -> Message:
     """A tensor's form, or the type of what is none: a trace writes what it cannot hold as {"other": type}."""
     if isinstance(output, dict) and len(output) == 1:
         [(tag, body)] = output.items()
-        return {"type": {"other": str(body)[:80], "float": "float", "dtype": "dtype"}.get(tag, "object")}
+        return {
+            "type": {"other": str(body)[:80], "float": "float", "dtype": "dtype"}.get(tag, "object")
+        }
     return describe(output).model_dump(mode="json")
 
 
@@ -321,7 +337,11 @@ def alias(output: Any, inputs: Sequence[Any], state: Mapping[str, Any]) -> Messa
     """The input (its position) or weight (its name) whose memory an output shares."""
     import torch
 
-    if not isinstance(output, torch.Tensor) or output.layout is not torch.strided or not output.numel():
+    if (
+        not isinstance(output, torch.Tensor)
+        or output.layout is not torch.strided
+        or not output.numel()
+    ):
         return None
     storage = output.untyped_storage().data_ptr()
     for index, given in enumerate(inputs):

@@ -15,7 +15,9 @@ from kernelwright.tools.replaying.values import Table
 from kernelwright.tools.report import Failed
 from kernelwright.tools.tracing.trace import Data, Operator, Step
 
-CONTIGUOUS = frozenset(["empty", "zeros", "ones", "full", "rand", "randn", "randint", "arange", "linspace", "eye"])
+CONTIGUOUS = frozenset(
+    ["empty", "zeros", "ones", "full", "rand", "randn", "randint", "arange", "linspace", "eye"]
+)
 """Operators whose result is contiguous where no memory format is asked for."""
 
 
@@ -24,7 +26,9 @@ def strides_of(setup: Sequence[Step], numbers: Iterable[int]) -> dict[int, tuple
     out.
     """
     wanted = {n for n in numbers if not _plainly_contiguous(setup, n)}
-    if not wanted.intersection(n for step in setup if isinstance(step, Operator) for n in numbers_made(step)):
+    if not wanted.intersection(
+        n for step in setup if isinstance(step, Operator) for n in numbers_made(step)
+    ):
         return {}
     table: Table = {}
     for step in setup:
@@ -34,7 +38,9 @@ def strides_of(setup: Sequence[Step], numbers: Iterable[int]) -> dict[int, tuple
 
 
 def _plainly_contiguous(setup: Sequence[Step], number: int) -> bool:
-    first = next((s for s in setup if isinstance(s, Operator | Data) and number in numbers_made(s)), None)
+    first = next(
+        (s for s in setup if isinstance(s, Operator | Data) and number in numbers_made(s)), None
+    )
     if not isinstance(first, Operator):
         return True
     return first.op.split(".")[1] in CONTIGUOUS and "memory_format" not in first.kwargs

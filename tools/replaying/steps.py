@@ -21,7 +21,15 @@ from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.values import Json, Reader, Table, forged_trace, reader
 from kernelwright.tools.report import Failed, Failure, Fault
 from kernelwright.tools.tracing.shared_memory import numbers_of
-from kernelwright.tools.tracing.trace import Choice, Data, Launch, Operator, Step, all_steps, tensors_in
+from kernelwright.tools.tracing.trace import (
+    Choice,
+    Data,
+    Launch,
+    Operator,
+    Step,
+    all_steps,
+    tensors_in,
+)
 
 MAX_ALLOCATED_BYTES = 1 << 30
 """Bytes that one call may allocate on a CPU, those of tensors that it has dropped again included."""
@@ -171,7 +179,9 @@ def _operator(step: Operator, device: str) -> Prepared:
     known = operators.known(step.op)
     arguments = OperatorArguments(step, device)
     bind = binder(step.out)
-    if (known.name in operators.UNINITIALISED or known.name in operators.FILLS) and not known.mutable:
+    if (
+        known.name in operators.UNINITIALISED or known.name in operators.FILLS
+    ) and not known.mutable:
         return _allocation(known, arguments, bind, device)
     grows = known.name in operators.GROWING
     perform = STAND_INS.get(known.name, known.call) if device == "cpu" else known.call
@@ -181,7 +191,11 @@ def _operator(step: Operator, device: str) -> Prepared:
     def run(table: Table, call: Call) -> None:
         args, kwargs = arguments.read(table)
         before = _storage_bytes(args[0]) if grows else 0
-        made = operators.drawn_on_the_host(known, args, kwargs, device) if own_generator else perform(*args, **kwargs)
+        made = (
+            operators.drawn_on_the_host(known, args, kwargs, device)
+            if own_generator
+            else perform(*args, **kwargs)
+        )
         if grows and call.poison is not None:
             _poison_beyond(made, before, call.poison % NOISE)
         if grows and (recount := getattr(table, "recount", None)) is not None:
@@ -217,7 +231,10 @@ class OperatorArguments:
 
 
 def _allocation(
-    known: operators.AllowedOperator, arguments: OperatorArguments, bind: Callable[[Any, Table], None], device: str
+    known: operators.AllowedOperator,
+    arguments: OperatorArguments,
+    bind: Callable[[Any, Table], None],
+    device: str,
 ) -> Prepared:
     """Asks torch for the form; the memory is the call's own."""
     value = operators.FILLS.get(known.name)
@@ -281,7 +298,9 @@ def _require_some_size(made: Any) -> None:
     """Raises Failed for a view that shows one piece of memory again and again, to more than any machine reads."""
     for tensor in made if isinstance(made, list | tuple) else (made,):
         if tensor.numel() > MAX_VIEW_ELEMENTS:
-            message = f"a view of {tensor.numel():,} elements, and at most {MAX_VIEW_ELEMENTS:,} are read"
+            message = (
+                f"a view of {tensor.numel():,} elements, and at most {MAX_VIEW_ELEMENTS:,} are read"
+            )
             raise Failed(Failure(fault=Fault.RESOURCES, message=message))
 
 
@@ -295,14 +314,16 @@ def _poison_beyond(tensor: Any, before: int, byte: int) -> None:
 
     storage = tensor.untyped_storage()
     if (after := int(storage.nbytes())) > before:
-        torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, before, (after - before,), (1,)).fill_(
-            byte
-        )
+        torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(
+            storage, before, (after - before,), (1,)
+        ).fill_(byte)
 
 
 # ------------------------------------------------------------------ launches, data, choices
 def _launch(step: Launch, device: str) -> Prepared:
-    readers: list[tuple[str, Reader]] = [(name, reader(value, device)) for name, value in step.args.items()]
+    readers: list[tuple[str, Reader]] = [
+        (name, reader(value, device)) for name, value in step.args.items()
+    ]
 
     reached = list(tensors_in(step.reaches))
 
@@ -344,14 +365,24 @@ def decoded(step: Data) -> Any:
     except (binascii.Error, ValueError) as error:
         raise forged_trace("holds data that is no base64") from error
     count = math.prod(step.shape)
-    fits = isinstance(dtype, torch.dtype) and min(step.shape, default=0) >= 0 and len(raw) == count * dtype.itemsize
+    fits = (
+        isinstance(dtype, torch.dtype)
+        and min(step.shape, default=0) >= 0
+        and len(raw) == count * dtype.itemsize
+    )
     if not fits:
         raise forged_trace("holds data of another size than its shape")
-    return torch.frombuffer(raw, dtype=dtype).reshape(step.shape) if raw else torch.empty(step.shape, dtype=dtype)
+    return (
+        torch.frombuffer(raw, dtype=dtype).reshape(step.shape)
+        if raw
+        else torch.empty(step.shape, dtype=dtype)
+    )
 
 
 def _choice(step: Choice, device: str, index: int) -> Prepared:
-    alternatives = [[(s, prepare(s, device)) for s in alternative] for alternative in step.alternatives]
+    alternatives = [
+        [(s, prepare(s, device)) for s in alternative] for alternative in step.alternatives
+    ]
     if not alternatives:
         raise forged_trace("holds a choice among nothing")
 

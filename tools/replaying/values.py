@@ -21,7 +21,11 @@ Table = dict[int, Any]
 
 def forged_trace(message: str) -> Failed:
     """The trace cannot be executed because it is not one that a tracer writes."""
-    return Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.FORGERY, message=clean_text(f"the trace {message}", 300)))
+    return Failed(
+        Failure(
+            fault=Fault.CHEAT, cheat=Cheat.FORGERY, message=clean_text(f"the trace {message}", 300)
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,9 @@ def _sequence(parts: list[Reader], kind: Callable[[list[Any]], Any]) -> Reader:
 def _descriptor(body: dict[str, Json], device: str) -> Reader:
     try:
         base = reader(body["base"], device)
-        shape, strides, block = (tuple(map(int, body[name])) for name in ("shape", "strides", "block"))
+        shape, strides, block = (
+            tuple(map(int, body[name])) for name in ("shape", "strides", "block")
+        )
         padding = str(body.get("padding", "zero"))
     except (KeyError, TypeError, ValueError) as error:
         raise forged_trace("holds a descriptor of no known form") from error
@@ -138,7 +144,11 @@ def _constant(tag: str, body: Json, device: str) -> Any:
     """What is neither a tensor nor holds one."""
     import torch
 
-    kinds: dict[str, Any] = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}
+    kinds: dict[str, Any] = {
+        "dtype": torch.dtype,
+        "layout": torch.layout,
+        "memory_format": torch.memory_format,
+    }
     if tag == "device":
         return torch.device(device)
     if tag == "float" and body in ("inf", "-inf", "nan"):
@@ -168,7 +178,12 @@ def bind(pattern: Json, given: Any, table: Table) -> None:
             return
         if tag == "tuple" and isinstance(given, tuple):
             pattern = body
-        elif tag == "dict" and isinstance(given, dict) and isinstance(body, dict) and set(body) == set(given):
+        elif (
+            tag == "dict"
+            and isinstance(given, dict)
+            and isinstance(body, dict)
+            and set(body) == set(given)
+        ):
             pattern, given = list(body.values()), [given[k] for k in body]
     if isinstance(pattern, list | tuple):
         if not isinstance(given, list | tuple) or len(given) != len(pattern):

@@ -19,7 +19,12 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from kernelwright.tools.comparing.bits import same_bits
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.dispatch import without_dynamo
-from kernelwright.tools.references.operators import HOST_READS, only_moves_data, operations_of_call, reads_a_position
+from kernelwright.tools.references.operators import (
+    HOST_READS,
+    only_moves_data,
+    operations_of_call,
+    reads_a_position,
+)
 from kernelwright.tools.replaying.interpreter.extents import ReadElements
 from kernelwright.tools.replaying.layout_operators import converts, rearranges, truncates
 from kernelwright.tools.replaying.steps import Memory
@@ -90,7 +95,9 @@ class Watch(TorchDispatchMode):
             written = _written_by(func, args, kwargs)
             self._written_to(written)
             self._left_by_launches -= _storages(written)
-            self._unset -= _storages(written) | (_storages(tensors_of(made)) - _storages(tensors_of([args, kwargs])))
+            self._unset -= _storages(written) | (
+                _storages(tensors_of(made)) - _storages(tensors_of([args, kwargs]))
+            )
             name = func.overloadpacket.__name__
             if self._reads is not None:
                 _note_reads(self._reads, func, args, kwargs, made)
@@ -116,8 +123,13 @@ class Watch(TorchDispatchMode):
     def launching(self, launch: Callable[..., None]) -> Callable[..., None]:
         """Returns the same launches, which are watched."""
 
-        def watched(kernel: str, grid: tuple[int, int, int], args: dict[str, Any], table: Any) -> None:
-            with self.off(), _disable_current_modes():  # what this asks of torch is looked at by nobody
+        def watched(
+            kernel: str, grid: tuple[int, int, int], args: dict[str, Any], table: Any
+        ) -> None:
+            with (
+                self.off(),
+                _disable_current_modes(),
+            ):  # what this asks of torch is looked at by nobody
                 before = _held(_smallest(_tensors([args, getattr(args, "reached", ())])))
                 launch(kernel, grid, args, table)
                 self._note(before, [table[n] for n in self._kept if n in table])
@@ -140,14 +152,20 @@ class Watch(TorchDispatchMode):
         lasting = {storage_of(t) for t in kept_later if has_memory(t)}
         self.writes_what_is_kept |= any(storage_of(t) in lasting for t in changed)
         self._written_to(changed)
-        given = [(t, kept) for t, kept in before if storage_of(t) not in self._left_by_launches | self._unset]
+        given = [
+            (t, kept)
+            for t, kept in before
+            if storage_of(t) not in self._left_by_launches | self._unset
+        ]
         for tensor, kept in given:
             if storage_of(tensor) not in self.written and self._room >= kept.nbytes:
                 self._given.append(kept)
                 self._room -= kept.nbytes
         self.written |= {storage_of(t) for t in changed}
         self._unset -= self.written
-        if changed and all(any(_same(_memory(t), kept) for other, kept in given if other is not t) for t in changed):
+        if changed and all(
+            any(_same(_memory(t), kept) for other, kept in given if other is not t) for t in changed
+        ):
             self.copies += 1
 
     def _written_to(self, tensors: Iterable[Any]) -> None:
@@ -155,7 +173,9 @@ class Watch(TorchDispatchMode):
         places = [self._inputs.get(storage_of(t)) for t in written]
         self.changed_inputs |= {place for place in places if place is not None}
         for begin, end in map(address_range, written if self._state else ()):
-            self.changed_state |= {name for name, (first, last) in self._state if begin < last and first < end}
+            self.changed_state |= {
+                name for name, (first, last) in self._state if begin < last and first < end
+            }
 
     def ends_with(self, outputs: Iterable[Any]) -> None:
         """Told of a call's outputs: where each of them was there before a kernel ran, in what a launch was given, the
@@ -169,7 +189,11 @@ class Watch(TorchDispatchMode):
             self.copies = self.launches
 
     def _was_given(self, tensor: Any) -> bool:
-        orders = [tensor.detach().reshape(-1)] if tensor.is_contiguous() else [_memory(tensor), tensor.reshape(-1)]
+        orders = (
+            [tensor.detach().reshape(-1)]
+            if tensor.is_contiguous()
+            else [_memory(tensor), tensor.reshape(-1)]
+        )
         return any(_same(order, kept) for kept in self._given for order in orders)
 
     def as_message(self) -> dict[str, Any]:
@@ -201,10 +225,14 @@ def _note_reads(reads: ReadElements, func: Any, args: Any, kwargs: Any, made: An
     if name.startswith("new_") or name.endswith("_like") or name in FILLING:
         return
     if name == "copy_":
-        reads.note_copy(args[1], args[0]) if args[0].shape == args[1].shape else reads.note_tensor(args[1])
+        reads.note_copy(args[1], args[0]) if args[0].shape == args[1].shape else reads.note_tensor(
+            args[1]
+        )
     elif name in COPYING and isinstance(made, torch.Tensor) and made.shape == args[0].shape:
         reads.note_copy(args[0], made)
-    elif func._schema.is_mutable or not any(returned.alias_info is not None for returned in func._schema.returns):
+    elif func._schema.is_mutable or not any(
+        returned.alias_info is not None for returned in func._schema.returns
+    ):
         for tensor in tensors_of([args, kwargs]):
             reads.note_tensor(tensor)
 
@@ -290,4 +318,6 @@ def _same(a: Any, b: Any) -> bool:
 def _equal(a: Any, b: Any) -> bool:
     if a.dtype != b.dtype or (a.is_floating_point() and a.element_size() == 1):
         a, b = a.double(), b.double()
-    return torch.equal(a, b) or (a.is_floating_point() and not bool(((a != b) & ((a == a) | (b == b))).any()))
+    return torch.equal(a, b) or (
+        a.is_floating_point() and not bool(((a != b) & ((a == a) | (b == b))).any())
+    )

@@ -22,7 +22,15 @@ from contextlib import contextmanager
 
 from kernelwright.tools.sandbox.messages import BadMessage, Message, decode
 
-__all__ = ["MAX_MESSAGE_BYTES", "BadMessage", "Channel", "ChannelClosed", "ChannelTimeout", "Message", "channel_pair"]
+__all__ = [
+    "MAX_MESSAGE_BYTES",
+    "BadMessage",
+    "Channel",
+    "ChannelClosed",
+    "ChannelTimeout",
+    "Message",
+    "channel_pair",
+]
 
 MAX_MESSAGE_BYTES = 32 << 20
 """Bytes of the largest message that is read, unless a channel is given another bound."""
@@ -49,7 +57,11 @@ class Channel:
     """
 
     def __init__(
-        self, sock: socket.socket, *, longest: int = MAX_MESSAGE_BYTES, takes_descriptors: bool = True
+        self,
+        sock: socket.socket,
+        *,
+        longest: int = MAX_MESSAGE_BYTES,
+        takes_descriptors: bool = True,
     ) -> None:
         self._sock = sock
         self._sock.setblocking(True)
@@ -86,14 +98,18 @@ class Channel:
         fcntl.fcntl(self._sock, fcntl.F_SETFL, flags)
         signal.signal(signal.SIGIO, signal.SIG_DFL)
 
-    def send(self, message: Message, fds: Sequence[int] = (), deadline: float | None = None) -> None:
+    def send(
+        self, message: Message, fds: Sequence[int] = (), deadline: float | None = None
+    ) -> None:
         """Sends a message. Raises ChannelClosed when the other side does not listen, and ChannelTimeout when the
         message is not taken before `deadline`, a time.monotonic().
         """
         body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
         data = struct.pack("<I", len(body)) + body
         try:
-            self._sock.settimeout(SEND_SECONDS if deadline is None else max(deadline - time.monotonic(), 1e-4))
+            self._sock.settimeout(
+                SEND_SECONDS if deadline is None else max(deadline - time.monotonic(), 1e-4)
+            )
             # The first byte carries the first of them, and so on; the rest of the message those that are left.
             for first in range(MAX_DESCRIPTORS, len(fds), MAX_DESCRIPTORS):
                 self._sock.sendmsg([data[:1]], _rights(fds[first - MAX_DESCRIPTORS : first]))
@@ -122,7 +138,9 @@ class Channel:
     def _read(self, count: int, deadline: float | None) -> bytes:
         parts: list[bytes] = []
         while count:
-            self._sock.settimeout(None if deadline is None else max(deadline - time.monotonic(), 1e-4))
+            self._sock.settimeout(
+                None if deadline is None else max(deadline - time.monotonic(), 1e-4)
+            )
             try:
                 data = self._piece(min(count, 1 << 20))
             except TimeoutError as error:

@@ -26,7 +26,9 @@ def make_folder(name: str) -> tuple[Path, int]:
     folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{name}-"))
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        with contextlib.suppress(OSError):  # a file system without locks: then nothing is swept there either
+        with contextlib.suppress(
+            OSError
+        ):  # a file system without locks: then nothing is swept there either
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:
         folder.rmdir()

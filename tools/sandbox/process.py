@@ -161,10 +161,14 @@ class Process:
         self.wait_ready()
         self.send({"entry": entry, "payload": payload}, fds)
 
-    def send(self, message: Message, fds: Sequence[int] = (), *, seconds: float | None = None) -> None:
+    def send(
+        self, message: Message, fds: Sequence[int] = (), *, seconds: float | None = None
+    ) -> None:
         """Raises ProcessDied, and ProcessTimedOut where it is not taken within `seconds`."""
         try:
-            self._channel.send(message, fds, None if seconds is None else time.monotonic() + seconds)
+            self._channel.send(
+                message, fds, None if seconds is None else time.monotonic() + seconds
+            )
         except ChannelTimeout as error:
             raise ProcessTimedOut(f"a message was not taken within {seconds:g} s") from error
         except ChannelClosed as error:
@@ -201,7 +205,11 @@ class Process:
             return max(limit, time.monotonic() + READING_SECONDS)
         before = self.waited() if self._inside else 0.0
         while not readable.poll(max(limit - time.monotonic(), 0.0) * 1000):
-            extended = begun + seconds + min(self.waited() - before, run_queue.MAX_QUEUE_SHARE_OF_LIMIT * seconds)
+            extended = (
+                begun
+                + seconds
+                + min(self.waited() - before, run_queue.MAX_QUEUE_SHARE_OF_LIMIT * seconds)
+            )
             if extended < time.monotonic() + 0.001:
                 return limit
             limit = extended
@@ -228,7 +236,9 @@ class Process:
     def _read_pid(self) -> int:
         line = self._status_pipe.readline().split()
         if len(line) != 2:
-            raise InfrastructureError("the sandbox could not fork a process for the candidate: run `agent doctor`")
+            raise InfrastructureError(
+                "the sandbox could not fork a process for the candidate: run `agent doctor`"
+            )
         return int(line[1])
 
     def _collect(self, fd: int) -> None:

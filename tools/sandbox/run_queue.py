@@ -48,7 +48,9 @@ class RemainingSeconds:
     are asked for where an answer took long.
     """
 
-    def __init__(self, process: AnsweringProcess, seconds: float, *, waited_before: float = 0.0) -> None:
+    def __init__(
+        self, process: AnsweringProcess, seconds: float, *, waited_before: float = 0.0
+    ) -> None:
         """waited_before: the result of `run_queue_seconds` for a process that has already worked for another caller."""
         self._process, self._seconds, self._waited = process, seconds, waited_before
         self.left = seconds

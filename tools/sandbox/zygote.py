@@ -35,7 +35,11 @@ def visible(gpu: int | None) -> str:
     """Returns the value of CUDA_VISIBLE_DEVICES under which only cuda:`gpu` of this process is visible."""
     if gpu is None:
         return ""
-    shown = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    shown = [
+        name.strip()
+        for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        if name.strip()
+    ]
     return shown[gpu] if gpu < len(shown) else str(gpu)
 
 
@@ -79,7 +83,11 @@ class Zygote:
         folders.sweep(str(kind))
         self.folder, lock = folders.make_folder(str(kind))
         self._keep_spare, self._pid_namespace = spare, pid_namespace
-        self._private_scratch, self._handed_out, self._hook = private_scratch, tuple(handed_out), warm
+        self._private_scratch, self._handed_out, self._hook = (
+            private_scratch,
+            tuple(handed_out),
+            warm,
+        )
         self._groups: Groups | None = None
         self._spare: Process | None = None
         self._last: Process | None = None
@@ -89,7 +97,9 @@ class Zygote:
         self._lock = threading.Lock()
         self._warm = False
         begun: list[subprocess.Popen[bytes]] = []
-        self._unclosed = weakref.finalize(self, _end, os.getpid(), begun, self.folder, lock)  # Ctrl-C may come anywhere
+        self._unclosed = weakref.finalize(
+            self, _end, os.getpid(), begun, self.folder, lock
+        )  # Ctrl-C may come anywhere
         self._channel, theirs = channel_pair()
         try:
             begun.append(self._begun(theirs))
@@ -240,7 +250,10 @@ class Zygote:
             given = list(self._given)
         for process in given:
             if process.gone():
-                with self._lock, contextlib.suppress(ValueError):  # another thread may have seen it gone
+                with (
+                    self._lock,
+                    contextlib.suppress(ValueError),
+                ):  # another thread may have seen it gone
                     self._given.remove(process)
 
     def close(self) -> None:
@@ -255,9 +268,8 @@ class Zygote:
             if self._last:
                 self._last.gone()
         self._channel.close()
-        if (
-            self._warm
-        ):  # it ends its candidates and removes their folder by itself, and is killed where it takes too long
+        # It ends its candidates and removes their folder by itself, and is killed where it takes too long.
+        if self._warm:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(CLOSE_SECONDS)
         self._unclosed()

@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import ReferenceCost
-from kernelwright.tools.sizing.structure import Dimension, Probe, SizeStructure, Term, measure_growth, same_form
+from kernelwright.tools.sizing.structure import (
+    Dimension,
+    Probe,
+    SizeStructure,
+    Term,
+    measure_growth,
+    same_form,
+)
 from kernelwright.tools.sizing.trial import Trials, runs_for_real
 
 MIN_MULTIPLIER, MIN_BATCH_MULTIPLIER = 3, 2
@@ -92,7 +99,9 @@ class _Bounding:
             if self._tried({i: found.multipliers[i] + 1 for i in (*kept, index)}):
                 kept.append(index)
             elif self.trials.left > 0:
-                self.notes.append(f"{found.names[index][0]} stays: it does not change beside the others")
+                self.notes.append(
+                    f"{found.names[index][0]} stays: it does not change beside the others"
+                )
         return kept
 
     def _is_batch(self, index: int) -> bool:
@@ -147,7 +156,10 @@ class _Bounding:
         base = self.found.multipliers
         floors = {i: self.floors[i] for i in kept}
         spread = {i: floor + place for place, (i, floor) in enumerate(floors.items())}
-        larger = {i: int(min(2 * base[i] + place, self.ceilings[i] or math.inf)) for place, i in enumerate(kept)}
+        larger = {
+            i: int(min(2 * base[i] + place, self.ceilings[i] or math.inf))
+            for place, i in enumerate(kept)
+        }
         small = {*self._failing(floors), *self._failing(spread)}
         large = set(self._failing(larger))
         for index in sorted(small | large):
@@ -166,7 +178,11 @@ class _Bounding:
         """Dimensions that cause a run with data to fail."""
         if self._real(changed) is not False:
             return []
-        return [i for i, m in changed.items() if m != self.found.multipliers[i] and self._real({i: m}) is False]
+        return [
+            i
+            for i, m in changed.items()
+            if m != self.found.multipliers[i] and self._real({i: m}) is False
+        ]
 
     def _merged(self, index: int, failing: Iterable[int]) -> bool:
         """Two dimensions of the same value become one, where they only run with data together: a bias and the
@@ -192,7 +208,10 @@ class _Bounding:
         if not alike:
             return False
         before = self.terms
-        self.terms = {**before, **{n: Term(value // found.multipliers[index], (index,)) for n in alike}}
+        self.terms = {
+            **before,
+            **{n: Term(value // found.multipliers[index], (index,)) for n in alike},
+        }
         if self._real({index: self.floors[index]}) is not False:
             return True
         self.terms = before
@@ -203,23 +222,33 @@ class _Bounding:
         if self.trials.left <= 0:
             return None
         sizes = self._at(changed)
-        return runs_for_real(self.found.problem.with_sizes({**self.found.base, **sizes}), self.trials.at(sizes))
+        return runs_for_real(
+            self.found.problem.with_sizes({**self.found.base, **sizes}), self.trials.at(sizes)
+        )
 
     def _note(self) -> None:
         if self.found.untried or self.trials.left <= 0:
             names = f": {', '.join(self.found.untried)} kept" if self.found.untried else ""
-            self.notes.append(f"the reference makes too many operators for every size to be tried{names}")
+            self.notes.append(
+                f"the reference makes too many operators for every size to be tried{names}"
+            )
         if stuck := [n for n in self.found.stuck if n not in self.terms]:
-            self.notes.append(f"{', '.join(stuck)}: the reference runs with no other value that was tried")
+            self.notes.append(
+                f"{', '.join(stuck)}: the reference runs with no other value that was tried"
+            )
         if self.trials.real:
-            self.notes.append("the reference reads values: it was tried with data, at small sizes only")
+            self.notes.append(
+                "the reference reads values: it was tried with data, at small sizes only"
+            )
 
     def _restricted(self, kept: Sequence[int], least: ReferenceCost) -> SizeStructure:
         """Returns only the dimensions that are kept; the others stay at their base, as factors."""
         found, renumbered = self.found, {old: new for new, old in enumerate(kept)}
         terms = {}
         for name, term in self.terms.items():
-            dropped = math.prod(found.multipliers[d] for d in term.dimensions if d not in renumbered)
+            dropped = math.prod(
+                found.multipliers[d] for d in term.dimensions if d not in renumbered
+            )
             if left := tuple(renumbered[d] for d in term.dimensions if d in renumbered):
                 terms[name] = Term(term.factor * dropped, left)
         dimensions = tuple(

@@ -74,7 +74,10 @@ class Covering:
         self._limit = CPU_BUDGET if context.on_cpu else GPU_BUDGET
 
     def _extents_of(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        return tuple(sizes.get(n, full) for n, full in zip(self._context.names, self._context.full, strict=True))
+        return tuple(
+            sizes.get(n, full)
+            for n, full in zip(self._context.names, self._context.full, strict=True)
+        )
 
     def draw(self, strategies: Sequence[Strategy], count: int) -> list[DrawnSize]:
         """Draws up to `count` sizes for the goals of some strategies, the first strategy's goals first."""
@@ -82,7 +85,9 @@ class Covering:
         begun: dict[str, int] = {}
         waiting = [_OpenGoal(s, g) for s in strategies for g in s.goals(self._context)]
         while waiting and len(drawn) < count and self._trials.left > 0:
-            waiting = [w for w in waiting if not any(w.goal.holds(extents) for extents in self._checked)]
+            waiting = [
+                w for w in waiting if not any(w.goal.holds(extents) for extents in self._checked)
+            ]
             if not waiting:
                 break
             first = waiting.pop(0)
@@ -95,7 +100,9 @@ class Covering:
                 waiting = [w for w in waiting if w not in size[1]]
         return drawn
 
-    def _size_for(self, first: _OpenGoal, others: Sequence[_OpenGoal]) -> tuple[DrawnSize, list[_OpenGoal]] | None:
+    def _size_for(
+        self, first: _OpenGoal, others: Sequence[_OpenGoal]
+    ) -> tuple[DrawnSize, list[_OpenGoal]] | None:
         """Returns a size that meets a goal, with the further goals that it meets; None where none is legal."""
         dry_runs = 0
         too_large = math.inf
@@ -121,7 +128,9 @@ class Covering:
             too_large = operations
         return None
 
-    def _choices(self, wanted: _OpenGoal, chosen: Extents, budget: Budget | None = None) -> Iterator[dict[int, int]]:
+    def _choices(
+        self, wanted: _OpenGoal, chosen: Extents, budget: Budget | None = None
+    ) -> Iterator[dict[int, int]]:
         """Yields the chosen extents together with those that a goal proposes, where they agree and are affordable.
 
         budget: of the goal with which the size began, where it is another one: the smaller of both holds.
@@ -136,7 +145,9 @@ class Covering:
             ):
                 continue
             if self._is_possible(merged) and all(
-                self._admits(merged, each) for each in (wanted.strategy.budget, budget) if each is not None
+                self._admits(merged, each)
+                for each in (wanted.strategy.budget, budget)
+                if each is not None
             ):
                 yield merged
 
@@ -149,7 +160,9 @@ class Covering:
             ceiling = self._structure.dimensions[i].ceiling
             if ceiling is not None and multipliers[i] > ceiling:
                 return False
-            if not self._context.on_cpu and value > max(MAX_TIMES_LARGER * self._context.full[i], MIN_EXTENT_TO_CAP):
+            if not self._context.on_cpu and value > max(
+                MAX_TIMES_LARGER * self._context.full[i], MIN_EXTENT_TO_CAP
+            ):
                 return False
         return all(self._structure.value(i, multipliers) == value for i, value in extents.items())
 
@@ -185,11 +198,17 @@ class Covering:
         self._checked.append(values)
         names = tuple(dict.fromkeys(g.strategy.name for g in goals))
         words = ", ".join([g.goal.words for g in goals][:MAX_GOALS_IN_WORDS])
-        return DrawnSize(sizes=sizes, why=words, strategy=", ".join(names), one_call=strategy.one_call)
+        return DrawnSize(
+            sizes=sizes, why=words, strategy=", ".join(names), one_call=strategy.one_call
+        )
 
     def _is_good(self, cost: ReferenceCost, budget: Budget) -> bool:
         own = self._structure.own
-        return own is not None and same_form(own, cost) and self._room(budget).times(COST_SLACK).holds(cost)
+        return (
+            own is not None
+            and same_form(own, cost)
+            and self._room(budget).times(COST_SLACK).holds(cost)
+        )
 
     def _filled(self, extents: Extents, small: bool) -> list[int]:
         """Returns multipliers of all dimensions: those asked for, and irregular ones."""
@@ -200,7 +219,9 @@ class Covering:
             multipliers[i] = self._irregular(multipliers, i, {*extents, *missing}, small)
         return multipliers
 
-    def _irregular(self, chosen: list[int], dimension: int, others: Iterable[int], small: bool) -> int:
+    def _irregular(
+        self, chosen: list[int], dimension: int, others: Iterable[int], small: bool
+    ) -> int:
         """Draws a multiplier between the smallest and the largest affordable one, small ones as likely as large ones,
         such that the extent differs from all others.
         """
@@ -221,7 +242,9 @@ class Covering:
         """Returns the largest multiplier that the usual budget admits beside those chosen; the smallest where none."""
         room = self._room(self._limit)
         low = self._structure.dimensions[dimension].floor
-        high = max(low, min(room.elements, self._structure.dimensions[dimension].ceiling or MAX_MULTIPLIER))
+        high = max(
+            low, min(room.elements, self._structure.dimensions[dimension].ceiling or MAX_MULTIPLIER)
+        )
         if not self._context.on_cpu:
             full = max(MAX_TIMES_LARGER * self._context.full[dimension], MIN_EXTENT_TO_CAP)
             high = max(low, min(high, full // max(1, self._context.unit(dimension))))

@@ -58,7 +58,9 @@ class DrawnSizes(Value):
     """Why there are fewer than asked for, and what stays as it is."""
 
 
-def author_sizes(problem: Problem, base: Mapping[str, int] | None = None, budget: Budget | None = None) -> DrawnSizes:
+def author_sizes(
+    problem: Problem, base: Mapping[str, int] | None = None, budget: Budget | None = None
+) -> DrawnSizes:
     """Returns the shapes that the problem's author asks for, in the order of the text.
 
     Two forms are understood, both at module level. A list named `shapes` or `SHAPES` gives numbers that the reference
@@ -83,7 +85,9 @@ def author_sizes(problem: Problem, base: Mapping[str, int] | None = None, budget
     ]
     for name in functions_of(problem):
         if NAME_OF_OTHER_INPUTS.fullmatch(name):
-            sizes.append(DrawnSize(sizes=unchanged, why=f"the author's {name}", strategy=AUTHOR, inputs=name))
+            sizes.append(
+                DrawnSize(sizes=unchanged, why=f"the author's {name}", strategy=AUTHOR, inputs=name)
+            )
     if budget is None:
         return DrawnSizes(sizes=tuple(sizes))
     fitting = tuple(size for size in sizes if _fits(size, problem, budget))
@@ -113,7 +117,9 @@ def _author_shapes(problem: Problem) -> list[dict[str, int]]:
                 shapes += listed
     if unknown := sorted({name for shape in shapes for name in shape} - known):
         names = ", ".join(sorted(module_integers(problem.source)))
-        raise ProblemError(f"shapes names {', '.join(unknown)}, which is no number of the reference: it has {names}")
+        raise ProblemError(
+            f"shapes names {', '.join(unknown)}, which is no number of the reference: it has {names}"
+        )
     return shapes
 
 
@@ -129,4 +135,6 @@ def _sizes_written(node: ast.expr | None) -> list[dict[str, int]]:
 
 
 def _is_shape(entry: dict[object, object]) -> bool:
-    return bool(entry) and all(type(name) is str and type(extent) is int for name, extent in entry.items())
+    return bool(entry) and all(
+        type(name) is str and type(extent) is int for name, extent in entry.items()
+    )

@@ -20,7 +20,13 @@ from kernelwright.tools.sizing.goals import Context, Strategy
 from kernelwright.tools.sizing.learning import learn_structure
 from kernelwright.tools.sizing.size_search import changeable_integers
 from kernelwright.tools.sizing.small_sizes import shrink
-from kernelwright.tools.sizing.strategies import FURTHER, OF_THE_CANDIDATE, OF_THE_PROBLEM, REACHING, USUAL_BLOCKS
+from kernelwright.tools.sizing.strategies import (
+    FURTHER,
+    OF_THE_CANDIDATE,
+    OF_THE_PROBLEM,
+    REACHING,
+    USUAL_BLOCKS,
+)
 from kernelwright.tools.sizing.structure import SizeStructure
 
 MAX_BLOCKS = 24
@@ -55,10 +61,14 @@ def draw_sizes(
     written = changeable_integers(problem)
     checked = [base, *(size.sizes for size in taken if not size.inputs)]
     sizes = Covering(problem, context, checked, (structure.base, written)).draw(strategies, count)
-    return DrawnSizes(sizes=tuple(sizes), notes=(*notes, *_note_of_few(problem, structure, len(sizes), count)))
+    return DrawnSizes(
+        sizes=tuple(sizes), notes=(*notes, *_note_of_few(problem, structure, len(sizes), count))
+    )
 
 
-def draw_varied(problem: Problem, base: Mapping[str, int], blocks: Iterable[int], seed: int, count: int) -> DrawnSizes:
+def draw_varied(
+    problem: Problem, base: Mapping[str, int], blocks: Iterable[int], seed: int, count: int
+) -> DrawnSizes:
     """Draws up to `count` sizes for an interpreter by the strategies of candidates and of blocks."""
     return draw_sizes(problem, base, (*OF_THE_CANDIDATE, *FURTHER), seed, count, blocks=blocks)
 
@@ -71,7 +81,9 @@ def draw_pool(
     once for several candidates.
     """
     strategies = (*OF_THE_PROBLEM, *FURTHER)
-    return draw_sizes(problem, dict(base), strategies, epoch, count, blocks=COMMON_BLOCKS, on_cpu=on_cpu).sizes
+    return draw_sizes(
+        problem, dict(base), strategies, epoch, count, blocks=COMMON_BLOCKS, on_cpu=on_cpu
+    ).sizes
 
 
 def sizes_that_reach(
@@ -87,12 +99,20 @@ def _structure(problem: Problem, base: Mapping[str, int]) -> tuple[SizeStructure
     if structure.own is None and (small := shrink(problem).sizes) and small != dict(base):
         other = learn_structure(problem, small)
         if other.own is not None:
-            return other, [*other.notes, "learned at small sizes: the reference cannot be tried at its own"]
+            return other, [
+                *other.notes,
+                "learned at small sizes: the reference cannot be tried at its own",
+            ]
     return structure, list(structure.notes)
 
 
 def _context(
-    problem: Problem, structure: SizeStructure, source: str, blocks: Iterable[int], random: Random, on_cpu: bool
+    problem: Problem,
+    structure: SizeStructure,
+    source: str,
+    blocks: Iterable[int],
+    random: Random,
+    on_cpu: bool,
 ) -> Context:
     written, dimensions = changeable_integers(problem), structure.dimensions
     numbers = numbers_in(source)
@@ -117,7 +137,9 @@ def _usable_blocks(numbers: Iterable[int], random: Random) -> tuple[int, ...]:
     if len(usable) > MAX_BLOCKS:
         powers = [n for n in usable if is_power_of_two(n)]
         others = [n for n in usable if n not in powers]
-        usable = sorted(powers + random.sample(others, min(len(others), max(0, MAX_BLOCKS - len(powers)))))
+        usable = sorted(
+            powers + random.sample(others, min(len(others), max(0, MAX_BLOCKS - len(powers))))
+        )
     return tuple(usable or USUAL_BLOCKS)
 
 

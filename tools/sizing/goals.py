@@ -62,7 +62,9 @@ class Context:
     @property
     def inner(self) -> list[int]:
         """Returns the dimensions that are no batch, or all where every one is a batch."""
-        return [i for i in self.dimensions if not self.structure.dimensions[i].batch] or list(self.dimensions)
+        return [i for i in self.dimensions if not self.structure.dimensions[i].batch] or list(
+            self.dimensions
+        )
 
     def unit(self, dimension: int) -> int:
         """Returns the smallest step of an extent: 8 where channels come in groups of eight."""

@@ -27,7 +27,9 @@ those of another one by one.
 """
 
 
-def choose_long_sizes(sizes: Sequence[AtSize], base: AtSize, interpreted: Sequence[Trace | None]) -> tuple[AtSize, ...]:
+def choose_long_sizes(
+    sizes: Sequence[AtSize], base: AtSize, interpreted: Sequence[Trace | None]
+) -> tuple[AtSize, ...]:
     """Returns at most MAX_LONG_SIZES sizes that are tried with every distribution beside the base size: those that go
     far beyond it in one dimension, where kernels loop over several blocks, the longest dimensions first.
 
@@ -37,7 +39,10 @@ def choose_long_sizes(sizes: Sequence[AtSize], base: AtSize, interpreted: Sequen
     for size in sizes:
         if size.one_call or (interpreted and programs_of(interpreted[size.index]) > MAX_PROGRAMS):
             continue
-        if any(extent < min(LEAST_EXTENT, base.sizes.get(name, extent)) for name, extent in size.sizes.items()):
+        if any(
+            extent < min(LEAST_EXTENT, base.sizes.get(name, extent))
+            for name, extent in size.sizes.items()
+        ):
             continue
         for name, extent in size.sizes.items():
             known = longest[name].sizes[name] if name in longest else 0
@@ -54,7 +59,9 @@ def programs_of(trace: Trace | None) -> int:
     for step in trace.first if trace else ():
         if isinstance(step, Choice):
             alternatives = step.alternatives[0] if step.alternatives else ()
-            programs += sum(math.prod(launch.grid) for launch in alternatives if isinstance(launch, Launch))
+            programs += sum(
+                math.prod(launch.grid) for launch in alternatives if isinstance(launch, Launch)
+            )
         elif isinstance(step, Launch):
             programs += math.prod(step.grid)
     return programs
@@ -73,7 +80,9 @@ class CallWork:
         """
         programs = max(self.programs / max(other.programs, 1), 1.0)
         larger = [
-            extent / other.extents[n] for n, extent in self.extents.items() if other.extents.get(n, extent) < extent
+            extent / other.extents[n]
+            for n, extent in self.extents.items()
+            if other.extents.get(n, extent) < extent
         ]
         return max(programs, math.prod(larger) / programs)
 
@@ -90,4 +99,7 @@ class MeasuredCalls:
 
     def estimate(self, work: CallWork) -> float:
         """Returns the seconds that a call may take, by the measured call that is nearest; 0 where none was measured."""
-        return min((work.times(known) * max(seconds, LEAST_SECONDS) for known, seconds in self.measured), default=0.0)
+        return min(
+            (work.times(known) * max(seconds, LEAST_SECONDS) for known, seconds in self.measured),
+            default=0.0,
+        )

@@ -16,14 +16,25 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import ReferenceCost, count_held_elements
 from kernelwright.tools.sizing.arithmetic import divisors
 from kernelwright.tools.sizing.bounds import ChangeableNumbers, structure_with_bounds
-from kernelwright.tools.sizing.size_search import MAX_VALUE_LEFT_ALONE, NAMES_LEFT_ALONE, changeable_integers
-from kernelwright.tools.sizing.structure import Probe, SizeStructure, Term, measure_growth, same_form
+from kernelwright.tools.sizing.size_search import (
+    MAX_VALUE_LEFT_ALONE,
+    NAMES_LEFT_ALONE,
+    changeable_integers,
+)
+from kernelwright.tools.sizing.structure import (
+    Probe,
+    SizeStructure,
+    Term,
+    measure_growth,
+    same_form,
+)
 from kernelwright.tools.sizing.trial import MAX_DRY_RUN_CALLS, REAL_ELEMENTS, Trials
 
 LEARNING_CALLS = 12_000
 """aten calls of all dry runs that learn one structure, about a second of a CPU."""
 NAMES_OF_NO_SIZE = re.compile(
-    r"window|patch|axis|axes|layers(\[|$)|upscale|scale_factor|shuffle|iterations|seed|expan|ratio", re.I
+    r"window|patch|axis|axes|layers(\[|$)|upscale|scale_factor|shuffle|iterations|seed|expan|ratio",
+    re.I,
 )
 """Further names (beside NAMES_LEFT_ALONE) of numbers that decide what is computed and not how much of it."""
 AUTHOR_SHAPES = ("shapes", "SHAPES")
@@ -124,7 +135,11 @@ class _Learning:
         """The base with few steps of a recurrence, which makes every further dry run cheap: numbers on which the
         calls depend, and no weight.
         """
-        for name in [n for n, v in self.values.items() if v > STEPS_WHILE_LEARNING and NAMES_OF_STEP_COUNTS.search(n)]:
+        for name in [
+            n
+            for n, v in self.values.items()
+            if v > STEPS_WHILE_LEARNING and NAMES_OF_STEP_COUNTS.search(n)
+        ]:
             cost = self.trials.at({name: STEPS_WHILE_LEARNING})
             if cost is None or not same_form(own, cost) or cost.weights != own.weights:
                 continue
@@ -150,7 +165,11 @@ class _Learning:
             self.bound.append(name)
         elif self._is_size(cost, (name,)):
             self._add((name,), (), value, value + 1, cost)
-        elif own and (cost.inputs, cost.outputs, cost.weights) == (own.inputs, own.outputs, own.weights):
+        elif own and (cost.inputs, cost.outputs, cost.weights) == (
+            own.inputs,
+            own.outputs,
+            own.weights,
+        ):
             self.silent.append(name)
 
     def _leading(self, name: str) -> None:
@@ -159,7 +178,9 @@ class _Learning:
         if name in self.terms or (self.costly and self._is_small((name,))):
             return
         alike = tuple(n for n in self.bound if self.values[n] == value and n not in self.terms)
-        multiples = [n for n in self.bound if self.values[n] > value and self.values[n] % value == 0]
+        multiples = [
+            n for n in self.bound if self.values[n] > value and self.values[n] % value == 0
+        ]
         for leaders in dict.fromkeys(((name,), alike)):
             for followers in self._sets(leaders, multiples):
                 changed = dict.fromkeys(leaders, value + 1)
@@ -168,10 +189,14 @@ class _Learning:
                     self._add(leaders, followers, value, value + 1, cost)
                     return
 
-    def _sets(self, leaders: tuple[str, ...], multiples: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    def _sets(
+        self, leaders: tuple[str, ...], multiples: Sequence[str]
+    ) -> Iterator[tuple[str, ...]]:
         """Sets of numbers that may follow: none, each alone, all. A number whose factor is used up follows no more."""
         value = self.values[leaders[0]]
-        free = [f for f in multiples if f not in self.terms or self.terms[f].factor % value == 0][:MAX_FOLLOWERS]
+        free = [f for f in multiples if f not in self.terms or self.terms[f].factor % value == 0][
+            :MAX_FOLLOWERS
+        ]
         if len(leaders) > 1:
             yield ()
         yield from ((f,) for f in free)
@@ -184,15 +209,23 @@ class _Learning:
             return
         left = self.terms[name].factor if name in self.terms else self.values[name]
         value = self.values[name]
-        alike = tuple(n for n in self.bound if self.values[n] == value and self.terms.get(n) == self.terms.get(name))
+        alike = tuple(
+            n
+            for n in self.bound
+            if self.values[n] == value and self.terms.get(n) == self.terms.get(name)
+        )
         for step in divisors(value, MAX_STEPS, self.original.values()):
-            for moving in dict.fromkeys(((name,), alike)) if left % (value // step) == 0 and left > 1 else ():
+            for moving in (
+                dict.fromkeys(((name,), alike)) if left % (value // step) == 0 and left > 1 else ()
+            ):
                 if cost := self._try(dict.fromkeys(moving, value + step), moving):
                     self._add(moving, (), value // step, value // step + 1, cost)
                     return
 
     def _is_small(self, names: tuple[str, ...]) -> bool:
-        return all(self.original[n] <= MAX_VALUE_LEFT_ALONE and "batch" not in n.lower() for n in names)
+        return all(
+            self.original[n] <= MAX_VALUE_LEFT_ALONE and "batch" not in n.lower() for n in names
+        )
 
     def _is_size(self, cost: ReferenceCost, leaders: tuple[str, ...]) -> bool:
         """Whether what changed is how much is computed, judged by a dry run in which `leaders` changed."""
@@ -211,7 +244,12 @@ class _Learning:
         return True
 
     def _add(
-        self, leaders: tuple[str, ...], followers: tuple[str, ...], base: int, tried: int, cost: ReferenceCost
+        self,
+        leaders: tuple[str, ...],
+        followers: tuple[str, ...],
+        base: int,
+        tried: int,
+        cost: ReferenceCost,
     ) -> None:
         assert self.own is not None
         index = len(self.names)
@@ -235,7 +273,11 @@ def _may_be_a_size(name: str) -> bool:
     root = name.partition("[")[0]
     if not root.isidentifier():
         return True  # named after an argument: the name was not the author's
-    return root not in AUTHOR_SHAPES and not NAMES_LEFT_ALONE.search(name) and not NAMES_OF_NO_SIZE.search(name)
+    return (
+        root not in AUTHOR_SHAPES
+        and not NAMES_LEFT_ALONE.search(name)
+        and not NAMES_OF_NO_SIZE.search(name)
+    )
 
 
 def _only_windows(own: Sequence[tuple[int, ...]], other: Sequence[tuple[int, ...]]) -> bool:

@@ -19,7 +19,12 @@ from kernelwright.tools.sizing.strategies import COMPARISONS, FURTHER, OF_THE_CA
 from kernelwright.tools.tracing.client import SizeRequest
 from kernelwright.tools.tracing.trace import Surroundings
 
-SURROUNDINGS_IN_TURNS = (Surroundings.PLAIN, Surroundings.PARAMETERS, Surroundings.PLAIN, Surroundings.VIEWS)
+SURROUNDINGS_IN_TURNS = (
+    Surroundings.PLAIN,
+    Surroundings.PARAMETERS,
+    Surroundings.PLAIN,
+    Surroundings.VIEWS,
+)
 """How forward is called at the sizes beside the base, in turns."""
 MULTIPROCESSOR_COUNTS = (1, 2, 3)
 """Multiprocessors that the pretended GPU has at some sizes on a CPU, so that persistent kernels go through their loops.
@@ -74,7 +79,9 @@ def select_sizes(problem: Problem, source: str, device: str, seed: int, count: i
     sizes = small.sizes if small else {}
     first = 1 if on_cpu else 0
     why = "small" if sizes else "the problem's own"
-    base = AtSize(index=first, problem=problem.with_sizes(sizes), sizes=sizes, why=why, strategy="base")
+    base = AtSize(
+        index=first, problem=problem.with_sizes(sizes), sizes=sizes, why=why, strategy="base"
+    )
     notes = [small.note] if small and small.note else []
     if count <= 0:
         return Selection(base=base, notes=tuple(notes))
@@ -82,7 +89,8 @@ def select_sizes(problem: Problem, source: str, device: str, seed: int, count: i
     draw = _drawn_without_gpu if on_cpu else _drawn_on_gpu
     drawn, drawing_notes = draw(problem, source, sizes, seed, count, required)
     others = tuple(
-        _at_size(d, problem, first + number, d in required) for number, d in enumerate((*required, *drawn), 1)
+        _at_size(d, problem, first + number, d in required)
+        for number, d in enumerate((*required, *drawn), 1)
     )
     others = _with_turns(others)
     if on_cpu:
@@ -107,7 +115,9 @@ def _spare_sizes(
     taken = [DrawnSize(sizes=size.sizes, why=size.why) for size in others]
     spare = draw_sizes(problem, base, FURTHER, seed, count, blocks=SPARE_BLOCKS, taken=taken).sizes
     first = len(others) + 2
-    return tuple(_at_size(s, problem, index, False).with_(spare=True) for index, s in enumerate(spare, first))
+    return tuple(
+        _at_size(s, problem, index, False).with_(spare=True) for index, s in enumerate(spare, first)
+    )
 
 
 def _at_size(drawn: DrawnSize, problem: Problem, index: int, required: bool) -> AtSize:
@@ -118,7 +128,12 @@ def _at_size(drawn: DrawnSize, problem: Problem, index: int, required: bool) -> 
 
 
 def _drawn_without_gpu(
-    problem: Problem, source: str, base: dict[str, int], seed: int, count: int, required: Sequence[DrawnSize]
+    problem: Problem,
+    source: str,
+    base: dict[str, int],
+    seed: int,
+    count: int,
+    required: Sequence[DrawnSize],
 ) -> tuple[list[DrawnSize], tuple[str, ...]]:
     """Draws sizes for the candidate's blocks, for the problem, and for the comparisons in the candidate's text. Of few
     sizes in all, those for comparisons are among the number asked for; of many they come on top.
@@ -131,48 +146,82 @@ def _drawn_without_gpu(
     if is_few:
         shared = random.Random(seed).sample(pool, max(0, min(len(pool), count - fresh)))
     shared = [size for size in shared if size.sizes not in [r.sizes for r in required]]
-    own = draw_sizes(problem, base, OF_THE_CANDIDATE, seed, fresh, source=source, taken=(*required, *shared))
+    own = draw_sizes(
+        problem, base, OF_THE_CANDIDATE, seed, fresh, source=source, taken=(*required, *shared)
+    )
     drawn = [*own.sizes, *shared]
     most = min(MAX_COMPARISON_SIZES, max(1, count // 2))
-    compared = draw_sizes(problem, base, COMPARISONS, seed, most, source=source, taken=(*required, *drawn)).sizes
+    compared = draw_sizes(
+        problem, base, COMPARISONS, seed, most, source=source, taken=(*required, *drawn)
+    ).sizes
     drawn = [*drawn[: count - len(compared)], *compared] if is_few else [*drawn, *compared]
     missing = count - len(required) - len(drawn)
-    further = draw_sizes(problem, base, FURTHER, seed, missing, source=source, taken=(*required, *drawn)).sizes
+    further = draw_sizes(
+        problem, base, FURTHER, seed, missing, source=source, taken=(*required, *drawn)
+    ).sizes
     return [*drawn, *further], own.notes
 
 
 def _drawn_on_gpu(
-    problem: Problem, source: str, base: dict[str, int], seed: int, count: int, required: Sequence[DrawnSize]
+    problem: Problem,
+    source: str,
+    base: dict[str, int],
+    seed: int,
+    count: int,
+    required: Sequence[DrawnSize],
 ) -> tuple[list[DrawnSize], tuple[str, ...]]:
     """Draws as many sizes as are asked for, and further ones for the comparisons in the candidate's text; those with
     one full extent and small ones beside it come last.
     """
     small = shrink(problem)
     around = tuple(sorted(small.sizes.items())) if small.fits else ()
-    one_full = [s for s in draw_pool(problem, around, True, seed >> 16, count) if s.strategy.startswith("own extent")]
+    one_full = [
+        s
+        for s in draw_pool(problem, around, True, seed >> 16, count)
+        if s.strategy.startswith("own extent")
+    ]
     late = random.Random(seed).sample(one_full, min(len(one_full), LATE_SIZES))
-    leading = next((name for name in changeable_integers(problem) if late and name in late[0].sizes), "")
-    late.sort(key=lambda size: -size.sizes.get(leading, 0))  # a model is called again with more rows than before
+    leading = next(
+        (name for name in changeable_integers(problem) if late and name in late[0].sizes), ""
+    )
+    late.sort(
+        key=lambda size: -size.sizes.get(leading, 0)
+    )  # a model is called again with more rows than before
     fresh = max(1, count // FRESH_DIVISOR)
     taken = (*required, *late)
-    own = draw_sizes(problem, base, OF_THE_CANDIDATE, seed, fresh, source=source, on_cpu=False, taken=taken)
+    own = draw_sizes(
+        problem, base, OF_THE_CANDIDATE, seed, fresh, source=source, on_cpu=False, taken=taken
+    )
     taken = (*taken, *own.sizes)
     compared = draw_sizes(
-        problem, base, COMPARISONS, seed, MAX_COMPARISON_SIZES, source=source, on_cpu=False, taken=taken
+        problem,
+        base,
+        COMPARISONS,
+        seed,
+        MAX_COMPARISON_SIZES,
+        source=source,
+        on_cpu=False,
+        taken=taken,
     ).sizes
     taken = (*taken, *compared)
     wanted = max(0, count - len(required) - len(late) - len(own.sizes))
     pool = draw_pool(problem, tuple(sorted(base.items())), False, seed >> 16, count)
     unused = [size for size in pool if size.sizes not in [t.sizes for t in taken]]
     shared = unused[: wanted // 2]
-    shared += random.Random(seed).sample(unused[wanted // 2 :], min(len(unused) - len(shared), wanted - len(shared)))
+    shared += random.Random(seed).sample(
+        unused[wanted // 2 :], min(len(unused) - len(shared), wanted - len(shared))
+    )
     return [*own.sizes, *compared, *shared, *late], own.notes
 
 
-def trace_requests(problem: Problem, selection: Selection, device: str, seed: int) -> list[SizeRequest]:
+def trace_requests(
+    problem: Problem, selection: Selection, device: str, seed: int
+) -> list[SizeRequest]:
     """Returns the requests for the tracer, the problem's own size first."""
     rng = random.Random(seed)
-    requests = [SizeRequest(spec=input_spec(problem, as_it_is=device != "cpu"))]  # a GPU judges it at this very size
+    requests = [
+        SizeRequest(spec=input_spec(problem, as_it_is=device != "cpu"))
+    ]  # a GPU judges it at this very size
     for size in selection.every:
         few = rng.choice(MULTIPROCESSOR_COUNTS) if device == "cpu" and size.index % 2 == 0 else None
         reuse = size is not selection.base and size.index % 2 == 1
@@ -182,16 +231,22 @@ def trace_requests(problem: Problem, selection: Selection, device: str, seed: in
             if size is selection.base
             else SURROUNDINGS_IN_TURNS[size.index % len(SURROUNDINGS_IN_TURNS)]
         )
-        requests.append(SizeRequest(spec=spec, multiprocessors=few, reuse=reuse, surroundings=around))
+        requests.append(
+            SizeRequest(spec=spec, multiprocessors=few, reuse=reuse, surroundings=around)
+        )
     for size in selection.layouts:
         spec = laid_out(input_spec(size.problem, as_it_is=bool(size.sizes)), size.layouts)
         requests.append(SizeRequest(spec=spec, reuse=size.index % 2 == 1))
     return requests
 
 
-def sizes_reaching_numbers(problem: Problem, source: str, selection: Selection, device: str) -> list[AtSize]:
+def sizes_reaching_numbers(
+    problem: Problem, source: str, selection: Selection, device: str
+) -> list[AtSize]:
     """Returns sizes that cross the thresholds which the candidate's text names, best first, for a kernel that no
     checked size launches.
     """
-    drawn = sizes_that_reach(problem, selection.base.sizes, source, MAX_REACHING_SIZES, on_cpu=device == "cpu")
+    drawn = sizes_that_reach(
+        problem, selection.base.sizes, source, MAX_REACHING_SIZES, on_cpu=device == "cpu"
+    )
     return [_at_size(size, problem, number, False) for number, size in enumerate(drawn.sizes, 1)]

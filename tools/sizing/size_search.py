@@ -11,7 +11,12 @@ from functools import lru_cache
 from itertools import chain, product
 
 from kernelwright.tools.problem import Problem, inner_integers, module_integers, parse
-from kernelwright.tools.references.dry_run import MAX_OPERATOR_CALLS, DryRunFailed, ReferenceCost, measure_cost
+from kernelwright.tools.references.dry_run import (
+    MAX_OPERATOR_CALLS,
+    DryRunFailed,
+    ReferenceCost,
+    measure_cost,
+)
 
 MAX_SHRUNK_ELEMENTS = 1 << 18
 """Elements of inputs, outputs and weights together that shrunk shapes should stay under."""
@@ -92,10 +97,14 @@ class Search:
             before, held = self.sizes, self._held()
             for name in sorted(self.original, key=lambda n: -self.value(n)):
                 self._reduce(name, step)
-            if self.cost is not None and (fits(self.cost) or (held == self._held() and is_interpretable(self.cost))):
+            if self.cost is not None and (
+                fits(self.cost) or (held == self._held() and is_interpretable(self.cost))
+            ):
                 return
             after_first = after_first if step else (self.sizes, self.cost)
-            if (step and self.sizes == before) or (held == self._held() and held > MAX_INTERPRETED_WEIGHTS):
+            if (step and self.sizes == before) or (
+                held == self._held() and held > MAX_INTERPRETED_WEIGHTS
+            ):
                 break
         self.sizes, self.cost = after_first
 
@@ -107,7 +116,11 @@ class Search:
         """Sets every size to its goal at once, the largest goal below it, for a reference that takes too long to try as
         it is, such as a recurrence.
         """
-        large = {n: v for n, v in self.original.items() if v > MAX_VALUE_LEFT_ALONE and not NAMES_LEFT_ALONE.search(n)}
+        large = {
+            n: v
+            for n, v in self.original.items()
+            if v > MAX_VALUE_LEFT_ALONE and not NAMES_LEFT_ALONE.search(n)
+        }
         goals = {n: min(v, goal_of(v) * self.factor) for n, v in large.items()}
         longest = max(large, key=lambda n: large[n], default="")
         for step in range(MAX_ROUNDS if large else 0):
@@ -127,14 +140,20 @@ class Search:
     def _reduce(self, name: str, step: int) -> None:
         """One integer made as small as its goal, alone or with all that have the same value."""
         value, goal = self.value(name), max(2, goal_of(self.original[name]) * self.factor >> step)
-        if goal >= value or NAMES_LEFT_ALONE.search(name) or value <= (MAX_VALUE_LEFT_ALONE if step == 0 else 3):
+        if (
+            goal >= value
+            or NAMES_LEFT_ALONE.search(name)
+            or value <= (MAX_VALUE_LEFT_ALONE if step == 0 else 3)
+        ):
             return
         if not self._replace(name, value, goal):
             self._scale(name, value)
 
     def _replace(self, name: str, value: int, goal: int) -> bool:
         """One size, alone or with all of the same value. False where the reference runs with none that was tried."""
-        alike = tuple(n for n in self.original if self.value(n) == value and not NAMES_LEFT_ALONE.search(n))
+        alike = tuple(
+            n for n in self.original if self.value(n) == value and not NAMES_LEFT_ALONE.search(n)
+        )
         for group in dict.fromkeys(((name,), alike)):
             others = {self.value(n) for n in self.original if n not in group}
             for smaller in sizes_to_try(goal, value, others):
@@ -162,7 +181,9 @@ class Search:
         if self.cost is None or _is_lighter(cost, self.cost):
             self.sizes, self.cost = sizes, cost
 
-    def _measure_cost(self, sizes: dict[str, int], most: int = MAX_OPERATOR_CALLS) -> ReferenceCost | None:
+    def _measure_cost(
+        self, sizes: dict[str, int], most: int = MAX_OPERATOR_CALLS
+    ) -> ReferenceCost | None:
         """Weighs the sizes; None where the reference does not run with them, takes too long to try, or computes
         nothing.
         """
@@ -189,7 +210,9 @@ def changeable_integers(problem: Problem) -> dict[str, int]:
 def _places(source: str) -> tuple[tuple[str, int], ...]:
     found = chain(module_integers(source).items(), inner_integers(source).items())
     read = _read_by_model(source)
-    kept = {name: value for name, value in found if value > 1 and name.partition("[")[0] not in read}
+    kept = {
+        name: value for name, value in found if value > 1 and name.partition("[")[0] not in read
+    }
     return tuple(kept.items())
 
 
@@ -198,7 +221,9 @@ def _read_by_model(source: str) -> set[str]:
     found: set[str] = set()
     for node in parse(source).body:
         for function in (
-            f for f in ast.walk(node) if isinstance(node, ast.ClassDef) and isinstance(f, ast.FunctionDef)
+            f
+            for f in ast.walk(node)
+            if isinstance(node, ast.ClassDef) and isinstance(f, ast.FunctionDef)
         ):
             own = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
             names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]

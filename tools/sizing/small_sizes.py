@@ -13,7 +13,12 @@ from functools import lru_cache
 
 from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.problem import Problem, module_integers
-from kernelwright.tools.references.dry_run import ReferenceCost, count_held_elements, measure_cost, run_once
+from kernelwright.tools.references.dry_run import (
+    ReferenceCost,
+    count_held_elements,
+    measure_cost,
+    run_once,
+)
 from kernelwright.tools.report import Value
 from kernelwright.tools.sizing.size_search import (
     MAX_SHRUNK_ELEMENTS,
@@ -83,7 +88,9 @@ def _attempt(problem: Problem, factor: int) -> SmallSizes:
         if found := _as_it_is(problem):
             return found
         why = search.trouble or "it takes too many operations to try"
-        return SmallSizes(sizes={}, how=SizesOrigin.UNCHANGED, note=f"cannot be shrunk: {why}", fits=False)
+        return SmallSizes(
+            sizes={}, how=SizesOrigin.UNCHANGED, note=f"cannot be shrunk: {why}", fits=False
+        )
     if not _runnable(search.cost):
         return _described(problem, search.sizes, search.cost, "not run for real: too large")
     return _confirmed(problem, search)
@@ -105,7 +112,9 @@ def _confirmed(problem: Problem, search: Search) -> SmallSizes:
                 return _described(problem, sizes, cost, note).with_(flat=flat)
         except Exception as error:
             trouble = trouble or first_line(error)
-    return SmallSizes(sizes={}, how=SizesOrigin.UNCHANGED, note=f"cannot be shrunk: {trouble}", fits=False)
+    return SmallSizes(
+        sizes={}, how=SizesOrigin.UNCHANGED, note=f"cannot be shrunk: {trouble}", fits=False
+    )
 
 
 def _followers(search: Search) -> dict[str, int]:
@@ -114,7 +123,9 @@ def _followers(search: Search) -> dict[str, int]:
     return {name: new[value] for name, value in search.original.items() if value in new}
 
 
-def _described(problem: Problem, sizes: dict[str, int], cost: ReferenceCost, note: str) -> SmallSizes:
+def _described(
+    problem: Problem, sizes: dict[str, int], cost: ReferenceCost, note: str
+) -> SmallSizes:
     notes = [note] if note else []
     if not fits(cost):
         notes.append(_why_too_large(problem, sizes, cost))
@@ -126,7 +137,11 @@ def _described(problem: Problem, sizes: dict[str, int], cost: ReferenceCost, not
 
 def _why_too_large(problem: Problem, sizes: dict[str, int], cost: ReferenceCost) -> str:
     """Why it is still too large."""
-    heavy = f"{cost.elements:,} elements" if cost.elements > MAX_SHRUNK_ELEMENTS else f"{cost.operations:,} operations"
+    heavy = (
+        f"{cost.elements:,} elements"
+        if cost.elements > MAX_SHRUNK_ELEMENTS
+        else f"{cost.operations:,} operations"
+    )
     held = held_elements(cost)
     if not changeable_integers(problem):
         return f"{heavy}: no size is written where it could be changed"
@@ -143,7 +158,11 @@ def _as_it_is(problem: Problem) -> SmallSizes | None:
         finite, flat = _look(run_once(problem))
     except Exception:
         return None
-    note = OWN_SIZES_ARE_SMALL if finite else f"{OWN_SIZES_ARE_SMALL}; the outputs are not finite at these sizes"
+    note = (
+        OWN_SIZES_ARE_SMALL
+        if finite
+        else f"{OWN_SIZES_ARE_SMALL}; the outputs are not finite at these sizes"
+    )
     return SmallSizes(sizes={}, how=SizesOrigin.UNCHANGED, note=note, flat=flat)
 
 

@@ -12,7 +12,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from kernelwright.tools.sizing.arithmetic import describe_number, is_power_of_two, prime_at_least, prime_between
+from kernelwright.tools.sizing.arithmetic import (
+    describe_number,
+    is_power_of_two,
+    prime_at_least,
+    prime_between,
+)
 from kernelwright.tools.sizing.comparisons.solving import relation_goals
 from kernelwright.tools.sizing.drawn_sizes import CPU_BUDGET
 from kernelwright.tools.sizing.goals import Context, Extents, Goal, Strategy
@@ -24,7 +29,20 @@ SMALL_BLOCKS = (32, 16, 8)
 """Blocks that every dimension should exceed where the budget admits no larger one."""
 BLOCK_MULTIPLES = (3.4, 2.6, 2.0, 1.5, 1.1)
 """Multiples of a block at which a dimension is drawn, so that a loop has several iterations."""
-SHARES = ((1, 1), (3, 4), (5, 8), (1, 2), (3, 8), (1, 4), (3, 16), (1, 8), (1, 16), (1, 32), (1, 64), (1, 128))
+SHARES = (
+    (1, 1),
+    (3, 4),
+    (5, 8),
+    (1, 2),
+    (3, 8),
+    (1, 4),
+    (3, 16),
+    (1, 8),
+    (1, 16),
+    (1, 32),
+    (1, 64),
+    (1, 128),
+)
 """Parts of the problem's own extents that count as large, the largest first."""
 MIN_TIMES_LARGER = 2
 """How many times its small extent a large dimension has at least."""
@@ -87,13 +105,19 @@ def own_extent(context: Context) -> Iterator[Goal]:
             extents = [_step_down(context, i, context.full[i] * a // b) for a, b in SHARES]
             large = [e for e in extents if e > MIN_TIMES_LARGER * context.small[i]] or extents[:1]
             words = f"{context.names[i]} as large as in the problem"
-            yield Goal(words, partial(_beside_ones, context, i, large), partial(_at_least, i, context.full[i]))
+            yield Goal(
+                words,
+                partial(_beside_ones, context, i, large),
+                partial(_at_least, i, context.full[i]),
+            )
 
 
 def larger(context: Context) -> Iterator[Goal]:
     """An extent is once beyond the problem's own: whatever is sized for the problem is too small there."""
     for i in context.random.sample(context.inner, len(context.inner)):
-        extent = prime_between(context.full[i] * 9 // 8 + 1, context.full[i] * 11 // 8 + 1, context.random)
+        extent = prime_between(
+            context.full[i] * 9 // 8 + 1, context.full[i] * 11 // 8 + 1, context.random
+        )
         beyond_own = [_step_up(context, i, extent)]
         words = f"{context.names[i]} larger than in the problem"
         yield Goal(words, partial(_beside_ones, context, i, beyond_own))
@@ -111,7 +135,9 @@ def many(context: Context) -> Iterator[Goal]:
             )
 
 
-def _beside_ones(context: Context, dimension: int, extents: Iterable[int], _: Extents) -> Iterator[Extents]:
+def _beside_ones(
+    context: Context, dimension: int, extents: Iterable[int], _: Extents
+) -> Iterator[Extents]:
     """Yields an extent by itself, and with all others as small as the smallest step."""
     for extent in extents:
         yield {dimension: extent}
@@ -131,7 +157,11 @@ def two(context: Context) -> Iterator[Goal]:
 def _exactly(context: Context, steps: int) -> Iterator[Goal]:
     for i in context.dimensions:
         extent = steps * context.unit(i)
-        yield Goal(f"{context.names[i]} {extent}", partial(_each, i, [extent]), partial(_is_tiny, i, extent))
+        yield Goal(
+            f"{context.names[i]} {extent}",
+            partial(_each, i, [extent]),
+            partial(_is_tiny, i, extent),
+        )
 
 
 def ratio(context: Context) -> Iterator[Goal]:
@@ -149,10 +179,16 @@ def ratio(context: Context) -> Iterator[Goal]:
             (f"{name} equal to another", [(i, j) for j in others], 1),
         ):
             if pairs:
-                yield Goal(words, partial(_any_multiple, pairs, times, smaller), partial(_has_multiple, pairs, times))
+                yield Goal(
+                    words,
+                    partial(_any_multiple, pairs, times, smaller),
+                    partial(_has_multiple, pairs, times),
+                )
     for i in context.dimensions:
         thrice = [e for e in smaller if _is_thrice(0, (e,))]
-        yield Goal(f"{context.names[i]} 3 * 2**k", partial(_each, i, thrice), partial(_is_thrice, i))
+        yield Goal(
+            f"{context.names[i]} 3 * 2**k", partial(_each, i, thrice), partial(_is_thrice, i)
+        )
 
 
 def each_ratio(context: Context) -> Iterator[Goal]:
@@ -164,12 +200,19 @@ def each_ratio(context: Context) -> Iterator[Goal]:
         for times, words in ((2, f"{first} twice {second}"), (1, f"{first} equal to {second}")):
             pair = [(i, j)]
             if times == 2 or i < j:
-                yield Goal(words, partial(_any_multiple, pair, times, smaller), partial(_has_multiple, pair, times))
+                yield Goal(
+                    words,
+                    partial(_any_multiple, pair, times, smaller),
+                    partial(_has_multiple, pair, times),
+                )
 
 
 def _extents_in_ratio(context: Context) -> list[int]:
     """Returns the smaller of two extents in the order in which they are tried: aligned and odd ones in turn."""
-    aligned, odd = context.random.sample(ALIGNED_RATIOS[:3], 2), context.random.sample(ODD_RATIOS[:3], 2)
+    aligned, odd = (
+        context.random.sample(ALIGNED_RATIOS[:3], 2),
+        context.random.sample(ODD_RATIOS[:3], 2),
+    )
     return [*aligned, *odd, *ALIGNED_RATIOS, *ODD_RATIOS]
 
 
@@ -177,18 +220,29 @@ def large_pair(context: Context) -> Iterator[Goal]:
     """Every two extents are once large together: a kernel that goes wrong where two places are both far out is right
     wherever only one is. Of two dimensions both are about as large; of more, which one is larger is chance.
     """
-    large = [i for i in context.dimensions if context.full[i] >= MIN_TIMES_LARGER * context.small[i]]
+    large = [
+        i for i in context.dimensions if context.full[i] >= MIN_TIMES_LARGER * context.small[i]
+    ]
     pairs = list(itertools.combinations(large, 2))
     is_balanced = len(context.names) == 2
 
     def rank(extents: tuple[int, int]) -> float:
         """Orders pairs by their product, and roughly by balance or by chance."""
         imbalance = abs(math.log2(extents[0] / extents[1]))
-        return (imbalance if is_balanced else context.random.random()) / 2 - math.log2(math.prod(extents))
+        return (imbalance if is_balanced else context.random.random()) / 2 - math.log2(
+            math.prod(extents)
+        )
 
     for i, j in context.random.sample(pairs, len(pairs)):
-        extents = [(_large(context, i, a), _large(context, j, b)) for a, b in itertools.product(SHARES, SHARES)]
-        far = [e for e in extents if all(e[n] > MIN_TIMES_LARGER * context.small[d] for n, d in enumerate((i, j)))]
+        extents = [
+            (_large(context, i, a), _large(context, j, b))
+            for a, b in itertools.product(SHARES, SHARES)
+        ]
+        far = [
+            e
+            for e in extents
+            if all(e[n] > MIN_TIMES_LARGER * context.small[d] for n, d in enumerate((i, j)))
+        ]
         yield Goal(
             f"{context.names[i]} and {context.names[j]} both large",
             partial(_both, context, i, j, sorted(far, key=rank)),
@@ -232,7 +286,12 @@ def blocks(context: Context) -> Iterator[Goal]:
         extents = [
             extent
             for block in tier
-            for extent in (prime_between(2 * block + 1, int(block * 3.4), context.random), block + 1, block - 1, block)
+            for extent in (
+                prime_between(2 * block + 1, int(block * 3.4), context.random),
+                block + 1,
+                block - 1,
+                block,
+            )
         ]
         for extent in context.random.sample(extents, len(extents)):
             for i in context.random.sample(context.dimensions, len(context.dimensions)):
@@ -244,13 +303,22 @@ def number(context: Context) -> Iterator[Goal]:
     """Each extent is once just beyond a number of the text that is no power of two, those of comparisons first."""
     compared = {n for relation in context.relations for n in relation.numbers}
     numbers = context.random.sample(context.numbers, len(context.numbers))
-    thresholds = [n for n in sorted(numbers, key=lambda n: n not in compared) if n > 16 and not is_power_of_two(n)]
+    thresholds = [
+        n
+        for n in sorted(numbers, key=lambda n: n not in compared)
+        if n > 16 and not is_power_of_two(n)
+    ]
     for threshold in thresholds[:MAX_THRESHOLDS]:
         for i in sorted(context.dimensions, key=lambda i: -context.full[i]):
             if context.small[i] <= threshold:
-                extents = (_step_up(context, i, threshold + 1), _step_up(context, i, threshold + threshold // 8))
+                extents = (
+                    _step_up(context, i, threshold + 1),
+                    _step_up(context, i, threshold + threshold // 8),
+                )
                 words = f"{context.names[i]} just beyond {threshold}"
-                yield Goal(words, partial(_each, i, extents), partial(_is_just_beyond, i, threshold))
+                yield Goal(
+                    words, partial(_each, i, extents), partial(_is_just_beyond, i, threshold)
+                )
 
 
 def reaching(context: Context) -> Iterator[Goal]:
@@ -258,7 +326,10 @@ def reaching(context: Context) -> Iterator[Goal]:
     the elements of all tensors. For kernels that no other size launches.
     """
     largest_first = sorted(context.dimensions, key=lambda i: -context.full[i])
-    for order in (sorted(context.dimensions, key=lambda i: i not in context.inner), largest_first[::-1]):
+    for order in (
+        sorted(context.dimensions, key=lambda i: i not in context.inner),
+        largest_first[::-1],
+    ):
         sizes = [{i: context.full[i] for i in order[:count]} for count in range(len(order), 0, -1)]
         yield Goal("as near to the problem's own as there is room", partial(_listed, sizes))
     for i in largest_first:
@@ -266,10 +337,19 @@ def reaching(context: Context) -> Iterator[Goal]:
     elements = context.structure.load(context.structure.bases).elements
     for threshold in context.numbers:
         for i in largest_first:
-            for extent in (_step_up(context, i, threshold + 1), _step_up(context, i, 2 * threshold)):
+            for extent in (
+                _step_up(context, i, threshold + 1),
+                _step_up(context, i, 2 * threshold),
+            ):
                 yield Goal(f"{context.names[i]} {extent}", partial(_each, i, [extent]))
-        factors = [max(1.0, times * threshold / elements) ** (1 / len(context.names)) for times in (2, 4, 8)]
-        sizes = [{i: _step_up(context, i, int(context.small[i] * f)) for i in context.dimensions} for f in factors]
+        factors = [
+            max(1.0, times * threshold / elements) ** (1 / len(context.names))
+            for times in (2, 4, 8)
+        ]
+        sizes = [
+            {i: _step_up(context, i, int(context.small[i] * f)) for i in context.dimensions}
+            for f in factors
+        ]
         yield Goal(f"more than {threshold} elements", partial(_listed, sizes))
 
 
@@ -328,7 +408,10 @@ def _equals(dimension: int, extent: int, extents: Sequence[int]) -> bool:
 def _is_tiny(dimension: int, extent: int, extents: Sequence[int]) -> bool:
     """Says whether an extent is so small, and not all others are: a row of one number hides most mistakes."""
     others = [e for i, e in enumerate(extents) if i != dimension]
-    return extents[dimension] == extent and max(others, default=extent + LEAST_IN_RATIO) >= extent + LEAST_IN_RATIO
+    return (
+        extents[dimension] == extent
+        and max(others, default=extent + LEAST_IN_RATIO) >= extent + LEAST_IN_RATIO
+    )
 
 
 def _at_least(dimension: int, least: int, extents: Sequence[int]) -> bool:
@@ -373,6 +456,9 @@ OF_THE_CANDIDATE = (
     Strategy("beyond a block", beyond, CPU_BUDGET, most=1),
     Strategy("edge of a block", edge, CPU_BUDGET),
 )
-COMPARISONS = (Strategy("comparison", relation_goals, MANY, equals=True), Strategy("number", number, ROWS, most=2))
+COMPARISONS = (
+    Strategy("comparison", relation_goals, MANY, equals=True),
+    Strategy("number", number, ROWS, most=2),
+)
 FURTHER = (Strategy("blocks", blocks, CPU_BUDGET),)
 REACHING = (Strategy("reaching", reaching, REACH, by_itself=True, equals=True),)

@@ -52,7 +52,11 @@ class Budget(Value):
 
     def admits(self, load: Load) -> bool:
         """Whether this load lies within all bounds."""
-        fits = load.elements <= self.elements and load.operations <= self.operations and load.calls <= self.calls
+        fits = (
+            load.elements <= self.elements
+            and load.operations <= self.operations
+            and load.calls <= self.calls
+        )
         return fits and (not self.rows or load.rows <= self.rows)
 
 
@@ -163,8 +167,12 @@ class SizeStructure:
             return budget
         return budget.with_(
             calls=max(budget.calls, int(max(least.calls, guess.calls) * BUDGET_FACTOR)),
-            elements=max(budget.elements, int(max(least.elements, guess.elements) * BUDGET_FACTOR) + 1),
-            operations=max(budget.operations, int(max(least.operations, guess.operations) * BUDGET_FACTOR) + 1),
+            elements=max(
+                budget.elements, int(max(least.elements, guess.elements) * BUDGET_FACTOR) + 1
+            ),
+            operations=max(
+                budget.operations, int(max(least.operations, guess.operations) * BUDGET_FACTOR) + 1
+            ),
         )
 
     def load(self, multipliers: Sequence[int]) -> Load:
@@ -180,9 +188,15 @@ class SizeStructure:
             elements += shape.count * math.prod(extents)
             rows = max(rows, math.prod(extents[:-1])) if shape.seen else rows
         fixed, growing = self._operations
-        operations = fixed + growing * math.prod(r**p.growth for r, p in zip(ratios, self.probes, strict=True))
-        calls = math.prod(r**p.calls_growth for r, p in zip(ratios, self.probes, strict=True) if p.calls_growth)
-        return Load(elements, operations, max(rows, known.rows), calls * (self.own.ops if self.own else 0))
+        operations = fixed + growing * math.prod(
+            r**p.growth for r, p in zip(ratios, self.probes, strict=True)
+        )
+        calls = math.prod(
+            r**p.calls_growth for r, p in zip(ratios, self.probes, strict=True) if p.calls_growth
+        )
+        return Load(
+            elements, operations, max(rows, known.rows), calls * (self.own.ops if self.own else 0)
+        )
 
     @cached_property
     def _operations(self) -> tuple[float, float]:
@@ -191,7 +205,10 @@ class SizeStructure:
         """
         if self.own is None or self.least is None:
             return 0.0, 0.0
-        shrunk = math.prod((d.floor / d.base) ** p.growth for d, p in zip(self.dimensions, self.probes, strict=True))
+        shrunk = math.prod(
+            (d.floor / d.base) ** p.growth
+            for d, p in zip(self.dimensions, self.probes, strict=True)
+        )
         own, least = self.own.operations, self.least.operations
         fixed = max(0.0, (least - own * shrunk) / (1 - shrunk)) if shrunk < 1 else 0.0
         return fixed, own - fixed
@@ -210,11 +227,22 @@ class SizeStructure:
                     constant += count * math.prod(own)
                     rows = max(rows, math.prod(own[:-1])) if seen else rows
                 else:
-                    tensors.append(_Shape(count, seen, tuple(self._extent(own, others, i) for i in range(len(own)))))
+                    tensors.append(
+                        _Shape(
+                            count,
+                            seen,
+                            tuple(self._extent(own, others, i) for i in range(len(own))),
+                        )
+                    )
         return _Extents(constant, rows, tuple(tensors))
 
-    def _extent(self, own: tuple[int, ...], others: Iterable[tuple[int, ...]], axis: int) -> _Extent:
-        here, slopes = max(1, own[axis]), []  # `channels // reduction` is zero at small sizes, and grows nevertheless
+    def _extent(
+        self, own: tuple[int, ...], others: Iterable[tuple[int, ...]], axis: int
+    ) -> _Extent:
+        here, slopes = (
+            max(1, own[axis]),
+            [],
+        )  # `channels // reduction` is zero at small sizes, and grows nevertheless
         for index, (other, probe) in enumerate(zip(others, self.probes, strict=True)):
             if other[axis] != own[axis]:
                 steps = (probe.multiplier - self.dimensions[index].base) * here
@@ -263,6 +291,10 @@ def same_form(one: ReferenceCost, other: ReferenceCost) -> bool:
 def measure_growth(own: ReferenceCost, cost: ReferenceCost, multiplier: int, base: int) -> Probe:
     """What a dry run with another multiplier in one dimension shows."""
     ratio = math.log(multiplier / base)
-    growth = math.log(cost.operations / own.operations) / ratio if own.operations and cost.operations else 1.0
+    growth = (
+        math.log(cost.operations / own.operations) / ratio
+        if own.operations and cost.operations
+        else 1.0
+    )
     calls = math.log(cost.ops / own.ops) / ratio if own.ops and cost.ops else 0.0
     return Probe(multiplier, cost, max(0.0, growth), max(0.0, calls))

@@ -11,7 +11,12 @@ from functools import lru_cache
 from typing import Any
 
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.dry_run import DryRunFailed, ReferenceCost, measure_cost, run_once
+from kernelwright.tools.references.dry_run import (
+    DryRunFailed,
+    ReferenceCost,
+    measure_cost,
+    run_once,
+)
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.report import Value
 
@@ -42,7 +47,9 @@ class DryRunOutcome(Value):
 class Trials:
     """Dry runs of one problem at sizes around `base`, until `calls` aten calls are used up."""
 
-    def __init__(self, problem: Problem, base: Mapping[str, int], calls: int, real: bool = False) -> None:
+    def __init__(
+        self, problem: Problem, base: Mapping[str, int], calls: int, real: bool = False
+    ) -> None:
         self.problem, self.base, self.left, self.real = problem, dict(base), calls, real
         self.trouble = ""
         """What the reference raised last."""
@@ -53,7 +60,9 @@ class Trials:
         """
         if self.left <= 0:
             return None
-        trial = _tried(self.problem.source, tuple(sorted({**self.base, **changed}.items())), self.real)
+        trial = _tried(
+            self.problem.source, tuple(sorted({**self.base, **changed}.items())), self.real
+        )
         self.left -= trial.calls
         self.trouble = trial.why or self.trouble
         return trial.cost
@@ -65,9 +74,13 @@ def _tried(source: str, sizes: tuple[tuple[str, int], ...], real: bool) -> DryRu
     try:
         cost = _measure_cost_for_real(problem) if real else measure_cost(problem, MAX_DRY_RUN_CALLS)
     except DryRunFailed as failed:
-        return DryRunOutcome(cost=None, calls=TRIAL_CALLS + FAILED_CALLS + failed.ops, why=str(failed))
+        return DryRunOutcome(
+            cost=None, calls=TRIAL_CALLS + FAILED_CALLS + failed.ops, why=str(failed)
+        )
     if any(0 in shape for shape in cost.inputs + cost.outputs):
-        return DryRunOutcome(cost=None, calls=TRIAL_CALLS + cost.ops, why="an input or an output is empty")
+        return DryRunOutcome(
+            cost=None, calls=TRIAL_CALLS + cost.ops, why="an input or an output is empty"
+        )
     return DryRunOutcome(cost=cost, calls=TRIAL_CALLS + cost.ops)
 
 

@@ -68,7 +68,9 @@ class BaselineTimes(Value):
 class Baselines:
     """The torch.compile baselines of one device. Thread-safe; each problem is compiled once."""
 
-    def __init__(self, device: str, cache_dir: Path | None = None, processes: int | None = None) -> None:
+    def __init__(
+        self, device: str, cache_dir: Path | None = None, processes: int | None = None
+    ) -> None:
         """cache_dir: folder where baselines are kept between processes; None keeps them for the life of this object.
 
         processes: number of those that compile ahead; None: as many as the cores allow beside verdicts.
@@ -87,7 +89,9 @@ class Baselines:
             finally:
                 self._lock.release()
 
-    def get_ready(self, problem: Problem, environment: Environment, method: TimingMethod = TimingMethod.GRAPH) -> None:
+    def get_ready(
+        self, problem: Problem, environment: Environment, method: TimingMethod = TimingMethod.GRAPH
+    ) -> None:
         """Waits until `timed` has little more to do than to time: the problem is compiled, the process has started."""
         key = _key(problem, environment, method)
         with self._lock:
@@ -98,7 +102,9 @@ class Baselines:
             self._compiler = self._compiler or _Compiler(self._device)
             self._compiler.get_ready()
 
-    def timed(self, problem: Problem, environment: Environment, method: TimingMethod = TimingMethod.GRAPH) -> Baseline:
+    def timed(
+        self, problem: Problem, environment: Environment, method: TimingMethod = TimingMethod.GRAPH
+    ) -> Baseline:
         """Compiles and times the reference. Call it where no other process uses the GPU. Never raises: an error is in
         `note`.
 
@@ -113,7 +119,9 @@ class Baselines:
         keys = [_key(problem, environment, method) for method in methods]
         with self._lock:
             known = [self._find(key) for key in keys]
-            missing = [method for method, baseline in zip(methods, known, strict=True) if baseline is None]
+            missing = [
+                method for method, baseline in zip(methods, known, strict=True) if baseline is None
+            ]
             if missing:
                 answer = self._ask(problem, missing)
                 for method, baseline in zip(missing, answer, strict=True):
@@ -164,7 +172,9 @@ class _Compiler:
 
     def __init__(self, device: str) -> None:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
-        self._worker = WorkerProcess("kernelwright.tools.timing.baseline", device, errors=self._said)
+        self._worker = WorkerProcess(
+            "kernelwright.tools.timing.baseline", device, errors=self._said
+        )
         self._trouble, self._ready, self._problems = "", False, 0
 
     @property
@@ -183,8 +193,16 @@ class _Compiler:
         self.get_ready()
         self._problems += 1
         message = request.model_dump_json().encode()
-        answer = b"" if self._trouble else self._received(lambda: self._worker.ask(message, BASELINE_SECONDS))
-        return BaselineTimes(note=self._trouble) if self._trouble else BaselineTimes.model_validate_json(answer)
+        answer = (
+            b""
+            if self._trouble
+            else self._received(lambda: self._worker.ask(message, BASELINE_SECONDS))
+        )
+        return (
+            BaselineTimes(note=self._trouble)
+            if self._trouble
+            else BaselineTimes.model_validate_json(answer)
+        )
 
     def _received(self, ask: Callable[[], bytes]) -> bytes:
         try:

@@ -82,5 +82,8 @@ def _peak_named(name: str) -> tuple[Peak | None, str]:
     target = parse_target(name).name
     if own is not None:
         return own, ""
-    is_target = name.lower().removeprefix("sm_").removeprefix("sm").replace(".", "")[:2].isdigit() or name == target
+    is_target = (
+        name.lower().removeprefix("sm_").removeprefix("sm").replace(".", "")[:2].isdigit()
+        or name == target
+    )
     return peak_of_target(target), "" if is_target else name

@@ -96,7 +96,9 @@ class Clock:
 
         begun = time.monotonic()
         with torch.cuda.device(self.device):
-            return Measuring(self, process, reference, sets, choices or {}, sparing, alone).run(places, compare, begun)
+            return Measuring(self, process, reference, sets, choices or {}, sparing, alone).run(
+                places, compare, begun
+            )
 
     def neighbours(self) -> tuple[Neighbour, ...]:
         """Other GPUs of this machine that are at work now."""

@@ -11,7 +11,9 @@ from kernelwright.tools.report import Neighbour, Timing, TimingMethod
 class ReplayChannel(Protocol):
     """The part of tools/replaying/replayer.py that the clock uses."""
 
-    def ask(self, message: dict[str, Any], *, seconds: float, shared: Sequence[Any] = ()) -> dict[str, Any]:
+    def ask(
+        self, message: dict[str, Any], *, seconds: float, shared: Sequence[Any] = ()
+    ) -> dict[str, Any]:
         """Sends one message about the opened trace and returns the answer. Raises Failed."""
 
 

@@ -35,7 +35,11 @@ class Baseline(Value):
     @property
     def ratio(self) -> Number | None:
         """torch.compile's median over eager's."""
-        return Speedup.between(self.compiled, self.eager).median if self.compiled and self.eager else None
+        return (
+            Speedup.between(self.compiled, self.eager).median
+            if self.compiled and self.eager
+            else None
+        )
 
 
 class CompiledReference:
@@ -106,7 +110,9 @@ def _input_sets(reference: Reference, model: Any) -> tuple[list[list[Any]], list
     from kernelwright.tools.comparing.bits import RememberedTensor
 
     first = reference.inputs(INPUT_SEEDS[0])
-    before = [RememberedTensor(value) if isinstance(value, torch.Tensor) else None for value in first]
+    before = [
+        RememberedTensor(value) if isinstance(value, torch.Tensor) else None for value in first
+    ]
     reference.run(model, first, 0)
     changed = [
         place
@@ -126,4 +132,8 @@ def _input_sets(reference: Reference, model: Any) -> tuple[list[list[Any]], list
 def _form(value: Any) -> Any:
     import torch
 
-    return (value.shape, value.stride(), value.dtype) if isinstance(value, torch.Tensor) else repr(value)
+    return (
+        (value.shape, value.stride(), value.dtype)
+        if isinstance(value, torch.Tensor)
+        else repr(value)
+    )

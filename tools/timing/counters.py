@@ -22,7 +22,10 @@ from kernelwright.tools.report import Failure, Fault, Number, SourceLine, Value,
 from kernelwright.worker_process import ChildProcess
 
 NCU_PLACES = ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu")
-SANITIZER_PLACES = ("usr/local/cuda*/bin/compute-sanitizer", "usr/local/cuda*/compute-sanitizer/compute-sanitizer")
+SANITIZER_PLACES = (
+    "usr/local/cuda*/bin/compute-sanitizer",
+    "usr/local/cuda*/compute-sanitizer/compute-sanitizer",
+)
 METRICS = {
     "gpu__time_duration.sum": "ncu_time",
     "dram__throughput.avg.pct_of_peak_sustained_elapsed": "dram_percent",
@@ -37,7 +40,8 @@ MAX_PROFILED_LAUNCHES = 20
 ERRORS_FOUND_EXIT_CODE = 86
 """Exit code that the sanitizer is told to give when it finds something."""
 _SANITIZER_PLACE = re.compile(
-    r"^=+\s+at (?P<kernel>[^\n+(]+?)(?:\(.*?\))?(?:\+0x[0-9a-f]+)?(?: in (?P<file>[^\n]+?):(?P<line>\d+))?$", re.M
+    r"^=+\s+at (?P<kernel>[^\n+(]+?)(?:\(.*?\))?(?:\+0x[0-9a-f]+)?(?: in (?P<file>[^\n]+?):(?P<line>\d+))?$",
+    re.M,
 )
 _SANITIZER_ERROR = re.compile(
     r"^=+ (Invalid __\w+__ (?:read|write|atomic)[^\n]*|Misaligned [^\n]*|Invalid [^\n]*)$", re.M
@@ -61,7 +65,9 @@ def find_tool(name: str, places: Iterable[str]) -> str | None:
     )
 
 
-def call_spec(source: Path, init: Sequence[Any], inputs: Sequence[Any], device: str) -> dict[str, Any]:
+def call_spec(
+    source: Path, init: Sequence[Any], inputs: Sequence[Any], device: str
+) -> dict[str, Any]:
     """Returns the description of a call that `tools.tracing.profiled_calls` reads: arguments by shape, dtype and range,
     never by content. init: the constructor's arguments.
     """
@@ -76,7 +82,12 @@ def call_spec(source: Path, init: Sequence[Any], inputs: Sequence[Any], device: 
 def _described(tensor: Any) -> dict[str, Any]:
     import torch
 
-    told = {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch."), "low": 0, "high": 1}
+    told = {
+        "shape": list(tensor.shape),
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "low": 0,
+        "high": 1,
+    }
     if tensor.numel() and tensor.dtype != torch.bool:
         low, high = (v.item() for v in (tensor.amin(), tensor.amax()))
         told |= {"low": low, "high": high}
@@ -84,7 +95,12 @@ def _described(tensor: Any) -> dict[str, Any]:
 
 
 def hardware_counters(
-    spec: Path, *, scratch: Path, prefix: Sequence[str] = (), seconds: float = 60.0, ncu: str | None = None
+    spec: Path,
+    *,
+    scratch: Path,
+    prefix: Sequence[str] = (),
+    seconds: float = 60.0,
+    ncu: str | None = None,
 ) -> CounterRun:
     """Counters of one call under ncu. spec: a file of `call_spec`'s JSON; scratch: a folder that ncu may write to."""
     ncu = ncu or find_tool("ncu", NCU_PLACES)
@@ -104,7 +120,14 @@ def hardware_counters(
             "--target-processes",
             "all",
         ]
-        options += ["--launch-count", str(MAX_PROFILED_LAUNCHES), "--metrics", ",".join(wanted), "--log-file", str(log)]
+        options += [
+            "--launch-count",
+            str(MAX_PROFILED_LAUNCHES),
+            "--metrics",
+            ",".join(wanted),
+            "--log-file",
+            str(log),
+        ]
         code, said = _run([*prefix, ncu, *options, *_once(spec)], scratch, seconds)
         if code is None:
             return CounterRun(note=f"ncu took over {seconds:.0f} s: no hardware counters")
@@ -144,7 +167,12 @@ def _last_error(text: str) -> str:
 
 
 def memory_check(
-    spec: Path, *, scratch: Path, prefix: Sequence[str] = (), seconds: float = 120.0, sanitizer: str | None = None
+    spec: Path,
+    *,
+    scratch: Path,
+    prefix: Sequence[str] = (),
+    seconds: float = 120.0,
+    sanitizer: str | None = None,
 ) -> CounterRun:
     """compute-sanitizer's memcheck over the candidate's calls: OUT_OF_BOUNDS with the kernel and the line, or
     nothing found.
@@ -172,7 +200,8 @@ def memory_check(
     text = log.read_text(errors="replace") if log.is_file() else ""
     failure = read_memcheck(text, spec)
     return CounterRun(
-        failure=failure, note="" if failure or code == 0 else f"compute-sanitizer ended with exit code {code}"
+        failure=failure,
+        note="" if failure or code == 0 else f"compute-sanitizer ended with exit code {code}",
     )
 
 
@@ -185,7 +214,9 @@ def read_memcheck(text: str, spec: Path | None = None) -> Failure | None:
     kernel = at["kernel"].strip() if at else "an unknown kernel"
     line = int(at["line"]) if at and at["line"] else None
     place = f", line {line}" if line else ""
-    message = clean_text(f"{what[1].strip()} in {kernel}{place}: a mask is missing or an offset is wrong", 300)
+    message = clean_text(
+        f"{what[1].strip()} in {kernel}{place}: a mask is missing or an offset is wrong", 300
+    )
     return Failure(fault=Fault.OUT_OF_BOUNDS, message=message, where=_source_line(spec, line))
 
 
@@ -194,7 +225,9 @@ def _source_line(spec: Path | None, line: int | None) -> SourceLine | None:
         return None
     text = ""
     if spec is not None and spec.is_file():
-        lines = Path(json.loads(spec.read_text())["source"]).read_text(errors="replace").splitlines()
+        lines = (
+            Path(json.loads(spec.read_text())["source"]).read_text(errors="replace").splitlines()
+        )
         text = clean_text(lines[line - 1], 300) if 0 < line <= len(lines) else ""
     return SourceLine(line=line, text=text)
 
@@ -211,12 +244,24 @@ def _run(
     The environment is scrubbed.
     """
     root = str(Path(kernelwright.__file__).parents[1])
-    kept = {k: v for k in ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES") if (v := os.environ.get(k))}
-    environment = {**kept, "PYTHONPATH": root, "HOME": str(scratch), "TMPDIR": str(scratch), **(extra or {})}
+    kept = {
+        k: v
+        for k in ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
+        if (v := os.environ.get(k))
+    }
+    environment = {
+        **kept,
+        "PYTHONPATH": root,
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        **(extra or {}),
+    }
     said = scratch / "said.txt"
     with said.open("wb") as out:
         try:
-            with ChildProcess(command, environment=environment, folder=scratch, output=out, errors=out) as child:
+            with ChildProcess(
+                command, environment=environment, folder=scratch, output=out, errors=out
+            ) as child:
                 ended = child.wait(seconds)
         except OSError as error:
             return 127, str(error)

@@ -53,7 +53,9 @@ def compared_with(baseline: Baseline, profile: ProfileResult) -> ProfileResult:
     over_compiled = profile.over_compiled()
     if over_compiled is None:
         return profile.with_(speedup_compiled_estimate=profile.lowest_estimate_over_compiled())
-    return profile.with_(speedup_compiled=over_compiled.median, speedup_compiled_low=over_compiled.low)
+    return profile.with_(
+        speedup_compiled=over_compiled.median, speedup_compiled_low=over_compiled.low
+    )
 
 
 def _with_counters(
@@ -78,7 +80,8 @@ def _with_counters(
             say("reading hardware counters")
             found = hardware_counters(spec, scratch=scratch, prefix=prefix)
             profile = profile.with_(
-                ncu=found.metrics, notes=(*profile.notes, found.note) if found.note else profile.notes
+                ncu=found.metrics,
+                notes=(*profile.notes, found.note) if found.note else profile.notes,
             )
         if asked.sanitizer:
             say("running compute-sanitizer")
@@ -98,7 +101,10 @@ def _write_call(problem: Problem, source: str, device: str, scratch: Path) -> Pa
     (scratch / "candidate.py").write_text(source, "utf-8")
     reference = Reference(problem, device)
     told = call_spec(
-        scratch / "candidate.py", reference.init_arguments(), reference.arguments(reference.inputs(0)), device
+        scratch / "candidate.py",
+        reference.init_arguments(),
+        reference.arguments(reference.inputs(0)),
+        device,
     )
     (scratch / "call.json").write_text(json.dumps(told))
     return scratch / "call.json"

@@ -79,7 +79,12 @@ class _Blocks:
     @property
     def samples(self) -> list[float]:
         """Milliseconds of every call in a block that was believed."""
-        return [ms for times, believed in zip(self.times, self.believed, strict=True) if believed for ms in times]
+        return [
+            ms
+            for times, believed in zip(self.times, self.believed, strict=True)
+            if believed
+            for ms in times
+        ]
 
 
 class _Timed(NamedTuple):
@@ -117,14 +122,18 @@ class Measuring:
         self._notes: list[str] = []
         self._turn = 0
 
-    def run(self, places: Sequence[Any], compare: Callable[[int], None] | None, begun: float) -> Measurement:
+    def run(
+        self, places: Sequence[Any], compare: Callable[[int], None] | None, begun: float
+    ) -> Measurement:
         """Times the candidate in turns with the reference. places, compare: as `Clock.measure` takes them; begun: by
         `time.monotonic`. Raises Failed for a wrong output and for times that cannot be believed.
         """
         host_ms = self._open()
         timed = self._timed(places, compare)
         if timed.disturbed:
-            self._note("a call changes memory that outlives it: all of it was restored before each timed call")
+            self._note(
+                "a call changes memory that outlives it: all of it was restored before each timed call"
+            )
             self._blocks, self._eager = _Blocks(), []
             host_ms = self._open(everything=True)
             timed = self._timed(places, compare)
@@ -190,17 +199,29 @@ class Measuring:
             "do": "clock_open", "sets": [s.described for s in self._sets], "choices": list(self._choices.items()),
             "graphs": self._reference.method is TimingMethod.GRAPH, "everything": everything,
         }  # fmt: skip
-        reply = self._process.ask(message, seconds=ANSWER_SECONDS, shared=[one for s in self._sets for one in s.shared])
+        reply = self._process.ask(
+            message, seconds=ANSWER_SECONDS, shared=[one for s in self._sets for one in s.shared]
+        )
         with well_formed():
-            captured, why, host_ms = bool(reply["captured"]), str(reply["why"]), float(reply["host_ms"])
+            captured, why, host_ms = (
+                bool(reply["captured"]),
+                str(reply["why"]),
+                float(reply["host_ms"]),
+            )
             copied = bool(reply["copied"])
         if self._reference.method is not TimingMethod.GRAPH:
-            self._note(f"timed without CUDA graphs: the reference cannot be captured ({self._reference.why})")
+            self._note(
+                f"timed without CUDA graphs: the reference cannot be captured ({self._reference.why})"
+            )
         elif not captured:
-            self._note(f"timed without CUDA graphs: the candidate cannot be captured ({clean_text(why, 200)})")
+            self._note(
+                f"timed without CUDA graphs: the candidate cannot be captured ({clean_text(why, 200)})"
+            )
             self._reference.open(TimingMethod.QUEUED)
         if not copied:
-            self._note("weights and inputs were not restored before each timed call: the GPU has no room for copies")
+            self._note(
+                "weights and inputs were not restored before each timed call: the GPU has no room for copies"
+            )
         return host_ms
 
     def _note(self, text: str) -> None:
@@ -221,7 +242,9 @@ class Measuring:
         else:
             each = estimate + self._clock.flush_ms
             calls, blocks = max(MIN_CALLS, min(MAX_CALLS, int(CANDIDATE_MS / each))), BLOCKS
-        beside = max(1, min(MAX_CALLS // 4, int(REFERENCE_MS / blocks / (eager + self._clock.flush_ms))))
+        beside = max(
+            1, min(MAX_CALLS // 4, int(REFERENCE_MS / blocks / (eager + self._clock.flush_ms)))
+        )
         self._eager += self._reference.block(beside)
         for _ in range(blocks):
             self._block(max(1, calls // blocks))
@@ -259,7 +282,9 @@ class Measuring:
         if len(times) != calls or not all(0 < ms < 1e7 for ms in times):
             raise Failed(
                 Failure(
-                    fault=Fault.CHEAT, cheat=Cheat.CLOCK, message="the device events give times that are impossible"
+                    fault=Fault.CHEAT,
+                    cheat=Cheat.CLOCK,
+                    message="the device events give times that are impossible",
                 )
             )
         if kept:
@@ -336,7 +361,12 @@ def _compare_timed(compare: Callable[[int], None], index: int) -> None:
             f"{failed.failure.message}"
         )
         raise Failed(
-            Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=message, mismatch=failed.failure.mismatch)
+            Failure(
+                fault=Fault.CHEAT,
+                cheat=Cheat.CACHE,
+                message=message,
+                mismatch=failed.failure.mismatch,
+            )
         ) from failed
 
 

@@ -30,7 +30,11 @@ def reference_precision(tensors: Iterable[Any]) -> str:
     """
     import torch
 
-    found = {str(t.dtype).removeprefix("torch.") for t in tensors if t.is_floating_point() or t.is_complex()}
+    found = {
+        str(t.dtype).removeprefix("torch.")
+        for t in tensors
+        if t.is_floating_point() or t.is_complex()
+    }
     if not found:
         return ""
     if "float32" not in found:
@@ -52,8 +56,16 @@ def candidate_precision(kernels: Sequence[KernelResources]) -> str:
     if seen:
         return ", ".join(sorted(seen))
     given = {
-        str(kind).lstrip("*k") for kernel in kernels for kind in kernel.signature.values() if str(kind).startswith("*")
+        str(kind).lstrip("*k")
+        for kernel in kernels
+        for kind in kernel.signature.values()
+        if str(kind).startswith("*")
     }
     return next(
-        (kind for kind in ("fp8", "bf16", "fp16", "fp32", "fp64") if any(g.startswith(kind) for g in given)), ""
+        (
+            kind
+            for kind in ("fp8", "bf16", "fp16", "fp32", "fp64")
+            if any(g.startswith(kind) for g in given)
+        ),
+        "",
     )

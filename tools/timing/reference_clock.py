@@ -174,8 +174,12 @@ class ReferenceClock:
         """Address and bytes of the outputs that the graph allocates: of no input's, no weight's, nothing that the
         model keeps.
         """
-        storages = [t.untyped_storage() for t in tensors_of(captured.outputs) if t.is_cuda and t.numel()]
-        return merge_ranges([(s.data_ptr(), s.nbytes()) for s in storages if s.data_ptr() not in captured.lasting])
+        storages = [
+            t.untyped_storage() for t in tensors_of(captured.outputs) if t.is_cuda and t.numel()
+        ]
+        return merge_ranges(
+            [(s.data_ptr(), s.nbytes()) for s in storages if s.data_ptr() not in captured.lasting]
+        )
 
     def block(self, calls: int) -> list[float]:
         """Milliseconds of so many calls, the sets in turns."""
@@ -189,7 +193,9 @@ class ReferenceClock:
         waiting = self.host_us if self.method is TimingMethod.QUEUED else 0.0
         return self._timed(eager, [self._prepare] * calls, waiting)
 
-    def _timed(self, calls: list[Callable[[], Any]], before: list[Callable[[], Any]], waiting: float) -> list[float]:
+    def _timed(
+        self, calls: list[Callable[[], Any]], before: list[Callable[[], Any]], waiting: float
+    ) -> list[float]:
         try:
             with self._settings():
                 return timed_block(calls, before, waiting)[0]
@@ -226,7 +232,12 @@ class ReferenceClock:
 
     def held(self) -> int:
         """Returns the bytes of the graphs' outputs."""
-        return sum(t.untyped_storage().nbytes() for c in self._captured for t in tensors_of(c.outputs) if t.is_cuda)
+        return sum(
+            t.untyped_storage().nbytes()
+            for c in self._captured
+            for t in tensors_of(c.outputs)
+            if t.is_cuda
+        )
 
     def release(self) -> None:
         """Lets go of the captured graphs and of their outputs."""

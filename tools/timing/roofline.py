@@ -14,7 +14,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.operator_costs import PRODUCT_OPERATORS, OperatorTally, storage_of, trace
+from kernelwright.tools.references.operator_costs import (
+    PRODUCT_OPERATORS,
+    OperatorTally,
+    storage_of,
+    trace,
+)
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.report import Number, Roofline, Value
 
@@ -112,7 +117,9 @@ def named_tensors(model: Any, inputs: list[Any]) -> dict[str, Any]:
     return named | dict(model.named_parameters()) | dict(model.named_buffers())
 
 
-def _work(named: dict[str, Any], outputs: list[Any], seen: OperatorTally, structure: Structure | None) -> Work:
+def _work(
+    named: dict[str, Any], outputs: list[Any], seen: OperatorTally, structure: Structure | None
+) -> Work:
     unused = structure.unused if structure else ()
     read = {n: seen.bytes_read(t) for n, t in named.items() if n not in unused}
     written = sum(_stored_bytes(o) for o in outputs)
@@ -149,12 +156,24 @@ def _least_operations(seen: OperatorTally, outputs: list[Any], structure: Struct
     A sum after a matmul is a smaller matmul, a matmul of triangles a sixth of one, and two matmuls in a row may be
     joined beforehand.
     """
-    if structure is None or structure.kept or structure.unused or len(seen.products) != 1 or not seen.plain:
+    if (
+        structure is None
+        or structure.kept
+        or structure.unused
+        or len(seen.products) != 1
+        or not seen.plain
+    ):
         return 0
     (product,) = seen.products
-    if product.name not in PRODUCT_OPERATORS or not product.direct or sum(o.numel() for o in outputs) < product.out:
+    if (
+        product.name not in PRODUCT_OPERATORS
+        or not product.direct
+        or sum(o.numel() for o in outputs) < product.out
+    ):
         return 0
-    return int(product.operations * STRASSEN_FACTOR / (WINOGRAD_FACTOR if product.window > 1 else 1))
+    return int(
+        product.operations * STRASSEN_FACTOR / (WINOGRAD_FACTOR if product.window > 1 else 1)
+    )
 
 
 def structure_of(reference: Reference, seed: int = 0) -> Structure:
@@ -166,11 +185,19 @@ def structure_of(reference: Reference, seed: int = 0) -> Structure:
     model, inputs = reference.model(seed), reference.inputs(seed)
     named = named_tensors(model, inputs)
     other = named_tensors(reference.model(seed + 1), reference.inputs(seed + 1))
-    kept = {n: share for n, t in named.items() if n.startswith("input ") and (share := _unstructured_share(t)) < 1}
+    kept = {
+        n: share
+        for n, t in named.items()
+        if n.startswith("input ") and (share := _unstructured_share(t)) < 1
+    }
     base, again = (_snapshot(reference, model, inputs) for _ in range(2))
     if not all(torch.equal(a, b) for a, b in zip(base, again, strict=True)):
         return Structure(kept=kept)
-    unused = [n for n, t in named.items() if not _changes_output(reference, model, inputs, base, t, other[n])]
+    unused = [
+        n
+        for n, t in named.items()
+        if not _changes_output(reference, model, inputs, base, t, other[n])
+    ]
     return Structure(unused=tuple(unused), kept=kept)
 
 
@@ -196,12 +223,18 @@ def _changes_output(
 
     held = tensor.detach().clone()
     for large in (False, True):
-        values = [other.detach().clone() + (1e-2 if torch.equal(other, held) and held.is_floating_point() else 0)]
+        values = [
+            other.detach().clone()
+            + (1e-2 if torch.equal(other, held) and held.is_floating_point() else 0)
+        ]
         if large:
             apply_draw(Draw.LARGE, values)
         with torch.no_grad():
             tensor.copy_(values[0])
-            changed = any(not torch.equal(a, b) for a, b in zip(base, _snapshot(reference, model, inputs), strict=True))
+            changed = any(
+                not torch.equal(a, b)
+                for a, b in zip(base, _snapshot(reference, model, inputs), strict=True)
+            )
             tensor.copy_(held)
         if changed:
             return True
@@ -244,7 +277,9 @@ def roofline(work: Work, bytes_per_second: float | None, rates: Mapping[str, flo
         times["memory"] = 1e3 * work.bytes / bytes_per_second
     if work.operations is not None and best:
         simple = rates.get("fp32", best[1])
-        times["compute"] = 1e3 * max((work.products or 0) / best[1], (work.operations - (work.products or 0)) / simple)
+        times["compute"] = 1e3 * max(
+            (work.products or 0) / best[1], (work.operations - (work.products or 0)) / simple
+        )
     bound = max(times, key=lambda b: times[b], default="")
     return Roofline(
         bytes=work.bytes,
@@ -257,7 +292,9 @@ def roofline(work: Work, bytes_per_second: float | None, rates: Mapping[str, flo
     )
 
 
-def floor_ms(work: Work, bytes_per_second: float | None, rates: Mapping[str, float], l2_bytes: int = 0) -> float:
+def floor_ms(
+    work: Work, bytes_per_second: float | None, rates: Mapping[str, float], l2_bytes: int = 0
+) -> float:
     """Milliseconds under which no honest call can be. 0 where nothing is known.
 
     l2_bytes: what may lie in the cache when the call begins, and as much again that may still lie there, unwritten,

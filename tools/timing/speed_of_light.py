@@ -8,7 +8,14 @@ from typing import Any
 
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Cheat, Failed, Failure, Fault, ProfileResult
-from kernelwright.tools.timing.roofline import Structure, Work, count_work, floor_ms, roofline, structure_of
+from kernelwright.tools.timing.roofline import (
+    Structure,
+    Work,
+    count_work,
+    floor_ms,
+    roofline,
+    structure_of,
+)
 
 MIN_SHARE_OF_FLOOR = 0.9
 """Faster than this share of the floor is a fault: the clock, the counts and the peaks have their own errors."""

@@ -38,7 +38,10 @@ def failure_of(error: BaseException, path: str, otherwise: Fault) -> Failure:
     """The failure that an exception from the candidate at `path` is; `otherwise` where its class says nothing."""
     fault = _fault(error, otherwise)
     return Failure(
-        fault=fault, message=_message(error), where=candidate_line(error, path), trace=candidate_frames(error, path)
+        fault=fault,
+        message=_message(error),
+        where=candidate_line(error, path),
+        trace=candidate_frames(error, path),
     )
 
 
@@ -47,7 +50,9 @@ def _fault(error: BaseException, otherwise: Fault) -> Fault:
         for cls in type(cause).__mro__:
             if cls.__name__ in FAULT_OF_EXCEPTION and cls.__name__ != "InterpreterError":
                 return FAULT_OF_EXCEPTION[cls.__name__]
-        if type(cause).__name__ in ("AcceleratorError", "RuntimeError") and _CONTEXT_ERROR.search(_text(cause)):
+        if type(cause).__name__ in ("AcceleratorError", "RuntimeError") and _CONTEXT_ERROR.search(
+            _text(cause)
+        ):
             return Fault.OUT_OF_BOUNDS if "illegal memory" in _text(cause) else Fault.CRASH
         if type(cause).__name__ == "RuntimeError" and _NO_MEMORY.search(_text(cause)):
             return Fault.MEMORY
@@ -66,7 +71,9 @@ def _message(error: BaseException) -> str:
         return clean_text(compile_message(error).replace("\n", " "), MAX_MESSAGE_CHARACTERS)
     text = _text(error).strip()
     summary = " ".join(line for line in text.splitlines() if line.strip())
-    return clean_text(f"{type(error).__name__}: {summary}".replace("\n", " "), MAX_MESSAGE_CHARACTERS)
+    return clean_text(
+        f"{type(error).__name__}: {summary}".replace("\n", " "), MAX_MESSAGE_CHARACTERS
+    )
 
 
 def candidate_line(error: BaseException, path: str) -> SourceLine | None:

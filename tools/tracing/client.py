@@ -77,10 +77,14 @@ def trace_candidate(
         }
         for i, s in enumerate(sizes)
     ]
-    with zygote.start(TRACER_ENTRY, {"source": source, "target": target, "sizes": asked}) as process:
+    with zygote.start(
+        TRACER_ENTRY, {"source": source, "target": target, "sizes": asked}
+    ) as process:
         first = _FirstSize(process, decided, allow_import)
         answer, failure = _listen(process, seconds - (time.monotonic() - start), seconds, first)
-        found = _failed(failure, len(sizes)) if failure else _checked(answer, len(sizes), allow_import)
+        found = (
+            _failed(failure, len(sizes)) if failure else _checked(answer, len(sizes), allow_import)
+        )
         complete(found)
         found = first.alone() or found
         told: TracedCandidate = found.with_(
@@ -93,7 +97,10 @@ class _FirstSize:
     """The first size of several, looked at in a thread of its own while the others are traced."""
 
     def __init__(
-        self, process: Process, decided: Callable[[TracedCandidate], bool], allow_import: Sequence[str]
+        self,
+        process: Process,
+        decided: Callable[[TracedCandidate], bool],
+        allow_import: Sequence[str],
     ) -> None:
         self._process, self._decided, self._allow_import = process, decided, allow_import
         self._thread: threading.Thread | None = None
@@ -107,7 +114,10 @@ class _FirstSize:
         Heard once; where it is no trace, the whole answer will not be one either.
         """
         found = _read(answer, 1) if isinstance(answer, dict) and self._thread is None else None
-        if isinstance(found, TracedCandidate) and _foreign_kernel(found.traced, self._allow_import) is None:
+        if (
+            isinstance(found, TracedCandidate)
+            and _foreign_kernel(found.traced, self._allow_import) is None
+        ):
             self._found, self._thread = found, threading.Thread(target=self._decide, daemon=True)
             self._thread.start()
 
@@ -156,7 +166,9 @@ def _foreign_kernel(traced: Traced, allowed: Sequence[str]) -> Failure | None:
     return None
 
 
-def _listen(process: Process, left: float, seconds: float, first: _FirstSize) -> tuple[dict[str, Any], Failure | None]:
+def _listen(
+    process: Process, left: float, seconds: float, first: _FirstSize
+) -> tuple[dict[str, Any], Failure | None]:
     """The last message, or the failure that came in its place. left: of `seconds`."""
     doing, allowed = "starting", RemainingSeconds(process, left)
     for _ in range(MAX_MESSAGES):
@@ -170,7 +182,9 @@ def _listen(process: Process, left: float, seconds: float, first: _FirstSize) ->
         except ProcessDied as death:
             return {}, _death(process, death, doing)
         except BadMessage as error:
-            return {}, _failure_of_forgery(f"the channel carried something that is no message: {error}")
+            return {}, _failure_of_forgery(
+                f"the channel carried something that is no message: {error}"
+            )
         if "first" in message:
             first.begin(message["first"])
             continue
@@ -188,13 +202,18 @@ def _death(process: Process, death: ProcessDied, doing: str) -> Failure:
 
 
 def _failure_of_forgery(message: str) -> Failure:
-    return Failure(fault=Fault.CHEAT, cheat=Cheat.FORGERY, message=clean_text(message, 300).replace("\n", " "))
+    return Failure(
+        fault=Fault.CHEAT, cheat=Cheat.FORGERY, message=clean_text(message, 300).replace("\n", " ")
+    )
 
 
 def _read(answer: dict[str, Any], count: int) -> TracedCandidate | Failure:
     """The answer as values; a Failure where it has not the form of one."""
     try:
-        failures = tuple(None if f is None else _cap_failure(Failure.model_validate(f)) for f in answer["failures"])
+        failures = tuple(
+            None if f is None else _cap_failure(Failure.model_validate(f))
+            for f in answer["failures"]
+        )
         notes = tuple(clean_text(n, 300) for n in list(answer["notes"])[:20])
         traced = read_traced(answer["traced"])
     except TraceError as error:
@@ -216,7 +235,9 @@ def _cap_failure(failure: Failure) -> Failure:
     """
     where = failure.where
     if where is not None:
-        where = where.with_(text=clean_text(where.text, 300).replace("\n", " "), line=max(0, min(where.line, 10**6)))
+        where = where.with_(
+            text=clean_text(where.text, 300).replace("\n", " "), line=max(0, min(where.line, 10**6))
+        )
     return Failure(
         fault=failure.fault, cheat=failure.cheat, message=clean_text(failure.message, 700).replace("\n", " "),
         where=where, trace=clean_text(failure.trace, 2000),

@@ -21,7 +21,11 @@ def chain(error: BaseException | None) -> list[BaseException]:
 
 def located(error: BaseException) -> list[Any]:
     """The CompilationErrors in the chain, innermost first: each knows a function's text and a node in it."""
-    return [e for e in chain(error)[::-1] if hasattr(getattr(e, "node", None), "lineno") and getattr(e, "src", None)]
+    return [
+        e
+        for e in chain(error)[::-1]
+        if hasattr(getattr(e, "node", None), "lineno") and getattr(e, "src", None)
+    ]
 
 
 def compile_where(error: BaseException, path: str) -> SourceLine | None:

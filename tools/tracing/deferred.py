@@ -32,13 +32,23 @@ class Deferred:
     """
 
     def __init__(
-        self, src: Any, options: dict[str, Any], tape: Tape, texts: Texts, compile_now: Callable[[], Any]
+        self,
+        src: Any,
+        options: dict[str, Any],
+        tape: Tape,
+        texts: Texts,
+        compile_now: Callable[[], Any],
     ) -> None:
         self.src = src
         self.hash = id(self)
         self.function = self.module = 1
         self.packed_metadata = None
-        self._options, self._tape, self._texts, self._compile_now = options, tape, texts, compile_now
+        self._options, self._tape, self._texts, self._compile_now = (
+            options,
+            tape,
+            texts,
+            compile_now,
+        )
         self._compiled: Any = None
         self._key: str | None = None
 
@@ -67,7 +77,9 @@ class Deferred:
         check_arguments(tuple(names), args, self.src.fn.fn.__name__)
         if self._key is None:
             self._key = self._texts.kernel(self.src, self._options)
-        given = {n: v for n, v in zip(names, args, strict=True) if self.src.signature[n] != "constexpr"}
+        given = {
+            n: v for n, v in zip(names, args, strict=True) if self.src.signature[n] != "constexpr"
+        }
         if min(size) > 0:
             self._tape.launched(self._key, size, given)
 
@@ -86,7 +98,9 @@ class Deferred:
         return self._compiled
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "result":  # Triton 3.6 asks whether this is a compilation under way
+        if (
+            name.startswith("__") or name == "result"
+        ):  # Triton 3.6 asks whether this is a compilation under way
             raise AttributeError(name)
         real = self._real()
         if name in ("n_regs", "n_spills", "n_max_threads"):
@@ -127,10 +141,18 @@ def _defer_compilation(tape: Tape, texts: Texts, target: Any) -> None:
         if not hasattr(src, "fn"):
             return original(src, target=target, options=options, **more)
         given = dict(options or {})
-        with contextlib.suppress(Exception):  # what the compiler will refuse, it refuses in its own words
+        with contextlib.suppress(
+            Exception
+        ):  # what the compiler will refuse, it refuses in its own words
             # Notes the globals that the kernel reads: Triton refuses a launch once one has changed.
             src.fn.cache_key  # noqa: B018
-        return Deferred(src, differing(given, defaults), tape, texts, lambda: original(src, target=gpu, options=given))
+        return Deferred(
+            src,
+            differing(given, defaults),
+            tape,
+            texts,
+            lambda: original(src, target=gpu, options=given),
+        )
 
     for owner in (triton, triton.compiler, compiler):
         owner.compile = compile
@@ -152,7 +174,11 @@ def _launch_autotuned(tuner: Any, tape: Tape, args: tuple[Any, ...], kwargs: dic
     tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
     key = _key(tuner, kwargs)
     first = key not in tuner.cache
-    configs = list(tuner.prune_configs(kwargs)) if first and len(tuner.configs) > 1 else list(tuner.configs)
+    configs = (
+        list(tuner.prune_configs(kwargs))
+        if first and len(tuner.configs) > 1
+        else list(tuner.configs)
+    )
     if first:
         tuner.__dict__.setdefault("_written", {})[key] = configs
         if len(configs) > 1:
@@ -171,7 +197,9 @@ def _launch_autotuned(tuner: Any, tape: Tape, args: tuple[Any, ...], kwargs: dic
                 if config.pre_hook is not None:
                     config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
                 made = tuner.fn.run(*args, **kwargs, **config.all_kwargs())
-            except Exception as error:  # a configuration that this target or these arguments do not allow
+            except (
+                Exception
+            ) as error:  # a configuration that this target or these arguments do not allow
                 trouble = error
                 continue
         done.append((steps, str(config), (config, made)))
@@ -183,7 +211,9 @@ def _launch_autotuned(tuner: Any, tape: Tape, args: tuple[Any, ...], kwargs: dic
     if len(done) == 1:
         tape.steps.extend(done[0][0])
     else:
-        tape.choice(tuner.base_fn.__name__, [steps for steps, _, _ in done], [label for _, label, _ in done])
+        tape.choice(
+            tuner.base_fn.__name__, [steps for steps, _, _ in done], [label for _, label, _ in done]
+        )
     return made
 
 
@@ -212,7 +242,9 @@ def watch_libraries(tape: Tape) -> None:
             and isinstance(op_name, str)
             and dispatch_key not in ("Meta", "Autograd", "AutogradCUDA")
         ):
-            tape.own_operators.setdefault(op_name if "::" in op_name else f"{self.ns}::{op_name}", fn)
+            tape.own_operators.setdefault(
+                op_name if "::" in op_name else f"{self.ns}::{op_name}", fn
+            )
         return impl(self, op_name, fn, dispatch_key, **options)
 
     torch.library.Library.impl = remember  # type: ignore[method-assign]

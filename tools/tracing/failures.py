@@ -47,7 +47,9 @@ def tracing_failure(error: BaseException, path: Path, fault: Fault, *, launched:
     if isinstance(error, NotPlain):
         return found.with_(
             fault=Fault.RUNTIME,
-            message=clean_text(f"{error} is handed to an operator or a kernel: it cannot be written down", 300),
+            message=clean_text(
+                f"{error} is handed to an operator or a kernel: it cannot be written down", 300
+            ),
         )
     if any(recorded.needs_values(e) for e in chain(error)):
         return found.with_(
@@ -56,7 +58,9 @@ def tracing_failure(error: BaseException, path: Path, fault: Fault, *, launched:
             "numbers alone",
         )
     if fault is Fault.RUNTIME and (
-        any(isinstance(e, LaunchRefused) for e in chain(error)) or not launched or in_triton(error, path)
+        any(isinstance(e, LaunchRefused) for e in chain(error))
+        or not launched
+        or in_triton(error, path)
     ):
         return found.with_(fault=Fault.LAUNCH) if found.fault is Fault.RUNTIME else found
     return found

@@ -90,7 +90,11 @@ class Texts:
 
         if isinstance(value, JITFunction) and not _of_triton(value.fn):
             return {"function": self.function(value)}
-        if type(value).__name__ == "ConstexprFunction" and _of_triton(type(value)) and not _of_triton(value.fn):
+        if (
+            type(value).__name__ == "ConstexprFunction"
+            and _of_triton(type(value))
+            and not _of_triton(value.fn)
+        ):
             return {"constexpr_function": self.function(value)}
         if isinstance(value, types.ModuleType) and _is_triton(value.__name__):
             return {"triton": value.__name__}
@@ -103,13 +107,23 @@ class Texts:
         if in_constexpr and isinstance(value, types.FunctionType):
             return {"constexpr_function": self.function(self._constexpr_function(value))}
         if isinstance(value, types.ModuleType) or (isinstance(value, type) and members):
-            return {"members": {m: self._member(value, m, inner) for m, inner in members.items() if hasattr(value, m)}}
+            return {
+                "members": {
+                    m: self._member(value, m, inner)
+                    for m, inner in members.items()
+                    if hasattr(value, m)
+                }
+            }
         try:
             return {"value": self.value(value)}
         except NotPlain:
             if members:
                 return {
-                    "members": {m: self._member(value, m, inner) for m, inner in members.items() if hasattr(value, m)}
+                    "members": {
+                        m: self._member(value, m, inner)
+                        for m, inner in members.items()
+                        if hasattr(value, m)
+                    }
                 }
             return {"unknown": type(value).__name__[:80]}
 
@@ -124,10 +138,13 @@ class Texts:
             function=self.function(fn),
             signature={str(k): _type(v) for k, v in src.signature.items()},
             constants=tuple(
-                (_path(p), self.value(v)) for p, v in sorted(src.constants.items(), key=lambda kv: str(kv[0]))
+                (_path(p), self.value(v))
+                for p, v in sorted(src.constants.items(), key=lambda kv: str(kv[0]))
             ),
             attributes=tuple(
-                (_path(p), _attribute(a)) for p, a in sorted((src.attrs or {}).items(), key=lambda kv: str(kv[0])) if a
+                (_path(p), _attribute(a))
+                for p, a in sorted((src.attrs or {}).items(), key=lambda kv: str(kv[0]))
+                if a
             ),
             options={k: v for k, v in options.items() if _is_json(v)},
             fields={
@@ -245,7 +262,10 @@ def _place_in_triton(value: Any) -> str | None:
         or isinstance(value, types.ModuleType)
     ):
         return None
-    if not isinstance(value, type | types.FunctionType | types.BuiltinFunctionType) and target is value:
+    if (
+        not isinstance(value, type | types.FunctionType | types.BuiltinFunctionType)
+        and target is value
+    ):
         return None
     found: Any = sys.modules.get(module)
     for part in name.split("."):
@@ -266,11 +286,15 @@ def _type_of_triton(value: Any) -> Json:
 
 
 def _path(path: Any) -> tuple[int | str, ...]:
-    return tuple(p if isinstance(p, int) else str(p) for p in (path if isinstance(path, tuple) else (path,)))
+    return tuple(
+        p if isinstance(p, int) else str(p) for p in (path if isinstance(path, tuple) else (path,))
+    )
 
 
 def _attribute(value: Any) -> Json:
-    return [[str(a), plain(b)] for a, b in value] if isinstance(value, list | tuple) else plain(value)
+    return (
+        [[str(a), plain(b)] for a, b in value] if isinstance(value, list | tuple) else plain(value)
+    )
 
 
 def _is_json(value: Any) -> bool:

@@ -49,7 +49,9 @@ def random_tensor(described: dict[str, Any], device: str) -> Any:
     low, high = described["low"], described["high"]
     if not dtype.is_floating_point:
         return torch.randint(int(low), int(high) + 1, shape, device=device, dtype=dtype)
-    return torch.rand(shape, device=device, dtype=torch.float32).mul_(high - low).add_(low).to(dtype)
+    return (
+        torch.rand(shape, device=device, dtype=torch.float32).mul_(high - low).add_(low).to(dtype)
+    )
 
 
 def _import_candidate(path: Path) -> Any:

@@ -32,12 +32,16 @@ def launches(call: dict[str, Any]) -> int:
 
 def needs_values(error: BaseException) -> bool:
     """Says whether an error comes from host code that reads what a tensor holds."""
-    return type(error).__name__ in _VALUE_ERRORS or any(words in str(error) for words in _VALUE_WORDS)
+    return type(error).__name__ in _VALUE_ERRORS or any(
+        words in str(error) for words in _VALUE_WORDS
+    )
 
 
 def canonical(call: dict[str, Any]) -> Any:
     """Returns the steps that lead to the outputs, in a form that is equal for equal calls."""
-    return slicing.canonical(call["steps"], call["outputs"], [n for v in call["inputs"] for n in slicing.tensors_in(v)])
+    return slicing.canonical(
+        call["steps"], call["outputs"], [n for v in call["inputs"] for n in slicing.tensors_in(v)]
+    )
 
 
 def call_difference(one: dict[str, Any], other: dict[str, Any]) -> str:
@@ -48,9 +52,14 @@ def call_difference(one: dict[str, Any], other: dict[str, Any]) -> str:
     if len(first) != len(second):
         return f"{len(second)} steps where there were {len(first)}"
     for number in range(len(first)):
-        forms = [canonical({**call, "steps": call["steps"][: number + 1], "outputs": ()}) for call in (one, other)]
+        forms = [
+            canonical({**call, "steps": call["steps"][: number + 1], "outputs": ()})
+            for call in (one, other)
+        ]
         if forms[0] != forms[1]:
-            return f"step {number + 1}, {_step_difference(forms[0][0][number], forms[1][0][number])}"
+            return (
+                f"step {number + 1}, {_step_difference(forms[0][0][number], forms[1][0][number])}"
+            )
     return "the outputs, or which inputs are read"
 
 
@@ -59,17 +68,24 @@ def _step_difference(one: Step, other: Step) -> str:
     if "op" in one and one["op"] == other.get("op"):
         both = zip(one["args"], other["args"], strict=False)
         pairs = [(f"argument {number} of {one['op']}", a, b) for number, (a, b) in enumerate(both)]
-        pairs += [(f"{name} of {one['op']}", value, other["kwargs"].get(name)) for name, value in one["kwargs"].items()]
+        pairs += [
+            (f"{name} of {one['op']}", value, other["kwargs"].get(name))
+            for name, value in one["kwargs"].items()
+        ]
     elif "kernel" in one and one["kernel"] == other.get("kernel"):
         pairs = [("the grid of a launch", one["grid"], other["grid"])]
-        pairs += [(f"`{n}` of a launch", value, other["args"].get(n)) for n, value in one["args"].items()]
+        pairs += [
+            (f"`{n}` of a launch", value, other["args"].get(n)) for n, value in one["args"].items()
+        ]
     elif "data" in one and "data" in other:
         return "the values of a tensor that the host makes"
     else:
         return f"{one.get('op') or 'a launch'} where there was another"
     name, before, now = next((p for p in pairs if p[1] != p[2]), ("its result", None, None))
     if type(before) is int and type(now) is int:
-        return f"{name}: {now} where it was {before}" + (_FROM_DATA_PTR if _is_address(before, now) else "")
+        return f"{name}: {now} where it was {before}" + (
+            _FROM_DATA_PTR if _is_address(before, now) else ""
+        )
     return name
 
 
@@ -100,7 +116,9 @@ def needed_from_outside(call: dict[str, Any]) -> set[int]:
 
     A step that writes in place gives the tensor that it was given: that one is needed although a step gives it.
     """
-    return slicing.used_from_outside(call["steps"]) | (tensors(call["outputs"]) - tensors_of_steps(call))
+    return slicing.used_from_outside(call["steps"]) | (
+        tensors(call["outputs"]) - tensors_of_steps(call)
+    )
 
 
 def memory_key(tensor: torch.Tensor) -> tuple[Any, ...]:
@@ -153,7 +171,9 @@ def state_tensors(model: Any) -> dict[str, torch.Tensor]:
         seen.add(id(module))
         for table, into in found.items():
             into.update({prefix + n: t for n, t in module.__dict__[table].items() if t is not None})
-        waiting += [(f"{prefix}{n}.", m) for n, m in module.__dict__["_modules"].items() if m is not None]
+        waiting += [
+            (f"{prefix}{n}.", m) for n, m in module.__dict__["_modules"].items() if m is not None
+        ]
     return found["_parameters"] | found["_buffers"]
 
 
@@ -166,7 +186,11 @@ def write_back_buffers(model: Any, before: dict[str, torch.Tensor]) -> None:
         held = before.get(name)
         if held is None or held is now or isinstance(held, torch.nn.Parameter):
             continue
-        if held.shape == now.shape and held.dtype == now.dtype and memory_key(held) != memory_key(now):
+        if (
+            held.shape == now.shape
+            and held.dtype == now.dtype
+            and memory_key(held) != memory_key(now)
+        ):
             owner, _, last = name.rpartition(".")
             held.copy_(now)
             model.get_submodule(owner).__dict__["_buffers"][last] = held

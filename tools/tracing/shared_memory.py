@@ -47,7 +47,9 @@ class SharedMemory:
         used, results = numbers_of(step)
         if used and used[0] in self._loaded and _shares(step):
             self._loaded.update(results)
-        return used, {self.storage(n) for n in (*results, *written_by(step)) if n not in self._loaded}
+        return used, {
+            self.storage(n) for n in (*results, *written_by(step)) if n not in self._loaded
+        }
 
     def first_entry(self, names: dict[int, str], used: Iterable[int]) -> str:
         """Returns the name that is noted for the first of these tensors' storages for which there is any."""
@@ -59,7 +61,11 @@ def numbers_of(step: Operator | Launch | Data) -> tuple[list[int], list[int]]:
     """Returns the numbers of the tensors that a step is given, and of those that it gives."""
     if isinstance(step, Operator):
         return [*tensors_in(step.args), *tensors_in(step.kwargs)], list(tensors_in(step.out))
-    return (tensors_of_launch(step), []) if isinstance(step, Launch) else (addressed_tensors(step), [step.t])
+    return (
+        (tensors_of_launch(step), [])
+        if isinstance(step, Launch)
+        else (addressed_tensors(step), [step.t])
+    )
 
 
 def written_by(step: Operator | Launch | Data) -> Iterator[int]:
@@ -71,7 +77,9 @@ def written_by(step: Operator | Launch | Data) -> Iterator[int]:
         return
     for number, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            yield from tensors_in(step.args[number] if number < len(step.args) else step.kwargs.get(argument.name))
+            yield from tensors_in(
+                step.args[number] if number < len(step.args) else step.kwargs.get(argument.name)
+            )
 
 
 def _shares(step: Operator | Launch | Data) -> bool:
@@ -79,5 +87,7 @@ def _shares(step: Operator | Launch | Data) -> bool:
     func = operator_named(step.op) if isinstance(step, Operator) else None
     if func is None:
         return False
-    written_first = bool(func._schema.arguments) and getattr(func._schema.arguments[0].alias_info, "is_write", False)
+    written_first = bool(func._schema.arguments) and getattr(
+        func._schema.arguments[0].alias_info, "is_write", False
+    )
     return func.is_view or written_first or func.overloadpacket.__name__ in VIEWS

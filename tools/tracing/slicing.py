@@ -20,7 +20,9 @@ def read_and_written(step: Step) -> tuple[set[int], set[int]]:
     if "kernel" in step:
         return set(tensors_in([*step["args"].values(), step.get("reaches", [])])), set()
     if "op" in step:
-        return set(tensors_in(step["args"])) | set(tensors_in(step["kwargs"])), set(tensors_in(step["out"]))
+        return set(tensors_in(step["args"])) | set(tensors_in(step["kwargs"])), set(
+            tensors_in(step["out"])
+        )
     if "data" in step:
         return set(tensors_in(step.get("addresses", []))), {step["t"]}
     used, made = set[int](), set[int]()
@@ -64,7 +66,11 @@ def needed_steps(
         if (parts := known.get(id(step))) is None:
             parts = known[id(step)] = (step, *read_and_written(step))
         _, used, made = parts
-        touches = bool(made & needed) or always(step) or (mutates(step) and any(storages[n] in regions for n in used))
+        touches = (
+            bool(made & needed)
+            or always(step)
+            or (mutates(step) and any(storages[n] in regions for n in used))
+        )
         if touches:
             kept.append(step)
             needed |= used | made
@@ -75,7 +81,9 @@ def needed_steps(
 def renamed(value: Json, names: dict[int, int]) -> Json:
     """A value (a step, a list of steps) with tensors called by other numbers."""
     if isinstance(value, dict):
-        if "kernel" in value and isinstance(value.get("args"), dict):  # a kernel's parameter may be called `t`
+        if "kernel" in value and isinstance(
+            value.get("args"), dict
+        ):  # a kernel's parameter may be called `t`
             others = {k: renamed(v, names) for k, v in value.items() if k != "args"}
             return others | {"args": {k: renamed(v, names) for k, v in value["args"].items()}}
         if "t" in value and isinstance(value["t"], int):
@@ -96,7 +104,9 @@ def canonical(steps: list[Step], outputs: Json, roots: Iterable[int]) -> Json:
         names.setdefault(root, len(names))
     for number in _numbers(steps):
         names.setdefault(number, len(names))
-    outside = {n: -1 - n for n in used_from_outside(steps) | set(tensors_in(outputs)) if n not in names}
+    outside = {
+        n: -1 - n for n in used_from_outside(steps) | set(tensors_in(outputs)) if n not in names
+    }
     return [renamed(_without_lines(steps), names | outside), renamed(outputs, names | outside)]
 
 

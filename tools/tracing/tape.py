@@ -63,7 +63,9 @@ class Tape(TorchDispatchMode):
             raise TooLong("more tensors than a trace may hold")
         number = self._numbers[id(tensor)] = len(self._alive)
         self._alive.append(tensor)
-        self.storages.append(tensor.untyped_storage()._cdata if tensor.layout is torch.strided else -1 - number)
+        self.storages.append(
+            tensor.untyped_storage()._cdata if tensor.layout is torch.strided else -1 - number
+        )
         if not isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor):
             self._write_data(number, tensor)
         return number
@@ -142,7 +144,13 @@ class Tape(TorchDispatchMode):
         key = (id(value), value.initial_seed())
         first = key not in self._generators
         self._generators[key] = value
-        return {"generator": {"number": list(self._generators).index(key), "seed": key[1], "first": first}}
+        return {
+            "generator": {
+                "number": list(self._generators).index(key),
+                "seed": key[1],
+                "first": first,
+            }
+        }
 
     def _descriptor(self, value: Any) -> Json:
         return {
@@ -170,7 +178,9 @@ class Tape(TorchDispatchMode):
             return {"dict": {str(k)[:100]: self.output(v) for k, v in dict.items(value)}}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = [f.name for f in dataclasses.fields(value)]
-            return {"dict": {name[:100]: self.output(getattr(value, name, None)) for name in fields}}
+            return {
+                "dict": {name[:100]: self.output(getattr(value, name, None)) for name in fields}
+            }
         try:
             return plain(value)
         except NotPlain:
@@ -205,7 +215,13 @@ class Tape(TorchDispatchMode):
         """Writes down that one of these lists of steps is to be run. Name and labels are shortened to 120 and 200
         characters.
         """
-        self._append({"name": name[:120], "alternatives": alternatives, "labels": [text[:200] for text in labels]})
+        self._append(
+            {
+                "name": name[:120],
+                "alternatives": alternatives,
+                "labels": [text[:200] for text in labels],
+            }
+        )
 
     @contextlib.contextmanager
     def diverted(self) -> Iterator[list[Step]]:
@@ -218,14 +234,20 @@ class Tape(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        own = self.own_operators.get(func._schema.name) if self.own_operators and hasattr(func, "_schema") else None
+        own = (
+            self.own_operators.get(func._schema.name)
+            if self.own_operators and hasattr(func, "_schema")
+            else None
+        )
         if own is not None:
             with self:
                 return own(*args, **kwargs)
         if func.namespace in _SILENT or _is_symbolic([*args, *kwargs.values()]):
             return func(*args, **kwargs)
         if func is torch.ops.aten._to_copy.default and kwargs.get("dtype") is args[0].dtype:
-            kwargs = {name: value for name, value in kwargs.items() if name != "dtype"}  # moved, and not converted
+            kwargs = {
+                name: value for name, value in kwargs.items() if name != "dtype"
+            }  # moved, and not converted
         # arguments first: what the host made itself is written down before it is used
         written = [self.value(a) for a in args], {k: self.value(v) for k, v in kwargs.items()}
         made = func(*args, **kwargs)
@@ -247,13 +269,17 @@ def _is_symbolic(values: Iterable[Any]) -> bool:
     return any(
         value._has_symbolic_sizes_strides
         if isinstance(value, torch.Tensor)
-        else isinstance(value, torch.SymInt) or (isinstance(value, list | tuple) and _is_symbolic(value))
+        else isinstance(value, torch.SymInt)
+        or (isinstance(value, list | tuple) and _is_symbolic(value))
         for value in values
     )
 
 
 def _has_tensor(values: Iterable[Any]) -> bool:
-    return any(isinstance(v, torch.Tensor) or (isinstance(v, list | tuple) and _has_tensor(v)) for v in values)
+    return any(
+        isinstance(v, torch.Tensor) or (isinstance(v, list | tuple) and _has_tensor(v))
+        for v in values
+    )
 
 
 def _wrapped_tensor(value: Any) -> torch.Tensor | None:
@@ -262,7 +288,9 @@ def _wrapped_tensor(value: Any) -> torch.Tensor | None:
     """
     if type(value).__name__ == "TensorWrapper":
         return None
-    return next((v for v in getattr(value, "__dict__", {}).values() if isinstance(v, torch.Tensor)), None)
+    return next(
+        (v for v in getattr(value, "__dict__", {}).values() if isinstance(v, torch.Tensor)), None
+    )
 
 
 def _at_address(base: torch.Tensor, value: Any) -> torch.Tensor:

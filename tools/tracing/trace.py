@@ -180,13 +180,17 @@ class Choice(Strict):
     """
 
     name: str
-    alternatives: tuple[tuple[Annotated[_Operator | _Launch | _Data, Discriminator(_kind_of)], ...], ...]
+    alternatives: tuple[
+        tuple[Annotated[_Operator | _Launch | _Data, Discriminator(_kind_of)], ...], ...
+    ]
     labels: tuple[str, ...] = ()
     """Triton's text of each configuration."""
     line: int = 0
 
 
-Step = Annotated[_Operator | _Launch | Annotated[Choice, Tag("alternatives")] | _Data, Discriminator(_kind_of)]
+Step = Annotated[
+    _Operator | _Launch | Annotated[Choice, Tag("alternatives")] | _Data, Discriminator(_kind_of)
+]
 
 
 class Form(Strict):
@@ -251,7 +255,11 @@ def read_traced(message: Json) -> Traced:
         traced = Traced.model_validate_json(json.dumps(message))
     except (ValidationError, ValueError, RecursionError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else None
-        told = f"{'.'.join(map(str, first['loc']))[:120]}: {first['msg'][:120]}" if first else type(error).__name__
+        told = (
+            f"{'.'.join(map(str, first['loc']))[:120]}: {first['msg'][:120]}"
+            if first
+            else type(error).__name__
+        )
         raise TraceError(f"the trace has not the form of one: {told}") from None
     _check_bounds(traced)
     return traced
@@ -301,7 +309,9 @@ def _check_trace(trace: Trace, traced: Traced) -> None:
         if isinstance(step, Launch) and step.kernel not in traced.kernels:
             raise TraceError("a launch of a kernel that is not there")
     alternatives = [a for step in steps if isinstance(step, Choice) for a in step.alternatives]
-    if not all(any(isinstance(step, Launch) for step in alternative) for alternative in alternatives):
+    if not all(
+        any(isinstance(step, Launch) for step in alternative) for alternative in alternatives
+    ):
         raise TraceError("an alternative of an autotuned launch that launches nothing")
 
 

@@ -117,7 +117,10 @@ class Tracer:
 
     def _answer(self, traces: list[Any], failures: list[Any]) -> dict[str, Any]:
         """What is known by now, as a message."""
-        ignored = [f"{name} is not done while tracing ({n} times)" for name, n in pretend_gpu.ignored.items()]
+        ignored = [
+            f"{name} is not done while tracing ({n} times)"
+            for name, n in pretend_gpu.ignored.items()
+        ]
         return {
             "traced": {
                 "version": TRACE_VERSION, "traces": traces,
@@ -141,14 +144,17 @@ class Tracer:
                 self._notes.append(note)
             if not isinstance(getattr(module, "ModelNew", None), type):
                 return module, Failure(
-                    fault=Fault.ENTRY_POINT, message="TypeError: the candidate defines no class ModelNew"
+                    fault=Fault.ENTRY_POINT,
+                    message="TypeError: the candidate defines no class ModelNew",
                 )
             return module, None
         except BaseException as error:
             return None, failure_of(error, str(self._path), Fault.IMPORT)
 
     # -------------------------------------------------------------- one size
-    def _one_size(self, module: Any, size: dict[str, Any]) -> tuple[dict[str, Any] | None, Failure | None]:
+    def _one_size(
+        self, module: Any, size: dict[str, Any]
+    ) -> tuple[dict[str, Any] | None, Failure | None]:
         fault = Fault.ENTRY_POINT
         if size.get("multiprocessors"):
             torch.cuda.get_device_properties(0).multi_processor_count = int(size["multiprocessors"])
@@ -182,7 +188,11 @@ class Tracer:
             return self._models[form]
         self._tell("building ModelNew")
         with self._tape.diverted() as building:
-            model = build(module, wire.restore(size["spec"]["init"], recorded.fake), training=size["spec"]["training"])
+            model = build(
+                module,
+                wire.restore(size["spec"]["init"], recorded.fake),
+                training=size["spec"]["training"],
+            )
         self._history += building
         self._models[form] = model, building
         return model, building
@@ -205,7 +215,11 @@ class Tracer:
         """Two calls, or many: then one on tensors that were given before, and one on others that lie where those
         lay.
         """
-        spec, wanted, begun = size["spec"]["inputs"], max(2, int(size.get("calls", 2))), time.monotonic()
+        spec, wanted, begun = (
+            size["spec"]["inputs"],
+            max(2, int(size.get("calls", 2))),
+            time.monotonic(),
+        )
         calls = [self._call(model, self._inputs(spec)) for _ in range(2)]
         if (took := time.monotonic() - begun) > MAX_SECONDS_FOR_MANY_CALLS:
             wanted = min(wanted, CALLS_WHEN_SLOW if took < MAX_SECONDS_FOR_MORE_CALLS else 2)
@@ -269,7 +283,9 @@ class Tracer:
         wanted = recorded.needed_from_outside(first)
         if later is not None:
             wanted |= recorded.needed_from_outside(later) - recorded.tensors_of_steps(first)
-        wanted -= recorded.input_tensors(first) | (recorded.input_tensors(later) if later else set())
+        wanted -= recorded.input_tensors(first) | (
+            recorded.input_tensors(later) if later else set()
+        )
         random = {id(s) for s in building if recorded.is_random(s)}
         setup = slicing.needed_steps(
             before if wanted or random else [],
@@ -292,7 +308,9 @@ class Tracer:
             "parameters": [n for n, t in state.items() if isinstance(t, torch.nn.Parameter)],
             "shapes": {n: [int(s) for s in t.shape] for n, t in state.items()},
             "dtypes": {n: str(t.dtype).removeprefix("torch.") for n, t in state.items()},
-            "forms": [self._form(leaf) for leaf in list(output_leaves(first["outputs"]))[:MAX_OUTPUTS]],
+            "forms": [
+                self._form(leaf) for leaf in list(output_leaves(first["outputs"]))[:MAX_OUTPUTS]
+            ],
         }
 
     def _form(self, leaf: Any) -> dict[str, Any]:
@@ -300,7 +318,11 @@ class Tracer:
             return {"dtype": "other"}
         tensor = self._tape.tensor(leaf["t"])
         dtype = str(tensor.dtype).removeprefix("torch.")
-        return {"shape": [int(n) for n in tensor.shape], "dtype": dtype, "device": tensor.device.type}
+        return {
+            "shape": [int(n) for n in tensor.shape],
+            "dtype": dtype,
+            "device": tensor.device.type,
+        }
 
     def _numbers(self, state: dict[str, torch.Tensor]) -> dict[str, int]:
         """Returns the numbers of state tensors by name; tied weights, which lie in one place, have one."""
@@ -320,5 +342,6 @@ class Tracer:
         return {
             number: places[place]
             for number in range(len(self._tape.storages))
-            if (place := recorded.memory_key(self._tape.tensor(number))) in places and places[place] != number
+            if (place := recorded.memory_key(self._tape.tensor(number))) in places
+            and places[place] != number
         }

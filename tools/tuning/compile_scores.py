@@ -65,7 +65,9 @@ class CompileScore(Value):
         return longest.bound if longest is not None else ""
 
 
-def score_by_compiling(source: str, trace: TraceText, compile_kernels: CompileTrace, target: str) -> CompileScore:
+def score_by_compiling(
+    source: str, trace: TraceText, compile_kernels: CompileTrace, target: str
+) -> CompileScore:
     """Scores a text by what its compilation says. Never raises for what a candidate does."""
     found = trace(source)
     launches = launches_at(found.traced)
@@ -76,17 +78,25 @@ def score_by_compiling(source: str, trace: TraceText, compile_kernels: CompileTr
     for launch in launches:
         one = compiled.get(launch.kernel)
         if one is None or one.failure is not None:
-            return CompileScore(failure=_line(one.failure.message if one is not None else "it was not compiled"))
+            return CompileScore(
+                failure=_line(one.failure.message if one is not None else "it was not compiled")
+            )
     syntax, kind = kernels_of(parse_module(source)), parse_target(target)
     kernels = tuple(_scored(launch, compiled[launch.kernel], syntax, kind) for launch in launches)
     told = [(compiled[one.kernel].key, one.grid) for one in launches]
     cycles = sum(kernel.cycles for kernel in kernels)
     if not math.isfinite(cycles):
         return CompileScore(failure="not one block fits a multiprocessor", kernels=kernels)
-    return CompileScore(kernels=kernels, cycles=cycles, identity=hashlib.sha256(repr(told).encode()).hexdigest()[:24])
+    return CompileScore(
+        kernels=kernels,
+        cycles=cycles,
+        identity=hashlib.sha256(repr(told).encode()).hexdigest()[:24],
+    )
 
 
-def _scored(launch: LaunchFacts, compiled: Any, syntax: dict[str, KernelSyntax], target: Target) -> KernelScore:
+def _scored(
+    launch: LaunchFacts, compiled: Any, syntax: dict[str, KernelSyntax], target: Target
+) -> KernelScore:
     resources: KernelResources = compiled.resources
     ptx = compiled.texts.get("ptx", "")
     kernel = syntax.get(launch.function)

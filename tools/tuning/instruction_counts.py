@@ -11,7 +11,9 @@ from dataclasses import dataclass
 _LABEL = re.compile(r"^(\$L__\w+):")
 _BRANCH = re.compile(r"\bbra(?:\.uni)?\s+(\$L__\w+)")
 _ACCESS = re.compile(r"\b(ld|st)\.global(?:\.[\w:]+)*?(?:\.v(\d))?\.[a-z]+(\d+)\b")
-_ASYNC = re.compile(r"\bcp\.async\.c[ag]\.shared\.global[\w.:]*\s*\[[^\]]*\]\s*,\s*\[[^\]]*\]\s*,\s*(0x[0-9a-f]+|\d+)")
+_ASYNC = re.compile(
+    r"\bcp\.async\.c[ag]\.shared\.global[\w.:]*\s*\[[^\]]*\]\s*,\s*\[[^\]]*\]\s*,\s*(0x[0-9a-f]+|\d+)"
+)
 _PRODUCT = re.compile(r"\b(wgmma\.mma_async|mma)\.[\w.:]*?m(\d+)n(\d+)k(\d+)")
 _SLOW = re.compile(r"\b(?:ex2|lg2|sin|cos|tanh|rcp|rsqrt|sqrt|div)\.")
 _FREE = ("mov.", "ld.param", "cvta.", "bra", "ret", "//", ".", "{", "}", ")")
@@ -69,7 +71,11 @@ def _loops(lines: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _outermost(loops: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    kept = [one for one in loops if not any(o != one and o[0] <= one[0] and one[1] <= o[1] for o in loops)]
+    kept = [
+        one
+        for one in loops
+        if not any(o != one and o[0] <= one[0] and one[1] <= o[1] for o in loops)
+    ]
     return sorted(set(kept))
 
 

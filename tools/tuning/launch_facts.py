@@ -46,7 +46,11 @@ def _steps(trace: Trace) -> list[Any]:
     steps = trace.first if trace.later is None else trace.later
     flat: list[Any] = []
     for step in steps:
-        flat += (step.alternatives[0] if step.alternatives else ()) if isinstance(step, Choice) else (step,)
+        flat += (
+            (step.alternatives[0] if step.alternatives else ())
+            if isinstance(step, Choice)
+            else (step,)
+        )
     return flat
 
 

@@ -46,13 +46,21 @@ class _Numbers:
         self._launch = launch
         self._assigned: dict[str, ast.expr | None] = {}
         for inner in ast.walk(node):
-            if isinstance(inner, ast.Assign) and len(inner.targets) == 1 and isinstance(inner.targets[0], ast.Name):
+            if (
+                isinstance(inner, ast.Assign)
+                and len(inner.targets) == 1
+                and isinstance(inner.targets[0], ast.Name)
+            ):
                 name = inner.targets[0].id
                 self._assigned[name] = None if name in self._assigned else inner.value
 
     def trips(self, loop: ast.For | ast.While) -> float:
         """Returns how often a `for` over a range is run. Raises Unknown where a number of it is unknown."""
-        if not isinstance(loop, ast.For) or called_name(loop.iter) != "range" or not isinstance(loop.iter, ast.Call):
+        if (
+            not isinstance(loop, ast.For)
+            or called_name(loop.iter) != "range"
+            or not isinstance(loop.iter, ast.Call)
+        ):
             raise Unknown("no range")
         ends = [self.value(a, MAX_EXPRESSION_DEPTH) for a in loop.iter.args]
         first, last = (0.0, ends[0]) if len(ends) == 1 else (ends[0], ends[1])
@@ -68,7 +76,9 @@ class _Numbers:
         if isinstance(node, ast.Name):
             return self._named(node.id, deepest)
         if isinstance(node, ast.BinOp):
-            return _arithmetic(node.op, self.value(node.left, deepest - 1), self.value(node.right, deepest - 1))
+            return _arithmetic(
+                node.op, self.value(node.left, deepest - 1), self.value(node.right, deepest - 1)
+            )
         if isinstance(node, ast.Call):
             return self._called(node, deepest)
         raise Unknown(type(node).__name__)

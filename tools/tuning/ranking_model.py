@@ -27,7 +27,15 @@ MMA_SYNC_SHARE_OF_PEAK = 0.62
 """The share of the tensor cores' peak that `mma.sync` reaches where there is `wgmma`, about."""
 BLOCK_START_CYCLES = 1500.0
 """Cycles that a block takes before its work: launching it and its first loads."""
-_FORMATS = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32", "e4m3": "fp8", "e5m2": "fp8", "s8": "int8", "f32": "tf32"}
+_FORMATS = {
+    "f16": "fp16",
+    "bf16": "bf16",
+    "tf32": "tf32",
+    "e4m3": "fp8",
+    "e5m2": "fp8",
+    "s8": "int8",
+    "f32": "tf32",
+}
 
 
 class Binding(Value):
@@ -43,7 +51,12 @@ class Binding(Value):
     @property
     def resource(self) -> str:
         """The one that holds it longest: issue, tensor, memory or latency."""
-        held = {"issue": self.issue, "tensor": self.tensor, "memory": self.memory, "latency": self.latency}
+        held = {
+            "issue": self.issue,
+            "tensor": self.tensor,
+            "memory": self.memory,
+            "latency": self.latency,
+        }
         return max(held, key=lambda name: held[name])
 
 
@@ -65,7 +78,9 @@ def estimate_cycles(
     busy = min(1.0, together * warps / WARPS_FOR_FULL_ISSUE)
     issue = together * (counts.issued * warps / INSTRUCTIONS_PER_CYCLE + spilled) / busy
     memory = together * counts.bytes * threads / _bytes_per_cycle(peak, target, clock)
-    tensor = together * counts.operations * threads / _products_per_cycle(peak, target, clock, resources)
+    tensor = (
+        together * counts.operations * threads / _products_per_cycle(peak, target, clock, resources)
+    )
     waits = counts.iterations if counts.iterations > 1 else 0.0
     latency = BLOCK_START_CYCLES + waits * LATENCY_CYCLES / max(1, stages - 1)
     longest = max(issue, memory, tensor, latency)
@@ -87,7 +102,9 @@ def _bytes_per_cycle(peak: Peak | None, target: Target, clock: float) -> float:
     return L2_BANDWIDTH_FACTOR * bandwidth / (target.multiprocessors * clock)
 
 
-def _products_per_cycle(peak: Peak | None, target: Target, clock: float, resources: KernelResources) -> float:
+def _products_per_cycle(
+    peak: Peak | None, target: Target, clock: float, resources: KernelResources
+) -> float:
     """Operations of one multiprocessor's tensor cores, in the slowest format that the kernel multiplies."""
     rates = peak.rates if peak is not None else {"fp32": 1e13}
     named = [_FORMATS.get(kind, "fp16") for kind in resources.mma_types]

@@ -57,15 +57,21 @@ def find_tunable_space(
     for parameter in file.space.parameters:
         say(f"tracing {parameter.name}")
         fitted = _fitted(parameter, launches, capability)
-        why = fitted if isinstance(fitted, str) else _why_not(fitted, file, trace, launches, kernels)
+        why = (
+            fitted if isinstance(fitted, str) else _why_not(fitted, file, trace, launches, kernels)
+        )
         if why:
             refused.append(FixedNumber(name=parameter.name, line=parameter.line, why=why))
         elif isinstance(fitted, Parameter):
             kept.append(fitted)
-    return TunableSpace(space=ParameterSpace(parameters=tuple(kept), refused=tuple(refused)), launches=launches)
+    return TunableSpace(
+        space=ParameterSpace(parameters=tuple(kept), refused=tuple(refused)), launches=launches
+    )
 
 
-def _fitted(parameter: Parameter, launches: Sequence[LaunchFacts], capability: tuple[int, int]) -> Parameter | str:
+def _fitted(
+    parameter: Parameter, launches: Sequence[LaunchFacts], capability: tuple[int, int]
+) -> Parameter | str:
     """The parameter as this problem has it; or why it is none here."""
     own = [one for one in launches if one.function in parameter.kernels]
     if not own:
@@ -74,7 +80,9 @@ def _fitted(parameter: Parameter, launches: Sequence[LaunchFacts], capability: t
         return "this target has no clusters of blocks"
     if parameter.role is ParameterRole.PRECISION:
         read = parameter.operands
-        kinds = [kind for one in own for name, kind in one.types.items() if not read or name in read]
+        kinds = [
+            kind for one in own for name, kind in one.types.items() if not read or name in read
+        ]
         if not any("fp32" in kind for kind in kinds):
             return "no operand is fp32"
     if not parameter.start and parameter.role.value in TRITON_DEFAULTS:
@@ -90,9 +98,14 @@ def _why_not(
     """Returns the reason why the launches do not follow a parameter; empty where they do."""
     if parameter.role not in (ParameterRole.TILE, ParameterRole.COUNT):
         return ""
-    others = sorted((v for v in parameter.values if v != parameter.start), key=lambda v: _distance(v, parameter.start))
+    others = sorted(
+        (v for v in parameter.values if v != parameter.start),
+        key=lambda v: _distance(v, parameter.start),
+    )
     for value in others:
-        text = rewrite(file.source, ParameterSpace(parameters=(parameter,)), {parameter.name: value})
+        text = rewrite(
+            file.source, ParameterSpace(parameters=(parameter,)), {parameter.name: value}
+        )
         found = trace(text)
         after = launches_at(found.traced)
         if not after:
@@ -100,9 +113,14 @@ def _why_not(
         if [one.function for one in after] != [one.function for one in before]:
             return f"at {value} another kernel is launched"
         pairs = [p for p in zip(before, after, strict=True) if p[0].function in parameter.kernels]
-        if not any(_constants(parameter, one) != _constants(parameter, other) for one, other in pairs):
+        if not any(
+            _constants(parameter, one) != _constants(parameter, other) for one, other in pairs
+        ):
             continue  # a cap above what the shape asks for
-        return next((why for one, other in pairs if (why := _grid_fault(parameter, one, other, kernels))), "")
+        return next(
+            (why for one, other in pairs if (why := _grid_fault(parameter, one, other, kernels))),
+            "",
+        )
     return "no other value of it changes what is launched"
 
 
@@ -118,7 +136,9 @@ def _constants(parameter: Parameter, launch: LaunchFacts) -> dict[str, object]:
     }
 
 
-def _grid_fault(parameter: Parameter, before: LaunchFacts, after: LaunchFacts, kernels: dict[str, KernelSyntax]) -> str:
+def _grid_fault(
+    parameter: Parameter, before: LaunchFacts, after: LaunchFacts, kernels: dict[str, KernelSyntax]
+) -> str:
     """Returns the fault in the grid of one launch after the tile was changed; empty where it fits."""
     kernel = kernels.get(before.function)
     if parameter.role is not ParameterRole.TILE or kernel is None or kernel.persistent:
@@ -131,7 +151,11 @@ def _grid_fault(parameter: Parameter, before: LaunchFacts, after: LaunchFacts, k
         alone = [n for n, its in kernel.placed.items() if its & axes] == [name]
         if before.grid == after.grid and before.programs > 1 and not _one_program(before, axes):
             return f"the grid stays {before.grid} while {name} goes from {one} to {other}"
-        if len(axes) == 1 and alone and not _same_extent(before.grid, after.grid, min(axes), one, other):
+        if (
+            len(axes) == 1
+            and alone
+            and not _same_extent(before.grid, after.grid, min(axes), one, other)
+        ):
             return f"the grid goes from {before.grid} to {after.grid}, which does not fit {name} {one} and {other}"
     return ""
 
@@ -141,7 +165,9 @@ def _one_program(launch: LaunchFacts, axes: set[int]) -> bool:
     return all(launch.grid[axis] == 1 for axis in axes if axis < 3)
 
 
-def _same_extent(before: tuple[int, int, int], after: tuple[int, int, int], axis: int, one: int, other: int) -> bool:
+def _same_extent(
+    before: tuple[int, int, int], after: tuple[int, int, int], axis: int, one: int, other: int
+) -> bool:
     """Whether some extent needs so many tiles of the one kind, and so many of the other."""
     if axis > 2:
         return True

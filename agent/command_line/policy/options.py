@@ -31,7 +31,8 @@ class SamplingOptions:
     """Options for sampling from the policy."""
 
     adapter: Annotated[
-        str | None, typer.Option(help="A LoRA adapter (vllm, transformers).", rich_help_panel=POLICY_PANEL)
+        str | None,
+        typer.Option(help="A LoRA adapter (vllm, transformers).", rich_help_panel=POLICY_PANEL),
     ] = None
     temperature: Annotated[
         float | None,
@@ -44,12 +45,19 @@ class SamplingOptions:
         ),
     ] = None
     reply_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens of one reply at most.", rich_help_panel=POLICY_PANEL)
+        int | None,
+        typer.Option(min=1, help="Tokens of one reply at most.", rich_help_panel=POLICY_PANEL),
     ] = None
-    seed: Annotated[int | None, typer.Option(help="Seed of the sampling.", rich_help_panel=POLICY_PANEL)] = None
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the sampling.", rich_help_panel=POLICY_PANEL)
+    ] = None
     prompts: Annotated[
         Path | None,
-        typer.Option("--prompts", help="A folder with prompt templates of your own.", rich_help_panel=POLICY_PANEL),
+        typer.Option(
+            "--prompts",
+            help="A folder with prompt templates of your own.",
+            rich_help_panel=POLICY_PANEL,
+        ),
     ] = None
     patience: Annotated[
         float,
@@ -60,7 +68,12 @@ class SamplingOptions:
         ),
     ] = 600.0
     timeout: Annotated[
-        float, typer.Option(min=1.0, help="Seconds that a server may take for one reply.", rich_help_panel=POLICY_PANEL)
+        float,
+        typer.Option(
+            min=1.0,
+            help="Seconds that a server may take for one reply.",
+            rich_help_panel=POLICY_PANEL,
+        ),
     ] = 600.0
     reasoning_effort: Annotated[
         str | None,
@@ -79,7 +92,10 @@ class SamplingOptions:
     ] = None
     prices: Annotated[
         Path | None,
-        typer.Option(help="Prices of tokens of your own (TOML), before those that ship.", rich_help_panel=POLICY_PANEL),
+        typer.Option(
+            help="Prices of tokens of your own (TOML), before those that ship.",
+            rich_help_panel=POLICY_PANEL,
+        ),
     ] = None
 
     def open_policy(self, name: str) -> Policy:
@@ -104,7 +120,9 @@ class SamplingOptions:
         policy = self.open_unchecked(name)
         try:
             if self.prompts is not None:
-                Prompts(policy.prompt_form, self.prompts)  # a folder that cannot be used is told of alone
+                Prompts(
+                    policy.prompt_form, self.prompts
+                )  # a folder that cannot be used is told of alone
             check_server(name, os.environ.get(key_variable(name)))
         except PolicyUnavailable as error:
             parts = server_name(name)
@@ -146,7 +164,9 @@ class SamplingOptions:
         }
         named = [option for option, value in options.items() if value is not None]
         if named and server_name(policy) is None:
-            raise InputError(f"{' and '.join(named)}: {policy} asks no server, leave out what only servers take")
+            raise InputError(
+                f"{' and '.join(named)}: {policy} asks no server, leave out what only servers take"
+            )
         body = {} if self.extra_body is None else json_object("--extra-body", self.extra_body)
         return ExtraFields(reasoning_effort=self.reasoning_effort, body=body)
 

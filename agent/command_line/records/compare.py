@@ -14,14 +14,19 @@ if TYPE_CHECKING:
     from kernelwright.store.database import Store
 
 Which = Annotated[
-    list[str], typer.Argument(help="Trajectories' numbers (or last), or runs' names.", show_default=False)
+    list[str],
+    typer.Argument(help="Trajectories' numbers (or last), or runs' names.", show_default=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for machines.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Markdown, as for a pull request.")]
 
 
 def compare(
-    which: Which, as_json: AsJson = False, markdown: Markdown = False, db: Database = None, debug: Debug = False
+    which: Which,
+    as_json: AsJson = False,
+    markdown: Markdown = False,
+    db: Database = None,
+    debug: Debug = False,
 ) -> None:
     """Put trajectories, or batch runs, side by side: turns aligned, where each parts from the first, what differs
     in cost, speed and rungs.
@@ -43,7 +48,9 @@ def compare(
     from kernelwright.agent.comparison.tables import run_tables, tables_markdown, trajectory_tables
     from kernelwright.agent.comparison.trajectories import ComparedTrajectories
 
-    tables = trajectory_tables(found) if isinstance(found, ComparedTrajectories) else run_tables(found)
+    tables = (
+        trajectory_tables(found) if isinstance(found, ComparedTrajectories) else run_tables(found)
+    )
     if markdown:
         typer.echo(tables_markdown(" against ".join(which), tables))
         return

@@ -16,15 +16,19 @@ ACTIONS = ("path", "stats", "search", "gc", "migrate")
 
 Action = Annotated[str, typer.Argument(help=", ".join(ACTIONS) + ".", show_default=False)]
 Words = Annotated[
-    list[str] | None, typer.Argument(help='What to search for: words, "a phrase", a beginning*.', show_default=False)
+    list[str] | None,
+    typer.Argument(help='What to search for: words, "a phrase", a beginning*.', show_default=False),
 ]
 Run = Annotated[str | None, typer.Option(help="Search in this batch run only.")]
-Correct = Annotated[bool | None, typer.Option("--correct/--incorrect", help="Search among these only.")]
+Correct = Annotated[
+    bool | None, typer.Option("--correct/--incorrect", help="Search among these only.")
+]
 Limit = Annotated[int, typer.Option(min=1, help="Lines that search shows.")]
 
 
 DATABASE_MODES = Modes(
-    {"db search": ("run", "correct", "limit")} | {f"db {name}": () for name in ACTIONS if name != "search"}
+    {"db search": ("run", "correct", "limit")}
+    | {f"db {name}": () for name in ACTIONS if name != "search"}
 )
 
 
@@ -66,11 +70,17 @@ def _do(action: str, where: str | None, as_json: bool) -> None:
                 _stats(store.stats(), as_json)
             case "gc":
                 swept = store.gc()
-                gone = f"{swept.blobs} texts and {swept.links} links that nothing refers to are gone"
+                gone = (
+                    f"{swept.blobs} texts and {swept.links} links that nothing refers to are gone"
+                )
                 _say(swept.model_dump(), f"{gone}, {swept.bytes:,} bytes", as_json)
             case "migrate":
                 schema = store.stats().version
-                _say({"database": store.where, "schema": schema}, f"{store.where} is at schema {schema}", as_json)
+                _say(
+                    {"database": store.where, "schema": schema},
+                    f"{store.where} is at schema {schema}",
+                    as_json,
+                )
 
 
 def _say(facts: dict[str, Any], text: str, as_json: bool) -> None:
@@ -89,7 +99,9 @@ def _stats(stats: Stats, as_json: bool) -> None:
     console().print(stats_view(stats))
 
 
-def _search(query: str, where: str | None, run: str | None, correct: bool | None, limit: int, as_json: bool) -> None:
+def _search(
+    query: str, where: str | None, run: str | None, correct: bool | None, limit: int, as_json: bool
+) -> None:
     from kernelwright.agent.databases import open_store
     from kernelwright.store.records import CandidateFilter
 

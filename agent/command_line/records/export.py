@@ -24,15 +24,23 @@ ADVICE_WITHOUT_LINES = {
 """For each training format, what a line of it needs in the log, and how to collect that."""
 
 Which = Annotated[
-    str | None, typer.Argument(help="A trajectory's number, last, or a batch run's name.", show_default=False)
+    str | None,
+    typer.Argument(help="A trajectory's number, last, or a batch run's name.", show_default=False),
 ]
 Run = Annotated[str | None, typer.Option(help="A batch run, instead of one trajectory.")]
 Format = Annotated[str, typer.Option("--format", help=", ".join(FORMATS) + ".")]
-Out = Annotated[Path | None, typer.Option(help="The file, or for several the folder.", show_default="stdout")]
+Out = Annotated[
+    Path | None, typer.Option(help="The file, or for several the folder.", show_default="stdout")
+]
 
 
 def export(
-    id: Which = None, run: Run = None, format: Format = "py", out: Out = None, db: Database = None, debug: Debug = False
+    id: Which = None,
+    run: Run = None,
+    format: Format = "py",
+    out: Out = None,
+    db: Database = None,
+    debug: Debug = False,
 ) -> None:
     """Write what the database holds for other programs: kernels, turns, training lines, KernelBench's layout, an
     Inspect log.
@@ -47,7 +55,9 @@ def export(
     if format not in FORMATS:
         raise InputError(f"--format {format!r}: choose {', '.join(FORMATS)}")
     if out is not None and not out.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {out.absolute().parent}: make it first, or name another with --out")
+        raise InputError(
+            f"there is no folder {out.absolute().parent}: make it first, or name another with --out"
+        )
     if out is not None and format not in ("py", "kernelbench"):
         refuse_unwritable_file(out)
     with progress() as say, open_store(db, readonly=True) as store:
@@ -100,7 +110,13 @@ def _text(store: Store, id: str | None, run: str | None, format: str, out: Path 
     import json
 
     from kernelwright.agent.export.inspect_log import inspect_log
-    from kernelwright.agent.export.training import LeftOutCounts, dpo_lines, grpo_lines, select_trainable, sft_lines
+    from kernelwright.agent.export.training import (
+        LeftOutCounts,
+        dpo_lines,
+        grpo_lines,
+        select_trainable,
+        sft_lines,
+    )
     from kernelwright.agent.selecting import candidate_filter, references, samples_of
     from kernelwright.errors import InputError
 
@@ -110,20 +126,26 @@ def _text(store: Store, id: str | None, run: str | None, format: str, out: Path 
         return
     turns = store.samples(candidate_filter(store, id, run))
     if not store.trajectories(limit=1):
-        raise InputError(f"{store.where} holds no turn yet: agent solve or agent batch writes the first")
+        raise InputError(
+            f"{store.where} holds no turn yet: agent solve or agent batch writes the first"
+        )
     if format == "jsonl":
         _write("".join(turn.model_dump_json() + "\n" for turn in turns), out)
         return
     left = LeftOutCounts()
     fit = select_trainable(turns, references(store, id, run), left)
     lines: Iterable[object] = (
-        {"sft": sft_lines, "dpo": dpo_lines}[format](fit) if format != "grpo" else grpo_lines(fit, left)
+        {"sft": sft_lines, "dpo": dpo_lines}[format](fit)
+        if format != "grpo"
+        else grpo_lines(fit, left)
     )
     text = "".join(json.dumps(line) + "\n" for line in lines)
     if left.out:
         _say(f"left out: {left}")
     if not text:
-        raise InputError(f"nothing here makes a line of {format}, which {ADVICE_WITHOUT_LINES[format]}")
+        raise InputError(
+            f"nothing here makes a line of {format}, which {ADVICE_WITHOUT_LINES[format]}"
+        )
     _write(text, out)
 
 

@@ -15,15 +15,28 @@ if TYPE_CHECKING:
     from kernelwright.store.database import Store
     from kernelwright.store.records import CandidateFilter
 
-Which = Annotated[str | None, typer.Argument(help="A trajectory's number, or last.", show_default=False)]
-TurnNumber = Annotated[int | None, typer.Option("--turn", min=1, help="Begin at this turn; with --show print it.")]
-Show = Annotated[
-    str, typer.Option(help="Print turn, prompt, code, diff or ptx of one turn.", show_default="the best one")
+Which = Annotated[
+    str | None, typer.Argument(help="A trajectory's number, or last.", show_default=False)
 ]
-Filter = Annotated[str, typer.Option("--filter", help='Such as "fault:mismatch action:repair", "correct speedup:1.2".')]
+TurnNumber = Annotated[
+    int | None, typer.Option("--turn", min=1, help="Begin at this turn; with --show print it.")
+]
+Show = Annotated[
+    str,
+    typer.Option(
+        help="Print turn, prompt, code, diff or ptx of one turn.", show_default="the best one"
+    ),
+]
+Filter = Annotated[
+    str,
+    typer.Option("--filter", help='Such as "fault:mismatch action:repair", "correct speedup:1.2".'),
+]
 Limit = Annotated[int, typer.Option(min=1, help="Trajectories that the plain list shows.")]
 Plain = Annotated[
-    bool, typer.Option("--plain", help="Text instead of the viewer; so it is where stdout is no terminal.")
+    bool,
+    typer.Option(
+        "--plain", help="Text instead of the viewer; so it is where stdout is no terminal."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for machines.")]
 
@@ -71,7 +84,9 @@ def _is_terminal() -> bool:
     return sys.stdout.isatty() and sys.stdin.isatty() and not Console().is_dumb_terminal
 
 
-def _json(store: Store, id: int | None, turn: int | None, wanted: CandidateFilter, limit: int) -> None:
+def _json(
+    store: Store, id: int | None, turn: int | None, wanted: CandidateFilter, limit: int
+) -> None:
     import json
 
     from kernelwright.agent.viewing.viewer.plain import chosen_turn, list_json, trajectory_json
@@ -89,10 +104,20 @@ def _json(store: Store, id: int | None, turn: int | None, wanted: CandidateFilte
 
 
 def _plain(
-    store: Store, id: int | None, turn: int | None, view: View | None, wanted: CandidateFilter, limit: int
+    store: Store,
+    id: int | None,
+    turn: int | None,
+    view: View | None,
+    wanted: CandidateFilter,
+    limit: int,
 ) -> None:
     from kernelwright.agent.viewing.show.progress import console
-    from kernelwright.agent.viewing.viewer.plain import chosen_turn, list_table, one_view, whole_trajectory_view
+    from kernelwright.agent.viewing.viewer.plain import (
+        chosen_turn,
+        list_table,
+        one_view,
+        whole_trajectory_view,
+    )
     from kernelwright.agent.viewing.viewer.viewed_trajectory import read_viewed_trajectory
     from kernelwright.agent.viewing.viewer.views import View
 
@@ -130,10 +155,21 @@ def _assembly(store: Store, viewed: ViewedTrajectory, candidate_id: int) -> None
         raise typer.Exit(int(Exit.INCORRECT))
 
 
-def _view(store: Store, id: int, turn: int | None, view: View | None, wanted: CandidateFilter, listing: bool) -> None:
+def _view(
+    store: Store,
+    id: int,
+    turn: int | None,
+    view: View | None,
+    wanted: CandidateFilter,
+    listing: bool,
+) -> None:
     from kernelwright.agent.viewing.viewer.app import Viewer
     from kernelwright.agent.viewing.viewer.plain import chosen_turn
     from kernelwright.agent.viewing.viewer.viewed_trajectory import read_viewed_trajectory
 
-    chosen = None if turn is None else chosen_turn(store, read_viewed_trajectory(store, id), turn).candidate_id
+    chosen = (
+        None
+        if turn is None
+        else chosen_turn(store, read_viewed_trajectory(store, id), turn).candidate_id
+    )
     Viewer(store, id, candidate_id=chosen, view=view, wanted=wanted, listing=listing).run()

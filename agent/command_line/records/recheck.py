@@ -9,12 +9,20 @@ import typer
 
 from kernelwright.agent.command_line.options import Database, Debug, Device, Quiet
 
-Where = Annotated[str | None, typer.Argument(metavar="DATABASE", hidden=True, help="The old place of --db.")]
+Where = Annotated[
+    str | None, typer.Argument(metavar="DATABASE", hidden=True, help="The old place of --db.")
+]
 """Where the database was named before `--db`. To be removed with version 0.2."""
 Run = Annotated[str | None, typer.Option(help="Only the candidates of this batch run.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Candidates at once.", show_default="one a core")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Candidates at most, this time.", show_default="all")]
-AsJson = Annotated[bool, typer.Option("--json", help="What changed as one JSON object and nothing else.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Candidates at once.", show_default="one a core")
+]
+Limit = Annotated[
+    int | None, typer.Option(min=1, help="Candidates at most, this time.", show_default="all")
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="What changed as one JSON object and nothing else.")
+]
 
 
 def recheck(
@@ -37,7 +45,9 @@ def recheck(
 
     where = named_database(db, database)
     _check_there(where)
-    asked = RecheckRequest(run=run, device=choose_device(device), workers=workers or os.cpu_count() or 2, limit=limit)
+    asked = RecheckRequest(
+        run=run, device=choose_device(device), workers=workers or os.cpu_count() or 2, limit=limit
+    )
     with announce_stops(PAUSING), progress(quiet) as say:
         found = recheck_all(asked, where, say)
     if as_json:
@@ -62,6 +72,10 @@ def _check_there(database: str | None) -> None:
         return
     path = Path(database).expanduser() if database is not None else DEFAULT_DATABASE
     if path.is_dir():
-        raise InputError(f"--db {path} is a folder: name a file in it, such as --db {path / 'runs.db'}")
+        raise InputError(
+            f"--db {path} is a folder: name a file in it, such as --db {path / 'runs.db'}"
+        )
     if not path.is_file():
-        raise InputError(f"no database at {path}: agent solve and agent batch write one; --db names another")
+        raise InputError(
+            f"no database at {path}: agent solve and agent batch write one; --db names another"
+        )

@@ -25,13 +25,26 @@ from kernelwright.agent.command_line.solve import KernelFile, finish_solve
 if TYPE_CHECKING:
     from kernelwright.policies.base import Policy
 
-Which = Annotated[str | None, typer.Argument(help="A trajectory's number, or last.", show_default=False)]
+Which = Annotated[
+    str | None, typer.Argument(help="A trajectory's number, or last.", show_default=False)
+]
 Run = Annotated[str | None, typer.Option(help="All trajectories of a batch run.")]
-Execute = Annotated[bool, typer.Option("--execute", help="Run today's tools on the stored candidates, report drift.")]
-Rescore = Annotated[bool, typer.Option("--rescore", help="The same, and save the new verdicts; the old ones are kept.")]
-Fork = Annotated[int | None, typer.Option(min=1, help="Branch: a new trajectory that goes on after this turn.")]
+Execute = Annotated[
+    bool,
+    typer.Option("--execute", help="Run today's tools on the stored candidates, report drift."),
+]
+Rescore = Annotated[
+    bool,
+    typer.Option("--rescore", help="The same, and save the new verdicts; the old ones are kept."),
+]
+Fork = Annotated[
+    int | None, typer.Option(min=1, help="Branch: a new trajectory that goes on after this turn.")
+]
 ForkPolicy = Annotated[str | None, typer.Option("--policy", help="Who goes on after --fork.")]
-Search = Annotated[str | None, typer.Option(help="serial, best-of-n or beam, after --fork.", show_default="as it was")]
+Search = Annotated[
+    str | None,
+    typer.Option(help="serial, best-of-n or beam, after --fork.", show_default="as it was"),
+]
 ForkGoal = Annotated[
     str | None,
     typer.Option(
@@ -41,7 +54,10 @@ ForkGoal = Annotated[
         rich_help_panel=SEARCH_PANEL,
     ),
 ]
-Workers = Annotated[int | None, typer.Option(min=1, help="Trajectories at once with --run.", show_default="one a core")]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Trajectories at once with --run.", show_default="one a core"),
+]
 
 
 @expand_groups
@@ -76,9 +92,13 @@ def replay(
         raise InputError("--policy is for a branch: say after which turn, such as --fork 3")
     if fork is None:
         place = choose_device(device) if execute or rescore else "cpu"
-        return _replay(id, run, execute, rescore, place, workers or os.cpu_count() or 2, db, as_json, quiet)
+        return _replay(
+            id, run, execute, rescore, place, workers or os.cpu_count() or 2, db, as_json, quiet
+        )
     if id is None or run is not None or policy is None or execute or rescore:
-        raise InputError("--fork TURN needs a trajectory and --policy, and neither --run, --execute nor --rescore")
+        raise InputError(
+            "--fork TURN needs a trajectory and --policy, and neither --run, --execute nor --rescore"
+        )
     told: dict[str, object] = {
         name: value
         for name in ("temperature", "reply_tokens", "seed", "prompts")
@@ -89,7 +109,17 @@ def replay(
         "device": choose_device(device),
         "budgets": budget.budgets(),
     }
-    return _fork(id, fork, told, (search, goal), lambda: sampling.open_policy(policy), db, out, as_json, quiet)
+    return _fork(
+        id,
+        fork,
+        told,
+        (search, goal),
+        lambda: sampling.open_policy(policy),
+        db,
+        out,
+        as_json,
+        quiet,
+    )
 
 
 def _replay(
@@ -101,7 +131,12 @@ def _replay(
     from kernelwright.agent.viewing.show.progress import console, progress
 
     asked = ReplayRequest(
-        id=id, run=run, execute=execute, rescore=rescore, device=device, workers=workers if run else 1
+        id=id,
+        run=run,
+        execute=execute,
+        rescore=rescore,
+        device=device,
+        workers=workers if run else 1,
     )
     with progress(quiet) as say:
         replays = replay_all(asked, db, say)
@@ -134,4 +169,6 @@ def _fork(
     if search is not None:
         settings = settings.with_(search=choose_search(search))
     settings = settings.with_(goal=choose_goal(goal or row.goal, settings.device))
-    finish_solve(problem, open_policy(), settings, db, out, as_json, forked_from=origin, quiet=quiet)
+    finish_solve(
+        problem, open_policy(), settings, db, out, as_json, forked_from=origin, quiet=quiet
+    )

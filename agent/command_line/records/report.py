@@ -12,13 +12,18 @@ from kernelwright.agent.command_line.options import Database, Debug
 if TYPE_CHECKING:
     from kernelwright.store.database import Store
 
-Which = Annotated[str, typer.Argument(help="A trajectory's number, last, or a run's name.", show_default=False)]
+Which = Annotated[
+    str, typer.Argument(help="A trajectory's number, last, or a run's name.", show_default=False)
+]
 Html = Annotated[bool, typer.Option("--html", help="One self-contained page.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Markdown, as for a pull request.")]
 Csv = Annotated[bool, typer.Option("--csv", help="A line for each problem of a run.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for machines.")]
 Against = Annotated[str | None, typer.Option(help="Another run, for the paired tests.")]
-Out = Annotated[Path | None, typer.Option(help="The file.", show_default="report-ID.html for --html, else stdout")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="The file.", show_default="report-ID.html for --html, else stdout"),
+]
 
 
 def report(
@@ -42,7 +47,9 @@ def report(
 
     if html + markdown + csv + as_json > 1:
         raise InputError("choose one of --html, --markdown, --csv and --json")
-    form = "html" if html else "csv" if csv else "json" if as_json else "markdown" if markdown else ""
+    form = (
+        "html" if html else "csv" if csv else "json" if as_json else "markdown" if markdown else ""
+    )
     if out is not None:
         refuse_unwritable_file(out)
     with progress() as say, open_store(db, readonly=True) as store:
@@ -71,11 +78,16 @@ def _run(store: Store, name: str, form: str, against: str | None) -> str:
 
 def _trajectory(store: Store, asked: str, form: str) -> str:
     from kernelwright.agent.selecting import trajectory_id
-    from kernelwright.agent.viewing.report.trajectory_report import report_trajectory, trajectory_markdown
+    from kernelwright.agent.viewing.report.trajectory_report import (
+        report_trajectory,
+        trajectory_markdown,
+    )
     from kernelwright.errors import InputError
 
     if form == "csv":
-        raise InputError("a trajectory has no table of problems: choose --html, --markdown or --json")
+        raise InputError(
+            "a trajectory has no table of problems: choose --html, --markdown or --json"
+        )
     found = report_trajectory(store, trajectory_id(store, asked))
     match form:
         case "html":

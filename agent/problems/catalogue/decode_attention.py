@@ -24,7 +24,9 @@ CPU_SIZES = {"batch_size": 2, "heads": 4, "kv_heads": 2, "length": 37, "head_dim
 
 
 class Model(nn.Module):
-    def forward(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+    ) -> torch.Tensor:
         groups = query.shape[1] // keys.shape[1]
         keys = keys.repeat_interleave(groups, dim=1)
         values = values.repeat_interleave(groups, dim=1)

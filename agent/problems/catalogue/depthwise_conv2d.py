@@ -22,7 +22,9 @@ CPU_SIZES = {"batch_size": 2, "channels": 3, "height": 11, "width": 13}
 class Model(nn.Module):
     def __init__(self, channels: int, kernel_size: int) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(channels, channels, kernel_size, padding=kernel_size // 2, groups=channels)
+        self.conv = nn.Conv2d(
+            channels, channels, kernel_size, padding=kernel_size // 2, groups=channels
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.conv(x)

@@ -17,7 +17,9 @@ CPU_SIZES = {"rows": 5, "columns": 67}
 
 
 class Model(nn.Module):
-    def forward(self, quantized: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, quantized: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor
+    ) -> torch.Tensor:
         return (quantized.to(torch.float32) - zero_point) * scale
 
 

@@ -24,7 +24,9 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(batch_size, channels, height, width) + torch.randn(batch_size, channels, 1, 1)]
+    return [
+        torch.randn(batch_size, channels, height, width) + torch.randn(batch_size, channels, 1, 1)
+    ]
 
 
 def get_init_inputs():

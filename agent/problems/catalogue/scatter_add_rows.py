@@ -20,12 +20,18 @@ CPU_SIZES = {"rows": 7, "columns": 67, "picks": 19}
 
 
 class Model(nn.Module):
-    def forward(self, base: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, base: torch.Tensor, index: torch.Tensor, values: torch.Tensor
+    ) -> torch.Tensor:
         return base.index_add(0, index, values)
 
 
 def get_inputs():
-    return [torch.randn(rows, columns), torch.randint(0, rows, (picks,)), torch.randn(picks, columns)]
+    return [
+        torch.randn(rows, columns),
+        torch.randint(0, rows, (picks,)),
+        torch.randn(picks, columns),
+    ]
 
 
 def get_init_inputs():

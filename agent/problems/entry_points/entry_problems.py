@@ -14,7 +14,12 @@ from kernelwright.agent.problems.entry_points.installed_objects import (
     find_object,
     signature_of_object,
 )
-from kernelwright.agent.problems.entry_points.option_values import Arguments, NamedSizes, read_init, read_inputs
+from kernelwright.agent.problems.entry_points.option_values import (
+    Arguments,
+    NamedSizes,
+    read_init,
+    read_inputs,
+)
 from kernelwright.agent.problems.forms_of_users.forms import complete_reference
 from kernelwright.agent.problems.forms_of_users.normal_form import normal_form
 from kernelwright.agent.problems.forms_of_users.signatures import signature_of_method
@@ -35,7 +40,12 @@ def reference_of_object(dotted: str, init: Sequence[str], inputs: Sequence[str])
 
 
 def text_of_object(
-    entry: InstalledObject, dotted: str, init: Arguments, inputs: Arguments, sizes: NamedSizes, definitions: str = ""
+    entry: InstalledObject,
+    dotted: str,
+    init: Arguments,
+    inputs: Arguments,
+    sizes: NamedSizes,
+    definitions: str = "",
 ) -> str:
     """Returns the completed text. Raises ProblemError where the arguments do not fit the object.
 
@@ -45,14 +55,27 @@ def text_of_object(
     imports = [entry.import_line]
     if not definitions:
         imports += ["import torch", *_imports_of(init, entry, dotted, sizes.values)]
-    lines = [f'"""{dotted}."""', "", NO_FILE.directive, *dict.fromkeys(imports), definitions, *sizes.lines, ""]
+    lines = [
+        f'"""{dotted}."""',
+        "",
+        NO_FILE.directive,
+        *dict.fromkeys(imports),
+        definitions,
+        *sizes.lines,
+        "",
+    ]
     head = "\n".join(lines)
     if not entry.is_class:
         return _function_text(head, entry, init, inputs)
     names = _names_of_inputs(inputs, signature_of_object(entry.value.forward), skip=1)
     run = [f"{name} = {value}" for name, value in zip(names, inputs.args, strict=False)]
-    call = ", ".join([*names[: len(inputs.args)], *(f"{name}={text}" for name, text in inputs.named.items())])
-    run += [f"model = {entry.name}({init.text}){init.preparation or _conversion(inputs)}", f"model({call})"]
+    call = ", ".join(
+        [*names[: len(inputs.args)], *(f"{name}={text}" for name, text in inputs.named.items())]
+    )
+    run += [
+        f"model = {entry.name}({init.text}){init.preparation or _conversion(inputs)}",
+        f"model({call})",
+    ]
     return complete_reference(head, entry.name, "\n".join(run))
 
 
@@ -62,7 +85,9 @@ def reference_of_text(source: str, entry: str, init: Sequence[str], inputs: Sequ
     defined = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     names = set(bound_names(tree))
     if entry and entry not in names:
-        raise ProblemError(f"it defines no {entry}: it has {', '.join(defined) or 'no class and no function'}")
+        raise ProblemError(
+            f"it defines no {entry}: it has {', '.join(defined) or 'no class and no function'}"
+        )
     if not init and not inputs:
         return complete_reference(source, entry)
     sizes = NamedSizes(taken=names)
@@ -70,7 +95,9 @@ def reference_of_text(source: str, entry: str, init: Sequence[str], inputs: Sequ
     return completed_text(source, entry or _last_entry(tree), built, given, sizes)
 
 
-def completed_text(source: str, chosen: str, built: Arguments, given: Arguments, sizes: NamedSizes) -> str:
+def completed_text(
+    source: str, chosen: str, built: Arguments, given: Arguments, sizes: NamedSizes
+) -> str:
     """Returns the reference for a class or function that a text defines. Raises ProblemError."""
     tree = parse(source)
     text = "\n".join([source.rstrip(), "", "", NO_FILE.directive, *sizes.lines]) + "\n"
@@ -95,7 +122,9 @@ def _check_class(tree: ast.Module, cls: ast.ClassDef, init: Arguments, inputs: A
         if not arguments.args and not arguments.named and method == "forward":
             continue  # the file says them
         parameters = ", ".join([*signature.positional, *signature.keyword_only]) or "nothing"
-        raise ProblemError(f"{method} of {cls.name} takes {parameters}: name each argument with {option}")
+        raise ProblemError(
+            f"{method} of {cls.name} takes {parameters}: name each argument with {option}"
+        )
 
 
 def _conversion(inputs: Arguments) -> str:
@@ -106,16 +135,26 @@ def _conversion(inputs: Arguments) -> str:
 
 def _last_entry(tree: ast.Module) -> str:
     """Returns the last class with a forward, else the last function. Raises ProblemError where there is neither."""
-    classes = [n.name for n in tree.body if isinstance(n, ast.ClassDef) and "def forward" in ast.unparse(n)]
+    classes = [
+        n.name for n in tree.body if isinstance(n, ast.ClassDef) and "def forward" in ast.unparse(n)
+    ]
     functions = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
     if not classes and not functions:
-        raise ProblemError("it defines no module and no function: name a class of it with FILE:CLASS")
+        raise ProblemError(
+            "it defines no module and no function: name a class of it with FILE:CLASS"
+        )
     return (classes or functions)[-1]
 
 
-def _names_of_inputs(inputs: Arguments, signature: inspect.Signature | None, skip: int) -> list[str]:
+def _names_of_inputs(
+    inputs: Arguments, signature: inspect.Signature | None, skip: int
+) -> list[str]:
     """Returns the parameters' names for positional inputs."""
-    known = [] if signature is None else [p for p in signature.parameters.values() if p.kind < p.VAR_POSITIONAL][skip:]
+    known = (
+        []
+        if signature is None
+        else [p for p in signature.parameters.values() if p.kind < p.VAR_POSITIONAL][skip:]
+    )
     names = [p.name for p in known[: len(inputs.args)]]
     if not names and len(inputs.args) == 1:
         return ["x"]
@@ -125,7 +164,9 @@ def _names_of_inputs(inputs: Arguments, signature: inspect.Signature | None, ski
 def _function_text(head: str, entry: InstalledObject, plain: Arguments, inputs: Arguments) -> str:
     """Returns the text of a problem for a function: `--init` gives its plain arguments."""
     names = _names_of_inputs(inputs, signature_of_object(entry.value), skip=0)
-    names = [name if name not in (entry.name, "torch", *inputs.named) else f"{name}_" for name in names]
+    names = [
+        name if name not in (entry.name, "torch", *inputs.named) else f"{name}_" for name in names
+    ]
     passed = [*names, *plain.args, *(f"{name}={name}" for name in inputs.named)]
     passed += [f"{name}={text}" for name, text in plain.named.items()]
     parameters = ", ".join(["self", *names, *inputs.named])
@@ -137,7 +178,9 @@ def _function_text(head: str, entry: InstalledObject, plain: Arguments, inputs: 
     )
 
 
-def _imports_of(arguments: Arguments, entry: InstalledObject, dotted: str, sizes: Mapping[str, int]) -> list[str]:
+def _imports_of(
+    arguments: Arguments, entry: InstalledObject, dotted: str, sizes: Mapping[str, int]
+) -> list[str]:
     """Returns import statements for the names in the constructor's arguments. Raises ProblemError for unknown ones."""
     module = sys.modules[getattr(entry.value, "__module__", "") or entry.module]
     imports: list[str] = []
@@ -146,7 +189,9 @@ def _imports_of(arguments: Arguments, entry: InstalledObject, dotted: str, sizes
             for name in _names_in(text, sizes):
                 home = find_home(name, module)
                 if not home:
-                    raise ProblemError(f"--init {text}: {dotted} knows no {name}: quote it where it is a text")
+                    raise ProblemError(
+                        f"--init {text}: {dotted} knows no {name}: quote it where it is a text"
+                    )
                 imports.append(f"from {home} import {name}")
     return imports
 
@@ -158,7 +203,9 @@ def _names_in(text: str, sizes: Mapping[str, int]) -> list[str]:
     return [n.id for n in names]
 
 
-def _check_arguments(entry: InstalledObject, dotted: str, init: Arguments, inputs: Arguments) -> None:
+def _check_arguments(
+    entry: InstalledObject, dotted: str, init: Arguments, inputs: Arguments
+) -> None:
     """Raises ProblemError, which names the arguments, where the object does not take these."""
     if not inputs.args and not inputs.named:
         takes = signature_of_object(entry.value.forward if entry.is_class else entry.value)
@@ -169,10 +216,14 @@ def _check_arguments(entry: InstalledObject, dotted: str, init: Arguments, input
     constructor = signature_of_object(entry.value)
     if constructor is not None and not _binds(constructor, init):
         parameters = _shown(constructor, skip=0) or "no arguments"
-        raise ProblemError(f"{dotted} is built with {parameters}: name them with --init{_hint(constructor)}")
+        raise ProblemError(
+            f"{dotted} is built with {parameters}: name them with --init{_hint(constructor)}"
+        )
     forward = signature_of_object(entry.value.forward)
     if forward is not None and not _binds(forward, Arguments(["self", *inputs.args], inputs.named)):
-        raise ProblemError(f"{dotted} takes {_shown(forward, skip=1)}: name each input, such as {EXAMPLE}")
+        raise ProblemError(
+            f"{dotted} takes {_shown(forward, skip=1)}: name each input, such as {EXAMPLE}"
+        )
 
 
 def _binds(signature: inspect.Signature, arguments: Arguments) -> bool:

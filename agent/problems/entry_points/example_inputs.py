@@ -13,16 +13,22 @@ if TYPE_CHECKING:
     import torch
 
 
-def read_examples(inputs: Sequence[Any] | Mapping[str, Any] | torch.Tensor, sizes: NamedSizes) -> Arguments:
+def read_examples(
+    inputs: Sequence[Any] | Mapping[str, Any] | torch.Tensor, sizes: NamedSizes
+) -> Arguments:
     """Returns the arguments of forward. Raises ProblemError for what no text can draw."""
     import torch
 
     if isinstance(inputs, torch.Tensor):
         inputs = [inputs]
     if isinstance(inputs, Mapping):
-        return Arguments([], {name: _expression(value, name, sizes) for name, value in inputs.items()})
+        return Arguments(
+            [], {name: _expression(value, name, sizes) for name, value in inputs.items()}
+        )
     names = [f"x{place or ''}" for place in range(len(inputs))]
-    return Arguments([_expression(value, name, sizes) for value, name in zip(inputs, names, strict=True)])
+    return Arguments(
+        [_expression(value, name, sizes) for value, name in zip(inputs, names, strict=True)]
+    )
 
 
 def _expression(value: Any, name: str, sizes: NamedSizes) -> str:
@@ -33,11 +39,16 @@ def _expression(value: Any, name: str, sizes: NamedSizes) -> str:
     if value is None or isinstance(value, bool | int | float | str):
         return repr(value)
     if isinstance(value, Mapping):
-        entries = [f"{key!r}: {_expression(item, name + '_' + str(key), sizes)}" for key, item in value.items()]
+        entries = [
+            f"{key!r}: {_expression(item, name + '_' + str(key), sizes)}"
+            for key, item in value.items()
+        ]
         return f"{{{', '.join(entries)}}}"
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         elements = [_expression(item, f"{name}_{place}", sizes) for place, item in enumerate(value)]
-        return f"[{', '.join(elements)}]" if isinstance(value, list) else f"({', '.join(elements)},)"
+        return (
+            f"[{', '.join(elements)}]" if isinstance(value, list) else f"({', '.join(elements)},)"
+        )
     kind = "dataclass" if dataclasses.is_dataclass(value) else type(value).__name__
     raise ProblemError(
         f"the input {name} is a {kind}: give tensors, numbers, texts, and lists and dictionaries of them"
@@ -48,7 +59,9 @@ def _draw(tensor: torch.Tensor, name: str, sizes: NamedSizes) -> str:
     """Returns a draw like the tensor: floats that are never negative stay so, integers keep their range."""
     import torch
 
-    extents = [sizes.named(f"{name}_{axis}", n) if n > 1 else str(n) for axis, n in enumerate(tensor.shape)]
+    extents = [
+        sizes.named(f"{name}_{axis}", n) if n > 1 else str(n) for axis, n in enumerate(tensor.shape)
+    ]
     shape = f"({', '.join(extents)}{',' if len(extents) == 1 else ''})"
     dtype = str(tensor.dtype)
     if tensor.dtype == torch.bool:

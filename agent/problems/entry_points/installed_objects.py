@@ -17,7 +17,9 @@ from typing import Any
 
 from kernelwright.tools.problem import ProblemError
 
-DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*|[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+DOTTED = re.compile(
+    r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*|[A-Za-z_]\w*(\.[A-Za-z_]\w*)+"
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,9 @@ def find_object(dotted: str) -> InstalledObject:
     path, colon, attribute = dotted.partition(":")
     root = path.partition(".")[0]
     if importlib.util.find_spec(root) is None:
-        raise ProblemError(f"{dotted}: no package {root} is installed here: pip install it, or name a file")
+        raise ProblemError(
+            f"{dotted}: no package {root} is installed here: pip install it, or name a file"
+        )
     parts = path.split(".")
     count = len(parts) if colon else len(parts) - 1
     module = _imported(dotted, parts[:count], must_exist=bool(colon))
@@ -59,7 +63,9 @@ def find_object(dotted: str) -> InstalledObject:
     value: Any = module
     for name in ".".join(names).split("."):
         if not hasattr(value, name):
-            raise ProblemError(f"{dotted}: {getattr(value, '__name__', value)} has no {name}{_near(value, name)}")
+            raise ProblemError(
+                f"{dotted}: {getattr(value, '__name__', value)} has no {name}{_near(value, name)}"
+            )
         value = getattr(value, name)
     _check_kind(dotted, value)
     return InstalledObject(module.__name__, ".".join(names), value)
@@ -74,12 +80,18 @@ def _imported(dotted: str, parts: list[str], *, must_exist: bool) -> types.Modul
                 warnings.simplefilter("ignore")
                 return importlib.import_module(name)
         except ModuleNotFoundError as error:
-            is_part = error.name is not None and (name == error.name or name.startswith(f"{error.name}."))
+            is_part = error.name is not None and (
+                name == error.name or name.startswith(f"{error.name}.")
+            )
             if must_exist or not is_part or len(parts) == 1:
-                raise ProblemError(f"{dotted}: there is no module {error.name or name} here: check its name") from None
+                raise ProblemError(
+                    f"{dotted}: there is no module {error.name or name} here: check its name"
+                ) from None
         except Exception as error:
             line = (str(error).splitlines() or [""])[0][:200]
-            raise ProblemError(f"{dotted}: {name} cannot be imported: {type(error).__name__}: {line}") from None
+            raise ProblemError(
+                f"{dotted}: {name} cannot be imported: {type(error).__name__}: {line}"
+            ) from None
         parts = parts[:-1]
 
 
@@ -96,9 +108,13 @@ def _check_kind(dotted: str, value: Any) -> None:
 
     if isinstance(value, type):
         if not issubclass(value, torch.nn.Module):
-            raise ProblemError(f"{dotted} is no torch.nn.Module: name a module, or a function of tensors")
+            raise ProblemError(
+                f"{dotted} is no torch.nn.Module: name a module, or a function of tensors"
+            )
     elif not callable(value):
-        raise ProblemError(f"{dotted} is a {type(value).__name__}: name a class of modules or a function of tensors")
+        raise ProblemError(
+            f"{dotted} is a {type(value).__name__}: name a class of modules or a function of tensors"
+        )
 
 
 def signature_of_object(value: Any) -> inspect.Signature | None:

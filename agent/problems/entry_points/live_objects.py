@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 
 def reference_of_value(
-    value: Any, inputs: Sequence[Any] | Mapping[str, Any] | torch.Tensor, init: Sequence[Any] | Mapping[str, Any] | None
+    value: Any,
+    inputs: Sequence[Any] | Mapping[str, Any] | torch.Tensor,
+    init: Sequence[Any] | Mapping[str, Any] | None,
 ) -> str:
     """Returns the completed reference of an object.
 
@@ -48,12 +50,18 @@ def reference_of_value(
         kind = value
     name = getattr(kind, "__name__", "")
     if not name or not callable(kind):
-        raise ProblemError(f"{type(value).__name__} is no problem: give a module, a class of modules or a function")
+        raise ProblemError(
+            f"{type(value).__name__} is no problem: give a module, a class of modules or a function"
+        )
     sizes = NamedSizes(taken={name, *sources.names})
     given = read_examples(inputs, sizes)
     if is_installed(kind):
-        entry = InstalledObject(sources.home_of(kind), kind.__qualname__ if isinstance(kind, type) else name, kind)
-        return text_of_object(entry, f"{entry.module}:{entry.name}", built, given, sizes, sources.text())
+        entry = InstalledObject(
+            sources.home_of(kind), kind.__qualname__ if isinstance(kind, type) else name, kind
+        )
+        return text_of_object(
+            entry, f"{entry.module}:{entry.name}", built, given, sizes, sources.text()
+        )
     sources.add(kind)
     return completed_text(sources.text(), name, built, given, sizes)
 
@@ -70,7 +78,9 @@ def _unwrapped(value: Any) -> Any:
             return value
         value = inner
     if isinstance(value, functools.partial):
-        raise ProblemError("a functools.partial is no problem: write a function that calls it, and give that")
+        raise ProblemError(
+            "a functools.partial is no problem: write a function that calls it, and give that"
+        )
     return inspect.unwrap(value) if callable(value) and not isinstance(value, type) else value
 
 

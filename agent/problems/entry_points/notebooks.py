@@ -23,7 +23,9 @@ def notebook_text(content: str) -> str:
         cells = json.loads(content)["cells"]
         sources = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
     except (ValueError, KeyError, TypeError):
-        raise ProblemError("it is no notebook of version 4: save it anew, or export it as a .py file") from None
+        raise ProblemError(
+            "it is no notebook of version 4: save it anew, or export it as a .py file"
+        ) from None
     texts = ["".join(source) if isinstance(source, list) else str(source) for source in sources]
     numbered = enumerate(map(_python_of, texts), start=1)
     code = [
@@ -32,7 +34,9 @@ def notebook_text(content: str) -> str:
         if text.strip() and _is_python(text)
     ]
     if not code:
-        raise ProblemError("the notebook has no code cell: write the module and a call of it in one")
+        raise ProblemError(
+            "the notebook has no code cell: write the module and a call of it in one"
+        )
     return "\n\n".join(code) + "\n"
 
 

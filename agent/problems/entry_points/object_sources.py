@@ -96,7 +96,9 @@ class ObjectSources:
         for needed in sorted(_free_names(statement)):
             if needed not in self.names and needed not in self._waiting and needed in names:
                 self._add_value(needed, names[needed], file, names)
-        origin = LineOrigin(first_line_of(statement), Path(file).name if Path(file).is_file() else "")
+        origin = LineOrigin(
+            first_line_of(statement), Path(file).name if Path(file).is_file() else ""
+        )
         self._definitions[name] = f"{origin.directive}\n{statement_text(text, statement)}"
 
     def _add_value(self, name: str, value: Any, file: str, names: dict[str, Any]) -> None:
@@ -104,14 +106,22 @@ class ObjectSources:
 
         if isinstance(value, types.ModuleType):
             if not (value.__name__ == "__main__" or _is_module_installed(value)):
-                raise ProblemError(f"{name} is a module of your own: import its functions by name, or {ADVICE}")
-            self._imports[name] = f"import {value.__name__} as {name}" if value.__name__ != name else f"import {name}"
-        elif isinstance(value, type | types.FunctionType | types.BuiltinFunctionType) and hasattr(value, "__name__"):
+                raise ProblemError(
+                    f"{name} is a module of your own: import its functions by name, or {ADVICE}"
+                )
+            self._imports[name] = (
+                f"import {value.__name__} as {name}" if value.__name__ != name else f"import {name}"
+            )
+        elif isinstance(value, type | types.FunctionType | types.BuiltinFunctionType) and hasattr(
+            value, "__name__"
+        ):
             self.add(value, name)
         elif value is None or isinstance(value, bool | int | float | str | torch.dtype):
             self._definitions[name] = f"{NO_FILE.directive}\n{name} = {value!r}"
         elif isinstance(value, torch.Tensor | torch.nn.Module):
-            raise ProblemError(f"the source reads {name}, a {type(value).__name__}: give it as an input, or {ADVICE}")
+            raise ProblemError(
+                f"the source reads {name}, a {type(value).__name__}: give it as an input, or {ADVICE}"
+            )
         else:
             self._add_definition(name, file, names)
 
@@ -129,7 +139,9 @@ def _code_of(value: Any) -> types.CodeType | None:
         function = inspect.unwrap(member) if callable(member) else getattr(member, "__func__", None)
         if not isinstance(function, types.FunctionType) or function.__module__ != value.__module__:
             continue
-        if not function.__code__.co_filename.startswith("<string>"):  # a dataclass writes methods too
+        if not function.__code__.co_filename.startswith(
+            "<string>"
+        ):  # a dataclass writes methods too
             return function.__code__
     return None
 
@@ -138,7 +150,9 @@ def _file_of(value: Any) -> str:
     """Returns the file or notebook cell with the source. Raises ProblemError where there is none."""
     code = _code_of(value)
     module = sys.modules.get(value.__module__)
-    files = [code.co_filename] if code is not None else [str(getattr(module, "__file__", None) or "")]
+    files = (
+        [code.co_filename] if code is not None else [str(getattr(module, "__file__", None) or "")]
+    )
     for file in [*files, *reversed(list(linecache.cache))]:
         if _statement("".join(linecache.getlines(file)), value.__name__) is not None:
             return file
@@ -149,7 +163,9 @@ def _globals_of(value: Any) -> dict[str, Any]:
     """Returns the names that a function or a class can read: those of its module, and of the functions around it."""
     functions = [inspect.unwrap(value)] if isinstance(value, types.FunctionType) else []
     if isinstance(value, type):
-        functions = [member for member in vars(value).values() if isinstance(member, types.FunctionType)]
+        functions = [
+            member for member in vars(value).values() if isinstance(member, types.FunctionType)
+        ]
         names = dict(vars(sys.modules[value.__module__]))
     else:
         names = dict(functions[0].__globals__)
@@ -166,16 +182,29 @@ def _statement(text: str, name: str) -> ast.stmt | None:
         tree = ast.parse(text)
     except SyntaxError:
         return None
-    binding = [node for node in tree.body if name in names_stored_by(node) and not isinstance(node, ast.If | ast.For)]
+    binding = [
+        node
+        for node in tree.body
+        if name in names_stored_by(node) and not isinstance(node, ast.If | ast.For)
+    ]
     exact = [node for node in binding if getattr(node, "name", name) == name]
     if exact:
         return exact[-1]
-    definitions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef))
-    methods = {id(node) for owner in ast.walk(tree) if isinstance(owner, ast.ClassDef) for node in owner.body}
+    definitions = (
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    )
+    methods = {
+        id(node)
+        for owner in ast.walk(tree)
+        if isinstance(owner, ast.ClassDef)
+        for node in owner.body
+    }
     nested = [node for node in definitions if node.name == name and id(node) not in methods]
     return max(nested, key=lambda node: node.lineno, default=None)
 
 
 def _free_names(statement: ast.stmt) -> set[str]:
     """Returns the names that a statement reads which it, and Python, do not define."""
-    return {name for name in free_names(statement) if not hasattr(builtins, name)} - {getattr(statement, "name", "")}
+    return {name for name in free_names(statement) if not hasattr(builtins, name)} - {
+        getattr(statement, "name", "")
+    }

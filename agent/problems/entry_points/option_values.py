@@ -53,7 +53,9 @@ class Arguments:
         if name and name in self.named:
             raise ProblemError(f"{option} names {name} twice: name each argument once")
         if not name and self.named:
-            raise ProblemError(f"{option} {text}: arguments without a name come before those with one")
+            raise ProblemError(
+                f"{option} {text}: arguments without a name come before those with one"
+            )
         if name:
             self.named[name] = text
         else:
@@ -99,9 +101,13 @@ def read_init(options: list[str], sizes: NamedSizes) -> Arguments:
         value = _expression(f"--init {option}", text)
         if not name and isinstance(value, ast.Dict) and text.strip().startswith("@"):
             for key, entry in zip(value.keys, value.values, strict=True):
-                arguments.add(str(ast.literal_eval(key or ast.Constant(""))), ast.unparse(entry), "--init")
+                arguments.add(
+                    str(ast.literal_eval(key or ast.Constant(""))), ast.unparse(entry), "--init"
+                )
             continue
-        arguments.add(name, ast.unparse(_with_names(value, name or f"init_{place}", sizes)), "--init")
+        arguments.add(
+            name, ast.unparse(_with_names(value, name or f"init_{place}", sizes)), "--init"
+        )
     return arguments
 
 
@@ -118,8 +124,14 @@ def read_inputs(options: list[str], sizes: NamedSizes) -> Arguments:
 
 def _floating_dtypes(value: str) -> set[str]:
     """Returns the floating dtypes of the tensors that an expression draws."""
-    draws = [n for n in ast.walk(ast.parse(value)) if isinstance(n, ast.Call) and ast.unparse(n.func) == "torch.randn"]
-    return {ast.unparse(draw.keywords[0].value) if draw.keywords else "torch.float32" for draw in draws}
+    draws = [
+        n
+        for n in ast.walk(ast.parse(value))
+        if isinstance(n, ast.Call) and ast.unparse(n.func) == "torch.randn"
+    ]
+    return {
+        ast.unparse(draw.keywords[0].value) if draw.keywords else "torch.float32" for draw in draws
+    }
 
 
 def _split(option: str) -> tuple[str, str]:
@@ -158,10 +170,16 @@ def _json_text(option: str, match: re.Match[str], text: str) -> str:
     except OSError as error:
         raise ProblemError(f"{option}: {path} cannot be read: {error.strerror or error}") from None
     except ValueError:
-        raise ProblemError(f'{option}: {path} is no JSON: write an object such as {{"hidden_size": 512}}') from None
+        raise ProblemError(
+            f'{option}: {path} is no JSON: write an object such as {{"hidden_size": 512}}'
+        ) from None
     before = text[: match.start()].rstrip()
     is_argument = before.endswith(("(", ",")) and isinstance(value, dict)
-    return ", ".join(f"{key}={entry!r}" for key, entry in value.items()) if is_argument else repr(value)
+    return (
+        ", ".join(f"{key}={entry!r}" for key, entry in value.items())
+        if is_argument
+        else repr(value)
+    )
 
 
 def _with_names(value: ast.expr, name: str, sizes: NamedSizes) -> ast.expr:
@@ -169,7 +187,10 @@ def _with_names(value: ast.expr, name: str, sizes: NamedSizes) -> ast.expr:
     if isinstance(value, ast.Constant) and type(value.value) is int and value.value > 1:
         return ast.Name(sizes.named(name, value.value, of_init=True), ast.Load())
     if isinstance(value, ast.Call):
-        value.args = [_with_names(argument, f"{name}_{place}", sizes) for place, argument in enumerate(value.args)]
+        value.args = [
+            _with_names(argument, f"{name}_{place}", sizes)
+            for place, argument in enumerate(value.args)
+        ]
         for keyword in value.keywords:
             keyword.value = _with_names(keyword.value, keyword.arg or name, sizes)
     return value
@@ -204,7 +225,8 @@ def _tensor(option: str, match: re.Match[str], name: str, sizes: NamedSizes) -> 
     dtype = DTYPES[alias]
     extents = [] if shape == "()" else [int(extent) for extent in shape.split("x")]
     names = [
-        sizes.named(f"{name}_{axis}", extent) if extent > 1 else str(extent) for axis, extent in enumerate(extents)
+        sizes.named(f"{name}_{axis}", extent) if extent > 1 else str(extent)
+        for axis, extent in enumerate(extents)
     ]
     written = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
     if dtype == "bool":
@@ -212,7 +234,9 @@ def _tensor(option: str, match: re.Match[str], name: str, sizes: NamedSizes) -> 
     if dtype.startswith(("int", "uint")):
         return f"torch.randint(0, {high or DEFAULT_HIGH}, {written}, dtype=torch.{dtype})"
     if high:
-        raise ProblemError(f"--input {option}: <{high} is a range of integers: name an integer dtype, or leave it out")
+        raise ProblemError(
+            f"--input {option}: <{high} is a range of integers: name an integer dtype, or leave it out"
+        )
     if dtype.startswith("float8"):
         return f"torch.randn({written}).to(torch.{dtype})"
     return f"torch.randn({written}{'' if dtype == 'float32' else f', dtype=torch.{dtype}'})"

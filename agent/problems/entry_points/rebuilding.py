@@ -44,7 +44,9 @@ def recovered_arguments(module: torch.nn.Module) -> Call:
             return [], {**named, **choice}
     missing = [p.name for p in unknown if p.default is p.empty]
     reason = f"{', '.join(missing)} is no attribute" if missing else "another one has other weights"
-    raise ProblemError(f"how this {type(module).__name__} was built cannot be read ({reason}): {REBUILDING_ADVICE}")
+    raise ProblemError(
+        f"how this {type(module).__name__} was built cannot be read ({reason}): {REBUILDING_ADVICE}"
+    )
 
 
 def _kept_arguments(module: torch.nn.Module) -> tuple[dict[str, Any], list[inspect.Parameter]]:
@@ -52,7 +54,10 @@ def _kept_arguments(module: torch.nn.Module) -> tuple[dict[str, Any], list[inspe
     named: dict[str, Any] = {}
     unknown: list[inspect.Parameter] = []
     for parameter in inspect.signature(type(module)).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or parameter.name in PLACES:
+        if (
+            parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            or parameter.name in PLACES
+        ):
             continue
         is_kept, value = _attribute(module, parameter)
         if not is_kept:
@@ -92,7 +97,11 @@ def _attribute(module: torch.nn.Module, parameter: inspect.Parameter) -> tuple[b
         if hasattr(module, name):
             value = getattr(module, name)
             if isinstance(parameter.default, bool) and not isinstance(value, bool):
-                return (True, value is not None) if value is None or isinstance(value, torch.Tensor) else (False, None)
+                return (
+                    (True, value is not None)
+                    if value is None or isinstance(value, torch.Tensor)
+                    else (False, None)
+                )
             return not isinstance(value, torch.Tensor), value
     return False, None
 
@@ -110,7 +119,9 @@ def _builds_alike(module: torch.nn.Module, named: dict[str, Any]) -> bool:
             other = type(module)(**named)
     except Exception:
         return False
-    return _weights(other) == _weights(module) and _plain_attributes(other) == _plain_attributes(module)
+    return _weights(other) == _weights(module) and _plain_attributes(other) == _plain_attributes(
+        module
+    )
 
 
 def _plain_attributes(module: torch.nn.Module) -> dict[str, Any]:
@@ -119,7 +130,9 @@ def _plain_attributes(module: torch.nn.Module) -> dict[str, Any]:
         f"{name}.{key}": value
         for name, child in module.named_modules()
         for key, value in vars(child).items()
-        if isinstance(value, bool | int | float | str) and key != "training" and not key.startswith("_")
+        if isinstance(value, bool | int | float | str)
+        and key != "training"
+        and not key.startswith("_")
     }
 
 
@@ -151,11 +164,16 @@ def expression_of(value: Any, sources: ObjectSources) -> str:
         return sources.add(value)
     if dataclasses.is_dataclass(value) and not hasattr(value, "to_diff_dict"):
         return _call(
-            type(value), [], {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}, sources
+            type(value),
+            [],
+            {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init},
+            sources,
         )
     if hasattr(value, "to_diff_dict"):  # a configuration of transformers
         known = set(inspect.signature(type(value)).parameters)
-        return _call(type(value), [], {k: v for k, v in value.to_diff_dict().items() if k in known}, sources)
+        return _call(
+            type(value), [], {k: v for k, v in value.to_diff_dict().items() if k in known}, sources
+        )
     raise ProblemError(
         f"a {type(value).__name__} among the constructor's arguments cannot be written out: {REBUILDING_ADVICE}"
     )

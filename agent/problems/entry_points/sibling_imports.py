@@ -29,7 +29,9 @@ def with_siblings(source: str, path: Path, depth: int = 0) -> str:
     if not imports:
         return source
     if depth == MAX_DEPTH:
-        raise ProblemError("its files import one another in a circle: put what the module needs into one file")
+        raise ProblemError(
+            "its files import one another in a circle: put what the module needs into one file"
+        )
     lines = source.split("\n")
     own = set(bound_names(tree)) - {name for node, _ in imports for name in bound_names(node)}
     written = dict.fromkeys(own, "")
@@ -51,7 +53,9 @@ def _sibling(node: ast.stmt, path: Path) -> Path | None:
     else:
         return None
     stem = folder.joinpath(*name.split("."))
-    return next((file for file in (stem.with_suffix(".py"), stem / "__init__.py") if file.is_file()), None)
+    return next(
+        (file for file in (stem.with_suffix(".py"), stem / "__init__.py") if file.is_file()), None
+    )
 
 
 def _definitions(node: ast.stmt, file: Path, written: dict[str, str], depth: int) -> str:
@@ -73,7 +77,9 @@ def _definitions(node: ast.stmt, file: Path, written: dict[str, str], depth: int
     aliases = [] if whole else node.names
     needed = set(bound) if whole else {alias.name for alias in aliases}
     if missing := needed - bound:
-        raise ProblemError(f"{file.name}, which it imports, has no {', '.join(sorted(missing))}: check the name")
+        raise ProblemError(
+            f"{file.name}, which it imports, has no {', '.join(sorted(missing))}: check the name"
+        )
     pieces: list[str] = []
     for statement in reversed(tree.body):
         names = set(bound_names(statement))
@@ -83,7 +89,9 @@ def _definitions(node: ast.stmt, file: Path, written: dict[str, str], depth: int
         needed |= free_names(statement)
         piece = statement_text(text, statement)
         if other := [n for n in names if written.get(n, piece) != piece and not is_import]:
-            raise ProblemError(f"{file.name}, which it imports, defines {other[0]} too: give one another name")
+            raise ProblemError(
+                f"{file.name}, which it imports, defines {other[0]} too: give one another name"
+            )
         if is_import or not names <= set(written):
             pieces.insert(0, f"{_origin(text, statement, file).directive}\n{piece}")
         written |= dict.fromkeys(() if is_import else names, piece)

@@ -10,11 +10,20 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kernelwright.agent.problems.forms_of_users.file_parts import CallSite, FileParts, Run, statements_for
+from kernelwright.agent.problems.forms_of_users.file_parts import (
+    CallSite,
+    FileParts,
+    Run,
+    statements_for,
+)
 from kernelwright.agent.problems.forms_of_users.plain_arguments import is_plain
 from kernelwright.agent.problems.forms_of_users.prepared_modules import preparations
 from kernelwright.agent.problems.forms_of_users.text_edits import line_mark
-from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, names_stored_by
+from kernelwright.agent.problems.tritonbench_cases import (
+    OffDevice,
+    names_loaded_by,
+    names_stored_by,
+)
 from kernelwright.tools.reference_integers import assigned_name, integer, one_name_each
 
 LOSS = re.compile(r"Loss$")
@@ -46,7 +55,11 @@ def built_callables(parts: FileParts) -> Iterator[BuiltCallable]:
             if not isinstance(statement.value, ast.Call | ast.Lambda):
                 continue
             names = FileParts(parts.tree, [run]).aliases([target.id])
-            calls = (site for site in FileParts(parts.tree, [run]).calls(names) if site.node.args or site.node.keywords)
+            calls = (
+                site
+                for site in FileParts(parts.tree, [run]).calls(names)
+                if site.node.args or site.node.keywords
+            )
             call = next(calls, None)
             if call is None:
                 continue
@@ -73,7 +86,9 @@ def built_beside_inputs(parts: FileParts, is_input: Callable[[str], bool]) -> Bu
                 continue
             value = statement.value
             if is_input(target.id) and isinstance(value, ast.Tuple | ast.List):
-                call = ast.copy_location(ast.Call(ast.Name(target.id, ast.Load()), value.elts, []), value)
+                call = ast.copy_location(
+                    ast.Call(ast.Name(target.id, ast.Load()), value.elts, []), value
+                )
                 inputs = CallSite(run, call, run[:place])
             elif _can_be_called(value):
                 subject = target.id, value, run[:place]
@@ -132,7 +147,9 @@ def model_of(built: BuiltCallable, tree: ast.Module) -> list[str]:
     built_at = line_mark(build)
     build = OffDevice().visit(copy.deepcopy(build))
     values = [*build.args, *(k.value for k in build.keywords)]
-    starred = any(isinstance(a, ast.Starred) for a in build.args) or any(k.arg is None for k in build.keywords)
+    starred = any(isinstance(a, ast.Starred) for a in build.args) or any(
+        k.arg is None for k in build.keywords
+    )
     making = statements_for(built.before, {n for value in values for n in names_loaded_by(value)})
     if starred or making or not all(is_plain(value, tree) for value in values):
         arguments = ", ".join([*map(ast.unparse, build.args), *map(ast.unparse, build.keywords)])
@@ -143,7 +160,10 @@ def model_of(built: BuiltCallable, tree: ast.Module) -> list[str]:
     keywords = [str(k.arg) for k in build.keywords]
     arguments = ", ".join([*names, *(f"{k}={k}" for k in keywords)])
     body = [built_at, f"super().__init__({arguments})", *words]
-    return [_class(base, [*names, *keywords], body, forward, result), _inits(list(map(ast.unparse, values)))]
+    return [
+        _class(base, [*names, *keywords], body, forward, result),
+        _inits(list(map(ast.unparse, values))),
+    ]
 
 
 def _inits(values: list[str]) -> str:
@@ -155,12 +175,17 @@ def _sizes_in(lines: list[str], tree: ast.Module) -> list[str]:
     statements = ast.parse("\n".join(lines)).body
     read = {name for statement in statements for name in names_loaded_by(statement)}
     assigned = {name for statement in statements for name in names_stored_by(statement)}
-    integers = [name for node in one_name_each(copy.deepcopy(tree)).body
-                if (name := assigned_name(node)) and integer(getattr(node, "value", None)) is not None]  # fmt: skip
+    integers = [
+        name
+        for node in one_name_each(copy.deepcopy(tree)).body
+        if (name := assigned_name(node)) and integer(getattr(node, "value", None)) is not None
+    ]
     return [name for name in dict.fromkeys(integers) if name in read - assigned]
 
 
-def _class(base: str, parameters: list[str], body: list[str], forward: list[str], result: list[str]) -> str:
+def _class(
+    base: str, parameters: list[str], body: list[str], forward: list[str], result: list[str]
+) -> str:
     lines = [
         f"class Model({base}):",
         f"    def __init__({', '.join(['self', *parameters])}):",
@@ -179,6 +204,12 @@ def _forward_of(call: ast.Call) -> tuple[list[str], str]:
     keywords = [str(k.arg) for k in call.keywords if k.arg]
     names: list[str] = []
     for place, argument in enumerate(call.args):
-        name = argument.id if isinstance(argument, ast.Name) else "x" if len(call.args) == 1 else f"input_{place + 1}"
+        name = (
+            argument.id
+            if isinstance(argument, ast.Name)
+            else "x"
+            if len(call.args) == 1
+            else f"input_{place + 1}"
+        )
         names.append(name if name not in (*names, *keywords, "self") else f"input_{place + 1}")
     return [*names, *keywords], ", ".join([*names, *(f"{k}={k}" for k in keywords)])

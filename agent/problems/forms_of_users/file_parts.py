@@ -9,10 +9,17 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kernelwright.agent.problems.forms_of_users.import_time_code import makes_calls
-from kernelwright.agent.problems.forms_of_users.parameter_values import has_all_values, parameter_values
+from kernelwright.agent.problems.forms_of_users.parameter_values import (
+    has_all_values,
+    parameter_values,
+)
 from kernelwright.agent.problems.forms_of_users.signatures import inherited_method
 from kernelwright.agent.problems.forms_of_users.text_edits import unparsed_lines
-from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, names_stored_by
+from kernelwright.agent.problems.tritonbench_cases import (
+    OffDevice,
+    names_loaded_by,
+    names_stored_by,
+)
 from kernelwright.bindings import changed_names
 
 Run = list[ast.stmt]
@@ -66,7 +73,9 @@ def parts_of(tree: ast.Module) -> FileParts:
         if isinstance(node, ast.ClassDef):
             if inherited_method(tree, node, "forward") is not None:
                 parts.modules[node.name] = node
-            tests += [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test")]
+            tests += [
+                n for n in node.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test")
+            ]
         elif isinstance(node, ast.FunctionDef):
             parts.functions[node.name] = node
         elif isinstance(node, ast.If) and _is_main(node):
@@ -79,7 +88,11 @@ def parts_of(tree: ast.Module) -> FileParts:
 
 def top_statements(tree: ast.Module) -> Run:
     """Returns the statements of a file outside of classes and functions, without `if __name__ == "__main__"`."""
-    return [n for n in tree.body if not isinstance(n, ast.ClassDef | ast.FunctionDef) and not _is_main(n)]
+    return [
+        n
+        for n in tree.body
+        if not isinstance(n, ast.ClassDef | ast.FunctionDef) and not _is_main(n)
+    ]
 
 
 def _is_main(node: ast.stmt) -> bool:
@@ -109,7 +122,10 @@ def calls_in(
         for body in _bodies(statement):
             for call, inside in calls_in(body, names, builds):
                 yield call, [*before, *inside]
-        if isinstance(statement, ast.Assign | ast.Expr | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Assert):
+        if isinstance(
+            statement,
+            ast.Assign | ast.Expr | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Assert,
+        ):
             for node in ast.walk(statement):
                 if isinstance(node, ast.Call) and _is_called(node.func, names, builds):
                     yield node, list(before)
@@ -124,7 +140,9 @@ def _bodies(statement: ast.stmt) -> list[Run]:
         case ast.If():
             return [statement.body, statement.orelse]
         case ast.For():
-            first = ast.parse(f"{ast.unparse(statement.target)} = next(iter({ast.unparse(statement.iter)}))").body[0]
+            first = ast.parse(
+                f"{ast.unparse(statement.target)} = next(iter({ast.unparse(statement.iter)}))"
+            ).body[0]
             return [[_at_line(first, statement.lineno), *statement.body]]
     return []
 
@@ -160,4 +178,8 @@ def _bound_names(statement: ast.stmt) -> set[str]:
 
 def _is_size(statement: ast.stmt) -> bool:
     """Tells whether a statement is a plain assignment at the top, which the module keeps."""
-    return isinstance(statement, ast.Assign) and statement.col_offset == 0 and not makes_calls(statement)
+    return (
+        isinstance(statement, ast.Assign)
+        and statement.col_offset == 0
+        and not makes_calls(statement)
+    )

@@ -34,15 +34,37 @@ from kernelwright.agent.problems.forms_of_users.file_parts import (
     parts_of,
     statements_for,
 )
-from kernelwright.agent.problems.forms_of_users.function_models import is_operator, model_of_function
+from kernelwright.agent.problems.forms_of_users.function_models import (
+    is_operator,
+    model_of_function,
+)
 from kernelwright.agent.problems.forms_of_users.given_arguments import CALL_ARGUMENTS
-from kernelwright.agent.problems.forms_of_users.import_time_code import reads_command_line, without_exits, without_runs
+from kernelwright.agent.problems.forms_of_users.import_time_code import (
+    reads_command_line,
+    without_exits,
+    without_runs,
+)
 from kernelwright.agent.problems.forms_of_users.normal_form import normal_form
-from kernelwright.agent.problems.forms_of_users.prepared_modules import preparations, with_preparations
-from kernelwright.agent.problems.forms_of_users.required_names import REQUIRED_NAMES, with_definitions
+from kernelwright.agent.problems.forms_of_users.prepared_modules import (
+    preparations,
+    with_preparations,
+)
+from kernelwright.agent.problems.forms_of_users.required_names import (
+    REQUIRED_NAMES,
+    with_definitions,
+)
 from kernelwright.agent.problems.forms_of_users.signatures import inherited_method, signature_of
-from kernelwright.agent.problems.forms_of_users.text_edits import joined, line_mark, renamed, with_origins
-from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, names_stored_by
+from kernelwright.agent.problems.forms_of_users.text_edits import (
+    joined,
+    line_mark,
+    renamed,
+    with_origins,
+)
+from kernelwright.agent.problems.tritonbench_cases import (
+    OffDevice,
+    names_loaded_by,
+    names_stored_by,
+)
 from kernelwright.bindings import bound_names
 from kernelwright.source_lines import origin_of_line
 from kernelwright.tools.problem import ProblemError, parse
@@ -111,7 +133,11 @@ class _Completion:
             return text
         if parts.modules:
             return self._of_module()
-        operators = {n: f for n, f in parts.functions.items() if is_operator(n) and not INPUT_FUNCTION_NAME.match(n)}
+        operators = {
+            n: f
+            for n, f in parts.functions.items()
+            if is_operator(n) and not INPUT_FUNCTION_NAME.match(n)
+        }
         return self._of_function(operators)
 
     # ------------------------------------------------------------ a class of the file
@@ -150,7 +176,9 @@ class _Completion:
 
     def _called_inputs(self, builds: list[CallSite]) -> str | None:
         """Returns get_inputs of the first call of a module that these calls build."""
-        instances = {n for b in builds for s in b.run if b.node in ast.walk(s) for n in names_stored_by(s)}
+        instances = {
+            n for b in builds for s in b.run if b.node in ast.walk(s) for n in names_stored_by(s)
+        }
         for call in self._parts.calls(self._parts.aliases(instances), [b.node for b in builds]):
             if call.node.args or call.node.keywords:
                 before = [s for s in call.before if not names_stored_by(s) & instances]
@@ -193,7 +221,9 @@ class _Completion:
         if not entry and (self._names & set(REQUIRED_NAMES) or any(True for _ in parts.calls(own))):
             return None
         uncalled = (
-            None if parts.modules or self._names & set(REQUIRED_NAMES) else built_beside_inputs(parts, is_input_name)
+            None
+            if parts.modules or self._names & set(REQUIRED_NAMES)
+            else built_beside_inputs(parts, is_input_name)
         )
         for built in [*built_callables(parts), *([uncalled] if uncalled else [])]:
             if entry and entry not in (built.name, ast.unparse(constructor_of(built.value))):
@@ -217,7 +247,10 @@ class _Completion:
         text = with_torch(without_runs(self._source, set(self._parts.modules)))
         if self._entry and "Model" in self._names:
             text = renamed(text, "Model", "OtherModel")
-        return joined(text, [*definitions, *([named] if named else []), "def get_init_inputs():\n    return []"])
+        return joined(
+            text,
+            [*definitions, *([named] if named else []), "def get_init_inputs():\n    return []"],
+        )
 
 
 def is_input_name(name: str) -> bool:

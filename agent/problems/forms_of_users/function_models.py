@@ -6,7 +6,11 @@ import ast
 import copy
 import textwrap
 
-from kernelwright.agent.problems.forms_of_users.file_parts import CallSite, FileParts, statements_for
+from kernelwright.agent.problems.forms_of_users.file_parts import (
+    CallSite,
+    FileParts,
+    statements_for,
+)
 from kernelwright.agent.problems.forms_of_users.text_edits import line_mark
 from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, plain_argument
 
@@ -16,7 +20,9 @@ def is_operator(name: str) -> bool:
     return not (name.startswith(("test", "_", "get_")) or name == "main")
 
 
-def model_of_function(functions: dict[str, ast.FunctionDef], parts: FileParts, has_inputs: bool) -> list[str] | None:
+def model_of_function(
+    functions: dict[str, ast.FunctionDef], parts: FileParts, has_inputs: bool
+) -> list[str] | None:
     """Returns `Model`, and `get_inputs` where the file has none of its own; None where nothing calls a function.
 
     has_inputs: the file says by name which the inputs are: the last function takes them.
@@ -66,12 +72,19 @@ def _of_call(call: CallSite, functions: dict[str, ast.FunctionDef]) -> list[str]
 
     if any(keyword.arg is None for keyword in node.keywords):
         return None
-    names = [*parameters, *(f"input_{place + 1}" for place in range(len(parameters), len(node.args)))]
-    node.args = [passed(parameter, value) for parameter, value in zip(names, node.args, strict=False)]
+    names = [
+        *parameters,
+        *(f"input_{place + 1}" for place in range(len(parameters), len(node.args))),
+    ]
+    node.args = [
+        passed(parameter, value) for parameter, value in zip(names, node.args, strict=False)
+    ]
     node.keywords = [ast.keyword(k.arg, passed(str(k.arg), k.value)) for k in node.keywords]
     if not inputs:
         return None
-    lines = statements_for(call.before, {n for value in inputs.values() for n in names_loaded_by(value)})
+    lines = statements_for(
+        call.before, {n for value in inputs.values() for n in names_loaded_by(value)}
+    )
     lines += [line_mark(call.node), f"return [{', '.join(map(ast.unparse, inputs.values()))}]"]
     get_inputs = "def get_inputs():\n" + textwrap.indent("\n".join(lines), "    ")
     return [_model(list(inputs), ast.unparse(node), line_mark(call.node)), get_inputs]

@@ -79,7 +79,10 @@ def _shape_of_call(call: ast.Call, values: Mapping[str, ast.expr]) -> ArgumentFo
     """Classifies a call: functions of torch and methods of what they return give one tensor."""
     function = ast.unparse(call.func)
     if returned := values.get(f"{function}()"):
-        return shape_of(returned, {name: v for name, v in values.items() if name.endswith("()") and v is not returned})
+        return shape_of(
+            returned,
+            {name: v for name, v in values.items() if name.endswith("()") and v is not returned},
+        )
     if function in LIST_FUNCTIONS:
         return ArgumentForm.LIST
     if function == "tuple":
@@ -90,7 +93,12 @@ def _shape_of_call(call: ast.Call, values: Mapping[str, ast.expr]) -> ArgumentFo
     while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
         inner = inner.func.value
     is_torch = isinstance(inner, ast.Name) and inner.id == "torch"
-    many = isinstance(call.func, ast.Attribute) and call.func.attr in {"split", "chunk", "unbind", "tensor_split"}
+    many = isinstance(call.func, ast.Attribute) and call.func.attr in {
+        "split",
+        "chunk",
+        "unbind",
+        "tensor_split",
+    }
     return ArgumentForm.SINGLE if is_torch and not many else ArgumentForm.UNKNOWN
 
 
@@ -142,7 +150,9 @@ def _is_pair(value: ast.List | ast.Tuple, values: Mapping[str, ast.expr]) -> boo
     return first in (ArgumentForm.LIST, ArgumentForm.TUPLE) and second is ArgumentForm.DICT
 
 
-def _of_pair(value: ast.List | ast.Tuple, signature: Signature | None) -> CallArguments | ArgumentForm:
+def _of_pair(
+    value: ast.List | ast.Tuple, signature: Signature | None
+) -> CallArguments | ArgumentForm:
     """Decides between `[args, kwargs]` and two positional arguments by the signature; the first where both fit."""
     first, second = value.elts
     named = _entries(second)

@@ -24,8 +24,12 @@ def without_runs(source: str, built: set[str]) -> str:
     of what the file builds and calls.
     """
     tree, lines, called = parse(source), source.splitlines(), set(built)
-    values = called - {n.name for n in tree.body if isinstance(n, ast.ClassDef)}  # `Other = Norm` is no run
-    gone: list[ast.stmt] = [n for n in tree.body if isinstance(n, ast.FunctionDef) and _is_run(n.name)]
+    values = called - {
+        n.name for n in tree.body if isinstance(n, ast.ClassDef)
+    }  # `Other = Norm` is no run
+    gone: list[ast.stmt] = [
+        n for n in tree.body if isinstance(n, ast.FunctionDef) and _is_run(n.name)
+    ]
     bound: set[str] = set()
     for statement in tree.body:
         guard = isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
@@ -35,7 +39,8 @@ def without_runs(source: str, built: set[str]) -> str:
         if guard or runs:
             gone.append(statement)
         elif isinstance(statement, ast.Assign | ast.For | ast.If) and (
-            (names_loaded_by(statement) | names_stored_by(statement)) & (called if makes_calls(statement) else values)
+            (names_loaded_by(statement) | names_stored_by(statement))
+            & (called if makes_calls(statement) else values)
         ):
             gone.append(statement)
             called |= names_stored_by(statement)
@@ -58,7 +63,9 @@ def without_exits(source: str) -> str:
         if _is_exit(statement):
             gone.append(statement)
         elif isinstance(statement, ast.If):
-            ends_if_true, ends_if_false = (_ends(statement.test, branch) for branch in _branches(statement))
+            ends_if_true, ends_if_false = (
+                _ends(statement.test, branch) for branch in _branches(statement)
+            )
             if ends_if_true != ends_if_false:
                 decided.append((statement.test, str(ends_if_false)))
     if not gone and not decided:
@@ -77,7 +84,10 @@ def _blanked(lines: list[str], gone: list[ast.stmt]) -> str:
 def _is_exit(statement: ast.stmt) -> bool:
     """Tells whether a statement ends the program, or does so in one case and binds no name: a script's guard."""
     if isinstance(statement, ast.Expr):
-        return isinstance(statement.value, ast.Call) and ast.unparse(statement.value.func) in ENDS_OF_PROGRAM
+        return (
+            isinstance(statement.value, ast.Call)
+            and ast.unparse(statement.value.func) in ENDS_OF_PROGRAM
+        )
     if isinstance(statement, ast.Raise):
         return statement.exc is not None and "SystemExit" in ast.unparse(statement.exc)
     if isinstance(statement, ast.If):
@@ -100,7 +110,8 @@ def _ends(test: ast.expr, branch: list[ast.stmt]) -> bool:
 def reads_command_line(node: ast.AST) -> bool:
     """Tells whether a piece of a syntax tree parses the program's arguments, or reads them."""
     return any(
-        isinstance(n, ast.Attribute) and n.attr in ("parse_args", "parse_known_args", "argv", "cli", "ArgumentParser")
+        isinstance(n, ast.Attribute)
+        and n.attr in ("parse_args", "parse_known_args", "argv", "cli", "ArgumentParser")
         for n in ast.walk(node)
     )
 
@@ -126,7 +137,9 @@ def _unread(kept: list[ast.stmt]) -> list[ast.stmt]:
         bound = {n for s in left if not isinstance(s, ast.Expr) for n in names_stored_by(s)}
         changes = [s for s in left if _is_shown(s) and changed_names(s)]
         gone += [s for s in changes if not changed_names(s) & bound]
-        read = Counter(n for s in left for n in free_names(s) - (changed_names(s) if s in changes else set()))
+        read = Counter(
+            n for s in left for n in free_names(s) - (changed_names(s) if s in changes else set())
+        )
         found = [
             s
             for s in left
@@ -141,19 +154,32 @@ def _unread(kept: list[ast.stmt]) -> list[ast.stmt]:
 def free_names(node: ast.AST) -> set[str]:
     """Returns the names that a statement reads, without the parameters and local names of a function."""
     if isinstance(node, ast.ClassDef):
-        return {n for inner in [*node.body, *node.bases, *node.decorator_list] for n in free_names(inner)}
+        return {
+            n
+            for inner in [*node.body, *node.bases, *node.decorator_list]
+            for n in free_names(inner)
+        }
     if not isinstance(node, ast.FunctionDef):
         return names_loaded_by(node)
     own = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)} | names_stored_by(node)
     arguments = ast.walk(node.args)
     annotations = [a.annotation for a in arguments if isinstance(a, ast.arg) and a.annotation]
-    defaults = [*node.args.defaults, *(d for d in node.args.kw_defaults if d), *node.decorator_list, *annotations]
+    defaults = [
+        *node.args.defaults,
+        *(d for d in node.args.kw_defaults if d),
+        *node.decorator_list,
+        *annotations,
+    ]
     return (names_loaded_by(node) - own) | {n for d in defaults for n in names_loaded_by(d)}
 
 
 def _names_only(statement: ast.Assign | ast.AnnAssign) -> bool:
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    return all(isinstance(n, ast.Name | ast.Tuple | ast.List) for t in targets for n in [t, *getattr(t, "elts", [])])
+    return all(
+        isinstance(n, ast.Name | ast.Tuple | ast.List)
+        for t in targets
+        for n in [t, *getattr(t, "elts", [])]
+    )
 
 
 def makes_calls(statement: ast.stmt) -> bool:

@@ -88,7 +88,9 @@ class _Adapter:
         """Adds a method that passes its parameters on as the texts of `passed`."""
         result = "return " if method != "__init__" else ""
         signature = ", ".join(["self", *parameters])
-        self.methods.append(f"    def {method}({signature}):\n        {result}super().{method}({', '.join(passed)})")
+        self.methods.append(
+            f"    def {method}({signature}):\n        {result}super().{method}({', '.join(passed)})"
+        )
 
 
 def normal_form(source: str) -> str:
@@ -136,7 +138,11 @@ def _assigned_once(tree: ast.Module, function: ast.FunctionDef) -> dict[str, ast
     """
     values: dict[str, ast.expr] = {}
     for other in tree.body:
-        if isinstance(other, ast.FunctionDef) and len(returns := _returns(other)) == 1 and returns[0].value:
+        if (
+            isinstance(other, ast.FunctionDef)
+            and len(returns := _returns(other)) == 1
+            and returns[0].value
+        ):
             values[f"{other.name}()"] = returns[0].value
     changed: set[str] = set()
     for statement in [*tree.body, *ast.walk(function)]:
@@ -144,7 +150,9 @@ def _assigned_once(tree: ast.Module, function: ast.FunctionDef) -> dict[str, ast
             if name in values:
                 changed.add(name)
             values[name] = value
-        if isinstance(statement, ast.AugAssign | ast.For) and isinstance(statement.target, ast.Name):
+        if isinstance(statement, ast.AugAssign | ast.For) and isinstance(
+            statement.target, ast.Name
+        ):
             changed.add(statement.target.id)
     return {name: value for name, value in values.items() if name not in changed}
 
@@ -162,7 +170,11 @@ def _with_list(source: str, name: str, adapter: _Adapter) -> tuple[str, bool]:
         return with_function(source, function, empty), False
     values = _assigned_once(tree, function)
     writer = _ReturnWriter(method, signature, records_of(tree), adapter, values)
-    edits = [edit for statement in returns for edit in writer.edits(function, statement, len(returns) == 1)]
+    edits = [
+        edit
+        for statement in returns
+        for edit in writer.edits(function, statement, len(returns) == 1)
+    ]
     source = with_replacements(source, edits)
     if writer.uses_keyword_only:
         tree = parse(source)
@@ -199,7 +211,12 @@ class _ReturnWriter:
                 return []
             else:
                 self.at_run_time = self.uses_keyword_only = True
-                return [(statement, f"return positional_arguments(Model.{self.method}, {ast.unparse(value)})")]
+                return [
+                    (
+                        statement,
+                        f"return positional_arguments(Model.{self.method}, {ast.unparse(value)})",
+                    )
+                ]
         text = self._list_text(reading, alone)
         is_normal = isinstance(value, ast.List) and text == ast.unparse(value)
         return [] if is_normal else [*edits, (statement, f"return {text}")]
@@ -226,10 +243,16 @@ class _ReturnWriter:
         is_record = [self._record_of(element) for element in elements]
         ordered = None if self.signature is None else self.signature.in_order(call.args, call.named)
         if self.signature is not None and ordered is not None and not any(is_record):
-            self.uses_keyword_only |= bool(call.named) and len(ordered) > len(self.signature.positional)
+            self.uses_keyword_only |= bool(call.named) and len(ordered) > len(
+                self.signature.positional
+            )
             return ast.unparse(ast.List(ordered, ast.Load()))
         is_plain_list = not call.named and not any(is_record)
-        if is_plain_list or not alone or any(isinstance(element, ast.Starred) for element in elements):
+        if (
+            is_plain_list
+            or not alone
+            or any(isinstance(element, ast.Starred) for element in elements)
+        ):
             return ast.unparse(ast.List(elements, ast.Load()))
         names = self._parameters(call)
         keywords = list(call.named)
@@ -238,7 +261,9 @@ class _ReturnWriter:
             text = record.rebuilt(names[place]) if record else names[place]
             keyword = place - len(call.args)
             passed.append(f"{keywords[keyword]}={text}" if keyword >= 0 else text)
-            texts.append(record.taken_apart(element, self.values) if record else ast.unparse(element))
+            texts.append(
+                record.taken_apart(element, self.values) if record else ast.unparse(element)
+            )
         self.adapter.add(self.method, names, passed)
         return f"[{', '.join(texts)}]"
 
@@ -264,7 +289,10 @@ def _without_double_star(value: ast.expr) -> ast.expr:
     if all(keyword.arg for keyword in value.keywords):
         return value
     keys: list[ast.expr | None] = [ast.Constant(k.arg) if k.arg else None for k in value.keywords]
-    pair: list[ast.expr] = [ast.List(value.args, ast.Load()), ast.Dict(keys, [k.value for k in value.keywords])]
+    pair: list[ast.expr] = [
+        ast.List(value.args, ast.Load()),
+        ast.Dict(keys, [k.value for k in value.keywords]),
+    ]
     return ast.List(pair, ast.Load())
 
 

@@ -18,7 +18,9 @@ def parameter_values(function: ast.FunctionDef) -> list[ast.stmt]:
     """Returns an assignment for each parameter whose value the text says."""
     arguments = [*function.args.posonlyargs, *function.args.args]
     defaults = function.args.defaults
-    values = {a.arg: d for a, d in zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True)}
+    values = {
+        a.arg: d for a, d in zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True)
+    }
     pairs = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
     values |= {a.arg: d for a, d in pairs if d is not None}
     for decorator in function.decorator_list:
@@ -31,20 +33,28 @@ def parameter_values(function: ast.FunctionDef) -> list[ast.stmt]:
 def has_all_values(function: ast.FunctionDef) -> bool:
     """Tells whether a function needs no arguments, or decorators say the value of each."""
     needed = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    return not needed or (bool(function.decorator_list) and len(parameter_values(function)) == len(needed))
+    return not needed or (
+        bool(function.decorator_list) and len(parameter_values(function)) == len(needed)
+    )
 
 
 def _values_of(decorator: ast.Call) -> Iterator[tuple[str, ast.expr]]:
     """Yields names and values of one decorator that names parameters in its first text."""
-    texts = [a.value for a in decorator.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    texts = [
+        a.value for a in decorator.args if isinstance(a, ast.Constant) and isinstance(a.value, str)
+    ]
     default = next((k.value for k in decorator.keywords if k.arg == "default"), None)
     if default is not None:
         yield from ((text.lstrip("-").replace("-", "_"), default) for text in texts)
     elif texts and len(decorator.args) == 2 and isinstance(decorator.args[1], ast.List | ast.Tuple):
         names = [name.strip() for name in texts[0].split(",")]
         first = next(iter(decorator.args[1].elts), None)
-        values = first.elts if len(names) > 1 and isinstance(first, ast.Tuple | ast.List) else [first]
-        yield from ((name, value) for name, value in zip(names, values, strict=False) if value is not None)
+        values = (
+            first.elts if len(names) > 1 and isinstance(first, ast.Tuple | ast.List) else [first]
+        )
+        yield from (
+            (name, value) for name, value in zip(names, values, strict=False) if value is not None
+        )
 
 
 def _default_of(value: ast.expr) -> ast.expr:
@@ -53,4 +63,6 @@ def _default_of(value: ast.expr) -> ast.expr:
 
 
 def _assignment(name: str, value: ast.expr) -> ast.stmt:
-    return ast.copy_location(ast.Assign([ast.copy_location(ast.Name(name, ast.Store()), value)], value), value)
+    return ast.copy_location(
+        ast.Assign([ast.copy_location(ast.Name(name, ast.Store()), value)], value), value
+    )

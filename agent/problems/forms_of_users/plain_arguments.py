@@ -47,7 +47,9 @@ def with_plain_arguments(source: str) -> str:
     if is_plain(last.value, tree, function):
         return source
     text = renamed(renamed(source, "Model", BASE), "get_init_inputs", ARGUMENTS)
-    model = f"class Model({BASE}):\n    def __init__(self):\n        super().__init__(*{ARGUMENTS}())"
+    model = (
+        f"class Model({BASE}):\n    def __init__(self):\n        super().__init__(*{ARGUMENTS}())"
+    )
     return joined(text, [model, "def get_init_inputs():\n    return []"])
 
 
@@ -88,7 +90,9 @@ class _Plainness:
             case ast.Call():
                 return self._is_plain_call(node)
             case ast.Attribute():
-                return bool(PLAIN_ATTRIBUTES.match(ast.unparse(node))) or self._is_attribute_of_plain(node)
+                return bool(
+                    PLAIN_ATTRIBUTES.match(ast.unparse(node))
+                ) or self._is_attribute_of_plain(node)
             case ast.Name():
                 return self._is_plain_name(node.id)
         return all(self.holds(child) for child in ast.iter_child_nodes(node))
@@ -96,7 +100,9 @@ class _Plainness:
     def _is_plain_call(self, call: ast.Call) -> bool:
         function = ast.unparse(call.func)
         arguments = [*call.args, *(k.value for k in call.keywords)]
-        known = bool(PLAIN_CALLS.match(function)) and not function.startswith(("torch.nn.", "torch.optim."))
+        known = bool(PLAIN_CALLS.match(function)) and not function.startswith(
+            ("torch.nn.", "torch.optim.")
+        )
         method = isinstance(call.func, ast.Attribute) and self._is_attribute_of_plain(call.func)
         if function == "positional_arguments":
             arguments = arguments[1:]
@@ -110,4 +116,6 @@ class _Plainness:
         if name in self._seen:
             return True
         self._seen.add(name)
-        return name not in self._objects and (name not in self._values or self.holds(self._values[name]))
+        return name not in self._objects and (
+            name not in self._values or self.holds(self._values[name])
+        )

@@ -24,7 +24,11 @@ def preparations(run: list[ast.stmt], build: ast.Call) -> list[str]:
     names = names_stored_by(run[at])
     for statement in run[at + 1 :]:
         for node in ast.walk(statement):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in names
+            ):
                 return found  # it is called: what follows is no part of this call
         for name in [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id in names]:
             found += _chained(statement, name)
@@ -35,7 +39,10 @@ def _chained(statement: ast.stmt, start: ast.expr) -> Iterator[str]:
     """Returns the calls of `Block(64).to("cuda").eval()` that say how the module computes, from the inside out."""
     node: ast.expr = start
     while True:
-        outer = next((n for n in ast.walk(statement) if isinstance(n, ast.Call) and _method_of(n) is node), None)
+        outer = next(
+            (n for n in ast.walk(statement) if isinstance(n, ast.Call) and _method_of(n) is node),
+            None,
+        )
         if outer is None or not isinstance(outer.func, ast.Attribute):
             return
         if (word := _preparation(outer, outer.func.attr)) is not None:
@@ -67,16 +74,24 @@ def with_preparations(source: str, module: str, words: list[str]) -> str:
     if node is None or not words:
         return source
     lines = source.splitlines()
-    init = next((n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+    init = next(
+        (n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None
+    )
     if init is None:
         row, indent = node.body[0].lineno - 1, " " * node.body[0].col_offset
         row = min([row, *(d.lineno - 1 for d in getattr(node.body[0], "decorator_list", []))])
-        made = [f"{indent}def __init__(self, *arguments):", f"{indent}    super().__init__(*arguments)"]
+        made = [
+            f"{indent}def __init__(self, *arguments):",
+            f"{indent}    super().__init__(*arguments)",
+        ]
         insert_lines(lines, row, [*made, *(f"{indent}    {word}" for word in words), ""])
         return "\n".join(lines) + "\n"
     last = init.body[-1]
     row = (last.end_lineno or last.lineno) - 1
-    plain = isinstance(last, ast.Assign | ast.AnnAssign | ast.Expr) and len(lines[row].encode()) == last.end_col_offset
+    plain = (
+        isinstance(last, ast.Assign | ast.AnnAssign | ast.Expr)
+        and len(lines[row].encode()) == last.end_col_offset
+    )
     if plain:
         lines[row] += "".join(f"; {word}" for word in words)
     else:

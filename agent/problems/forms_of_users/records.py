@@ -45,7 +45,10 @@ def records_of(tree: ast.Module) -> dict[str, FieldsClass]:
                 records[node.name] = FieldsClass(node.name, fields, "NamedTuple" in bases)
         elif isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
             call = node.value
-            if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == "namedtuple":
+            if (
+                isinstance(call, ast.Call)
+                and ast.unparse(call.func).rpartition(".")[2] == "namedtuple"
+            ):
                 records[target.id] = FieldsClass(target.id, _fields(call), is_tuple=True)
     return records
 
@@ -56,4 +59,8 @@ def _fields(call: ast.Call) -> tuple[str, ...]:
         fields = ast.literal_eval(call.args[1])
     except (IndexError, ValueError):
         return ()
-    return tuple(fields.replace(",", " ").split()) if isinstance(fields, str) else tuple(map(str, fields))
+    return (
+        tuple(fields.replace(",", " ").split())
+        if isinstance(fields, str)
+        else tuple(map(str, fields))
+    )

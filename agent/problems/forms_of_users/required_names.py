@@ -22,7 +22,11 @@ from kernelwright.tools.parsing import with_replacements
 from kernelwright.tools.problem import parse
 
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
-NEW_NAMES = {"Model": "BoundModel", "get_inputs": "bound_get_inputs", "get_init_inputs": "bound_get_init_inputs"}
+NEW_NAMES = {
+    "Model": "BoundModel",
+    "get_inputs": "bound_get_inputs",
+    "get_init_inputs": "bound_get_init_inputs",
+}
 ADDED_FUNCTION = """
 def {name}():
     return {bound}()
@@ -93,7 +97,10 @@ def _definition(tree: ast.Module, name: str, statement: ast.stmt) -> str:
             return f"def {name}({ast.unparse(value.args)}): return {ast.unparse(value.body)}"
         case ast.Name() | ast.Attribute():
             return f"def {name}(): return {ast.unparse(value)}()"
-        case ast.Call() if value.args and ast.unparse(value.func) in ("partial", "functools.partial"):
+        case ast.Call() if value.args and ast.unparse(value.func) in (
+            "partial",
+            "functools.partial",
+        ):
             call = ast.Call(value.args[0], value.args[1:], value.keywords)
             return f"def {name}(): return {ast.unparse(call)}"
     return ""

@@ -41,7 +41,9 @@ class Signature:
         missing = known - set(names) - set(self.defaults)
         return not missing and not set(filled) & set(names)
 
-    def in_order(self, args: Sequence[ast.expr], named: Mapping[str, ast.expr]) -> list[ast.expr] | None:
+    def in_order(
+        self, args: Sequence[ast.expr], named: Mapping[str, ast.expr]
+    ) -> list[ast.expr] | None:
         """Returns the arguments as a list, with the defaults of parameters that are left out between two of them.
 
         None where `*args` and `**kwargs` leave no place for an argument.

@@ -25,7 +25,9 @@ def renamed(text: str, name: str, new: str) -> str:
     """
     lines = text.splitlines(keepends=True)
     imported = _imported_as(text, name, new)
-    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.NAME]
+    tokens = [
+        t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.NAME
+    ]
     for token in reversed([t for t in tokens if t.string == name]):
         row, column = token.start[0] - 1, token.start[1]
         written = imported.get(token.start, new)
@@ -40,13 +42,18 @@ def _imported_as(text: str, name: str, new: str) -> dict[tuple[int, int], str]:
         aliases = statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else []
         for alias in aliases:
             if alias.name == name:
-                written[alias.lineno, alias.col_offset] = name if alias.asname else f"{name} as {new}"
+                written[alias.lineno, alias.col_offset] = (
+                    name if alias.asname else f"{name} as {new}"
+                )
     return written
 
 
 def joined(text: str, definitions: Sequence[str]) -> str:
     """Returns the text with definitions after it that stand in no file, two blank lines before each."""
-    return "\n\n\n".join([text.rstrip(), *(f"{NO_FILE.directive}\n{text}" for text in definitions)]) + "\n"
+    return (
+        "\n\n\n".join([text.rstrip(), *(f"{NO_FILE.directive}\n{text}" for text in definitions)])
+        + "\n"
+    )
 
 
 LINE_MARK = re.compile(r"^( *)#of (\d+)$", re.MULTILINE)
@@ -63,7 +70,9 @@ def unparsed_lines(statement: ast.stmt) -> list[str]:
     written = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
     marks = {
         line.lineno: line_mark(node)
-        for line, node in zip(written, (n for n in ast.walk(statement) if isinstance(n, ast.stmt)), strict=True)
+        for line, node in zip(
+            written, (n for n in ast.walk(statement) if isinstance(n, ast.stmt)), strict=True
+        )
     }
     lines: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -86,7 +95,9 @@ def with_origins(text: str, source: str) -> str:
 
 def statement_text(text: str, statement: ast.stmt) -> str:
     """Returns the lines of a statement with its decorators, as they stand at the top of a text."""
-    return textwrap.dedent("\n".join(text.splitlines()[first_line_of(statement) - 1 : statement.end_lineno]))
+    return textwrap.dedent(
+        "\n".join(text.splitlines()[first_line_of(statement) - 1 : statement.end_lineno])
+    )
 
 
 def first_line_of(statement: ast.stmt) -> int:
@@ -96,13 +107,25 @@ def first_line_of(statement: ast.stmt) -> int:
 
 def assignments(statement: ast.AST) -> list[tuple[str, ast.expr]]:
     """Returns names and values of `a = x`, `a: Config = x` and `a, b = x, y`; nothing for other statements."""
-    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
+    if (
+        isinstance(statement, ast.AnnAssign)
+        and isinstance(statement.target, ast.Name)
+        and statement.value
+    ):
         return [(statement.target.id, statement.value)]
     if not isinstance(statement, ast.Assign):
         return []
     target, value = statement.targets[0], statement.value
     if isinstance(target, ast.Name):
         return [(target.id, value)]
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        return [(t.id, v) for t, v in zip(target.elts, value.elts, strict=True) if isinstance(t, ast.Name)]
+    if (
+        isinstance(target, ast.Tuple)
+        and isinstance(value, ast.Tuple)
+        and len(target.elts) == len(value.elts)
+    ):
+        return [
+            (t.id, v)
+            for t, v in zip(target.elts, value.elts, strict=True)
+            if isinstance(t, ast.Name)
+        ]
     return []

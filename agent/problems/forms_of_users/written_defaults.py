@@ -29,8 +29,15 @@ def with_defaults(source: str) -> str:
     has_size = any(isinstance(d, ast.Constant) and type(d.value) is int for d in defaults)
     is_complete = len(elements) + len(defaults) == len(parameters.args) - 1
     has_star = any(isinstance(e, ast.Starred) for e in elements)
-    if parameters.vararg or parameters.posonlyargs or has_star or not (is_plain and has_size and is_complete):
+    if (
+        parameters.vararg
+        or parameters.posonlyargs
+        or has_star
+        or not (is_plain and has_size and is_complete)
+    ):
         return source
     if last.value.end_lineno != last.value.lineno:
         return source
-    return with_replacements(source, [(last.value, ast.unparse(ast.List([*elements, *defaults], ast.Load())))])
+    return with_replacements(
+        source, [(last.value, ast.unparse(ast.List([*elements, *defaults], ast.Load())))]
+    )

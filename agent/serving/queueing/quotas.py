@@ -44,7 +44,9 @@ class Quotas:
         if len(arrivals) >= most:
             wait = max(1, math.ceil(arrivals[0] + MINUTE_SECONDS - now))
             raise RequestRefused(
-                Code.QUOTA, f"more than {most} submissions within a minute: ask again in {wait} s", wait
+                Code.QUOTA,
+                f"more than {most} submissions within a minute: ask again in {wait} s",
+                wait,
             )
         arrivals.append(now)
 
@@ -53,7 +55,11 @@ class Quotas:
         most = self._limits.client_pending
         if len(self._pending[client]) >= most:
             wait = max(1, math.ceil(seconds_per_verdict or 1.0))
-            raise RequestRefused(Code.QUOTA, f"{most} verdicts of yours are not finished: ask again in {wait} s", wait)
+            raise RequestRefused(
+                Code.QUOTA,
+                f"{most} verdicts of yours are not finished: ask again in {wait} s",
+                wait,
+            )
 
     def pending(self, client: str) -> int:
         """Verdicts that a client waits for."""
@@ -76,7 +82,9 @@ class Quotas:
 
     def first_client(self, verdict_id: str) -> str:
         """Returns a client that waits for this verdict; empty where none does."""
-        return next((client for client, wanted in self._pending.items() if verdict_id in wanted), "")
+        return next(
+            (client for client, wanted in self._pending.items() if verdict_id in wanted), ""
+        )
 
     def wanted(self, verdict_id: str) -> bool:
         """Whether any client waits for it."""

@@ -53,7 +53,9 @@ class RunningVerdicts:
         """Stops the clock."""
         self._closed.set()
 
-    def add(self, verdict_id: str, device: DeviceKind, submit: Callable[[], Future[Report]]) -> Future[Report]:
+    def add(
+        self, verdict_id: str, device: DeviceKind, submit: Callable[[], Future[Report]]
+    ) -> Future[Report]:
         """Counts a verdict before `submit` hands it to the pool, which may begin it at once. Returns its future."""
         self._verdicts[verdict_id] = running = RunningVerdict(device, Future())
         try:

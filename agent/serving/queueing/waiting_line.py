@@ -54,7 +54,10 @@ class WaitingLine:
 
     def add(self, entry: WaitingEntry) -> None:
         """Adds a verdict to those of its client, the smallest sequence number first."""
-        insort(self._turns[entry.device].setdefault(entry.client, []), (entry.sequence, entry.verdict_id))
+        insort(
+            self._turns[entry.device].setdefault(entry.client, []),
+            (entry.sequence, entry.verdict_id),
+        )
         self._entries[entry.verdict_id] = entry
 
     def remove(self, verdict_id: str) -> None:
@@ -91,7 +94,9 @@ class WaitingLine:
             return False
         return now - since > MAX_PASSED_OVER_SECONDS
 
-    def _first_fitting(self, device: DeviceKind, fits: Callable[[str], bool]) -> WaitingEntry | None:
+    def _first_fitting(
+        self, device: DeviceKind, fits: Callable[[str], bool]
+    ) -> WaitingEntry | None:
         known: dict[str, bool] = {}
         for verdicts in self._turns[device].values():
             for _, verdict_id in verdicts:

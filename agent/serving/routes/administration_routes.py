@@ -27,14 +27,19 @@ class VerdictFilter(WireValue):
 
 async def _administrator(client: Client, here: ContextDependency) -> None:
     if not here.tokens.has(client, Right.ADMIN):
-        raise RequestRefused(Code.FORBIDDEN, "only a client whose line of the token file says `admin` may do this")
+        raise RequestRefused(
+            Code.FORBIDDEN, "only a client whose line of the token file says `admin` may do this"
+        )
 
 
 async def _filter(
     chosen: Annotated[VerdictFilter, Query()], _: Annotated[None, Depends(_administrator)]
 ) -> VerdictFilter:
     if chosen == VerdictFilter():
-        raise RequestRefused(Code.INVALID, "say which verdicts: client=, problem= or ended_after= (seconds since 1970)")
+        raise RequestRefused(
+            Code.INVALID,
+            "say which verdicts: client=, problem= or ended_after= (seconds since 1970)",
+        )
     return chosen
 
 
@@ -51,5 +56,7 @@ async def delete(chosen: Chosen, here: ContextDependency) -> VerdictCount:
 @router.post("/again", responses=errors(401, 403, 422))
 async def judge_again(chosen: Chosen, here: ContextDependency) -> VerdictCount:
     """Has verdicts that have ended judged again under their ids."""
-    count = await run_sync(here.service.judge_again, chosen.client, chosen.problem, chosen.ended_after)
+    count = await run_sync(
+        here.service.judge_again, chosen.client, chosen.problem, chosen.ended_after
+    )
     return VerdictCount(verdicts=count)

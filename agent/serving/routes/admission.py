@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-LOOPBACK_HOST_PATTERN = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+LOOPBACK_HOST_PATTERN = re.compile(
+    r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.IGNORECASE
+)
 """Names under which a server without tokens may be addressed."""
 
 NO_TOKEN_MESSAGE = "send a token of the server's token file: Authorization: Bearer TOKEN"
 OTHER_HOST_MESSAGE = (
-    "a server without tokens answers to 127.0.0.1 and localhost only: use that, or start it with --token-file"
+    "a server without tokens answers to 127.0.0.1 and localhost only: use that, or start "
+    "it with --token-file"
 )
 
 

@@ -104,7 +104,9 @@ class DeadlineConnection(H11Protocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Keeps the connection where a request is being answered: its client may still read."""
-        return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+        return (
+            self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+        )
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the deadlines and lets go whoever waits to write."""
@@ -115,7 +117,9 @@ class DeadlineConnection(H11Protocol):
     def pause_writing(self) -> None:
         """The reader has not taken what was written: it has so many seconds to begin."""
         super().pause_writing()
-        self._reader_deadline = self._reader_deadline or self.loop.call_later(self.reader_seconds, self.transport.abort)
+        self._reader_deadline = self._reader_deadline or self.loop.call_later(
+            self.reader_seconds, self.transport.abort
+        )
 
     def resume_writing(self) -> None:
         """The reader takes again: its deadline ends."""
@@ -133,7 +137,11 @@ class DeadlineConnection(H11Protocol):
         """Returns the connection that has been idle for longest among those on which no request is being answered; this
         one where there is none.
         """
-        others = (one for one in self.connections if isinstance(one, DeadlineConnection) and one is not self)
+        others = (
+            one
+            for one in self.connections
+            if isinstance(one, DeadlineConnection) and one is not self
+        )
         idle = [one for one in others if one._answered and not one.transport.is_closing()]
         return min(idle, key=lambda one: one._heard, default=self)
 

@@ -58,7 +58,9 @@ ContextDependency = Annotated[Context, Depends(_context)]
 
 
 async def _client(
-    request: Request, here: ContextDependency, _: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
+    request: Request,
+    here: ContextDependency,
+    _: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)],
 ) -> str:
     found = here.tokens.client(request.headers.get("authorization"))
     if found is None:

@@ -20,12 +20,16 @@ async def problems(client: Client) -> ProblemList:
     """The catalogue, without sources."""
     from kernelwright.agent.problems.finding import catalogue
 
-    return ProblemList(problems=tuple(_entry(problem, None) for problem in await run_sync(catalogue)))
+    return ProblemList(
+        problems=tuple(_entry(problem, None) for problem in await run_sync(catalogue))
+    )
 
 
 @router.get("/{name}", responses=errors(401, 404, 422))
 async def problem(
-    name: Annotated[str, Path(min_length=1, max_length=200)], client: Client, here: ContextDependency
+    name: Annotated[str, Path(min_length=1, max_length=200)],
+    client: Client,
+    here: ContextDependency,
 ) -> ProblemEntry:
     """One problem with its source, by a name that need not be quite right."""
     if not name.strip() or "\0" in name:
@@ -39,5 +43,9 @@ async def problem(
 
 def _entry(problem: Problem, source: str | None) -> ProblemEntry:
     return ProblemEntry(
-        name=problem.name, title=problem.title, family=problem.family, suite=problem.suite, source=source
+        name=problem.name,
+        title=problem.title,
+        family=problem.family,
+        suite=problem.suite,
+        source=source,
     )

@@ -22,7 +22,8 @@ from kernelwright.tools.hardware.machine_info import version
 router = APIRouter(tags=["service"])
 PAGE = Path(__file__).with_name("page.html")
 CONTENT_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-src 'self'"
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "connect-src 'self'; frame-src 'self'"
 )
 """The content security policy of the page, which speaks to this server only."""
 
@@ -32,7 +33,9 @@ async def queue(client: Client, here: ContextDependency) -> QueueState:
     """How much waits, and how long that takes."""
     devices = tuple(_device_queue(here, device) for device in here.service.pool.devices)
     return QueueState(
-        queued=sum(one.queued for one in devices), running=sum(one.running for one in devices), devices=devices
+        queued=sum(one.queued for one in devices),
+        running=sum(one.running for one in devices),
+        devices=devices,
     )
 
 
@@ -75,7 +78,9 @@ async def health(here: ContextDependency, response: Response) -> Health:
 @router.get("/metrics", response_class=PlainTextResponse, responses=errors(401))
 async def metrics(client: Client, here: ContextDependency) -> Response:
     """The metrics of the service, for Prometheus."""
-    return Response(await run_sync(here.metrics.text, here.service), media_type="text/plain; version=0.0.4")
+    return Response(
+        await run_sync(here.metrics.text, here.service), media_type="text/plain; version=0.0.4"
+    )
 
 
 @router.get("/v1/rewards", responses=errors(401, 422))
@@ -98,7 +103,9 @@ async def trajectories(
     return await run_sync(here.trajectories.newest, limit)
 
 
-@router.get("/v1/trajectories/{trajectory_id}", response_class=HTMLResponse, responses=errors(401, 404, 422))
+@router.get(
+    "/v1/trajectories/{trajectory_id}", response_class=HTMLResponse, responses=errors(401, 404, 422)
+)
 async def trajectory(
     trajectory_id: Annotated[int, InPath(ge=1, lt=2**63)], client: Client, here: ContextDependency
 ) -> HTMLResponse:

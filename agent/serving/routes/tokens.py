@@ -16,7 +16,8 @@ OWNER = "owner"
 MIN_TOKEN_CHARACTERS = 16
 """Characters of a token."""
 LINE_FORM = (
-    f"write `CLIENT TOKEN`, the token with at least {MIN_TOKEN_CHARACTERS} characters, then `names-only` or `admin`"
+    f"write `CLIENT TOKEN`, the token with at least {MIN_TOKEN_CHARACTERS} characters, "
+    "then `names-only` or `admin`"
 )
 
 
@@ -32,7 +33,9 @@ class Right(StrEnum):
 class Tokens:
     """Tokens to names of clients. Without any, everyone is `anonymous`."""
 
-    def __init__(self, names: dict[str, str], rights: dict[str, frozenset[Right]] | None = None) -> None:
+    def __init__(
+        self, names: dict[str, str], rights: dict[str, frozenset[Right]] | None = None
+    ) -> None:
         """names: the client of each token. rights: of each client that has any."""
         self._names = {token.encode(): client for token, client in names.items()}
         self._rights = rights or {}

@@ -46,7 +46,10 @@ RETRY = {"headers": {"Retry-After": {"description": "Seconds.", "schema": {"type
 async def submit(submission: Submission, client: Client, here: ContextDependency) -> Response:
     """Submits one candidate: 202 while it waits or is judged, 200 where its verdict is known already."""
     began = time.perf_counter()
-    if len(submission.candidate) + len(submission.problem.source or "") <= SMALL_SUBMISSION_CHARACTERS:
+    if (
+        len(submission.candidate) + len(submission.problem.source or "")
+        <= SMALL_SUBMISSION_CHARACTERS
+    ):
         status = here.service.submit(client, submission)
     else:
         status = await run_sync(here.service.submit, client, submission)
@@ -61,12 +64,16 @@ def _json(status: Status, code: int = 200, headers: dict[str, str] | None = None
 
 
 @router.post("/batches", responses=errors(400, 401, 408, 413, 422, 503))
-async def submit_batch(batch: BatchOfSubmissions, client: Client, here: ContextDependency) -> BatchAnswer:
+async def submit_batch(
+    batch: BatchOfSubmissions, client: Client, here: ContextDependency
+) -> BatchAnswer:
     """Submits several; each has its own status or error, in the order of the submissions."""
     entries, waits = [], []
     for submission in batch.submissions:
         try:
-            entries.append(BatchEntry(status=await run_sync(here.service.submit, client, submission)))
+            entries.append(
+                BatchEntry(status=await run_sync(here.service.submit, client, submission))
+            )
         except RequestRefused as refused:
             if refused.code is Code.CLOSING:
                 raise
@@ -88,10 +95,16 @@ async def newest(
     return await run_sync(_newest, here, client, state, limit, problem)
 
 
-def _newest(here: Context, client: str, state: State | None, limit: int, problem: str | None) -> VerdictList:
-    kept = here.service.record.newest(limit, state, problem, None if here.sees_all(client) else client)
+def _newest(
+    here: Context, client: str, state: State | None, limit: int, problem: str | None
+) -> VerdictList:
+    kept = here.service.record.newest(
+        limit, state, problem, None if here.sees_all(client) else client
+    )
     attempts = here.service.record.attempts([one.id for one in kept])
-    return VerdictList(verdicts=tuple(here.service.status_of(one, client, attempts[one.id]) for one in kept))
+    return VerdictList(
+        verdicts=tuple(here.service.status_of(one, client, attempts[one.id]) for one in kept)
+    )
 
 
 @router.get("/verdicts/{verdict_id}", response_model=Status, responses=errors(401, 404, 422))
@@ -131,7 +144,11 @@ async def _existing(verdict_id: Id, client: Client, here: ContextDependency) -> 
     return verdict_id
 
 
-@router.get("/verdicts/{verdict_id}/events", response_class=EventSourceResponse, responses=errors(401, 404, 422, 429))
+@router.get(
+    "/verdicts/{verdict_id}/events",
+    response_class=EventSourceResponse,
+    responses=errors(401, 404, 422, 429),
+)
 async def events(
     verdict_id: Annotated[str, Depends(_existing)], client: Client, here: ContextDependency
 ) -> AsyncIterator[ServerSentEvent]:
@@ -152,6 +169,7 @@ async def events(
             if now.doing and now.doing != doing:
                 doing = now.doing
                 yield ServerSentEvent(
-                    event="progress", data={"doing": doing, "seconds": round(time.monotonic() - began, 3)}
+                    event="progress",
+                    data={"doing": doing, "seconds": round(time.monotonic() - began, 3)},
                 )
             await wait_for(changed, POSITION_SECONDS if now.state is State.QUEUED else MAX_WAIT)

@@ -21,13 +21,24 @@ class ServiceMetrics:
 
         self.registry = CollectorRegistry()
         where: dict[str, Any] = {"registry": self.registry, "namespace": "kernelwright"}
-        self._submissions = Counter("submissions", "Submissions accepted.", ["client", "known"], **where)
+        self._submissions = Counter(
+            "submissions", "Submissions accepted.", ["client", "known"], **where
+        )
         self._refused = Counter("refused", "Requests refused.", ["code"], **where)
-        self._verdicts = Counter("verdicts", "Verdicts made.", ["device", "rung", "correct", "fault"], **where)
-        self._unmade = Counter("verdicts_unmade", "Verdicts that ended without a report.", ["how"], **where)
-        self._seconds = Histogram("verdict_seconds", "Of one verdict.", ["device"], buckets=SECONDS_BUCKETS, **where)
+        self._verdicts = Counter(
+            "verdicts", "Verdicts made.", ["device", "rung", "correct", "fault"], **where
+        )
+        self._unmade = Counter(
+            "verdicts_unmade", "Verdicts that ended without a report.", ["how"], **where
+        )
+        self._seconds = Histogram(
+            "verdict_seconds", "Of one verdict.", ["device"], buckets=SECONDS_BUCKETS, **where
+        )
         self.enqueue = Histogram(
-            "enqueue_seconds", "Of one submission, until it is kept.", buckets=ENQUEUE_SECONDS_BUCKETS, **where
+            "enqueue_seconds",
+            "Of one submission, until it is kept.",
+            buckets=ENQUEUE_SECONDS_BUCKETS,
+            **where,
         )
         self._queued = Gauge("queue_length", "Verdicts that wait.", ["device"], **where)
         self._running = Gauge("running", "Verdicts under way.", ["device"], **where)
@@ -44,7 +55,9 @@ class ServiceMetrics:
     def judged(self, device: str, report: Report, seconds: float) -> None:
         """Counts a verdict by where it ended, and its seconds by device."""
         fault = report.failure.fault.value if report.failure else ""
-        self._verdicts.labels(device, report.ended_at.value, str(report.correct).lower(), fault).inc()
+        self._verdicts.labels(
+            device, report.ended_at.value, str(report.correct).lower(), fault
+        ).inc()
         self._seconds.labels(device).observe(seconds)
 
     def ended(self, how: str) -> None:

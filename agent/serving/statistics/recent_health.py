@@ -6,7 +6,11 @@ import threading
 import time
 
 from kernelwright.agent.serving.record import VerdictDatabase
-from kernelwright.agent.serving.statistics.reward_health import RewardHealth, ScoredSubmission, reward_health
+from kernelwright.agent.serving.statistics.reward_health import (
+    RewardHealth,
+    ScoredSubmission,
+    reward_health,
+)
 
 FRESH_SECONDS = 5.0
 """Seconds for which a computed value is given: every open page asks each two seconds, and each computation reads the
@@ -29,7 +33,9 @@ class RecentRewardHealth:
         with self._lock:
             until, value = self._values.get((problem, client), (0.0, None))
             if value is None or time.monotonic() >= until:
-                value = reward_health([ScoredSubmission(*row) for row in self._record.judged(problem, client)])
+                value = reward_health(
+                    [ScoredSubmission(*row) for row in self._record.judged(problem, client)]
+                )
                 if len(self._values) >= MAX_VALUES:
                     self._values.clear()
                 self._values[problem, client] = (time.monotonic() + FRESH_SECONDS, value)

@@ -96,7 +96,9 @@ def _rungs(samples: Sequence[ScoredSubmission]) -> tuple[RungShare, ...]:
     ended = Counter(sample.score.ended_at for sample in samples)
     right = Counter(sample.score.ended_at for sample in samples if sample.score.correct)
     return tuple(
-        RungShare(rung=rung, ended=ended[rung], correct=right[rung], share=ended[rung] / len(samples))
+        RungShare(
+            rung=rung, ended=ended[rung], correct=right[rung], share=ended[rung] / len(samples)
+        )
         for rung in Rung
         if ended[rung]
     )
@@ -124,7 +126,9 @@ def _groups(samples: Sequence[ScoredSubmission]) -> PromptGroups:
     several = [scores for scores in groups.values() if len(scores) > 1]
     flat = [scores for scores in several if len({_signal(score) for score in scores}) == 1]
     right = sum(scores[0].correct for scores in flat)
-    return PromptGroups(groups=len(several), flat=len(flat), flat_wrong=len(flat) - right, flat_right=right)
+    return PromptGroups(
+        groups=len(several), flat=len(flat), flat_wrong=len(flat) - right, flat_right=right
+    )
 
 
 def _signal(score: Score) -> tuple[object, ...]:

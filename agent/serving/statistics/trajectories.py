@@ -55,7 +55,9 @@ class Trajectories:
         from kernelwright.store.errors import StoreError
 
         if self._database is None:
-            raise RequestRefused(Code.NOT_FOUND, "this server was started without --db: it has no trajectories")
+            raise RequestRefused(
+                Code.NOT_FOUND, "this server was started without --db: it has no trajectories"
+            )
         with open_store(self._database, readonly=True) as store:
             try:
                 return trajectory_page(report_trajectory(store, trajectory_id))

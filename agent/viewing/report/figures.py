@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 NOT_TIMED_MESSAGE = (
-    "nothing was timed: every sample was judged on a CPU; --device cuda, on a machine with a GPU, measures speed"
+    "nothing was timed: every sample was judged on a CPU; --device cuda, on a machine "
+    "with a GPU, measures speed"
 )
 """The reason why a run has no fast_p and no speedup."""
 FAST_P_THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
@@ -83,7 +84,9 @@ class Figures(Value):
         return bool(self.unusable) and len(self.unusable) == self.problems
 
 
-def by_problem(samples: Iterable[ReportedSample], problems: Iterable[str] = ()) -> dict[str, list[ReportedSample]]:
+def by_problem(
+    samples: Iterable[ReportedSample], problems: Iterable[str] = ()
+) -> dict[str, list[ReportedSample]]:
     """`problems`: the whole suite, so that those never attempted are there too."""
     found: dict[str, list[ReportedSample]] = {name: [] for name in problems}
     for sample in samples:
@@ -97,7 +100,9 @@ def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
     every, attempts = attempts, judged_attempts(attempts)
     unusable = {name: _why_unjudgeable(own) for name, own in every.items() if name not in attempts}
     thresholds = () if is_untimed(attempts) else FAST_P_THRESHOLDS
-    sound: Attempts = {name: own for name, own in attempts.items() if not any(s.degenerate for s in own)}
+    sound: Attempts = {
+        name: own for name, own in attempts.items() if not any(s.degenerate for s in own)
+    }
     return Figures(
         problems=len(every),
         attempted=sum(bool(own) for own in every.values()),
@@ -105,7 +110,9 @@ def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
         unfinished=sum(not sample.finished for sample in samples),
         compiled=mean_rate(attempts, lambda s: s.compiled, seed),
         correct=mean_rate(attempts, lambda s: s.correct, seed),
-        solved_by_compiler=sum(sample.solved_by is not None and sample.solved_by.is_draft for sample in samples),
+        solved_by_compiler=sum(
+            sample.solved_by is not None and sample.solved_by.is_draft for sample in samples
+        ),
         correct_on_cpu_only=sum(_on_cpu_only(own) for own in attempts.values()),
         degenerate=len(attempts) - len(sound),
         unusable=tuple(unusable),
@@ -117,8 +124,12 @@ def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
         pass_at=pass_at_k(attempts, seed=seed),
         median_speedup=_estimate(best_speedups(attempts), _median, seed),
         mean_speedup=_estimate(best_speedups(attempts), _geometric_mean, seed),
-        by_algebra=sum(any(s.algebra and s.timed is not None for s in own) for own in attempts.values()),
-        mean_speedup_of_same_work=_estimate(best_speedups(_same_work(sound)), _geometric_mean, seed),
+        by_algebra=sum(
+            any(s.algebra and s.timed is not None for s in own) for own in attempts.values()
+        ),
+        mean_speedup_of_same_work=_estimate(
+            best_speedups(_same_work(sound)), _geometric_mean, seed
+        ),
         cost=total_cost(samples),
     )
 
@@ -158,7 +169,9 @@ def is_faster_than(p: float) -> Callable[[ReportedSample], bool]:
     return lambda sample: sample.timed is not None and sample.timed > p
 
 
-def mean_rate(attempts: Attempts, holds: Callable[[ReportedSample], bool], seed: int = BOOTSTRAP_SEED) -> Estimate:
+def mean_rate(
+    attempts: Attempts, holds: Callable[[ReportedSample], bool], seed: int = BOOTSTRAP_SEED
+) -> Estimate:
     """Mean over problems of the share of its samples for which it holds."""
     return _estimate(shares_by_problem(attempts, holds), _mean, seed)
 
@@ -174,7 +187,10 @@ def _best_rate(attempts: Attempts, holds: Callable[[ReportedSample], bool], seed
 
 def best_speedups(attempts: Attempts) -> list[float]:
     """Returns each problem's best speedup, where there is one."""
-    best = [max((s.timed for s in own if s.timed is not None), default=None) for own in attempts.values()]
+    best = [
+        max((s.timed for s in own if s.timed is not None), default=None)
+        for own in attempts.values()
+    ]
     return [speedup for speedup in best if speedup is not None and speedup > 0]
 
 
@@ -195,7 +211,11 @@ def pass_at_k(
 ) -> dict[int, Estimate]:
     """Returns pass@k for each k up to the fewest samples that an attempted problem has; those never attempted are 0."""
     fewest = min((len(own) for own in attempts.values() if own), default=0)
-    return {k: _estimate([_pass_of(own, k) for own in attempts.values()], _mean, seed) for k in ks if k <= fewest}
+    return {
+        k: _estimate([_pass_of(own, k) for own in attempts.values()], _mean, seed)
+        for k in ks
+        if k <= fewest
+    }
 
 
 def _pass_of(own: Sequence[ReportedSample], k: int) -> float:
@@ -227,7 +247,9 @@ def _geometric_mean(rows: np.ndarray) -> np.ndarray:
     return np.exp(np.log(rows).mean(axis=-1))
 
 
-def _estimate(values: Sequence[float], statistic: Callable[[np.ndarray], np.ndarray], seed: int) -> Estimate:
+def _estimate(
+    values: Sequence[float], statistic: Callable[[np.ndarray], np.ndarray], seed: int
+) -> Estimate:
     """Percentile bootstrap: problems are drawn again with replacement.
 
     With fewer than two problems there is no interval.
@@ -239,6 +261,10 @@ def _estimate(values: Sequence[float], statistic: Callable[[np.ndarray], np.ndar
     rows = np.asarray(values, dtype=float)
     if len(values) < 2:
         return Estimate(value=float(statistic(rows)), problems=1)
-    drawn = np.random.default_rng(seed).integers(0, len(rows), size=(BOOTSTRAP_RESAMPLES, len(rows)))
+    drawn = np.random.default_rng(seed).integers(
+        0, len(rows), size=(BOOTSTRAP_RESAMPLES, len(rows))
+    )
     low, high = np.quantile(statistic(rows[drawn]), [0.025, 0.975])
-    return Estimate(value=float(statistic(rows)), low=float(low), high=float(high), problems=len(rows))
+    return Estimate(
+        value=float(statistic(rows)), low=float(low), high=float(high), problems=len(rows)
+    )

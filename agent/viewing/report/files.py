@@ -65,12 +65,16 @@ def _unmeasured(report: TrajectoryReport) -> str:
     if speeds(report.turns):
         return ""
     if any(turn.correct for turn in report.turns):
-        return "No speed and no roofline: what is correct was judged on a CPU, where nothing is timed."
+        return (
+            "No speed and no roofline: what is correct was judged on a CPU, where nothing is timed."
+        )
     return "No speed and no roofline: no turn is correct."
 
 
 def _points(report: TrajectoryReport) -> list[tuple[str, float]]:
-    timed = [(turn.number, turn.milliseconds) for turn in report.turns if turn.milliseconds is not None]
+    timed = [
+        (turn.number, turn.milliseconds) for turn in report.turns if turn.milliseconds is not None
+    ]
     fastest = sorted(timed, key=lambda turn: turn[1])[:MAX_ROOFLINE_POINTS]
     points = [(f"turn {number}", milliseconds) for number, milliseconds in fastest]
     return [*points, *([("eager", report.eager_milliseconds)] if report.eager_milliseconds else [])]
@@ -80,7 +84,10 @@ def _render(template: str, **values: Any) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
     environment.filters["problem_cells"] = texts.problem_cells
     return environment.get_template(template).render(**values)
@@ -104,12 +111,22 @@ def fast_p_plot(groups: Sequence[tuple[str, Figures]]) -> str:
     if not groups:
         return ""
     with _styled():
-        figure, axes = _axes("p: speedup over eager PyTorch, strictly more than", "fast_p (% of problems)")
+        figure, axes = _axes(
+            "p: speedup over eager PyTorch, strictly more than", "fast_p (% of problems)"
+        )
         for name, found in groups:
             points = [(p, e) for p, e in found.fast.items() if e.value is not None]
             xs, ys = [p for p, _ in points], [100 * (e.value or 0.0) for _, e in points]
-            lows = [100 * (e.value if e.low is None else e.low) for _, e in points if e.value is not None]
-            highs = [100 * (e.value if e.high is None else e.high) for _, e in points if e.value is not None]
+            lows = [
+                100 * (e.value if e.low is None else e.low)
+                for _, e in points
+                if e.value is not None
+            ]
+            highs = [
+                100 * (e.value if e.high is None else e.high)
+                for _, e in points
+                if e.value is not None
+            ]
             axes.fill_between(xs, lows, highs, alpha=0.15, linewidth=0)
             axes.plot(xs, ys, marker="o", markersize=4, label=_literal(name))
         axes.set_ylim(-3, 103)
@@ -132,7 +149,9 @@ def pass_at_k_plot(groups: Sequence[tuple[str, Figures]]) -> str:
 
 
 def speed_plot(
-    turns: Sequence[tuple[int, float]], failed: Sequence[int] = (), of: str = "speedup over eager PyTorch"
+    turns: Sequence[tuple[int, float]],
+    failed: Sequence[int] = (),
+    of: str = "speedup over eager PyTorch",
 ) -> str:
     """Draws the speed of each correct turn, and the best so far; `failed` are turns without a speed. Empty where none
     was timed.
@@ -146,7 +165,9 @@ def speed_plot(
         axes.step(xs, best, where="post", label="best so far")
         axes.plot(xs, ys, "o", markersize=4, label="this turn")
         if failed:
-            axes.plot(failed, [0.0] * len(failed), "x", color="#c02626", markersize=5, label="not correct")
+            axes.plot(
+                failed, [0.0] * len(failed), "x", color="#c02626", markersize=5, label="not correct"
+            )
         axes.axhline(1.0, color="grey", linewidth=0.8, linestyle="--")
         axes.set_ylim(bottom=-0.05 * max([1.0, *ys]))
         axes.locator_params(axis="x", integer=True)
@@ -166,11 +187,22 @@ def roofline_plot(roof: Roofline, points: Sequence[tuple[str, float]]) -> str:
     with _styled():
         figure, axes = _axes("operations a byte", "operations a second")
         left, right = min(intensity, ridge) / 8, max(intensity, ridge) * 8
-        axes.plot([left, ridge, right], [left * bandwidth, peak, peak], color="black", label=f"roof, {roof.rate_name}")
+        axes.plot(
+            [left, ridge, right],
+            [left * bandwidth, peak, peak],
+            color="black",
+            label=f"roof, {roof.rate_name}",
+        )
         axes.axvline(intensity, color="grey", linewidth=0.8, linestyle=":")
         for name, milliseconds in points:
             if milliseconds > 0:
-                axes.plot([intensity], [operations / milliseconds * 1e3], "o", markersize=5, label=_literal(name))
+                axes.plot(
+                    [intensity],
+                    [operations / milliseconds * 1e3],
+                    "o",
+                    markersize=5,
+                    label=_literal(name),
+                )
         axes.set_xscale("log")
         axes.set_yscale("log")
         return _svg(figure, axes, "roofline")
@@ -212,7 +244,9 @@ def _svg(figure: Figure, axes: Axes, title: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    return text.replace("xlink:href", "href").replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
+    return text.replace("xlink:href", "href").replace(
+        "<svg", f'<svg role="img" aria-label="{title}"', 1
+    )
 
 
 def write_report(report: RunReport, folder: Path) -> list[Path]:

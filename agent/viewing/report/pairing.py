@@ -40,7 +40,9 @@ class RunComparison(Value):
     """
 
 
-def compare_runs(first: Attempts, second: Attempts, seed: int = BOOTSTRAP_SEED) -> list[RunComparison]:
+def compare_runs(
+    first: Attempts, second: Attempts, seed: int = BOOTSTRAP_SEED
+) -> list[RunComparison]:
     """Compares two runs by correctness; and, unless nothing of one of them was timed, by being faster than eager and by
     the speedup where both are correct on a GPU. Problems that could not be judged in one of them are left out.
     """
@@ -49,8 +51,13 @@ def compare_runs(first: Attempts, second: Attempts, seed: int = BOOTSTRAP_SEED) 
         ("correct", lambda own: _share(own, lambda s: s.correct)),
     ]
     if not is_untimed(first) and not is_untimed(second):
-        measures += [("faster than eager", lambda own: _share(own, is_faster_than(1.0))), ("speedup", _log_speedup)]
-    return [compare_paired(name, *_both(first, second, value), seed=seed) for name, value in measures]
+        measures += [
+            ("faster than eager", lambda own: _share(own, is_faster_than(1.0))),
+            ("speedup", _log_speedup),
+        ]
+    return [
+        compare_paired(name, *_both(first, second, value), seed=seed) for name, value in measures
+    ]
 
 
 def _both(

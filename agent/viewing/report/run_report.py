@@ -6,7 +6,13 @@ import json
 import time
 from collections.abc import Sequence
 
-from kernelwright.agent.viewing.report.figures import Attempts, Figures, best_speedups, by_problem, compute_figures
+from kernelwright.agent.viewing.report.figures import (
+    Attempts,
+    Figures,
+    best_speedups,
+    by_problem,
+    compute_figures,
+)
 from kernelwright.agent.viewing.report.pairing import RunComparison, compare_runs
 from kernelwright.agent.viewing.report.samples import Cost, ReportedSample, read_samples
 from kernelwright.errors import InputError
@@ -77,13 +83,19 @@ def report_run(store: Store, name: str, against: str | None = None) -> RunReport
     pairs = [(labels[0], label, own[labels[0]], own[label]) for label in labels[1:]]
     if against is not None:
         others = _attempts(store, against)
-        pairs += [(label, f"{against}: {other}", own[label], others[other]) for label in own for other in others]
+        pairs += [
+            (label, f"{against}: {other}", own[label], others[other])
+            for label in own
+            for other in others
+        ]
     return RunReport(
         run=name,
         created=time.time(),
         database=store.where,
         groups=groups,
-        against=tuple(Against(first=a, second=b, tests=tuple(compare_runs(x, y))) for a, b, x, y in pairs),
+        against=tuple(
+            Against(first=a, second=b, tests=tuple(compare_runs(x, y))) for a, b, x, y in pairs
+        ),
     )
 
 
@@ -93,11 +105,15 @@ def _attempts(store: Store, name: str) -> dict[str, Attempts]:
     samples = read_samples(store, TrajectoryFilter(run=name)) if row else []
     if row is None or not samples:
         known = ", ".join(run.name for run in store.runs()[:8]) or "none yet"
-        raise InputError(f"no run {name!r} with a trajectory in {store.where}: its runs are {known}")
+        raise InputError(
+            f"no run {name!r} with a trajectory in {store.where}: its runs are {known}"
+        )
     planned = row.options.get("problems")
     problems = [str(p) for p in planned] if isinstance(planned, list) else []
     problems += [sample.problem for sample in samples]
-    return {label: by_problem(own, dict.fromkeys(problems)) for label, own in _labelled(samples).items()}
+    return {
+        label: by_problem(own, dict.fromkeys(problems)) for label, own in _labelled(samples).items()
+    }
 
 
 def _labelled(samples: Sequence[ReportedSample]) -> dict[str, list[ReportedSample]]:
@@ -107,10 +123,14 @@ def _labelled(samples: Sequence[ReportedSample]) -> dict[str, list[ReportedSampl
         groups.setdefault((sample.policy, sample.options), []).append(sample)
     found: dict[str, list[ReportedSample]] = {}
     for (policy, options), own in groups.items():
-        others = [json.loads(other) for name, other in groups if name == policy and other != options]
+        others = [
+            json.loads(other) for name, other in groups if name == policy and other != options
+        ]
         mine = json.loads(options)
         differ = [key for key in mine if any(other.get(key) != mine[key] for other in others)]
-        label = f"{policy} ({', '.join(f'{key} {mine[key]}' for key in differ)})" if differ else policy
+        label = (
+            f"{policy} ({', '.join(f'{key} {mine[key]}' for key in differ)})" if differ else policy
+        )
         found[label] = own
     return found
 
@@ -132,7 +152,9 @@ def _ended_with(last: ReportedSample | None) -> str:
         return "never attempted"
     if last.unjudgeable:
         return "not judged"
-    unchecked = last.outcome if last.outcome in (ReportOutcome.NEEDS_GPU, ReportOutcome.NOT_CHECKED) else ""
+    unchecked = (
+        last.outcome if last.outcome in (ReportOutcome.NEEDS_GPU, ReportOutcome.NOT_CHECKED) else ""
+    )
     return unchecked or last.fault or last.stop_reason
 
 

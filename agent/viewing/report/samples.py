@@ -33,7 +33,9 @@ class Cost(Value):
 
     def plus(self, other: Cost) -> Cost:
         """Returns the sum of both; dollars are unknown where either's are."""
-        dollars = None if self.dollars is None or other.dollars is None else self.dollars + other.dollars
+        dollars = (
+            None if self.dollars is None or other.dollars is None else self.dollars + other.dollars
+        )
         return Cost(
             turns=self.turns + other.turns,
             tokens=self.tokens + other.tokens,
@@ -132,7 +134,10 @@ def sample_of(store: Store, row: Trajectory, entries: Sequence[Entry]) -> Report
         finished=row.finished is not None,
         stop_reason=row.stop_reason or "",
         stop_message=row.message,
-        solved_by=next((e.candidate.origin for e in entries if e.verdict is not None and e.verdict.correct), None),
+        solved_by=next(
+            (e.candidate.origin for e in entries if e.verdict is not None and e.verdict.correct),
+            None,
+        ),
         cost=cost_of(entries),
         **(_verdict(store, chosen) if chosen else {}),
     )
@@ -169,13 +174,16 @@ def _verdict(store: Store, entry: Entry) -> dict[str, Any]:
         "message": (verdict.message.splitlines() or [""])[0],
         "degenerate": report.degenerate,
         "eval_mode": report.eval_mode,
-        "algebra": verdict.correct and ALGEBRA_MARK in (store.turn(entry.candidate.id).source or ""),
+        "algebra": verdict.correct
+        and ALGEBRA_MARK in (store.turn(entry.candidate.id).source or ""),
     }
 
 
 def passed_compile_rung(report: Report) -> bool:
     """Whether it passed the compile rung."""
-    return report.rung not in (Rung.SOURCE, Rung.COMPILE) or (report.compile is not None and report.failure is None)
+    return report.rung not in (Rung.SOURCE, Rung.COMPILE) or (
+        report.compile is not None and report.failure is None
+    )
 
 
 def cost_of(entries: Sequence[Entry]) -> Cost:

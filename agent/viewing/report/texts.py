@@ -9,7 +9,12 @@ from collections.abc import Iterable, Sequence
 
 from kernelwright.agent.viewing.report.figures import Estimate, Figures
 from kernelwright.agent.viewing.report.pairing import RunComparison
-from kernelwright.agent.viewing.report.run_report import Against, PolicyGroup, ProblemSummary, RunReport
+from kernelwright.agent.viewing.report.run_report import (
+    Against,
+    PolicyGroup,
+    ProblemSummary,
+    RunReport,
+)
 from kernelwright.agent.viewing.report.samples import Cost
 from kernelwright.agent.viewing.show.words import number_of
 from kernelwright.tools.report import clean_text
@@ -30,14 +35,21 @@ def format_estimate(found: Estimate, share: bool = True) -> str:
         return "-"
     scale, unit = (100.0, " %") if share else (1.0, "x")
     interval = (
-        "" if found.low is None or found.high is None else f" ({found.low * scale:.3g} to {found.high * scale:.3g})"
+        ""
+        if found.low is None or found.high is None
+        else f" ({found.low * scale:.3g} to {found.high * scale:.3g})"
     )
     return f"{found.value * scale:.3g}{unit}{interval}"
 
 
 def figure_rows(found: Figures) -> list[tuple[str, str]]:
     """The figures in words, in the order in which people ask for them."""
-    head = [("problems", f"{found.problems}, {found.attempted} attempted, {number_of(found.samples, 'sample')}")]
+    head = [
+        (
+            "problems",
+            f"{found.problems}, {found.attempted} attempted, {number_of(found.samples, 'sample')}",
+        )
+    ]
     if found.unfinished:
         head.append(("not finished", number_of(found.unfinished, "sample")))
     head += _unusable_rows(found)
@@ -59,10 +71,18 @@ def _share_rows(found: Figures) -> list[tuple[str, str]]:
     if found.solved_by_compiler:
         rows.insert(
             2,
-            ("correct by the compiler's draft", f"{found.solved_by_compiler} of {number_of(found.samples, 'sample')}"),
+            (
+                "correct by the compiler's draft",
+                f"{found.solved_by_compiler} of {number_of(found.samples, 'sample')}",
+            ),
         )
     if found.correct_on_cpu_only and not found.not_timed:
-        rows.append(("correct on a CPU only", f"{found.correct_on_cpu_only} problems, which enter no speed figure"))
+        rows.append(
+            (
+                "correct on a CPU only",
+                f"{found.correct_on_cpu_only} problems, which enter no speed figure",
+            )
+        )
     rows += [(f"fast_{p:g}", _both(found.fast[p], found.fast_best[p])) for p in found.fast]
     rows += [(f"pass@{k}", format_estimate(value)) for k, value in found.pass_at.items()]
     return [*rows, *([("speed", found.not_timed)] if found.not_timed else _speedup_rows(found))]
@@ -77,13 +97,21 @@ def _unusable_rows(found: Figures) -> list[tuple[str, str]]:
     rows = [("not judged", f"{count}, in no share, because of the reference and not of a kernel")]
     rows += [("", f"{name}: {found.unusable_because.get(name, '')}") for name in named]
     more = len(found.unusable) - len(named)
-    return [*rows, *([("", f"and {more} more, with their reasons in the table of problems")] if more else [])]
+    return [
+        *rows,
+        *([("", f"and {more} more, with their reasons in the table of problems")] if more else []),
+    ]
 
 
 def _speedup_rows(found: Figures) -> list[tuple[str, str]]:
-    timed = f" over {found.median_speedup.problems} problems" if found.median_speedup.problems else ""
+    timed = (
+        f" over {found.median_speedup.problems} problems" if found.median_speedup.problems else ""
+    )
     return [
-        ("median speedup over the correct", format_estimate(found.median_speedup, share=False) + timed),
+        (
+            "median speedup over the correct",
+            format_estimate(found.median_speedup, share=False) + timed,
+        ),
         ("geometric mean of the same", format_estimate(found.mean_speedup, share=False)),
         *_same_work_rows(found),
     ]
@@ -130,7 +158,14 @@ def paired_cells(test: RunComparison) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-AGAINST_HEAD = ("measure", "problems", "wins / losses / ties", "mean difference", "sign test p", "permutation p")
+AGAINST_HEAD = (
+    "measure",
+    "problems",
+    "wins / losses / ties",
+    "mean difference",
+    "sign test p",
+    "permutation p",
+)
 ROW_HEAD = (
     "problem",
     "samples",
@@ -153,7 +188,11 @@ def problem_cells(row: ProblemSummary) -> tuple[str, ...]:
     """Writes one problem as cells of a row."""
     speed = "-" if row.best_speedup is None else f"{row.best_speedup:.3g}x"
     share = "-" if row.speed_of_light is None else f"{row.speed_of_light:.0%}"
-    notes = [f"degenerate: {', '.join(row.degenerate)}" if row.degenerate else row.message[:160].replace("|", "/")]
+    notes = [
+        f"degenerate: {', '.join(row.degenerate)}"
+        if row.degenerate
+        else row.message[:160].replace("|", "/")
+    ]
     if row.eval_mode:
         notes.insert(0, f"judged in eval mode: {row.eval_mode}")
     note = "; ".join(filter(None, notes))
@@ -181,7 +220,10 @@ def write_markdown(report: RunReport) -> str:
             "",
         ]
     for against in report.against:
-        lines += [f"## {escape_markdown_cell(against.first)} against {escape_markdown_cell(against.second)}", ""]
+        lines += [
+            f"## {escape_markdown_cell(against.first)} against {escape_markdown_cell(against.second)}",
+            "",
+        ]
         lines += [*markdown_table(AGAINST_HEAD, against_rows(against)), ""]
     for group in report.groups:
         lines += [
@@ -215,7 +257,12 @@ def _line(cells: Sequence[str]) -> str:
 
 def escape_markdown_cell(text: str) -> str:
     """Names come from users and files: one line, no cell ended early, no markup."""
-    return " ".join(clean_text(text, 300).split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    return (
+        " ".join(clean_text(text, 300).split())
+        .replace("\\", "\\\\")
+        .replace("|", "\\|")
+        .replace("<", "&lt;")
+    )
 
 
 def csv_text(report: RunReport) -> str:

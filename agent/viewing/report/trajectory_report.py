@@ -71,7 +71,9 @@ def report_trajectory(store: Store, id: int) -> TrajectoryReport:
     numbers = {turn.candidate_id: turn.turn + 1 for turn in turns}
     sources = {turn.candidate_id: turn.source or "" for turn in turns}
     for parent in {turn.parent_id for turn in turns if turn.parent_id is not None} - sources.keys():
-        sources[parent] = store.turn(parent).source or ""  # of the trajectory that this one was forked from
+        sources[parent] = (
+            store.turn(parent).source or ""
+        )  # of the trajectory that this one was forked from
     profiles = [turn.report.profile for turn in turns if turn.report and turn.report.profile]
     eager = [profile.eager.median for profile in profiles if profile.eager]
     return TrajectoryReport(
@@ -81,13 +83,19 @@ def report_trajectory(store: Store, id: int) -> TrajectoryReport:
         reference=_shown(store.problem(id).source),
         lineage=_lineage(store, id, numbers),
         turns=tuple(_turn(turn, numbers, sources) for turn in turns),
-        roofline=next((profile.roofline for profile in reversed(profiles) if profile.roofline), None),
+        roofline=next(
+            (profile.roofline for profile in reversed(profiles) if profile.roofline), None
+        ),
         eager_milliseconds=eager[-1] if eager else None,
     )
 
 
 def _lineage(store: Store, id: int, numbers: Mapping[int, int]) -> tuple[LineageNode, ...]:
-    from kernelwright.agent.viewing.viewer.viewed_trajectory import read_viewed_trajectory, tree_lines, verdict_words
+    from kernelwright.agent.viewing.viewer.viewed_trajectory import (
+        read_viewed_trajectory,
+        tree_lines,
+        verdict_words,
+    )
 
     viewed = read_viewed_trajectory(store, id)
     return tuple(
@@ -106,10 +114,18 @@ def trajectory_facts(row: Trajectory, numbers: Mapping[int, int]) -> tuple[tuple
     return (
         ("trajectory", str(row.id)),
         ("policy", row.policy),
-        *([("forked", f"after candidate {row.forked_from_id}")] if row.forked_from_id is not None else []),
+        *(
+            [("forked", f"after candidate {row.forked_from_id}")]
+            if row.forked_from_id is not None
+            else []
+        ),
         ("goal", row.goal or "-"),
         ("begun", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(row.created))),
-        ("stopped", (row.stop_reason or "not yet").replace("_", " ") + (f": {row.message}" if row.message else "")),
+        (
+            "stopped",
+            (row.stop_reason or "not yet").replace("_", " ")
+            + (f": {row.message}" if row.message else ""),
+        ),
         ("best", f"turn {best}" if best else "none is correct"),
         ("took", _took(row.spent or {}) or "-"),
     )
@@ -117,10 +133,17 @@ def trajectory_facts(row: Trajectory, numbers: Mapping[int, int]) -> tuple[tuple
 
 def _took(spent: Mapping[str, object]) -> str:
     """`5 turns, 7,580 tokens, $0.0125, 31.2 s, 4.1 s of GPU`, as far as it is known."""
-    forms = {"turns": "{:,} turns", "tokens": "{:,} tokens", "dollars": "${:.4f}", "seconds": "{:.1f} s"}
+    forms = {
+        "turns": "{:,} turns",
+        "tokens": "{:,} tokens",
+        "dollars": "${:.4f}",
+        "seconds": "{:.1f} s",
+    }
     forms["gpu_seconds"] = "{:.1f} s of GPU"
     known = [(form, spent.get(name)) for name, form in forms.items()]
-    said = ", ".join(form.format(value) for form, value in known if isinstance(value, int | float) and value)
+    said = ", ".join(
+        form.format(value) for form, value in known if isinstance(value, int | float) and value
+    )
     return said.replace("1 turns,", "1 turn,", 1) if said.startswith("1 turns,") else said
 
 
@@ -136,7 +159,9 @@ def _turn(turn: Turn, numbers: Mapping[int, int], sources: Mapping[int, str]) ->
         correct=report is not None and report.correct,
         verdict=_verdict(report),
         speedup=report.speedup if report else None,
-        milliseconds=profile.candidate.median if profile and profile.candidate and report and report.correct else None,
+        milliseconds=profile.candidate.median
+        if profile and profile.candidate and report and report.correct
+        else None,
         facts=_turn_facts(turn),
         failure=_failure(report.failure) if report and report.failure else "",
         full=_full(report) if report else "",
@@ -177,7 +202,10 @@ def _turn_facts(turn: Turn) -> tuple[tuple[str, str], ...]:
         usage = completion.usage
         facts.append(("written by", author_of(completion)))
         facts.append(
-            ("policy", f"{usage.prompt_tokens} + {usage.completion_tokens} tokens, {completion.latency:.2f} s")
+            (
+                "policy",
+                f"{usage.prompt_tokens} + {usage.completion_tokens} tokens, {completion.latency:.2f} s",
+            )
         )
     return tuple((label, clean_text(value, 400)) for label, value in facts)
 
@@ -197,14 +225,18 @@ def _full(report: Report) -> str:
     from kernelwright.agent.viewing.verdicts.verdict import report_view
 
     out = StringIO()
-    Console(file=out, width=VERDICT_COLUMNS, color_system=None, legacy_windows=False).print(report_view(report))
+    Console(file=out, width=VERDICT_COLUMNS, color_system=None, legacy_windows=False).print(
+        report_view(report)
+    )
     return _shown("\n".join(line.rstrip() for line in out.getvalue().splitlines()))
 
 
 def diff_lines(before: str, after: str) -> list[tuple[str, str]]:
     """Each line with what it is: added, removed, quiet (a place) or nothing."""
     kinds = {"+": "added", "-": "removed", "@": "quiet"}
-    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3))[2:]
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3))[
+        2:
+    ]
     return [(kinds.get(line[:1], ""), _shown(line)) for line in lines]
 
 
@@ -214,18 +246,29 @@ def _shown(text: str) -> str:
 
 def speeds(turns: Sequence[TurnReport]) -> list[tuple[int, float]]:
     """Returns the number and the speedup of each correct turn that was timed."""
-    return [(turn.number, turn.speedup) for turn in turns if turn.correct and turn.speedup is not None]
+    return [
+        (turn.number, turn.speedup) for turn in turns if turn.correct and turn.speedup is not None
+    ]
 
 
 def trajectory_markdown(report: TrajectoryReport) -> str:
     """Turn by turn: verdict, what changed, what failed. Prompts are in the page and in the JSON."""
-    lines = [f"# {report.problem}", "", *(f"- {label}: {value}" for label, value in report.facts), ""]
+    lines = [
+        f"# {report.problem}",
+        "",
+        *(f"- {label}: {value}" for label, value in report.facts),
+        "",
+    ]
     for turn in report.turns:
         of = f" of turn {turn.parent}" if turn.parent else ""
         lines += [f"## Turn {turn.number}: {turn.action}{of}, {turn.verdict}", ""]
         lines += [*(f"- {label}: {value}" for label, value in turn.facts), ""]
         changed = "\n".join(line for _, line in turn.diff)
-        for kind, text in (("text", turn.failure), ("diff", changed), ("python", "" if turn.diff else turn.source)):
+        for kind, text in (
+            ("text", turn.failure),
+            ("diff", changed),
+            ("python", "" if turn.diff else turn.source),
+        ):
             if text:
                 lines += [*_fenced(kind, text), ""]
     return "\n".join(lines)

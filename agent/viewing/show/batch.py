@@ -15,7 +15,16 @@ from rich.text import Text
 from kernelwright.agent.viewing.report.texts import figure_rows
 from kernelwright.agent.viewing.show.rendering import show
 from kernelwright.agent.viewing.show.server_notes import ServerNotes
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts_table, format_ratio, quoted_text
+from kernelwright.agent.viewing.show.words import (
+    BAD,
+    GOOD,
+    LABEL,
+    QUIET,
+    WARN,
+    facts_table,
+    format_ratio,
+    quoted_text,
+)
 
 if TYPE_CHECKING:
     from kernelwright.agent.batch.running import BatchResult
@@ -58,7 +67,10 @@ class LiveBatch:
             return self._doing
         if self._batch.pausing:
             return f"pausing, {len(self._batch.doing)} under way"
-        doing = [f"{run.problem}, turn {run.turn}, {run.state}: {run.doing}" for run in self._batch.doing[:1]]
+        doing = [
+            f"{run.problem}, turn {run.turn}, {run.state}: {run.doing}"
+            for run in self._batch.doing[:1]
+        ]
         return "; ".join([", ".join(standing_parts(self._batch.standing)), *doing])
 
     def take_events(self) -> list[str]:
@@ -73,7 +85,11 @@ class LiveBatch:
     def __rich__(self) -> RenderableType:
         if self._batch is None:
             return Text(self._doing, style=QUIET)
-        last = Text(PAUSING_MESSAGE, style=WARN) if self._batch.pausing else standing_line(self._batch.standing)
+        last = (
+            Text(PAUSING_MESSAGE, style=WARN)
+            if self._batch.pausing
+            else standing_line(self._batch.standing)
+        )
         notes = [quoted_text(note, QUIET, 200) for note in list(self.notes.latest)]
         return Group(_runs(self._batch), lanes_view(self._batch.standing), *notes, last)
 
@@ -100,7 +116,9 @@ def lanes_view(standing: BatchStatus) -> Table:
         table.add_column(name, justify="left" if name == "lane" else "right")
     for lane in standing.lanes:
         numbers = (lane.places, lane.inside, lane.waiting, lane.entered)
-        table.add_row(lane.name, *map(str, numbers), f"{lane.utilisation:.1%} ({lane.busy_seconds:.1f} s)")
+        table.add_row(
+            lane.name, *map(str, numbers), f"{lane.utilisation:.1%} ({lane.busy_seconds:.1f} s)"
+        )
     return table
 
 
@@ -146,7 +164,10 @@ def batched_view(batched: BatchResult) -> RenderableType:
         run_view(batched.report),
     ]
     parts += [lanes_view(batched.standing), standing_line(batched.standing, batched.seconds)]
-    parts += [Text.assemble(("paused, ", LABEL), quoted_text(why, WARN)) for why in batched.standing.paused_because]
+    parts += [
+        Text.assemble(("paused, ", LABEL), quoted_text(why, WARN))
+        for why in batched.standing.paused_because
+    ]
     parts.append(facts_table([("files", "\n".join(batched.files))]))
     if batched.note:
         parts.append(Text(f"note: {batched.note}", style=WARN))

@@ -44,7 +44,10 @@ def problems_view(problems: Iterable[Problem]) -> Table:
     for problem in problems:
         sizes = " ".join(f"{name}={value}" for name, value in problem.cpu_sizes.items())
         table.add_row(
-            Text(problem.name), Text(problem.family, style=QUIET), quoted_text(problem.title), Text(sizes, style=QUIET)
+            Text(problem.name),
+            Text(problem.family, style=QUIET),
+            quoted_text(problem.title),
+            Text(sizes, style=QUIET),
         )
     return table
 
@@ -60,7 +63,11 @@ def manifests_view(manifests: Sequence[Manifest], peak: Peak) -> RenderableType:
 
 def _row(manifest: Manifest, peak: Peak) -> list[Text]:
     if manifest.failure:
-        return [Text(manifest.problem), *[Text("-")] * 4, quoted_text(f"not measured: {manifest.failure}", WARN)]
+        return [
+            Text(manifest.problem),
+            *[Text("-")] * 4,
+            quoted_text(f"not measured: {manifest.failure}", WARN),
+        ]
     work = manifest.work
     light = roofline(work, peak.bytes_per_second, peak.rates) if work else None
     error = manifest.eager_rms
@@ -68,7 +75,11 @@ def _row(manifest: Manifest, peak: Peak) -> list[Text]:
         Text(manifest.problem),
         Text(format_bytes(work.bytes if work else None)),
         Text("-" if work is None or work.operations is None else f"{work.operations:.3g}"),
-        Text(f"{format_milliseconds(light.milliseconds)} ({light.bound})" if light and light.bound else "-"),
+        Text(
+            f"{format_milliseconds(light.milliseconds)} ({light.bound})"
+            if light and light.bound
+            else "-"
+        ),
         Text("-" if error is None else f"{error:.1e}"),
         Text(", ".join(manifest.degenerate), style=BAD),
         Text(", ".join(manifest.degenerate_kb), style=WARN),
@@ -87,7 +98,10 @@ def stats_view(stats: Stats) -> Table:
             ("trajectories", f"{stats.trajectories}, {stats.unfinished} unfinished"),
             ("candidates", states or "none"),
             ("verdicts", f"{stats.verdicts}, {right}, {number_of(stats.rewards, 'reward')}"),
-            ("texts", f"{stats.blobs}, {format_bytes(stats.blob_bytes)} kept in {format_bytes(stats.stored_bytes)}"),
+            (
+                "texts",
+                f"{stats.blobs}, {format_bytes(stats.blob_bytes)} kept in {format_bytes(stats.stored_bytes)}",
+            ),
         ]
     )
 
@@ -98,10 +112,20 @@ def found_view(found: Sequence[SearchHit]) -> RenderableType:
         return Text("nothing was found", style=QUIET)
     rows = []
     for (candidate, trajectory, verdict), excerpt in found:
-        said = "not judged" if verdict is None else "correct" if verdict.correct else (verdict.fault or "incorrect")
+        said = (
+            "not judged"
+            if verdict is None
+            else "correct"
+            if verdict.correct
+            else (verdict.fault or "incorrect")
+        )
         style = GOOD if verdict is not None and verdict.correct else BAD
         speed = format_ratio(verdict.speedup if verdict else None)
-        known = (Text(str(trajectory.id)), Text(str(candidate.turn + 1)), quoted_text(trajectory.problem, limit=40))
+        known = (
+            Text(str(trajectory.id)),
+            Text(str(candidate.turn + 1)),
+            quoted_text(trajectory.problem, limit=40),
+        )
         words = Text(str(said).replace("_", " "), style=style)
         rows.append((*known, words, Text(speed), quoted_text(excerpt, QUIET, 160)))
     headings = ("trajectory", "turn", "problem", "verdict", "speedup", "where")

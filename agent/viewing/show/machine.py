@@ -7,7 +7,16 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelwright.agent.doctor import MachineTrouble, Severity
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts_table, format_bytes, format_rate
+from kernelwright.agent.viewing.show.words import (
+    BAD,
+    GOOD,
+    LABEL,
+    QUIET,
+    WARN,
+    facts_table,
+    format_bytes,
+    format_rate,
+)
 from kernelwright.tools.hardware.gpus import Gpu
 from kernelwright.tools.hardware.machine_info import Layer, Machine, OfflineTarget
 
@@ -20,7 +29,10 @@ def machine_view(machine: Machine, troubles: tuple[MachineTrouble, ...]) -> Rend
     missing = [name for name, version in machine.versions.items() if not version]
     table = facts_table(
         [
-            ("host", f"{machine.host}, {machine.system}, {machine.cpus} CPUs, {format_bytes(machine.memory_bytes)}"),
+            (
+                "host",
+                f"{machine.host}, {machine.system}, {machine.cpus} CPUs, {format_bytes(machine.memory_bytes)}",
+            ),
             ("python", machine.python),
             ("installed", ", ".join(installed)),
             ("not installed", Text(", ".join(missing), style=QUIET)),
@@ -30,7 +42,12 @@ def machine_view(machine: Machine, troubles: tuple[MachineTrouble, ...]) -> Rend
             ("ncu", _ncu(machine)),
             ("targets", _targets(machine.targets)),
             ("isolation", _marks(machine.layers)),
-            ("disk", "\n".join(f"{disk.path}: {format_bytes(disk.free_bytes)} free" for disk in machine.disks)),
+            (
+                "disk",
+                "\n".join(
+                    f"{disk.path}: {format_bytes(disk.free_bytes)} free" for disk in machine.disks
+                ),
+            ),
         ]
     )
     return Group(table, Text(), _troubles(troubles))
@@ -43,7 +60,8 @@ def _gpu(gpu: Gpu) -> Text:
         f"{format_bytes(gpu.l2_bytes)}",
         f"memory {format_rate(gpu.bytes_per_second, 'B')}; "
         + (
-            ", ".join(f"{name} {format_rate(value, 'OP')}" for name, value in gpu.rates.items()) or "peak rates unknown"
+            ", ".join(f"{name} {format_rate(value, 'OP')}" for name, value in gpu.rates.items())
+            or "peak rates unknown"
         ),
     ]
     if clocks:
@@ -63,7 +81,11 @@ def _driver(machine: Machine) -> str:
 def _ncu(machine: Machine) -> str:
     if machine.ncu.path is None:
         return "not found"
-    permitted = {True: ", counters permitted", False: ", counters for administrators only", None: ""}
+    permitted = {
+        True: ", counters permitted",
+        False: ", counters for administrators only",
+        None: "",
+    }
     return machine.ncu.path + permitted[machine.ncu.permitted]
 
 
@@ -77,7 +99,9 @@ def _targets(targets: tuple[OfflineTarget, ...]) -> Text:
 def _marks(things: tuple[Layer, ...] | tuple[OfflineTarget, ...]) -> Text:
     """Names them all; what is missing says so without colours too."""
     return Text(", ").join(
-        Text(thing.name, style=GOOD) if thing.available else Text(f"{thing.name} (missing)", style=BAD)
+        Text(thing.name, style=GOOD)
+        if thing.available
+        else Text(f"{thing.name} (missing)", style=BAD)
         for thing in things
     )
 
@@ -90,5 +114,9 @@ def _troubles(troubles: tuple[MachineTrouble, ...]) -> RenderableType:
     table.add_column("what", overflow="fold")
     table.add_column("what to do", overflow="fold")
     for trouble in troubles:
-        table.add_row(Text(trouble.severity, style=STYLES[trouble.severity]), Text(trouble.what), Text(trouble.fix))
+        table.add_row(
+            Text(trouble.severity, style=STYLES[trouble.severity]),
+            Text(trouble.what),
+            Text(trouble.fix),
+        )
     return table

@@ -58,7 +58,12 @@ def _rows(solved: Solved) -> list[tuple[str, object]]:
         ("kernel", solved.output or ""),
         ("written by", quoted_text(solved.written_by)),
         *([("in torch", quoted_text(_left(solved), limit=400))] if solved.left_to_torch else []),
-        ("stopped", Text.assemble(why, quoted_text(f": {solved.message}" if solved.message else ""), paused)),
+        (
+            "stopped",
+            Text.assemble(
+                why, quoted_text(f": {solved.message}" if solved.message else ""), paused
+            ),
+        ),
         ("goal", f"{solved.goal} ({'reached' if solved.goal_reached else 'not reached'})"),
         ("took", _took(solved)),
         ("kept", f"trajectory {solved.trajectory_id} in {solved.database}"),
@@ -66,14 +71,20 @@ def _rows(solved: Solved) -> list[tuple[str, object]]:
 
 
 def _left(solved: Solved) -> str:
-    share = "" if solved.own_share is None else f"; own kernels do {solved.own_share:.0%} of the work"
+    share = (
+        "" if solved.own_share is None else f"; own kernels do {solved.own_share:.0%} of the work"
+    )
     return f"{', '.join(solved.left_to_torch)}{share}"
 
 
 def _next_rows(steps: NextSteps) -> list[tuple[str, object]]:
     return [
         ("reached", quoted_text(steps.reached, limit=400)),
-        *([("compiler", quoted_text(f"drafted nothing: {steps.compiler}", limit=400))] if steps.compiler else []),
+        *(
+            [("compiler", quoted_text(f"drafted nothing: {steps.compiler}", limit=400))]
+            if steps.compiler
+            else []
+        ),
         ("nearest", quoted_text(steps.nearest)),
         ("try", quoted_text("\n".join(steps.options))),
     ]
@@ -99,7 +110,10 @@ def dry_run_view(plan: DryRun) -> RenderableType:
     """Renders the prompt, message by message, then the plan and the estimate."""
     parts: list[RenderableType] = []
     for message in plan.messages:
-        parts += [Text(f"--- {message.role}", style=LABEL), quoted_text(message.content, limit=10**6)]
+        parts += [
+            Text(f"--- {message.role}", style=LABEL),
+            quoted_text(message.content, limit=10**6),
+        ]
     most = "unbounded" if plan.most_tokens is None else f"{plan.most_tokens:,} tokens"
     dollars = "dollars unknown" if plan.most_dollars is None else f"${plan.most_dollars:.2f}"
     parts.append(Text("--- plan", style=LABEL))
@@ -117,7 +131,10 @@ def dry_run_view(plan: DryRun) -> RenderableType:
                     "sampling",
                     f"temperature {plan.sampling.temperature:g}, at most {plan.sampling.max_tokens} tokens a reply",
                 ),
-                ("estimate", f"about {plan.prompt_tokens:,} tokens in the first prompt; at most {most}, {dollars}"),
+                (
+                    "estimate",
+                    f"about {plan.prompt_tokens:,} tokens in the first prompt; at most {most}, {dollars}",
+                ),
                 ("note", plan.note),
             ]
         )
@@ -137,13 +154,21 @@ def replays_view(replays: Replays) -> RenderableType:
 
 def trajectory_view(replayed: ReplayResult, executed: bool) -> RenderableType:
     """Shows a trajectory that was repeated; `executed`: its candidates were judged again."""
-    origin = f", forked after candidate {replayed.forked_from_id}" if replayed.forked_from_id is not None else ""
+    origin = (
+        f", forked after candidate {replayed.forked_from_id}"
+        if replayed.forked_from_id is not None
+        else ""
+    )
     head = Text.assemble(
-        (f"trajectory {replayed.trajectory_id}  ", LABEL), quoted_text(replayed.problem), f", {replayed.policy}{origin}"
+        (f"trajectory {replayed.trajectory_id}  ", LABEL),
+        quoted_text(replayed.problem),
+        f", {replayed.policy}{origin}",
     )
     parts: list[RenderableType] = [head]
     for turn in replayed.turns:
-        parts += _turn(turn, executed and not turn.judged, turn.trajectory_id != replayed.trajectory_id)
+        parts += _turn(
+            turn, executed and not turn.judged, turn.trajectory_id != replayed.trajectory_id
+        )
     why = replayed.stop_reason.replace("_", " ") or "not finished"
     rows = [("stopped", quoted_text(why + (f": {replayed.message}" if replayed.message else "")))]
     if replayed.unjudged:
@@ -153,7 +178,11 @@ def trajectory_view(replayed: ReplayResult, executed: bool) -> RenderableType:
 
 
 def _turn(turn: ReplayedTurn, kept: bool, inherited: bool) -> list[RenderableType]:
-    verdict = ("correct", GOOD) if turn.correct else ((turn.fault or "not correct").replace("_", " "), BAD)
+    verdict = (
+        ("correct", GOOD)
+        if turn.correct
+        else ((turn.fault or "not correct").replace("_", " "), BAD)
+    )
     best = "none" if turn.best is None else f"turn {turn.best + 1}"
     line = Text.assemble(
         (f"turn {turn.turn + 1:<3} {turn.action:<6}  candidate {turn.candidate_id:<5} ", QUIET),
@@ -170,7 +199,9 @@ def _turn(turn: ReplayedTurn, kept: bool, inherited: bool) -> list[RenderableTyp
     if turn.drift.note:
         under.append(Text(turn.drift.note, QUIET))
     if turn.departure:
-        under.append(Text.assemble("today's machine would go on otherwise: ", (turn.departure, WARN)))
+        under.append(
+            Text.assemble("today's machine would go on otherwise: ", (turn.departure, WARN))
+        )
     if turn.message and not turn.correct:
         under.insert(0, quoted_text(turn.message, QUIET))
     return [line, *(Text.assemble("         ", text) for text in under)]
@@ -179,7 +210,10 @@ def _turn(turn: ReplayedTurn, kept: bool, inherited: bool) -> list[RenderableTyp
 def _changed(change: VerdictChange) -> Text:
     of = f" of {change.of}" if change.of else ""
     return Text.assemble(
-        (f"drift  {change.aspect}{of}: ", WARN), quoted_text(change.was), " -> ", quoted_text(change.now)
+        (f"drift  {change.aspect}{of}: ", WARN),
+        quoted_text(change.was),
+        " -> ",
+        quoted_text(change.now),
     )
 
 
@@ -187,8 +221,12 @@ def replays_table(replays: Replays) -> AdaptiveTable:
     """A line for each trajectory that was repeated."""
     rows = []
     for replayed in replays.trajectories:
-        best = next((t for t in replayed.turns if t.candidate_id == replayed.best_candidate_id), None)
-        other = sum(bool(turn.drift.changes) and not turn.drift.verdict_changed for turn in replayed.turns)
+        best = next(
+            (t for t in replayed.turns if t.candidate_id == replayed.best_candidate_id), None
+        )
+        other = sum(
+            bool(turn.drift.changes) and not turn.drift.verdict_changed for turn in replayed.turns
+        )
         changed = Text(str(replayed.verdicts_changed), BAD if replayed.verdicts_changed else "")
         stopped = replayed.stop_reason.replace("_", " ") or "not finished"
         rows.append(
@@ -211,14 +249,20 @@ def _drift_summary(replays: Replays) -> list[tuple[str, object]]:
     if not judged:
         said = "not known: nothing was judged again"
     else:
-        said = f"{changed} of {judged} verdicts differ" if changed else f"none: {judged} verdicts are what they were"
+        said = (
+            f"{changed} of {judged} verdicts differ"
+            if changed
+            else f"none: {judged} verdicts are what they were"
+        )
     rows: list[tuple[str, object]] = [
         ("drift", Text(said, BAD if changed else GOOD)),
         ("tools", _tools(replays.tools) if replays.tools else ""),
         ("saved", f"{replays.saved} new verdicts, the old ones kept" if replays.saved else ""),
     ]
     if replays.interrupted:
-        rows.append(("note", Text("interrupted: what was saved stays, the rest was not looked at", WARN)))
+        rows.append(
+            ("note", Text("interrupted: what was saved stays, the rest was not looked at", WARN))
+        )
     return rows
 
 
@@ -230,7 +274,11 @@ def rechecks_view(found: Rechecks) -> RenderableType:
     """The changed ones first, each with its reason; then what was judged and what was not."""
     lines: list[RenderableType] = [_line(one) for one in found.changed]
     for left in found.not_judged:
-        lines.append(quoted_text(f"candidate {left.candidate_id} ({left.problem}) was not judged: {left.why}", WARN))
+        lines.append(
+            quoted_text(
+                f"candidate {left.candidate_id} ({left.problem}) was not judged: {left.why}", WARN
+            )
+        )
     return Group(*lines, facts_table(_recheck_summary(found)))
 
 
@@ -247,16 +295,26 @@ def _recheck_summary(found: Rechecks) -> list[tuple[str, object]]:
     judged = found.before + found.here
     changes = "\n".join(f"{count:>5}  {change}" for change, count in found.counts.items())
     rows: list[tuple[str, object]] = [
-        ("judged", f"{found.here} now, {found.before} before, of {found.candidates} candidates with code"),
+        (
+            "judged",
+            f"{found.here} now, {found.before} before, of {found.candidates} candidates with code",
+        ),
         (
             "changed",
             quoted_text(
-                f"{len(found.changed)} of {judged} verdicts" if found.changed else f"none of {judged} verdicts"
+                f"{len(found.changed)} of {judged} verdicts"
+                if found.changed
+                else f"none of {judged} verdicts"
             ),
         ),
         ("", quoted_text(changes)),
         ("left", f"{found.left}: the same command goes on with them" if found.left else ""),
-        ("GPU", f"{found.only_on_a_gpu} have a GPU's verdict: judge them there" if found.only_on_a_gpu else ""),
+        (
+            "GPU",
+            f"{found.only_on_a_gpu} have a GPU's verdict: judge them there"
+            if found.only_on_a_gpu
+            else "",
+        ),
         ("rewards", quoted_text("\n".join(_rewards(one) for one in found.rewards))),
         ("evaluator", found.evaluator),
     ]

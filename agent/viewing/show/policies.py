@@ -28,13 +28,19 @@ def _rows(revision: str, card: PolicyCard) -> list[tuple[str, object]]:
             [
                 card.method,
                 f"{card.steps:,} steps" if card.steps is not None else "",
-                f"checkpoint of step {card.step:,}" if card.step is not None and card.steps is None else "",
+                f"checkpoint of step {card.step:,}"
+                if card.step is not None and card.steps is None
+                else "",
                 f"reward {card.formula}" if card.formula else "",
                 f"on {', '.join(card.trained_on)}" if card.trained_on else "",
             ],
         )
     )
-    when = datetime.fromtimestamp(card.created, UTC).strftime("%Y-%m-%d %H:%M UTC") if card.created else ""
+    when = (
+        datetime.fromtimestamp(card.created, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        if card.created
+        else ""
+    )
     return [
         ("revision", revision),
         ("parameters", "" if card.parameters is None else f"{card.parameters:,}"),

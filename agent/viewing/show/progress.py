@@ -33,7 +33,9 @@ def console() -> Console:
     found = Console()
     if found.is_terminal:
         return found
-    return Console(file=cast(TextIO, TrimmedOutput()), width=max(found.width, MIN_PIPE_WIDTH_COLUMNS))
+    return Console(
+        file=cast(TextIO, TrimmedOutput()), width=max(found.width, MIN_PIPE_WIDTH_COLUMNS)
+    )
 
 
 class TrimmedOutput:
@@ -82,7 +84,9 @@ class CurrentStep:
         """The step with its seconds beside a spinner."""
         seconds = time.monotonic() - self._since
         doing = quoted_text(self.doing or "starting", limit=200)
-        self._spinner.update(text=Text.assemble(prefix or Text(), doing, (f", {seconds:.0f} s", QUIET)))
+        self._spinner.update(
+            text=Text.assemble(prefix or Text(), doing, (f", {seconds:.0f} s", QUIET))
+        )
         return self._spinner
 
     def __rich__(self) -> RenderableType:
@@ -160,7 +164,9 @@ def _turn_line(attempt: Attempt) -> str:
     assert report is not None
     verdict = "correct" if report.correct else report.explanation
     speed = f", {format_ratio(report.speedup)} of eager" if report.speedup is not None else ""
-    return f"turn {attempt.turn + 1}, {attempt.action}, written by {attempt.author}: {verdict}{speed}"
+    return (
+        f"turn {attempt.turn + 1}, {attempt.action}, written by {attempt.author}: {verdict}{speed}"
+    )
 
 
 def _turn(attempt: Attempt) -> Text:
@@ -189,7 +195,9 @@ def _standing(run: Run) -> Text:
     )
     spent = run.spent
     cost = f"{describe_spent(spent)}   " if spent.tokens else ""
-    return Text(f"best: {found}   {cost}{describe_budget_left(run.settings.budgets, spent)}", style=QUIET)
+    return Text(
+        f"best: {found}   {cost}{describe_budget_left(run.settings.budgets, spent)}", style=QUIET
+    )
 
 
 @contextmanager

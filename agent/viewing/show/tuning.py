@@ -40,7 +40,11 @@ def tuned_view(tuned: TuningResult) -> RenderableType:
 
 
 def _headline(tuned: TuningResult) -> Text:
-    where = f"measured on {tuned.device}" if tuned.measured else f"compiled for {tuned.target}; nothing was measured"
+    where = (
+        f"measured on {tuned.device}"
+        if tuned.measured
+        else f"compiled for {tuned.target}; nothing was measured"
+    )
     return Text(f"{tuned.kernel} for {tuned.problem}: {where}")
 
 
@@ -49,7 +53,9 @@ def _parameters(tuned: TuningResult) -> Table:
     for one in tuned.parameters:
         table.add_row(one.name, str(one.line), str(one.start), " ".join(map(str, one.values)))
     for refused in tuned.refused:
-        table.add_row(refused.name, str(refused.line), "", Text(f"left alone: {refused.why}", style="dim"))
+        table.add_row(
+            refused.name, str(refused.line), "", Text(f"left alone: {refused.why}", style="dim")
+        )
     return table
 
 
@@ -60,11 +66,15 @@ def group_table(group: ParameterGroup, tuned: TuningResult) -> AdaptiveTable:
     rows = [
         row
         for row in group.rows
-        if row.fate in (ConfigurationOutcome.REMAINS, ConfigurationOutcome.MEASURED, ConfigurationOutcome.WON)
+        if row.fate
+        in (ConfigurationOutcome.REMAINS, ConfigurationOutcome.MEASURED, ConfigurationOutcome.WON)
         or row.start
     ]
     cells = [
-        [Text(cell, style="bold" if row.fate is ConfigurationOutcome.WON else "") for cell in _cells(row, group, tuned)]
+        [
+            Text(cell, style="bold" if row.fate is ConfigurationOutcome.WON else "")
+            for cell in _cells(row, group, tuned)
+        ]
         for row in rows[:MAX_ROWS]
     ]
     headings = ("configuration", *times, *numbers, "held by")
@@ -74,7 +84,11 @@ def group_table(group: ParameterGroup, tuned: TuningResult) -> AdaptiveTable:
 def _counted(group: ParameterGroup) -> str:
     counts = {fate: sum(row.fate is fate for row in group.rows) for fate in ConfigurationOutcome}
     several = {ConfigurationOutcome.REMAINS: "remain"}
-    told = [f"{count} {several.get(fate, fate) if count > 1 else fate}" for fate, count in counts.items() if count]
+    told = [
+        f"{count} {several.get(fate, fate) if count > 1 else fate}"
+        for fate, count in counts.items()
+        if count
+    ]
     return f"{len(group.rows)} compiled: {', '.join(told)}"
 
 
@@ -85,7 +99,11 @@ def _cells(row: TriedConfiguration, group: ParameterGroup, tuned: TuningResult) 
     cells = [name]
     if tuned.measured:
         time = row.timing
-        cells += [f"{time.median:.4g}", f"{time.low:.4g} to {time.high:.4g}"] if time is not None else ["", ""]
+        cells += (
+            [f"{time.median:.4g}", f"{time.low:.4g} to {time.high:.4g}"]
+            if time is not None
+            else ["", ""]
+        )
     else:
         cells.append("" if row.relative is None else f"{row.relative:.2f}")
     longest = max(row.score.kernels, key=lambda kernel: kernel.cycles, default=None)
@@ -93,7 +111,14 @@ def _cells(row: TriedConfiguration, group: ParameterGroup, tuned: TuningResult) 
         return [*cells, "", "", "", "", ""]
     occupancy = "" if longest.occupancy is None else f"{longest.occupancy:.0%}"
     held = f"{longest.bound}" if longest.bound else ""
-    return [*cells, _number(longest.registers), _number(longest.spills), _number(longest.shared), occupancy, held]
+    return [
+        *cells,
+        _number(longest.registers),
+        _number(longest.spills),
+        _number(longest.shared),
+        occupancy,
+        held,
+    ]
 
 
 def _changed(row: TriedConfiguration, group: ParameterGroup, start: Mapping[str, Setting]) -> str:
@@ -113,7 +138,11 @@ def _failures(group: ParameterGroup, tuned: TuningResult) -> list[str]:
         for row in group.rows
         if row.fate in (ConfigurationOutcome.FAILED, ConfigurationOutcome.WRONG)
     ]
-    more = [f"  and {len(told) - MAX_FAILURES_SHOWN} more fail"] if len(told) > MAX_FAILURES_SHOWN else []
+    more = (
+        [f"  and {len(told) - MAX_FAILURES_SHOWN} more fail"]
+        if len(told) > MAX_FAILURES_SHOWN
+        else []
+    )
     return [*told[:MAX_FAILURES_SHOWN], *more]
 
 
@@ -125,11 +154,15 @@ def _ending(tuned: TuningResult) -> list[str]:
             f"What was compiled is kept in {tuned.journal}.",
         ]
     lines = [*_speeds(tuned), *(f"Note: {note}." for note in tuned.notes)]
-    lines.append(f"It took {tuned.launches:,} timed calls and {tuned.gpu_seconds:.1f} s of the GPU.")
+    lines.append(
+        f"It took {tuned.launches:,} timed calls and {tuned.gpu_seconds:.1f} s of the GPU."
+    )
     if tuned.output:
         lines.append(f"Written to {tuned.output}.")
     else:
-        lines.append("No configuration is certainly faster than the file's own: nothing was written.")
+        lines.append(
+            "No configuration is certainly faster than the file's own: nothing was written."
+        )
     return lines + ([f"The picture is {tuned.picture}."] if tuned.picture else [])
 
 
@@ -144,7 +177,9 @@ def _speeds(tuned: TuningResult) -> list[str]:
         lines.append(f"{told}{gain}{eager}.")
     for kind, one in tuned.by_precision.items():
         if one.timing is not None:
-            lines.append(f"Fastest with --precision {kind}: {one.timing.median:.4g} ms ({_multiplies(one)}).")
+            lines.append(
+                f"Fastest with --precision {kind}: {one.timing.median:.4g} ms ({_multiplies(one)})."
+            )
     return lines + _errors(tuned.report)
 
 

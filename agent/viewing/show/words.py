@@ -26,7 +26,9 @@ def format_milliseconds(value: float | None) -> str:
 def format_interval(timing: Timing) -> str:
     """The median with its confidence interval and how many calls it rests on."""
     calls = f"{timing.calls} call{'' if timing.calls == 1 else 's'}"
-    median, low, high = (format_milliseconds(value) for value in (timing.median, timing.low, timing.high))
+    median, low, high = (
+        format_milliseconds(value) for value in (timing.median, timing.low, timing.high)
+    )
     return f"{median} ({low} to {high}, 95 %, {calls})"
 
 
@@ -85,7 +87,9 @@ def facts_table(rows: Iterable[tuple[str, object]]) -> Table:
     table.add_column(style=LABEL, no_wrap=True)
     table.add_column(overflow="fold")
     for label, value in rows:
-        shown = value if isinstance(value, Text | Table) else Text("" if value is None else str(value))
+        shown = (
+            value if isinstance(value, Text | Table) else Text("" if value is None else str(value))
+        )
         if isinstance(shown, Table) or shown.plain:
             table.add_row(label, shown)
     return table
@@ -128,10 +132,15 @@ class AdaptiveTable:
 
         What is left when every column has its least width goes to the wrapped columns, by what each still lacks.
         """
-        cells = [[Text(name), *column] for name, column in zip(self._headings, self._columns(), strict=True)]
+        cells = [
+            [Text(name), *column]
+            for name, column in zip(self._headings, self._columns(), strict=True)
+        ]
         whole = [max(cell.cell_len for cell in column) for column in cells]
         least = [
-            min(width, max(MIN_PROSE_COLUMNS, *map(_longest_word, column))) if name in self._wrapped else width
+            min(width, max(MIN_PROSE_COLUMNS, *map(_longest_word, column)))
+            if name in self._wrapped
+            else width
             for name, width, column in zip(self._headings, whole, cells, strict=True)
         ]
         left, lacking = columns - sum(least) - 2 * len(least), sum(whole) - sum(least)
@@ -147,14 +156,24 @@ class AdaptiveTable:
         table = Table(box=None, padding=(0, 1), header_style=LABEL)
         for name, width in zip(self._headings, widths, strict=True):
             justify: JustifyMethod = "right" if name in self._numeric else "left"
-            table.add_column(name, justify=justify, width=width, no_wrap=name not in self._wrapped, overflow="fold")
+            table.add_column(
+                name,
+                justify=justify,
+                width=width,
+                no_wrap=name not in self._wrapped,
+                overflow="fold",
+            )
         for row in self._rows:
             table.add_row(*row)
         return table
 
     def _record(self, row: Sequence[Text]) -> Iterable[RenderableType]:
         known = list(zip(self._headings[1:], row[1:], strict=True))
-        parts = [Text(" ").join([Text(name, style=LABEL), cell]) if name else cell for name, cell in known if cell]
+        parts = [
+            Text(" ").join([Text(name, style=LABEL), cell]) if name else cell
+            for name, cell in known
+            if cell
+        ]
         yield Padding(row[0], (0, 0, 0, 1))
         yield Padding(Text("  ").join(parts), (0, 0, 0, 3))
 

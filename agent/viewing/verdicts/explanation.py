@@ -10,8 +10,20 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts_table, quoted_text
-from kernelwright.tools.coverage_results.comparison_coverage import ComparisonCoverage, Coverage, OutcomeCoverage
+from kernelwright.agent.viewing.show.words import (
+    BAD,
+    GOOD,
+    LABEL,
+    QUIET,
+    WARN,
+    facts_table,
+    quoted_text,
+)
+from kernelwright.tools.coverage_results.comparison_coverage import (
+    ComparisonCoverage,
+    Coverage,
+    OutcomeCoverage,
+)
 from kernelwright.tools.report import CorrectnessResult, Report
 
 STYLE_OF_OUTCOMES = {OutcomeCoverage.BOTH: GOOD, OutcomeCoverage.UNCOVERED: BAD}
@@ -24,7 +36,11 @@ def explanation_view(report: Report) -> RenderableType:
     if checked is not None:
         parts.append(facts_table([("draws", _draws(checked)), ("sizes", _sizes(checked))]))
     if (coverage := report.coverage) is not None:
-        parts.append(facts_table([("searched", _searched(coverage)), ("comparisons", _comparisons(coverage))]))
+        parts.append(
+            facts_table(
+                [("searched", _searched(coverage)), ("comparisons", _comparisons(coverage))]
+            )
+        )
     parts.append(facts_table([("seconds", _seconds(report))]))
     return Group(*parts)
 
@@ -46,7 +62,11 @@ def _searched(coverage: Coverage) -> Table:
     for _ in range(2):
         table.add_column(overflow="fold")
     for draw in coverage.searched:
-        result = f"{draw.produced} further outcomes" if draw.used else "not used: the reference is not accurate on it"
+        result = (
+            f"{draw.produced} further outcomes"
+            if draw.used
+            else "not used: the reference is not accurate on it"
+        )
         table.add_row(quoted_text(draw.change, limit=100), Text(result, style=QUIET))
     return table
 
@@ -81,7 +101,12 @@ def _outcomes(comparison: ComparisonCoverage) -> str:
 
 def _seconds(report: Report) -> str:
     checked = report.correctness or report.interpreted
-    parts = [("compile", sum(c.seconds for c in report.compiles)), ("checks", checked.seconds if checked else 0.0)]
+    parts = [
+        ("compile", sum(c.seconds for c in report.compiles)),
+        ("checks", checked.seconds if checked else 0.0),
+    ]
     if report.coverage is not None:
         parts.append(("searching (of the checks)", report.coverage.search_seconds))
-    return ", ".join(f"{name} {seconds:.2f}" for name, seconds in (*parts, ("in all", report.seconds)))
+    return ", ".join(
+        f"{name} {seconds:.2f}" for name, seconds in (*parts, ("in all", report.seconds))
+    )

@@ -25,7 +25,9 @@ def failure_view(failure: Failure, ended_at: Rung | None = None) -> RenderableTy
         parts.append(_indented(SourceExcerpt(failure.where)))
     if failure.mismatch:
         said = bool(failure.mismatch.hint) and failure.mismatch.hint in failure.message
-        parts.append(_indented(mismatch_view(failure.mismatch.with_(hint="") if said else failure.mismatch)))
+        parts.append(
+            _indented(mismatch_view(failure.mismatch.with_(hint="") if said else failure.mismatch))
+        )
     if failure.trace:
         parts.append(_indented(quoted_text(failure.trace.rstrip(), QUIET)))
     return Group(*parts)
@@ -58,7 +60,9 @@ class SourceExcerpt:
         if column is None:
             yield Text.assemble((gutter, QUIET), quoted_text(text))
             return
-        text, column = shorten_around(text, max(column, 0), max(options.max_width - len(gutter), MIN_EXCERPT_COLUMNS))
+        text, column = shorten_around(
+            text, max(column, 0), max(options.max_width - len(gutter), MIN_EXCERPT_COLUMNS)
+        )
         yield Text.assemble((gutter, QUIET), quoted_text(text), no_wrap=True)
         yield Text(f"{' ' * (len(gutter) + column)}^", style=BAD, no_wrap=True)
 
@@ -82,7 +86,11 @@ def shorten_around(text: str, column: int, width: int) -> tuple[str, int]:
 def _ratio(ratio: float | None) -> str:
     if ratio is None:
         return ""
-    return f"{ratio:.3g} of eager's own RMS error" if math.isfinite(ratio) else "eager's own error is zero"
+    return (
+        f"{ratio:.3g} of eager's own RMS error"
+        if math.isfinite(ratio)
+        else "eager's own error is zero"
+    )
 
 
 def mismatch_view(mismatch: Mismatch) -> RenderableType:
@@ -91,7 +99,10 @@ def mismatch_view(mismatch: Mismatch) -> RenderableType:
         ("wrong", _count(mismatch)),
         ("pattern", Text((mismatch.pattern or "").replace("_", " "), style=WARN)),
         ("look at", quoted_text(mismatch.hint)),
-        ("max error", "" if mismatch.max_error is None else f"{mismatch.max_error:.3g} from float64"),
+        (
+            "max error",
+            "" if mismatch.max_error is None else f"{mismatch.max_error:.3g} from float64",
+        ),
         ("error ratio", _ratio(mismatch.error_ratio)),
     ]
     elements = [("first", mismatch.first)] if mismatch.first else []
@@ -100,7 +111,12 @@ def mismatch_view(mismatch: Mismatch) -> RenderableType:
     for heading in ("", "index", "expected", "got"):
         table.add_column(heading, justify="left" if heading in ("", "index") else "right")
     for name, element in elements:
-        table.add_row(name, ", ".join(str(i) for i in element.index), f"{element.expected:.6g}", f"{element.got:.6g}")
+        table.add_row(
+            name,
+            ", ".join(str(i) for i in element.index),
+            f"{element.expected:.6g}",
+            f"{element.got:.6g}",
+        )
     return Group(facts_table(rows), *([table] if elements else []))
 
 

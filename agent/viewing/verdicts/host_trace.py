@@ -38,12 +38,16 @@ def trace_host_code(
         else nullcontext(zygote)
     )
     with own as warm:
-        found = trace_candidate(warm, source, target, asked, seconds=TRACE_TIMEOUT_SECONDS, allow_import=allow_import)
+        found = trace_candidate(
+            warm, source, target, asked, seconds=TRACE_TIMEOUT_SECONDS, allow_import=allow_import
+        )
     labels = [({}, "the problem's own"), *((size.sizes, size.why) for size in selection.every)]
     traces = found.traced.traces or (None,) * len(found.failures)
     at = tuple(
         TracedSize(sizes=sizes, why=why, inputs=request.spec.inputs, trace=trace, failure=failure)
-        for (sizes, why), request, trace, failure in zip(labels, asked, traces, found.failures, strict=True)
+        for (sizes, why), request, trace, failure in zip(
+            labels, asked, traces, found.failures, strict=True
+        )
     )
     return CandidateTrace(
         problem=problem.name, target=target, at=at, functions=found.traced.functions, kernels=found.traced.kernels,

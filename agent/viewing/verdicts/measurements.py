@@ -49,11 +49,24 @@ def kernels_view(result: CompileResult) -> RenderableType | None:
     """
     if not result.kernels:
         return None
-    headings = ("kernel", "config", "registers", "spills", "shared", "occupancy", "tensor cores", "loads")
+    headings = (
+        "kernel",
+        "config",
+        "registers",
+        "spills",
+        "shared",
+        "occupancy",
+        "tensor cores",
+        "loads",
+    )
     rows = [_row(kernel) for kernel in result.kernels[:MAX_TABLE_ROWS]]
     table = AdaptiveTable(headings, rows, numeric=headings[2:5], wrapped=headings[:2])
     rest = len(result.kernels) - MAX_TABLE_ROWS
-    return Group(table, Text(f"and {rest} more specialisations (--json lists all)", style=QUIET)) if rest > 0 else table
+    return (
+        Group(table, Text(f"and {rest} more specialisations (--json lists all)", style=QUIET))
+        if rest > 0
+        else table
+    )
 
 
 def _row(kernel: KernelResources) -> list[Text]:
@@ -78,7 +91,9 @@ def occupancy_text(kernel: KernelResources) -> str:
     """Formats the share of resident warps with the resource that limits it: `50 % (registers)`."""
     if kernel.occupancy is None:
         return "-"
-    limit = f" ({kernel.occupancy_limit})" if kernel.occupancy_limit and kernel.occupancy < 1 else ""
+    limit = (
+        f" ({kernel.occupancy_limit})" if kernel.occupancy_limit and kernel.occupancy < 1 else ""
+    )
     return format_percent(kernel.occupancy) + limit
 
 
@@ -91,21 +106,44 @@ def launches_view(launches: tuple[LaunchTime, ...]) -> RenderableType:
     """Renders one line for each launch of the steady state, in order: kernel, grid, time, share of the call."""
     table = Table(box=None, padding=(0, 2), header_style=LABEL)
     for heading in ("launch", "grid", "time", "share"):
-        table.add_column(heading, justify="right" if heading in ("time", "share") else "left", overflow="fold")
+        table.add_column(
+            heading, justify="right" if heading in ("time", "share") else "left", overflow="fold"
+        )
     for launch in launches[:MAX_TABLE_ROWS]:
         grid = " x ".join(map(str, launch.grid))
-        table.add_row(quoted_text(launch.kernel), grid, format_milliseconds(launch.ms), format_percent(launch.share))
+        table.add_row(
+            quoted_text(launch.kernel),
+            grid,
+            format_milliseconds(launch.ms),
+            format_percent(launch.share),
+        )
     rest = len(launches) - MAX_TABLE_ROWS
-    return Group(table, Text(f"and {rest} more launches (--json lists all)", style=QUIET)) if rest > 0 else table
+    return (
+        Group(table, Text(f"and {rest} more launches (--json lists all)", style=QUIET))
+        if rest > 0
+        else table
+    )
 
 
 def matrix_view(results: tuple[CompileResult, ...]) -> RenderableType:
     """Renders one line for each target: whether the candidate compiles there, and its resources. The largest figure
     over the kernels is shown.
     """
-    headings = ("target", "", "registers", "spills", "shared", "occupancy", "tensor cores", "seconds", "why not")
+    headings = (
+        "target",
+        "",
+        "registers",
+        "spills",
+        "shared",
+        "occupancy",
+        "tensor cores",
+        "seconds",
+        "why not",
+    )
     numeric = ("registers", "spills", "shared", "seconds")
-    return AdaptiveTable(headings, [_target_row(result) for result in results], numeric=numeric, wrapped=("why not",))
+    return AdaptiveTable(
+        headings, [_target_row(result) for result in results], numeric=numeric, wrapped=("why not",)
+    )
 
 
 def _target_row(result: CompileResult) -> list[Text]:
@@ -121,7 +159,9 @@ def _target_row(result: CompileResult) -> list[Text]:
         Text(format_percent(min(occupancies, default=None))),
         Text(", ".join(tensor) or "none"),
         Text(f"{result.seconds:.2f}"),
-        Text.assemble(fault_name(result.failure), ": ", quoted_text(result.failure.message, limit=200))
+        Text.assemble(
+            fault_name(result.failure), ": ", quoted_text(result.failure.message, limit=200)
+        )
         if result.failure
         else Text(),
     ]
@@ -157,7 +197,10 @@ def speed_view(profile: ProfileResult) -> RenderableType:
             ("precision", _precision(profile)),
             ("speed of light", _speed_of_light(profile)),
             ("GPU kernels", _gpu_kernels(_not_launched(profile))),
-            ("peak memory", format_bytes(profile.peak_memory) if profile.peak_memory is not None else ""),
+            (
+                "peak memory",
+                format_bytes(profile.peak_memory) if profile.peak_memory is not None else "",
+            ),
             ("clocks", _clocks(profile.clocks) if profile.clocks else ""),
             ("neighbours", _neighbours(profile.neighbours) if profile.neighbours else ""),
             ("ncu", Text(_counters(profile.ncu))),
@@ -180,14 +223,28 @@ def _speedup(profile: ProfileResult) -> Text | str:
     if profile.speedup is None:
         return ""
     style = GOOD if profile.speedup >= 1 else WARN
-    eager = f" over eager ({format_milliseconds(profile.eager.median)})" if profile.eager else " over eager"
-    bound = f", at least {format_ratio(profile.speedup_low)}" if profile.speedup_low is not None else ""
+    eager = (
+        f" over eager ({format_milliseconds(profile.eager.median)})"
+        if profile.eager
+        else " over eager"
+    )
+    bound = (
+        f", at least {format_ratio(profile.speedup_low)}" if profile.speedup_low is not None else ""
+    )
     parts: list[str | tuple[str, str]] = [(format_ratio(profile.speedup), style), eager + bound]
     if profile.speedup_compiled is not None:
         compiled = f" ({format_milliseconds(profile.compiled.median)})" if profile.compiled else ""
         style = GOOD if profile.speedup_compiled >= 1 else WARN
-        bound = f", at least {format_ratio(profile.speedup_compiled_low)}" if profile.speedup_compiled_low else ""
-        parts += ["; ", (format_ratio(profile.speedup_compiled), style), f" over torch.compile{compiled}{bound}"]
+        bound = (
+            f", at least {format_ratio(profile.speedup_compiled_low)}"
+            if profile.speedup_compiled_low
+            else ""
+        )
+        parts += [
+            "; ",
+            (format_ratio(profile.speedup_compiled), style),
+            f" over torch.compile{compiled}{bound}",
+        ]
     elif profile.speedup_compiled_estimate is not None:
         estimate = f"about {format_ratio(profile.speedup_compiled_estimate)} over torch.compile"
         parts += ["; ", (estimate, WARN), " (not comparable: timed by another method)"]
@@ -216,16 +273,22 @@ def roofline_text(roofline: Roofline) -> str:
     if roofline.bound == "compute":
         count = "-" if roofline.operations is None else f"{roofline.operations:.3g}"
         cost = (
-            f"{count} operations at {format_rate(roofline.operations_per_second, 'FLOP')} {roofline.rate_name}".rstrip()
-        )
+            f"{count} operations at {format_rate(roofline.operations_per_second, 'FLOP')} "
+            f"{roofline.rate_name}"
+        ).rstrip()
     else:
         cost = f"{format_bytes(roofline.bytes)} at {format_rate(roofline.bytes_per_second, 'B')}"
-    return f"{format_milliseconds(roofline.milliseconds)} ({roofline.bound or 'memory'} bound: {cost})"
+    return (
+        f"{format_milliseconds(roofline.milliseconds)} ({roofline.bound or 'memory'} bound: {cost})"
+    )
 
 
 def estimates_view(estimates: Sequence[CardEstimate]) -> Table:
     """Shows the speed of light of a problem on cards that are not here."""
-    return facts_table(("estimate" if number == 0 else "", line) for number, line in enumerate(_estimates(estimates)))
+    return facts_table(
+        ("estimate" if number == 0 else "", line)
+        for number, line in enumerate(_estimates(estimates))
+    )
 
 
 def _estimates(estimates: Sequence[CardEstimate]) -> Iterator[str]:

@@ -11,7 +11,16 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts_table, format_counts, quoted_text
+from kernelwright.agent.viewing.show.words import (
+    BAD,
+    GOOD,
+    LABEL,
+    QUIET,
+    WARN,
+    facts_table,
+    format_counts,
+    quoted_text,
+)
 from kernelwright.agent.viewing.verdicts.failure import failure_view
 from kernelwright.agent.viewing.verdicts.trace_tensors import Tensors, is_same_tensor
 from kernelwright.tools.report import Failure, Value
@@ -50,7 +59,10 @@ KindOf = Callable[[Operator], str]
 """`compute`, `layout` or `read`: tools.judging.own_work.kind_of."""
 
 MARKS = {
-    "compute": ("torch computes here: fallback, where its own kernels must do all of the work", BAD),
+    "compute": (
+        "torch computes here: fallback, where its own kernels must do all of the work",
+        BAD,
+    ),
     "read": ("the host reads what a tensor holds: fallback", BAD),
 }
 
@@ -84,7 +96,9 @@ class CandidateTrace(Value):
 def trace_view(found: CandidateTrace, source: str, kind_of: KindOf) -> RenderableType:
     """The steps of every size that was traced. `source` is the candidate's text, whose lines are quoted."""
     head = Text.assemble(
-        ("trace  ", LABEL), quoted_text(found.problem), f", host code for {found.target}; tensors have no values here"
+        ("trace  ", LABEL),
+        quoted_text(found.problem),
+        f", host code for {found.target}; tensors have no values here",
     )
     parts: list[RenderableType] = [head]
     failures: list[Failure] = []
@@ -96,7 +110,9 @@ def trace_view(found: CandidateTrace, source: str, kind_of: KindOf) -> Renderabl
             shown = Text("the same failure", style=BAD) if again else failure_view(size.failure)
             parts.append(Padding(shown, (0, 0, 0, 2)))
         elif size.trace is not None:
-            parts += _Listing(size.trace, size.inputs, found.functions, found.kernels, source, kind_of).parts()
+            parts += _Listing(
+                size.trace, size.inputs, found.functions, found.kernels, source, kind_of
+            ).parts()
     if found.notes:
         parts.append(facts_table([("notes", quoted_text("\n".join(found.notes), WARN))]))
     return Group(*parts)
@@ -116,7 +132,12 @@ class _Listing:
         self, trace: Trace, inputs: Json, functions: Mapping[str, Function], kernels: Mapping[str, Kernel], source: str,
         kind_of: KindOf,
     ) -> None:  # fmt: skip
-        self._trace, self._functions, self._kernels, self._kind_of = trace, functions, kernels, kind_of
+        self._trace, self._functions, self._kernels, self._kind_of = (
+            trace,
+            functions,
+            kernels,
+            kind_of,
+        )
         self._tensors = Tensors(trace, inputs)
         self._source = source.splitlines()
         self._launched: dict[str, int] = {}
@@ -130,14 +151,17 @@ class _Listing:
         left_out = len(trace.setup) - len(prepared)
         if prepared or left_out:
             note = (
-                f"filling the weights is left out ({left_out} of its steps): the judge's own values take their places"
+                f"filling the weights is left out ({left_out} of its steps): the judge's own values "
+                "take their places"
             )
             lines += self._part("set-up, once", prepared, False, note if left_out else "")
         if trace.later is None:
             lines += self._part("every call", trace.first, True)
             lines.append(self._returned(trace.first_outputs))
         else:
-            lines += self._part("the first call", trace.first, False, "counted as set-up: later calls do without it")
+            lines += self._part(
+                "the first call", trace.first, False, "counted as set-up: later calls do without it"
+            )
             lines.append(self._returned(trace.first_outputs))
             self._tensors.later_calls_follow()
             lines += self._part("every later call", trace.later, True)
@@ -154,7 +178,10 @@ class _Listing:
         given = [self._with_shape(n) for n in numbers] + plain
         weights = [self._with_shape(n) for n in self._trace.state.values()]
         table = facts_table(
-            [("  given", quoted_text(", ".join(given))), ("  weights", quoted_text(", ".join(weights)))]
+            [
+                ("  given", quoted_text(", ".join(given))),
+                ("  weights", quoted_text(", ".join(weights))),
+            ]
         )
         return [table] if table.row_count else []
 
@@ -162,9 +189,13 @@ class _Listing:
         return f"{self._tensors.name(number)} {self._tensors.described(number)}".rstrip()
 
     # -------------------------------------------------------------- steps
-    def _part(self, title: str, steps: Sequence[Step], judged: bool, note: str = "") -> list[RenderableType]:
+    def _part(
+        self, title: str, steps: Sequence[Step], judged: bool, note: str = ""
+    ) -> list[RenderableType]:
         """`judged`: these are the steps that decide whose work it is."""
-        lines: list[RenderableType] = [Text.assemble((f"  {title}", LABEL), (f"  {note}" if note else "", QUIET))]
+        lines: list[RenderableType] = [
+            Text.assemble((f"  {title}", LABEL), (f"  {note}" if note else "", QUIET))
+        ]
         line = -1
         for step in steps[:MAX_STEPS_SHOWN]:
             if isinstance(step, Operator | Data):
@@ -176,7 +207,12 @@ class _Listing:
                 lines.append(self._quoted(line))
             lines += self._step(step, judged)
         if len(steps) > MAX_STEPS_SHOWN:
-            lines.append(Text(f"       and {len(steps) - MAX_STEPS_SHOWN} more steps (--json has all)", style=QUIET))
+            lines.append(
+                Text(
+                    f"       and {len(steps) - MAX_STEPS_SHOWN} more steps (--json has all)",
+                    style=QUIET,
+                )
+            )
         if not steps and not note:
             lines.append(Text("       nothing", style=QUIET))
         return lines
@@ -198,7 +234,11 @@ class _Listing:
         if isinstance(step, Data):
             size = math.prod(step.shape)
             return [
-                _indented(quoted_text(f"{self._with_shape(step.t)} = {size} values that the host code made itself"))
+                _indented(
+                    quoted_text(
+                        f"{self._with_shape(step.t)} = {size} values that the host code made itself"
+                    )
+                )
             ]
         mark, style = MARKS.get(self._kind_of(step), ("", "")) if judged else ("", "")
         text = quoted_text(self._operator(step), style, MAX_STEP_CHARACTERS)
@@ -206,7 +246,10 @@ class _Listing:
             return [_indented(text)]
         name = step.op.removeprefix("aten.").removesuffix(".default")
         self._computed[name] = self._computed.get(name, 0) + 1
-        return [_indented(Text.assemble(("! ", BAD), text), 5), _indented(Text(f"^ {mark}", style=style))]
+        return [
+            _indented(Text.assemble(("! ", BAD), text), 5),
+            _indented(Text(f"^ {mark}", style=style)),
+        ]
 
     def _operator(self, step: Operator) -> str:
         """Formats an operator: `t7 = empty([512, 4096], dtype=float32) float32[512, 4096]`."""
@@ -214,7 +257,9 @@ class _Listing:
         name = rest.partition(".")[0] if namespace == "aten" else step.op
         given = [self._text(a) for a in step.args]
         given += [
-            f"{k}={self._text(v)}" for k, v in step.kwargs.items() if USUAL_ARGUMENTS.get(k) != v and v is not None
+            f"{k}={self._text(v)}"
+            for k, v in step.kwargs.items()
+            if USUAL_ARGUMENTS.get(k) != v and v is not None
         ]
         made = list(tensors_in(step.out))
         shape = self._tensors.described(made[0]) if len(made) == 1 else ""
@@ -255,7 +300,12 @@ class _Listing:
                 for shown in self._step(inner, judged and k == 0):
                     lines.append(Padding(shown, (0, 0, 0, 2)))
         if count > MAX_ALTERNATIVES_SHOWN:
-            lines.append(Text(f"         and {count - MAX_ALTERNATIVES_SHOWN} more (--json has all)", style=QUIET))
+            lines.append(
+                Text(
+                    f"         and {count - MAX_ALTERNATIVES_SHOWN} more (--json has all)",
+                    style=QUIET,
+                )
+            )
         return lines
 
     # -------------------------------------------------------------- values
@@ -291,9 +341,16 @@ class _Listing:
 
     def _sum(self) -> RenderableType:
         """Whose work the calls are, in one line."""
-        launches = quoted_text(format_counts(self._launched)) if self._launched else Text("none: no_kernel", style=BAD)
+        launches = (
+            quoted_text(format_counts(self._launched))
+            if self._launched
+            else Text("none: no_kernel", style=BAD)
+        )
         return facts_table(
-            [("launches", launches), ("torch computes", quoted_text(format_counts(self._computed), BAD))]
+            [
+                ("launches", launches),
+                ("torch computes", quoted_text(format_counts(self._computed), BAD)),
+            ]
         )
 
 

@@ -55,7 +55,9 @@ class Tensors:
         }
         for given in (trace.inputs, trace.later_inputs):
             self._name_inputs(given, inputs)
-        self._first_inputs = set(tensors_in(list(trace.inputs))) - set(tensors_in(list(trace.later_inputs)))
+        self._first_inputs = set(tensors_in(list(trace.inputs))) - set(
+            tensors_in(list(trace.later_inputs))
+        )
 
     def _name_inputs(self, given: Sequence[Json], inputs: Json) -> None:
         specs = inputs if isinstance(inputs, list) else []
@@ -65,7 +67,9 @@ class Tensors:
             for k, number in enumerate(numbers):
                 self._names[number] = f"x{place}" if len(numbers) == 1 else f"x{place}[{k}]"
                 if len(described) == len(numbers):
-                    self._known[number] = KnownTensor(tuple(described[k]["shape"]), str(described[k]["dtype"]))
+                    self._known[number] = KnownTensor(
+                        tuple(described[k]["shape"]), str(described[k]["dtype"])
+                    )
 
     def later_calls_follow(self) -> None:
         """From here on an input of the first call is one that was kept: `x0 of the first call`."""
@@ -108,7 +112,12 @@ class Tensors:
             return None
         if name in OPERATORS_OF_EQUAL_SHAPE:
             return KnownTensor(first.shape, dtype)
-        if name in OPERATORS_WITH_SHAPE_SECOND and len(args) > 1 and isinstance(args[1], list) and -1 not in args[1]:
+        if (
+            name in OPERATORS_WITH_SHAPE_SECOND
+            and len(args) > 1
+            and isinstance(args[1], list)
+            and -1 not in args[1]
+        ):
             return KnownTensor(tuple(args[1]), dtype)
         if name in RESHAPING_OPERATORS and len(args) > 1 and isinstance(args[1], list):
             return KnownTensor(_filled(args[1], first.shape), dtype)

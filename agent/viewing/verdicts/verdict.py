@@ -34,7 +34,9 @@ from kernelwright.tools.report import (
     Tried,
 )
 
-CPU_ONLY_REMARK = "on a CPU, interpreted, at small sizes: right so far, and nothing is known of its speed"
+CPU_ONLY_REMARK = (
+    "on a CPU, interpreted, at small sizes: right so far, and nothing is known of its speed"
+)
 
 WORDS_OF_OUTCOME = {SizeOutcome.OUTSIDE_CONTRACT: "outside the contract"}
 """Outcomes of a size whose words are not their values."""
@@ -69,7 +71,10 @@ def report_view(report: Report, command: str = "", seconds: float | None = None)
     parts.append(facts_table([*_circumstances(report), ("took", _took(report, seconds))]))
     if report.output.strip():
         parts.append(
-            Group(Text("what the candidate printed:", style=LABEL), quoted_text(report.output.rstrip(), QUIET))
+            Group(
+                Text("what the candidate printed:", style=LABEL),
+                quoted_text(report.output.rstrip(), QUIET),
+            )
         )
     return Group(*parts)
 
@@ -81,8 +86,12 @@ def headline(report: Report) -> Text:
     else:
         unjudged = "needs a GPU" if report.needs_gpu else "not checked"
         is_wrong = report.failure is not None and report.outcome is ReportOutcome.INCORRECT
-        verdict = (fault_name(report.failure), BAD) if report.failure and is_wrong else (unjudged, WARN)
-    return Text.assemble(verdict, "  ", (report.problem, "bold"), ", ", quoted_text(_judged_on(report)))
+        verdict = (
+            (fault_name(report.failure), BAD) if report.failure and is_wrong else (unjudged, WARN)
+        )
+    return Text.assemble(
+        verdict, "  ", (report.problem, "bold"), ", ", quoted_text(_judged_on(report))
+    )
 
 
 def _judged_on(report: Report) -> str:
@@ -127,7 +136,10 @@ def _findings(report: Report, command: str) -> list[tuple[str, object]]:
         ("seed", _seed(checked.seed, command) if checked and checked.seed is not None else ""),
         ("KernelBench", "" if report.correct_kb is None else _kernelbench(report)),
         ("own work", _own_work(report.own_work, report.failure) if report.own_work else ""),
-        ("mode", quoted_text(f"judged in eval mode: {report.eval_mode}" if report.eval_mode else "")),
+        (
+            "mode",
+            quoted_text(f"judged in eval mode: {report.eval_mode}" if report.eval_mode else ""),
+        ),
         ("reward", quoted_text(_reward(report), WARN)),
         ("degenerate", Text(_degenerate(report), style=WARN)),
         ("advice", quoted_text("\n".join(report.advice), WARN)),
@@ -150,7 +162,9 @@ def sizes_view(tried: tuple[Tried, ...]) -> Table:
     for _ in range(4):
         table.add_column()
     for one in tried:
-        sizes = " ".join(f"{name}={value}" for name, value in one.sizes.items()) or "the problem's own"
+        sizes = (
+            " ".join(f"{name}={value}" for name, value in one.sizes.items()) or "the problem's own"
+        )
         why = one.why if one.sizes or one.why != "the problem's own" else ""
         words = WORDS_OF_OUTCOME.get(one.outcome, one.outcome.value)
         outcome = Text(words, style=STYLE_OF_OUTCOME[one.outcome])
@@ -169,7 +183,9 @@ def layouts_view(checks: tuple[LayoutCheck, ...]) -> Table:
         layouts = ", ".join(f"{name} {layout}" for name, layout in check.layouts.items())
         words = WORDS_OF_OUTCOME.get(check.outcome, check.outcome.value)
         outcome = Text(words, style=STYLE_OF_OUTCOME[check.outcome])
-        table.add_row(quoted_text(layouts, limit=400), outcome, quoted_text(check.message, limit=200))
+        table.add_row(
+            quoted_text(layouts, limit=400), outcome, quoted_text(check.message, limit=200)
+        )
     return table
 
 
@@ -183,7 +199,8 @@ def _contiguous_only(report: Report) -> str:
 def _seed(seed: int, command: str) -> Text:
     """The seed, and what repeats the verdict with it."""
     return Text.assemble(
-        f"{seed}, which repeats this verdict: ", quoted_text(f"{command or 'agent check ...'} --seed {seed}")
+        f"{seed}, which repeats this verdict: ",
+        quoted_text(f"{command or 'agent check ...'} --seed {seed}"),
     )
 
 
@@ -206,7 +223,11 @@ def _checks(result: CorrectnessResult) -> Text:
     if len(finite) < len(ratios):
         text.append(", an error where eager has none")
     if result.deterministic is not None:
-        text.append(", two calls equal bit for bit" if result.deterministic else ", two calls differ in last bits")
+        text.append(
+            ", two calls equal bit for bit"
+            if result.deterministic
+            else ", two calls differ in last bits"
+        )
     if result.sizes and not result.tried:
         text.append(f", sizes {' '.join(f'{k}={v}' for k, v in result.sizes.items())}")
     if result.weights_reloaded is False:
@@ -221,7 +242,11 @@ def _own_work(work: OwnWork, failure: Failure | None) -> Text:
     if work.accepted:
         verdict = ("its own", GOOD)
     else:
-        verdict = ("not its own", BAD) if failure and failure.fault in FAULTS_OF_OTHERS_WORK else ("not judged", QUIET)
+        verdict = (
+            ("not its own", BAD)
+            if failure and failure.fault in FAULTS_OF_OTHERS_WORK
+            else ("not judged", QUIET)
+        )
     text = Text.assemble(verdict, f" ({work.mode})")
     if work.share is not None:
         text.append(
@@ -229,7 +254,10 @@ def _own_work(work: OwnWork, failure: Failure | None) -> Text:
         )
     if work.needed is False:
         text.append(", and the output does not depend on them", style=BAD)
-    for label, census in (("launches", work.census.launches), ("torch computes", work.census.compute_ops)):
+    for label, census in (
+        ("launches", work.census.launches),
+        ("torch computes", work.census.compute_ops),
+    ):
         if census:
             text.append(f"\n{label}: ").append(quoted_text(format_counts(census)))
     return text
@@ -252,7 +280,12 @@ def _circumstances(report: Report) -> list[tuple[str, object]]:
     versions = [f"{name} {value}" for name, value in _versions(report) if value]
     return [
         ("isolation", ", ".join(isolation.active) if isolation else ""),
-        ("not isolated", quoted_text("\n".join(isolation.missing), WARN) if isolation and isolation.missing else ""),
+        (
+            "not isolated",
+            quoted_text("\n".join(isolation.missing), WARN)
+            if isolation and isolation.missing
+            else "",
+        ),
         ("made with", ", ".join(versions)),
         ("on", ", ".join(part for part in (environment.gpu, environment.host) if part)),
         ("warnings", quoted_text("\n".join(_unsaid(report)), WARN)),

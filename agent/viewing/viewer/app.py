@@ -16,7 +16,12 @@ from textual.widgets import Static
 
 from kernelwright.agent.export.kernels import check_kernel, default_name, save_kernel
 from kernelwright.agent.viewing.show.words import BAD, QUIET, WARN, number_of, quoted_text
-from kernelwright.agent.viewing.viewer.assembling import Assembled, Assembling, AssemblyProgress, AssemblyRequest
+from kernelwright.agent.viewing.viewer.assembling import (
+    Assembled,
+    Assembling,
+    AssemblyProgress,
+    AssemblyRequest,
+)
 from kernelwright.agent.viewing.viewer.dialogs import ChoiceDialog, HelpDialog, LineDialog
 from kernelwright.agent.viewing.viewer.filtering import FILTER_EXAMPLE, parse_filter
 from kernelwright.agent.viewing.viewer.layout import (
@@ -136,7 +141,10 @@ class Viewer(App[None]):
 
     def _content(self, turn: Turn | None) -> RenderableType:
         if turn is None:
-            return Group(heading_view(self.position.viewed), Text("no turn yet: r reads again, F follows", style=QUIET))
+            return Group(
+                heading_view(self.position.viewed),
+                Text("no turn yet: r reads again, F follows", style=QUIET),
+            )
         if self.shown is not View.PTX:
             return view_of(self.shown, self._store, self.position.viewed, turn)
         found = self._assemblies.get(turn.candidate_id)
@@ -236,7 +244,10 @@ class Viewer(App[None]):
                     self._filter_text = self._filter_text if refusal else text.strip()
                     self._moved(refusal)
 
-        self.push_screen(LineDialog("filter (nothing: all)", self._filter_text, FILTER_EXAMPLE, parse_filter), chosen)
+        self.push_screen(
+            LineDialog("filter (nothing: all)", self._filter_text, FILTER_EXAMPLE, parse_filter),
+            chosen,
+        )
 
     def action_search(self) -> None:
         """Asks for a text to find in this turn; one that begins with a slash is searched in the whole database."""
@@ -250,7 +261,10 @@ class Viewer(App[None]):
                 self._find(1)
 
         self.push_screen(
-            LineDialog("search this text; a second / searches the whole database", self._looked_for), chosen
+            LineDialog(
+                "search this text; a second / searches the whole database", self._looked_for
+            ),
+            chosen,
         )
 
     def action_again(self, step: int) -> None:
@@ -265,10 +279,15 @@ class Viewer(App[None]):
         if pager.find(self._looked_for, step):
             self.say("match {} of {}: n next, N previous".format(*pager.found))
         elif self._looked_for:
-            self.say(f"{self._looked_for!r} is not in this text: //{self._looked_for} searches the whole database")
+            self.say(
+                f"{self._looked_for!r} is not in this text: //{self._looked_for} searches the whole database"
+            )
 
     def _search_everything(self, query: str) -> None:
-        found = {line.entry.candidate.id: line for line in self._store.search(query, self.position.wanted)}
+        found = {
+            line.entry.candidate.id: line
+            for line in self._store.search(query, self.position.wanted)
+        }
         if not found:
             self.say(f"nothing in the database holds {query!r}")
             return
@@ -283,7 +302,9 @@ class Viewer(App[None]):
                     self._find(1)
 
         screen = ChoiceDialog(
-            f"{number_of(len(rows), 'turn')} with {query!r}", FOUND_HEADINGS, lambda last: rows if last is None else ()
+            f"{number_of(len(rows), 'turn')} with {query!r}",
+            FOUND_HEADINGS,
+            lambda last: rows if last is None else (),
         )
         self.push_screen(screen, chosen)
 
@@ -294,7 +315,10 @@ class Viewer(App[None]):
     def _list_trajectories(self, q_quits: bool) -> None:
         def more(last: int | None) -> Sequence[tuple[int, Sequence[Text]]]:
             rows = list_trajectories(self._store, self.position.wanted, before=last)
-            return [(row.id, cells) for (row, _), cells in zip(rows, list_rows(self._store, rows), strict=True)]
+            return [
+                (row.id, cells)
+                for (row, _), cells in zip(rows, list_rows(self._store, rows), strict=True)
+            ]
 
         def chosen(id: int | None) -> None:
             if id is not None:
@@ -304,7 +328,9 @@ class Viewer(App[None]):
 
         fitting = f" that fit {self._filter_text}" if self._filter_text else ""
         here = self.position.viewed.row.id
-        self.push_screen(ChoiceDialog(f"trajectories{fitting}", HEADINGS, more, here, q_quits), chosen)
+        self.push_screen(
+            ChoiceDialog(f"trajectories{fitting}", HEADINGS, more, here, q_quits), chosen
+        )
 
     def action_export(self) -> None:
         """Asks for a path and writes this turn's kernel there. Raises InputError where the turn has none."""

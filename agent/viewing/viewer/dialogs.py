@@ -34,7 +34,11 @@ class LineDialog(ModalScreen[str | None]):
     BINDINGS = [Binding("escape", "close", "close")]
 
     def __init__(
-        self, label: str, value: str = "", hint: str = "", check: Callable[[str], object] = lambda text: None
+        self,
+        label: str,
+        value: str = "",
+        hint: str = "",
+        check: Callable[[str], object] = lambda text: None,
     ) -> None:
         super().__init__()
         self._label, self._value, self._hint, self._check = label, value, hint, check
@@ -94,7 +98,11 @@ class ChoiceDialog(ModalScreen[int | None]):
         with Vertical(classes="dialog tall"):
             yield Static(Text(self._title, style=LABEL))
             yield DataTable(cursor_type="row")
-            yield Static(Text(f"enter opens  ? help  q {'quits' if self._q_quits else 'closes'}", style=QUIET))
+            yield Static(
+                Text(
+                    f"enter opens  ? help  q {'quits' if self._q_quits else 'closes'}", style=QUIET
+                )
+            )
 
     def on_mount(self) -> None:
         """Fills the table with its first page, and puts the cursor on the row that was chosen last."""
@@ -126,10 +134,15 @@ class ChoiceDialog(ModalScreen[int | None]):
         room = min(self.app.size.width - 2, MAX_DIALOG_COLUMNS) - DIALOG_FRAME_COLUMNS
         room -= 2 * table.cell_padding * len(widths)
         while sum(widths) > room:
-            spare = [width - cell_len(heading) for width, heading in zip(widths, self._headings, strict=True)]
+            spare = [
+                width - cell_len(heading)
+                for width, heading in zip(widths, self._headings, strict=True)
+            ]
             if max(spare) <= 0:
                 break
-            widths[max(range(len(widths)), key=lambda place: (spare[place] > 0, widths[place]))] -= 1
+            widths[
+                max(range(len(widths)), key=lambda place: (spare[place] > 0, widths[place]))
+            ] -= 1
         return widths
 
     def _add(self, rows: Sequence[tuple[int, Sequence[Text]]]) -> None:

@@ -50,7 +50,9 @@ def parse_filter(text: str) -> CandidateFilter:
     for part in parts:
         name, value = _read(part)
         if name in wanted:
-            raise InputError(f"the filter says {part!r} after something else of that kind: give each once")
+            raise InputError(
+                f"the filter says {part!r} after something else of that kind: give each once"
+            )
         wanted[name] = value
     return CandidateFilter.model_validate(wanted)
 

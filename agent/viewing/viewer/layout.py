@@ -82,11 +82,15 @@ FOUND_HEADINGS = ("trajectory", "turn", "problem", "verdict", "where")
 def heading(position: ViewerPosition, view: View, following: bool) -> Text:
     """`3 fused_softmax  turn 2 of 5 repair  mismatch  [diff]  stopped: turns`."""
     row, viewed = position.viewed.row, position.viewed
-    parts: list[Text] = [Text.assemble((str(row.id), LABEL), " ", quoted_text(row.problem, "bold", 60))]
+    parts: list[Text] = [
+        Text.assemble((str(row.id), LABEL), " ", quoted_text(row.problem, "bold", 60))
+    ]
     if (entry := position.entry) is not None:
         verdict, correct = verdict_words(entry)
         last = viewed.entries[-1].candidate.turn + 1
-        parts.append(Text(f"turn {entry.candidate.turn + 1} of {last}, {entry.candidate.action.value}"))
+        parts.append(
+            Text(f"turn {entry.candidate.turn + 1} of {last}, {entry.candidate.action.value}")
+        )
         parts.append(Text(verdict, GOOD if correct else BAD))
     if view is not View.TURN:
         parts.append(Text(f"[{view.value}]", LABEL))

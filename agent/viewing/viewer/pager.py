@@ -54,7 +54,11 @@ class Pager(ScrollView, can_focus=False):
         if width < 1:
             return
         console = Console(
-            width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor", legacy_windows=False
+            width=width,
+            file=io.StringIO(),
+            force_terminal=True,
+            color_system="truecolor",
+            legacy_windows=False,
         )
         lines = console.render_lines(self._shown, console.options, pad=False)
         self._strips = [Strip(segment for segment in line if not segment.control) for line in lines]
@@ -86,7 +90,9 @@ class Pager(ScrollView, can_focus=False):
     def _mark(self) -> None:
         wanted = self._looked_for.lower()
         lines = enumerate(self._strips)
-        self._matches = [place for place, strip in lines if wanted in strip.text.lower()] if wanted else []
+        self._matches = (
+            [place for place, strip in lines if wanted in strip.text.lower()] if wanted else []
+        )
         self._at = min(self._at, len(self._matches) - 1)
 
     def render_line(self, y: int) -> Strip:
@@ -97,8 +103,14 @@ class Pager(ScrollView, can_focus=False):
         strip = self._strips[place]
         if place in self._matches:
             current = 0 <= self._at < len(self._matches) and self._matches[self._at] == place
-            strip = _marked(strip, self._looked_for.lower(), CURRENT_MATCH_STYLE if current else MATCH_STYLE)
-        return strip.extend_cell_length(self.size.width).crop(0, self.size.width).apply_style(self.rich_style)
+            strip = _marked(
+                strip, self._looked_for.lower(), CURRENT_MATCH_STYLE if current else MATCH_STYLE
+            )
+        return (
+            strip.extend_cell_length(self.size.width)
+            .crop(0, self.size.width)
+            .apply_style(self.rich_style)
+        )
 
 
 def _marked(strip: Strip, wanted: str, style: Style) -> Strip:

@@ -51,13 +51,21 @@ def list_table(store: Store, wanted: CandidateFilter | None, limit: int) -> Rend
     return table
 
 
-def list_rows(store: Store, rows: Sequence[tuple[Any, Sequence[Any]]]) -> Iterator[tuple[Text, ...]]:
+def list_rows(
+    store: Store, rows: Sequence[tuple[Any, Sequence[Any]]]
+) -> Iterator[tuple[Text, ...]]:
     """Writes the rows of the list in the order of HEADINGS."""
     names = {run.id: run.name for run in store.runs()}
     for row, entries in rows:
         best, correct = trajectory_verdict_words(entries)
         stopped = (row.stop_reason or _unstopped(row)).replace("_", " ")
-        words = (str(row.id), names.get(row.run_id, "-"), row.problem, row.policy, str(len(entries)))
+        words = (
+            str(row.id),
+            names.get(row.run_id, "-"),
+            row.problem,
+            row.policy,
+            str(len(entries)),
+        )
         yield (
             *(quoted_text(word, limit=60) for word in words),
             Text(best, style=GOOD if correct else BAD),
@@ -97,16 +105,33 @@ def whole_trajectory_view(store: Store, viewed: ViewedTrajectory) -> Iterator[Re
 def heading_view(viewed: ViewedTrajectory) -> RenderableType:
     """Shows the facts of a trajectory above its turns."""
     numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in viewed.entries}
-    tree = Text("\n").join(line for _, line in tree_lines(viewed)) or Text("no turn yet", style=QUIET)
-    known = [(label, quoted_text(value, limit=400)) for label, value in trajectory_facts(viewed.row, numbers)]
-    return facts_table([("problem", quoted_text(viewed.row.problem, "bold")), *known, ("lineage", _unindented(tree))])
+    tree = Text("\n").join(line for _, line in tree_lines(viewed)) or Text(
+        "no turn yet", style=QUIET
+    )
+    known = [
+        (label, quoted_text(value, limit=400))
+        for label, value in trajectory_facts(viewed.row, numbers)
+    ]
+    return facts_table(
+        [
+            ("problem", quoted_text(viewed.row.problem, "bold")),
+            *known,
+            ("lineage", _unindented(tree)),
+        ]
+    )
 
 
 def lineage_facts(viewed: ViewedTrajectory) -> Text:
     """Returns the facts of the whole trajectory, to show under its lineage."""
     numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in viewed.entries}
-    known = [fact for fact in trajectory_facts(viewed.row, numbers) if fact[0] not in ("trajectory", "best")]
-    return Text("\n").join(Text.assemble((f"{label} ", LABEL), quoted_text(value, limit=400)) for label, value in known)
+    known = [
+        fact
+        for fact in trajectory_facts(viewed.row, numbers)
+        if fact[0] not in ("trajectory", "best")
+    ]
+    return Text("\n").join(
+        Text.assemble((f"{label} ", LABEL), quoted_text(value, limit=400)) for label, value in known
+    )
 
 
 def _unindented(tree: Text) -> Text:
@@ -119,7 +144,10 @@ def _prompt(messages: tuple[Message, ...], before: tuple[Message, ...]) -> Itera
     while same < min(len(messages), len(before)) and messages[same] == before[same]:
         same += 1
     if same:
-        yield Text(f"--- prompt: the first {same} message{'' if same == 1 else 's'} as in the turn before", style=QUIET)
+        yield Text(
+            f"--- prompt: the first {same} message{'' if same == 1 else 's'} as in the turn before",
+            style=QUIET,
+        )
     for message in messages[same:]:
         yield Text(f"--- {message.role.value}", style=LABEL)
         yield long_text(message.content)
@@ -145,7 +173,9 @@ def chosen_turn(store: Store, viewed: ViewedTrajectory, number: int | None) -> T
         place = None if viewed.best_id is None else viewed.place_of(viewed.best_id)
         return store.turn(viewed.entries[-1 if place is None else place].candidate.id)
     if number not in numbers:
-        raise InputError(f"trajectory {viewed.row.id} has no turn {number}: choose {numbers[0]} to {numbers[-1]}")
+        raise InputError(
+            f"trajectory {viewed.row.id} has no turn {number}: choose {numbers[0]} to {numbers[-1]}"
+        )
     return store.turn(viewed.entries[numbers.index(number)].candidate.id)
 
 
@@ -175,9 +205,24 @@ def list_json(store: Store, wanted: CandidateFilter | None, limit: int) -> list[
     found = []
     for row, entries in list_trajectories(store, wanted, limit=limit):
         best, correct = trajectory_verdict_words(entries)
-        fields = ("id", "problem", "suite", "policy", "stop_reason", "created", "finished", "best_id")
+        fields = (
+            "id",
+            "problem",
+            "suite",
+            "policy",
+            "stop_reason",
+            "created",
+            "finished",
+            "best_id",
+        )
         known = {name: getattr(row, name) for name in fields}
         found.append(
-            {**known, "run": names.get(row.run_id or 0), "turns": len(entries), "best": best, "correct": correct}
+            {
+                **known,
+                "run": names.get(row.run_id or 0),
+                "turns": len(entries),
+                "best": best,
+                "correct": correct,
+            }
         )
     return found

@@ -21,7 +21,11 @@ class ViewerPosition:
     """Raises StoreError wherever the database cannot be read, and stays where it was."""
 
     def __init__(
-        self, store: Store, trajectory_id: int, candidate_id: int | None = None, wanted: CandidateFilter | None = None
+        self,
+        store: Store,
+        trajectory_id: int,
+        candidate_id: int | None = None,
+        wanted: CandidateFilter | None = None,
     ) -> None:
         self.store = store
         self.wanted = wanted or CandidateFilter()

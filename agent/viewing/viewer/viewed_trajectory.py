@@ -41,24 +41,41 @@ class ViewedTrajectory:
 
     def place_of(self, candidate_id: int) -> int | None:
         """The place of a candidate in the viewed, None where it is not in it."""
-        return next((place for place, entry in enumerate(self.entries) if entry.candidate.id == candidate_id), None)
+        return next(
+            (
+                place
+                for place, entry in enumerate(self.entries)
+                if entry.candidate.id == candidate_id
+            ),
+            None,
+        )
 
     def wanted(self) -> list[int]:
         """Places that the filter wants."""
-        return [place for place, entry in enumerate(self.entries) if entry.candidate.id in self.fitting]
+        return [
+            place for place, entry in enumerate(self.entries) if entry.candidate.id in self.fitting
+        ]
 
 
-def read_viewed_trajectory(store: Store, trajectory_id: int, wanted: CandidateFilter | None = None) -> ViewedTrajectory:
+def read_viewed_trajectory(
+    store: Store, trajectory_id: int, wanted: CandidateFilter | None = None
+) -> ViewedTrajectory:
     """Raises StoreError where there is none."""
     row = store.trajectory(trajectory_id)
     graph = lineage(store, trajectory_id)
-    own = [data["entry"] for _, data in graph.nodes(data=True) if data["entry"].candidate.trajectory_id == row.id]
+    own = [
+        data["entry"]
+        for _, data in graph.nodes(data=True)
+        if data["entry"].candidate.trajectory_id == row.id
+    ]
     own.sort(key=lambda entry: entry.candidate.turn)
     fitting = [entry.candidate.id for entry in own]
     if is_filtering(wanted):
         assert wanted is not None
         chosen = wanted.model_copy(update={"trajectory_id": trajectory_id})
-        fitting = [entry.candidate.id for entry in store.candidates(chosen, order=Order.OLDEST, limit=None)]
+        fitting = [
+            entry.candidate.id for entry in store.candidates(chosen, order=Order.OLDEST, limit=None)
+        ]
     return ViewedTrajectory(row, tuple(own), graph, best_candidate(graph), frozenset(fitting))
 
 
@@ -68,12 +85,20 @@ def is_filtering(wanted: CandidateFilter | None) -> bool:
 
 
 def list_trajectories(
-    store: Store, wanted: CandidateFilter | None = None, *, before: int | None = None, limit: int = 50
+    store: Store,
+    wanted: CandidateFilter | None = None,
+    *,
+    before: int | None = None,
+    limit: int = 50,
 ) -> list[tuple[Trajectory, Sequence[Entry]]]:
     """Trajectories, the newest first, each with its turns. `before`: the id of the last one seen."""
     rows = store.trajectories(_chosen(wanted), before=before, limit=limit)
     return [
-        (row, store.candidates(CandidateFilter(trajectory_id=row.id), order=Order.OLDEST, limit=None)) for row in rows
+        (
+            row,
+            store.candidates(CandidateFilter(trajectory_id=row.id), order=Order.OLDEST, limit=None),
+        )
+        for row in rows
     ]
 
 
@@ -120,7 +145,11 @@ MAX_INDENT_COLUMNS = 24
 def tree_lines(viewed: ViewedTrajectory, shown: int | None = None) -> list[tuple[int, Text]]:
     """Candidate and line, from top to bottom. `shown`: the candidate that is looked at now."""
     roots = sorted(node for node in viewed.graph if not list(viewed.graph.predecessors(node)))
-    return [(id, _line(viewed, id, rails, shown)) for root in roots for id, rails in _walk(viewed.graph, root)]
+    return [
+        (id, _line(viewed, id, rails, shown))
+        for root in roots
+        for id, rails in _walk(viewed.graph, root)
+    ]
 
 
 def _walk(graph: Any, root: int) -> Iterator[tuple[int, str]]:

@@ -15,7 +15,15 @@ from rich.segment import Segment
 from rich.text import Text
 
 from kernelwright.agent.viewing.report.trajectory_report import diff_lines
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts_table, quoted_text
+from kernelwright.agent.viewing.show.words import (
+    BAD,
+    GOOD,
+    LABEL,
+    QUIET,
+    WARN,
+    facts_table,
+    quoted_text,
+)
 from kernelwright.agent.viewing.verdicts.failure import failure_view
 from kernelwright.agent.viewing.verdicts.measurements import config_text
 from kernelwright.agent.viewing.verdicts.verdict import report_view
@@ -82,8 +90,16 @@ def turn_facts(turn: Turn, viewed: ViewedTrajectory) -> list[tuple[str, object]]
     revision = completion.revision or completion.adapter_revision if completion else None
     rewards = ", ".join(f"{name} {value:.3g}" for name, value in (turn.rewards or {}).items())
     return [
-        ("candidate", f"{turn.candidate_id}, {turn.action.value}{_parent(turn, viewed)}, {turn.state.value}"),
-        ("policy", quoted_text(f"{completion.policy} {revision or ''}".strip(), limit=200) if completion else ""),
+        (
+            "candidate",
+            f"{turn.candidate_id}, {turn.action.value}{_parent(turn, viewed)}, {turn.state.value}",
+        ),
+        (
+            "policy",
+            quoted_text(f"{completion.policy} {revision or ''}".strip(), limit=200)
+            if completion
+            else "",
+        ),
         ("written by", author_of(completion) if completion else ""),
         ("took", _took(turn)),
         ("at", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(turn.created))),
@@ -95,7 +111,11 @@ def _parent(turn: Turn, viewed: ViewedTrajectory) -> str:
     if turn.parent_id is None or turn.parent_id not in viewed.graph:
         return ""
     parent = viewed.graph.nodes[turn.parent_id]["entry"].candidate
-    where = "" if parent.trajectory_id == turn.trajectory_id else f" of trajectory {parent.trajectory_id}"
+    where = (
+        ""
+        if parent.trajectory_id == turn.trajectory_id
+        else f" of trajectory {parent.trajectory_id}"
+    )
     return f" of turn {parent.turn + 1}{where}"
 
 
@@ -166,7 +186,9 @@ def prompt_view(turn: Turn) -> RenderableType:
 def code_view(turn: Turn) -> RenderableType:
     """Shows the code with line numbers, and the line that failed marked."""
     if not turn.source:
-        return Text("the answer holds no code" if turn.completion else "not answered yet", style=QUIET)
+        return Text(
+            "the answer holds no code" if turn.completion else "not answered yet", style=QUIET
+        )
     failure = turn.report.failure if turn.report else None
     marked = failure.where.line if failure and failure.where else None
     lines = _coloured(quoted_text(turn.source.rstrip("\n"), limit=MAX_TEXT_CHARACTERS).plain)
@@ -212,17 +234,27 @@ def diff_view(turn: Turn, parent: Turn | None) -> RenderableType:
     if not lines:
         return Text(f"the same text as turn {parent.turn + 1}, its parent", style=QUIET)
     added, removed = (sum(kind == wanted for kind, _ in lines) for wanted in ("added", "removed"))
-    head = Text.assemble(f"against turn {parent.turn + 1}: ", (f"+{added}", GOOD), " ", (f"-{removed}", BAD))
-    return Group(head, Text("\n").join(Text(line, style=STYLE_OF_LINE_KIND[kind]) for kind, line in lines))
+    head = Text.assemble(
+        f"against turn {parent.turn + 1}: ", (f"+{added}", GOOD), " ", (f"-{removed}", BAD)
+    )
+    return Group(
+        head, Text("\n").join(Text(line, style=STYLE_OF_LINE_KIND[kind]) for kind, line in lines)
+    )
 
 
 def assembly_view(assembly: Assembly) -> RenderableType:
     """Shows the assembly of a candidate's kernels, or why they do not compile."""
     parts: list[RenderableType] = []
     if assembly.failure is not None:
-        parts += [Text(f"it does not compile for {assembly.target}", style=BAD), failure_view(assembly.failure), Text()]
+        parts += [
+            Text(f"it does not compile for {assembly.target}", style=BAD),
+            failure_view(assembly.failure),
+            Text(),
+        ]
     if not assembly.listings and assembly.failure is None:
-        parts.append(Text(f"nothing was compiled for {assembly.target}: no kernel is launched", style=WARN))
+        parts.append(
+            Text(f"nothing was compiled for {assembly.target}: no kernel is launched", style=WARN)
+        )
     for listing in assembly.listings:
         parts += [_heading(listing, assembly.target), long_text(listing.text.rstrip()), Text()]
     return Group(*parts)
@@ -231,6 +263,10 @@ def assembly_view(assembly: Assembly) -> RenderableType:
 def _heading(listing: Listing, target: str) -> Text:
     found = listing.resources
     known = (
-        "" if found is None else f"  {config_text(found)}  {found.registers} registers, {found.spills} bytes spilled"
+        ""
+        if found is None
+        else f"  {config_text(found)}  {found.registers} registers, {found.spills} bytes spilled"
     )
-    return Text.assemble((f"// {listing.name}", LABEL), f" for {target}", quoted_text(known, QUIET, 400))
+    return Text.assemble(
+        (f"// {listing.name}", LABEL), f" for {target}", quoted_text(known, QUIET, 400)
+    )

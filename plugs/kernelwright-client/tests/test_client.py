@@ -8,21 +8,41 @@ import time
 
 import pytest
 
-from kernelwright_client import PRESET_WEIGHTS, Episode, JudgeClient, JudgeError, Score, Weights, code_of
+from kernelwright_client import (
+    PRESET_WEIGHTS,
+    Episode,
+    JudgeClient,
+    JudgeError,
+    Score,
+    Weights,
+    code_of,
+)
 
 REPLY = "I first thought of this:\n```python\nprint(1)\n```\nHere it is:\n```python\n{}```\nIt masks the tail."
 
 
 def test_a_kernel_is_scored_by_where_it_ends(judge_url, problem, right, wrong, uncompiled):
     with JudgeClient(judge_url) as judge:
-        scores = judge.score_many([(problem, text) for text in (right, wrong, uncompiled, "no code at all")])
+        scores = judge.score_many(
+            [(problem, text) for text in (right, wrong, uncompiled, "no code at all")]
+        )
     assert [score.correct for score in scores] == [True, False, False, False]
     assert [score.compiled for score in scores] == [True, True, False, False]
-    assert [score.ended_at for score in scores] == ["interpreted", "interpreted", "compile", "source"]
+    assert [score.ended_at for score in scores] == [
+        "interpreted",
+        "interpreted",
+        "compile",
+        "source",
+    ]
     assert [score.fault for score in scores][:3] == [None, "mismatch", "compile"]
     assert not any(score.mask for score in scores)
     totals = [score.reward().total for score in scores]
-    assert totals == [1.05, pytest.approx(0.02 + 0.03 * scores[1].checks_passed / scores[1].checks_made), 0.0, 0.0]
+    assert totals == [
+        1.05,
+        pytest.approx(0.02 + 0.03 * scores[1].checks_passed / scores[1].checks_made),
+        0.0,
+        0.0,
+    ]
     assert scores[1].checks_made > scores[1].checks_passed
     assert "no_such_store" in scores[2].feedback()
     assert "last" in scores[1].feedback() or "mismatch" in scores[1].feedback()
@@ -102,7 +122,9 @@ def timed(speedup: float | None, **more: object) -> Score:
     told = {"ended_at": "profile", "compiled": True, "correct": True, "gate": 1.0, "speedup": speedup,
             "speedup_low": speedup and 0.9 * speedup, "time_share": speedup and 1.0, "checks_passed": 4,
             "checks_made": 4, "fault": None, "mask": False, "explanation": ""}  # fmt: skip
-    return Score.of({"verdict_id": "v", "state": "finished", "candidate_hash": "c", "score": {**told, **more}})
+    return Score.of(
+        {"verdict_id": "v", "state": "finished", "candidate_hash": "c", "score": {**told, **more}}
+    )
 
 
 def test_the_parts_of_a_reward_add_up_and_pay_the_lower_bound_of_the_speedup():
@@ -120,7 +142,9 @@ def test_a_preset_weights_of_the_users_own_and_a_function_pay_a_score():
     score = timed(2.0, compile_speedup_low=1.5, narrow_contract="")
     assert score.reward("kevin").total == pytest.approx(0.3 + 1.8)
     assert score.reward("drkernel").total == pytest.approx(0.5 + 0.5 * 1.8 + 0.5)
-    over_compile = Weights(compile=0.0, checks=0.0, share=0.0, speed=1.0, scale="ratio", baseline="compile")
+    over_compile = Weights(
+        compile=0.0, checks=0.0, share=0.0, speed=1.0, scale="ratio", baseline="compile"
+    )
     assert score.reward(over_compile).total == pytest.approx(1.0 + 1.5)
     assert score.reward({"correct": 2.0, "speed": 0.0, "share": 0.0}).total == pytest.approx(2.05)
     assert score.reward(lambda it: 10.0 * it.correct + it.checks_passed).total == 14.0
@@ -142,7 +166,10 @@ def test_every_preset_is_one_of_rl_and_pays_a_rejected_sample_nothing():
 def test_a_cheat_in_any_turn_costs_the_whole_rollout():
     episode = Episode(attempts=3)
     cheat = timed(None, correct=False, gate=0.0, fault="cheat", checks_passed=0, checks_made=0)
-    gained = [episode.add(score) for score in (timed(2.0, correct=False, fault="mismatch"), cheat, timed(2.0))]
+    gained = [
+        episode.add(score)
+        for score in (timed(2.0, correct=False, fault="mismatch"), cheat, timed(2.0))
+    ]
     assert episode.total == -0.25
     assert sum(gained) == pytest.approx(-0.25)
     assert gained[2] == 0.0
@@ -175,12 +202,19 @@ def test_a_cheat_is_below_every_honest_failure_and_a_masked_verdict_is_none():
     assert cheat.total == -0.25 < timed(None, correct=False, fault="mismatch").reward().total
     assert timed(None, correct=False, mask=True, fault="timeout").reward().total is None
     failed = Score.of(
-        {"verdict_id": "v", "state": "failed", "score": None, "error": {"code": "infrastructure", "message": "disk"}}
+        {
+            "verdict_id": "v",
+            "state": "failed",
+            "score": None,
+            "error": {"code": "infrastructure", "message": "disk"},
+        }
     )
     assert (failed.reward().total, failed.reward().failure_kind) == (None, "infrastructure")
 
 
-def test_a_candidate_that_crashes_by_itself_twice_is_worth_no_more_than_a_wrong_one(judge_url, problem, right):
+def test_a_candidate_that_crashes_by_itself_twice_is_worth_no_more_than_a_wrong_one(
+    judge_url, problem, right
+):
     ends = f"{right}\nimport os\nos._exit(0)\n"
     with JudgeClient(judge_url) as judge:
         score = judge.score(problem, ends)

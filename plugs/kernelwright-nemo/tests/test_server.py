@@ -32,9 +32,12 @@ def served(judge_url: str, patience: float = 900.0) -> Iterator[httpx.Client]:
         patience=patience,
     )  # fmt: skip
     client = ServerClient(
-        head_server_config=BaseServerConfig(host="127.0.0.1", port=1), global_config_dict=OmegaConf.create({})
+        head_server_config=BaseServerConfig(host="127.0.0.1", port=1),
+        global_config_dict=OmegaConf.create({}),
     )
-    application = kernelwright_nemo.KernelResourcesServer(config=config, server_client=client).setup_webserver()
+    application = kernelwright_nemo.KernelResourcesServer(
+        config=config, server_client=client
+    ).setup_webserver()
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(application, log_level="error"))
@@ -42,7 +45,9 @@ def served(judge_url: str, patience: float = 900.0) -> Iterator[httpx.Client]:
         thread.start()
         while not server.started:
             time.sleep(0.05)
-        with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=120) as http:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=120
+        ) as http:
             yield http
         server.should_exit = True
         thread.join(10)
@@ -51,7 +56,13 @@ def served(judge_url: str, patience: float = 900.0) -> Iterator[httpx.Client]:
 def request_of(row: dict, reply: str, **more: object) -> dict:
     """What an agent posts to /verify: a row of the data set, and the response that the policy gave."""
     content = [{"type": "output_text", "text": reply, "annotations": []}]
-    message = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": content}
+    message = {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+    }
     response = {
         "id": "r", "created_at": 0.0, "model": "scripted", "object": "response", "output": [message],
         "parallel_tool_calls": False, "tool_choice": "auto", "tools": [],
@@ -59,7 +70,9 @@ def request_of(row: dict, reply: str, **more: object) -> dict:
     return {**row, "response": response, **more}
 
 
-def test_verify_answers_the_reward_in_parts_and_names_the_failure(judge_url, problem, right, wrong, uncompiled):
+def test_verify_answers_the_reward_in_parts_and_names_the_failure(
+    judge_url, problem, right, wrong, uncompiled
+):
     [row] = kernelwright_nemo.rows(JudgeClient(judge_url), [problem])
     with served(judge_url) as http:
         told = []
@@ -68,14 +81,20 @@ def test_verify_answers_the_reward_in_parts_and_names_the_failure(judge_url, pro
             answer.raise_for_status()
             told.append(answer.json())
     assert [one["reward"] for one in told] == pytest.approx([1.05, 0.035, 0.0], abs=0.016)
-    assert [one["failure_kind"] for one in told] == [None, "kernelwright:mismatch", "kernelwright:compile"]
+    assert [one["failure_kind"] for one in told] == [
+        None,
+        "kernelwright:mismatch",
+        "kernelwright:compile",
+    ]
     assert [one["mask_sample"] for one in told] == [False, False, False]
     assert [one["ended_at"] for one in told] == ["interpreted", "interpreted", "compile"]
     assert told[0]["reward_components"]["correct"] == told[0]["correct"] == 1.0
     assert all(is_namespaced(one["failure_kind"]) for one in told[1:])
 
 
-def test_a_judge_that_is_away_masks_the_sample_and_no_mean_counts_it(judge_url, nobody, problem, right):
+def test_a_judge_that_is_away_masks_the_sample_and_no_mean_counts_it(
+    judge_url, nobody, problem, right
+):
     [row] = kernelwright_nemo.rows(JudgeClient(judge_url), [problem])
     with served(nobody, patience=0.0) as http:
         masked = http.post("/verify", json=request_of(row, right)).json()
@@ -84,8 +103,13 @@ def test_a_judge_that_is_away_masks_the_sample_and_no_mean_counts_it(judge_url, 
     assert masked["failure_reason"]
     with served(judge_url) as http:
         scored = http.post("/verify", json=request_of(row, right)).json()
-        both = [{**one, "_ng_task_index": 0, "_ng_rollout_index": place} for place, one in enumerate((masked, scored))]
-        metrics = http.post("/aggregate_metrics", json={"verify_responses": both}).json()["agent_metrics"]
+        both = [
+            {**one, "_ng_task_index": 0, "_ng_rollout_index": place}
+            for place, one in enumerate((masked, scored))
+        ]
+        metrics = http.post("/aggregate_metrics", json={"verify_responses": both}).json()[
+            "agent_metrics"
+        ]
     assert metrics["mean/reward"] == pytest.approx(1.05)
     assert metrics["mean/correct"] == pytest.approx(1.0)
 

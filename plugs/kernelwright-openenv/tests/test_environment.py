@@ -61,9 +61,16 @@ def test_a_kernel_is_repaired_in_one_episode(environment, problem, right, wrong,
     with KernelEnv(base_url=environment).sync() as env:
         first = env.reset(problem=problem).observation
         assert "class Model" in first.text
-        results = [env.step(KernelAction(code=text)) for text in (uncompiled, wrong, f"```python\n{right}```")]
+        results = [
+            env.step(KernelAction(code=text))
+            for text in (uncompiled, wrong, f"```python\n{right}```")
+        ]
         state = env.state()
-    assert [result.observation.ended_at for result in results] == ["compile", "interpreted", "interpreted"]
+    assert [result.observation.ended_at for result in results] == [
+        "compile",
+        "interpreted",
+        "interpreted",
+    ]
     assert [result.reward for result in results] == pytest.approx([0.0, 0.035, 1.05], abs=0.016)
     assert [result.done for result in results] == [False, False, True]
     assert results[2].observation.parts["correct"] == 1.0
@@ -92,7 +99,9 @@ def test_one_seed_draws_one_problem(environment):
     assert len(set(drawn)) > 1
 
 
-def test_a_judge_that_is_away_gives_no_reward_and_costs_no_attempt(judge_url, nobody, problem, right):
+def test_a_judge_that_is_away_gives_no_reward_and_costs_no_attempt(
+    judge_url, nobody, problem, right
+):
     from kernelwright_client import JudgeClient
     from kernelwright_openenv.environment import KernelEnvironment
 
@@ -109,13 +118,16 @@ def test_a_judge_that_is_away_gives_no_reward_and_costs_no_attempt(judge_url, no
 def test_openenv_validates_the_package_and_the_running_server(environment, tmp_path):
     package = tmp_path / "package.json"
     subprocess.run(
-        [BIN / "openenv", "validate", PACKAGE, "--skip-build", "--output", package], check=False, timeout=400
+        [BIN / "openenv", "validate", PACKAGE, "--skip-build", "--output", package],
+        check=False,
+        timeout=400,
     )
     told = json.loads(package.read_text())
     assert "FAIL" not in json.dumps(told)
     running = tmp_path / "running.json"
     done = subprocess.run(
-        [BIN / "openenv", "validate", "--url", environment, "--output", running, "--timeout", "60"], timeout=400
+        [BIN / "openenv", "validate", "--url", environment, "--output", running, "--timeout", "60"],
+        timeout=400,
     )
     assert done.returncode == 0
     assert json.loads(running.read_text())

@@ -11,10 +11,14 @@ from kernelwright_client import JudgeClient
 
 def made(judge_url: str, problem: str, max_turns: int, **config):
     extras = {"reward_spec": {"method": "rule", "ground_truth": problem}, "max_turns": max_turns}
-    return skyrl_gym.make(kernelwright_skyrl.ENVIRONMENT, env_config={"judge_url": judge_url, **config}, extras=extras)
+    return skyrl_gym.make(
+        kernelwright_skyrl.ENVIRONMENT, env_config={"judge_url": judge_url, **config}, extras=extras
+    )
 
 
-def test_a_rollout_repairs_a_kernel_and_its_rewards_add_up_to_the_best(judge_url, problem, right, wrong, uncompiled):
+def test_a_rollout_repairs_a_kernel_and_its_rewards_add_up_to_the_best(
+    judge_url, problem, right, wrong, uncompiled
+):
     [row] = kernelwright_skyrl.rows(JudgeClient(judge_url), [problem], max_turns=5)
     env = skyrl_gym.make(row["env_class"], env_config={"judge_url": judge_url}, extras=row)
     prompt, _ = env.init(row["prompt"])
@@ -22,7 +26,11 @@ def test_a_rollout_repairs_a_kernel_and_its_rewards_add_up_to_the_best(judge_url
     outputs = [env.step(f"```python\n{text}```") for text in (wrong, uncompiled, right)]
     assert [one["reward"] for one in outputs] == pytest.approx([0.035, 0.0, 1.015], abs=0.016)
     assert [one["done"] for one in outputs] == [False, False, True]
-    assert [one["metadata"]["ended_at"] for one in outputs] == ["interpreted", "compile", "interpreted"]
+    assert [one["metadata"]["ended_at"] for one in outputs] == [
+        "interpreted",
+        "compile",
+        "interpreted",
+    ]
     assert "no_such_store" in outputs[1]["observations"][0]["content"]
     assert outputs[2]["observations"] == []
     assert env.get_metrics() == {"correct": 1.0, "candidates": 3.0}

@@ -28,10 +28,14 @@ PART_NAMES = ("form", "compile", "checks", "correct", "speed", "share", "length"
 def tokenizer() -> PreTrainedTokenizerFast:
     """A token for each byte, and Qwen3's chat template, which TRL can read tool calls of."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    plain = Tokenizer(models.BPE(vocab={one: place for place, one in enumerate(alphabet)}, merges=[]))
+    plain = Tokenizer(
+        models.BPE(vocab={one: place for place, one in enumerate(alphabet)}, merges=[])
+    )
     plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     plain.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(tokenizer_object=plain, eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=plain, eos_token="<|im_end|>", pad_token="<|endoftext|>"
+    )
     fast.add_special_tokens({"additional_special_tokens": list(SPECIAL)})
     fast.chat_template = TEMPLATE.read_text(encoding="utf-8")
     return fast
@@ -54,21 +58,30 @@ class ScriptedTrainer(GRPOTrainer):
     def script(self, rollouts: list[list[str]]) -> None:
         self._script = [list(replies) for replies in rollouts]
 
-    def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> tuple[list[list[int]], None]:
+    def _generate_single_turn(
+        self, prompt_ids: Any, *_: Any, **__: Any
+    ) -> tuple[list[list[int]], None]:
         waiting = [replies for replies in self._script if replies][: len(prompt_ids)]
         texts = [replies.pop(0) for replies in waiting]
         encode = self.processing_class.encode
-        return [[*encode(text, add_special_tokens=False), self.processing_class.eos_token_id] for text in texts], None
+        return [
+            [*encode(text, add_special_tokens=False), self.processing_class.eos_token_id]
+            for text in texts
+        ], None
 
 
-def trainer_of(tokenizer: Any, tmp_path: Path, rollouts: list[list[str]], **more: Any) -> ScriptedTrainer:
+def trainer_of(
+    tokenizer: Any, tmp_path: Path, rollouts: list[list[str]], **more: Any
+) -> ScriptedTrainer:
     count = len(rollouts)
     args = GRPOConfig(
         output_dir=str(tmp_path), max_steps=1, per_device_train_batch_size=count, num_generations=count, use_cpu=True,
         max_completion_length=8192, learning_rate=0.01, report_to=[], save_strategy="no", logging_steps=1, beta=0.0,
         disable_tqdm=True, chat_template_kwargs={"enable_thinking": False},
     )  # fmt: skip
-    trainer = ScriptedTrainer(model=tiny_model(tokenizer), args=args, processing_class=tokenizer, **more)
+    trainer = ScriptedTrainer(
+        model=tiny_model(tokenizer), args=args, processing_class=tokenizer, **more
+    )
     trainer.script(rollouts)
     return trainer
 
@@ -83,7 +96,11 @@ def test_a_step_of_the_trainer_is_rewarded_by_the_judge(
     judge = JudgeClient(judge_url)
     replies = [[f"```python\n{text}```"] for text in (right, wrong, uncompiled, right)]
     trainer = trainer_of(
-        tokenizer, tmp_path, replies, reward_funcs=KernelReward(judge), train_dataset=kernel_dataset(judge, [problem])
+        tokenizer,
+        tmp_path,
+        replies,
+        reward_funcs=KernelReward(judge),
+        train_dataset=kernel_dataset(judge, [problem]),
     )
     before = trainer.model.lm_head.weight.detach().clone()
     trainer.train()
@@ -95,7 +112,9 @@ def test_a_step_of_the_trainer_is_rewarded_by_the_judge(
     assert not torch.equal(before, trainer.model.lm_head.weight), "the step changed nothing"
 
 
-def test_a_policy_repairs_its_kernel_with_the_tool(judge_url, problem, right, wrong, tokenizer, tmp_path):
+def test_a_policy_repairs_its_kernel_with_the_tool(
+    judge_url, problem, right, wrong, tokenizer, tmp_path
+):
     def call(code: str) -> str:
         told = {"name": "submit_kernel", "arguments": {"code": code}}
         return f"<tool_call>\n{json.dumps(told)}\n</tool_call>"

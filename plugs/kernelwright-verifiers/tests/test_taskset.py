@@ -26,7 +26,9 @@ BIN = Path(sys.executable).parent
 def taskset_of(url: str, *names: str) -> KernelTaskset:
     return KernelTaskset(
         KernelTasksetConfig(
-            id="kernelwright-verifiers", problems=list(names) or None, task=KernelTaskConfig(judge_url=url)
+            id="kernelwright-verifiers",
+            problems=list(names) or None,
+            task=KernelTaskConfig(judge_url=url),
         )
     )
 
@@ -48,7 +50,10 @@ def test_verifiers_finds_the_taskset_and_its_tasks_by_name(judge_url, problem):
 
 def test_a_reply_is_rewarded_in_parts(judge_url, problem, right, wrong):
     [task] = taskset_of(judge_url, problem)
-    good, bad = replied(task, f"Here:\n```python\n{right}```"), replied(task, f"```python\n{wrong}```")
+    good, bad = (
+        replied(task, f"Here:\n```python\n{right}```"),
+        replied(task, f"```python\n{wrong}```"),
+    )
 
     async def score() -> None:
         await asyncio.gather(task.score(good), task.score(bad))
@@ -61,7 +66,9 @@ def test_a_reply_is_rewarded_in_parts(judge_url, problem, right, wrong):
     assert bad.metrics["gate"] == 1.0
 
 
-def test_a_judge_that_is_away_is_an_error_of_the_trace_and_no_zero(judge_url, nobody, problem, right):
+def test_a_judge_that_is_away_is_an_error_of_the_trace_and_no_zero(
+    judge_url, nobody, problem, right
+):
     [task] = taskset_of(judge_url, problem)
     away = KernelTask(task.data, KernelTaskConfig(judge_url=nobody, patience=0.0))
     trace = replied(away, right)

@@ -30,7 +30,11 @@ class Characters:
 
 def loaded(**arguments: Any) -> Any:
     """The function as verl's configuration names it."""
-    named = {"path": "pkg://kernelwright_verl.scoring", "name": "compute_score", "reward_kwargs": arguments}
+    named = {
+        "path": "pkg://kernelwright_verl.scoring",
+        "name": "compute_score",
+        "reward_kwargs": arguments,
+    }
     return get_custom_reward_fn(OmegaConf.create({"reward": {"custom_reward_function": named}}))
 
 
@@ -40,10 +44,16 @@ def batch_of(problem: str, replies: list[str]) -> DataProto:
     width = max(map(len, encoded))
     responses = torch.tensor([one + [0] * (width - len(one)) for one in encoded])
     lengths = torch.tensor([len(one) for one in encoded])
-    mask = torch.cat([torch.ones(len(replies), 1), (torch.arange(width)[None] < lengths[:, None]).float()], dim=1)
+    mask = torch.cat(
+        [torch.ones(len(replies), 1), (torch.arange(width)[None] < lengths[:, None]).float()], dim=1
+    )
     rows_of = np.array([{"style": "rule", "ground_truth": problem}] * len(replies), dtype=object)
     return DataProto.from_dict(
-        tensors={"responses": responses, "attention_mask": mask.long(), "prompts": torch.zeros(len(replies), 1).long()},
+        tensors={
+            "responses": responses,
+            "attention_mask": mask.long(),
+            "prompts": torch.zeros(len(replies), 1).long(),
+        },
         non_tensors={
             "reward_model": rows_of,
             "data_source": np.array(["kernelwright"] * len(replies), dtype=object),
@@ -52,25 +62,39 @@ def batch_of(problem: str, replies: list[str]) -> DataProto:
     )
 
 
-def test_verl_loads_the_function_and_its_reward_manager_scores_a_batch(judge_url, problem, right, wrong, uncompiled):
+def test_verl_loads_the_function_and_its_reward_manager_scores_a_batch(
+    judge_url, problem, right, wrong, uncompiled
+):
     data = batch_of(problem, [f"```python\n{text}```" for text in (right, wrong, uncompiled)])
 
     async def run() -> list[dict]:
         config = OmegaConf.create({"reward": {"reward_model": {}}})
         manager = NaiveRewardManager(config, Characters(), loaded(judge_url=judge_url))
-        return await asyncio.gather(*(manager.run_single(data[i : i + 1]) for i in range(len(data))))
+        return await asyncio.gather(
+            *(manager.run_single(data[i : i + 1]) for i in range(len(data)))
+        )
 
     results = asyncio.run(run())
     assert [one["reward_score"] for one in results] == pytest.approx([1.05, 0.035, 0.0], abs=0.016)
-    assert [one["reward_extra_info"]["ended_at"] for one in results] == ["interpreted", "interpreted", "compile"]
+    assert [one["reward_extra_info"]["ended_at"] for one in results] == [
+        "interpreted",
+        "interpreted",
+        "compile",
+    ]
     assert results[0]["reward_extra_info"]["part_correct"] == 1.0
 
 
-def test_what_cannot_be_judged_ends_the_step_or_is_marked_and_is_never_a_zero(nobody, problem, right, monkeypatch):
-    monkeypatch.setattr("kernelwright_verl.scoring._judge", lambda url: JudgeClient(url, patience=0.0, insist=2))
+def test_what_cannot_be_judged_ends_the_step_or_is_marked_and_is_never_a_zero(
+    nobody, problem, right, monkeypatch
+):
+    monkeypatch.setattr(
+        "kernelwright_verl.scoring._judge", lambda url: JudgeClient(url, patience=0.0, insist=2)
+    )
     with pytest.raises(Unscored, match="unreachable"):
         asyncio.run(compute_score("kernelwright", right, problem, judge_url=nobody))
-    told = asyncio.run(compute_score("kernelwright", right, problem, judge_url=nobody, unscored="nan"))
+    told = asyncio.run(
+        compute_score("kernelwright", right, problem, judge_url=nobody, unscored="nan")
+    )
     assert math.isnan(told["score"])
     assert told["masked"] == 1.0
 
@@ -88,7 +112,9 @@ def test_the_advantage_leaves_unscored_samples_out():
     assert torch.equal(advantages[2], torch.zeros(2))
     assert torch.allclose(advantages[[0, 1, 3, 4]], without)
     assert torch.isfinite(advantages).all()
-    none, _ = estimate(token_level_rewards=torch.full((2, 2), math.nan), response_mask=mask[:2], index=index[:2])
+    none, _ = estimate(
+        token_level_rewards=torch.full((2, 2), math.nan), response_mask=mask[:2], index=index[:2]
+    )
     assert torch.equal(none, torch.zeros(2, 2))
 
 

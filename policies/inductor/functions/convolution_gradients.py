@@ -16,7 +16,9 @@ def convolution_backward(
     kernel, axes = list(weight.shape[2:]), weight.dim() - 2
     if transposed or not all(isinstance(n, int) for n in kernel):
         return NotImplemented
-    stride, padding, dilation = (list(n) if len(n) == axes else list(n) * axes for n in (stride, padding, dilation))
+    stride, padding, dilation = (
+        list(n) if len(n) == axes else list(n) * axes for n in (stride, padding, dilation)
+    )
     of_input = of_weight = of_bias = None
     if output_mask[0]:
         reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
@@ -33,7 +35,13 @@ def convolution_backward(
 
 
 def _of_weight(
-    grad_output: Any, input: Any, weight: Any, stride: list[Any], padding: list[Any], dilation: list[Any], groups: Any
+    grad_output: Any,
+    input: Any,
+    weight: Any,
+    stride: list[Any],
+    padding: list[Any],
+    dilation: list[Any],
+    groups: Any,
 ) -> Any:
     """For each tap of the window the product of what it met with the gradients of what it gave, over all places."""
     import torch
@@ -50,7 +58,9 @@ def _of_weight(
         met.append(part)
     columns = torch.stack(met, 2)  # batch, channels, taps, *out
     batch, wide, channels = grad_output.shape[0], weight.shape[0] // groups, weight.shape[1]
-    left = grad_output.reshape(batch, groups, wide, -1).permute(1, 2, 0, 3).reshape(groups, wide, -1)
+    left = (
+        grad_output.reshape(batch, groups, wide, -1).permute(1, 2, 0, 3).reshape(groups, wide, -1)
+    )
     right = columns.reshape(batch, groups, channels * len(met), -1).permute(1, 0, 3, 2)
     made = left @ right.reshape(groups, -1, channels * len(met))
     return made.reshape(weight.shape)

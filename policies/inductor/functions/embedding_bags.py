@@ -13,7 +13,9 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
     include_last_offset: bool = False, padding_idx: int | None = None) -> Any:  # fmt: skip
     """torch.nn.functional's own, without a bound of the norm. input: [bags, length], or flat with offsets [bags]."""
     if max_norm is not None:
-        raise DraftRefused("embedding_bag with max_norm changes its weight", operator="embedding_bag")
+        raise DraftRefused(
+            "embedding_bag with max_norm changes its weight", operator="embedding_bag"
+        )
     rows = weight[input]
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(-1)
@@ -42,8 +44,12 @@ def _of_flat(rows: Any, counted: Any, offsets: Any, mode: str) -> Any:
     place = torch.arange(rows.shape[0], device=rows.device)
     bag = (offsets.unsqueeze(0) <= place.unsqueeze(-1)).to(torch.int64).sum(-1) - 1
     if mode == "max":
-        inside = (bag.unsqueeze(0) == torch.arange(bags, device=rows.device).unsqueeze(-1)) & counted
-        return _without_infinities(torch.where(inside.unsqueeze(-1), rows.unsqueeze(0), -math.inf).amax(1))
+        inside = (
+            bag.unsqueeze(0) == torch.arange(bags, device=rows.device).unsqueeze(-1)
+        ) & counted
+        return _without_infinities(
+            torch.where(inside.unsqueeze(-1), rows.unsqueeze(0), -math.inf).amax(1)
+        )
     zero = torch.zeros((), dtype=rows.dtype, device=rows.device)
     rows = torch.where(counted.unsqueeze(-1), rows, zero)
     total = torch.zeros(bags, width, dtype=rows.dtype, device=rows.device).index_add(0, bag, rows)

@@ -40,7 +40,9 @@ def _functions_of_modules() -> dict[str, Any]:
     from kernelwright.policies.inductor.functions.embedding_bags import embedding_bag
     from kernelwright.policies.inductor.functions.interpolation import interpolation
     from kernelwright.policies.inductor.functions.linear_layer import linear
-    from kernelwright.policies.inductor.functions.operators.attention import scaled_dot_product_attention
+    from kernelwright.policies.inductor.functions.operators.attention import (
+        scaled_dot_product_attention,
+    )
     from kernelwright.policies.inductor.functions.operators.losses import loss_functions
     from kernelwright.policies.inductor.functions.pooling import pooling_functions, whole_windows
     from kernelwright.policies.inductor.functions.sampling import grid_sampling
@@ -73,7 +75,11 @@ def _functions_of_torch() -> list[tuple[Any, str, Any]]:
         *((torch._VF, name, function) for name, function in recurrent_functions().items()),
         *((torch, f.__name__, f) for f in (stack, cat, cdist, polar, kron, tensordot)),
         (torch, "complex", complex_of),
-        *((owner, f.__name__, f) for owner in weight_norm_owners for f in (norm_except_dim, _weight_norm)),
+        *(
+            (owner, f.__name__, f)
+            for owner in weight_norm_owners
+            for f in (norm_except_dim, _weight_norm)
+        ),
         (torch.nn.modules.transformer, "_detect_is_causal_mask", asks_for_a_causal_mask),
         *((torch, name, tensor_of(getattr(torch, name))) for name in ("tensor", "as_tensor")),
         (torch, "linspace", _linspace(torch.linspace)),
@@ -88,11 +94,19 @@ def _functions_and_methods() -> list[tuple[Any, str, Any]]:
 
     from kernelwright.policies.inductor.functions.ranking import ordering_functions
     from kernelwright.policies.inductor.functions.statistics import histc
-    from kernelwright.policies.inductor.functions.tensor_methods import take_along_dim, tensor_methods
+    from kernelwright.policies.inductor.functions.tensor_methods import (
+        take_along_dim,
+        tensor_methods,
+    )
 
     both = [*parting_functions(), *ordering_functions().items()]
     both += [(f.__name__, f) for f in (repeat_interleave, bincount, histc, take_along_dim)]
-    methods = [("__getitem__", get_item), ("__setitem__", set_item), ("unfold", unfold), *tensor_methods()]
+    methods = [
+        ("__getitem__", get_item),
+        ("__setitem__", set_item),
+        ("unfold", unfold),
+        *tensor_methods(),
+    ]
     return [
         *((torch.Tensor, name, function) for name, function in methods),
         *((owner, name, function) for owner in (torch, torch.Tensor) for name, function in both),
@@ -120,9 +134,13 @@ def with_names_of_torch(function: Any) -> Any:
 
 
 def _dropout(name: str) -> Any:
-    def dropout(input: Any, p: float = 0.5, training: bool = DROPOUT[name], inplace: bool = False) -> Any:
+    def dropout(
+        input: Any, p: float = 0.5, training: bool = DROPOUT[name], inplace: bool = False
+    ) -> Any:
         if training and p:
-            raise DraftRefused(f"{name} in training mode draws random numbers", advice=DROPOUT_ADVICE)
+            raise DraftRefused(
+                f"{name} in training mode draws random numbers", advice=DROPOUT_ADVICE
+            )
         return input
 
     return dropout
@@ -136,14 +154,23 @@ def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, d
     def wide(one: int, value: Any) -> tuple[int, Any]:
         return (one, value[0] if isinstance(value, tuple | list) else value)
 
-    taken = wide(1, kernel_size), wide(1, stride or kernel_size), wide(0, padding), wide(1, dilation)
+    taken = (
+        wide(1, kernel_size),
+        wide(1, stride or kernel_size),
+        wide(0, padding),
+        wide(1, dilation),
+    )
     if return_indices:
-        values, indices = torch.nn.functional.max_pool2d(x.unsqueeze(-2), *taken, ceil_mode, return_indices=True)
+        values, indices = torch.nn.functional.max_pool2d(
+            x.unsqueeze(-2), *taken, ceil_mode, return_indices=True
+        )
         return values.squeeze(-2), indices.squeeze(-2)
     return torch.max_pool2d(x.unsqueeze(-2), *taken, ceil_mode).squeeze(-2)
 
 
-def group_norm(x: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+def group_norm(
+    x: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Any:
     """Writes `torch.nn.functional.group_norm` as means and variances over the channels of a group."""
     import torch
 
@@ -154,7 +181,12 @@ def group_norm(x: Any, num_groups: Any, weight: Any = None, bias: Any = None, ep
 
 
 def _group_norm_of_torch(
-    x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
+    x: Any,
+    groups: int,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
 ) -> Any:
     return group_norm(x, groups, weight, bias, eps)
 
@@ -181,7 +213,9 @@ def instance_norm(x: Any, running_mean: Any = None, running_var: Any = None, wei
     if running_mean is not None:
         count = math.prod(x.shape[2:])
         running_mean.mul_(1 - momentum).add_(mean.mean(0).flatten() * momentum)
-        running_var.mul_(1 - momentum).add_((variance * count / (count - 1)).mean(0).flatten() * momentum)
+        running_var.mul_(1 - momentum).add_(
+            (variance * count / (count - 1)).mean(0).flatten() * momentum
+        )
     return _scaled(made, weight, bias)
 
 
@@ -269,7 +303,9 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     here = x.unsqueeze(-1) == torch.arange(minlength, device=x.device)
     if weights is None:
         return here.to(torch.int64).sum(0)
-    return torch.where(here, weights.unsqueeze(-1), torch.zeros((), dtype=weights.dtype, device=x.device)).sum(0)
+    return torch.where(
+        here, weights.unsqueeze(-1), torch.zeros((), dtype=weights.dtype, device=x.device)
+    ).sum(0)
 
 
 def conv1d(x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
@@ -304,7 +340,11 @@ def _linspace(plain: Any) -> Any:
         """Counts from both ends towards the middle, as torch's kernel does."""
         import torch
 
-        if not isinstance(steps, torch.SymInt) or isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor):
+        if (
+            not isinstance(steps, torch.SymInt)
+            or isinstance(start, torch.Tensor)
+            or isinstance(end, torch.Tensor)
+        ):
             return plain(start, end, steps, **options)
         dtype = options.pop("dtype", None) or torch.get_default_dtype()
         if options.get("out") is not None:
@@ -312,6 +352,8 @@ def _linspace(plain: Any) -> Any:
         count: Any = steps
         place = torch.arange(count, dtype=dtype, device=options.get("device"))
         step = (end - start) / (steps - 1)
-        return torch.where(place < steps // 2, start + step * place, end - step * (count - 1 - place))
+        return torch.where(
+            place < steps // 2, start + step * place, end - step * (count - 1 - place)
+        )
 
     return linspace

@@ -50,10 +50,16 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     ends = [e for w in words for e in ((w.start, w.stop) if isinstance(w, slice) else (w,))]
     placed = [is_index_tensor(w) for w in words]
     if sum(placed) == 1 and all(p or w == slice(None) for p, w in zip(placed, words, strict=True)):
-        put = value if isinstance(value, torch.Tensor) else torch.full((), value, dtype=x.dtype, device=x.device)
+        put = (
+            value
+            if isinstance(value, torch.Tensor)
+            else torch.full((), value, dtype=x.dtype, device=x.device)
+        )
         axis = placed.index(True)
         torch.ops.aten.index_put_.default(x, [None] * axis + [words[axis]], put.to(x.dtype))
-    elif not any(isinstance(e, torch.SymInt) for e in ends) or any(isinstance(w, torch.Tensor | list) for w in words):
+    elif not any(isinstance(e, torch.SymInt) for e in ends) or any(
+        isinstance(w, torch.Tensor | list) for w in words
+    ):
         torch._C.TensorBase.__setitem__(x, index, value)
     elif isinstance(value, torch.Tensor):
         get_item(x, index).copy_(value)
@@ -85,12 +91,16 @@ def _axes_of(x: Any, words: list[Any]) -> dict[int, int]:
     return found
 
 
-def repeat_interleave(x: Any, repeats: Any, dim: int | None = None, *, output_size: Any = None) -> Any:
+def repeat_interleave(
+    x: Any, repeats: Any, dim: int | None = None, *, output_size: Any = None
+) -> Any:
     """Writes `torch.repeat_interleave` as a view. Raises DraftRefused where the repeats are a tensor."""
     import torch
 
     if isinstance(repeats, torch.Tensor):
-        raise DraftRefused("repeat_interleave with a tensor of repeats has a size that depends on data")
+        raise DraftRefused(
+            "repeat_interleave with a tensor of repeats has a size that depends on data"
+        )
     if dim is None:
         x, dim = x.flatten(), 0
     dim = dim % x.dim()
@@ -110,7 +120,11 @@ def parting_functions() -> list[tuple[str, Any]]:
         return plain_split(tensor, split_size_or_sections, dim)
 
     def unbind(input: Any, dim: int = 0) -> Any:
-        return TensorPieces(input, dim, keep=False) if _counted(input.shape[dim]) else plain_unbind(input, dim)
+        return (
+            TensorPieces(input, dim, keep=False)
+            if _counted(input.shape[dim])
+            else plain_unbind(input, dim)
+        )
 
     return [("split", split), ("unbind", unbind), ("chunk", chunk), ("tensor_split", tensor_split)]
 
@@ -129,8 +143,13 @@ def chunk(input: Any, chunks: Any, dim: int = 0) -> Any:
     if _counted(size) and not isinstance(chunks, int) and statically_known_true(chunks == size):
         return TensorPieces(input, dim, keep=True)
     step = (size + chunks - 1) // chunks
-    count = chunks if isinstance(chunks, int) and size % chunks == 0 else int((size + step - 1) // step)
-    return tuple(input.narrow(dim, i * step, step if i < count - 1 else size - i * step) for i in range(count))
+    count = (
+        chunks if isinstance(chunks, int) and size % chunks == 0 else int((size + step - 1) // step)
+    )
+    return tuple(
+        input.narrow(dim, i * step, step if i < count - 1 else size - i * step)
+        for i in range(count)
+    )
 
 
 def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[Any, ...]:
@@ -141,11 +160,15 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[An
 
     size = input.shape[dim]
     if isinstance(indices_or_sections, torch.Tensor):
-        raise DraftRefused("tensor_split by a tensor has sizes that depend on data", advice="give it a list")
+        raise DraftRefused(
+            "tensor_split by a tensor has sizes that depend on data", advice="give it a list"
+        )
     if isinstance(indices_or_sections, list | tuple):
         ends = [*indices_or_sections, size]
         whole = [slice(None)] * (dim % input.dim())
-        return tuple(get_item(input, (*whole, slice(a, b))) for a, b in zip([0, *ends], ends, strict=False))
+        return tuple(
+            get_item(input, (*whole, slice(a, b))) for a, b in zip([0, *ends], ends, strict=False)
+        )
     count = int(indices_or_sections)
     ends = [i * (size // count) + torch.sym_min(i, size % count) for i in range(count + 1)]
     return tuple(input.narrow(dim, a, b - a) for a, b in itertools.pairwise(ends))
@@ -157,6 +180,9 @@ def unfold(x: Any, dimension: int, size: Any, step: Any) -> Any:
 
     dimension = dimension % x.dim()
     count = (x.shape[dimension] - size) // step + 1
-    places = torch.arange(count, device=x.device)[:, None] * step + torch.arange(size, device=x.device)[None, :]
+    places = (
+        torch.arange(count, device=x.device)[:, None] * step
+        + torch.arange(size, device=x.device)[None, :]
+    )
     made = torch.index_select(x, dimension, places.flatten()).unflatten(dimension, (count, size))
     return made.movedim(dimension + 1, -1)

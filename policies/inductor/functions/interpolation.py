@@ -8,12 +8,21 @@ from typing import Any
 def interpolation(plain: Any) -> Any:
     """torch's function, with sizes in the place of whole factors."""
 
-    def interpolate(input: Any, size: Any = None, scale_factor: Any = None, *rest: Any, **options: Any) -> Any:
+    def interpolate(
+        input: Any, size: Any = None, scale_factor: Any = None, *rest: Any, **options: Any
+    ) -> Any:
         """A whole factor as sizes, which stay whole numbers."""
         axes = input.dim() - 2
-        factors = list(scale_factor) if isinstance(scale_factor, tuple | list) else [scale_factor] * axes
-        if size is None and all(isinstance(f, int | float) and f == int(f) and f >= 1 for f in factors):
-            size, scale_factor = [n * int(f) for n, f in zip(input.shape[2:], factors, strict=True)], None
+        factors = (
+            list(scale_factor) if isinstance(scale_factor, tuple | list) else [scale_factor] * axes
+        )
+        if size is None and all(
+            isinstance(f, int | float) and f == int(f) and f >= 1 for f in factors
+        ):
+            size, scale_factor = (
+                [n * int(f) for n, f in zip(input.shape[2:], factors, strict=True)],
+                None,
+            )
             options.pop("recompute_scale_factor", None)
         return plain(input, size, scale_factor, *rest, **options)
 
@@ -33,6 +42,8 @@ def scales_for_one_cell() -> None:
     def scale(in_size: Any, out_size: Any, align_corners: bool, scale: Any = None) -> Any:
         if not align_corners or isinstance(out_size, int):
             return plain(in_size, out_size, align_corners, scale)
-        return (in_size - 1.0) / torch.scalar_tensor(out_size - 1, dtype=torch.float32).clamp(min=1.0)
+        return (in_size - 1.0) / torch.scalar_tensor(out_size - 1, dtype=torch.float32).clamp(
+            min=1.0
+        )
 
     decompositions._compute_scale = scale

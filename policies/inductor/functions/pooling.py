@@ -15,10 +15,12 @@ MAX_WINDOW_TERMS = 25
 def pooling_functions() -> dict[str, Any]:
     """Name in torch.nn.functional -> the function."""
     average = {
-        f"adaptive_avg_pool{axes}d": _adaptive(axes, _window_mean, f"adaptive_avg_pool{axes}d") for axes in (1, 2, 3)
+        f"adaptive_avg_pool{axes}d": _adaptive(axes, _window_mean, f"adaptive_avg_pool{axes}d")
+        for axes in (1, 2, 3)
     }
     largest = {
-        f"adaptive_max_pool{axes}d": _adaptive(axes, _window_maximum, f"adaptive_max_pool{axes}d") for axes in (1, 2, 3)
+        f"adaptive_max_pool{axes}d": _adaptive(axes, _window_maximum, f"adaptive_max_pool{axes}d")
+        for axes in (1, 2, 3)
     }
     return average | largest
 
@@ -40,14 +42,29 @@ def whole_windows(max_pool1d: Any) -> dict[str, Any]:
 def _whole(axes: int, over: Callable[[Any, list[int]], Any], plain: Any) -> Any:
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-    def pooled(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, *rest: Any, **options: Any) -> Any:
-        windows = list(kernel_size) if isinstance(kernel_size, tuple | list) else [kernel_size] * axes
+    def pooled(
+        input: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        *rest: Any,
+        **options: Any,
+    ) -> Any:
+        windows = (
+            list(kernel_size) if isinstance(kernel_size, tuple | list) else [kernel_size] * axes
+        )
         around = list(padding) if isinstance(padding, tuple | list) else [padding]
         plainly = not (rest or options or any(around) or all(isinstance(n, int) for n in windows))
         pairs = zip(windows, input.shape[-axes:], strict=False)
-        if plainly and len(windows) == axes and all(statically_known_true(w == n) for w, n in pairs):
+        if (
+            plainly
+            and len(windows) == axes
+            and all(statically_known_true(w == n) for w, n in pairs)
+        ):
             return over(input, list(range(-axes, 0)))
-        if over is _mean_over and (alone := _one_axis_at_a_time(axes, windows, stride, around, rest, options)):
+        if over is _mean_over and (
+            alone := _one_axis_at_a_time(axes, windows, stride, around, rest, options)
+        ):
             for of_axis in alone:
                 input = plain(input, *of_axis, *rest, **options)
             return input
@@ -67,7 +84,13 @@ def _one_axis_at_a_time(
     strides = [w if s is None else s for w, s in zip(windows, strides or windows, strict=False)]
     numbers = all(isinstance(n, int) for n in (*windows, *strides))
     divided = any(n is not None for n in (*rest[2:], options.get("divisor_override")))
-    if axes != 2 or not numbers or divided or strides == windows or math.prod(windows) <= MAX_WINDOW_TERMS:
+    if (
+        axes != 2
+        or not numbers
+        or divided
+        or strides == windows
+        or math.prod(windows) <= MAX_WINDOW_TERMS
+    ):
         return []
     around = around * axes if len(around) == 1 else around
 
@@ -91,9 +114,18 @@ def _adaptive(axes: int, pool: Callable[[Any, Any], Any], name: str) -> Any:
     def pooled(x: Any, output_size: Any, return_indices: bool = False) -> Any:
         if return_indices:
             raise DraftRefused(f"{name} that returns indices has no kernel")
-        if output_size == 1 or tuple([output_size] if isinstance(output_size, int) else output_size) == (1,) * axes:
-            return x.mean(list(range(-axes, 0)), True) if pool is _window_mean else x.amax(list(range(-axes, 0)), True)
-        wanted = list(output_size) if isinstance(output_size, tuple | list) else [output_size] * axes
+        if (
+            output_size == 1
+            or tuple([output_size] if isinstance(output_size, int) else output_size) == (1,) * axes
+        ):
+            return (
+                x.mean(list(range(-axes, 0)), True)
+                if pool is _window_mean
+                else x.amax(list(range(-axes, 0)), True)
+            )
+        wanted = (
+            list(output_size) if isinstance(output_size, tuple | list) else [output_size] * axes
+        )
         for place, cells in enumerate(wanted):
             axis = x.dim() - axes + place
             if cells is not None:
@@ -130,4 +162,6 @@ def _window_maximum(x: Any, cells: Any) -> Any:
     if isinstance(cells, int) and cells == 1:
         return x.amax(-1, keepdim=True)
     least = torch.full((), -math.inf, dtype=x.dtype, device=x.device)
-    return torch.where(_window_membership(x.shape[-1], cells, x.device), x.unsqueeze(-2), least).amax(-1)
+    return torch.where(
+        _window_membership(x.shape[-1], cells, x.device), x.unsqueeze(-2), least
+    ).amax(-1)

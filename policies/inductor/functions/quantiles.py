@@ -12,7 +12,11 @@ def quantile(
     """Writes `torch.quantile` as a sort and a mean of two neighbours; a row with NaN gives NaN."""
     import torch
 
-    wanted = q if isinstance(q, torch.Tensor) else torch.full((), q, dtype=input.dtype, device=input.device)
+    wanted = (
+        q
+        if isinstance(q, torch.Tensor)
+        else torch.full((), q, dtype=input.dtype, device=input.device)
+    )
     rows = input.flatten() if dim is None else input.movedim(dim, -1)
     ordered = torch.sort(rows, -1)[0]
     last = rows.shape[-1] - 1
@@ -30,7 +34,11 @@ def _between(ordered: Any, ranks: Any, interpolation: str) -> Any:
     """The elements of ordered rows at these ranks, which may lie between two places."""
     import torch
 
-    rounded: dict[str, Callable[[Any], Any]] = {"lower": torch.floor, "higher": torch.ceil, "nearest": torch.round}
+    rounded: dict[str, Callable[[Any], Any]] = {
+        "lower": torch.floor,
+        "higher": torch.ceil,
+        "nearest": torch.round,
+    }
     if interpolation in rounded:
         return ordered.gather(-1, rounded[interpolation](ranks).to(torch.int64))
     below, above = torch.floor(ranks), torch.ceil(ranks)

@@ -35,7 +35,11 @@ def decompositions(partial: bool) -> dict[Any, Callable[..., Any]]:
     own = _operators() | searching_decompositions() | library_operators()
     if not partial:
         own[torch.ops.aten.convolution_backward.default] = convolution_backward
-    return {operator: _or_not_implemented(function) for operator, function in own.items()} if partial else own
+    return (
+        {operator: _or_not_implemented(function) for operator, function in own.items()}
+        if partial
+        else own
+    )
 
 
 def _or_not_implemented(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,7 +75,8 @@ def _ranks(x: Any, descending: bool) -> Any:
     hint = length.node.hint if isinstance(length, torch.SymInt) else length
     if hint is not None and hint > MAX_RANKED_ELEMENTS:
         raise DraftRefused(
-            f"the median of rows of {hint} elements: at most {MAX_RANKED_ELEMENTS} are ranked", operator="median"
+            f"the median of rows of {hint} elements: at most {MAX_RANKED_ELEMENTS} are ranked",
+            operator="median",
         )
     own, other = x.unsqueeze(-1), x.unsqueeze(-2)
     place = torch.arange(length, device=x.device)
@@ -85,7 +90,9 @@ def _ranks(x: Any, descending: bool) -> Any:
     return (before | (equal & earlier)).to(torch.int64).sum(-1)
 
 
-def topk(x: Any, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, Any]:
+def topk(
+    x: Any, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Any, Any]:
     """Writes `torch.topk` as repeated maxima for a few elements, and as a sort for many."""
     import torch
 
@@ -108,7 +115,9 @@ def _by_digits(x: Any, descending: bool) -> tuple[Any, Any]:
 
     key = _sortable_integers(x)
     key = torch.bitwise_not(key) if descending else key
-    places = torch.arange(x.shape[-1], device=x.device, dtype=torch.int32).expand(x.shape).contiguous()
+    places = (
+        torch.arange(x.shape[-1], device=x.device, dtype=torch.int32).expand(x.shape).contiguous()
+    )
 
     def one_bit(at: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         key, place = state["key"], state["place"]
@@ -149,7 +158,11 @@ def _one_after_the_other(x: Any, k: int, largest: bool) -> tuple[Any, Any]:
     length = x.shape[-1]
     places = torch.arange(length, device=x.device)
     floating = x.dtype.is_floating_point
-    worst: Any = (-math.inf if largest else math.inf) if floating else _extreme_integer(x.dtype, lowest=largest)
+    worst: Any = (
+        (-math.inf if largest else math.inf)
+        if floating
+        else _extreme_integer(x.dtype, lowest=largest)
+    )
     nan = x != x
     taken = torch.zeros_like(x, dtype=torch.bool)
     values, indices = [], []
@@ -165,7 +178,11 @@ def _one_after_the_other(x: Any, k: int, largest: bool) -> tuple[Any, Any]:
             here = torch.where(some if largest else torch.logical_not(number), nans, here)
         index = torch.where(here, places, length).amin(-1, keepdim=True)
         chosen = places == index
-        values.append(torch.where(chosen, x, torch.zeros((), dtype=x.dtype, device=x.device)).sum(-1).to(x.dtype))
+        values.append(
+            torch.where(chosen, x, torch.zeros((), dtype=x.dtype, device=x.device))
+            .sum(-1)
+            .to(x.dtype)
+        )
         indices.append(index.squeeze(-1))
         taken = taken | chosen
     return torch.stack(values, -1), torch.stack(indices, -1)
@@ -181,7 +198,9 @@ def ordering_functions() -> dict[str, Any]:
     """Name in torch and of tensors' methods -> the function, with the form that torch's answer has."""
     import torch
 
-    def sorted_(input: Any, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Any:
+    def sorted_(
+        input: Any, dim: int = -1, descending: bool = False, *, stable: bool = False
+    ) -> Any:
         return torch.return_types.sort(sort(input, dim, descending))
 
     def topk_(input: Any, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
@@ -193,7 +212,9 @@ def ordering_functions() -> dict[str, Any]:
     return {"sort": sorted_, "topk": topk_, "argsort": argsort_, "quantile": quantile}
 
 
-def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+def scatter_reduce(
+    x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
+) -> Any:
     """The largest, smallest or product of what is scattered to one place: each place looks at all that is scattered.
 
     Sums are left to Inductor, which has atomic additions for them; a mean is two of them.
@@ -205,7 +226,9 @@ def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, inclu
     if reduce not in ("amax", "amin", "prod") or x.dim() == 0:
         return NotImplemented
     dim = dim % x.dim()
-    moved, index, src = (v.movedim(dim, -1) for v in (x, index, src.narrow(dim, 0, index.shape[dim])))
+    moved, index, src = (
+        v.movedim(dim, -1) for v in (x, index, src.narrow(dim, 0, index.shape[dim]))
+    )
     here = index.unsqueeze(-2) == torch.arange(moved.shape[-1], device=x.device).unsqueeze(-1)
     if reduce == "prod":
         neutral: Any = 1
@@ -213,20 +236,28 @@ def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, inclu
         neutral = -math.inf if reduce == "amax" else math.inf
     else:
         neutral = _extreme_integer(x.dtype, lowest=reduce == "amax")
-    wide = torch.where(here, src.unsqueeze(-2), torch.full((), neutral, dtype=x.dtype, device=x.device))
+    wide = torch.where(
+        here, src.unsqueeze(-2), torch.full((), neutral, dtype=x.dtype, device=x.device)
+    )
     made = wide.prod(-1).to(x.dtype) if reduce == "prod" else getattr(wide, reduce)(-1)
     if include_self:
-        both = {"amax": torch.maximum, "amin": torch.minimum, "prod": torch.mul}[reduce](moved, made)
+        both = {"amax": torch.maximum, "amin": torch.minimum, "prod": torch.mul}[reduce](
+            moved, made
+        )
     else:
         both = torch.where(here.to(torch.int32).sum(-1) > 0, made, moved)
     return both.movedim(-1, dim)
 
 
-def index_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+def index_reduce(
+    x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
+) -> Any:
     """Writes `torch.index_reduce` as a scatter whose index is that of whole slices."""
     import torch
 
-    places = index.reshape([-1 if axis == dim % x.dim() else 1 for axis in range(x.dim())]).expand(src.shape)
+    places = index.reshape([-1 if axis == dim % x.dim() else 1 for axis in range(x.dim())]).expand(
+        src.shape
+    )
     return torch.scatter_reduce(x, dim, places, src, reduce, include_self=include_self)
 
 
@@ -247,7 +278,9 @@ def sort(x: Any, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
     return values.movedim(-1, dim), indices.movedim(-1, dim)
 
 
-def sort_stable(x: Any, *, stable: Any = None, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
+def sort_stable(
+    x: Any, *, stable: Any = None, dim: int = -1, descending: bool = False
+) -> tuple[Any, Any]:
     """Writes the stable overload of `torch.sort`; the sort by digits is stable already."""
     return sort(x, dim, descending)
 
@@ -290,6 +323,8 @@ def _select_one(moved: Any, here: Any, dim: int, keepdim: bool) -> tuple[Any, An
 
     zero = torch.zeros((), dtype=moved.dtype, device=moved.device)
     values = torch.where(here, moved, zero).sum(-1, keepdim=True).to(moved.dtype)
-    indices = torch.where(here, torch.arange(moved.shape[-1], device=moved.device), 0).sum(-1, keepdim=True)
+    indices = torch.where(here, torch.arange(moved.shape[-1], device=moved.device), 0).sum(
+        -1, keepdim=True
+    )
     values, indices = values.movedim(-1, dim), indices.movedim(-1, dim)
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))

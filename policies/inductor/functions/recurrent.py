@@ -30,7 +30,9 @@ def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any =
     return _gru_step(linear(x, w_ih, b_ih), {"h": h}, w_hh, b_hh)["h"]
 
 
-def lstm_cell(x: Any, state: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> tuple[Any, Any]:
+def lstm_cell(
+    x: Any, state: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+) -> tuple[Any, Any]:
     """Writes `torch.lstm_cell` as linear layers and gates; returns the hidden and the cell state."""
     made = _lstm_step(linear(x, w_ih, b_ih), {"h": state[0], "c": state[1]}, w_hh, b_hh)
     return made["h"], made["c"]
@@ -62,7 +64,10 @@ def _lstm_step(own: Any, state: dict[str, Any], weight: Any, bias: Any) -> dict[
     h, c = state["h"], state["c"]
     size, gates = c.shape[-1], own + linear(h, weight, bias)
     put, forget = torch.sigmoid(gates[..., :size]), torch.sigmoid(gates[..., size : 2 * size])
-    candidate, out = torch.tanh(gates[..., 2 * size : 3 * size]), torch.sigmoid(gates[..., 3 * size :])
+    candidate, out = (
+        torch.tanh(gates[..., 2 * size : 3 * size]),
+        torch.sigmoid(gates[..., 3 * size :]),
+    )
     c = forget * c + put * candidate
     return {"h": out * torch.tanh(c), "c": c}
 
@@ -91,7 +96,9 @@ def _layers(carried: str, step: Cell) -> Any:
         if not isinstance(batch_first, bool):
             raise DraftRefused("a packed sequence has sizes that depend on data")
         if dropout and train and count > 1:
-            raise DraftRefused("dropout between recurrent layers draws random numbers", advice=DROPOUT_ADVICE)
+            raise DraftRefused(
+                "dropout between recurrent layers draws random numbers", advice=DROPOUT_ADVICE
+            )
         states = hidden if isinstance(hidden, tuple | list) else (hidden,)
         x = x.transpose(0, 1) if batch_first else x
         each = len(weights) // (count * (2 if both_ways else 1))
@@ -102,7 +109,9 @@ def _layers(carried: str, step: Cell) -> Any:
                 place = len(last)
                 own = weights[place * each : (place + 1) * each]
                 if each not in (2, 4):
-                    raise DraftRefused("a recurrent layer with projections (proj_size) has no kernel")
+                    raise DraftRefused(
+                        "a recurrent layer with projections (proj_size) has no kernel"
+                    )
                 b_ih, b_hh = (own[2], own[3]) if has_biases else (None, None)
                 start = {name: s[place] for name, s in zip(carried, states, strict=True)}
                 made, end = _direction(x, start, step, own[0], own[1], b_ih, b_hh, backwards)

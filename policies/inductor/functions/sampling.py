@@ -19,14 +19,21 @@ def grid_sampling(plain: Any) -> Any:
         import torch
 
         if padding_mode == "border":  # where torch's own takes a NaN for the first row and column
-            grid = torch.where(grid == grid, grid, torch.full((), -1.0, dtype=grid.dtype, device=grid.device))
+            grid = torch.where(
+                grid == grid, grid, torch.full((), -1.0, dtype=grid.dtype, device=grid.device)
+            )
         if mode == "bicubic":
             made = plain(input, grid, mode, padding_mode, align_corners)
-            return made.masked_fill((grid != grid).any(-1).unsqueeze(1), math.nan) if padding_mode == "zeros" else made
+            return (
+                made.masked_fill((grid != grid).any(-1).unsqueeze(1), math.nan)
+                if padding_mode == "zeros"
+                else made
+            )
         axes = range(grid.shape[-1])
         sizes = input.shape[2:]
         places = [
-            _place(grid[..., len(axes) - 1 - axis], sizes[axis], padding_mode, bool(align_corners)) for axis in axes
+            _place(grid[..., len(axes) - 1 - axis], sizes[axis], padding_mode, bool(align_corners))
+            for axis in axes
         ]
         if mode == "nearest":
             return _at(input, [p.round() for p in places])
@@ -62,7 +69,10 @@ def _between(x: Any, places: list[Any]) -> Any:
     made: Any = 0
     for corner in itertools.product((0, 1), repeat=len(places)):
         whole = [b + c for b, c in zip(before, corner, strict=True)]
-        weight = math.prod((b + 1 - p) if c == 0 else (p - b) for p, b, c in zip(places, before, corner, strict=True))
+        weight = math.prod(
+            (b + 1 - p) if c == 0 else (p - b)
+            for p, b, c in zip(places, before, corner, strict=True)
+        )
         made = made + _at(x, whole) * weight.unsqueeze(1)
     return made
 
@@ -72,7 +82,9 @@ def _at(x: Any, places: list[Any]) -> Any:
     import torch
 
     sizes = x.shape[2:]
-    inside = functools.reduce(operator.and_, [(p >= 0) & (p <= n - 1) for p, n in zip(places, sizes, strict=True)])
+    inside = functools.reduce(
+        operator.and_, [(p >= 0) & (p <= n - 1) for p, n in zip(places, sizes, strict=True)]
+    )
     indices = [torch.where(inside, p, 0.0).to(torch.int64).unsqueeze(1) for p in places]
     ones = [1] * (places[0].dim() - 1)
     batch = torch.arange(x.shape[0], device=x.device).view(-1, 1, *ones)

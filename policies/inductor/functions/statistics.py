@@ -71,8 +71,14 @@ def histc(input: Any, bins: Any = 100, min: Any = 0, max: Any = 0) -> Any:
         low, high = flat.amin(), flat.amax()
         low, high = torch.where(low == high, low - 1, low), torch.where(low == high, high + 1, high)
     inside = (flat >= low) & (flat <= high)
-    at = torch.where(inside, (flat - low) * bins / (high - low), 0.0).to(torch.int64).clamp(max=bins - 1)
-    return torch.zeros(bins, dtype=input.dtype, device=input.device).scatter_add(0, at, inside.to(input.dtype))
+    at = (
+        torch.where(inside, (flat - low) * bins / (high - low), 0.0)
+        .to(torch.int64)
+        .clamp(max=bins - 1)
+    )
+    return torch.zeros(bins, dtype=input.dtype, device=input.device).scatter_add(
+        0, at, inside.to(input.dtype)
+    )
 
 
 def _triangle(plain: Any, upper: bool) -> Any:
@@ -81,7 +87,11 @@ def _triangle(plain: Any, upper: bool) -> Any:
         import torch
 
         inside = offset >= 0 if upper else offset <= 0
-        square = isinstance(row, torch.SymInt) and isinstance(col, torch.SymInt) and row.node.expr == col.node.expr
+        square = (
+            isinstance(row, torch.SymInt)
+            and isinstance(col, torch.SymInt)
+            and row.node.expr == col.node.expr
+        )
         if not square or not inside:
             return plain(row, col, offset, **options)
         side = row - abs(offset)

@@ -30,7 +30,9 @@ def _not_numpy(plain: Any) -> Any:
     def numpy(x: Any, *args: Any, **options: Any) -> Any:
         """Refuses an array of numpy in forward, which computes on the CPU."""
         if is_tracing_forward():
-            raise DraftRefused("forward computes with numpy, on the CPU", advice="write it with functions of torch")
+            raise DraftRefused(
+                "forward computes with numpy, on the CPU", advice="write it with functions of torch"
+            )
         return plain(x, *args, **options)
 
     return numpy
@@ -58,7 +60,9 @@ def _item(plain: Any) -> Any:
 def _asked_by_the_problem() -> bool:
     """Whether the call came from the problem's text, and not from within torch, which needs numbers."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and ("inductor" in (name := frame.f_code.co_filename) or name.endswith(PASSING_ON)):
+    while frame.f_back is not None and (
+        "inductor" in (name := frame.f_code.co_filename) or name.endswith(PASSING_ON)
+    ):
         frame = frame.f_back
     return frame.f_code.co_filename == PROBLEM
 

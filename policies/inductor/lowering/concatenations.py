@@ -15,7 +15,10 @@ def nested_concatenations(graph: Any) -> None:
     for node in graph.graph.nodes:
         if node.target is not torch.ops.aten.cat.default:
             continue
-        parts, axis = tuple(node.args[0]), node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+        parts, axis = (
+            tuple(node.args[0]),
+            node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0),
+        )
         for count in range(len(parts) - 1, 1, -1):
             if (first := known.get((axis, *parts[:count]))) is not None:
                 node.args = ([first, *parts[count:]], axis)

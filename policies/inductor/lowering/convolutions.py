@@ -60,7 +60,9 @@ def library_convolutions() -> None:
     def lowered(*args: Any, **kwargs: Any) -> Any:
         sizes: Any = V.graph.sizevars
         guard = sizes.guard_int_seq
-        sizes.guard_int_seq = lambda left: [n if getattr(n, "free_symbols", ()) else sizes.guard_int(n) for n in left]
+        sizes.guard_int_seq = lambda left: [
+            n if getattr(n, "free_symbols", ()) else sizes.guard_int(n) for n in left
+        ]
         *others, groups = args
         symbolic = not kwargs and bool(getattr(groups, "free_symbols", ()))
         layout = conv.conv_layout
@@ -99,7 +101,9 @@ def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilat
         x = low[aten.unsqueeze](x, 0)
     g = geometry(x, weight, stride, padding, dilation, transposed, output_padding, groups)
     for n in g.out:
-        V.graph.sizevars.shape_env.evaluate_expr(sympy.Ge(n, 1))  # the ranges of indices are then known not to be empty
+        V.graph.sizevars.shape_env.evaluate_expr(
+            sympy.Ge(n, 1)
+        )  # the ranges of indices are then known not to be empty
     made = low[aten.view](_summed(g, x, weight), [g.batch, g.wide * g.groups, *g.out])
     if bias is not None:
         made = low[aten.add](made, low[aten.view](bias, [g.wide * g.groups, *[1] * len(g.out)]))
@@ -113,7 +117,11 @@ def _summed(g: Geometry, x: Any, weight: Any) -> Any:
 
     one = V.graph.sizevars.statically_known_equals
     depth = sympy.prod(g.depth)
-    few = isinstance(depth, int | sympy.Integer) and depth <= MAX_UNROLLED_TERMS and size_hint(g.wide) < MIN_DOT
+    few = (
+        isinstance(depth, int | sympy.Integer)
+        and depth <= MAX_UNROLLED_TERMS
+        and size_hint(g.wide) < MIN_DOT
+    )
     if few or any(one(sympy.prod(n), 1) for n in ([g.wide], g.depth, g.out)):
         return create_reduction("sum", x, *_as_sum(g, x, weight))
     if has_phases(g):
@@ -154,7 +162,9 @@ def _as_sum(g: Geometry, x: Any, weight: Any) -> tuple[list[Any], list[Any], Any
         n, channel, *pixel = index
         group, m = FloorDiv(channel, g.wide), ModularIndexing(channel, 1, g.wide)
         c, *taps = reduced
-        return ops.mul(_weight(g, load_w, group, m, c, taps), _patch(g, load_x, n, group, pixel, c, taps))
+        return ops.mul(
+            _weight(g, load_w, group, m, c, taps), _patch(g, load_x, n, group, pixel, c, taps)
+        )
 
     return [g.batch, g.wide * g.groups, *g.out], g.depth, inner
 
@@ -179,7 +189,9 @@ def _patch(g: Geometry, load: Any, n: Any, group: Any, pixel: Any, c: Any, taps:
 def _places(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], list[Any]]:
     """Returns where a tap reads, and the comparisons that say whether that is inside."""
     places = [pixel[i] * g.stride[i] - g.padding[i] + taps[i] * g.dilation[i] for i in g.axes]
-    return places, [test for i in g.axes if g.padding[i] != 0 for test in bounds_of(places[i], g.size[i])]
+    return places, [
+        test for i in g.axes if g.padding[i] != 0 for test in bounds_of(places[i], g.size[i])
+    ]
 
 
 def _transposed_places(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], list[Any]]:
@@ -209,12 +221,22 @@ def _average_pooling(pool: Any) -> Any:
     def lowered(x: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
         count_include_pad: bool = True, divisor_override: Any = None) -> Any:  # fmt: skip
         kernel, pads = (
-            [*v] * (3 // len(v)) if isinstance(v, list | tuple) else [v] * 3 for v in (kernel_size, padding)
+            [*v] * (3 // len(v)) if isinstance(v, list | tuple) else [v] * 3
+            for v in (kernel_size, padding)
         )
-        if math.prod(kernel) <= 25 or ceil_mode or divisor_override or (any(pads) and not count_include_pad):
-            return pool(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        if (
+            math.prod(kernel) <= 25
+            or ceil_mode
+            or divisor_override
+            or (any(pads) and not count_include_pad)
+        ):
+            return pool(
+                x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+            )
         *planes, depth, height, width = x.get_size()
-        weight = low[aten.full]([1, 1, *kernel], 1 / math.prod(kernel), dtype=x.get_dtype(), device=x.get_device())
+        weight = low[aten.full](
+            [1, 1, *kernel], 1 / math.prod(kernel), dtype=x.get_dtype(), device=x.get_device()
+        )
         x = low[aten.view](x, [sympy.prod(planes), 1, depth, height, width])
         made = convolution(x, weight, None, stride or kernel, pads, [1], False, [0], 1)
         return low[aten.view](made, [*planes, *made.get_size()[2:]])
@@ -228,14 +250,28 @@ def _pooling_size(plain: Any) -> Any:
     from torch.utils._sympy.functions import FloorDiv
 
     def pooling_size(
-        x: Any, i: int, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, *, dilation: Any = None
+        x: Any,
+        i: int,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        ceil_mode: bool,
+        *,
+        dilation: Any = None,
     ) -> tuple[Any, bool]:
         reach = (dilation or [1] * len(padding))[i] * (kernel_size[i] - 1)
         known = all(isinstance(v, int | sympy.Integer) for v in (reach, stride[i], padding[i]))
-        if not ceil_mode or isinstance(x, int | sympy.Integer) or not known or padding[i] + stride[i] > reach + 1:
+        if (
+            not ceil_mode
+            or isinstance(x, int | sympy.Integer)
+            or not known
+            or padding[i] + stride[i] > reach + 1
+        ):
             size, rounded = plain(x, i, kernel_size, stride, padding, ceil_mode, dilation=dilation)
             return window_size(size), rounded
-        return window_size(FloorDiv(x + 2 * padding[i] - reach + 2 * (stride[i] - 1), stride[i])), True
+        return window_size(
+            FloorDiv(x + 2 * padding[i] - reach + 2 * (stride[i] - 1), stride[i])
+        ), True
 
     pooling_size.plain = plain  # type: ignore[attr-defined]
     return pooling_size

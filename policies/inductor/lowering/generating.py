@@ -40,7 +40,9 @@ def generate(traced: TracedModel) -> GeneratedCode:
             bodies.append(_with_names_of_step(own, number))
             constants |= {f"step_{number}_{name}": value for name, value in more.items()}
     if sum(c.numel() for c in constants.values()) > MAX_CONSTANTS:
-        raise DraftRefused(f"forward makes tensors of over {MAX_CONSTANTS:,} numbers: make them inputs or buffers")
+        raise DraftRefused(
+            f"forward makes tensors of over {MAX_CONSTANTS:,} numbers: make them inputs or buffers"
+        )
     return GeneratedCode(text, constants, tuple(bodies), channels_last(traced.graph))
 
 
@@ -48,7 +50,9 @@ def _with_names_of_step(text: str, number: int) -> str:
     """The text of a loop's step with kernels, buffers and constants of its own names."""
     text = re.sub(r"\btriton_(?=[a-z]+_fused)", f"triton_step_{number}_", text)
     text = re.sub(r"\b_tensor_constant", f"step_{number}__tensor_constant", text)
-    return re.sub(r"\bbuf(\d+)\b", lambda found: f"buf{(number + 1) * 100_000 + int(found[1])}", text)
+    return re.sub(
+        r"\bbuf(\d+)\b", lambda found: f"buf{(number + 1) * 100_000 + int(found[1])}", text
+    )
 
 
 def _generated(graph: Any, flat: list[Any], traced: TracedModel) -> tuple[str, dict[str, Any]]:
@@ -62,9 +66,17 @@ def _generated(graph: Any, flat: list[Any], traced: TracedModel) -> tuple[str, d
         _recursive_post_grad_passes(graph, is_inference=True)
         _plain_output_strides(graph, traced)
         lowering = lowering_on_gpu()(
-            graph, example_inputs=flat, shape_env=traced.sizes.env, is_inference=True, layout_opt=channels_last(graph)
+            graph,
+            example_inputs=flat,
+            shape_env=traced.sizes.env,
+            is_inference=True,
+            layout_opt=channels_last(graph),
         )
-        with V.set_graph_handler(lowering), V.set_extern_kernel_nodes([]), V.set_debug_handler(DebugContext()):
+        with (
+            V.set_graph_handler(lowering),
+            V.set_extern_kernel_nodes([]),
+            V.set_debug_handler(DebugContext()),
+        ):
             lowering.run(*flat)
             wrapper: Any = lowering.codegen()[0]
     return str(getattr(wrapper, "value", wrapper)), dict(lowering.constants)
@@ -78,7 +90,9 @@ def _plain_output_strides(graph: Any, traced: TracedModel) -> None:
 
     env = traced.sizes.env
     (output,) = [n for n in graph.graph.nodes if n.op == "output"]
-    for node in output.args[0] or ():  # a step of a loop gives nothing, and writes into its arguments
+    for node in (
+        output.args[0] or ()
+    ):  # a step of a loop gives nothing, and writes into its arguments
         value: Any = getattr(node, "meta", {}).get("val")
         if not hasattr(value, "stride"):
             continue

@@ -63,14 +63,19 @@ def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, tran
     batch, channels, *size = x.get_size()
     first, second, *kernel = weight.get_size()
     axes = range(len(kernel))
-    stride, padding, dilation, extra = (list(v) * (len(kernel) // len(v)) for v in (stride, padding, dilation, extra))
+    stride, padding, dilation, extra = (
+        list(v) * (len(kernel) // len(v)) for v in (stride, padding, dilation, extra)
+    )
     reach = [dilation[i] * (kernel[i] - 1) for i in axes]
     if transposed:
         wide = second
         out = [(size[i] - 1) * stride[i] - 2 * padding[i] + reach[i] + extra[i] + 1 for i in axes]
     else:
         wide = FloorDiv(first, groups)
-        out = [window_size(FloorDiv(size[i] + 2 * padding[i] - reach[i] - 1, stride[i]) + 1) for i in axes]
+        out = [
+            window_size(FloorDiv(size[i] + 2 * padding[i] - reach[i] - 1, stride[i]) + 1)
+            for i in axes
+        ]
     known = not transposed and isinstance(second, int | sympy.Integer)
     return Geometry(
         batch,
@@ -88,12 +93,17 @@ def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, tran
     )
 
 
-def create_contiguous(x: Any, sizes: list[Any], value: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+def create_contiguous(
+    x: Any, sizes: list[Any], value: Callable[..., Any]
+) -> Callable[[list[Any]], Any]:
     """A loader of a new tensor that lies as its sizes say; value: of the element at the given places."""
     from torch._inductor import ir
 
     made = ir.Pointwise.create(
-        device=x.get_device(), dtype=x.get_dtype(), inner_fn=lambda index: value(*index), ranges=sizes
+        device=x.get_device(),
+        dtype=x.get_dtype(),
+        inner_fn=lambda index: value(*index),
+        ranges=sizes,
     )
     made.realize()
     ir.as_storage_and_layout(made, freeze=True, want_contiguous=True)
@@ -106,11 +116,15 @@ def channels_last(x: Any) -> Callable[[list[Any]], Any]:
     """
     load = x.make_loader()
     batch, channels, *size = x.get_size()
-    moved = create_contiguous(x, [batch, *size, channels], lambda n, *at: load([n, at[-1], *at[:-1]]))
+    moved = create_contiguous(
+        x, [batch, *size, channels], lambda n, *at: load([n, at[-1], *at[:-1]])
+    )
     return lambda index: moved([index[0], *index[2:], index[1]])
 
 
-def create_reduction(kind: Literal["sum", "dot"], x: Any, ranges: list[Any], steps: list[Any], inner: Any) -> Any:
+def create_reduction(
+    kind: Literal["sum", "dot"], x: Any, ranges: list[Any], steps: list[Any], inner: Any
+) -> Any:
     """A reduction of Inductor's: `sum`, or `dot` for one by tl.dot. Sums of few terms, whose number is known, are
     written out.
     """

@@ -23,7 +23,9 @@ def has_phases(g: Geometry) -> bool:
     import sympy
 
     known = all(isinstance(n, int | sympy.Integer) for n in [*g.stride, *g.kernel, *g.padding])
-    return g.transposed and known and any(n != 1 for n in g.stride) and all(n == 1 for n in g.dilation)
+    return (
+        g.transposed and known and any(n != 1 for n in g.stride) and all(n == 1 for n in g.dilation)
+    )
 
 
 def convolve_by_phases(g: Geometry, x: Any, weight: Any) -> Any:
@@ -38,11 +40,16 @@ def convolve_by_phases(g: Geometry, x: Any, weight: Any) -> Any:
     quotients = [FloorDiv(n + s - 1, s) for n, s in zip(g.out, g.stride, strict=True)]
     phases, steps = sympy.prod(g.stride), [*taps, g.channels]
     load_x = channels_last(x)
-    load_w = create_contiguous(x, [g.groups, phases, g.wide, *steps], _weights(g, weight.make_loader()))
+    load_w = create_contiguous(
+        x, [g.groups, phases, g.wide, *steps], _weights(g, weight.make_loader())
+    )
 
     def inner(index: Any, step: Any) -> Any:
         together, channel, pixel = index
-        image, phase = FloorDiv(together, phases), unravel_index(ModularIndexing(together, 1, phases), g.stride)
+        image, phase = (
+            FloorDiv(together, phases),
+            unravel_index(ModularIndexing(together, 1, phases), g.stride),
+        )
         group = ModularIndexing(image, 1, g.groups) if g.groups != 1 else sympy.S.Zero
         *j, c = unravel_index(step[0], steps)
         q = unravel_index(pixel, quotients)
@@ -78,7 +85,10 @@ def _weights(g: Geometry, load: Any) -> Any:
 def _taps(g: Geometry, phase: list[Any], j: list[Any]) -> list[Any]:
     from torch.utils._sympy.functions import ModularIndexing
 
-    return [j[i] * g.stride[i] + ModularIndexing(phase[i] + g.padding[i], 1, g.stride[i]) for i in g.axes]
+    return [
+        j[i] * g.stride[i] + ModularIndexing(phase[i] + g.padding[i], 1, g.stride[i])
+        for i in g.axes
+    ]
 
 
 def _tap_bounds(g: Geometry, taps: list[Any]) -> list[Any]:
@@ -88,7 +98,11 @@ def _tap_bounds(g: Geometry, taps: list[Any]) -> list[Any]:
     import sympy
     from torch._inductor.virtualized import ops
 
-    return [(ops.lt, taps[i], sympy.sympify(g.kernel[i])) for i in g.axes if g.kernel[i] % g.stride[i] != 0]
+    return [
+        (ops.lt, taps[i], sympy.sympify(g.kernel[i]))
+        for i in g.axes
+        if g.kernel[i] % g.stride[i] != 0
+    ]
 
 
 def _interleaved(g: Geometry, made: Any, quotients: list[Any]) -> Any:
@@ -109,5 +123,8 @@ def _interleaved(g: Geometry, made: Any, quotients: list[Any]) -> Any:
         return load([(n * g.groups + group) * phases + phase, m, flat])
 
     return ir.Pointwise.create(
-        device=made.get_device(), dtype=made.get_dtype(), inner_fn=value, ranges=[g.batch, g.wide * g.groups, *g.out]
+        device=made.get_device(),
+        dtype=made.get_dtype(),
+        inner_fn=value,
+        ranges=[g.batch, g.wide * g.groups, *g.out],
     )

@@ -7,7 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from kernelwright.policies.inductor.inductor_patches import size_hint
-from kernelwright.policies.inductor.lowering.split_products import is_column_major, split_product, worth_splitting
+from kernelwright.policies.inductor.lowering.split_products import (
+    is_column_major,
+    split_product,
+    worth_splitting,
+)
 
 MIN_ROWS_TO_TRANSPOSE = 128
 """Rows of the left operand, at the problem's own sizes, from which on the right operand is transposed first."""
@@ -80,7 +84,10 @@ def copy_row_major(b: Any) -> Any:
     from torch._inductor import ir
 
     made = ir.Pointwise.create(
-        device=b.get_device(), dtype=b.get_dtype(), inner_fn=b.make_loader(), ranges=list(b.get_size())
+        device=b.get_device(),
+        dtype=b.get_dtype(),
+        inner_fn=b.make_loader(),
+        ranges=list(b.get_size()),
     )
     made.realize()
     ir.as_storage_and_layout(made, freeze=True, want_contiguous=True)

@@ -24,7 +24,9 @@ def online_softmax() -> None:
         from torch._inductor.ir import OnlineSoftmaxReduction
         from torch._inductor.lowering import _make_reduction_inner
 
-        asked = _make_reduction_inner(x, axis=dim, keepdims=True, dtype=None, override_return_dtype=None)
+        asked = _make_reduction_inner(
+            x, axis=dim, keepdims=True, dtype=None, override_return_dtype=None
+        )
         (extent,) = asked["reduction_ranges"]
         if size_hint(extent) < MIN_ROW_ELEMENTS:
             return plain(x, dim)

@@ -61,16 +61,22 @@ def split_product(a: Any, b: Any) -> Any:
     def inner(index: Any, step: Any) -> Any:
         *matrix, row, column = index
         one, other = [*matrix, row, step[0]], [*matrix, step[0], column]
-        small = ops.add(ops.dot(left.low(one), right.high(other)), ops.dot(left.high(one), right.low(other)))
+        small = ops.add(
+            ops.dot(left.low(one), right.high(other)), ops.dot(left.high(one), right.low(other))
+        )
         return ops.add(small, ops.dot(left.high(one), right.high(other)))
 
     load = create_reduction("dot", a, ranges, [depth], inner).make_loader()
 
     def value(index: Any) -> Any:
         *matrix, row, column = index
-        return ops.mul(ops.mul(load(index), left.size([*matrix, row])), right.size([*matrix, column]))
+        return ops.mul(
+            ops.mul(load(index), left.size([*matrix, row])), right.size([*matrix, column])
+        )
 
-    return ir.Pointwise.create(device=a.get_device(), dtype=a.get_dtype(), inner_fn=value, ranges=ranges)
+    return ir.Pointwise.create(
+        device=a.get_device(), dtype=a.get_dtype(), inner_fn=value, ranges=ranges
+    )
 
 
 class _Parts:
@@ -116,7 +122,9 @@ class _Parts:
         return [*batch, second, first] if self._turned else list(index)
 
 
-def _exponents(x: Any, load: Callable[[Any], Any], sizes: list[Any], rows: bool) -> Callable[[Any], Any]:
+def _exponents(
+    x: Any, load: Callable[[Any], Any], sizes: list[Any], rows: bool
+) -> Callable[[Any], Any]:
     """A loader of the exponents of two that each row, or each matrix, is to be divided by."""
     import torch
     from torch._inductor import ir
@@ -124,7 +132,11 @@ def _exponents(x: Any, load: Callable[[Any], Any], sizes: list[Any], rows: bool)
 
     def magnitude(index: Any, step: Any) -> Any:
         size = ops.abs(load([*index, *step]))
-        return ops.where(ops.lt(size, ops.constant(math.inf, torch.float32)), size, ops.constant(0.0, torch.float32))
+        return ops.where(
+            ops.lt(size, ops.constant(math.inf, torch.float32)),
+            size,
+            ops.constant(0.0, torch.float32),
+        )
 
     largest = _largest(x, sizes[:-1], sizes[-1:], magnitude)
     if not rows:
@@ -137,7 +149,10 @@ def _exponents(x: Any, load: Callable[[Any], Any], sizes: list[Any], rows: bool)
         return ops.sub(whole, ops.constant(EXPONENT_OF_LARGEST, torch.float32))
 
     made = ir.Pointwise.create(
-        device=x.get_device(), dtype=torch.float32, inner_fn=exponent, ranges=sizes[: -1 if rows else -2]
+        device=x.get_device(),
+        dtype=torch.float32,
+        inner_fn=exponent,
+        ranges=sizes[: -1 if rows else -2],
     )
     made.realize()
     return made.make_loader()
@@ -161,7 +176,9 @@ def _written(x: Any, sizes: list[Any], value: Callable[[Any], Any]) -> Callable[
     from torch._inductor import ir
     from torch._inductor.virtualized import ops
 
-    made = ir.Pointwise.create(device=x.get_device(), dtype=torch.float16, inner_fn=value, ranges=sizes)
+    made = ir.Pointwise.create(
+        device=x.get_device(), dtype=torch.float16, inner_fn=value, ranges=sizes
+    )
     made.realize()
     ir.as_storage_and_layout(made, freeze=True, want_contiguous=True)
     stored = made.make_loader()

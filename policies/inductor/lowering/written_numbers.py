@@ -37,7 +37,9 @@ def lowering_on_gpu() -> Any:
             traced = n.meta.get("val") if n.op == "call_function" else None
             if not isinstance(lowered, ir.TensorBox) or not isinstance(traced, torch.Tensor):
                 return lowered
-            return lowered if lowered.get_dtype() == traced.dtype else to_dtype(lowered, traced.dtype)
+            return (
+                lowered if lowered.get_dtype() == traced.dtype else to_dtype(lowered, traced.dtype)
+            )
 
         def constant_name(self, name: str, device_override: Any) -> str:
             return super().constant_name(name, None)  # no copy to the GPU: it will be there

@@ -21,7 +21,12 @@ def bind_derived(traced: Any, places: Iterable[tuple[str, Any]]) -> None:
             continue
         (symbol,) = unknown
         factor, rest = node.expr.coeff(symbol, 1), node.expr.coeff(symbol, 0)
-        if not (factor.is_Integer and rest.is_Integer and factor > 0 and node.expr.equals(factor * symbol + rest)):
+        if not (
+            factor.is_Integer
+            and rest.is_Integer
+            and factor > 0
+            and node.expr.equals(factor * symbol + rest)
+        ):
             continue
         known.add(symbol)
         less = f"({path} - {rest})" if rest else path

@@ -25,7 +25,11 @@ def namespace(source: str) -> dict[str, Any]:
         exec(compile(with_numbers(with_loops(ast.parse(source))), PROBLEM, "exec"), module.__dict__)
     map_cuda_of(module.__dict__, "cpu", source)
     for made in list(vars(module).values()):
-        if isinstance(made, type) and dataclasses.is_dataclass(made) and made.__module__ == "problem":
+        if (
+            isinstance(made, type)
+            and dataclasses.is_dataclass(made)
+            and made.__module__ == "problem"
+        ):
             _register_fields(made)
     return module.__dict__
 
@@ -49,8 +53,14 @@ def plain_outputs(outputs: Any) -> Any:
     """Returns outputs with every dataclass of another module than the problem's as a dictionary of its fields, such as
     an output of transformers: a draft cannot name its class.
     """
-    if dataclasses.is_dataclass(outputs) and not isinstance(outputs, type) and type(outputs).__module__ != "problem":
-        return {f.name: plain_outputs(getattr(outputs, f.name)) for f in dataclasses.fields(outputs)}
+    if (
+        dataclasses.is_dataclass(outputs)
+        and not isinstance(outputs, type)
+        and type(outputs).__module__ != "problem"
+    ):
+        return {
+            f.name: plain_outputs(getattr(outputs, f.name)) for f in dataclasses.fields(outputs)
+        }
     if type(outputs) is dict:
         return {key: plain_outputs(value) for key, value in outputs.items()}
     if type(outputs) in (list, tuple):

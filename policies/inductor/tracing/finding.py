@@ -25,7 +25,9 @@ def line_that_calls(source: str, operator: str) -> int | None:
     wanted = operator.strip("_")
 
     class Finding(TorchDispatchMode):
-        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             name = str(getattr(function, "overloadpacket", function)).rpartition(".")[2].strip("_")
             if name == wanted or name.startswith(f"{wanted}_"):
                 frames = [f for f in traceback.extract_stack() if f.filename == PROBLEM]
@@ -42,6 +44,8 @@ def line_that_calls(source: str, operator: str) -> int | None:
                 model(*inputs)
     except _Found as found:
         return int(found.args[0])
-    except Exception:  # whatever else the reference does without values says nothing about the operator
+    except (
+        Exception
+    ):  # whatever else the reference does without values says nothing about the operator
         return None
     return None

@@ -14,7 +14,13 @@ from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived
 from kernelwright.policies.inductor.tracing.execution import examples, plain_outputs
 from kernelwright.policies.inductor.tracing.loop_syntax import has_loops
-from kernelwright.policies.inductor.tracing.loops import LoopForm, Loops, Unlearned, Unsuited, tracing_loops
+from kernelwright.policies.inductor.tracing.loops import (
+    LoopForm,
+    Loops,
+    Unlearned,
+    Unsuited,
+    tracing_loops,
+)
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
 from kernelwright.policies.inductor.tracing.randomness import (
     RANDOMNESS_ADVICE,
@@ -94,7 +100,10 @@ def numbers_of(source: str, mode: Any) -> dict[str, int]:
     text = ProblemText(source)
     _, inputs, init = examples(source, mode)
     found: dict[str, int] = {}
-    for path, value in [*zip(text.input_paths(len(inputs)), inputs, strict=True), *_constructor(text, init)]:
+    for path, value in [
+        *zip(text.input_paths(len(inputs)), inputs, strict=True),
+        *_constructor(text, init),
+    ]:
         found |= integers_by_path(value, path)
     return found
 
@@ -106,7 +115,11 @@ def _constructor(text: ProblemText, init: Any) -> list[tuple[str, Any]]:
 
 
 def trace(
-    source: str, free: Callable[[int, str], bool], *, partial: bool = False, least: Mapping[str, int] | None = None
+    source: str,
+    free: Callable[[int, str], bool],
+    *,
+    partial: bool = False,
+    least: Mapping[str, int] | None = None,
 ) -> TracedModel:
     """The module as a graph.
 
@@ -122,20 +135,28 @@ def trace(
         except Unlearned:
             learns = True
         except Exception as error:
-            inside = loops.nested and form is LoopForm.NESTED  # whatever a loop inside a loop leads to
+            inside = (
+                loops.nested and form is LoopForm.NESTED
+            )  # whatever a loop inside a loop leads to
             if not inside and (form is LoopForm.UNROLLED or not isinstance(error, Unsuited)):
                 raise
             form = LoopForm.SINGLE if inside else LoopForm.UNROLLED
 
 
 def _trace(
-    source: str, free: Callable[[int, str], bool], loops: Loops, partial: bool, least: Mapping[str, int] | None
+    source: str,
+    free: Callable[[int, str], bool],
+    loops: Loops,
+    partial: bool,
+    least: Mapping[str, int] | None,
 ) -> TracedModel:
     from kernelwright.policies.inductor.window_sizes import WindowedMode
 
     text = ProblemText(source)
     sizes = SymbolicSizes(text, free, least)
-    traced = TracedModel(text, sizes, WindowedMode(sizes.env), slices=Slices(bounded=least is not None))
+    traced = TracedModel(
+        text, sizes, WindowedMode(sizes.env), slices=Slices(bounded=least is not None)
+    )
     module, inputs, init = examples(source, traced.mode)
     named = _constructor(text, init)
     names = zip(named, text.constructor_names(), strict=False)
@@ -161,26 +182,42 @@ def _make_graph(
     tensors = list(_tensors(given, paths))
     traced.contiguous = [p for p, v in tensors if v.dim() and v.is_contiguous()]
     places = [(p, v) for p, v in traced.sizes.where.items() if not is_extent(p)]
-    whole = [*((spelt(n), v) for n, v in held.items()), *((spelt(n), v) for _, _, n, v in plain), *tensors, *places]
+    whole = [
+        *((spelt(n), v) for n, v in held.items()),
+        *((spelt(n), v) for _, _, n, v in plain),
+        *tensors,
+        *places,
+    ]
     paired = [is_complex(v) for _, v in whole]
     whole = [as_real_argument(p, v) for p, v in whole]
     traced.arguments, flat = [p for p, _ in whole], [v for _, v in whole]
 
     def call(*values: Any) -> Any:
-        waiting = iter([torch.view_as_complex(v) if c else v for v, c in zip(values, paired, strict=True)])
+        waiting = iter(
+            [torch.view_as_complex(v) if c else v for v, c in zip(values, paired, strict=True)]
+        )
         weights = {n: next(waiting) for n in held}
         for module, name, _, _ in plain:
             setattr(module, name, next(waiting))
         _recompute_floats(
-            model, dict(zip([p for p, _ in places], values[len(values) - len(places) :], strict=True)), traced
+            model,
+            dict(zip([p for p, _ in places], values[len(values) - len(places) :], strict=True)),
+            traced,
         )
         new = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaf_values]
         arguments = tuple(torch.utils._pytree.tree_unflatten(new, form))
         made = plain_outputs(torch.func.functional_call(model, weights, arguments))
-        state = {id(v) for v in weights.values()}  # a later call changes it: what this call gives is a copy
+        state = {
+            id(v) for v in weights.values()
+        }  # a later call changes it: what this call gives is a copy
         made = torch.utils._pytree.tree_map(lambda v: v.clone() if id(v) in state else v, made)
-        traced.form = torch.utils._pytree.tree_map(lambda v: COMPLEX if is_complex(v) else None, made)
-        return [torch.view_as_real(v) if is_complex(v) else v for v in torch.utils._pytree.tree_leaves(made)]
+        traced.form = torch.utils._pytree.tree_map(
+            lambda v: COMPLEX if is_complex(v) else None, made
+        )
+        return [
+            torch.view_as_real(v) if is_complex(v) else v
+            for v in torch.utils._pytree.tree_leaves(made)
+        ]
 
     gradients = bool(TAKES_GRADIENTS.search(traced.text.source))
     make = functools.partial(_graph_of, partial=partial, gradients=gradients)
@@ -220,15 +257,20 @@ def _graph_of(function: Any, flat: list[Any], partial: bool, gradients: bool) ->
         functional = torch.func.functionalize(called, remove="mutations")
         return make_fx(functional, decomposition_table=table, tracing_mode="real")(*flat)
 
-    table = {op: made for op, made in select_decomp_table().items() if not draws_random_numbers(op)} | decompositions(
-        partial
-    )
+    table = {
+        op: made for op, made in select_decomp_table().items() if not draws_random_numbers(op)
+    } | decompositions(partial)
     if gradients:
         function = make_fx(function, decomposition_table=table, tracing_mode="real")(*flat)
     graph = traced(function, table)
     if has_complex(graph):
-        graph = traced(ByParts(traced(function, without_complex_decompositions(table)), library=partial).run, table)
-    graph.graph.eliminate_dead_code(lambda node: node.is_impure() and not draws_random_numbers(node.target))
+        graph = traced(
+            ByParts(traced(function, without_complex_decompositions(table)), library=partial).run,
+            table,
+        )
+    graph.graph.eliminate_dead_code(
+        lambda node: node.is_impure() and not draws_random_numbers(node.target)
+    )
     _refuse(graph)
     return graph
 
@@ -280,7 +322,9 @@ def _tensors(values: list[Any], paths: list[str]) -> Iterator[tuple[str, Any]]:
 
 def spelt(name: str) -> str:
     """layers.0.weight -> self.layers[0].weight; a child of a dictionary by its name is an attribute too."""
-    return "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in name.split("."))
+    return "self" + "".join(
+        f"[{part}]" if part.isdigit() else f".{part}" for part in name.split(".")
+    )
 
 
 def _refuse(graph: Any) -> None:
@@ -298,10 +342,14 @@ def _refuse(graph: Any) -> None:
             )
         if draws_random_numbers(node.target):
             name = str(node.target).split(".")[1].removesuffix("_functional")
-            raise DraftRefused(f"{name} draws random numbers", operator=name, advice=RANDOMNESS_ADVICE)
+            raise DraftRefused(
+                f"{name} draws random numbers", operator=name, advice=RANDOMNESS_ADVICE
+            )
     count = len(graph.graph.nodes)
     if count > MAX_OPERATORS:
-        raise DraftRefused(f"{count} operators: a recurrence that is unrolled, or a network too large for one draft")
+        raise DraftRefused(
+            f"{count} operators: a recurrence that is unrolled, or a network too large for one draft"
+        )
 
 
 def _sized_by_data(node: Any) -> bool:
@@ -321,11 +369,20 @@ def _name_symbols(traced: TracedModel, places: list[tuple[str, Any]]) -> None:
         if symbol.is_symbol:
             traced.symbols.setdefault(str(symbol), path)
             name = traced.sizes.name_of(symbol, path) or next(
-                (n for p, n in traced.sizes.names.items() if traced.sizes.where[p].node.expr == symbol), ""
+                (
+                    n
+                    for p, n in traced.sizes.names.items()
+                    if traced.sizes.where[p].node.expr == symbol
+                ),
+                "",
             )
             traced.names.setdefault(str(symbol), name)
     for symbol, other in traced.sizes.env.replacements.items():
-        known = traced.symbols.get(str(other)) if other.is_symbol else str(traced.sizes.env.simplify(other))
+        known = (
+            traced.symbols.get(str(other))
+            if other.is_symbol
+            else str(traced.sizes.env.simplify(other))
+        )
         traced.symbols[str(symbol)] = known or str(other)
 
 
@@ -338,7 +395,11 @@ def _shapes(traced: TracedModel) -> Iterator[tuple[str, Any]]:
     for path, value in [*inputs, *weights]:
         if isinstance(value, torch.Tensor):
             sizes = enumerate(value.shape[: rank_in_forward(path, value)])
-            yield from ((f"{unwrapped_path(path)}.shape[{i}]", n) for i, n in sizes if isinstance(n, torch.SymInt))
+            yield from (
+                (f"{unwrapped_path(path)}.shape[{i}]", n)
+                for i, n in sizes
+                if isinstance(n, torch.SymInt)
+            )
 
 
 def simple_path(path: str) -> str:

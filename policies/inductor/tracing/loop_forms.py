@@ -20,29 +20,54 @@ def over_ranges(method: ast.FunctionDef) -> None:
     """Rewrites the loops of a method, in place; line numbers stay."""
     number = 0
     kinds = ast.FunctionDef | ast.If | ast.With | ast.For
-    for body in reversed([n.body for n in ast.walk(method) if isinstance(n, kinds)]):  # those inside others first
+    for body in reversed(
+        [n.body for n in ast.walk(method) if isinstance(n, kinds)]
+    ):  # those inside others first
         for place in range(len(body) - 1, -1, -1):
             loop = body[place]
-            if isinstance(loop, ast.For) and (parts := _parts(loop)) is not None and not loop.orelse:
+            if (
+                isinstance(loop, ast.For)
+                and (parts := _parts(loop)) is not None
+                and not loop.orelse
+            ):
                 body[place : place + 1] = _over_range(loop, *parts, number)
                 number += 1
 
 
-SPLITTING_METHODS = ("unbind", "split", "chunk", "transpose", "permute", "movedim", "swapaxes", "flip")
+SPLITTING_METHODS = (
+    "unbind",
+    "split",
+    "chunk",
+    "transpose",
+    "permute",
+    "movedim",
+    "swapaxes",
+    "flip",
+)
 """Functions of tensors whose answer is walked through."""
 
 
 def _parts(loop: ast.For) -> tuple[str, str, str] | None:
     """What is walked through, the name of a row, and the name of its number ("" where it has none)."""
     target, walked, at = loop.target, loop.iter, ""
-    if isinstance(walked, ast.Call) and ast.unparse(walked.func) == "enumerate" and len(walked.args) == 1:
+    if (
+        isinstance(walked, ast.Call)
+        and ast.unparse(walked.func) == "enumerate"
+        and len(walked.args) == 1
+    ):
         names = target.elts if isinstance(target, ast.Tuple) else []
         if len(names) != 2 or not isinstance(names[0], ast.Name) or walked.keywords:
             return None
         at, target, walked = names[0].id, names[1], walked.args[0]
     if isinstance(target, ast.Tuple):
-        several = isinstance(walked, ast.Call) and ast.unparse(walked.func) == "zip" and not walked.keywords
-        sources = [_walked(a) for a in walked.args] if isinstance(walked, ast.Call) and several else []
+        several = (
+            isinstance(walked, ast.Call)
+            and ast.unparse(walked.func) == "zip"
+            and not walked.keywords
+        )
+        sources = (
+            [_walked(a) for a in walked.args] if isinstance(walked, ast.Call) and several else []
+        )
         named = all(isinstance(e, ast.Name) for e in target.elts)
         fits = named and all(sources) and len(sources) == len(target.elts)
         return (f"__together__({', '.join(sources)})", ast.unparse(target), at) if fits else None
@@ -101,7 +126,11 @@ class TensorPieces:
         if not isinstance(index, int | torch.SymInt):
             return list(self)[index]
         place = index + self.count if isinstance(index, int) and index < 0 else index
-        return self._tensor.narrow(self._dim, place, 1) if self._keep else self._tensor.select(self._dim, place)
+        return (
+            self._tensor.narrow(self._dim, place, 1)
+            if self._keep
+            else self._tensor.select(self._dim, place)
+        )
 
     def __len__(self) -> int:
         return int(self.count)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kernelwright.policies.inductor.tracing.loops import Unsuited, in_a_step, keeps_loops, over_steps
+from kernelwright.policies.inductor.tracing.loops import (
+    Unsuited,
+    in_a_step,
+    keeps_loops,
+    over_steps,
+)
 
 
 class Stacked(list[Any]):
@@ -81,7 +86,11 @@ def run_loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str,
 
     start, stop, stride = _bounds(ranged)
     count = (stop - start) if stride == 1 else (start - stop) if stride == -1 else None
-    if not isinstance(count, torch.SymInt) or not keeps_loops() or any(isinstance(v, Stacked) for v in lists.values()):
+    if (
+        not isinstance(count, torch.SymInt)
+        or not keeps_loops()
+        or any(isinstance(v, Stacked) for v in lists.values())
+    ):
         return _as_it_is(step, range(start, stop, stride), state, lists, rows)
 
     rows = {n: (t, d % t.dim()) for n, (t, d) in rows.items()}
@@ -95,7 +104,9 @@ def run_loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str,
         for name, shape in wide.items():
             gives[name] = [torch.broadcast_to(gives[name][0], shape)]
         tensors = {n: v for n, v in last.items() if isinstance(v, torch.Tensor)}
-        return after, {n: v[0] for n, v in gives.items()} | {f"last_{n}": v for n, v in tensors.items()}
+        return after, {n: v[0] for n, v in gives.items()} | {
+            f"last_{n}": v for n, v in tensors.items()
+        }
 
     after, stacked = over_steps(body, count, state)
     found = dict(after)
@@ -104,7 +115,9 @@ def run_loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str,
         order = stacked[name].flip(0) if stride == -1 else stacked[name]
         first = start if stride > 0 else start + (count - 1) * stride
         whole = order.movedim(0, dim).to(tensor.dtype)
-        complete = statically_known_true(first == 0) and statically_known_true(tensor.shape[dim] == count)
+        complete = statically_known_true(first == 0) and statically_known_true(
+            tensor.shape[dim] == count
+        )
         found[name] = whole if complete else tensor.slice_scatter(whole, dim, first, first + count)
     found |= {n.removeprefix("last_"): v[-1] for n, v in stacked.items() if n.startswith("last_")}
     return _Values(found)

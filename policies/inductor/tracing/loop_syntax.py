@@ -15,7 +15,12 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernelwright.policies.inductor.tracing.loop_forms import ZippedRows, count_of, over_ranges, rows_of
+from kernelwright.policies.inductor.tracing.loop_forms import (
+    ZippedRows,
+    count_of,
+    over_ranges,
+    rows_of,
+)
 from kernelwright.policies.inductor.tracing.loop_running import last_element, own_copy, run_loop
 
 STATEMENTS_THAT_LEAVE = (
@@ -76,8 +81,14 @@ class _Place:
     def after(self, loop: ast.For) -> set[str]:
         """Names that are read after it, by a later step of a loop around it too."""
         inside = {id(n) for n in ast.walk(loop)}
-        again = [n for n in ast.walk(self.around) if id(n) not in inside] if self.around is not None else []
-        later = [n for n in ast.walk(self.method) if getattr(n, "lineno", 0) > (loop.end_lineno or 0)]
+        again = (
+            [n for n in ast.walk(self.around) if id(n) not in inside]
+            if self.around is not None
+            else []
+        )
+        later = [
+            n for n in ast.walk(self.method) if getattr(n, "lineno", 0) > (loop.end_lineno or 0)
+        ]
         return {n.id for n in [*later, *again] if isinstance(n, ast.Name)}
 
 
@@ -91,7 +102,9 @@ def _rewrite_body(body: list[ast.stmt], where: _Place) -> None:
                 _rewrite_body(getattr(statement, inner, []), replace(where, around=around))
         if isinstance(statement, ast.For) and _fits(statement):
             before, after = where.before(statement), where.after(statement)
-            body[place : place + 1] = _called(statement, before, after, where.arguments, next(where.numbers))
+            body[place : place + 1] = _called(
+                statement, before, after, where.arguments, next(where.numbers)
+            )
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
@@ -133,8 +146,14 @@ class _Backwards(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        inner = node.args[0] if ast.unparse(node.func) == "reversed" and len(node.args) == 1 else None
-        if not isinstance(inner, ast.Call) or ast.unparse(inner.func) != "range" or not 1 <= len(inner.args) <= 2:
+        inner = (
+            node.args[0] if ast.unparse(node.func) == "reversed" and len(node.args) == 1 else None
+        )
+        if (
+            not isinstance(inner, ast.Call)
+            or ast.unparse(inner.func) != "range"
+            or not 1 <= len(inner.args) <= 2
+        ):
             return node
         first, end = (["0"] + [ast.unparse(a) for a in inner.args])[-2:]
         made = ast.parse(f"range(({end}) - 1, ({first}) - 1, -1)", mode="eval").body
@@ -193,23 +212,37 @@ class _Given(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         self.generic_visit(node)
         target = node.targets[0]
-        if len(node.targets) == 1 and isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+        if (
+            len(node.targets) == 1
+            and isinstance(target, ast.Subscript)
+            and isinstance(target.value, ast.Name)
+        ):
             index = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
             words = [ast.unparse(i) for i in index]
             others = [w for w in words if w != self.variable]
             name = target.value.id
-            fits = words.count(self.variable) == 1 and set(others) <= {":", "..."} and words.count("...") <= 1
+            fits = (
+                words.count(self.variable) == 1
+                and set(others) <= {":", "..."}
+                and words.count("...") <= 1
+            )
             if fits and name not in self._kept:
                 place = words.index(self.variable)
                 self.rows[name] = place if "..." not in words[:place] else place - len(words)
-                return _at(f"__gives__.setdefault({name!r}, []).append({ast.unparse(node.value)})", node)
+                return _at(
+                    f"__gives__.setdefault({name!r}, []).append({ast.unparse(node.value)})", node
+                )
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """`outputs[-1]` is what the step before gave."""
         self.generic_visit(node)
         name = _last_read(node)
-        return ast.copy_location(ast.Name(f"{LAST}{name}", ast.Load()), node) if name in self._followed else node
+        return (
+            ast.copy_location(ast.Name(f"{LAST}{name}", ast.Load()), node)
+            if name in self._followed
+            else node
+        )
 
 
 LAST = "__last_of_"
@@ -218,7 +251,11 @@ LAST = "__last_of_"
 
 def _last_read(node: ast.AST) -> str:
     """The name of a list of which a node reads the last element; empty where it does not."""
-    reads = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name)
+    reads = (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Load)
+        and isinstance(node.value, ast.Name)
+    )
     return node.value.id if reads and ast.unparse(node.slice) == "-1" else ""  # type: ignore[attr-defined]
 
 
@@ -239,9 +276,13 @@ def _changed(body: list[ast.stmt]) -> set[str]:
     return found
 
 
-def _given_by(loop: ast.For, variable: str, before: set[str]) -> tuple[list[ast.stmt], _Given] | None:
+def _given_by(
+    loop: ast.For, variable: str, before: set[str]
+) -> tuple[list[ast.stmt], _Given] | None:
     """The body of a loop with what its steps give; None where it reads a list that it fills."""
-    calls = [n.value for n in ast.walk(loop) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call)]
+    calls = [
+        n.value for n in ast.walk(loop) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call)
+    ]
     appended = {ast.unparse(c.func).removesuffix(".append") for c in calls}
     followed = {_last_read(n) for n in ast.walk(loop)} & appended & before
     kept: set[str] = set()
@@ -259,7 +300,9 @@ def _given_by(loop: ast.For, variable: str, before: set[str]) -> tuple[list[ast.
         kept |= used & set(given.rows)
 
 
-def _called(loop: ast.For, before: set[str], after_it: set[str], arguments: set[str], number: int) -> list[ast.stmt]:
+def _called(
+    loop: ast.For, before: set[str], after_it: set[str], arguments: set[str], number: int
+) -> list[ast.stmt]:
     """The function of one step, the call, and what the names are afterwards."""
     assert isinstance(loop.target, ast.Name)
     assert isinstance(loop.iter, ast.Call)

@@ -129,7 +129,11 @@ class Loops:
 
         size = keep or (isinstance(count, torch.SymInt) and bool(count.node.expr.free_symbols))
         self.nested = self.nested or (size and self.inside)
-        if not size or self.form is LoopForm.UNROLLED or (self.inside and self.form is LoopForm.SINGLE):
+        if (
+            not size
+            or self.form is LoopForm.UNROLLED
+            or (self.inside and self.form is LoopForm.SINGLE)
+        ):
             return _unrolled(body, count, state)
         leaves, form = torch.utils._pytree.tree_flatten(state)
         tensors = [v for v in leaves if isinstance(v, torch.Tensor)]
@@ -151,7 +155,9 @@ class Loops:
         with disable_proxy_modes_tracing(), _collecting(tensors) as given:
             framed(step, dict(state))
         if number is None:
-            with _pausing():  # what an inner loop's graph is made of is nothing that the step around it is given
+            with (
+                _pausing()
+            ):  # what an inner loop's graph is made of is nothing that the step around it is given
                 made = self._learnt(framed, step, state, tensors, given)
             number = self._known[path] = len(self.bodies)
             self.bodies.append(made)
@@ -162,7 +168,9 @@ class Loops:
         stacked = dict(zip(known.stacked, found[len(tensors) :], strict=True))
         return torch.utils._pytree.tree_unflatten(carried, form), stacked
 
-    def _learnt(self, body: Body, step: Any, state: dict[str, Any], tensors: list[Any], given: list[Any]) -> LoopBody:
+    def _learnt(
+        self, body: Body, step: Any, state: dict[str, Any], tensors: list[Any], given: list[Any]
+    ) -> LoopBody:
         import torch
 
         paths = torch.utils._pytree.tree_flatten_with_path(state)[0]
@@ -182,7 +190,9 @@ class Loops:
 
         def run(at: Any, *values: Any) -> None:
             rest = list(values[len(sizes) :])
-            now, on, puts, new = (rest[a:b] for a, b in _cuts(len(tensors), len(tensors), len(shapes), len(given)))
+            now, on, puts, new = (
+                rest[a:b] for a, b in _cuts(len(tensors), len(tensors), len(shapes), len(given))
+            )
             waiting = iter(now)
             own = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaves]
             with _substituting(dict(zip(map(id, given), new, strict=True))):
@@ -194,7 +204,10 @@ class Loops:
             if any(not isinstance(v, torch.Tensor) and v is not w and v != w
                    for v, w in zip(leaves, left, strict=True)):  # fmt: skip
                 raise Unsuited("a loop over a size carries a number that changes")
-            for place, value in [*zip(on, carried_now, strict=True), *zip(puts, made.values(), strict=True)]:
+            for place, value in [
+                *zip(on, carried_now, strict=True),
+                *zip(puts, made.values(), strict=True),
+            ]:
                 if len(place.shape) != len(value.shape) or place.dtype != value.dtype:
                     raise Unsuited("a loop over a size carries a tensor whose shape changes")
                 place.copy_(value)
@@ -218,14 +231,18 @@ def _fresh(value: Any, contiguous: bool = False) -> Any:
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
 
 
-def _unrolled(body: Body, count: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _unrolled(
+    body: Body, count: Any, state: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     import torch
 
     rows: list[dict[str, Any]] = []
     for step in range(count):
         state, made = body(step, dict(state))
         rows.append(made)
-    return state, {name: torch.stack([row[name] for row in rows]) for name in rows[0]} if rows else {}
+    return state, {
+        name: torch.stack([row[name] for row in rows]) for name in rows[0]
+    } if rows else {}
 
 
 _collectors: list[Any] = []
@@ -257,7 +274,9 @@ def _collecting(own: list[Any]) -> Iterator[list[Any]]:
     class Collecting(TorchFunctionMode):
         paused = False
 
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             if self.paused:
                 return function(*args, **(kwargs or {}))
             attribute = getattr(function, "__name__", "") == "__get__"
@@ -270,7 +289,9 @@ def _collecting(own: list[Any]) -> Iterator[list[Any]]:
             versions = [v._version for v in given]
             made = function(*args, **(kwargs or {}))
             if versions != [v._version for v in given[: len(versions)]]:
-                raise Unsuited("a loop over a size changes in place a tensor that was there before it")
+                raise Unsuited(
+                    "a loop over a size changes in place a tensor that was there before it"
+                )
             for value in torch.utils._pytree.tree_leaves(made):
                 if isinstance(value, torch.Tensor):
                     known[id(value)] = value  # kept, so that no other tensor gets its identity
@@ -291,8 +312,12 @@ def _substituting(new: dict[int, Any]) -> Iterator[None]:
     from torch.overrides import TorchFunctionMode
 
     class Substituting(TorchFunctionMode):
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            args, kwargs = torch.utils._pytree.tree_map(lambda v: new.get(id(v), v), (tuple(args), kwargs or {}))
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            args, kwargs = torch.utils._pytree.tree_map(
+                lambda v: new.get(id(v), v), (tuple(args), kwargs or {})
+            )
             return function(*args, **kwargs)
 
     with Substituting():
@@ -333,7 +358,11 @@ def over_steps(
     body: Body, count: Any, state: dict[str, Any], *, keep: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """See `Loops.over`; outside of a trace the loop is run as it is."""
-    return _current[-1].over(body, count, state, keep=keep) if _current else _unrolled(body, count, state)
+    return (
+        _current[-1].over(body, count, state, keep=keep)
+        if _current
+        else _unrolled(body, count, state)
+    )
 
 
 _library: list[Any] = []
@@ -345,7 +374,9 @@ def _operator() -> Any:
 
     if not _library:
         _library.append(torch.library.Library("kernelwright", "FRAGMENT"))
-        _library[0].define("steps(Tensor[] carried, Tensor[] given, SymInt count, int loop) -> Tensor[]")
+        _library[0].define(
+            "steps(Tensor[] carried, Tensor[] given, SymInt count, int loop) -> Tensor[]"
+        )
         torch.library.register_fake(OPERATOR, _shapes_of, lib=_library[0])
     return torch.ops.kernelwright.steps.default
 
@@ -356,4 +387,6 @@ def _shapes_of(carried: list[Any], given: list[Any], count: Any, loop: int) -> l
     body = _current[-1].bodies[loop]
     device = (carried or given)[0].device
     after = [torch.empty(v.shape, dtype=v.dtype, device=device) for v in carried]
-    return after + [torch.empty([count, *shape], dtype=dtype, device=device) for shape, dtype in body.shapes]
+    return after + [
+        torch.empty([count, *shape], dtype=dtype, device=device) for shape, dtype in body.shapes
+    ]

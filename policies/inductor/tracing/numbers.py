@@ -12,7 +12,13 @@ from typing import Any
 
 from kernelwright.policies.inductor.tracing.loop_forms import TensorPieces
 
-WORDS = {"int": "__whole__", "float": "__real__", "len": "__length__", "min": "__least__", "max": "__most__"}
+WORDS = {
+    "int": "__whole__",
+    "float": "__real__",
+    "len": "__length__",
+    "min": "__least__",
+    "max": "__most__",
+}
 """Python's name -> the name under which a module calls the one of ours."""
 
 
@@ -33,7 +39,9 @@ def symbolic_len(value: Any) -> Any:
 
     if isinstance(value, TensorPieces):
         return value.count
-    return value.shape[0] if isinstance(value, torch.Tensor) and value.dim() else builtins.len(value)
+    return (
+        value.shape[0] if isinstance(value, torch.Tensor) and value.dim() else builtins.len(value)
+    )
 
 
 def symbolic_min(*given: Any, **named: Any) -> Any:
@@ -49,9 +57,15 @@ def symbolic_max(*given: Any, **named: Any) -> Any:
 def _extreme(name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
     import torch
 
-    values = list(given[0]) if len(given) == 1 and isinstance(given[0], list | tuple) else list(given)
+    values = (
+        list(given[0]) if len(given) == 1 and isinstance(given[0], list | tuple) else list(given)
+    )
     symbolic = any(isinstance(v, torch.SymInt | torch.SymFloat) for v in values)
-    if not symbolic or named or not all(isinstance(v, torch.SymInt | torch.SymFloat | int | float) for v in values):
+    if (
+        not symbolic
+        or named
+        or not all(isinstance(v, torch.SymInt | torch.SymFloat | int | float) for v in values)
+    ):
         return getattr(builtins, name)(*given, **named)
     two = {"min": torch.sym_min, "max": torch.sym_max}[name]
     return functools.reduce(two, values)
@@ -114,7 +128,11 @@ def known_sizes(value: Any) -> Any:
 def select_sizes(part: Any, whole: Any, index: Any) -> Any:
     """Notes the sizes of a part of a tensor that is made of sizes (`torch.tensor(x.shape)[-2:]`). Returns the part."""
     sizes = known_sizes(whole)
-    return with_sizes(part, sizes[index]) if isinstance(sizes, list) and isinstance(index, int | slice) else part
+    return (
+        with_sizes(part, sizes[index])
+        if isinstance(sizes, list) and isinstance(index, int | slice)
+        else part
+    )
 
 
 def _numbers_in(data: Any) -> Iterator[Any]:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 
 from kernelwright.policies.inductor.refusing import DraftRefused
 
-NAMES_OF_NO_SIZE = re.compile(r"kernel|stride|padding|dilation|pool|layers|depth|axis|scale_factor|block")
+NAMES_OF_NO_SIZE = re.compile(
+    r"kernel|stride|padding|dilation|pool|layers|depth|axis|scale_factor|block"
+)
 """Names of arguments that say what is computed; the others say how much of it."""
 
 
@@ -41,7 +43,9 @@ class ProblemText:
     def method(self, name: str) -> ast.FunctionDef | None:
         """A method that is written in Model, or in a class of the file that Model inherits from."""
         for cls in self._lineage(self.model):
-            if found := next((f for f in cls.body if isinstance(f, ast.FunctionDef) and f.name == name), None):
+            if found := next(
+                (f for f in cls.body if isinstance(f, ast.FunctionDef) and f.name == name), None
+            ):
                 return found
         return None
 
@@ -82,9 +86,16 @@ class ProblemText:
         """The attribute in which the constructor keeps an argument unchanged; `argument_` where it keeps none."""
         init = self.method("__init__")
         for node in ast.walk(init) if init else ():
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == argument:
+            if (
+                isinstance(node, ast.Assign)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == argument
+            ):
                 for target in node.targets:
-                    if ast.unparse(target).startswith("self.") and ast.unparse(target).count(".") == 1:
+                    if (
+                        ast.unparse(target).startswith("self.")
+                        and ast.unparse(target).count(".") == 1
+                    ):
                         return ast.unparse(target).removeprefix("self.")
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
                 for attribute, value in _pairs(node):
@@ -110,23 +121,33 @@ class ProblemText:
             if not isinstance(node, ast.Assign) or len(node.targets) != 1:
                 continue
             target, value = node.targets[0], ast.unparse(node.value)
-            if isinstance(target, ast.Name) and (one := re.fullmatch(r"(\w+)\.(?:shape\[|size\()(\d+)[\])]", value)):
+            if isinstance(target, ast.Name) and (
+                one := re.fullmatch(r"(\w+)\.(?:shape\[|size\()(\d+)[\])]", value)
+            ):
                 if one[1] in arguments:
                     found.setdefault(f"{one[1]}.shape[{one[2]}]", target.id)
-            elif isinstance(target, ast.Tuple) and (whole := re.fullmatch(r"(\w+)\.(?:shape|size\(\))", value)):
+            elif isinstance(target, ast.Tuple) and (
+                whole := re.fullmatch(r"(\w+)\.(?:shape|size\(\))", value)
+            ):
                 names = [t.id if isinstance(t, ast.Name) else "*" for t in target.elts]
                 if whole[1] in arguments and "*" not in names:
                     for i, name in enumerate(names):
                         found.setdefault(f"{whole[1]}.shape[{i}]", name.strip("_"))
             arguments -= {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
-        return {path: name for path, name in found.items() if name.isalpha()}  # s0 and x1 are Inductor's own
+        return {
+            path: name for path, name in found.items() if name.isalpha()
+        }  # s0 and x1 are Inductor's own
 
     def named_integers(self) -> dict[int, list[str]]:
         """Value -> the module's names for it."""
         found: dict[int, list[str]] = {}
         for node in self.tree.body:
             targets = node.targets if isinstance(node, ast.Assign) else []
-            pairs = _name_pairs(targets[0], node.value) if len(targets) == 1 and isinstance(node, ast.Assign) else []
+            pairs = (
+                _name_pairs(targets[0], node.value)
+                if len(targets) == 1 and isinstance(node, ast.Assign)
+                else []
+            )
             for name, value in pairs:
                 if isinstance(value, ast.Constant) and type(value.value) is int:
                     found.setdefault(value.value, []).append(name)
@@ -136,15 +157,27 @@ class ProblemText:
 def _name_pairs(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
     if isinstance(target, ast.Name):
         return [(target.id, value)]
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        return [(t.id, v) for t, v in zip(target.elts, value.elts, strict=True) if isinstance(t, ast.Name)]
+    if (
+        isinstance(target, ast.Tuple)
+        and isinstance(value, ast.Tuple)
+        and len(target.elts) == len(value.elts)
+    ):
+        return [
+            (t.id, v)
+            for t, v in zip(target.elts, value.elts, strict=True)
+            if isinstance(t, ast.Name)
+        ]
     return []
 
 
 def _pairs(node: ast.Assign) -> list[tuple[str, ast.expr]]:
     """`self.a, self.b = x, y` as (a, x), (b, y)."""
     target, value = node.targets[0], node.value
-    if not (isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)):
+    if not (
+        isinstance(target, ast.Tuple)
+        and isinstance(value, ast.Tuple)
+        and len(target.elts) == len(value.elts)
+    ):
         return []
     return [
         (ast.unparse(t).removeprefix("self."), v)

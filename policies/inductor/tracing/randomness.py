@@ -32,7 +32,9 @@ def without_draws_of_python(source: str) -> Iterator[None]:
     if before == (random.getstate(), str(numpy.random.get_state())):
         return
     lines = source.splitlines()
-    found = next(((n, m[0]) for n, line in enumerate(lines, 1) if (m := _OUTSIDE_TORCH.search(line))), None)
+    found = next(
+        ((n, m[0]) for n, line in enumerate(lines, 1) if (m := _OUTSIDE_TORCH.search(line))), None
+    )
     name, at = (found[1], f" at {line_text(source, found[0])}") if found else ("Python", "")
     raise DraftRefused(f"{name} draws random numbers{at}", advice=RANDOMNESS_ADVICE)
 
@@ -43,7 +45,10 @@ def factories_without_generator() -> list[tuple[str, Any]]:
     """
     import torch
 
-    return [(n, _without_generator(getattr(torch, n))) for n in ("rand", "randn", "randint", "randperm", "normal")]
+    return [
+        (n, _without_generator(getattr(torch, n)))
+        for n in ("rand", "randn", "randint", "randperm", "normal")
+    ]
 
 
 def _without_generator(plain: Any) -> Any:

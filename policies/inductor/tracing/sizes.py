@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernelwright.policies.inductor.tracing.loops import TRACED_STEP, Unsuited
-from kernelwright.policies.inductor.tracing.problem_text import NAMES_OF_NO_SIZE, ProblemText, readable
+from kernelwright.policies.inductor.tracing.problem_text import (
+    NAMES_OF_NO_SIZE,
+    ProblemText,
+    readable,
+)
 
 MIN_SIZE = 5
 """Sizes are taken to be at least so large where the problem's are."""
@@ -25,7 +29,13 @@ def integers_by_path(value: Any, path: str) -> dict[str, int]:
         return {}
     if isinstance(value, int):
         return {path: value}
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list | tuple)
+        else ()
+    )
     return {p: n for k, v in items for p, n in integers_by_path(v, f"{path}[{k!r}]").items()}
 
 
@@ -38,7 +48,10 @@ class SymbolicSizes:
     """Makes symbols and remembers what each of them is."""
 
     def __init__(
-        self, text: ProblemText, free: Callable[[int, str], bool], least: Mapping[str, int] | None = None
+        self,
+        text: ProblemText,
+        free: Callable[[int, str], bool],
+        least: Mapping[str, int] | None = None,
     ) -> None:
         """free: whether a number of the constructor, by its value and path, is a size. least: path -> the smallest
         value of a size, where it is known.
@@ -51,7 +64,11 @@ class SymbolicSizes:
         self.names: dict[str, str] = {}
         """Path -> what a person calls it."""
         self._least = least or {}
-        self._free, self._dimensions, self._integers = free, text.dimension_names(), text.named_integers()
+        self._free, self._dimensions, self._integers = (
+            free,
+            text.dimension_names(),
+            text.named_integers(),
+        )
         self._forward = text.forward_names()
         self._tensors = 0
 
@@ -65,12 +82,16 @@ class SymbolicSizes:
         from torch.utils._sympy.value_ranges import ValueRanges
 
         source = ConstantSource(re.sub(r"\W", "_", path))
-        symbol = self.env.create_symbol(value, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
+        symbol = self.env.create_symbol(
+            value, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None
+        )
         smallest = min(value, MIN_SIZE, self._least.get(path, MIN_SIZE))
         self.env.var_to_range[symbol] &= ValueRanges(smallest, int_oo)
         self.where[path] = self.env.create_symintnode(symbol, hint=value, source=source)
         known = self._integers.get(value, [])
-        self.names[path] = readable(name or (known[0] if len(known) == 1 else self.plain_name(path)))
+        self.names[path] = readable(
+            name or (known[0] if len(known) == 1 else self.plain_name(path))
+        )
         return self.where[path]
 
     def plain_name(self, path: str) -> str:
@@ -82,8 +103,14 @@ class SymbolicSizes:
         own = self.names.get(path, "")
         if own and own != readable(self.plain_name(path)):
             return own
-        equal = [p for p, v in self.where.items() if self.env.replacements.get(v.node._expr) == symbol]
-        named = [self.names[p] for p in equal if self.names[p] != readable(self.plain_name(p)) or p.startswith("self.")]
+        equal = [
+            p for p, v in self.where.items() if self.env.replacements.get(v.node._expr) == symbol
+        ]
+        named = [
+            self.names[p]
+            for p in equal
+            if self.names[p] != readable(self.plain_name(p)) or p.startswith("self.")
+        ]
         return named[0] if named else own
 
     def step(self, number: int) -> Any:
@@ -104,8 +131,12 @@ class SymbolicSizes:
         import sympy
 
         symbol = step.node._expr
-        asked = [g for g in self.env.guards if symbol in g.expr.free_symbols and not _is_about_layout(g)]
-        if symbol in self.env.replacements or any(isinstance(g.expr, sympy.Eq | sympy.Ne) for g in asked):
+        asked = [
+            g for g in self.env.guards if symbol in g.expr.free_symbols and not _is_about_layout(g)
+        ]
+        if symbol in self.env.replacements or any(
+            isinstance(g.expr, sympy.Eq | sympy.Ne) for g in asked
+        ):
             raise Unsuited("a loop over a size decides something by the number of the step")
 
     def tensor(self, like: Any, path: str) -> Any:
@@ -113,11 +144,17 @@ class SymbolicSizes:
         import torch
 
         names = [
-            given or self._forward.get(f"{path}.shape[{i}]", "") for i, given in enumerate(self._next_names(like.dim()))
+            given or self._forward.get(f"{path}.shape[{i}]", "")
+            for i, given in enumerate(self._next_names(like.dim()))
         ]
-        sizes = [self.symbol(n, f"{path}.shape[{i}]", names[i]) if n > 1 else n for i, n in enumerate(like.shape)]
+        sizes = [
+            self.symbol(n, f"{path}.shape[{i}]", names[i]) if n > 1 else n
+            for i, n in enumerate(like.shape)
+        ]
         order = sorted(range(like.dim()), key=lambda i: -like.stride(i))
-        if not like.permute(order).is_contiguous():  # it overlaps (`expand`) or has gaps: forward makes it contiguous
+        if not like.permute(
+            order
+        ).is_contiguous():  # it overlaps (`expand`) or has gaps: forward makes it contiguous
             order = sorted(order)
         made = torch.empty([sizes[i] for i in order], dtype=like.dtype)
         return made.permute([order.index(i) for i in range(like.dim())]) if like.dim() else made
@@ -157,7 +194,9 @@ class SymbolicSizes:
 
     def fixed(self) -> list[str]:
         """Paths of sizes that tracing turned into numbers."""
-        numbers = {str(symbol) for symbol, other in self.env.replacements.items() if other.is_number}
+        numbers = {
+            str(symbol) for symbol, other in self.env.replacements.items() if other.is_number
+        }
         return [path for path, value in self.where.items() if str(value.node._expr) in numbers]
 
     def merged(self) -> list[tuple[str, str]]:

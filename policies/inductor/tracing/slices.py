@@ -36,7 +36,9 @@ class Slices:
 
     def longer_than(self, least: int, symbols: Set[Any]) -> bool:
         """Whether some slice has a number for its end that is over `least`, of an axis with one of these sizes."""
-        return any(end.is_number and end > least and extent in symbols for end, extent in self.inside)
+        return any(
+            end.is_number and end > least and extent in symbols for end, extent in self.inside
+        )
 
     def simplify(self, simplified: Callable[[Any], Any]) -> None:
         """Writes what is remembered with the symbols that tracing found equal as one."""

@@ -42,12 +42,16 @@ def _propagation() -> Any:
     class OnGPU(FakeTensorProp):
         def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
             value = super().get_attr(target, args, kwargs)
-            return tensor_on_gpu(value) if isinstance(value, torch.Tensor) and value.dim() else value
+            return (
+                tensor_on_gpu(value) if isinstance(value, torch.Tensor) and value.dim() else value
+            )
 
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
             """A GPU's convolution may order its elements otherwise than a CPU's, so that a view of it is a copy."""
             aten = torch.ops.aten
-            return super().call_function(aten.reshape.default if target is aten.view.default else target, args, kwargs)
+            return super().call_function(
+                aten.reshape.default if target is aten.view.default else target, args, kwargs
+            )
 
     return OnGPU
 

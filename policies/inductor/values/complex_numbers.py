@@ -14,7 +14,11 @@ from torch.utils._pytree import tree_any, tree_map
 from kernelwright.policies.inductor.refusing import DraftRefused
 
 aten = torch.ops.aten
-REAL_TYPE_OF = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
+REAL_TYPE_OF = {
+    torch.complex32: torch.float16,
+    torch.complex64: torch.float32,
+    torch.complex128: torch.float64,
+}
 """Complex type -> the type of its parts."""
 
 
@@ -67,12 +71,20 @@ def is_complex(value: Any) -> bool:
 
 def as_real_argument(path: str, value: Any) -> tuple[str, Any]:
     """An argument of forward as the graph takes it: a complex tensor as a real one with an axis more."""
-    return (f"{WRAPPED[0]}{path}{WRAPPED[1]}", torch.view_as_real(value)) if is_complex(value) else (path, value)
+    return (
+        (f"{WRAPPED[0]}{path}{WRAPPED[1]}", torch.view_as_real(value))
+        if is_complex(value)
+        else (path, value)
+    )
 
 
 def unwrapped_path(path: str) -> str:
     """The path of a tensor without what `as_real_argument` puts around it."""
-    return path.removeprefix(WRAPPED[0]).removesuffix(WRAPPED[1]) if path.startswith(WRAPPED[0]) else path
+    return (
+        path.removeprefix(WRAPPED[0]).removesuffix(WRAPPED[1])
+        if path.startswith(WRAPPED[0])
+        else path
+    )
 
 
 def rank_in_forward(path: str, value: Any) -> int:
@@ -99,7 +111,11 @@ def without_complex_decompositions(table: dict[Any, Any]) -> dict[Any, Any]:
         "complex",
         "view_as_complex",
     }
-    return {k: v for k, v in table.items() if str(k).partition("aten.")[2].partition(".")[0] not in names}
+    return {
+        k: v
+        for k, v in table.items()
+        if str(k).partition("aten.")[2].partition(".")[0] not in names
+    }
 
 
 class ByParts(Interpreter):
@@ -164,9 +180,16 @@ def _by_parts(target: Any, args: Any, kwargs: Any) -> Any:
     name = getattr(target, "overloadpacket", target).__name__
     real = tree_map(lambda v: _part(v, 0), (args, kwargs), is_leaf=_leaf)
     imaginary = tree_map(
-        lambda v: _part(v, 1) if isinstance(v, Pair | complex) else _zero(v), (args, kwargs), is_leaf=_leaf
+        lambda v: _part(v, 1) if isinstance(v, Pair | complex) else _zero(v),
+        (args, kwargs),
+        is_leaf=_leaf,
     )
-    if name in ("add", "sub", "constant_pad_nd", "where"):  # a number that is added has no imaginary part
+    if name in (
+        "add",
+        "sub",
+        "constant_pad_nd",
+        "where",
+    ):  # a number that is added has no imaginary part
         first = len(args) - 1 if name == "constant_pad_nd" and len(args) > 2 else 1
         imaginary = (_without_numbers(imaginary[0], args, first), imaginary[1])
     made = target(*real[0], **real[1]), target(*imaginary[0], **imaginary[1])
@@ -177,14 +200,21 @@ def _by_parts(target: Any, args: Any, kwargs: Any) -> Any:
 
 def _without_numbers(imaginary: Any, args: Any, first: int) -> Any:
     plain = (int, float, torch.SymInt, torch.SymFloat)
-    return tuple(0 if i >= first and isinstance(args[i], plain) else v for i, v in enumerate(imaginary))
+    return tuple(
+        0 if i >= first and isinstance(args[i], plain) else v for i, v in enumerate(imaginary)
+    )
 
 
 def _made(target: Any, args: Any, kwargs: Any) -> Pair:
     """`full` and its like: of a number."""
     real = target(*(_part(a, 0) for a in args), **{k: _part(v, 0) for k, v in kwargs.items()})
     number = next((a for a in args if isinstance(a, complex)), 0.0)
-    return Pair(real, torch.full_like(real, number.imag) if isinstance(number, complex) else torch.zeros_like(real))
+    return Pair(
+        real,
+        torch.full_like(real, number.imag)
+        if isinstance(number, complex)
+        else torch.zeros_like(real),
+    )
 
 
 def _product(target: Any, left: Any, right: Any) -> Pair:
@@ -210,7 +240,9 @@ def _quotient(left: Any, right: Any) -> Pair:
 
 def _power(x: Any, exponent: Any) -> Pair:
     if exponent != 2:
-        raise DraftRefused("a power of complex numbers other than the square has no kernel", operator="pow")
+        raise DraftRefused(
+            "a power of complex numbers other than the square has no kernel", operator="pow"
+        )
     return _product(aten.mul, x, x)
 
 
@@ -234,7 +266,9 @@ def _converted(x: Any, **options: Any) -> Any:
 
 def _library_transform(target: Any, x: Any, *options: Any) -> Any:
     """torch's transform of a complex tensor that is made of its parts, and taken apart again."""
-    made = target(torch.view_as_complex(torch.stack(list(x), -1)) if isinstance(x, Pair) else x, *options)
+    made = target(
+        torch.view_as_complex(torch.stack(list(x), -1)) if isinstance(x, Pair) else x, *options
+    )
     if not made.is_complex():
         return made
     parts = torch.view_as_real(made)
@@ -249,7 +283,8 @@ def _angles(count: Any, rows: Any, like: Any) -> tuple[Any, Any]:
     known = count if isinstance(count, int) else count.node.hint
     if known is not None and known > MAX_TRANSFORM_ELEMENTS:
         raise DraftRefused(
-            f"a Fourier transform over more than {MAX_TRANSFORM_ELEMENTS} elements has no kernel", operator="fft"
+            f"a Fourier transform over more than {MAX_TRANSFORM_ELEMENTS} elements has no kernel",
+            operator="fft",
         )
     j = torch.arange(count, device=like.device)[:, None]
     k = torch.arange(rows, device=like.device)[None, :]
@@ -286,7 +321,12 @@ def _real_to_complex(x: Any, dims: Any, normalization: int, onesided: bool) -> P
     count = x.shape[last]
     cos, sin = _angles(count, count // 2 + 1 if onesided else count, x)
     scale = _scale(normalization, count)
-    return _transform(Pair(_along(x, last, cos) * scale, _along(x, last, -sin) * scale), others, normalization, True)
+    return _transform(
+        Pair(_along(x, last, cos) * scale, _along(x, last, -sin) * scale),
+        others,
+        normalization,
+        True,
+    )
 
 
 def _complex_to_real(x: Any, dims: Any, normalization: int, count: Any) -> Any:

@@ -20,7 +20,9 @@ class KnownValuesMode(TorchDispatchMode):
         super().__init__()
         self._values = KnownValues()
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         if (number := self._values.number(function, args)) is not None:
             return number

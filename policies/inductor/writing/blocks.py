@@ -51,7 +51,11 @@ HALF_PRECISION_TILES = (
     Tile(64, 64, 64, 4, 4),
 )
 """Tiles of products of fp16 and bf16."""
-HALF_PRECISION_TILES_OF_TWO = (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 3), Tile(64, 64, 64, 4, 4))
+HALF_PRECISION_TILES_OF_TWO = (
+    Tile(128, 128, 64, 8, 3),
+    Tile(64, 128, 64, 4, 3),
+    Tile(64, 64, 64, 4, 4),
+)
 """Tiles of two products of fp16 or bf16 that read one left operand, such as the gate of a layer and its values: the
 two sums take the registers of one sum of twice as many columns.
 """
@@ -81,11 +85,18 @@ looked at by compiling for sm_90: none spills."""
 def product_tile(kernel: LoweredKernel) -> Tile:
     """The largest tile that gives enough programs at the problem's own sizes, or the smallest."""
     if kernel.convolves:
-        return FP32_CONVOLUTION_TILE if kernel.single and not kernel.by_tf32 else TENSOR_CORE_CONVOLUTION_TILE
+        return (
+            FP32_CONVOLUTION_TILE
+            if kernel.single and not kernel.by_tf32
+            else TENSOR_CORE_CONVOLUTION_TILE
+        )
     tiles = _tiles(kernel)
     rows, columns, batch = (kernel.hints.get(side, 1) for side in ("Y", "X", "Z"))
     for tile in tiles:
-        if batch * math.ceil(rows / tile.rows) * math.ceil(columns / tile.columns) >= ENOUGH_PROGRAMS:
+        if (
+            batch * math.ceil(rows / tile.rows) * math.ceil(columns / tile.columns)
+            >= ENOUGH_PROGRAMS
+        ):
             return tile
     return tiles[-1]
 
@@ -127,7 +138,10 @@ def _side_by_side_in_rows(kernel: LoweredKernel) -> bool:
         if isinstance(call, ast.Call) and ast.unparse(call.func) in ("tl.load", "tl.store"):
             terms = [ast.unparse(term) for term in _terms(call.args[0])]
             for term in terms:  # `row + 2 * width * row`, of a row of 1 + 2 * width elements, has others with its name
-                if re.fullmatch(r"y\d+|yindex", term) and sum(bool(re.search(rf"\b{term}\b", t)) for t in terms) == 1:
+                if (
+                    re.fullmatch(r"y\d+|yindex", term)
+                    and sum(bool(re.search(rf"\b{term}\b", t)) for t in terms) == 1
+                ):
                     return True
     return False
 
@@ -157,7 +171,10 @@ def _masks(kernel: LoweredKernel, side: str) -> bool:
     index = f"{side.lower()}_index" if side.startswith("R") else f"{side.lower()}index"
     numel = f"{side.lower()}_numel" if side.startswith("R") else f"{side.lower()}numel"
     return (
-        any(isinstance(n, ast.Compare) and ast.unparse(n) == f"{index} < {numel}" for n in ast.walk(kernel.function))
+        any(
+            isinstance(n, ast.Compare) and ast.unparse(n) == f"{index} < {numel}"
+            for n in ast.walk(kernel.function)
+        )
         and numel in kernel.parameters
     )
 

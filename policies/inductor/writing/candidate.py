@@ -13,7 +13,11 @@ from kernelwright.policies.inductor.functions.operators.attention import uses_li
 from kernelwright.policies.inductor.lowering.generating import GeneratedCode
 from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.graph import TracedModel
-from kernelwright.policies.inductor.values.complex_numbers import COMPLEX, rank_in_forward, unwrapped_path
+from kernelwright.policies.inductor.values.complex_numbers import (
+    COMPLEX,
+    rank_in_forward,
+    unwrapped_path,
+)
 from kernelwright.policies.inductor.writing.helpers import BODIES, helpers_for
 from kernelwright.policies.inductor.writing.kept_definitions import model_and_what_it_needs
 from kernelwright.policies.inductor.writing.kernel_text import WrittenKernel, write_kernel
@@ -27,8 +31,16 @@ from kernelwright.policies.inductor.writing.launches import (
 from kernelwright.policies.inductor.writing.layouts import Layout, product_text
 from kernelwright.policies.inductor.writing.lines import break_line, break_long_lines
 from kernelwright.policies.inductor.writing.loops import LoopReading, host_lines
-from kernelwright.policies.inductor.writing.nested_inputs import is_mentioned, names_of_nested, rename_paths
-from kernelwright.policies.inductor.writing.products.attention import FLASH, FLASH_TEXT, is_attention
+from kernelwright.policies.inductor.writing.nested_inputs import (
+    is_mentioned,
+    names_of_nested,
+    rename_paths,
+)
+from kernelwright.policies.inductor.writing.products.attention import (
+    FLASH,
+    FLASH_TEXT,
+    is_attention,
+)
 from kernelwright.policies.inductor.writing.products.index_type import INDEX_TYPE
 from kernelwright.policies.inductor.writing.repeats.blocks_of_forward import with_functions
 from kernelwright.policies.inductor.writing.repeats.merging import merge_kernels
@@ -69,18 +81,26 @@ class WrittenDraft:
     library_calls: tuple[str, ...]
 
 
-def write_candidate(traced: TracedModel, generated: GeneratedCode, tf32: bool = False) -> WrittenDraft:
+def write_candidate(
+    traced: TracedModel, generated: GeneratedCode, tf32: bool = False
+) -> WrittenDraft:
     """The candidate. Raises DraftRefused where Inductor's text holds something that has no plain form.
 
     tf32: convolutions of fp32 multiply as the library's do by default.
     """
     kernels = kernels_of("\n".join([generated.text, *generated.bodies]))
     if not kernels and (uses_library() or not is_attention(generated.text)):
-        raise DraftRefused(f"nothing is left for a kernel: it is {_remaining_statements(generated.text)}")
+        raise DraftRefused(
+            f"nothing is left for a kernel: it is {_remaining_statements(generated.text)}"
+        )
     names = _symbol_names(traced)
-    taken = {*names.values(), *RESERVED_NAMES, *traced.contiguous} | {a.arg for a in traced.text.forward.args.args}
+    taken = {*names.values(), *RESERVED_NAMES, *traced.contiguous} | {
+        a.arg for a in traced.text.forward.args.args
+    }
     looped = LoopReading(traced, generated, kernels, names, taken)
-    host = read_call(generated.text, kernels, traced.arguments, names, looped, _input_layouts(traced, names))
+    host = read_call(
+        generated.text, kernels, traced.arguments, names, looped, _input_layouts(traced, names)
+    )
     merge_kernels(kernels, host)
     if generated.channels_last:
         keep_channels_last(host)
@@ -89,7 +109,10 @@ def write_candidate(traced: TracedModel, generated: GeneratedCode, tf32: bool = 
     for kernel in kernels.values():
         kernel.single, kernel.library_tf32 = _is_single(traced), tf32 and _library_tf32()
     launched = [k for k in kernels if launches[k]]
-    written = {k: write_kernel(kernels[k], launches[k], comment_of(kernels[k]), len(launched)) for k in launched}
+    written = {
+        k: write_kernel(kernels[k], launches[k], comment_of(kernels[k]), len(launched))
+        for k in launched
+    }
     lines, functions = _forward_lines(traced, host, written, names)
     lines = [part for line in lines for part in break_line(line, 8)]
     lines, constants = _constants(lines, generated)
@@ -98,7 +121,9 @@ def write_candidate(traced: TracedModel, generated: GeneratedCode, tf32: bool = 
     head, between, forward = model.partition("\n\n    def forward(")
     model = break_long_lines(head) + between + forward
     others = dict.fromkeys(
-        f"@triton.jit\n{ast.unparse(f)}" for k in written for f in map(_without_decorators, kernels[k].others)
+        f"@triton.jit\n{ast.unparse(f)}"
+        for k in written
+        for f in map(_without_decorators, kernels[k].others)
     )
     bodies = [w.text for w in written.values()]
     functions = [break_long_lines(f) for f in functions]
@@ -131,7 +156,9 @@ def _head(traced: TracedModel, host: Host) -> str:
     if traced.fixed:
         lines.append(f"# Right at the problem's own size only of: {', '.join(traced.fixed)}.")
     if traced.equalities:
-        lines.append(f"# Right only where {' and '.join(f'{a} equals {b}' for a, b in traced.equalities)}.")
+        lines.append(
+            f"# Right only where {' and '.join(f'{a} equals {b}' for a, b in traced.equalities)}."
+        )
     if host.library:
         lines.append(f"# Left to torch: {', '.join(dict.fromkeys(host.library))}.")
     return "\n".join(lines) + "\n"
@@ -171,7 +198,10 @@ def _input_layouts(traced: TracedModel, names: dict[str, str]) -> dict[str, Layo
         if path in traced.contiguous:
             sizes = [str(getattr(getattr(n, "node", None), "expr", n)) for n in value.shape]
             sizes = [re.sub(r"\b[a-z]+\d+\b", lambda m: names.get(m[0], m[0]), s) for s in sizes]
-            found[path] = tuple(sizes), tuple(product_text(sizes[i + 1 :]) for i in range(len(sizes)))
+            found[path] = (
+                tuple(sizes),
+                tuple(product_text(sizes[i + 1 :]) for i in range(len(sizes))),
+            )
     return found
 
 
@@ -184,7 +214,9 @@ def _symbol_names(traced: TracedModel) -> dict[str, str]:
         if place in by_place or not re.search(r"[a-zA-Z]", place):
             found[symbol] = by_place.get(place, place)
             continue
-        base = traced.names.get(symbol) or next((n for s, n in traced.names.items() if traced.symbols[s] == place), "")
+        base = traced.names.get(symbol) or next(
+            (n for s, n in traced.names.items() if traced.symbols[s] == place), ""
+        )
         made, number = base or "size", 2
         while made in taken:
             made, number = f"{base or 'size'}_{number}", number + 1
@@ -226,7 +258,9 @@ def _forward_lines(
         lines.append(f"device = {_device(traced)}")
     taken = {*RESERVED_NAMES, *(launch.kernel.name for launch in host.launches()), *BODIES}
     taken |= traced.text.names
-    taken |= {n.name for n in ast.walk(traced.text.tree) if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    taken |= {
+        n.name for n in ast.walk(traced.text.tree) if isinstance(n, ast.ClassDef | ast.FunctionDef)
+    }
     body, functions = with_functions(body, taken)
     sizes = rename_paths(_size_lines(traced, names, text), of_nests)
     return _required_lines(traced) + lines + sizes + body, functions
@@ -236,7 +270,9 @@ def _required_lines(traced: TracedModel) -> list[str]:
     """Refuses a call whose sizes the draft is not for."""
     if not traced.required:
         return []
-    found, wanted = (", ".join(map(unwrapped_path, column)) for column in zip(*traced.required, strict=True))
+    found, wanted = (
+        ", ".join(map(unwrapped_path, column)) for column in zip(*traced.required, strict=True)
+    )
     several = len(traced.required) > 1
     return [
         f"if ({found}) != ({wanted}):" if several else f"if {found} != {wanted}:",
@@ -245,7 +281,9 @@ def _required_lines(traced: TracedModel) -> list[str]:
 
 
 def _device(traced: TracedModel) -> str:
-    tensors = [p for p, v in zip(traced.arguments, traced.flat, strict=True) if hasattr(v, "device")]
+    tensors = [
+        p for p, v in zip(traced.arguments, traced.flat, strict=True) if hasattr(v, "device")
+    ]
     inputs = [p for p in tensors if not unwrapped_path(p).startswith("self.")]
     if not tensors:
         raise DraftRefused("there is no tensor to take the device from")
@@ -278,7 +316,9 @@ def _size_lines(traced: TracedModel, names: dict[str, str], text: str) -> list[s
             [(axis, size)] = places.items()
             grouped.append(f"{size} = {tensor}.shape[{axis}]")
         else:
-            grouped.append(f"{', '.join(places.get(i, '_') for i in range(ranks[tensor]))} = {tensor}.shape")
+            grouped.append(
+                f"{', '.join(places.get(i, '_') for i in range(ranks[tensor]))} = {tensor}.shape"
+            )
     return grouped + lines + windows
 
 
@@ -289,9 +329,13 @@ def _window_lines(traced: TracedModel, names: dict[str, str], text: str) -> list
     lines: list[str] = []
     for expression, symbol in reversed(traced.mode.windows.symbols.items()):
         name = names[str(symbol)]
-        if str(symbol) in traced.symbols or not re.search(rf"(?<![\w.]){name}\b", "\n".join([text, *lines])):
+        if str(symbol) in traced.symbols or not re.search(
+            rf"(?<![\w.]){name}\b", "\n".join([text, *lines])
+        ):
             continue
-        value = re.sub(r"\b[a-z]+\d+\b", lambda m: names.get(m[0], m[0]), PythonPrinter().doprint(expression))
+        value = re.sub(
+            r"\b[a-z]+\d+\b", lambda m: names.get(m[0], m[0]), PythonPrinter().doprint(expression)
+        )
         lines.insert(0, f"{name} = {ast.unparse(ast.parse(value))}")
     return lines
 
@@ -314,7 +358,11 @@ def _returned(form: object, made: object) -> str:
         return "{" + ", ".join(f"{k!r}: {_returned(v, made)}" for k, v in form.items()) + "}"
     if isinstance(form, list | tuple):
         inner = [_returned(v, made) for v in form]
-        return f"[{', '.join(inner)}]" if isinstance(form, list) else f"({', '.join(inner)}{',' * (len(inner) == 1)})"
+        return (
+            f"[{', '.join(inner)}]"
+            if isinstance(form, list)
+            else f"({', '.join(inner)}{',' * (len(inner) == 1)})"
+        )
     tensor = str(next(made))  # type: ignore[call-overload]
     return f"torch.view_as_complex({tensor})" if form == COMPLEX else tensor
 

@@ -30,7 +30,9 @@ def divisors_as_constants(
     is one of an element. more: parameters that masks compare with. Where the compiler knows what divides them, it loads
     vectors under those masks.
     """
-    plain = {a.arg for a in function.args.args if a.annotation is None and not a.arg.endswith("_pointer")}
+    plain = {
+        a.arg for a in function.args.args if a.annotation is None and not a.arg.endswith("_pointer")
+    }
     counted = None if inner is None else _that_depend_on(inner, function)
     divided = {
         n.id
@@ -40,7 +42,9 @@ def divisors_as_constants(
         if isinstance(n, ast.Name)
     }
     constant = ((divided | set(more)) & plain) - _converted(function, plain)
-    stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    stored = {
+        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
     found = [a for a in function.args.args if a.arg in constant - stored]
     for argument in found:
         argument.annotation = ast.parse("tl.constexpr", mode="eval").body
@@ -70,7 +74,9 @@ def numbers_spread(function: ast.FunctionDef) -> None:
     """A number of the host that is broadcast to a block, as noughts plus the number, in place: Triton 3.6 broadcasts no
     constant, and every size of one is a constant to it.
     """
-    numbers = _numbers(function, {a.arg for a in function.args.args if not a.arg.endswith("_pointer")})
+    numbers = _numbers(
+        function, {a.arg for a in function.args.args if not a.arg.endswith("_pointer")}
+    )
     _Spreading(numbers).visit(function)
     ast.fix_missing_locations(function)
 
@@ -86,7 +92,9 @@ class _Spreading(ast.NodeTransformer):
         value, shape = node.args
         if not isinstance(value, ast.Constant) and not _is_number(value, self._numbers):
             return node
-        return ast.parse(f"tl.zeros({ast.unparse(shape)}, tl.int32) + ({ast.unparse(value)})", mode="eval").body
+        return ast.parse(
+            f"tl.zeros({ast.unparse(shape)}, tl.int32) + ({ast.unparse(value)})", mode="eval"
+        ).body
 
 
 def _divisions(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -94,7 +102,11 @@ def _divisions(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, ast.expr]]
     for node in ast.walk(function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod):
             yield node.left, node.right
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DIVIDING:
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in DIVIDING
+        ):
             yield node.args[0], node.args[1]
 
 
@@ -127,7 +139,11 @@ def _is_number(value: ast.expr, numbers: set[str]) -> bool:
     parts = (
         ast.BinOp, ast.UnaryOp, ast.Compare, ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.cmpop, ast.Load,
     )  # fmt: skip
-    return bool(names) and all(isinstance(n, parts) for n in ast.walk(value)) and all(n.id in numbers for n in names)
+    return (
+        bool(names)
+        and all(isinstance(n, parts) for n in ast.walk(value))
+        and all(n.id in numbers for n in names)
+    )
 
 
 def quotients_named(function: ast.FunctionDef) -> None:
@@ -148,7 +164,10 @@ def _divides(node: ast.AST, parameters: set[str]) -> bool:
         and isinstance(node.op, ast.FloorDiv)
         and isinstance(node.left, ast.Name)
         and node.left.id in parameters
-        and (isinstance(node.right, ast.Constant) or (isinstance(node.right, ast.Name) and node.right.id in parameters))
+        and (
+            isinstance(node.right, ast.Constant)
+            or (isinstance(node.right, ast.Name) and node.right.id in parameters)
+        )
     )
 
 

@@ -10,7 +10,9 @@ from kernelwright.bindings import bound_names, changed_names
 from kernelwright.policies.inductor.tracing.graph import TracedModel
 
 
-def model_and_what_it_needs(traced: TracedModel, lines: list[str], constants: dict[str, str]) -> tuple[list[str], str]:
+def model_and_what_it_needs(
+    traced: TracedModel, lines: list[str], constants: dict[str, str]
+) -> tuple[list[str], str]:
     """Texts of the problem's statements that ModelNew needs, in their order; and ModelNew with `lines` as its
     forward.
     """
@@ -24,7 +26,11 @@ def model_and_what_it_needs(traced: TracedModel, lines: list[str], constants: di
     forward = "\n".join(lines)
     _complete_constructor(traced, model, forward, constants)
     wanted: list[ast.stmt] = [model]
-    called = {name for name in by_name if name != "Model" and re.search(rf"(?<![\w.]){name}\(\w+=", forward)}
+    called = {
+        name
+        for name in by_name
+        if name != "Model" and re.search(rf"(?<![\w.]){name}\(\w+=", forward)
+    }
     wanted += _statements_of(called, by_name)
     for top in wanted:  # grows
         own = {a.arg for a in ast.walk(top) if isinstance(a, ast.arg)}
@@ -73,7 +79,11 @@ def _statements(tree: ast.Module) -> dict[str, list[ast.stmt]]:
 
 def _statements_of(names: set[str], by_name: dict[str, list[ast.stmt]]) -> list[ast.stmt]:
     """Returns the statements of these names, each once, in the order in which the text first binds the names."""
-    return list(dict.fromkeys(s for name, statements in by_name.items() if name in names for s in statements))
+    return list(
+        dict.fromkeys(
+            s for name, statements in by_name.items() if name in names for s in statements
+        )
+    )
 
 
 def _without_computation(node: ast.ClassDef) -> None:
@@ -86,12 +96,16 @@ def _without_computation(node: ast.ClassDef) -> None:
     }
     growing = True
     while growing:
-        reached = {a.attr for n in kept for a in ast.walk(methods[n]) if isinstance(a, ast.Attribute)}
+        reached = {
+            a.attr for n in kept for a in ast.walk(methods[n]) if isinstance(a, ast.Attribute)
+        }
         more = {n for n in methods if n in reached and n not in kept and n != "forward"}
         kept |= more
         growing = bool(more)
     node.body = [
-        n for n in node.body if (n.name in kept if isinstance(n, ast.FunctionDef) else not _is_docstring(n))
+        n
+        for n in node.body
+        if (n.name in kept if isinstance(n, ast.FunctionDef) else not _is_docstring(n))
     ] or [ast.Pass()]  # goes where forward is written beside it
     for method in node.body:
         if isinstance(method, ast.FunctionDef) and _is_docstring(method.body[0]):
@@ -99,14 +113,22 @@ def _without_computation(node: ast.ClassDef) -> None:
 
 
 def _is_docstring(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
-def _complete_constructor(traced: TracedModel, model: ast.ClassDef, forward: str, constants: dict[str, str]) -> None:
+def _complete_constructor(
+    traced: TracedModel, model: ast.ClassDef, forward: str, constants: dict[str, str]
+) -> None:
     """Makes the constructor keep the arguments that forward takes sizes from, and the numbers that forward has
     written in it.
     """
-    init = next((f for f in model.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"), None)
+    init = next(
+        (f for f in model.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"), None
+    )
     lines = []
     for attribute, argument in traced.keywords.items():
         kept = init is not None and re.search(rf"\bself\.{attribute}\b", ast.unparse(init))
@@ -126,7 +148,9 @@ def _passing_on(inherited: ast.FunctionDef | None) -> ast.FunctionDef:
     assert isinstance(made, ast.FunctionDef)
     if inherited is not None:
         given = made.args = copy.deepcopy(inherited.args)
-        packed = [sign + a.arg for sign, a in (("*", given.vararg), ("**", given.kwarg)) if a is not None]
+        packed = [
+            sign + a.arg for sign, a in (("*", given.vararg), ("**", given.kwarg)) if a is not None
+        ]
         words = [a.arg for a in [*given.posonlyargs, *given.args][1:]]
         words += [*(f"{a.arg}={a.arg}" for a in given.kwonlyargs), *packed]
         made.body = ast.parse(f"super().__init__({', '.join(words)})").body

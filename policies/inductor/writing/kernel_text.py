@@ -17,7 +17,11 @@ from kernelwright.policies.inductor.writing.expressions.tidying import use_augme
 from kernelwright.policies.inductor.writing.kernels import LoweredKernel
 from kernelwright.policies.inductor.writing.launch import WrittenLaunch
 from kernelwright.policies.inductor.writing.lines import break_long_lines, fold_items
-from kernelwright.policies.inductor.writing.plain import count_reads, rename_in_place, simplify_kernel
+from kernelwright.policies.inductor.writing.plain import (
+    count_reads,
+    rename_in_place,
+    simplify_kernel,
+)
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
 from kernelwright.policies.inductor.writing.products.grouping import group_tiles
 from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
@@ -38,7 +42,9 @@ class WrittenKernel:
     """Inductor's names, in the order of the rewritten kernel."""
 
 
-def write_kernel(kernel: LoweredKernel, launches: list[WrittenLaunch], comment: str, beside: int) -> WrittenKernel:
+def write_kernel(
+    kernel: LoweredKernel, launches: list[WrittenLaunch], comment: str, beside: int
+) -> WrittenKernel:
     """Writes a kernel with readable names, and says which of its old parameters are left.
 
     beside: how many kernels the draft has.
@@ -48,7 +54,11 @@ def write_kernel(kernel: LoweredKernel, launches: list[WrittenLaunch], comment: 
     parameters = parameter_names(kernel, launches)
     first: dict[str, str] = {}
     kept = []
-    constant = {n for n, v in ((n, v) for s in function.body for n, v in _assigned(s)) if isinstance(v, ast.Constant)}
+    constant = {
+        n
+        for n, v in ((n, v) for s in function.body for n, v in _assigned(s))
+        if isinstance(v, ast.Constant)
+    }
     for old in kernel.parameters:
         if old in constant:
             first[old] = parameters[old]
@@ -73,7 +83,13 @@ def write_kernel(kernel: LoweredKernel, launches: list[WrittenLaunch], comment: 
         kernel.grouped = kernel.grid == "Grid2DWithYZOverflow" and group_tiles(function)
         kernel.indexed = use_index_type(function)
     numbers_spread(function)
-    _constants(function, kernel, launches, parameters, None if beside <= MAX_KERNELS_WITH_CONSTANT_DIVISORS else names)
+    _constants(
+        function,
+        kernel,
+        launches,
+        parameters,
+        None if beside <= MAX_KERNELS_WITH_CONSTANT_DIVISORS else names,
+    )
     return WrittenKernel(_kernel_text(function, comment), kept)
 
 
@@ -103,7 +119,11 @@ def _constants(
 def _assigned(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
     """Name and value, of `rows = 8`."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return [(t.id, statement.value) for t in targets if isinstance(t, ast.Name) and isinstance(statement, ast.Assign)]
+    return [
+        (t.id, statement.value)
+        for t in targets
+        if isinstance(t, ast.Name) and isinstance(statement, ast.Assign)
+    ]
 
 
 def _kernel_text(function: ast.FunctionDef, comment: str) -> str:

@@ -11,7 +11,12 @@ from kernelwright.policies.inductor.writing.plain import without_runtime
 from kernelwright.policies.inductor.writing.products.parts import is_operand_split
 from kernelwright.policies.inductor.writing.words.evidence import COPY, FILL, operators_shown
 
-KINDS = {"persistent_reduction": "reduction", "reduction": "reduction", "pointwise": "pointwise", "split_scan": "scan"}
+KINDS = {
+    "persistent_reduction": "reduction",
+    "reduction": "reduction",
+    "pointwise": "pointwise",
+    "split_scan": "scan",
+}
 """Inductor's decorators, in words."""
 MATMUL = r"mm(?![a-z])"
 """mm, bmm, addmm, not cummax."""
@@ -105,7 +110,8 @@ class LoweredKernel:
 
 
 DEFINITION = re.compile(
-    r"((?:^#[^\n]*\n)*)^(triton_\w+) = async_compile\.triton\('\w+', '''(.*?)''', device_str", re.M | re.S
+    r"((?:^#[^\n]*\n)*)^(triton_\w+) = async_compile\.triton\('\w+', '''(.*?)''', device_str",
+    re.M | re.S,
 )
 
 
@@ -130,10 +136,16 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> LoweredKer
     if heuristic not in KINDS:
         raise DraftRefused(f"Inductor wrote {original} with {heuristic}, which has no plain form")
     listed = re.search(r"Original ATen: \[(.*?)\]", comment)
-    operators = tuple(o.strip().removeprefix("aten.") for o in listed[1].split(",")) if listed and listed[1] else ()
+    operators = (
+        tuple(o.strip().removeprefix("aten.") for o in listed[1].split(","))
+        if listed and listed[1]
+        else ()
+    )
     meta = ast.unparse(words["inductor_meta"])
     dot = "tl.dot(" in body
-    apart = is_operand_split(body) and all(o in UNNAMED_OPERATORS or re.match(MATMUL_OPERATOR, o) for o in operators)
+    apart = is_operand_split(body) and all(
+        o in UNNAMED_OPERATORS or re.match(MATMUL_OPERATOR, o) for o in operators
+    )
     if not dot and not apart:
         operators = operators_shown(function, operators)
     return LoweredKernel(
@@ -146,8 +158,12 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> LoweredKer
         splits=apart,
         persistent=heuristic == "persistent_reduction",
         operators=operators,
-        hints={k.upper().rstrip("_"): int(v) for k, v in ast.literal_eval(words["size_hints"]).items()},
-        inner="INNER" in ast.unparse(words["reduction_hint"]) if "reduction_hint" in words else False,
+        hints={
+            k.upper().rstrip("_"): int(v) for k, v in ast.literal_eval(words["size_hints"]).items()
+        },
+        inner="INNER" in ast.unparse(words["reduction_hint"])
+        if "reduction_hint" in words
+        else False,
         grid=(re.search(r"'grid_type': '(\w+)'", meta) or ["", "Grid1D"])[1],
     )
 
@@ -157,7 +173,8 @@ def rename_kernels(kernels: list[LoweredKernel]) -> None:
     taken = {other.name for kernel in kernels for other in kernel.others}
     for kernel in kernels:
         kernel.name = _unique(
-            _plain_name(kernel.common or kernel.operators, kernel.kind, kernel.dot, kernel.splits), taken
+            _plain_name(kernel.common or kernel.operators, kernel.kind, kernel.dot, kernel.splits),
+            taken,
         )
 
 
@@ -165,7 +182,9 @@ def _plain_name(operators: tuple[str, ...], kind: str, dot: bool, splits: bool) 
     return f"{'parts' if splits else _family(operators, kind, dot)}_kernel"
 
 
-def _plain_scans(function: ast.FunctionDef, others: list[ast.FunctionDef], taken: set[str]) -> list[ast.FunctionDef]:
+def _plain_scans(
+    function: ast.FunctionDef, others: list[ast.FunctionDef], taken: set[str]
+) -> list[ast.FunctionDef]:
     """Running sums by `tl.cumsum`; what else a scan combines with gets a name. Gives the functions that are left."""
     adding = {f.name for f in others if [ast.unparse(s) for s in f.body][-2:] == SUM_COMBINATION}
     _Cumulative(adding).visit(function)
@@ -197,7 +216,8 @@ class _Cumulative(ast.NodeTransformer):
         ):
             node.targets = [target.elts[0]]
             node.value = ast.parse(
-                f"tl.cumsum({ast.unparse(call.args[0].elts[0])}, {ast.unparse(call.args[1])})", mode="eval"
+                f"tl.cumsum({ast.unparse(call.args[0].elts[0])}, {ast.unparse(call.args[1])})",
+                mode="eval",
             ).body
         return node
 
@@ -249,5 +269,9 @@ def operators_in_words(kernel: LoweredKernel) -> str:
     names = [o.strip("_") for o in kernel.operators if o.strip("_") not in UNNAMED_OPERATORS]
     telling = [n for n in names if n not in AUXILIARY_OPERATORS] or names or ["copy"]
     listed = list(dict.fromkeys(n.removeprefix("prims.") for n in telling))
-    more = f" and {len(listed) - MAX_NAMED_OPERATORS} more" if len(listed) > MAX_NAMED_OPERATORS + 1 else ""
+    more = (
+        f" and {len(listed) - MAX_NAMED_OPERATORS} more"
+        if len(listed) > MAX_NAMED_OPERATORS + 1
+        else ""
+    )
     return ", ".join(listed[:MAX_NAMED_OPERATORS] if more else listed) + more

@@ -46,6 +46,8 @@ class Host:
     def launches(self) -> list[WrittenLaunch]:
         """Yields all launches, those inside loops too."""
         inside = [
-            s.host.launches() if isinstance(s, Loop) else [s] for s in self.steps if isinstance(s, Loop | WrittenLaunch)
+            s.host.launches() if isinstance(s, Loop) else [s]
+            for s in self.steps
+            if isinstance(s, Loop | WrittenLaunch)
         ]
         return [launch for some in inside for launch in some]

@@ -8,14 +8,29 @@ from collections.abc import Callable
 
 from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.graph import simple_path
-from kernelwright.policies.inductor.writing.blocks import block_sizes, choose_stages, choose_warps, fit_block
+from kernelwright.policies.inductor.writing.blocks import (
+    block_sizes,
+    choose_stages,
+    choose_warps,
+    fit_block,
+)
 from kernelwright.policies.inductor.writing.expressions.sums import is_size, plain_sum
 from kernelwright.policies.inductor.writing.kernel_text import WrittenKernel
 from kernelwright.policies.inductor.writing.kernels import LoweredKernel
 from kernelwright.policies.inductor.writing.launch import Host, Loop, WrittenLaunch
-from kernelwright.policies.inductor.writing.layouts import Layout, is_contiguous, product_text, tuple_elements, view_of
+from kernelwright.policies.inductor.writing.layouts import (
+    Layout,
+    is_contiguous,
+    product_text,
+    tuple_elements,
+    view_of,
+)
 from kernelwright.policies.inductor.writing.lines import WIDTH, fold_items
-from kernelwright.policies.inductor.writing.products.attention import LIBRARY_NAME, attention_statements, is_attention
+from kernelwright.policies.inductor.writing.products.attention import (
+    LIBRARY_NAME,
+    attention_statements,
+    is_attention,
+)
 from kernelwright.policies.inductor.writing.repeats.merging import with_extents
 from kernelwright.policies.inductor.writing.words.naming import result_name, roles_of
 from kernelwright.policies.inductor.writing.words.stored import stored_words
@@ -53,9 +68,15 @@ def read_call(
         line = ast.unparse(statement)
         if line.endswith(" = args") and isinstance(statement, ast.Assign):
             target = statement.targets[0]
-            names = [ast.unparse(e) for e in target.elts] if isinstance(target, ast.Tuple) else [ast.unparse(target)]
+            names = (
+                [ast.unparse(e) for e in target.elts]
+                if isinstance(target, ast.Tuple)
+                else [ast.unparse(target)]
+            )
             new |= dict(zip(names, arguments, strict=True))
-        elif isinstance(statement, ast.Assign) and re.fullmatch(r"\w+_(\w)?numel|ps\d+", line.split(" = ")[0]):
+        elif isinstance(statement, ast.Assign) and re.fullmatch(
+            r"\w+_(\w)?numel|ps\d+", line.split(" = ")[0]
+        ):
             new[line.split(" = ")[0]] = f"({ast.unparse(plain.visit(statement.value))})"
         elif STEPS in line and isinstance(statement, ast.Assign):
             loop, gives[ast.unparse(statement.targets[0])] = looped(plain.visit(statement.value))
@@ -81,11 +102,19 @@ def _read_statement(host: Host, statement: ast.stmt, kernels: dict[str, LoweredK
         assert isinstance(statement.value, ast.Tuple)
         host.returned = [ast.unparse(e) for e in statement.value.elts]
         return
-    if isinstance(statement, ast.Expr) and (found := re.match(r"(\w+)\.run\(", line)) and found[1] in kernels:
+    if (
+        isinstance(statement, ast.Expr)
+        and (found := re.match(r"(\w+)\.run\(", line))
+        and found[1] in kernels
+    ):
         assert isinstance(statement.value, ast.Call)
         kernel = kernels[found[1]]
         passed = [p for p in kernel.parameters if p not in kernel.blocks]
-        host.steps.append(WrittenLaunch(kernel, dict(zip(passed, map(ast.unparse, statement.value.args), strict=True))))
+        host.steps.append(
+            WrittenLaunch(
+                kernel, dict(zip(passed, map(ast.unparse, statement.value.args), strict=True))
+            )
+        )
         return
     if ".item()" in line:
         raise DraftRefused("a size or a branch depends on the values of a tensor")
@@ -112,7 +141,9 @@ def keep_channels_last(host: Host) -> None:
             over_two = strides and len(getattr(strides[0], "elts", ())) == 2
             if ast.unparse(called.func) == "torch.convolution" and over_two:
                 name = ast.unparse(step.targets[0])
-                steps += ast.parse(f"{name} = {name}.contiguous(memory_format=torch.channels_last)").body
+                steps += ast.parse(
+                    f"{name} = {name}.contiguous(memory_format=torch.channels_last)"
+                ).body
     host.steps[:] = steps
 
 
@@ -131,10 +162,16 @@ class _Plain(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:
         self.generic_visit(node)
-        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in ("torch.empty", "torch.empty_strided"):
+        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in (
+            "torch.empty",
+            "torch.empty_strided",
+        ):
             sizes, *strides = [tuple_elements(ast.unparse(a)) for a in node.value.args]
             contiguous = tuple(product_text(sizes[i + 1 :]) for i in range(len(sizes)))
-            self._layouts[ast.unparse(node.targets[0])] = sizes, strides[0] if strides else contiguous
+            self._layouts[ast.unparse(node.targets[0])] = (
+                sizes,
+                strides[0] if strides else contiguous,
+            )
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -142,10 +179,14 @@ class _Plain(ast.NodeTransformer):
         name, given = ast.unparse(node.func), [ast.unparse(a) for a in node.args]
         if name.startswith("empty_strided_"):
             return _allocation(*given[:3])
-        if name == "reinterpret_tensor":  # counts from where its tensor begins, as_strided from where the storage does
+        if (
+            name == "reinterpret_tensor"
+        ):  # counts from where its tensor begins, as_strided from where the storage does
             if given[3] == "0":
                 wanted = tuple_elements(given[1]), tuple_elements(given[2])
-                return ast.parse(view_of(given[0], self._layouts.get(given[0]), wanted), mode="eval").body
+                return ast.parse(
+                    view_of(given[0], self._layouts.get(given[0]), wanted), mode="eval"
+                ).body
             shift = f"{given[0]}.storage_offset() + {given[3]}"
             return ast.parse(f"torch.as_strided({', '.join(given[:3])}, {shift})", mode="eval").body
         if name == "torch.device" or any(k.arg == "device" for k in node.keywords):
@@ -196,9 +237,13 @@ def _parts_names(launch: WrittenLaunch, known: dict[str, str]) -> dict[str, str]
     `x_low`.
     """
     operand = [v for p, v in launch.given.items() if p.startswith("in_ptr")][-1]
-    name = simple_path(known.get(operand, operand if re.fullmatch(r"[\w.\[\]]+", operand) else "operand"))
+    name = simple_path(
+        known.get(operand, operand if re.fullmatch(r"[\w.\[\]]+", operand) else "operand")
+    )
     outputs = [p for p in launch.given if "out_ptr" in p]
-    return dict(zip(reversed(outputs), (f"{name}_low", f"{name}_high", f"{name}_exponent"), strict=False))
+    return dict(
+        zip(reversed(outputs), (f"{name}_low", f"{name}_high", f"{name}_exponent"), strict=False)
+    )
 
 
 def _rename_in(host: Host, rename: Callable[[str], str]) -> None:
@@ -221,7 +266,10 @@ def launch_lines(launch: WrittenLaunch, written: WrittenKernel) -> list[str]:
     sizes = block_sizes(kernel)
     extents = {letter: given.get(f"{letter}numel", "1") for letter in (*"xyz", "r0_", "r1_")}
     passed = [given[p] for p in written.parameters if p not in kernel.blocks]
-    names = {b.removesuffix("BLOCK").lower(): f"{roles[b.removesuffix('BLOCK').lower()].upper()}_BLOCK" for b in sizes}
+    names = {
+        b.removesuffix("BLOCK").lower(): f"{roles[b.removesuffix('BLOCK').lower()].upper()}_BLOCK"
+        for b in sizes
+    }
     blocks = [f"{names[(side := b.removesuffix('BLOCK').lower())]}={fit_block(kernel, b, n, extents[side])}" for b,
         n in sizes.items()]  # fmt: skip
     counts = {b.removesuffix("BLOCK").lower(): n for b, n in sizes.items()}
@@ -237,7 +285,11 @@ def launch_lines(launch: WrittenLaunch, written: WrittenKernel) -> list[str]:
     arguments = fold_items("", passed, "", " " * 12)
     arguments = [f"    {passed_line.strip()}" for passed_line in arguments if passed_line.strip()]
     arguments[-1] = arguments[-1].rstrip(",") + ","
-    numbers = [f"    {line.strip()}" for line in fold_items("", [*blocks, *options], "", " " * 12) if line.strip()]
+    numbers = [
+        f"    {line.strip()}"
+        for line in fold_items("", [*blocks, *options], "", " " * 12)
+        if line.strip()
+    ]
     numbers[-1] = numbers[-1].rstrip(",") + ","
     head = [f"{kernel.name}[{grid}]("]
     if len(head[0]) + 8 > WIDTH:
@@ -246,7 +298,9 @@ def launch_lines(launch: WrittenLaunch, written: WrittenKernel) -> list[str]:
     return [*head, *arguments, *numbers, ")"]
 
 
-def _grid(kernel: LoweredKernel, extents: dict[str, str], counts: dict[str, int], names: dict[str, str]) -> str:
+def _grid(
+    kernel: LoweredKernel, extents: dict[str, str], counts: dict[str, int], names: dict[str, str]
+) -> str:
     """Returns the number of programs as a function of the block sizes, so that the two stay consistent."""
 
     def count(letter: str) -> str:

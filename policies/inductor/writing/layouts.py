@@ -22,14 +22,22 @@ def _expression(text: str) -> Any:
     names: dict[str, Any] = {}
 
     def symbol(found: re.Match[str]) -> str:
-        names.setdefault(found[0], sympy.Symbol(f"n{len(names)}_{re.sub(r'[^A-Za-z0-9]', '_', found[0])}"))
+        names.setdefault(
+            found[0], sympy.Symbol(f"n{len(names)}_{re.sub(r'[^A-Za-z0-9]', '_', found[0])}")
+        )
         return str(names[found[0]])
 
     plain = ATOM.sub(symbol, text)
-    by_name = {str(s): sympy.Symbol(original, positive=True, integer=True) for original, s in names.items()}
+    by_name = {
+        str(s): sympy.Symbol(original, positive=True, integer=True) for original, s in names.items()
+    }
     try:
         return sympy.expand(sympy.sympify(plain, locals=by_name))
-    except (TypeError, SyntaxError, sympy.SympifyError):  # a call, such as sym_max: equal to itself only
+    except (
+        TypeError,
+        SyntaxError,
+        sympy.SympifyError,
+    ):  # a call, such as sym_max: equal to itself only
         return sympy.Symbol(text)
 
 
@@ -52,14 +60,17 @@ def is_contiguous(layout: Layout) -> bool:
     """Whether the strides are those of a contiguous tensor of these sizes."""
     sizes, strides = layout
     return all(
-        sizes[i] == "1" or are_equal_sizes(strides[i], product_text(sizes[i + 1 :])) for i in range(len(sizes))
+        sizes[i] == "1" or are_equal_sizes(strides[i], product_text(sizes[i + 1 :]))
+        for i in range(len(sizes))
     )  # the stride of an axis of one does not matter
 
 
 def view_of(name: str, base: Layout | None, wanted: Layout) -> str:
     """Returns a view of a tensor by its plainest function; as_strided where no plainer one is known to be equal."""
     if base is not None:
-        if len(base[0]) == len(wanted[0]) and all(map(are_equal_sizes, [*base[0], *base[1]], [*wanted[0], *wanted[1]])):
+        if len(base[0]) == len(wanted[0]) and all(
+            map(are_equal_sizes, [*base[0], *base[1]], [*wanted[0], *wanted[1]])
+        ):
             return name
         if order := _permutation(base, wanted):
             return f"{name}.permute({', '.join(map(str, order))})"

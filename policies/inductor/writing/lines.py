@@ -20,7 +20,9 @@ def fold_items(opening: str, items: list[str], closing: str, indent: str = "") -
     words = ", ".join(item.replace(" ", "\0") for item in items) + ","  # breaks between items only
     inside = [
         line.replace("\0", " ")
-        for line in textwrap.wrap(words, WIDTH - 4 - len(indent), break_long_words=False, break_on_hyphens=False)
+        for line in textwrap.wrap(
+            words, WIDTH - 4 - len(indent), break_long_words=False, break_on_hyphens=False
+        )
     ]
     return [opening, *(f"    {line}" for line in inside), closing]
 
@@ -38,13 +40,18 @@ def break_line(line: str, around: int = 0) -> list[str]:
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
     if line.endswith(","):  # it is an argument of a call, and no statement
-        return [f"{indent}{part}" for part in _argument_lines(line.strip().rstrip(","), len(indent) + around)]
+        return [
+            f"{indent}{part}"
+            for part in _argument_lines(line.strip().rstrip(","), len(indent) + around)
+        ]
     try:
         (statement,) = ast.parse(line.strip()).body
     except (SyntaxError, ValueError):  # the head of a loop or of a function
         return [line]
     value = getattr(statement, "value", None)
-    if not isinstance(statement, ast.Assign | ast.AugAssign | ast.Return) and not isinstance(value, ast.Call):
+    if not isinstance(statement, ast.Assign | ast.AugAssign | ast.Return) and not isinstance(
+        value, ast.Call
+    ):
         return [line]
     whole = ast.unparse(statement)
     if not isinstance(value, ast.expr) or not whole.endswith(ast.unparse(value)):
@@ -76,7 +83,10 @@ def _parts(opening: str, value: ast.expr, indent: int) -> list[str]:
         return [opening + ast.unparse(value)]
     if isinstance(value, ast.Call):
         items = [ast.unparse(a) for a in value.args]
-        items += [f"{k.arg}={ast.unparse(k.value)}" if k.arg else f"**{ast.unparse(k.value)}" for k in value.keywords]
+        items += [
+            f"{k.arg}={ast.unparse(k.value)}" if k.arg else f"**{ast.unparse(k.value)}"
+            for k in value.keywords
+        ]
         if not items:
             return _method_lines(opening, value, indent)
         head = f"{opening}{ast.unparse(value.func)}("
@@ -105,7 +115,11 @@ def _method_lines(opening: str, value: ast.Call, indent: int) -> list[str]:
 
 
 def _item(argument: ast.expr, indent: int) -> list[str]:
-    parts = _parts("", argument, indent) if isinstance(argument, ast.Call) else _sum_lines(argument, indent)
+    parts = (
+        _parts("", argument, indent)
+        if isinstance(argument, ast.Call)
+        else _sum_lines(argument, indent)
+    )
     return [f"    {part}" for part in [*parts[:-1], f"{parts[-1]},"]]
 
 
@@ -120,7 +134,9 @@ def _sum_lines(argument: ast.expr, indent: int) -> list[str]:
         if len(term) + indent + 4 > WIDTH and isinstance(inner, ast.Call):
             first, *rest = _parts("", inner, indent)
             lines += [f"{sign} {first}", *rest]
-        elif len(term) + indent + 4 <= WIDTH or not (isinstance(inner, ast.BinOp) and term.startswith("(")):
+        elif len(term) + indent + 4 <= WIDTH or not (
+            isinstance(inner, ast.BinOp) and term.startswith("(")
+        ):
             lines.append(f"{sign} {term}")
         else:
             lines += [f"{sign} (", *(f"    {part}" for part in _sum_lines(inner, indent + 4)), ")"]
@@ -135,8 +151,12 @@ def _terms(value: ast.BinOp) -> tuple[str, list[tuple[str, str]]]:
     right: list[tuple[str, str]] = []
     left: ast.expr = value
     while isinstance(left, ast.BinOp) and isinstance(left.op, kinds) and type(left.op) in SIGNS:
-        text = ast.unparse(ast.BinOp(ast.Name("_"), left.op, left.right))[len("_ ") :]  # with the brackets it needs
+        text = ast.unparse(ast.BinOp(ast.Name("_"), left.op, left.right))[
+            len("_ ") :
+        ]  # with the brackets it needs
         sign, _, term = text.partition(" ")
         right.insert(0, (sign, term))
         left = left.left
-    return ast.unparse(ast.BinOp(left, kinds[0](), ast.Name("_"))).rpartition(f" {SIGNS[kinds[0]]} ")[0], right
+    return ast.unparse(ast.BinOp(left, kinds[0](), ast.Name("_"))).rpartition(
+        f" {SIGNS[kinds[0]]} "
+    )[0], right

@@ -66,7 +66,9 @@ class LoopReading:
         self._taken.add(made)
         return made
 
-    def _allocation(self, count: str, shape: list[object], dtype: object, symbols: Mapping[str, str]) -> str:
+    def _allocation(
+        self, count: str, shape: list[object], dtype: object, symbols: Mapping[str, str]
+    ) -> str:
         sizes = [re.sub(r"\b[a-z]+\d+\b", lambda m: symbols.get(m[0], m[0]), str(n)) for n in shape]
         extents = ", ".join([count, *sizes]) + "," * (not sizes)
         return f"torch.empty(({extents}), device=device, dtype={dtype})"
@@ -94,7 +96,10 @@ def _loop_lines(loop: Loop, written: Mapping[str, WrittenKernel]) -> list[str]:
     lines += [*before, f"for {loop.step} in range({loop.count}):"]
     if loop.first:
         pairs = [(n, f"{n}_next") for n in loop.first]
-        left, right = ", ".join(n for p in pairs for n in p), ", ".join(n for p in pairs for n in p[::-1])
+        left, right = (
+            ", ".join(n for p in pairs for n in p),
+            ", ".join(n for p in pairs for n in p[::-1]),
+        )
         inside.append(f"{left} = {right}")
     return lines + [f"    {line}" for line in inside]
 
@@ -105,10 +110,21 @@ def _invariant_first(loop: Loop, lines: list[str]) -> tuple[list[str], list[str]
     """
     source = "\n".join(lines)
     body = ast.parse(source).body
-    stored = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    stored = {
+        n.id
+        for s in body
+        for n in ast.walk(s)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
     changing = stored | {loop.step} | {name for n in loop.first for name in (n, f"{n}_next")}
     views = _Views(loop.step, changing)
-    handed_on = {n.id for s in body if isinstance(s, ast.Assign) for n in ast.walk(s.value) if isinstance(n, ast.Name)}
+    handed_on = {
+        n.id
+        for s in body
+        if isinstance(s, ast.Assign)
+        for n in ast.walk(s.value)
+        if isinstance(n, ast.Name)
+    }
     before: list[str] = []
     inside: list[str] = []
     for statement in body:
@@ -128,9 +144,13 @@ def _new_memory(statement: ast.stmt, changing: set[str]) -> str | None:
     if not (isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)):
         return None
     target, call = statement.targets[0], statement.value
-    if ast.unparse(call.func) not in ("torch.empty", "torch.empty_strided") or not isinstance(target, ast.Name):
+    if ast.unparse(call.func) not in ("torch.empty", "torch.empty_strided") or not isinstance(
+        target, ast.Name
+    ):
         return None
-    return None if changing & {n.id for n in ast.walk(call) if isinstance(n, ast.Name)} else target.id
+    return (
+        None if changing & {n.id for n in ast.walk(call) if isinstance(n, ast.Name)} else target.id
+    )
 
 
 class _Views(ast.NodeTransformer):
@@ -147,5 +167,7 @@ class _Views(ast.NodeTransformer):
         if ast.unparse(node.func) != "torch.as_strided" or self._changing & held:
             self.generic_visit(node)
             return node
-        name = self.names.setdefault(ast.unparse(node), f"fixed_view_{len(self.names) + 1}_of_{self._step}")
+        name = self.names.setdefault(
+            ast.unparse(node), f"fixed_view_{len(self.names) + 1}_of_{self._step}"
+        )
         return ast.Name(name, ast.Load())

@@ -10,7 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from kernelwright.policies.inductor.writing.expressions.tidying import simplify_conversion, tidy_kernel
+from kernelwright.policies.inductor.writing.expressions.tidying import (
+    simplify_conversion,
+    tidy_kernel,
+)
 from kernelwright.policies.inductor.writing.helpers import helper_name
 
 MAX_EXPRESSION_CHARACTERS = 92
@@ -48,7 +51,9 @@ def simplify_kernel(function: ast.FunctionDef) -> ast.FunctionDef:
 
 def _without_broadcasts_of_products(function: ast.FunctionDef) -> None:
     """What `tl.dot` gives has the accumulator's shape already."""
-    products = {name for name, value in assignments(function) if ast.unparse(value).startswith("tl.dot(")}
+    products = {
+        name for name, value in assignments(function) if ast.unparse(value).startswith("tl.dot(")
+    }
     for node in ast.walk(function):
         value = node.value if isinstance(node, ast.Assign) else None
         wide = isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.broadcast_to"
@@ -97,15 +102,27 @@ class _Runtime(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """`tl.arange(0, XBLOCK)[:]` is the range itself."""
         self.generic_visit(node)
-        return node.value if isinstance(node.slice, ast.Slice) and ast.unparse(node.slice) == ":" else node
+        return (
+            node.value
+            if isinstance(node.slice, ast.Slice) and ast.unparse(node.slice) == ":"
+            else node
+        )
 
 
 def assignments(function: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """Name and value of every assignment to one name."""
     for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        if (
+            isinstance(node, ast.Assign)
+            and len(node.targets) == 1
+            and isinstance(node.targets[0], ast.Name)
+        ):
             yield node.targets[0].id, node.value
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+        elif (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and node.value is not None
+        ):
             yield node.target.id, node.value
 
 
@@ -114,12 +131,17 @@ def _aliases(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
     values: dict[str, set[str]] = {}
     for name, value in assignments(function):
         values.setdefault(name, set()).add(ast.unparse(value))
-    several = {name for name, count in Counter(n for n, _ in assignments(function)).items() if count > 1}
+    several = {
+        name for name, count in Counter(n for n, _ in assignments(function)).items() if count > 1
+    }
     for name, texts in values.items():
         other = next(iter(texts))
         moving = other in several and other.startswith("_tmp")
         if len(texts) == 1 and other.isidentifier() and not moving and not name.startswith("_tmp"):
-            while len(values.get(other, ())) == 1 and (further := next(iter(values[other]))).isidentifier():
+            while (
+                len(values.get(other, ())) == 1
+                and (further := next(iter(values[other]))).isidentifier()
+            ):
                 other = further
             yield name, ast.Name(other, ast.Load())
 
@@ -146,25 +168,36 @@ class _Constants(ast.NodeTransformer):
         self._values: dict[str, tuple[ast.expr, str]] = {}
         counted = Counter(name for name, _ in assignments(function))
         for name, value in assignments(function):
-            if isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.full" and counted[name] == 1:
+            if (
+                isinstance(value, ast.Call)
+                and ast.unparse(value.func) == "tl.full"
+                and counted[name] == 1
+            ):
                 self._values[name] = (value.args[1], ast.unparse(value.args[2]))
 
     def _constant(self, node: ast.expr, compared: bool) -> ast.expr | None:
         known = self._values.get(node.id) if isinstance(node, ast.Name) else None
-        fits = known is not None and (known[1] in ("tl.float32", "tl.int32") or (compared and known[1] == "tl.int64"))
+        fits = known is not None and (
+            known[1] in ("tl.float32", "tl.int32") or (compared and known[1] == "tl.int64")
+        )
         return copy.deepcopy(known[0]) if known is not None and fits else None
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         """What is stored is converted to what it is stored in."""
         self.generic_visit(node)
-        if ast.unparse(node.func) == "tl.store" and (value := self._constant(node.args[1], True)) is not None:
+        if (
+            ast.unparse(node.func) == "tl.store"
+            and (value := self._constant(node.args[1], True)) is not None
+        ):
             node.args[1] = value
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.BinOp:
         self.generic_visit(node)
         left, right = self._constant(node.left, False), self._constant(node.right, False)
-        if (left is None) != (right is None) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div):
+        if (left is None) != (right is None) and isinstance(
+            node.op, ast.Add | ast.Sub | ast.Mult | ast.Div
+        ):
             node.left, node.right = left or node.left, right or node.right
         return node
 
@@ -178,7 +211,9 @@ class _Constants(ast.NodeTransformer):
 
 def count_reads(tree: ast.AST) -> Counter[str]:
     """How often each name is read."""
-    return Counter(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    return Counter(
+        n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    )
 
 
 def drop_unused(function: ast.FunctionDef) -> None:
@@ -200,7 +235,11 @@ def statement_lists(function: ast.AST) -> list[list[ast.stmt]]:
 
 
 def _target(statement: ast.stmt) -> str:
-    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    targets = (
+        statement.targets
+        if isinstance(statement, ast.Assign)
+        else [getattr(statement, "target", None)]
+    )
     return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) and not isinstance(statement,
         ast.For) else ""  # fmt: skip
 
@@ -273,7 +312,9 @@ def _put_into_its_use(body: list[ast.stmt], place: int, seen: _Seen) -> bool:
     changed: set[str] = set()
     for later in body[place + 1 :]:
         if seen.reads(later)[name]:
-            if not isinstance(later, ast.Assign | ast.AnnAssign | ast.Expr) or changed & set(seen.reads(value)):
+            if not isinstance(later, ast.Assign | ast.AnnAssign | ast.Expr) or changed & set(
+                seen.reads(value)
+            ):
                 return False
             if len(seen.text(later)) + len(text) > MAX_EXPRESSION_CHARACTERS + 8:
                 return False

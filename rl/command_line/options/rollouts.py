@@ -26,22 +26,32 @@ class RolloutOptions:
     against: Against = None
     db: Annotated[
         str | None,
-        typer.Option("--db", help="The database that rollouts are logged to.", show_default=".kernelwright/runs.db"),
+        typer.Option(
+            "--db",
+            help="The database that rollouts are logged to.",
+            show_default=".kernelwright/runs.db",
+        ),
     ] = None
     problems_per_step: Annotated[
         int,
         typer.Option(
-            "--problems-per-step", min=1, help="Problems in each step; in a loop from its log, in each cycle."
+            "--problems-per-step",
+            min=1,
+            help="Problems in each step; in a loop from its log, in each cycle.",
         ),
     ] = 32
-    group: Annotated[int, typer.Option(min=2, help="Trajectories for each problem: a group of GRPO.")] = 12
+    group: Annotated[
+        int, typer.Option(min=2, help="Trajectories for each problem: a group of GRPO.")
+    ] = 12
     turns: Annotated[int, typer.Option(min=1, help="Turns a trajectory; the first is a draft.")] = 2
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes that judge.", show_default="cores less two")] = (
-        None
-    )
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that judge.", show_default="cores less two")
+    ] = None
     judge: Annotated[
         str,
-        typer.Option(help="What judges: interpreted, compiled (offline compile, then interpreted) or cuda:N[,cuda:N]."),
+        typer.Option(
+            help="What judges: interpreted, compiled (offline compile, then interpreted) or cuda:N[,cuda:N]."
+        ),
     ] = "interpreted"
     own_work: Annotated[
         str,
@@ -59,7 +69,8 @@ class RolloutOptions:
         "other."),
     ] = 1  # fmt: skip
     reply_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens of one reply at most.", show_default="the agent's own")
+        int | None,
+        typer.Option(min=1, help="Tokens of one reply at most.", show_default="the agent's own"),
     ] = None
 
     def fields(self) -> dict[str, Any]:
@@ -81,7 +92,10 @@ class EngineOptions:
 
     PANEL: ClassVar[str] = "Rollouts"
     engine: Annotated[
-        str, typer.Option(help="What samples: transformers, process, vllm, openai:MODEL@URL (a vLLM server), or auto.")
+        str,
+        typer.Option(
+            help="What samples: transformers, process, vllm, openai:MODEL@URL (a vLLM server), or auto."
+        ),
     ] = "auto"
     sampling_device: Annotated[
         str | None,
@@ -90,18 +104,25 @@ class EngineOptions:
     ] = None  # fmt: skip
     ray: Annotated[
         str | None,
-        typer.Option("--ray", metavar="ADDRESS", help="Sample and judge on this Ray cluster: HOST:PORT, auto, local."),
+        typer.Option(
+            "--ray",
+            metavar="ADDRESS",
+            help="Sample and judge on this Ray cluster: HOST:PORT, auto, local.",
+        ),
     ] = None
     rollout_actors: Annotated[
         int, typer.Option("--rollout-actors", min=1, help="With --ray: actors that sample one round, each on a GPU of "
         "its own where the training is on one.")
     ] = 1  # fmt: skip
     places: Annotated[
-        int | None, typer.Option(min=1, help="Rows of the running batch.", show_default="512 on a GPU")
+        int | None,
+        typer.Option(min=1, help="Rows of the running batch.", show_default="512 on a GPU"),
     ] = None
     zero_variance: Annotated[
         str,
-        typer.Option("--zero-variance", help="Drop groups that all earned the same, or resample for others."),
+        typer.Option(
+            "--zero-variance", help="Drop groups that all earned the same, or resample for others."
+        ),
     ] = "drop"
 
     def fields(self) -> dict[str, Any]:

@@ -10,7 +10,10 @@ import typer
 from kernelwright.rl.command_line.options.shared import Settings, StorageName
 
 PolicyName = Annotated[
-    str, typer.Option("--policy", help="The policy that is trained: embedded, transformers:DIR or vllm:DIR.")
+    str,
+    typer.Option(
+        "--policy", help="The policy that is trained: embedded, transformers:DIR or vllm:DIR."
+    ),
 ]
 
 
@@ -20,14 +23,18 @@ class RewardOptions:
 
     PANEL: ClassVar[str] = "Reward and credit"
     reward: Annotated[
-        str, typer.Option(help="default, execution, autotriton, kevin, drkernel, a .json file, or auto.")
+        str,
+        typer.Option(
+            help="default, execution, autotriton, kevin, drkernel, a .json file, or auto."
+        ),
     ] = "auto"
-    gamma: Annotated[float, typer.Option(min=0.0, max=1.0, help="Discount of what later turns of a lineage earn.")] = (
-        0.4
-    )
-    baseline: Annotated[str, typer.Option("--baseline", help="leave-one-out or mean, inside (problem, turn).")] = (
-        "leave-one-out"
-    )
+    gamma: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Discount of what later turns of a lineage earn."),
+    ] = 0.4
+    baseline: Annotated[
+        str, typer.Option("--baseline", help="leave-one-out or mean, inside (problem, turn).")
+    ] = "leave-one-out"
 
     def fields(self) -> dict[str, Any]:
         """Fields of TrainOptions. Raises InputError for a baseline or a formula that there is not."""
@@ -39,7 +46,11 @@ class RewardOptions:
             raise InputError(f"--baseline {self.baseline!r}: choose {', '.join(AdvantageBaseline)}")
         if self.reward != "auto":
             find_formula(self.reward)
-        return {"reward": self.reward, "gamma": self.gamma, "baseline": AdvantageBaseline(self.baseline)}
+        return {
+            "reward": self.reward,
+            "gamma": self.gamma,
+            "baseline": AdvantageBaseline(self.baseline),
+        }
 
 
 @dataclass(frozen=True)
@@ -79,7 +90,9 @@ class TrainerOptions:
 
     PANEL: ClassVar[str] = "Trainer"
     settings: Settings = None
-    device: Annotated[str, typer.Option(help="Where the policy is trained: auto, cpu or cuda:N.")] = "auto"
+    device: Annotated[
+        str, typer.Option(help="Where the policy is trained: auto, cpu or cuda:N.")
+    ] = "auto"
     seed: Annotated[int, typer.Option(min=0, help="Seed of the problems and of the sampling.")] = 0
     storage: StorageName = "fp32"
     precision: Annotated[

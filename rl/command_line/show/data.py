@@ -25,10 +25,16 @@ def synth_view(state: CorpusProgress) -> RenderableType:
     refused = sum(state.rejected.values())
     table.add_row("drafts", f"{state.drafts:,}")
     table.add_row("repairs", f"{state.repairs:,}")
-    table.add_row("families", ", ".join(f"{name} {count:,}" for name, count in state.families.items()))
+    table.add_row(
+        "families", ", ".join(f"{name} {count:,}" for name, count in state.families.items())
+    )
     table.add_row("distinct dataflow graphs", f"{state.graphs:,}")
-    table.add_row("pairs a second", f"{state.rate:.2f} with {state.workers} workers, {state.seconds:,.0f} s")
-    table.add_row("refused", f"{refused:,} of {state.tried:,} ({refused / max(state.tried, 1):.1%})")
+    table.add_row(
+        "pairs a second", f"{state.rate:.2f} with {state.workers} workers, {state.seconds:,.0f} s"
+    )
+    table.add_row(
+        "refused", f"{refused:,} of {state.tried:,} ({refused / max(state.tried, 1):.1%})"
+    )
     for reason, count in list(state.rejected.items())[:12]:
         table.add_row("", f"{count:,} {reason}")
     return table
@@ -40,7 +46,10 @@ def harvest_view(found: MistakesProgress) -> RenderableType:
 
     table = Table(show_header=False, box=None)
     table.add_row("repairs", f"{found.repairs:,}")
-    table.add_row("different drafts", f"{found.drafts:,} of {found.problems:,} problems, {found.right:,} right")
+    table.add_row(
+        "different drafts",
+        f"{found.drafts:,} of {found.problems:,} problems, {found.right:,} right",
+    )
     table.add_row("took", f"{found.seconds:,.0f} s")
     for fault, count in found.faults.items():
         table.add_row("", f"{count:,} {fault}")
@@ -71,7 +80,9 @@ def clean_view(result: CleaningResult, labelled: LabelCounts | None) -> Renderab
     for name, count in list(result.leaks.items())[:8]:
         table.add_row("", f"{count:,} {name}")
     table.add_row("flagged for review", f"{result.flagged:,} (flagged.jsonl)")
-    table.add_row("held against", ", ".join(f"{name} {count}" for name, count in result.against.items()))
+    table.add_row(
+        "held against", ", ".join(f"{name} {count}" for name, count in result.against.items())
+    )
     table.add_row("took", f"{result.seconds:,.1f} s with {result.workers} workers")
     if labelled is not None:
         for target, count in labelled.compiled.items():
@@ -85,7 +96,10 @@ def report_view(facts: CorpusFacts, written: list[Path]) -> RenderableType:
     from rich.table import Table
 
     table = Table(show_header=False, box=None)
-    table.add_row("rows", f"{facts.rows:,}: " + ", ".join(f"{count:,} {name}" for name, count in facts.kinds.items()))
+    table.add_row(
+        "rows",
+        f"{facts.rows:,}: " + ", ".join(f"{count:,} {name}" for name, count in facts.kinds.items()),
+    )
     table.add_row("dataflow graphs", f"{facts.graphs:,}")
     table.add_row("exact duplicates", f"{facts.exact_duplicates:,}")
     table.add_row("a benchmark's", f"{len(facts.leaks):,}")

@@ -19,11 +19,22 @@ def cycles_view(cycles: Sequence[Cycle], output: Path) -> Group:
     from rich.table import Table
 
     table = Table(
-        "cycle", "split", "before", "after", "difference (95 %)", "", title="Held-out pass@1", title_justify="left"
+        "cycle",
+        "split",
+        "before",
+        "after",
+        "difference (95 %)",
+        "",
+        title="Held-out pass@1",
+        title_justify="left",
     )
     for cycle in cycles:
         for place, one in enumerate(cycle.compared):
-            said = escape(("promoted: " if cycle.promoted else "kept back: ") + cycle.why) if place == 0 else ""
+            said = (
+                escape(("promoted: " if cycle.promoted else "kept back: ") + cycle.why)
+                if place == 0
+                else ""
+            )
             spread = f"{one.difference:+.1%} ({one.low:+.1%} to {one.high:+.1%})"
             table.add_row(
                 str(cycle.cycle + 1) if place == 0 else "",

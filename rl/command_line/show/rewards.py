@@ -29,9 +29,13 @@ def explained_view(explained: ExplainedReward) -> Group:
         f"return {explained.value:+.4f}: this and, at gamma {explained.gamma:g} a step, the later turns of its lineage",
     ]
     if not explained.kept:
-        notes.append("the formula rejects this sample: too little of the GPU time is in its own kernels")
+        notes.append(
+            "the formula rejects this sample: too little of the GPU time is in its own kernels"
+        )
     if not explained.earns:
-        notes.append("the problem is passed by a degenerate answer: none of its candidates is a sample")
+        notes.append(
+            "the problem is passed by a degenerate answer: none of its candidates is a sample"
+        )
     head = (
         f"candidate {explained.candidate_id}: {explained.problem}, depth {explained.depth}, by "
         f"{explained.policy or 'nobody known'}; "
@@ -48,7 +52,11 @@ def presets_view(presets: Sequence[Formula]) -> RenderableType:
 
     weights = ("form", "compile", "checks", "correct", "speed", "share", "length", "cheat")
     rows = [
-        [Text(preset.name), *(Text(f"{getattr(preset, weight):g}") for weight in weights), Text(preset.why)]
+        [
+            Text(preset.name),
+            *(Text(f"{getattr(preset, weight):g}") for weight in weights),
+            Text(preset.why),
+        ]
         for preset in presets
     ]
     return AdaptiveTable(("name", *weights, "why"), rows, numeric=weights, wrapped=("why",))
@@ -62,7 +70,11 @@ def suspects_view(suspects: Sequence[Suspect]) -> Table | str:
     if not suspects:
         return "nothing suspicious"
     table = Table(
-        "candidate", "problem", "why", title=f"{len(suspects)} candidates for a person to look at", title_justify="left"
+        "candidate",
+        "problem",
+        "why",
+        title=f"{len(suspects)} candidates for a person to look at",
+        title_justify="left",
     )
     for suspect in suspects:
         table.add_row(str(suspect.candidate_id), escape(suspect.problem), escape(suspect.why))

@@ -81,7 +81,16 @@ def _faults(stats: LogStats) -> Table:
 
 
 def _policies(stats: LogStats) -> Table:
-    table = _table("Policies, the oldest first", "policy", "revision", "turns", "exact", "correct", "from", "to")
+    table = _table(
+        "Policies, the oldest first",
+        "policy",
+        "revision",
+        "turns",
+        "exact",
+        "correct",
+        "from",
+        "to",
+    )
     for row in stats.policies:
         table.add_row(
             row.policy, row.revision or "not known", f"{row.turns:,}", f"{row.exact:,}", f"{row.correct:.1%}",

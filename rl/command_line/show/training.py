@@ -53,8 +53,14 @@ def plan_view(plan: TrainingPlan) -> Group:
             f"{plan.used:,} of {plan.turns:,} are trained on, {plan.correct:.1%} of them correct, "
             f"{plan.tokens:,} tokens, over {number_of(plan.problems, 'problem')}",
         ),
-        ("groups", f"{plan.groups:,}, of which {plan.zero_variance:,} have no variance and are dropped"),
-        ("age", f"turns by revisions back: {ages or 'none'}; sampled at temperature {plan.temperature:g}"),
+        (
+            "groups",
+            f"{plan.groups:,}, of which {plan.zero_variance:,} have no variance and are dropped",
+        ),
+        (
+            "age",
+            f"turns by revisions back: {ages or 'none'}; sampled at temperature {plan.temperature:g}",
+        ),
     ]
     if drift is not None:
         lines.append(
@@ -86,7 +92,11 @@ class LiveTraining:
         """Takes the figures of optimiser step `step` of `steps`, by name, for the next redraw of the live view."""
         from kernelwright.rl.training.report import is_of_log
 
-        shown = {name: value for name, value in figures.items() if not (self._from_log and is_of_log(name))}
+        shown = {
+            name: value
+            for name, value in figures.items()
+            if not (self._from_log and is_of_log(name))
+        }
         self._steps.append((step, shown))
         self._of = steps
         self._events.put(plain_line(step, steps, shown))
@@ -122,19 +132,28 @@ def step_table(steps: list[tuple[int, dict[str, float]]], of: int) -> Table:
     """Shows the figures of the last steps; `of` is the number of all steps."""
     from rich.table import Table
 
-    known = [column for column in TABLE_COLUMNS if any(column[0] in figures for _, figures in steps)]
+    known = [
+        column for column in TABLE_COLUMNS if any(column[0] in figures for _, figures in steps)
+    ]
     table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column(f"step / {of}", justify="right")
     for _, title, _ in known:
         table.add_column(title, justify="right", no_wrap=True)
     for step, figures in steps:
-        table.add_row(str(step), *(form.format(figures[name]) if name in figures else "" for name, _, form in known))
+        table.add_row(
+            str(step),
+            *(form.format(figures[name]) if name in figures else "" for name, _, form in known),
+        )
     return table
 
 
 def plain_line(step: int, steps: int, figures: dict[str, float]) -> str:
     """Returns one step as a line of text, for an output that is no terminal."""
-    said = [f"{title} {form.format(figures[name])}" for name, title, form in TABLE_COLUMNS if name in figures]
+    said = [
+        f"{title} {form.format(figures[name])}"
+        for name, title, form in TABLE_COLUMNS
+        if name in figures
+    ]
     return f"step {step}/{steps}: {', '.join(said)}"
 
 

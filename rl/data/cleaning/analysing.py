@@ -41,11 +41,20 @@ def analyse_shard(shard: Path, made: Path) -> Path:
         comparison = benchmarks.compare(row)
         graph = graph_hash(row.reference) if row.reference else ""
         signatures.append(minhash_signature(f"{row.prompt}\n{row.completion}"))
-        facts.append([row.prompt_hash + row.completion_hash, group_of(row, graph), graph, comparison.model_dump()])
+        facts.append(
+            [
+                row.prompt_hash + row.completion_hash,
+                group_of(row, graph),
+                graph,
+                comparison.model_dump(),
+            ]
+        )
     partial = made.with_name(f".{made.name}")
     with partial.open("wb") as file:
         stacked = np.stack(signatures) if signatures else np.zeros((0, 128), np.uint32)
-        np.savez_compressed(file, signatures=stacked, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8))
+        np.savez_compressed(
+            file, signatures=stacked, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8)
+        )
     partial.replace(made)
     return made
 
@@ -60,7 +69,9 @@ def read_analysis(made: Path) -> tuple[Any, list[list[Any]]]:
 
 def normalise_row(row: Row) -> Row:
     """The row with its texts normalised, and hashes and id to match."""
-    facts = row.model_dump(exclude={"id", "kind", "prompt", "completion", "prompt_hash", "completion_hash"})
+    facts = row.model_dump(
+        exclude={"id", "kind", "prompt", "completion", "prompt_hash", "completion_hash"}
+    )
     reference = normalise_text(row.reference) if row.reference else ""
     return row_of(
         row.kind,

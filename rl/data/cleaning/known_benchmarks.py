@@ -51,7 +51,9 @@ class KnownBenchmarks(Value):
 
     def names(self, what: Literal["graphs", "trees"]) -> dict[str, str]:
         """Hash -> a problem that has it."""
-        return {digest: name for suite in self.suites for digest, name in getattr(suite, what).items()}
+        return {
+            digest: name for suite in self.suites for digest, name in getattr(suite, what).items()
+        }
 
     @property
     def counts(self) -> dict[str, int]:

@@ -109,7 +109,9 @@ def label_row(asked: tuple[Row, tuple[str, ...], bool]) -> Row:
 
     row, targets, correct = asked
     problem = Problem(name=row.problem or "row", source=row.reference)
-    options = Options(targets=targets, sizes=0, profile=False, torch_compile=False, interpret=correct)
+    options = Options(
+        targets=targets, sizes=0, profile=False, torch_compile=False, interpret=correct
+    )
     try:
         report = evaluator().evaluate(problem, row.completion, options)
     except ProblemError:

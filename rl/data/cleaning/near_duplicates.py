@@ -48,7 +48,8 @@ class NearDuplicates:
         import numpy as np
 
         keys = [
-            hash((group, band, signature[band * IN_BAND : (band + 1) * IN_BAND].tobytes())) for band in range(BANDS)
+            hash((group, band, signature[band * IN_BAND : (band + 1) * IN_BAND].tobytes()))
+            for band in range(BANDS)
         ]
         for number in {self._bands[key] for key in keys if key in self._bands}:
             if float(np.mean(self._signatures[number] == signature)) >= NEAR_COPY_SIMILARITY:

@@ -23,7 +23,11 @@ def programs_of(row: Row) -> tuple[str, ...]:
     """The reference where it holds a model, else every program in the row's texts."""
     if holds_model(row.reference):
         return (row.reference,)
-    return tuple(program for text in (row.reference, row.prompt, row.completion) for program in programs_in(text))
+    return tuple(
+        program
+        for text in (row.reference, row.prompt, row.completion)
+        for program in programs_in(text)
+    )
 
 
 @lru_cache(maxsize=65536)
@@ -34,7 +38,9 @@ def holds_model(program: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    return any(isinstance(n, ast.FunctionDef) and n.name == "forward" for one in classes for n in one.body)
+    return any(
+        isinstance(n, ast.FunctionDef) and n.name == "forward" for one in classes for n in one.body
+    )
 
 
 def programs_in(text: str) -> Iterator[str]:
@@ -51,7 +57,10 @@ def programs_in(text: str) -> Iterator[str]:
 
 def _indented(lines: list[str], indent: str) -> list[str]:
     """The lines up to the first that is less indented, without the indent."""
-    end = next((i for i, line in enumerate(lines) if line.strip() and not line.startswith(indent)), len(lines))
+    end = next(
+        (i for i, line in enumerate(lines) if line.strip() and not line.startswith(indent)),
+        len(lines),
+    )
     return [line[len(indent) :] for line in lines[:end]]
 
 

@@ -69,7 +69,9 @@ def clean_corpus(
     marks = shards_hash(there)
     if (done := _done(source, out, problems)) is not None:
         if done.shards != marks:
-            raise InputError(f"{source} has changed since {out} was cleaned from it: give a new folder with --out")
+            raise InputError(
+                f"{source} has changed since {out} was cleaned from it: give a new folder with --out"
+            )
         return done
     _check_out(source, out)
     start = time.monotonic()
@@ -111,7 +113,9 @@ def _check_out(source: Path, out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: name a folder with --out")
     if out.resolve() == source.resolve():
-        raise InputError("--out is the corpus itself: give another folder, nothing is changed in place")
+        raise InputError(
+            "--out is the corpus itself: give another folder, nothing is changed in place"
+        )
     if out.is_dir() and any(out.iterdir()) and not (out / WORK).is_dir():
         raise InputError(f"{out} is not empty: give a new folder with --out")
 
@@ -138,10 +142,14 @@ def _analysed(
 
 def _mark(shard: Path) -> str:
     described = shard.stat()
-    return hashlib.sha1(f"{shard.resolve()}{described.st_size}{described.st_mtime_ns}".encode()).hexdigest()[:16]
+    return hashlib.sha1(
+        f"{shard.resolve()}{described.st_size}{described.st_mtime_ns}".encode()
+    ).hexdigest()[:16]
 
 
-def _kept(there: list[Path], made: list[Path], out: Path, say: Callable[[str], None]) -> CleaningResult:
+def _kept(
+    there: list[Path], made: list[Path], out: Path, say: Callable[[str], None]
+) -> CleaningResult:
     """Writes the rows that are new and no benchmark's.
 
     What an interrupted attempt wrote is written again: it takes seconds.
@@ -178,7 +186,10 @@ def _kept(there: list[Path], made: list[Path], out: Path, say: Callable[[str], N
                         row = normalise_row(row)
                         if leak:
                             counts["flagged"] += 1
-                            review.write(json.dumps({"id": row.id, "problem": leak.problem, "why": leak.why}) + "\n")
+                            review.write(
+                                json.dumps({"id": row.id, "problem": leak.problem, "why": leak.why})
+                                + "\n"
+                            )
                         yield row
                 say(f"{number} of {len(there)} shards compared, {counts['rows']:,} rows")
 

@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.errors import InputError
-from kernelwright.rl.data.cleaning.known_benchmarks import hash_suite, load_checkout, load_known_benchmarks
+from kernelwright.rl.data.cleaning.known_benchmarks import (
+    hash_suite,
+    load_checkout,
+    load_known_benchmarks,
+)
 from kernelwright.rl.data.cleaning.programs import holds_model, programs_of
 from kernelwright.rl.data.dataflow import graph_hash
 from kernelwright.rl.data.rows import Row
@@ -106,7 +110,9 @@ class Benchmarks:
         if not row.reference and (worded := self._by_words(row.prompt)):
             found.append(worded)
         found.sort(key=lambda leak: not leak.dropped)
-        return Comparison(leak=found[0] if found else None, compared=any(map(holds_model, programs)))
+        return Comparison(
+            leak=found[0] if found else None, compared=any(map(holds_model, programs))
+        )
 
     def leak(self, reference: str) -> Leak | None:
         """Returns the leak; None where the text has nothing in common with any problem. The same text is looked at
@@ -136,4 +142,6 @@ class Benchmarks:
         best = int(likeness.argmax())
         if likeness[best] < MIN_WORD_SIMILARITY:
             return None
-        return Leak(problem=self.problems[best].name, dropped=False, why=f"words:{likeness[best]:.2f}")
+        return Leak(
+            problem=self.problems[best].name, dropped=False, why=f"words:{likeness[best]:.2f}"
+        )

@@ -21,7 +21,9 @@ from kernelwright.rl.worker_pool import process_pool
 from kernelwright.tools.problem import Problem
 
 
-def collect_kernels(problems: Sequence[Problem], out: Path, device: str, say: Callable[[str], None]) -> ImportResult:
+def collect_kernels(
+    problems: Sequence[Problem], out: Path, device: str, say: Callable[[str], None]
+) -> ImportResult:
     """Rows of all references in `out`. Raises InputError where `out` is there, or Inductor wrote nothing at all."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists already: give a new folder with --out")
@@ -35,7 +37,11 @@ def collect_kernels(problems: Sequence[Problem], out: Path, device: str, say: Ca
                 if trouble:
                     count_skipped(skipped, trouble)
                 for code in codes:
-                    facts = {"problem": problem.name, "reference": problem.source, "family": problem.family}
+                    facts = {
+                        "problem": problem.name,
+                        "reference": problem.source,
+                        "family": problem.family,
+                    }
                     yield from rows_of(code, "", problem.name, INDUCTOR_LICENCE, skipped, **facts)
 
         found = list(rows())
@@ -56,14 +62,20 @@ def compile_with_inductor(problem: Problem, device: str) -> tuple[list[str], str
     logging.getLogger("torch._inductor").setLevel(logging.CRITICAL)
     caught: list[str] = []
     GraphLowering.save_output_code = staticmethod(caught.append)
-    settings.compile_threads, settings.fx_graph_cache, settings.triton.unique_kernel_names = 1, False, True
+    settings.compile_threads, settings.fx_graph_cache, settings.triton.unique_kernel_names = (
+        1,
+        False,
+        True,
+    )
     if device == "cpu":
         settings.cpu_backend = "triton"
         _stand_in()
     torch._dynamo.reset()
     try:
         _run(problem, device)
-    except Exception as error:  # whatever a reference or Inductor raises: what was written before counts
+    except (
+        Exception
+    ) as error:  # whatever a reference or Inductor raises: what was written before counts
         if not caught:
             return [], f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
     return caught, ""

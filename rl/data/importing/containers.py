@@ -24,7 +24,12 @@ BATCH_ROWS = 512
 FOLDER_SUFFIXES = ((".parquet",), (".arrow",), (".jsonl", ".ndjson"), (".json",), (".csv", ".tsv"))
 """Suffixes of the files that a folder is read by: the first group of which it holds a file."""
 COMPRESSION_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".lz4")
-COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
+COMPRESSIONS = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bz2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+}
 """First bytes of compressed files, with the names of pyarrow's codecs."""
 XZ_MAGIC = b"\xfd7zXZ"
 OTHER_FILES = {
@@ -57,7 +62,11 @@ def files_of(path: Path) -> list[Path]:
         if files:
             return files
     folders = [entry.name for entry in entries if entry.is_dir()]
-    hint = f"; it has the folders {', '.join(folders[:5])}: name one, or a file" if folders else ": name a file"
+    hint = (
+        f"; it has the folders {', '.join(folders[:5])}: name one, or a file"
+        if folders
+        else ": name a file"
+    )
     accepted = ", ".join(suffix for suffixes in FOLDER_SUFFIXES for suffix in suffixes)
     raise InputError(f"the folder {path} holds no file of rows ({accepted}){hint}")
 
@@ -80,7 +89,9 @@ def read_records(file: Path, known_fields: Collection[str]) -> Iterator[Imported
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8 at byte {error.start}: save it as UTF-8") from error
     except (OSError, EOFError, lzma.LZMAError) as error:
-        raise InputError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise InputError(
+            f"{file} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
 
 
 def _open(file: Path) -> IO[bytes]:
@@ -97,7 +108,9 @@ def _open(file: Path) -> IO[bytes]:
     return file.open("rb")
 
 
-def _records(file: Path, stream: IO[bytes], known_fields: Collection[str]) -> Iterator[ImportedRecord]:
+def _records(
+    file: Path, stream: IO[bytes], known_fields: Collection[str]
+) -> Iterator[ImportedRecord]:
     start = cast("io.BufferedReader", stream).peek(MAGIC_BYTES)[:1024]
     if not start:
         raise InputError(f"{file} is empty")
@@ -124,21 +137,31 @@ def _parquet_records(file: Path, known_fields: Collection[str]) -> Iterator[Impo
         batches = parquet.iter_batches(BATCH_ROWS, columns=columns)
         yield from _numbered(file, (fields for batch in batches for fields in batch.to_pylist()))
     except pa.ArrowException as error:
-        raise InputError(f"{file} is not a readable parquet file: {str(error).splitlines()[0]}") from error
+        raise InputError(
+            f"{file} is not a readable parquet file: {str(error).splitlines()[0]}"
+        ) from error
 
 
-def _arrow_records(file: Path, is_random_access: bool, known_fields: Collection[str]) -> Iterator[ImportedRecord]:
+def _arrow_records(
+    file: Path, is_random_access: bool, known_fields: Collection[str]
+) -> Iterator[ImportedRecord]:
     import pyarrow as pa
 
     try:
         with pa.memory_map(str(file)) as mapped:
             reader = pa.ipc.open_file(mapped) if is_random_access else pa.ipc.open_stream(mapped)
-            columns = [name for name in reader.schema.names if name in known_fields] or reader.schema.names
+            columns = [
+                name for name in reader.schema.names if name in known_fields
+            ] or reader.schema.names
             table = reader.read_all().select(columns)
             batches = table.to_batches(max_chunksize=BATCH_ROWS)
-            yield from _numbered(file, (fields for batch in batches for fields in batch.to_pylist()))
+            yield from _numbered(
+                file, (fields for batch in batches for fields in batch.to_pylist())
+            )
     except pa.ArrowException as error:
-        raise InputError(f"{file} is not a readable Arrow file: {str(error).splitlines()[0]}") from error
+        raise InputError(
+            f"{file} is not a readable Arrow file: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def _numbered(file: Path, entries: Iterator[Any]) -> Iterator[ImportedRecord]:
@@ -152,7 +175,9 @@ def _record(place: str, entry: Any) -> ImportedRecord:
     return ImportedRecord(place, entry)
 
 
-def _text_records(file: Path, stream: IO[bytes], known_fields: Collection[str]) -> Iterator[ImportedRecord]:
+def _text_records(
+    file: Path, stream: IO[bytes], known_fields: Collection[str]
+) -> Iterator[ImportedRecord]:
     # A byte that is not UTF-8 becomes a lone surrogate in CSV, so that it costs its own record and no other.
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
     blank_lines = 0
@@ -201,7 +226,11 @@ def _listed(entry: dict[str, Any], known_fields: Collection[str]) -> list[Any]:
     """Returns the rows of one JSON object: the object itself, or the only list of objects in it (`{"data": [...]}`)."""
     if set(entry) & set(known_fields):
         return [entry]
-    lists = [value for value in entry.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
+    lists = [
+        value
+        for value in entry.values()
+        if isinstance(value, list) and value and isinstance(value[0], dict)
+    ]
     return lists[0] if len(lists) == 1 else [entry]
 
 
@@ -212,7 +241,9 @@ def _parsed(text: str, where: str) -> Any:
     except ValueError as error:
         raise InputError(f"{where} is not JSON: {error}") from error
     except RecursionError as error:
-        raise InputError(f"{where} is not JSON that can be read: it is nested too deeply") from error
+        raise InputError(
+            f"{where} is not JSON that can be read: it is nested too deeply"
+        ) from error
 
 
 def _check_utf8(text: str, where: str) -> None:
@@ -220,14 +251,18 @@ def _check_utf8(text: str, where: str) -> None:
         raise InputError(f"{where} is not UTF-8: save it as UTF-8")
 
 
-def _csv(file: Path, header: str, text: IO[str], known_fields: Collection[str]) -> Iterator[ImportedRecord]:
+def _csv(
+    file: Path, header: str, text: IO[str], known_fields: Collection[str]
+) -> Iterator[ImportedRecord]:
     by_delimiter = split_header(header.rstrip("\r\n"))
     names, delimiter = max(
         ((names, delimiter) for delimiter, names in by_delimiter.items()),
         key=lambda pair: len(set(pair[0]) & set(known_fields)),
     )
     if not set(names) & set(known_fields):
-        raise InputError(f"{file} is no file of rows: it begins with {header.strip()[:40]!r}; {ACCEPTED_FORMS}")
+        raise InputError(
+            f"{file} is no file of rows: it begins with {header.strip()[:40]!r}; {ACCEPTED_FORMS}"
+        )
     for record in read_csv_records(text, len(names), delimiter):
         place = f"{file.name}:{record.line + 1}"
         yield ImportedRecord(place, dict(zip(names, record.cells, strict=False)), record.error)

@@ -24,7 +24,9 @@ class CsvRecord(NamedTuple):
 
 def split_header(line: str) -> dict[str, list[str]]:
     """Returns the column names of a header line by each delimiter that it may be written with."""
-    return {delimiter: next(csv.reader([line], delimiter=delimiter), []) for delimiter in DELIMITERS}
+    return {
+        delimiter: next(csv.reader([line], delimiter=delimiter), []) for delimiter in DELIMITERS
+    }
 
 
 def read_csv_records(lines: Iterable[str], columns: int, delimiter: str) -> Iterator[CsvRecord]:

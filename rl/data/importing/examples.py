@@ -44,7 +44,11 @@ def read_examples(path: Path, options: ImportOptions, skipped: dict[str, int]) -
 
 def _report(record: ImportedRecord, number: int) -> str:
     file, _, line = record.place.rpartition(":")
-    where = f"{file}: the record of line {line}" if number <= MAX_REPORTED_RECORDS else f"{file}: further records:"
+    where = (
+        f"{file}: the record of line {line}"
+        if number <= MAX_REPORTED_RECORDS
+        else f"{file}: further records:"
+    )
     return f"{where} {record.error}"
 
 

@@ -55,7 +55,9 @@ def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterato
         yield from rows_of(code, graph, place, options.licence, skipped)
 
 
-def rows_of(code: str, graph: str, place: str, licence: str, skipped: dict[str, int], **facts: object) -> Iterator[Row]:
+def rows_of(
+    code: str, graph: str, place: str, licence: str, skipped: dict[str, int], **facts: object
+) -> Iterator[Row]:
     """Makes one row of each kernel of an output_code.py."""
     try:
         found = kernels_of(code)
@@ -86,8 +88,16 @@ def kernels_of(code: str) -> list[InductorKernel]:
     tree, lines = parse_module(code), code.splitlines()
     found = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "async_compile.triton" and len(node.args) >= 2:
-            texts = [a.value for a in node.args[:2] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        if (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func) == "async_compile.triton"
+            and len(node.args) >= 2
+        ):
+            texts = [
+                a.value
+                for a in node.args[:2]
+                if isinstance(a, ast.Constant) and isinstance(a.value, str)
+            ]
             if len(texts) == 2 and (source := _alone(*texts)):
                 found.append(InductorKernel(texts[0], source, _comment(lines, node.lineno)))
     return found
@@ -95,7 +105,9 @@ def kernels_of(code: str) -> list[InductorKernel]:
 
 def _alone(name: str, text: str) -> str:
     """The kernel with the functions and the imports that it needs; "" where there is none."""
-    functions = {n.name: n for n in parse_module(text).body if isinstance(n, ast.FunctionDef) and _is_jit(n)}
+    functions = {
+        n.name: n for n in parse_module(text).body if isinstance(n, ast.FunctionDef) and _is_jit(n)
+    }
     if not functions:
         return ""
     # With unique_kernel_names off the kernel is called triton_, and follows what it uses.

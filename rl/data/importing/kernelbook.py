@@ -37,18 +37,26 @@ def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterato
             parquet = pq.ParquetFile(file)
             names = parquet.schema_arrow.names
             if missing := [name for name in COLUMNS if name not in names]:
-                raise InputError(f"{file} has no column {', '.join(missing)}: it needs {' and '.join(COLUMNS)}")
+                raise InputError(
+                    f"{file} has no column {', '.join(missing)}: it needs {' and '.join(COLUMNS)}"
+                )
             columns = [*COLUMNS, *(name for name in PROVENANCE_FIELDS if name in names)]
             for cells in (
-                c for batch in parquet.iter_batches(KERNELBOOK_BATCH_ROWS, columns=columns) for c in batch.to_pylist()
+                c
+                for batch in parquet.iter_batches(KERNELBOOK_BATCH_ROWS, columns=columns)
+                for c in batch.to_pylist()
             ):
                 if row := _row(file, cells, options, skipped):
                     yield row
         except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{file} is not a readable parquet file: {str(error).splitlines()[0]}") from error
+            raise InputError(
+                f"{file} is not a readable parquet file: {str(error).splitlines()[0]}"
+            ) from error
 
 
-def _row(file: Path, cells: dict[str, Any], options: ImportOptions, skipped: dict[str, int]) -> Row | None:
+def _row(
+    file: Path, cells: dict[str, Any], options: ImportOptions, skipped: dict[str, int]
+) -> Row | None:
     python, triton = (cells[name] if isinstance(cells[name], str) else "" for name in COLUMNS)
     if not python.strip() or not triton.strip():
         count_skipped(skipped, "empty")
@@ -60,7 +68,9 @@ def _row(file: Path, cells: dict[str, Any], options: ImportOptions, skipped: dic
     if not options.any_licence and not licence:
         count_skipped(skipped, "licence not known (give --licence, or --any-licence)")
         return None
-    place = next((str(cells[name]) for name in ("uuid", "module_name", "entry_point") if cells.get(name)), "")
+    place = next(
+        (str(cells[name]) for name in ("uuid", "module_name", "entry_point") if cells.get(name)), ""
+    )
     repository = str(cells.get("repo_name") or "")
     python, triton, entry = rename_classes(python, triton, str(cells.get("entry_point") or ""))
     was = f"class {entry}" if entry else ""

@@ -8,7 +8,18 @@ import re
 from pathlib import Path
 
 PERMISSIVE = frozenset(
-    {"MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "0BSD", "Unlicense", "CC0-1.0", "Zlib", "BSL-1.0"}
+    {
+        "MIT",
+        "Apache-2.0",
+        "BSD-2-Clause",
+        "BSD-3-Clause",
+        "ISC",
+        "0BSD",
+        "Unlicense",
+        "CC0-1.0",
+        "Zlib",
+        "BSL-1.0",
+    }
 )
 LICENCE_FILE_NAMES = re.compile(r"^(licen[cs]e|copying|unlicense)", re.IGNORECASE)
 _MARKS: tuple[tuple[str, str], ...] = (
@@ -22,7 +33,10 @@ _MARKS: tuple[tuple[str, str], ...] = (
     ("Unlicense", r"free and unencumbered software released into the public domain"),
     ("BSD-3-Clause", r"redistribution and use in source and binary forms.*neither the name"),
     ("BSD-2-Clause", r"redistribution and use in source and binary forms"),
-    ("ISC", r"permission to use, copy, modify, and(?:/or)? distribute this software for any purpose"),
+    (
+        "ISC",
+        r"permission to use, copy, modify, and(?:/or)? distribute this software for any purpose",
+    ),
     ("MIT", r"permission is hereby granted, free of charge"),
     ("Zlib", r"altered source versions must be plainly marked"),
 )
@@ -74,7 +88,9 @@ def is_permissive(name: str) -> bool:
 def _all_parts(name: str) -> bool:
     """Returns the parts of an expression without parentheses. AND binds more than OR, a comma less than both."""
     parts = [part for part in name.split(",") if part.strip()]
-    return bool(parts) and all(any(all(map(_one, _split("AND", o))) for o in _split("OR", part)) for part in parts)
+    return bool(parts) and all(
+        any(all(map(_one, _split("AND", o))) for o in _split("OR", part)) for part in parts
+    )
 
 
 def _split(word: str, name: str) -> list[str]:

@@ -28,7 +28,9 @@ READERS: dict[CorpusFormat, Reader] = {
 }
 
 
-def import_corpus(form: CorpusFormat, path: Path, out: Path, options: ImportOptions) -> ImportResult:
+def import_corpus(
+    form: CorpusFormat, path: Path, out: Path, options: ImportOptions
+) -> ImportResult:
     """Writes the corpus's rows into the folder `out`, which appears once everything was read.
 
     Records that cannot be read are left out and counted in the result. Raises InputError where `path` is not of the

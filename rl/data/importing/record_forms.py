@@ -50,7 +50,9 @@ class _Example(NamedTuple):
     is_correct: bool | None
 
 
-def rows_of_record(record: ImportedRecord, kind: Kind | None, source: str, options: ImportOptions) -> Iterator[Row]:
+def rows_of_record(
+    record: ImportedRecord, kind: Kind | None, source: str, options: ImportOptions
+) -> Iterator[Row]:
     """Yields the rows of a record. `kind`: the task of all of them, where the corpus fixes it.
 
     Raises InputError where the form is not known, and UnusableRecord where a record of a known form makes no row.
@@ -73,17 +75,25 @@ def rows_of_record(record: ImportedRecord, kind: Kind | None, source: str, optio
 
 def _is_row(fields: Mapping[str, Any]) -> bool:
     """Whether a record is a row that Kernelwright wrote."""
-    return {"id", "kind", "prompt", "completion", "split"} <= fields.keys() and fields["kind"] in list(Kind)
+    return {"id", "kind", "prompt", "completion", "split"} <= fields.keys() and fields[
+        "kind"
+    ] in list(Kind)
 
 
 def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
-    cells = {name: value for name, value in fields.items() if name in Row.model_fields and value is not None}
+    cells = {
+        name: value
+        for name, value in fields.items()
+        if name in Row.model_fields and value is not None
+    }
     return {**cells, "compile": dict(cells.get("compile") or ())}
 
 
 def _has_pair(fields: Mapping[str, Any]) -> bool:
     names = fields.keys()
-    return any(name in names for name in CONVERSATION_FIELDS) or any({*pair} <= names for pair in TEXT_PAIR_FIELDS)
+    return any(name in names for name in CONVERSATION_FIELDS) or any(
+        {*pair} <= names for pair in TEXT_PAIR_FIELDS
+    )
 
 
 def _text_row(record: ImportedRecord, source: str, options: ImportOptions) -> Row:
@@ -103,7 +113,9 @@ def _row_of_example(example: _Example, kind: Kind | None, facts: Mapping[str, An
     is_single = len(example.prompt) == 1 and example.prompt[0].role is Role.USER
     chosen = kind or (Kind.FIM if prompt.startswith(FIM_MARKS) else Kind.INSTRUCT)
     messages = () if is_single else tuple(example.prompt)
-    return row_of(chosen, prompt, example.completion, messages=messages, correct=example.is_correct, **facts)
+    return row_of(
+        chosen, prompt, example.completion, messages=messages, correct=example.is_correct, **facts
+    )
 
 
 def _examples(record: ImportedRecord) -> Iterator[_Example]:
@@ -131,7 +143,9 @@ def _conversation(record: ImportedRecord, messages: Sequence[Message]) -> _Examp
     reply, report = record.fields.get("completion"), record.fields.get("report")
     if not isinstance(reply, dict):
         return _answered(messages, _verdict(record.fields))
-    return _Example(messages, _text(reply.get("text")), _verdict(report) if isinstance(report, dict) else None)
+    return _Example(
+        messages, _text(reply.get("text")), _verdict(report) if isinstance(report, dict) else None
+    )
 
 
 def _pair(record: ImportedRecord, opening: Sequence[Message]) -> _Example:
@@ -140,8 +154,12 @@ def _pair(record: ImportedRecord, opening: Sequence[Message]) -> _Example:
         if _is_text_or_chat(fields.get(asked)) and _is_text_or_chat(fields.get(answered)):
             prompt = [*opening, *_messages(fields[asked])]
             if asked == "instruction" and _text(fields.get("input")).strip():
-                prompt[-1] = Message(role=Role.USER, content=f"{prompt[-1].content}\n{fields['input']}")
-            return _answered([*prompt, *_messages(fields[answered], Role.ASSISTANT)], _verdict(fields))
+                prompt[-1] = Message(
+                    role=Role.USER, content=f"{prompt[-1].content}\n{fields['input']}"
+                )
+            return _answered(
+                [*prompt, *_messages(fields[answered], Role.ASSISTANT)], _verdict(fields)
+            )
     names = ", ".join(map(str, list(fields)[:8])) or "none"
     raise InputError(f"{record.place} is of no known form (its fields: {names}): {ACCEPTED_FORMS}")
 
@@ -172,7 +190,9 @@ def _message(entry: Any) -> Message:
         raise UnusableRecord("conversations with a message that has no role")
     name = str(entry.get("role") or entry.get("from") or "").lower()
     if name not in CHAT_ROLES:
-        raise UnusableRecord(f"conversations with a message of {name or 'nobody'}: system, user and assistant are read")
+        raise UnusableRecord(
+            f"conversations with a message of {name or 'nobody'}: system, user and assistant are read"
+        )
     content = entry["content"] if entry.get("content") is not None else entry.get("value")
     return Message(role=CHAT_ROLES[name], content=_text(content))
 

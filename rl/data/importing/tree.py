@@ -32,7 +32,11 @@ def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterato
     files = (
         [path]
         if path.is_file()
-        else sorted(p for p in path.rglob("*.py") if not any(part.startswith(".") for part in p.relative_to(top).parts))
+        else sorted(
+            p
+            for p in path.rglob("*.py")
+            if not any(part.startswith(".") for part in p.relative_to(top).parts)
+        )
     )
     if not files:
         raise InputError(f"{path} holds no .py file")
@@ -64,8 +68,17 @@ def _kernels(text: str, place: Path, licence: str, skipped: dict[str, int]) -> I
             count_skipped(skipped, why)
             continue
         said = " ".join((ast.get_docstring(node) or "").split())
-        prompt = f"Write the Triton kernel `{name}({ast.unparse(node.args)})`." + (f" {said}" if said else "")
-        yield row_of(Kind.INSTRUCT, prompt, made, source="tree", licence=licence, provenance=f"{place}:{node.lineno}")
+        prompt = f"Write the Triton kernel `{name}({ast.unparse(node.args)})`." + (
+            f" {said}" if said else ""
+        )
+        yield row_of(
+            Kind.INSTRUCT,
+            prompt,
+            made,
+            source="tree",
+            licence=licence,
+            provenance=f"{place}:{node.lineno}",
+        )
 
 
 @dataclass
@@ -86,10 +99,16 @@ class Module:
             for name in _bound(node):
                 module.imports.pop(name, None)
                 module.definitions.pop(name, None)
-                (module.imports if isinstance(node, ast.Import | ast.ImportFrom) else module.definitions)[name] = node
+                (
+                    module.imports
+                    if isinstance(node, ast.Import | ast.ImportFrom)
+                    else module.definitions
+                )[name] = node
         jits = _jits(module.imports.values())
         for name, node in module.definitions.items():
-            if isinstance(node, ast.FunctionDef) and any(_called(d) in jits for d in node.decorator_list):
+            if isinstance(node, ast.FunctionDef) and any(
+                _called(d) in jits for d in node.decorator_list
+            ):
                 module.kernels[name] = node
         return module
 
@@ -101,7 +120,11 @@ class Module:
         while todo:
             node = todo.pop()
             for name in _free(node):
-                if name in self.definitions and name not in needed and self.definitions[name] is not kernel:
+                if (
+                    name in self.definitions
+                    and name not in needed
+                    and self.definitions[name] is not kernel
+                ):
                     needed[name] = self.definitions[name]
                     todo.append(self.definitions[name])
                 elif name in self.imports:
@@ -110,7 +133,9 @@ class Module:
                     return "", "uses a name that its file does not define"
         if not all(_allowed(node) for node in imports.values()):
             return "", "imports more than torch and triton"
-        parts = sorted({id(n): n for n in [*needed.values(), kernel]}.values(), key=lambda n: n.lineno)
+        parts = sorted(
+            {id(n): n for n in [*needed.values(), kernel]}.values(), key=lambda n: n.lineno
+        )
         head = "\n".join(ast.unparse(n) for n in sorted(imports.values(), key=lambda n: n.lineno))
         return head + "\n\n\n" + "\n\n\n".join(self._source(n) for n in parts) + "\n", ""
 
@@ -140,8 +165,19 @@ def _bound(node: ast.stmt) -> set[str]:
         return {alias.asname or alias.name.split(".")[0] for alias in node.names}
     if isinstance(node, ast.FunctionDef):
         return {node.name}
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    targets = (
+        node.targets
+        if isinstance(node, ast.Assign)
+        else [node.target]
+        if isinstance(node, ast.AnnAssign)
+        else []
+    )
+    return {
+        n.id
+        for t in targets
+        for n in ast.walk(t)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
 
 
 def _jits(imports: Iterable[ast.stmt]) -> set[str]:
@@ -177,10 +213,14 @@ def _allowed(node: ast.stmt) -> bool:
 
 def _free(node: ast.stmt) -> set[str]:
     """Names that are read and not bound inside."""
-    bound = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    bound = {
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
     bound |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
     if isinstance(node, ast.FunctionDef):
         bound.add(node.name)
     else:
         bound = set()
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - bound
+    return {
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    } - bound

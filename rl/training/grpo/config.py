@@ -26,7 +26,13 @@ LOSS_FIELDS = frozenset(
         *("sapo_temperature_neg", "sapo_temperature_pos"),
         *("vespo_k_pos", "vespo_k_neg", "vespo_lambda_pos", "vespo_lambda_neg"),
         *("top_entropy_quantile", "off_policy_mask_threshold", "use_bias_correction_kl"),
-        *("entropy_coef", "entropy_coef_min", "entropy_coef_max", "entropy_coef_delta", "entropy_target"),
+        *(
+            "entropy_coef",
+            "entropy_coef_min",
+            "entropy_coef_max",
+            "entropy_coef_delta",
+            "entropy_target",
+        ),
         "use_adaptive_entropy",
     }
 )
@@ -85,7 +91,9 @@ def checked_settings(given: Mapping[str, Any], decoupled: bool = False) -> dict[
     check_settings(GRPOConfig, settings)
     for name in settings:
         if name in CORRECTION_FIELDS and not decoupled:
-            raise InputError(f"--set {name}={settings[name]}: add --decoupled, without which nothing is corrected")
+            raise InputError(
+                f"--set {name}={settings[name]}: add --decoupled, without which nothing is corrected"
+            )
     refuse_decided(settings, decided_grpo_fields())
     return settings
 
@@ -118,7 +126,9 @@ def grpo_config(
         **warm_up_steps(max_steps, given),
     }
     if given.get("loss_type") == "cispo":
-        defaults["epsilon_high"] = 5.0  # its own paper's scale: the ratio itself is capped (MiniMax-M1)
+        defaults["epsilon_high"] = (
+            5.0  # its own paper's scale: the ratio itself is capped (MiniMax-M1)
+        )
     decided = {
         "output_dir": output_dir,
         "max_steps": max_steps,
@@ -139,7 +149,11 @@ def _batch_fields(settings: Mapping[str, Any], on_gpu: bool) -> dict[str, Any]:
     from accelerate import PartialState
 
     parts = int(settings["gradient_accumulation_steps"])
-    rows = int(settings["per_device_train_batch_size"]) * parts * PartialState(cpu=not on_gpu).num_processes
+    rows = (
+        int(settings["per_device_train_batch_size"])
+        * parts
+        * PartialState(cpu=not on_gpu).num_processes
+    )
     if rows < 2:
         raise InputError("a step needs two rows at least: --set per_device_train_batch_size=2")
     return {"steps_per_generation": parts, "num_generations": rows}
@@ -148,7 +162,9 @@ def _batch_fields(settings: Mapping[str, Any], on_gpu: bool) -> dict[str, Any]:
 def _aliased(given: Mapping[str, Any]) -> dict[str, Any]:
     settings = dict(given)
     if settings.get("loss_type", LOSSES[0]) not in LOSSES:
-        raise InputError(f"loss_type={settings['loss_type']}: choose {', '.join(LOSSES[:-1])} or {LOSSES[-1]}")
+        raise InputError(
+            f"loss_type={settings['loss_type']}: choose {', '.join(LOSSES[:-1])} or {LOSSES[-1]}"
+        )
     if settings.get("loss_type") == "gspo":
         settings |= {"loss_type": "grpo", "importance_sampling_level": "sequence"}
         settings.setdefault(

@@ -46,7 +46,9 @@ class PolicyDrift(Value):
     @property
     def is_worn_out(self) -> bool:
         """Whether importance ratios over this log are noise: too few rows count, or the policies are unrelated."""
-        few_count = self.effective < MIN_EFFECTIVE_SAMPLE_SIZE and self.rows >= MIN_ROWS_FOR_SAMPLE_SIZE
+        few_count = (
+            self.effective < MIN_EFFECTIVE_SAMPLE_SIZE and self.rows >= MIN_ROWS_FOR_SAMPLE_SIZE
+        )
         return few_count or self.kl > MAX_KL_NATS_PER_TOKEN
 
     def figures(self) -> dict[str, float]:
@@ -84,12 +86,20 @@ class DriftSum:
         squares = math.fsum(value * value for value in scaled)
         effective = math.fsum(scaled) ** 2 / squares / len(logs) if logs else 1.0
         return PolicyDrift(
-            effective=effective, kl=max(self._kl, 0.0) / max(self._tokens, 1.0), largest=self._largest, rows=len(logs)
+            effective=effective,
+            kl=max(self._kl, 0.0) / max(self._tokens, 1.0),
+            largest=self._largest,
+            rows=len(logs),
         )
 
 
 def measure_drift(
-    model: Any, rows: Sequence[ScoredCompletion], pad: int, temperature: float, *, at_most: int = 512
+    model: Any,
+    rows: Sequence[ScoredCompletion],
+    pad: int,
+    temperature: float,
+    *,
+    at_most: int = 512,
 ) -> PolicyDrift:
     """The model against the rows' stored log-probs, on evenly spaced rows where there are more than `at_most`."""
     import torch
@@ -119,7 +129,9 @@ def _within(rows: Sequence[ScoredCompletion], tokens: int) -> Iterator[list[Scor
         yield part
 
 
-def _scored(model: Any, rows: Sequence[ScoredCompletion], pad: int, temperature: float) -> tuple[torch.Tensor, ...]:
+def _scored(
+    model: Any, rows: Sequence[ScoredCompletion], pad: int, temperature: float
+) -> tuple[torch.Tensor, ...]:
     """Log-probs now and then, and the mask, each (rows, longest completion)."""
     import torch
 
@@ -131,7 +143,11 @@ def _scored(model: Any, rows: Sequence[ScoredCompletion], pad: int, temperature:
     positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
     longest = batch["completion_ids"].size(1)
     logits = model(
-        input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False, logits_to_keep=longest + 1
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=positions,
+        use_cache=False,
+        logits_to_keep=longest + 1,
     ).logits
     logps = torch.log_softmax(logits[:, -longest - 1 : -1].float() / temperature, dim=-1)
     now = logps.gather(-1, batch["completion_ids"][..., None])[..., 0]

@@ -38,7 +38,9 @@ def unmask_padding(model: Any) -> Any:
     if not can_batch_model(inner):
         return None
 
-    def widened(_: Any, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    def widened(
+        _: Any, args: tuple[Any, ...], given: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         mask = given.get("attention_mask")
         if (
             inner.config._attn_implementation not in DENSE_ATTENTIONS

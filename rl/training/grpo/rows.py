@@ -46,10 +46,16 @@ EMPTY_COMPLETION = ScoredCompletion(
 
 def row_of(sample: Sample) -> ScoredCompletion:
     """Makes the row that the trainer reads of a sample."""
-    figures = {"reward": sample.reward, "return": sample.value, "completion_length": float(len(sample.completion_ids))}
+    figures = {
+        "reward": sample.reward,
+        "return": sample.value,
+        "completion_length": float(len(sample.completion_ids)),
+    }
     figures |= {f"reward/{name}": value for name, value in sample.parts.items()}
     figures |= _rates(sample)
-    return ScoredCompletion(sample.prompt_ids, sample.completion_ids, sample.logps, sample.advantage, figures=figures)
+    return ScoredCompletion(
+        sample.prompt_ids, sample.completion_ids, sample.logps, sample.advantage, figures=figures
+    )
 
 
 def _rates(sample: Sample) -> dict[str, float]:
@@ -63,7 +69,9 @@ def _rates(sample: Sample) -> dict[str, float]:
 
 def in_order(rows: Iterable[ScoredCompletion]) -> list[ScoredCompletion]:
     """Orders samples by what they hold: the same samples give the same order, whichever thread was first."""
-    return sorted(rows, key=lambda row: (tuple(row.prompt_ids), tuple(row.completion_ids), tuple(row.logps)))
+    return sorted(
+        rows, key=lambda row: (tuple(row.prompt_ids), tuple(row.completion_ids), tuple(row.logps))
+    )
 
 
 class LogBatches:
@@ -109,15 +117,21 @@ def split_into_micro_batches(
     """
     missing = -len(rows) % world
     ordered = sorted(
-        [EMPTY_COMPLETION] * missing + list(rows), key=lambda row: len(row.prompt_ids) + len(row.completion_ids)
+        [EMPTY_COMPLETION] * missing + list(rows),
+        key=lambda row: len(row.prompt_ids) + len(row.completion_ids),
     )
     ordered = ordered[rank::world]
     edges = [len(ordered) * step // count for step in range(count + 1)]
     chunks = [ordered[start:end] for start, end in itertools.pairwise(edges)]
-    return [MicroBatch(chunk or [EMPTY_COMPLETION], _weight(chunk, rows, count * world, loss_type)) for chunk in chunks]
+    return [
+        MicroBatch(chunk or [EMPTY_COMPLETION], _weight(chunk, rows, count * world, loss_type))
+        for chunk in chunks
+    ]
 
 
-def _weight(chunk: Sequence[ScoredCompletion], rows: Sequence[ScoredCompletion], parts: int, loss_type: str) -> float:
+def _weight(
+    chunk: Sequence[ScoredCompletion], rows: Sequence[ScoredCompletion], parts: int, loss_type: str
+) -> float:
     if not chunk:
         return 0.0
     if loss_type in ("dapo", "cispo", "vespo"):
@@ -137,7 +151,9 @@ def tensors(rows: Sequence[ScoredCompletion], pad: int, device: Any) -> dict[str
     longest = max(len(row.completion_ids) for row in rows)
 
     def right(values: list[list[Any]], filler: Any, kind: torch.dtype) -> torch.Tensor:
-        return torch.tensor([list(v) + [filler] * (longest - len(v)) for v in values], dtype=kind, device=device)
+        return torch.tensor(
+            [list(v) + [filler] * (longest - len(v)) for v in values], dtype=kind, device=device
+        )
 
     width = max(len(row.prompt_ids) for row in rows)
     prompts = [[pad] * (width - len(row.prompt_ids)) + list(row.prompt_ids) for row in rows]
@@ -149,7 +165,9 @@ def tensors(rows: Sequence[ScoredCompletion], pad: int, device: Any) -> dict[str
         "prompt_mask": torch.tensor(shown, device=device),
         "completion_ids": right([list(row.completion_ids) for row in rows], pad, torch.long),
         "completion_mask": right(ones, 0, torch.long),
-        "tool_mask": right([list(row.mask or one) for row, one in zip(rows, ones, strict=True)], 0, torch.long),
+        "tool_mask": right(
+            [list(row.mask or one) for row, one in zip(rows, ones, strict=True)], 0, torch.long
+        ),
         "old_per_token_logps": logps,
         "sampling_per_token_logps": logps,
         "advantages": _advantages(rows, right),
@@ -165,7 +183,9 @@ def _advantages(rows: Sequence[ScoredCompletion], right: Any) -> torch.Tensor:
         filled: torch.Tensor = right([[value] for value in values], 0.0, torch.float32)
         return filled[:, 0].contiguous()
     spread = [
-        [row.advantage] * len(row.completion_ids) if isinstance(row.advantage, float | int) else list(row.advantage)
+        [row.advantage] * len(row.completion_ids)
+        if isinstance(row.advantage, float | int)
+        else list(row.advantage)
         for row in rows
     ]
     found: torch.Tensor = right(spread, 0.0, torch.float32)

@@ -24,7 +24,12 @@ from trl import GRPOTrainer
 
 from kernelwright.rl.training.grpo.drift import DriftSum
 from kernelwright.rl.training.grpo.padding import unmask_padding
-from kernelwright.rl.training.grpo.rows import MicroBatch, ScoredCompletion, split_into_micro_batches, tensors
+from kernelwright.rl.training.grpo.rows import (
+    MicroBatch,
+    ScoredCompletion,
+    split_into_micro_batches,
+    tensors,
+)
 from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm
 from kernelwright.rl.training.safety.gradients import FiniteGradients
 
@@ -43,20 +48,23 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
     Raises TrainingAlarm before a step whose loss or gradient is not finite.
     """
 
-    def __init__(self, model: Any, args: Any, batches: Batches, *, decoupled: bool = False, **options: Any) -> None:
+    def __init__(
+        self, model: Any, args: Any, batches: Batches, *, decoupled: bool = False, **options: Any
+    ) -> None:
         """`decoupled`: the trust region is round the policy as it is at the step, and trl's importance-sampling
         correction (`vllm_importance_sampling_mode`, `_clip_max` ...) weighs tokens by that policy over the one that
         sampled them. Otherwise the region is round the policy that sampled them, which is the exact clipped objective.
         """
         one = Dataset.from_dict({"prompt": ["-"] * max(2, args.generation_batch_size)})
-        super().__init__(model=model, args=args, train_dataset=one, reward_funcs=_no_reward, **options)
+        super().__init__(
+            model=model, args=args, train_dataset=one, reward_funcs=_no_reward, **options
+        )
         unmask_padding(self.accelerator.unwrap_model(self.model))
         self.add_callback(FiniteGradients())
         self._batches, self._decoupled = batches, decoupled
         if decoupled:
-            self.use_vllm = (
-                True  # what `_compute_loss` asks before it applies the correction; nothing is generated here
-            )
+            # What `_compute_loss` asks before it applies the correction; nothing is generated here.
+            self.use_vllm = True
         self._number = -1
         self._parts: list[dict[str, Any]] = []
         self._now: torch.Tensor | None = None
@@ -87,7 +95,9 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
         return [self._inputs(part, tokens) for part in parts]
 
     def _inputs(self, part: MicroBatch, tokens: torch.Tensor) -> dict[str, Any]:
-        inputs: dict[str, Any] = tensors(part.rows, self._tokenizer.pad_token_id, self.accelerator.device)
+        inputs: dict[str, Any] = tensors(
+            part.rows, self._tokenizer.pad_token_id, self.accelerator.device
+        )
         inputs |= {"num_items_in_batch": tokens, "weight": part.weight}
         if self._decoupled:
             inputs["old_per_token_logps"] = self._logps(self.model, inputs)
@@ -100,7 +110,9 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
     def _logps(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
         mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
-        return super()._get_per_token_logps_and_entropies(model, ids, mask, inputs["completion_ids"].size(1))[0]
+        return super()._get_per_token_logps_and_entropies(
+            model, ids, mask, inputs["completion_ids"].size(1)
+        )[0]
 
     def _reference(self, inputs: dict[str, Any]) -> torch.Tensor:
         """Returns the log-probs under the reference model; with LoRA, under the model without its adapter."""
@@ -124,7 +136,9 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
         )
         if self.vllm_importance_sampling_mode.endswith("truncate"):
             return ratio.clamp(min=low, max=high)
-        outside = (ratio < (-math.inf if low is None else low)) | (ratio > (math.inf if high is None else high))
+        outside = (ratio < (-math.inf if low is None else low)) | (
+            ratio > (math.inf if high is None else high)
+        )
         return ratio.masked_fill(outside, 0.0)
 
     # -------------------------------------------------------------- loss out

@@ -79,7 +79,9 @@ class OnlineBatches:
         round, began = self._ahead.pop(number), time.monotonic()
         while not wait([round], timeout=SILENCE_SECONDS).done:
             progress = self._slot(number).rounds.progress_in_words()
-            self._say(f"waiting for round {number + 1} for {time.monotonic() - began:.0f} s: {progress}")
+            self._say(
+                f"waiting for round {number + 1} for {time.monotonic() - began:.0f} s: {progress}"
+            )
         return round.result()
 
     def figures(self) -> dict[str, float]:
@@ -111,7 +113,9 @@ class OnlineBatches:
     def _round(self, number: int) -> Round:
         sampler, began = self._slot(number).sampler, time.monotonic()
         before = sampler.drawn()
-        found = self._slot(number).rounds.run(number, self._problems.at(number, self._options.prompts))
+        found = self._slot(number).rounds.run(
+            number, self._problems.at(number, self._options.prompts)
+        )
         if self._options.resample:
             found = self._filled(found, number)
         tokens, seconds = (after - was for after, was in zip(sampler.drawn(), before, strict=True))
@@ -141,7 +145,8 @@ class OnlineBatches:
         others = self._problems.others(number, prompts)[:missing]
         more = self._slot(number).rounds.run(number, others, label="more1")
         log = found.log._replace(
-            samples=found.log.samples + more.log.samples, all_scored=found.log.all_scored + more.log.all_scored
+            samples=found.log.samples + more.log.samples,
+            all_scored=found.log.all_scored + more.log.all_scored,
         )
         return found._replace(log=log)
 
@@ -159,7 +164,10 @@ class OnlineBatches:
         self._figures["cheats"] = sum(one.cheat for one in seen) / max(len(seen), 1)
         if suspects := suspects_of(self._store, CandidateFilter(run=run)):
             with (self._options.work / "quarantine.jsonl").open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps({"step": found.step, **suspect.model_dump()}) + "\n" for suspect in suspects)
+                file.writelines(
+                    json.dumps({"step": found.step, **suspect.model_dump()}) + "\n"
+                    for suspect in suspects
+                )
         check_step(seen, self._options.limits)
 
 
@@ -169,6 +177,8 @@ def gathered(batches: OnlineBatches, place: ProcessRank) -> Callable[[int], list
         return batches
 
     def everyone(number: int) -> list[ScoredCompletion]:
-        return in_order(row for share in gather_from_all(place, lambda: batches(number)) for row in share)
+        return in_order(
+            row for share in gather_from_all(place, lambda: batches(number)) for row in share
+        )
 
     return everyone

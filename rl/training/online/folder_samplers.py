@@ -60,7 +60,8 @@ class FolderSampler:
         adapter = self._take(folder)
         self._policy.answer_as(adapter, base, read if self._lora else None)
         shutil.rmtree(
-            self._folder / f"round-{self._number - KEPT_ADAPTERS}" if self._lora else folder, ignore_errors=True
+            self._folder / f"round-{self._number - KEPT_ADAPTERS}" if self._lora else folder,
+            ignore_errors=True,
         )
         return "+".join(part for part in (base, read if self._lora else None) if part)
 
@@ -97,18 +98,26 @@ class _FolderPolicy(Forwarding):
         """Returns the number of tokens drawn so far, and the seconds in which at least one request was open."""
         return self._tokens, self._seconds
 
-    def answer_as(self, adapter: str | None, revision: str | None, adapter_revision: str | None) -> None:
+    def answer_as(
+        self, adapter: str | None, revision: str | None, adapter_revision: str | None
+    ) -> None:
         """From now on the policy answers with this adapter, and its completions carry these revisions."""
         identity = self._subject.identity
         self._adapter = adapter
-        self._as = {"revision": revision, "adapter_revision": adapter_revision, **identity.model_dump()}
+        self._as = {
+            "revision": revision,
+            "adapter_revision": adapter_revision,
+            **identity.model_dump(),
+        }
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Answers in the order of the requests, with the revision of the weights that sampled."""
         self._count(1)
         found: list[Completion] = []
         try:
-            found = self.policy.sample([request.with_(adapter=self._adapter) for request in requests])
+            found = self.policy.sample(
+                [request.with_(adapter=self._adapter) for request in requests]
+            )
         finally:
             self._count(-1, sum(len(completion.token_ids or ()) for completion in found))
         return [completion.with_(**self._as) for completion in found]
@@ -117,7 +126,11 @@ class _FolderPolicy(Forwarding):
         with self._lock:
             now = time.monotonic()
             self._seconds += now - self._since if self._asking else 0.0
-            self._since, self._asking, self._tokens = now, self._asking + step, self._tokens + tokens
+            self._since, self._asking, self._tokens = (
+                now,
+                self._asking + step,
+                self._tokens + tokens,
+            )
 
     def close(self) -> None:
         """Closed by its sampler."""
@@ -133,7 +146,9 @@ def save_whole(model: Any, folder: Path) -> None:
     from safetensors.torch import save_file
 
     tied = set(model._tied_weights_keys or ()) if model.config.tie_word_embeddings else set()
-    weights = {name: value.contiguous() for name, value in model.state_dict().items() if name not in tied}
+    weights = {
+        name: value.contiguous() for name, value in model.state_dict().items() if name not in tied
+    }
     folder.mkdir(parents=True)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
@@ -142,10 +157,14 @@ def open_vllm(subject: Subject, options: OnlineOptions, lora: bool) -> FolderSam
     """Starts the engine in this process. Raises PolicyRefused."""
     from kernelwright.policies.vllm.engine_policy import VLLMPolicy
 
-    policy = VLLMPolicy(subject.path, engine={"gpu_memory_utilization": ENGINE_MEMORY_SHARE, "enable_lora": lora})
+    policy = VLLMPolicy(
+        subject.path, engine={"gpu_memory_utilization": ENGINE_MEMORY_SHARE, "enable_lora": lora}
+    )
     policy.open()
     take = str if lora else policy.take_weights
-    return FolderSampler(policy, options.work / "sampled", subject, lora=lora, take=take, together=True)
+    return FolderSampler(
+        policy, options.work / "sampled", subject, lora=lora, take=take, together=True
+    )
 
 
 def open_served(subject: Subject, options: OnlineOptions, lora: bool) -> FolderSampler:
@@ -159,7 +178,9 @@ def open_served(subject: Subject, options: OnlineOptions, lora: bool) -> FolderS
     from kernelwright.policies.vllm.server import VLLMServerPolicy
 
     model, url = model_and_url(options.engine.removeprefix(SERVER_PREFIX))
-    policy = OpenAIPolicy(model, url, key=options.key, at_once=min(512, options.prompts * options.group))
+    policy = OpenAIPolicy(
+        model, url, key=options.key, at_once=min(512, options.prompts * options.group)
+    )
     try:
         refuse_other_model(policy, model, url, subject)
     except BaseException:
@@ -167,7 +188,9 @@ def open_served(subject: Subject, options: OnlineOptions, lora: bool) -> FolderS
         raise
     server = VLLMServerPolicy(RetryingPolicy(policy), url, options.key, Path(subject.path))
     take = server.take_adapter if lora else server.take_weights
-    return FolderSampler(server, options.work / "sampled", subject, lora=lora, take=take, together=False)
+    return FolderSampler(
+        server, options.work / "sampled", subject, lora=lora, take=take, together=False
+    )
 
 
 def refuse_other_model(policy: Any, model: str, url: str, subject: Subject) -> None:

@@ -66,11 +66,17 @@ class TrainingJudges:
     Equal programs for one problem are judged once, also while the first is still at work. A context manager.
     """
 
-    def __init__(self, device: str, workers: int, cache: Path | None = None, gpus: Sequence[str] = ()) -> None:
+    def __init__(
+        self, device: str, workers: int, cache: Path | None = None, gpus: Sequence[str] = ()
+    ) -> None:
         """`gpus`: as CUDA_VISIBLE_DEVICES names them; each process is shown one of them, which is `device` there."""
         # On a GPU verdicts take turns; a few processes compile and wait, more would only hold contexts.
         most = MAX_JUDGES_ON_A_GPU * max(1, len(gpus))
-        self._device, self._workers, self._cache = device, min(workers, most) if device != "cpu" else workers, cache
+        self._device, self._workers, self._cache = (
+            device,
+            min(workers, most) if device != "cpu" else workers,
+            cache,
+        )
         self._gpus = tuple(gpus)
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[str, str, str], PendingVerdict] = OrderedDict()
@@ -122,7 +128,11 @@ class TrainingJudges:
         return report if report.problem == problem.name else report.with_(problem=problem.name)
 
     def _ask(self, problem: Problem, source: str, options: Options | None) -> Report:
-        key = (problem.hash, candidate_hash(source), "" if options is None else options.model_dump_json())
+        key = (
+            problem.hash,
+            candidate_hash(source),
+            "" if options is None else options.model_dump_json(),
+        )
         deaths = 0
         while True:
             waiting, first = self._waiting(key, problem, source, options)
@@ -215,7 +225,10 @@ class TrainingJudges:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -245,7 +258,9 @@ def _is_judged(future: Future[Any]) -> bool:
     return future.done() and not future.cancelled() and future.exception() is None
 
 
-def _begin(device: str, cache: Path | None, inside: Path, sharers: int, gpus: Sequence[str], begun: Any) -> None:
+def _begin(
+    device: str, cache: Path | None, inside: Path, sharers: int, gpus: Sequence[str], begun: Any
+) -> None:
     """In a judging process: one evaluator, for as long as it lives; Ctrl-C is the parent's affair, and the parent's
     death is the end.
 
@@ -259,7 +274,9 @@ def _begin(device: str, cache: Path | None, inside: Path, sharers: int, gpus: Se
     if gpus:
         with begun.get_lock():
             number, begun.value = begun.value, begun.value + 1
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]  # CUDA reads it when it is first asked for
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[
+            number % len(gpus)
+        ]  # CUDA reads it when it is first asked for
     end_with_parent(_close)
     import torch
 
@@ -278,7 +295,11 @@ def _close() -> None:
 
 
 def _evaluate(
-    number: int, problem: Problem, source: str, options: Options | None, reference: TrialOutcome | None
+    number: int,
+    problem: Problem,
+    source: str,
+    options: Options | None,
+    reference: TrialOutcome | None,
 ) -> tuple[float, Report]:
     """reference: the outcome of a trial that the training made; None where this process is to try the reference."""
     started, note = time.monotonic(), _inside / str(number)

@@ -37,7 +37,9 @@ def refuse_other_loop(options: LoopOptions) -> None:
     """Raises InputError where the folder holds a loop with other settings. Writes nothing."""
     note = options.output / SETTINGS_FILE
     known = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else None
-    is_other = known["identity"] != options.loop_identity if known else bool(read_record(options.output))
+    is_other = (
+        known["identity"] != options.loop_identity if known else bool(read_record(options.output))
+    )
     if is_other:
         raise InputError(
             f"{options.output} holds a loop with other settings: give those again, or choose another --out"

@@ -38,7 +38,12 @@ def draw_cycles(path: Path, cycles: Sequence[Cycle]) -> None:
     numbers = [cycle.cycle + 1 for cycle in cycles]
     for place, split in enumerate(splits):
         axes = figure.add_subplot(1, len(splits), place + 1)
-        _draw_split(axes, numbers, [cycle.compared[place] for cycle in cycles], [cycle.promoted for cycle in cycles])
+        _draw_split(
+            axes,
+            numbers,
+            [cycle.compared[place] for cycle in cycles],
+            [cycle.promoted for cycle in cycles],
+        )
         axes.set_title(split, fontsize=9)
         axes.set_xlabel("cycle")
         axes.set_ylabel("held-out pass@1, %")
@@ -50,7 +55,10 @@ def draw_cycles(path: Path, cycles: Sequence[Cycle]) -> None:
 
 
 def _draw_split(
-    axes: Any, numbers: Sequence[int], compared: Sequence[PolicyComparison], promoted: Sequence[bool]
+    axes: Any,
+    numbers: Sequence[int],
+    compared: Sequence[PolicyComparison],
+    promoted: Sequence[bool],
 ) -> None:
     """Draws one held-out split. The interval is that of the difference, set at the candidate's figure."""
     after = [100 * comparison.after for comparison in compared]
@@ -59,7 +67,14 @@ def _draw_split(
     before = [100 * comparison.before for comparison in compared]
     axes.plot(numbers, before, "_", markersize=16, color="#888888", label="policy before the cycle")
     axes.errorbar(numbers, after, yerr=[below, above], fmt="none", ecolor="#9ecae1", capsize=3)
-    for is_promoted, marker, name in ((True, "o", "candidate, promoted"), (False, "x", "candidate, not promoted")):
-        points = [(n, y) for n, y, own in zip(numbers, after, promoted, strict=True) if own is is_promoted]
+    for is_promoted, marker, name in (
+        (True, "o", "candidate, promoted"),
+        (False, "x", "candidate, not promoted"),
+    ):
+        points = [
+            (n, y) for n, y, own in zip(numbers, after, promoted, strict=True) if own is is_promoted
+        ]
         if points:
-            axes.plot([n for n, _ in points], [y for _, y in points], marker, color="#2171b5", label=name)
+            axes.plot(
+                [n for n, _ in points], [y for _, y in points], marker, color="#2171b5", label=name
+            )

@@ -42,14 +42,18 @@ from kernelwright.tools.problem import Problem
 Say = Callable[[str], None]
 
 
-def run_loop(options: LoopOptions, *, say: Say = lambda step: None, watch: Watch = ignore_step) -> list[Cycle]:
+def run_loop(
+    options: LoopOptions, *, say: Say = lambda step: None, watch: Watch = ignore_step
+) -> list[Cycle]:
     """Begins or goes on: a cycle that is in the record is not done again. Raises as `train_online` does."""
     refuse_other_loop(options)
     open_subject(options.policy)
     done = begin(options)
     write_loop_report(options.output, done)
     splits = held_out(
-        options.held_out or ("synth:composition", "synth:depth", "synth:family"), options.held_out_count, options.seed
+        options.held_out or ("synth:composition", "synth:depth", "synth:family"),
+        options.held_out_count,
+        options.seed,
     )
     if len(done) >= options.cycles:
         return done
@@ -58,7 +62,12 @@ def run_loop(options: LoopOptions, *, say: Say = lambda step: None, watch: Watch
 
 
 def _cycles(
-    options: LoopOptions, done: list[Cycle], splits: dict[str, list[Problem]], judges: Judges, say: Say, watch: Watch
+    options: LoopOptions,
+    done: list[Cycle],
+    splits: dict[str, list[Problem]],
+    judges: Judges,
+    say: Say,
+    watch: Watch,
 ) -> list[Cycle]:
     current, base = champion(options, done), None
     for number in range(len(done), options.cycles):
@@ -84,7 +93,9 @@ def _cycles(
     return done
 
 
-def _trained(options: LoopOptions, current: str, number: int, judges: Judges, say: Say, watch: Watch) -> str:
+def _trained(
+    options: LoopOptions, current: str, number: int, judges: Judges, say: Say, watch: Watch
+) -> str:
     """Gives the candidate's name. One that is there already was trained before the loop was stopped."""
     output = options.output / f"cycle-{number + 1:02d}"
     if not output.exists():
@@ -104,7 +115,9 @@ def _trained(options: LoopOptions, current: str, number: int, judges: Judges, sa
     return f"transformers:{output}"
 
 
-def _from_its_log(own: OnlineOptions, name: str, judges: Judges, say: Say, watch: Watch, method: Method | None) -> None:
+def _from_its_log(
+    own: OnlineOptions, name: str, judges: Judges, say: Say, watch: Watch, method: Method | None
+) -> None:
     say(f"collecting with {own.policy}")
     subject = open_subject(own.policy)
     with open_store(own.db) as store, closing(whole_sampler(subject, own)) as sampler:
@@ -112,9 +125,18 @@ def _from_its_log(own: OnlineOptions, name: str, judges: Judges, say: Say, watch
         rounds = Rounds(store, sampler.policy, judges, own, formula_of(own), label)
         rounds.run(0, ProblemSource(own.problems, own.seed, own.against).at(0, own.prompts))
         run, where = rounds.run_name(0, "step"), store.address
-    fields = {name: getattr(own, name) for name in LogOptions.model_fields if name in OnlineOptions.model_fields}
+    fields = {
+        name: getattr(own, name)
+        for name in LogOptions.model_fields
+        if name in OnlineOptions.model_fields
+    }
     fields |= {"db": where, "filters": (f"run={run}",), "method": method}
-    train_from_log(LogOptions(**fields), show=lambda plan: say(f"{plan.method}: {plan.why}"), say=say, watch=watch)
+    train_from_log(
+        LogOptions(**fields),
+        show=lambda plan: say(f"{plan.method}: {plan.why}"),
+        say=say,
+        watch=watch,
+    )
 
 
 def _measured(
@@ -125,7 +147,9 @@ def _measured(
     progress = RolloutProgress(f"measuring {policy}", rollouts, say)
     with open_store(options.db) as store:
         name = f"{options.output.name}-{loop_id(options)}"
-        return measure_policy(options, policy, splits, judges, store, name, options.samples, progress)
+        return measure_policy(
+            options, policy, splits, judges, store, name, options.samples, progress
+        )
 
 
 def measure_policy(
@@ -138,4 +162,6 @@ def measure_policy(
     name = f"{name}-{subject.revision[:8]}"
     with closing(whole_sampler(subject, own)) as sampler:
         rounds = Rounds(store, sampler.policy, judges, own, formula_of(own), name)
-        return measure(rounds, splits, samples, 0, progress=progress, give_up=sampler.stop_answering)
+        return measure(
+            rounds, splits, samples, 0, progress=progress, give_up=sampler.stop_answering
+        )

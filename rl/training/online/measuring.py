@@ -66,12 +66,16 @@ class RolloutProgress:
         if self._known is None:
             self._known = done - standing.here
         if batch.pausing:
-            self._say(f"pausing: {done} of {self._rollouts} rollouts are kept, the same command goes on")
+            self._say(
+                f"pausing: {done} of {self._rollouts} rollouts are kept, the same command goes on"
+            )
             return
         share = done / max(1, self._rollouts)
         bar = "#" * round(BAR_CHARACTERS * share)
         left = self._estimate(done)
-        self._say(f"{self._title} on {split} [{bar:.<{BAR_CHARACTERS}}] {done} of {self._rollouts} rollouts, {left}")
+        self._say(
+            f"{self._title} on {split} [{bar:.<{BAR_CHARACTERS}}] {done} of {self._rollouts} rollouts, {left}"
+        )
 
     def end_split(self, rollouts: int) -> None:
         """Counts the rollouts of a split that has ended."""
@@ -105,7 +109,9 @@ def measure(
     for name, problems in splits.items():
         watch = partial(progress.watch, name) if progress else lambda batch: None
         run_label = f"{label}/{name.replace('/', '_')}"
-        rollouts = rounds.run(step, problems, group=samples, label=run_label, watch=watch, give_up=give_up)
+        rollouts = rounds.run(
+            step, problems, group=samples, label=run_label, watch=watch, give_up=give_up
+        )
         figures.append(measured(name, rollouts))
         if progress:
             progress.end_split(samples * len(problems))
@@ -134,7 +140,12 @@ def compare(before: HeldOutFigures, after: HeldOutFigures) -> PolicyComparison:
     low, high = bootstrap_interval(steps)
     mean = sum(steps) / len(steps) if steps else 0.0
     return PolicyComparison(
-        split=before.split, before=before.pass_at_1, after=after.pass_at_1, difference=mean, low=low, high=high
+        split=before.split,
+        before=before.pass_at_1,
+        after=after.pass_at_1,
+        difference=mean,
+        low=low,
+        high=high,
     )
 
 
@@ -143,7 +154,9 @@ def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
     if not values:
         return 0.0, 0.0
     dice = random.Random(0)
-    means = sorted(sum(dice.choices(values, k=len(values))) / len(values) for _ in range(BOOTSTRAP_DRAWS))
+    means = sorted(
+        sum(dice.choices(values, k=len(values))) / len(values) for _ in range(BOOTSTRAP_DRAWS)
+    )
     return means[round(0.025 * BOOTSTRAP_DRAWS)], means[round(0.975 * BOOTSTRAP_DRAWS) - 1]
 
 

@@ -75,7 +75,11 @@ class PooledJudges:
         progress: Callable[[str], None] | None = None,
     ) -> Report:
         """Raises ProblemError and InfrastructureError as the tools do."""
-        key = (problem.hash, candidate_hash(source), "" if options is None else options.model_dump_json())
+        key = (
+            problem.hash,
+            candidate_hash(source),
+            "" if options is None else options.model_dump_json(),
+        )
         with self._lock:
             self._asked += 1
             waiting = self._known.get(key)
@@ -120,6 +124,9 @@ class PooledJudges:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()

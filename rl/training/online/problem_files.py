@@ -13,7 +13,9 @@ from kernelwright.errors import InputError
 from kernelwright.rl.training.online.problem_source import HELD_OUT_SEED, generated
 
 
-def write_problems(out: Path, n: int, kind: str, seed: int, against: Sequence[str] = ()) -> list[Path]:
+def write_problems(
+    out: Path, n: int, kind: str, seed: int, against: Sequence[str] = ()
+) -> list[Path]:
     """`n` files in KernelBench form, in a folder that is new or empty: all of them, or none.
 
     kind: `synth`, or `synth:SPLIT` as of a training online. Raises InputError.

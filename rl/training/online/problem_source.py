@@ -37,7 +37,9 @@ class ProblemSource:
         self._drawn: list[Problem] = []
         self._more: ProblemSource | None = None
         fixed = [name for name in asked if not is_synth(name)]
-        self._fixed = [p for p in _fixed(fixed) if p.suite not in BENCHMARK_SUITES and "held_out" not in p.tags]
+        self._fixed = [
+            p for p in _fixed(fixed) if p.suite not in BENCHMARK_SUITES and "held_out" not in p.tags
+        ]
         if not self._streams and not self._fixed:
             raise InputError(
                 "no problems to train on: name synth, catalogue, a folder, a file or problems with "
@@ -54,7 +56,9 @@ class ProblemSource:
         """Returns problems of the same kinds, drawn with another seed."""
         with self._lock:
             if self._more is None:
-                self._more = ProblemSource(self._asked, self._seed + SECOND_ROUND_SEED, self._against)
+                self._more = ProblemSource(
+                    self._asked, self._seed + SECOND_ROUND_SEED, self._against
+                )
         return self._more.at(step, count)
 
     def _at(self, step: int, count: int) -> list[Problem]:
@@ -88,7 +92,9 @@ def generated(name: str, seed: int, against: Sequence[str] = ()) -> Iterator[Pro
     from kernelwright.rl.data.synth.engine.tasks import stream
 
     asked = name.partition(":")[2] or Split.TRAIN.value
-    split = next((split for split in Split if asked in (split.value, split.value.rpartition("_")[2])), None)
+    split = next(
+        (split for split in Split if asked in (split.value, split.value.rpartition("_")[2])), None
+    )
     split = split if is_synth(name) else None
     if split is None:
         forms = (f"synth:{split.value.removeprefix('held_out_')}" for split in Split)
@@ -101,7 +107,9 @@ def _fixed(names: Sequence[str]) -> list[Problem]:
         return []
     from kernelwright.agent.batch.suite_choice import choose_problems
 
-    return choose_problems([str(Path(name).expanduser()) if "/" in name else name for name in names])
+    return choose_problems(
+        [str(Path(name).expanduser()) if "/" in name else name for name in names]
+    )
 
 
 def held_out(asked: Sequence[str], count: int, seed: int) -> dict[str, list[Problem]]:

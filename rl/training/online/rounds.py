@@ -72,7 +72,9 @@ class Rounds:
         started, name = time.monotonic(), self.run_name(step, label)
         own = list(problems)[self._rank :: self._world]
         batch = self._open_batch(name, own, group or self._options.group, step, give_up)
-        _refuse_stopped_runs(batch.run(max(1, len(own) * (group or self._options.group)), watch), name)
+        _refuse_stopped_runs(
+            batch.run(max(1, len(own) * (group or self._options.group)), watch), name
+        )
         log = load_log(self._store, self._wanted(), CandidateFilter(run=name))
         figures = figures_of(log.all_scored) | {
             "zero_variance": log.zero_variance / max(log.groups, 1),
@@ -90,7 +92,10 @@ class Rounds:
         with self._lock:
             lanes = self._lanes
         traffic = [] if lanes is None else [gate.traffic for gate in lanes.gates]
-        return "; ".join(f"{t.name}: {t.inside} inside, {t.waiting} waiting" for t in traffic) or "no run has begun"
+        return (
+            "; ".join(f"{t.name}: {t.inside} inside, {t.waiting} waiting" for t in traffic)
+            or "no run has begun"
+        )
 
     def stop(self) -> None:
         """Ends the runs that wait at a lane; finished turns are in the store."""
@@ -108,7 +113,12 @@ class Rounds:
         )
 
     def _open_batch(
-        self, name: str, problems: Sequence[Problem], group: int, step: int, give_up: Callable[[], None]
+        self,
+        name: str,
+        problems: Sequence[Problem],
+        group: int,
+        step: int,
+        give_up: Callable[[], None],
     ) -> Batch:
         options, jobs = self._options, list_jobs(problems, group)
         settings = settings_of(options, self._policy, step)
@@ -120,7 +130,10 @@ class Rounds:
         run = self._store.open_run(name, {"step": step, "group": group, "policy": options.policy})
         lane = PolicyLane(self._policy, lanes.policy, lanes.close, self._together)
         judging = RunJudge(
-            self._judges, judge_options(options.judge, options.own_work, contiguous_inputs=options.contiguous_inputs)
+            self._judges,
+            judge_options(
+                options.judge, options.own_work, contiguous_inputs=options.contiguous_inputs
+            ),
         )
         return Batch(self._store, run, jobs, lane, judging, settings, lanes, give_up=give_up)
 
@@ -145,7 +158,9 @@ def settings_of(options: OnlineOptions, policy: Policy, step: int) -> Settings:
     )  # fmt: skip
 
 
-def judge_options(judge: str, own_work: str = "strict", *, contiguous_inputs: bool = True) -> Options:
+def judge_options(
+    judge: str, own_work: str = "strict", *, contiguous_inputs: bool = True
+) -> Options:
     """interpreted: shrunk shapes under the interpreter; compiled: every launch compiled for the target first;
     cuda:N: on that GPU, timed.
     """
@@ -190,7 +205,9 @@ def figures_of(samples: Sequence[Sample]) -> dict[str, float]:
     }  # fmt: skip
     if repairs:
         figures["repair_rate"] = _mean([s.correct for s in repairs])
-    figures |= {f"reward/{part}": _mean([s.parts[part] for s in samples]) for part in samples[0].parts}
+    figures |= {
+        f"reward/{part}": _mean([s.parts[part] for s in samples]) for part in samples[0].parts
+    }
     return figures
 
 
@@ -199,7 +216,11 @@ def solved(samples: Sequence[Sample]) -> float:
     root: dict[int, int] = {}
     found: dict[int, bool] = {}
     for sample in sorted(samples, key=lambda s: s.candidate_id):
-        own = sample.candidate_id if sample.parent_id is None else root.get(sample.parent_id, sample.candidate_id)
+        own = (
+            sample.candidate_id
+            if sample.parent_id is None
+            else root.get(sample.parent_id, sample.candidate_id)
+        )
         root[sample.candidate_id] = own
         found[own] = found.get(own, False) or sample.correct
     return sum(found.values()) / len(found) if found else 0.0
@@ -224,7 +245,13 @@ def faults_of(store: Store, run: str) -> RoundFaults:
     judged = [(entry.candidate.id, entry.verdict) for entry in entries if entry.verdict is not None]
     return RoundFaults(
         cheats=frozenset(
-            id for id, verdict in judged if verdict.fault is Fault.CHEAT or isinstance(verdict.cheat, Cheat)
+            id
+            for id, verdict in judged
+            if verdict.fault is Fault.CHEAT or isinstance(verdict.cheat, Cheat)
         ),
-        light={id: verdict.speed_of_light for id, verdict in judged if verdict.speed_of_light is not None},
+        light={
+            id: verdict.speed_of_light
+            for id, verdict in judged
+            if verdict.speed_of_light is not None
+        },
     )

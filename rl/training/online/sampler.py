@@ -126,11 +126,15 @@ def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
     """
     engine = options.engine
     if options.ray is not None and engine not in ("auto", "transformers"):
-        raise InputError(f"--engine {engine} and --ray: on a cluster actors sample with transformers; leave it out")
+        raise InputError(
+            f"--engine {engine} and --ray: on a cluster actors sample with transformers; leave it out"
+        )
     if options.ray is not None:
         return "transformers"
     if engine not in ENGINES and not (engine.startswith(SERVER_PREFIX) and "@http" in engine):
-        raise InputError(f"--engine {engine!r}: choose {', '.join(ENGINES)} or openai:MODEL@http://HOST:PORT/v1")
+        raise InputError(
+            f"--engine {engine!r}: choose {', '.join(ENGINES)} or openai:MODEL@http://HOST:PORT/v1"
+        )
     if engine == "auto":
         return "vllm" if _suits_vllm(subject, options, world) and _installed("vllm") else engine
     if engine in ENGINES and engine != "vllm":
@@ -138,9 +142,13 @@ def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
     if engine == "vllm":
         require("vllm")
     if options.lag > 1:
-        raise InputError(f"--lag {options.lag} needs as many engines as rounds, and this training has one: use --lag 1")
+        raise InputError(
+            f"--lag {options.lag} needs as many engines as rounds, and this training has one: use --lag 1"
+        )
     if world > 1:
-        raise InputError(f"--engine {engine} works with one training process only: launch one, or use --engine process")
+        raise InputError(
+            f"--engine {engine} works with one training process only: launch one, or use --engine process"
+        )
     return engine
 
 
@@ -205,8 +213,14 @@ def whole_weights(model: Any) -> dict[str, Any]:
         for name, module in base.named_modules():
             if hasattr(module, "get_delta_weight") and hasattr(module, "base_layer"):
                 active = [a for a in module.active_adapters if a in module.lora_A]
-                added[f"{name}.weight"] = sum(module.get_delta_weight(adapter) for adapter in active)
+                added[f"{name}.weight"] = sum(
+                    module.get_delta_weight(adapter) for adapter in active
+                )
         weights = {
-            name.replace(".base_layer", ""): value for name, value in base.state_dict().items() if "lora_" not in name
+            name.replace(".base_layer", ""): value
+            for name, value in base.state_dict().items()
+            if "lora_" not in name
         }
-        return {name: value + added[name] if name in added else value for name, value in weights.items()}
+        return {
+            name: value + added[name] if name in added else value for name, value in weights.items()
+        }

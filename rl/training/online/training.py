@@ -12,9 +12,20 @@ from typing import Any
 
 from kernelwright.agent.databases import open_store, verdict_cache_folder
 from kernelwright.agent.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
-from kernelwright.rl.credit.formula import DEFAULT_FORMULA, EXECUTION_FORMULA, FORMULA_PRESETS, Formula, find_formula
+from kernelwright.rl.credit.formula import (
+    DEFAULT_FORMULA,
+    EXECUTION_FORMULA,
+    FORMULA_PRESETS,
+    Formula,
+    find_formula,
+)
 from kernelwright.rl.log.defaults import AUTO
-from kernelwright.rl.training.checkpoints import facts_of, newest_checkpoint, prepare_output, training_id
+from kernelwright.rl.training.checkpoints import (
+    facts_of,
+    newest_checkpoint,
+    prepare_output,
+    training_id,
+)
 from kernelwright.rl.training.from_log import (
     finish_training,
     readable_settings,
@@ -71,7 +82,11 @@ def formula_of(options: OnlineOptions) -> Formula:
 
 
 def train_online(
-    options: OnlineOptions, *, say: Say = lambda step: None, watch: Watch = ignore_step, judges: Judges | None = None
+    options: OnlineOptions,
+    *,
+    say: Say = lambda step: None,
+    watch: Watch = ignore_step,
+    judges: Judges | None = None,
 ) -> TrainingResult:
     """Begins or goes on.
 
@@ -88,7 +103,10 @@ def train_online(
     refuse_spread_weights()
     place = process_rank(options.device)
     say, options = only_in_first_process(place, say), options.with_(device=place.device)
-    formula, device = formula_of(options), judge_device(options.judge, elsewhere=options.ray is not None)
+    formula, device = (
+        formula_of(options),
+        judge_device(options.judge, elsewhere=options.ray is not None),
+    )
     subject = open_subject(options.policy, options.adapter)
     checked_settings(options.settings, options.decoupled)
     refuse_engine(subject, options, place.world)
@@ -100,11 +118,15 @@ def train_online(
         options = options.with_(workers=judges.workers) if options.ray is not None else options
         store = held.enter_context(open_store(options.db))
         say("loading the policy")
-        return _train(options, place, subject, formula, problems, judges, store, resumes, say, watch)
+        return _train(
+            options, place, subject, formula, problems, judges, store, resumes, say, watch
+        )
 
 
 @contextmanager
-def examined_judges(options: OnlineOptions, device: str, say: Say = lambda step: None) -> Iterator[Judges]:
+def examined_judges(
+    options: OnlineOptions, device: str, say: Say = lambda step: None
+) -> Iterator[Judges]:
     """Started, and shown to see through what they must see through. Raises TrainingAlarm."""
     with _open_judges(options, device, say) as judges:
         say("examining the judges")
@@ -118,12 +140,16 @@ def _open_judges(options: OnlineOptions, device: str, say: Say) -> TrainingJudge
     """
     if options.ray is None:
         say("starting the judge" if options.judges == 1 else f"starting {options.judges} judges")
-        return TrainingJudges(device, options.judges, verdict_cache_folder(options.db), options.judge_gpus)
+        return TrainingJudges(
+            device, options.judges, verdict_cache_folder(options.db), options.judge_gpus
+        )
     from kernelwright.agent.judging.pool import DeviceKind
     from kernelwright.agent.judging.ray_pool import RayPool
 
     kind = DeviceKind.CPU if device == "cpu" else DeviceKind.CUDA
-    sampling = max(1, options.lag) * options.rollout_actors if options.device.startswith("cuda") else 0
+    sampling = (
+        max(1, options.lag) * options.rollout_actors if options.device.startswith("cuda") else 0
+    )
     judges = PooledJudges(RayPool(options.ray, kind=kind, spare=sampling), kind)
     say(f"judging on the Ray cluster {options.ray}: {judges.workers} verdicts at once")
     return judges
@@ -147,7 +173,17 @@ def _train(
     name = f"{options.output.name}-{training_id(options)}"
     slots = [
         RoundSlot(
-            Rounds(store, sampler.policy, judges, options, formula, name, place.rank, place.world, sampler.together),
+            Rounds(
+                store,
+                sampler.policy,
+                judges,
+                options,
+                formula,
+                name,
+                place.rank,
+                place.world,
+                sampler.together,
+            ),
             sampler,
         )
         for sampler in samplers
@@ -156,7 +192,11 @@ def _train(
     batches = OnlineBatches(slots, problems, judges, options, store, steps, subject.revision, tell)
     with readable_settings():
         trainer = TrajectoryGRPOTrainer(
-            model, config, gathered(batches, place), decoupled=options.decoupled, processing_class=subject.tokenizer
+            model,
+            config,
+            gathered(batches, place),
+            decoupled=options.decoupled,
+            processing_class=subject.tokenizer,
         )
     keep_masters(trainer, held.masters)
     batches.model = trainer.accelerator.unwrap_model(trainer.model)
@@ -171,7 +211,11 @@ def _train(
     keep_trainer_quiet(trainer)
     trainer.add_callback(watching)
     begun = trainer_step(checkpoint)
-    doing = f"going on at step {begun}" if begun else f"training online on {', '.join(options.problems)}"
+    doing = (
+        f"going on at step {begun}"
+        if begun
+        else f"training online on {', '.join(options.problems)}"
+    )
     say(f"{doing}; {held.text}")
     try:
         with (
@@ -185,7 +229,16 @@ def _train(
             sampler.close()
     samples = trainer.state.global_step * options.prompts * options.group
     return finish_training(
-        trainer, options, subject, watching, Method.GRPO, samples, begun, None, facts, tuple(batches.revisions)
+        trainer,
+        options,
+        subject,
+        watching,
+        Method.GRPO,
+        samples,
+        begun,
+        None,
+        facts,
+        tuple(batches.revisions),
     )
 
 

@@ -54,7 +54,9 @@ def hold_weights(model: Any, device: str, requested: Precision) -> HeldWeights:
             return _spread(model, size, device)
         precision = choose_precision(size, requested, free_memory(device))
         if precision is Precision.FP32:
-            text = f"weights fp32: {size * FP32_BYTES / GIGABYTE:.1f} GB with gradients and optimizer"
+            text = (
+                f"weights fp32: {size * FP32_BYTES / GIGABYTE:.1f} GB with gradients and optimizer"
+            )
             return HeldWeights(model.to(device), None, text)
         masters = _narrowed(model, device)
         text = (
@@ -63,7 +65,9 @@ def hold_weights(model: Any, device: str, requested: Precision) -> HeldWeights:
         )
         return HeldWeights(model.to(device), masters, text)
     except torch.OutOfMemoryError as error:
-        raise InputError(f"{size:,} parameters do not fit on {device}: use --lora, or a smaller base") from error
+        raise InputError(
+            f"{size:,} parameters do not fit on {device}: use --lora, or a smaller base"
+        ) from error
 
 
 def choose_precision(size: int, requested: Precision, memory: FreeMemory) -> Precision:
@@ -93,14 +97,22 @@ def free_memory(device: str) -> FreeMemory:
     import torch
 
     host = psutil.virtual_memory().available // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return FreeMemory(torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else None, host)
+    return FreeMemory(
+        torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else None, host
+    )
 
 
 def _spread(model: Any, size: int, device: str) -> HeldWeights:
     import torch
 
-    dtype = torch.bfloat16 if size > SPREAD_BFLOAT16_PARAMETERS and device.startswith("cuda") else torch.float32
-    return HeldWeights(model.to(device, dtype), None, "weights spread by the launcher, which keeps fp32 masters")
+    dtype = (
+        torch.bfloat16
+        if size > SPREAD_BFLOAT16_PARAMETERS and device.startswith("cuda")
+        else torch.float32
+    )
+    return HeldWeights(
+        model.to(device, dtype), None, "weights spread by the launcher, which keeps fp32 masters"
+    )
 
 
 def _narrowed(model: Any, device: str) -> dict[torch.nn.Parameter, torch.Tensor]:

@@ -26,7 +26,9 @@ class MasterWeights(torch.optim.Optimizer):
     It wraps the optimizer as accelerate's AcceleratedOptimizer does: groups and state are those of the one inside.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, masters: Mapping[torch.nn.Parameter, torch.Tensor]) -> None:
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, masters: Mapping[torch.nn.Parameter, torch.Tensor]
+    ) -> None:
         """`optimizer`: has made no step yet. `masters`: fp32, by the weight of the model.
 
         Raises InputError for an optimizer that is not torch's own: others place their state on the GPU.
@@ -92,12 +94,16 @@ class MasterWeights(torch.optim.Optimizer):
             for index, (weight, master) in enumerate(self._masters.items()):
                 stored = state_dict.get(MASTERS_KEY)
                 master.copy_(weight if stored is None else stored[index])
-        self.optimizer.load_state_dict({name: state_dict[name] for name in ("state", "param_groups")})
+        self.optimizer.load_state_dict(
+            {name: state_dict[name] for name in ("state", "param_groups")}
+        )
 
     def named(self, model: torch.nn.Module) -> dict[str, torch.Tensor]:
         """Returns the masters by the names of the model's weights."""
         return {
-            name: self._masters[weight].detach() for name, weight in model.named_parameters() if weight in self._masters
+            name: self._masters[weight].detach()
+            for name, weight in model.named_parameters()
+            if weight in self._masters
         }
 
 

@@ -72,7 +72,11 @@ class WatchedCandidate(Value):
 def check_step(seen: Sequence[WatchedCandidate], limits: AlarmBounds) -> None:
     """Raises TrainingAlarm for what no honest step looks like."""
     for one in seen:
-        if one.correct and one.speed_of_light is not None and one.speed_of_light > limits.speed_of_light:
+        if (
+            one.correct
+            and one.speed_of_light is not None
+            and one.speed_of_light > limits.speed_of_light
+        ):
             raise TrainingAlarm(
                 Alarm.TOO_FAST,
                 f"candidate {one.candidate_id} runs at {one.speed_of_light:.0%} of the speed of light: "
@@ -101,7 +105,9 @@ def _check_taken_over(seen: Sequence[WatchedCandidate], limits: AlarmBounds) -> 
     different = {one.problem_hash for one in seen if one.correct}
     for source, solved in problems.items():
         if len(different) >= 4 and len(solved) > max(2, limits.same_program * len(different)):
-            example = next(one.candidate_id for one in seen if one.source_hash == source and one.correct)
+            example = next(
+                one.candidate_id for one in seen if one.source_hash == source and one.correct
+            )
             raise TrainingAlarm(
                 Alarm.TAKEN_OVER,
                 f"one program (candidate {example}) passes {len(solved)} of {len(different)} different "

@@ -16,9 +16,13 @@ class FiniteGradients(TrainerCallback):
     A trainer alone would say so one step later, when every weight is NaN.
     """
 
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+    def on_pre_optimizer_step(
+        self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
+    ) -> None:
         """Raises TrainingAlarm before weights are moved by a gradient that holds an infinity or no number."""
-        gradients = [] if model is None else [p.grad for p in model.parameters() if p.grad is not None]
+        gradients = (
+            [] if model is None else [p.grad for p in model.parameters() if p.grad is not None]
+        )
         if gradients and not bool(torch.isfinite(torch.nn.utils.get_total_norm(gradients))):
             raise TrainingAlarm(
                 Alarm.NOT_FINITE,

@@ -66,7 +66,12 @@ def examine(judges: Evaluates, options: Options, workers: int = 2) -> list[ExamA
 
     def one(question: ExamQuestion) -> ExamAnswer:
         report = judges.evaluate(problem, question.source, options)
-        return ExamAnswer(name=question.name, honest=question.honest, correct=report.correct, verdict=_told(report))
+        return ExamAnswer(
+            name=question.name,
+            honest=question.honest,
+            correct=report.correct,
+            verdict=_told(report),
+        )
 
     with ThreadPoolExecutor(max(1, min(workers, len(asked)))) as pool:
         return list(pool.map(one, asked))
@@ -76,7 +81,9 @@ def refuse_failing_judge(judges: Evaluates, options: Options, workers: int = 2) 
     """Raises TrainingAlarm where a cheat passes, or an honest kernel does not."""
     found = examine(judges, options, workers)
     if failed := [one for one in found if not one.passed]:
-        said = "; ".join(f"{one.name}: {'passed' if one.correct else one.verdict}" for one in failed[:3])
+        said = "; ".join(
+            f"{one.name}: {'passed' if one.correct else one.verdict}" for one in failed[:3]
+        )
         raise TrainingAlarm(
             Alarm.JUDGE,
             f"the judge on this machine does not pass its own examination ({len(failed)} of {len(found)}: "
@@ -88,4 +95,10 @@ def refuse_failing_judge(judges: Evaluates, options: Options, workers: int = 2) 
 
 def _told(report: Report) -> str:
     failure = report.failure
-    return "correct" if report.correct else f"{failure.fault}: {failure.message}" if failure else "not judged"
+    return (
+        "correct"
+        if report.correct
+        else f"{failure.fault}: {failure.message}"
+        if failure
+        else "not judged"
+    )

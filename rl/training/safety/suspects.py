@@ -34,7 +34,11 @@ def suspects_of(store: Store, chosen: CandidateFilter | None = None) -> list[Sus
     found = []
     for turn in store.samples(chosen or CandidateFilter()):
         if reasons := list(reasons_against(turn)):
-            found.append(Suspect(candidate_id=turn.candidate_id, problem=turn.problem, why="; ".join(reasons)))
+            found.append(
+                Suspect(
+                    candidate_id=turn.candidate_id, problem=turn.problem, why="; ".join(reasons)
+                )
+            )
     return found
 
 
@@ -57,7 +61,11 @@ def reasons_against(turn: Turn) -> Iterator[str]:
         yield f"{profile.speed_of_light:.0%} of the speed of light"
     if report.speedup is not None and report.speedup > SUSPICIOUS_SPEEDUP:
         yield f"{report.speedup:.0f} times eager PyTorch"
-    if profile is not None and profile.own_share is not None and profile.own_share < MIN_OWN_SHARE_OF_GPU_TIME:
+    if (
+        profile is not None
+        and profile.own_share is not None
+        and profile.own_share < MIN_OWN_SHARE_OF_GPU_TIME
+    ):
         yield f"only {profile.own_share:.0%} of GPU time in its own kernels"
     if report.own_work is not None and report.own_work.needed is False:
         yield "right with its kernels turned off"

@@ -75,7 +75,9 @@ def check_base(base: str, adapter: str | None, preset: Preset) -> None:
     if is_new(base):
         _size(base)
         if preset.lora is not None or adapter is not None:
-            raise InputError(f"{base} starts from random weights: train all of them, with --preset scratch")
+            raise InputError(
+                f"{base} starts from random weights: train all of them, with --preset scratch"
+            )
     else:
         model_config(base)
     if adapter is not None:
@@ -88,10 +90,16 @@ def load_tokenizer(folder: str) -> PreTrainedTokenizerBase:
 
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-    except Exception as error:  # a foreign folder may raise anything; each means that this is no tokenizer
-        raise InputError(f"no tokenizer in {folder}: {_first(error)} (rl tokenizer makes one)") from error
+    except (
+        Exception
+    ) as error:  # a foreign folder may raise anything; each means that this is no tokenizer
+        raise InputError(
+            f"no tokenizer in {folder}: {_first(error)} (rl tokenizer makes one)"
+        ) from error
     if tokenizer.eos_token_id is None:
-        raise InputError(f"the tokenizer of {folder} has no end token: give another with --tokenizer")
+        raise InputError(
+            f"the tokenizer of {folder} has no end token: give another with --tokenizer"
+        )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.chat_template is None:
@@ -100,7 +108,9 @@ def load_tokenizer(folder: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def load_base(base: str, tokenizer: PreTrainedTokenizerBase, preset: Preset, device: str, seed: int) -> TrainingBase:
+def load_base(
+    base: str, tokenizer: PreTrainedTokenizerBase, preset: Preset, device: str, seed: int
+) -> TrainingBase:
     """Loads the model on the CPU (4-bit: on the training device), in float32 where all weights are trained and in bf16
     where only an adapter is. Raises InputError.
     """
@@ -121,7 +131,9 @@ def check_same_tokenizer(base: str, tokenizer: PreTrainedTokenizerBase) -> None:
         return
     own = identity_of(load_tokenizer(base)).tokenizer_hash
     if own != identity_of(tokenizer).tokenizer_hash:
-        raise InputError(f"this tokenizer is not the one that {base} was trained with: leave --tokenizer out")
+        raise InputError(
+            f"this tokenizer is not the one that {base} was trained with: leave --tokenizer out"
+        )
 
 
 def parameters(model: Any) -> int:
@@ -178,7 +190,9 @@ def _existing(base: str, preset: Preset, device: str) -> Any:
         return AutoModelForCausalLM.from_pretrained(_known_as(base), **options)
     except Exception as error:  # whatever transformers meets first
         if isinstance(error, torch.OutOfMemoryError) or _refused_memory() > refused:
-            smaller = "a smaller base" if preset.four_bit else "--preset qlora-3090, or a smaller base"
+            smaller = (
+                "a smaller base" if preset.four_bit else "--preset qlora-3090, or a smaller base"
+            )
             raise InputError(f"{base} does not fit in this GPU's memory: use {smaller}") from error
         raise InputError(f"cannot load the base model {base}: {_first(error)}") from error
 
@@ -211,10 +225,14 @@ def _check_adapter(adapter: str, base: str) -> None:
     except PolicyRefused as error:
         raise InputError(str(error)) from error
     except (OSError, ValueError) as error:
-        raise InputError(f"{adapter}/adapter_config.json cannot be read: save the adapter again") from error
+        raise InputError(
+            f"{adapter}/adapter_config.json cannot be read: save the adapter again"
+        ) from error
     made_for = str(notes.get("base_model_name_or_path") or "")
     if made_for and _known_as(made_for) != _known_as(base):
-        raise InputError(f"the adapter {adapter} was made for {made_for}, not for {base}: give that as --base")
+        raise InputError(
+            f"the adapter {adapter} was made for {made_for}, not for {base}: give that as --base"
+        )
 
 
 def _known_as(base: str) -> str:

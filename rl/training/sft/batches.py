@@ -24,7 +24,9 @@ WIDTH_MULTIPLE = 32
 IGNORED_LABEL = -100
 
 
-def widths_of(lengths: np.ndarray, shapes: int = MAX_SHAPES, step: int = WIDTH_MULTIPLE) -> list[int]:
+def widths_of(
+    lengths: np.ndarray, shapes: int = MAX_SHAPES, step: int = WIDTH_MULTIPLE
+) -> list[int]:
     """The widths, at most `shapes`, that leave the least padding (exact, by dynamic programming over multiples of
     `step`).
     """
@@ -56,13 +58,16 @@ class Buckets:
     def __init__(self, lengths: np.ndarray, budget: int, seed: int = 0) -> None:
         """`budget`: tokens a batch, padding among them. A row longer than it is a batch of its own."""
         # A shape that fills less than a few batches leaves more padding rows than it saves padding.
-        self.widths = widths_of(lengths, shapes=int(min(MAX_SHAPES, max(1, lengths.sum() // (4 * budget)))))
+        self.widths = widths_of(
+            lengths, shapes=int(min(MAX_SHAPES, max(1, lengths.sum() // (4 * budget))))
+        )
         self._rows = [
             np.flatnonzero((lengths <= width) & (lengths > below))
             for below, width in zip([0, *self.widths], self.widths, strict=False)
         ]
         self._sizes = [
-            max(1, min(budget // width, len(rows))) for width, rows in zip(self.widths, self._rows, strict=True)
+            max(1, min(budget // width, len(rows)))
+            for width, rows in zip(self.widths, self._rows, strict=True)
         ]
         self._seed, self._epoch = seed, 0
         self.batch_size = None
@@ -74,7 +79,9 @@ class Buckets:
         self._epoch = epoch
 
     def __len__(self) -> int:
-        return sum(-(-len(rows) // size) for rows, size in zip(self._rows, self._sizes, strict=True))
+        return sum(
+            -(-len(rows) // size) for rows, size in zip(self._rows, self._sizes, strict=True)
+        )
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         """Each item is (row, width)."""
@@ -118,7 +125,11 @@ class PaddedRows:
         if row < 0:
             return *self._blank, width
         tokens = self._tokens
-        return tokens.ids[tokens.starts[row] : tokens.starts[row + 1]], int(tokens.prompts[row]), width
+        return (
+            tokens.ids[tokens.starts[row] : tokens.starts[row + 1]],
+            int(tokens.prompts[row]),
+            width,
+        )
 
     def collate(self, items: Sequence[tuple[np.ndarray, int, int]]) -> dict[str, torch.Tensor]:
         """`input_ids` and `labels`, both (rows, width), int64."""

@@ -22,7 +22,9 @@ FIGURES = "training.json"
 BEGIN, END = "<!-- evaluation -->", "<!-- /evaluation -->"
 
 
-def write_readme(folder: Path, options: SftOptions, trained: FineTuningResult, command: str) -> None:
+def write_readme(
+    folder: Path, options: SftOptions, trained: FineTuningResult, command: str
+) -> None:
     """README.md, loss.png and training.json."""
     draw_losses(folder / LOSS_PICTURE_FILE, trained.losses, trained.held_losses)
     write_text(folder / FIGURES, trained.model_dump_json(indent=2) + "\n")
@@ -46,7 +48,10 @@ def card(options: SftOptions, trained: FineTuningResult, command: str) -> str:
             "",
             f"`{options.data}`, prompts in the {options.choice.form} form.",
             "",
-            *_table(("rows", "number"), [(name, f"{number:,}") for name, number in sorted(trained.rows.items())]),
+            *_table(
+                ("rows", "number"),
+                [(name, f"{number:,}") for name, number in sorted(trained.rows.items())],
+            ),
             *_sources(options.data),
             "",
             "## Training",
@@ -57,7 +62,9 @@ def card(options: SftOptions, trained: FineTuningResult, command: str) -> str:
             "",
             "    " + command,
             "",
-            "Settings of trl's SFTConfig: " + ", ".join(f"`{n}={v}`" for n, v in sorted(trained.config.items())) + ".",
+            "Settings of trl's SFTConfig: "
+            + ", ".join(f"`{n}={v}`" for n, v in sorted(trained.config.items()))
+            + ".",
             "",
             "## Evaluation",
             "",
@@ -80,7 +87,11 @@ def _named(options: SftOptions) -> str:
 
 def _what(options: SftOptions, trained: FineTuningResult) -> str:
     if trained.trained < trained.parameters:
-        held = ", held in 4 bits (NF4) while it was trained" if PRESETS[options.preset].four_bit else ""
+        held = (
+            ", held in 4 bits (NF4) while it was trained"
+            if PRESETS[options.preset].four_bit
+            else ""
+        )
         return (
             f"A LoRA adapter ({trained.trained:,} weights) for `{trained.base}`{held}, by `rl sft --preset "
             f"{options.preset}`."
@@ -112,7 +123,10 @@ def _figures(options: SftOptions, trained: FineTuningResult) -> list[tuple[str, 
         rows.append(("GPU memory at most", f"{trained.gpu_memory / 2**30:.1f} GiB"))
     rows += [
         ("machine", machine_line(options.device)),
-        ("libraries", ", ".join(f"{name} {version(name)}" for name in _libraries(options) if version(name))),
+        (
+            "libraries",
+            ", ".join(f"{name} {version(name)}" for name in _libraries(options) if version(name)),
+        ),
         ("date", f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"),
         ("git revision", git_revision()),
         ("seed", str(options.seed)),
@@ -123,7 +137,13 @@ def _figures(options: SftOptions, trained: FineTuningResult) -> list[tuple[str, 
 def _libraries(options: SftOptions) -> list[str]:
     preset = PRESETS[options.preset]
     adapted = ["peft"] if preset.lora or options.adapter else []
-    return ["torch", "transformers", "trl", *adapted, *(["bitsandbytes"] if preset.four_bit else [])]
+    return [
+        "torch",
+        "transformers",
+        "trl",
+        *adapted,
+        *(["bitsandbytes"] if preset.four_bit else []),
+    ]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -143,7 +163,14 @@ def _sources(data: Path) -> list[str]:
         content = json.loads(file.read_text(encoding="utf-8"))
     except ValueError:
         return []
-    return ["", "Where the rows are from:", "", "```json", json.dumps(content, indent=1)[:4000], "```"]
+    return [
+        "",
+        "Where the rows are from:",
+        "",
+        "```json",
+        json.dumps(content, indent=1)[:4000],
+        "```",
+    ]
 
 
 def machine_line(device: str) -> str:
@@ -156,7 +183,11 @@ def machine_line(device: str) -> str:
             return f"{gpus[0].name} ({os.cpu_count()} CPU cores)"
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-        name = next(line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
+        name = next(
+            line.partition(":")[2].strip()
+            for line in text.splitlines()
+            if line.startswith("model name")
+        )
     except (OSError, StopIteration):
         name = "CPU"
     return f"{name}, {os.cpu_count()} cores"
@@ -187,9 +218,20 @@ def draw_losses(
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.plot([step for step, _ in losses], [loss for _, loss in losses], linewidth=1.2, label="rows trained on")
+    axes.plot(
+        [step for step, _ in losses],
+        [loss for _, loss in losses],
+        linewidth=1.2,
+        label="rows trained on",
+    )
     if held:
-        axes.plot([step for step, _ in held], [loss for _, loss in held], "o-", markersize=3, label="rows kept back")
+        axes.plot(
+            [step for step, _ in held],
+            [loss for _, loss in held],
+            "o-",
+            markersize=3,
+            label="rows kept back",
+        )
     axes.set_yscale("log")
     axes.set_xlabel("step")
     axes.set_ylabel("loss, nats a token")

@@ -38,7 +38,12 @@ def drawn_rows(count: int, seed: int, workers: int, against: tuple[str, ...] = (
 
 
 def encoded_drawn_rows(
-    count: int, seed: int, workers: int, against: tuple[str, ...], tokenizer: Any, choice: RowSelection
+    count: int,
+    seed: int,
+    workers: int,
+    against: tuple[str, ...],
+    tokenizer: Any,
+    choice: RowSelection,
 ) -> Iterator[EncodedRow]:
     """Returns drawn rows as token ids.
 
@@ -106,8 +111,12 @@ def _chunk(of: tuple[int, int, tuple[str, ...]]) -> list[Row]:
         if task is None:
             continue
         try:
-            prompt = prompts.messages(PromptFields(problem=task.problem, action=Action.DRAFT))[-1].content
-        except ProblemError:  # a fault of the generator's in one draw of many is no end of a training
+            prompt = prompts.messages(PromptFields(problem=task.problem, action=Action.DRAFT))[
+                -1
+            ].content
+        except (
+            ProblemError
+        ):  # a fault of the generator's in one draw of many is no end of a training
             continue
         facts = {
             "reference": task.problem.source,

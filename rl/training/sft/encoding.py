@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 ENCODING_BATCH_ROWS = 1024
 _REPAIR = re.compile(
-    r"\Arepair\n(?P<reference>.*)\n# candidate\n(?P<code>.*)\n# (?P<feedback>\w+: [^\n]*(?:\n# [^\n]*)?)\Z", re.DOTALL
+    r"\Arepair\n(?P<reference>.*)\n# candidate\n(?P<code>.*)\n# (?P<feedback>\w+: [^\n]*(?:\n# [^\n]*)?)\Z",
+    re.DOTALL,
 )
 """The compact repair prompt, taken apart again."""
 
@@ -99,9 +100,13 @@ class EncodedRow(NamedTuple):
     """Whether this is the second copy of a row, with a hole in its completion."""
 
 
-def encode(rows: Iterable[Row], tokenizer: Any, choice: RowSelection, held_rows: int = 256) -> EncodedCorpus:
+def encode(
+    rows: Iterable[Row], tokenizer: Any, choice: RowSelection, held_rows: int = 256
+) -> EncodedCorpus:
     """Rows of a held-out split are never trained on. Raises InputError where nothing is left."""
-    return gather_encoded_rows(encode_rows(rows, tokenizer, choice), tokenizer.eos_token_id, choice, held_rows)
+    return gather_encoded_rows(
+        encode_rows(rows, tokenizer, choice), tokenizer.eos_token_id, choice, held_rows
+    )
 
 
 def encode_rows(rows: Iterable[Row], tokenizer: Any, choice: RowSelection) -> Iterator[EncodedRow]:
@@ -113,19 +118,29 @@ def encode_rows(rows: Iterable[Row], tokenizer: Any, choice: RowSelection) -> It
         prompts = iter(_ids(tokenizer, [pair.prompt for pair in texts]))
         answers = iter(_ids(tokenizer, [pair.completion for pair in texts]))
         for one in found:
-            yield _ready(one, next(prompts), next(answers), choice) if isinstance(one, PromptAndAnswer) else one
+            yield (
+                _ready(one, next(prompts), next(answers), choice)
+                if isinstance(one, PromptAndAnswer)
+                else one
+            )
 
 
 def _ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
     return list(tokenizer(texts, add_special_tokens=False)["input_ids"]) if texts else []
 
 
-def _ready(pair: PromptAndAnswer, prompt: list[int], answer: list[int], choice: RowSelection) -> EncodedRow:
+def _ready(
+    pair: PromptAndAnswer, prompt: list[int], answer: list[int], choice: RowSelection
+) -> EncodedRow:
     row, kind = pair.row, Kind.FIM if pair.again else pair.row.kind
     if len(prompt) + len(answer) + 1 > choice.longest:
-        reason = f"left out: longer than {choice.longest:,} tokens (--set max_length=N raises the limit)"
+        reason = (
+            f"left out: longer than {choice.longest:,} tokens (--set max_length=N raises the limit)"
+        )
         return EncodedRow(row.id, kind, reason, again=pair.again)
-    return EncodedRow(row.id, kind, f"trained on: {kind}{_unjudged(row)}", prompt, answer, pair.again)
+    return EncodedRow(
+        row.id, kind, f"trained on: {kind}{_unjudged(row)}", prompt, answer, pair.again
+    )
 
 
 def gather_encoded_rows(
@@ -190,7 +205,9 @@ class _Writer:
         self._tokenizer, self._choice = tokenizer, choice
         self._chat = Prompts(PromptForm.CHAT)
         if choice.fim and not all(token in tokenizer.get_vocab() for token in FIM_TOKENS):
-            raise InputError(f"--fim needs a tokenizer with {', '.join(FIM_TOKENS)}: this one has no such tokens")
+            raise InputError(
+                f"--fim needs a tokenizer with {', '.join(FIM_TOKENS)}: this one has no such tokens"
+            )
 
     def pairs(self, row: Row) -> list[PromptAndAnswer | EncodedRow]:
         """One, or two where it is given once more with a hole; without ids where it is left out."""
@@ -198,7 +215,11 @@ class _Writer:
             return [EncodedRow(row.id, row.kind, reason)]
         choice = self._choice
         found: list[PromptAndAnswer | EncodedRow] = [self._pair(row)]
-        if choice.fim and row.kind not in (Kind.FIM, Kind.TEXT) and _share(row.id, "fim") < choice.fim:
+        if (
+            choice.fim
+            and row.kind not in (Kind.FIM, Kind.TEXT)
+            and _share(row.id, "fim") < choice.fim
+        ):
             found.append(_with_a_hole(row, choice.seed))
         return found
 
@@ -210,7 +231,11 @@ class _Writer:
             return "left out: not correct"
         if row.kind not in choice.kinds:
             return "left out: other kinds"
-        return "left out: --share" if choice.share < 1.0 and _share(row.id, "share") >= choice.share else None
+        return (
+            "left out: --share"
+            if choice.share < 1.0 and _share(row.id, "share") >= choice.share
+            else None
+        )
 
     def _pair(self, row: Row) -> PromptAndAnswer | EncodedRow:
         if row.kind in (Kind.FIM, Kind.TEXT):
@@ -220,9 +245,13 @@ class _Writer:
         except ProblemError:
             return EncodedRow(row.id, row.kind, "left out: reference not Python")
         try:
-            text = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+            text = self._tokenizer.apply_chat_template(
+                messages, add_generation_prompt=True, tokenize=False
+            )
         except TemplateError as error:
-            return EncodedRow(row.id, row.kind, f"left out: the chat template refuses it ({str(error)[:80]})")
+            return EncodedRow(
+                row.id, row.kind, f"left out: the chat template refuses it ({str(error)[:80]})"
+            )
         return PromptAndAnswer(row, str(text), answer)
 
     def _asked(self, row: Row) -> tuple[list[dict[str, str]], str]:
@@ -266,7 +295,9 @@ def _with_a_hole(row: Row, seed: int) -> PromptAndAnswer:
     begin = dice.randrange(len(lines))
     end = begin + dice.randint(1, max(1, min(12, len(lines) - begin)))
     before, middle, after = "".join(lines[:begin]), "".join(lines[begin:end]), "".join(lines[end:])
-    return PromptAndAnswer(row, f"{FIM_TOKENS[0]}{before}{FIM_TOKENS[1]}{after}{FIM_TOKENS[2]}", middle, again=True)
+    return PromptAndAnswer(
+        row, f"{FIM_TOKENS[0]}{before}{FIM_TOKENS[1]}{after}{FIM_TOKENS[2]}", middle, again=True
+    )
 
 
 def _share(id: str, salt: str) -> float:

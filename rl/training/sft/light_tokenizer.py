@@ -46,10 +46,15 @@ class LightTokenizer:
         """Returns every token with its id."""
         return dict(self._opened().get_vocab())
 
-    def __call__(self, texts: list[str], add_special_tokens: bool = False) -> dict[str, list[list[int]]]:
+    def __call__(
+        self, texts: list[str], add_special_tokens: bool = False
+    ) -> dict[str, list[list[int]]]:
         """The ids of each text under `input_ids`, as transformers' tokenizers give them."""
         return {
-            "input_ids": [one.ids for one in self._opened().encode_batch(texts, add_special_tokens=add_special_tokens)]
+            "input_ids": [
+                one.ids
+                for one in self._opened().encode_batch(texts, add_special_tokens=add_special_tokens)
+            ]
         }
 
     def _opened(self) -> Any:

@@ -50,8 +50,17 @@ class Preset(Value):
     """Our batches of few shapes and a compiled step, instead of trl's own."""
 
 
-_COSINE = {"lr_scheduler_type": "cosine", "warmup_steps": 0.02, "logging_steps": 5, "save_steps": 200}
-_ONE_BY_SIXTEEN = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 16, "gradient_checkpointing": True}
+_COSINE = {
+    "lr_scheduler_type": "cosine",
+    "warmup_steps": 0.02,
+    "logging_steps": 5,
+    "save_steps": 200,
+}
+_ONE_BY_SIXTEEN = {
+    "per_device_train_batch_size": 1,
+    "gradient_accumulation_steps": 16,
+    "gradient_checkpointing": True,
+}
 
 PRESETS: Mapping[PresetName, Preset] = {
     PresetName.QLORA_3090: Preset(
@@ -113,7 +122,13 @@ def read_settings(settings: Sequence[str]) -> dict[str, Any]:
 
 PRESET_FIELDS = (
     *("output_dir", "use_cpu", "seed"),
-    *("dataset_kwargs", "shuffle_dataset", "remove_unused_columns", "completion_only_loss", "eval_strategy"),
+    *(
+        "dataset_kwargs",
+        "shuffle_dataset",
+        "remove_unused_columns",
+        "completion_only_loss",
+        "eval_strategy",
+    ),
 )
 """Fields of SFTConfig that `rl sft` decides itself: by an option, or because its rows are tokenized already."""
 

@@ -76,7 +76,9 @@ def train(options: SftOptions, say: Say, command: str = "rl sft") -> FineTuningR
     say(f"encoding {count_rows(corpus):,} rows{more}")
     longest = int(options.settings.get("max_length") or preset.config["max_length"])
     choice = options.choice.with_(longest=longest)
-    drawn = encoded_drawn_rows(options.drawn, options.drawn_seed, options.workers, options.against, tokenizer, choice)
+    drawn = encoded_drawn_rows(
+        options.drawn, options.drawn_seed, options.workers, options.against, tokenizer, choice
+    )
     read = encode_rows(read_rows(corpus, TRAINED_COLUMNS), tokenizer, choice)
     rows = gather_encoded_rows(chain(read, drawn), tokenizer.eos_token_id, choice)
     say("; ".join(f"{name}: {number:,}" for name, number in sorted(rows.counts.items())))
@@ -85,7 +87,13 @@ def train(options: SftOptions, say: Say, command: str = "rl sft") -> FineTuningR
     base = load_base(options.base, tokenizer, preset, options.device, options.seed)
     with _readable_trouble(options):
         trainer, trained = _run(options, preset, base, rows, config, resumes, say)
-        _publish(options, trainer, base, trained, lambda folder: write_readme(folder, options, trained, command))
+        _publish(
+            options,
+            trainer,
+            base,
+            trained,
+            lambda folder: write_readme(folder, options, trained, command),
+        )
     return trained
 
 
@@ -110,7 +118,8 @@ def _prepare(options: SftOptions) -> bool:
         shutil.rmtree(options.work)
     options.work.mkdir(parents=True, exist_ok=True)
     note.write_text(
-        json.dumps({"identity": options.identity, **options.model_dump(mode="json")}, indent=2), encoding="utf-8"
+        json.dumps({"identity": options.identity, **options.model_dump(mode="json")}, indent=2),
+        encoding="utf-8",
     )
     return False
 
@@ -144,7 +153,13 @@ def _fixed(options: SftOptions, preset: Preset) -> dict[str, Any]:
 
 
 def _run(
-    options: SftOptions, preset: Preset, base: TrainingBase, rows: EncodedCorpus, config: Any, resumes: bool, say: Say
+    options: SftOptions,
+    preset: Preset,
+    base: TrainingBase,
+    rows: EncodedCorpus,
+    config: Any,
+    resumes: bool,
+    say: Say,
 ) -> tuple[KernelSFTTrainer, FineTuningResult]:
     from kernelwright.rl.training.sft.trainer import (
         ProgressCallback,
@@ -160,13 +175,19 @@ def _run(
         model, base.tokenizer, rows, config, clock, peft_config=lora,
         budget=options.budget if preset.bucketed else None, compile=options.compiled,
     )  # fmt: skip
-    steps_an_epoch = max(1, len(trainer.get_train_dataloader()) // config.gradient_accumulation_steps)
+    steps_an_epoch = max(
+        1, len(trainer.get_train_dataloader()) // config.gradient_accumulation_steps
+    )
     a_step = len(rows.train.ids) / steps_an_epoch
     trainer.add_callback(ProgressCallback(say, clock, lambda step: a_step * step))
     checkpoint = newest_checkpoint(options.work) if resumes else None
     earlier = 0.0 if checkpoint is None else seconds_of(checkpoint)
     begun = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
-    say(f"going on at step {begun}" if begun else f"training {parameters(trainer.model):,} parameters")
+    say(
+        f"going on at step {begun}"
+        if begun
+        else f"training {parameters(trainer.model):,} parameters"
+    )
     clock.start(earlier)
     with stop_on_interrupt(trainer.interrupt, STOPPING_AFTER_STEP):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
@@ -190,7 +211,9 @@ def _with_adapter(options: SftOptions, preset: Preset, base: TrainingBase) -> tu
             return PeftModel.from_pretrained(model, options.adapter, is_trainable=True), None
         except Exception as error:  # peft raises whatever the mismatch meets first
             first = str(error).strip().splitlines()[0][:200]
-            raise InputError(f"the adapter {options.adapter} does not fit {options.base}: {first}") from error
+            raise InputError(
+                f"the adapter {options.adapter} does not fit {options.base}: {first}"
+            ) from error
     assert preset.lora is not None
     lora = preset.lora
     return model, LoraConfig(
@@ -213,7 +236,9 @@ def _summary(
     log = trainer.state.log_history
     losses = tuple((int(entry["step"]), float(entry["loss"])) for entry in log if "loss" in entry)
     if not losses or not math.isfinite(losses[-1][1]):
-        raise InputError("the loss is NaN or infinite: start again with a smaller --set learning_rate=...")
+        raise InputError(
+            "the loss is NaN or infinite: start again with a smaller --set learning_rate=..."
+        )
     last = [loss for _, loss in losses[-3:]]
     sampler: Any = getattr(trainer.get_train_dataloader(), "batch_sampler", None)
     tokens = int(a_step * trainer.state.global_step)
@@ -243,7 +268,11 @@ def _readable_trouble(options: SftOptions) -> Iterator[None]:
 
 
 def _publish(
-    options: SftOptions, trainer: Any, base: TrainingBase, trained: FineTuningResult, readme: Callable[[Path], None]
+    options: SftOptions,
+    trainer: Any,
+    base: TrainingBase,
+    trained: FineTuningResult,
+    readme: Callable[[Path], None],
 ) -> None:
     """Writes everything into a folder beside the output, then gives it its name."""
     partial = options.output.with_name(f".{options.output.name}.{time.time_ns()}")
@@ -267,7 +296,9 @@ def _publish(
 
 def _card_of_base(options: SftOptions) -> PolicyCard:
     folder = Path(options.base).expanduser()
-    return read_cards(folder, options.adapter) if folder.is_dir() or options.adapter else PolicyCard()
+    return (
+        read_cards(folder, options.adapter) if folder.is_dir() or options.adapter else PolicyCard()
+    )
 
 
 def _save_weights(model: Any, folder: Path, storage: WrittenWeights) -> None:
@@ -282,4 +313,6 @@ def _save_weights(model: Any, folder: Path, storage: WrittenWeights) -> None:
 
         write_int8(model, folder)
         return
-    model.to(torch.bfloat16 if storage is WrittenWeights.BF16 else torch.float32).save_pretrained(folder)
+    model.to(torch.bfloat16 if storage is WrittenWeights.BF16 else torch.float32).save_pretrained(
+        folder
+    )

@@ -41,7 +41,11 @@ def parse_device(text: str, preset: PresetName) -> str:
 def parse_prompt_form(text: str | None, base: str) -> PromptForm:
     """Returns the form of `--form`; without it compact for a new model, else the one that the base's card names."""
     if text is None:
-        return PromptForm.COMPACT if base.startswith("new:") else read_card(Path(base).expanduser()).prompt_form
+        return (
+            PromptForm.COMPACT
+            if base.startswith("new:")
+            else read_card(Path(base).expanduser()).prompt_form
+        )
     return _parse_enum(PromptForm, text, "--form")
 
 
@@ -51,14 +55,30 @@ def parse_weight_storage(text: str) -> WrittenWeights:
 
 
 def parse_row_selection(
-    form: PromptForm, kinds: str | None, share: float, without_message: bool, repairs: int, fim: float, seed: int
+    form: PromptForm,
+    kinds: str | None,
+    share: float,
+    without_message: bool,
+    repairs: int,
+    fim: float,
+    seed: int,
 ) -> RowSelection:
     """Returns the selection of rows and the form of their prompts. `kinds`: names of `Kind`, separated by commas; None
     selects all.
     """
-    chosen = tuple(_parse_enum(Kind, name.strip(), "--kinds") for name in kinds.split(",")) if kinds else tuple(Kind)
+    chosen = (
+        tuple(_parse_enum(Kind, name.strip(), "--kinds") for name in kinds.split(","))
+        if kinds
+        else tuple(Kind)
+    )
     return RowSelection(
-        form=form, kinds=chosen, share=share, without_message=without_message, repairs=repairs, fim=fim, seed=seed
+        form=form,
+        kinds=chosen,
+        share=share,
+        without_message=without_message,
+        repairs=repairs,
+        fim=fim,
+        seed=seed,
     )
 
 

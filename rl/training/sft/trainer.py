@@ -93,7 +93,11 @@ class KernelSFTTrainer(SFTTrainer):
             return super().create_scheduler(num_training_steps, optimizer)
         if self.lr_scheduler is None:
             # How many steps there will be is not known; a share of them would be a share of nothing.
-            warm_up = int(self.args.warmup_steps) if self.args.warmup_steps >= 1 else min(100, num_training_steps // 20)
+            warm_up = (
+                int(self.args.warmup_steps)
+                if self.args.warmup_steps >= 1
+                else min(100, num_training_steps // 20)
+            )
             own: Any = optimizer or self.optimizer
             self.lr_scheduler = LambdaLR(own, Schedule(num_training_steps, warm_up, self.clock))
         return self.lr_scheduler
@@ -103,7 +107,9 @@ class KernelSFTTrainer(SFTTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
-        folder = Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        folder = (
+            Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        )
         notes = {"step": self.state.global_step, "seconds": self.clock.spent}
         (folder / COMPLETE_FILE).write_text(json.dumps(notes), encoding="utf-8")
 
@@ -141,7 +147,11 @@ class BucketedSFTTrainer(KernelSFTTrainer):
         trl's own also measures entropy and accuracy, and waits for the GPU three times a step.
         """
         labels = inputs["labels"]
-        count = (labels[:, 1:] != IGNORED_LABEL).sum() if num_items_in_batch is None else num_items_in_batch
+        count = (
+            (labels[:, 1:] != IGNORED_LABEL).sum()
+            if num_items_in_batch is None
+            else num_items_in_batch
+        )
         autocast = torch.autocast(self.args.device.type, torch.bfloat16, enabled=self.args.bf16)
         with autocast, _as_trained(model.training):
             total = sum_of_losses(self.model, inputs["input_ids"], labels, self._head)
@@ -152,12 +162,16 @@ class BucketedSFTTrainer(KernelSFTTrainer):
         return 0
 
 
-def sum_of_losses(model: Any, ids: torch.Tensor, labels: torch.Tensor, head: HeadLoss) -> torch.Tensor:
+def sum_of_losses(
+    model: Any, ids: torch.Tensor, labels: torch.Tensor, head: HeadLoss
+) -> torch.Tensor:
     """Nats over all labels.
 
     Rows are padded on the right, so plain causal attention needs no mask; saying so leaves no mask to be looked for.
     """
-    plain = model.config.model_type == "qwen3" and set(model.config.layer_types) == {"full_attention"}
+    plain = model.config.model_type == "qwen3" and set(model.config.layer_types) == {
+        "full_attention"
+    }
     own = causal_mask(ids) if model.config._attn_implementation == "eager" else None
     mask: Any = {"full_attention": own} if plain else None
     hidden = model.model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
@@ -169,7 +183,9 @@ def causal_mask(ids: torch.Tensor) -> torch.Tensor:
     kind, device = ids.device.type, ids.device
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
     width = ids.shape[1]
-    return torch.full((width, width), torch.finfo(dtype).min, dtype=dtype, device=device).triu(1)[None, None]
+    return torch.full((width, width), torch.finfo(dtype).min, dtype=dtype, device=device).triu(1)[
+        None, None
+    ]
 
 
 def head_loss(lm_head: Any, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -216,7 +232,11 @@ class _Ending(TrainerCallback):
         """Asks for a measurement of the loss now and then, and for the end where the time is over."""
         clock = self._trainer.clock
         share = max(clock.share, state.global_step / max(1, state.max_steps))
-        if self._trainer.eval_dataset is not None and int(share * LOSS_MEASUREMENTS) > self._measured and share < 1.0:
+        if (
+            self._trainer.eval_dataset is not None
+            and int(share * LOSS_MEASUREMENTS) > self._measured
+            and share < 1.0
+        ):
             self._measured = int(share * LOSS_MEASUREMENTS)
             control.should_evaluate = True
         if self._trainer.interrupted:
@@ -228,7 +248,9 @@ class _Ending(TrainerCallback):
 class ProgressCallback(TrainerCallback):
     """A line for people whenever trl logs."""
 
-    def __init__(self, say: Callable[[str], None], clock: TrainingClock, tokens_seen: Callable[[int], float]) -> None:
+    def __init__(
+        self, say: Callable[[str], None], clock: TrainingClock, tokens_seen: Callable[[int], float]
+    ) -> None:
         self._say, self._clock, self._tokens_seen = say, clock, tokens_seen
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:

@@ -75,7 +75,9 @@ def test_every_trajectory_is_finished_and_the_lanes_say_how_busy_they_were(batch
     [group] = told["groups"]
     assert (group["figures"]["samples"], group["figures"]["unfinished"]) == (6, 0)
     kernels = sorted((batched.parent / "report" / "kernels").iterdir())
-    assert [kernel.name.partition("_sample")[0] for kernel in kernels] == ["fused_silu"] * 2 + ["vector_add"] * 2
+    assert [kernel.name.partition("_sample")[0] for kernel in kernels] == ["fused_silu"] * 2 + [
+        "vector_add"
+    ] * 2
     assert all("class ModelNew" in kernel.read_text() for kernel in kernels)
     with Store.open(batched, readonly=True) as store:
         rows = store.trajectories(TrajectoryFilter(run="three"), newest=False)
@@ -91,7 +93,9 @@ def test_every_trajectory_is_finished_and_the_lanes_say_how_busy_they_were(batch
 
 
 @pytest.mark.timeout(300)
-def test_the_compiler_drafts_in_a_batch_too_where_the_policy_is_wrong_and_the_report_says_so(tmp_path, wrong):
+def test_the_compiler_drafts_in_a_batch_too_where_the_policy_is_wrong_and_the_report_says_so(
+    tmp_path, wrong
+):
     """By the defaults of the command; a scripted policy alone keeps to its script, so the settings say `auto`."""
     settings = Settings(policy="scripted:wrong", draft="auto", budgets=Budgets(turns=2))
     found = run_batch(
@@ -100,14 +104,22 @@ def test_the_compiler_drafts_in_a_batch_too_where_the_policy_is_wrong_and_the_re
     )  # fmt: skip
     [group] = found.report.groups
     assert (group.figures.correct.value, group.figures.solved_by_compiler) == (1.0, 1)
-    assert "| correct by the compiler's draft | 1 of 1 sample |" in (tmp_path / "report" / "report.md").read_text()
+    assert (
+        "| correct by the compiler's draft | 1 of 1 sample |"
+        in (tmp_path / "report" / "report.md").read_text()
+    )
     with Store.open(tmp_path / "both.db", readonly=True) as store:
         [row] = store.trajectories()
-        assert [turn.completion.origin for turn in store.turns(row.id)] == [Origin.POLICY, Origin.COMPILER]
+        assert [turn.completion.origin for turn in store.turns(row.id)] == [
+            Origin.POLICY,
+            Origin.COMPILER,
+        ]
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs(tmp_path, batched, batch_script):
+def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs(
+    tmp_path, batched, batch_script
+):
     """`kill -9`; the result equals that of the batch that was never interrupted."""
     asked = (
         "fused_silu",
@@ -123,7 +135,9 @@ def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs
     dice = random.Random(7)
     for _ in range(3):
         line, how = command(tmp_path, *asked, "--db", "killed.db")
-        process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **how)
+        process = subprocess.Popen(
+            line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **how
+        )
         wait_for_turns(process, tmp_path / "killed.db")
         time.sleep(dice.random())
         process.kill()
@@ -156,7 +170,16 @@ def turns(path):
 def test_an_interrupt_pauses_every_run_and_the_same_command_goes_on(tmp_path, unfinished):
     script = tmp_path / "slow.json"
     script.write_text(json.dumps({"answers": [unfinished(k) for k in range(6)], "seconds": 0.5}))
-    asked = ("fused_silu", "row_sum", "--policy", f"scripted:{script}", "--turns", "6", "--db", "runs.db")
+    asked = (
+        "fused_silu",
+        "row_sum",
+        "--policy",
+        f"scripted:{script}",
+        "--turns",
+        "6",
+        "--db",
+        "runs.db",
+    )
     line, how = command(tmp_path, *asked)
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
     wait_for_turns(process, tmp_path / "runs.db")
@@ -183,7 +206,15 @@ def test_samples_and_another_policy_are_added_to_a_run(tmp_path, unfinished):
     def go(name, samples):
         policy = ScriptedPolicy([unfinished(1), "no", "no", "no"])
         settings = Settings(policy=name)
-        return run_batch(problems, policy, settings, name="grows", samples=samples, folder=tmp_path / "out", db=where)
+        return run_batch(
+            problems,
+            policy,
+            settings,
+            name="grows",
+            samples=samples,
+            folder=tmp_path / "out",
+            db=where,
+        )
 
     assert go("scripted:one", 1).standing.here == 1
     more = go("scripted:one", 3)
@@ -200,18 +231,34 @@ def test_of_several_samples_the_first_is_the_likeliest_and_the_others_are_drawn(
     settings = Settings(policy="embedded", budgets=Budgets(turns=1))
     with closing(open_embedded(device="cpu")) as policy:
         run_batch(
-            [find_by_name("fused_silu")], policy, settings, name="drawn", samples=3, folder=tmp_path / "out", db=where
+            [find_by_name("fused_silu")],
+            policy,
+            settings,
+            name="drawn",
+            samples=3,
+            folder=tmp_path / "out",
+            db=where,
         )
     with Store.open(where, readonly=True) as store:
-        turns = [store.turns(row.id)[0] for row in sorted(store.trajectories(), key=lambda row: row.sample)]
-    assert [turn.sampling.temperature for turn in turns] == [0.0, EXPLORING_TEMPERATURE, EXPLORING_TEMPERATURE]
+        turns = [
+            store.turns(row.id)[0]
+            for row in sorted(store.trajectories(), key=lambda row: row.sample)
+        ]
+    assert [turn.sampling.temperature for turn in turns] == [
+        0.0,
+        EXPLORING_TEMPERATURE,
+        EXPLORING_TEMPERATURE,
+    ]
     assert [turn.completion.exact for turn in turns] == [False, True, True]
     assert len({turn.sampling.seed for turn in turns}) == 3
 
 
 def test_a_trajectory_that_another_process_works_on_is_left_to_it(tmp_path, unfinished):
     """Two batches on one database: each does what the other has not taken."""
-    problems, where = [find_by_name("fused_silu"), find_by_name("row_sum")], str(tmp_path / "runs.db")
+    problems, where = (
+        [find_by_name("fused_silu"), find_by_name("row_sum")],
+        str(tmp_path / "runs.db"),
+    )
     settings = Settings(policy="scripted:two", prompt_version=Prompts(PromptForm.CHAT).version)
     policy = ScriptedPolicy([unfinished(1), "no", "no", "no"])
     options = {"name": "shared", "samples": 1, "folder": tmp_path / "out", "db": where}
@@ -236,7 +283,9 @@ def test_a_wrong_key_stops_the_batch_at_once_and_says_so(tmp_path):
         assert len(server.asked) <= 2, "56 problems, and nobody asks again"
     assert done.returncode == Exit.BAD_INPUT
     assert "key" in done.stderr
-    assert [line for line in done.stderr.splitlines() if not line.startswith("[")] == done.stderr.splitlines()[-1:]
+    assert [
+        line for line in done.stderr.splitlines() if not line.startswith("[")
+    ] == done.stderr.splitlines()[-1:]
 
 
 @pytest.mark.parametrize(
@@ -284,7 +333,15 @@ def test_a_log_line_of_a_batch_says_how_far_it_is_and_what_it_is_doing():
     from kernelwright.agent.viewing.show.batch import LiveBatch
 
     standing = BatchStatus(
-        jobs=9, done=2, here=2, correct=1, faster=0, paused=0, busy_elsewhere=0, seconds=3.0, lanes=()
+        jobs=9,
+        done=2,
+        here=2,
+        correct=1,
+        faster=0,
+        paused=0,
+        busy_elsewhere=0,
+        seconds=3.0,
+        lanes=(),
     )
     doing = [RunActivity("fused_silu", 0, 2, "repair", "waiting for the model", None)]
     shown = LiveBatch()

@@ -34,9 +34,14 @@ class Interrupted:
 
     def __init__(self, store, answers, problems, first=None):
         self.lanes = Lanes(2, 2, gpu=False)
-        policy = PolicyLane(ScriptedPolicy(answers), self.lanes.policy, self.lanes.close, together=False)
+        policy = PolicyLane(
+            ScriptedPolicy(answers), self.lanes.policy, self.lanes.close, together=False
+        )
         settings = Settings(policy="scripted:interrupted", budgets=Budgets(turns=TURNS))
-        jobs, judging = list_jobs([find_by_name(name) for name in problems], 1), RunJudge(Reading(), Options())
+        jobs, judging = (
+            list_jobs([find_by_name(name) for name in problems], 1),
+            RunJudge(Reading(), Options()),
+        )
         run = store.open_run("interrupted")
         self.batch = Batch(store, run, jobs, policy, judging, settings, self.lanes, first=first)
         self._once = threading.Lock()
@@ -86,9 +91,13 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize("problems", [("fused_silu",), ("fused_silu", "row_sum")], ids=["one", "two"])
 @pytest.mark.parametrize(
-    ("owner", "name", "before"), MOMENTS, ids=[f"{'before' if b else 'after'}-{n}" for _, n, b in MOMENTS]
+    "problems", [("fused_silu",), ("fused_silu", "row_sum")], ids=["one", "two"]
+)
+@pytest.mark.parametrize(
+    ("owner", "name", "before"),
+    MOMENTS,
+    ids=[f"{'before' if b else 'after'}-{n}" for _, n, b in MOMENTS],
 )
 def test_whatever_a_run_is_doing_when_it_is_interrupted_it_is_paused_and_goes_on(
     store, unfinished, monkeypatch, problems, owner, name, before
@@ -107,8 +116,12 @@ def test_whatever_a_run_is_doing_when_it_is_interrupted_it_is_paused_and_goes_on
     assert [len(store.turns(row.id)) for row in store.trajectories()] == [TURNS] * len(problems)
 
 
-def test_an_interrupt_while_threads_are_being_started_pauses_those_that_were(store, unfinished, monkeypatch):
-    interrupted = Interrupted(store, [unfinished(k) for k in range(TURNS)], ("fused_silu", "row_sum"))
+def test_an_interrupt_while_threads_are_being_started_pauses_those_that_were(
+    store, unfinished, monkeypatch
+):
+    interrupted = Interrupted(
+        store, [unfinished(k) for k in range(TURNS)], ("fused_silu", "row_sum")
+    )
     begun = threading.Event()
     at(monkeypatch, Store, "begin", begun.set, before=False)
     start = threading.Thread.start
@@ -128,7 +141,9 @@ def test_an_interrupt_while_threads_are_being_started_pauses_those_that_were(sto
 
 
 def test_an_interrupt_of_whoever_watches_pauses_all_runs(store, unfinished, monkeypatch):
-    interrupted = Interrupted(store, [unfinished(k) for k in range(TURNS)], ("fused_silu", "row_sum"))
+    interrupted = Interrupted(
+        store, [unfinished(k) for k in range(TURNS)], ("fused_silu", "row_sum")
+    )
     asked = threading.Event()
     at(monkeypatch, Store, "draft", lambda: asked.wait(500), before=False)
 
@@ -195,7 +210,14 @@ def test_the_answer_of_a_model_in_this_process_is_not_waited_for(store):
     settings = Settings(policy="embedded", budgets=Budgets(turns=1))
     jobs, judging = list_jobs([find_by_name("fused_silu")], 1), RunJudge(Reading(), Options())
     batch = Batch(
-        store, store.open_run("interrupted"), jobs, lane, judging, settings, lanes, give_up=lane.stop_answering
+        store,
+        store.open_run("interrupted"),
+        jobs,
+        lane,
+        judging,
+        settings,
+        lanes,
+        give_up=lane.stop_answering,
     )
     with pytest.raises(KeyboardInterrupt):
         batch.run(1)

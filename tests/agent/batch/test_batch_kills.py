@@ -40,7 +40,10 @@ class Reading:
         failure = read_source(source)
         assert failure is not None
         return Report(
-            problem=problem.name, problem_hash=problem.hash, candidate_hash=candidate_hash(source), failure=failure
+            problem=problem.name,
+            problem_hash=problem.hash,
+            candidate_hash=candidate_hash(source),
+            failure=failure,
         )
 
 
@@ -67,7 +70,13 @@ def batch(path, answers, given, said):
         judging = RunJudge(Reading(), Options())
         lane = PolicyLane(policy, lanes.policy, lanes.close, together=False)
         work = Batch(
-            store, run, list_jobs([find_by_name(name) for name in PROBLEMS], SAMPLES), lane, judging, settings, lanes
+            store,
+            run,
+            list_jobs([find_by_name(name) for name in PROBLEMS], SAMPLES),
+            lane,
+            judging,
+            settings,
+            lanes,
         )
         said.send("open")
         work.run(AT_ONCE)
@@ -87,7 +96,9 @@ def killed_in_the_middle(path, answers, draws, turns):
     process, heard = started(path, answers, TOTAL - 1 - begun(path))
     heard.poll(60)
     deadline = time.monotonic() + 400
-    while process.is_alive() and len(finished(path)) < before + turns and time.monotonic() < deadline:
+    while (
+        process.is_alive() and len(finished(path)) < before + turns and time.monotonic() < deadline
+    ):
         time.sleep(0.002)
     time.sleep(draws.uniform(0, 0.02))
     process.kill()
@@ -98,7 +109,10 @@ def finished(path):
     """By problem, sample and turn: the id of the verdict in force, as it was first written."""
     with Store.open(path, readonly=True) as store:
         entries = store.candidates(CandidateFilter(state=State.JUDGED), limit=None)
-        return {(e.trajectory.problem, e.trajectory.sample, e.candidate.turn): e.candidate.verdict_id for e in entries}
+        return {
+            (e.trajectory.problem, e.trajectory.sample, e.candidate.turn): e.candidate.verdict_id
+            for e in entries
+        }
 
 
 def begun(path):
@@ -126,8 +140,16 @@ def outcome(path):
         for row in store.trajectories(limit=None):
             turns = store.turns(row.id)
             places = {turn.candidate_id: turn.turn for turn in turns}
-            told = [(t.turn, t.action, places.get(t.parent_id), t.messages, t.source, t.report.failure) for t in turns]
-            found[row.problem, row.sample] = (row.stop_reason, row.spent["turns"], row.spent["tokens"], told)
+            told = [
+                (t.turn, t.action, places.get(t.parent_id), t.messages, t.source, t.report.failure)
+                for t in turns
+            ]
+            found[row.problem, row.sample] = (
+                row.stop_reason,
+                row.spent["turns"],
+                row.spent["tokens"],
+                told,
+            )
         return found
 
 
@@ -141,7 +163,9 @@ def killed_so_often(tmp_path, unfinished, kills):
         killed_in_the_middle(path, answers, draws, draws.randrange(most))
         check_whole(path)
         now = finished(path)
-        assert {turn: now.get(turn) for turn in known} == known, "what was finished is there, and was not judged again"
+        assert {turn: now.get(turn) for turn in known} == known, (
+            "what was finished is there, and was not judged again"
+        )
         known = now
     assert 0 < len(known) < TOTAL, "nothing was done, or all of it before the last kill"
     for place in (path, tmp_path / "whole.db"):
@@ -153,7 +177,9 @@ def killed_so_often(tmp_path, unfinished, kills):
     assert len(ended) == len(PROBLEMS) * SAMPLES
     assert {(reason, turns) for reason, turns, _, _ in ended.values()} == {("turns", TURNS)}
     with Store.open(path, readonly=True) as store:
-        assert all(len(store.verdicts(entry.candidate.id)) == 1 for entry in store.candidates(limit=None))
+        assert all(
+            len(store.verdicts(entry.candidate.id)) == 1 for entry in store.candidates(limit=None)
+        )
 
 
 def test_a_batch_killed_at_random_moments_ends_as_one_that_was_not(tmp_path, unfinished):
@@ -165,7 +191,9 @@ def test_a_batch_killed_fifty_times_ends_as_one_that_was_not(tmp_path, unfinishe
     killed_so_often(tmp_path, unfinished, kills=50)
 
 
-def test_two_batches_on_one_database_share_the_work_and_neither_does_the_other_s(tmp_path, unfinished):
+def test_two_batches_on_one_database_share_the_work_and_neither_does_the_other_s(
+    tmp_path, unfinished
+):
     path, answers = tmp_path / "runs.db", tuple(unfinished(k) for k in range(TURNS))
     Store.open(path).close()
     both = [started(path, answers) for _ in range(2)]
@@ -176,5 +204,7 @@ def test_two_batches_on_one_database_share_the_work_and_neither_does_the_other_s
     assert len(finished(path)) == TOTAL
     with Store.open(path, readonly=True) as store:
         owners = {row.owner for row in store.trajectories(limit=None)}
-        assert all(len(store.verdicts(entry.candidate.id)) == 1 for entry in store.candidates(limit=None))
+        assert all(
+            len(store.verdicts(entry.candidate.id)) == 1 for entry in store.candidates(limit=None)
+        )
     assert owners == {""}, "nobody holds anything any more"

@@ -62,7 +62,11 @@ class Counting:
 
     def __init__(self, script: Script) -> None:
         self._script, self.calls = ScriptedPolicy(script), []
-        self.name, self.prompt_form, self.capabilities = "scripted", self._script.prompt_form, self._script.capabilities
+        self.name, self.prompt_form, self.capabilities = (
+            "scripted",
+            self._script.prompt_form,
+            self._script.capabilities,
+        )
 
     def close(self):
         """Nothing is held."""
@@ -94,11 +98,16 @@ def test_questions_that_wait_are_asked_together_and_one_refusal_takes_no_other_w
         thread.start()
     for thread in threads:
         thread.join()
-    assert said == {**{f"question {k}": f"answer {k}" for k in range(7)}, "nobody's": Trouble.SCRIPT}
+    assert said == {
+        **{f"question {k}": f"answer {k}" for k in range(7)},
+        "nobody's": Trouble.SCRIPT,
+    }
     assert max(policy.calls) > 1, "together"
 
 
 def test_a_script_of_a_file_is_asked_by_each_run_itself(batch_script):
-    lane = PolicyLane(open_scripted(batch_script), Gate("policy", 4), lambda error: None, together=False)
+    lane = PolicyLane(
+        open_scripted(batch_script), Gate("policy", 4), lambda error: None, together=False
+    )
     [answer] = lane.sample([ask("return x + y")])
     assert "no code" in answer.text

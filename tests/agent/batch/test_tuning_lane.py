@@ -30,7 +30,10 @@ def test_two_runs_are_tuned_one_after_the_other():
             order.append((threading.get_ident(), number))
 
     lane = TuningLane(Steps(at_step), Gate("tuning", 1))
-    threads = [threading.Thread(target=lane.tuned, args=(None, None, None, lambda doing: None)) for _ in range(2)]
+    threads = [
+        threading.Thread(target=lane.tuned, args=(None, None, None, lambda doing: None))
+        for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -76,7 +76,9 @@ def text_with(signature):
 def wrapped_call(text, problem):
     """What forward of the wrapped text returns."""
     tree = ast.parse(as_candidate(text, PATH, "silu", problem))
-    model = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "ModelNew")
+    model = next(
+        node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "ModelNew"
+    )
     return ast.unparse(model.body[-1].body[-1])
 
 
@@ -102,17 +104,26 @@ def test_the_only_function_that_launches_needs_no_name(fused_silu):
 
 def test_of_several_functions_one_is_to_be_named(fused_silu):
     text = SILU + "\n\ndef twice(x):\n    return silu(silu(x))\n"
-    with pytest.raises(InputError, match=r"name one, such as my_kernel\.py:silu, my_kernel\.py:twice$"):
+    with pytest.raises(
+        InputError, match=r"name one, such as my_kernel\.py:silu, my_kernel\.py:twice$"
+    ):
         as_candidate(text, PATH, "", fused_silu)
 
 
 def test_a_text_with_a_class_or_without_kernels_is_as_it_was(fused_silu):
-    for text in (SILU + "\n\nclass ModelNew:\n    pass\n", "x = 1\n", "not python (", SILU + "\n\nModelNew = silu\n"):
+    for text in (
+        SILU + "\n\nclass ModelNew:\n    pass\n",
+        "x = 1\n",
+        "not python (",
+        SILU + "\n\nModelNew = silu\n",
+    ):
         assert as_candidate(text, PATH, "", fused_silu) == text
 
 
 def test_a_function_that_is_not_there_and_one_that_is_a_kernel_are_refused(fused_silu):
-    with pytest.raises(InputError, match=r"has no function relu at its top level: name my_kernel\.py:silu"):
+    with pytest.raises(
+        InputError, match=r"has no function relu at its top level: name my_kernel\.py:silu"
+    ):
         as_candidate(SILU, PATH, "relu", fused_silu)
     with pytest.raises(InputError, match=r"silu_kernel of my_kernel\.py is a Triton kernel"):
         as_candidate(SILU, PATH, "silu_kernel", fused_silu)
@@ -131,7 +142,9 @@ def test_weights_and_settings_are_taken_by_name_and_inputs_in_order():
 
 def test_a_function_that_takes_more_or_less_than_the_problem_gives_is_refused():
     for signature in ("", "x, y", "scale"):
-        with pytest.raises(InputError, match=r"does not fit: linear\.py gives x, and has the weights"):
+        with pytest.raises(
+            InputError, match=r"does not fit: linear\.py gives x, and has the weights"
+        ):
             wrapped_call(text_with(signature), LINEAR)
 
 

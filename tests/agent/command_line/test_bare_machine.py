@@ -15,7 +15,17 @@ from kernelwright.agent.errors import Exit
 
 ROOT = Path(__file__).parents[3]
 HEAVY = {"torch", "triton", "transformers", "numpy"}
-LIGHT = ("pydantic", "sqlmodel", "networkx", "tenacity", "typer", "rich", "rapidfuzz", "openai", "jinja2")
+LIGHT = (
+    "pydantic",
+    "sqlmodel",
+    "networkx",
+    "tenacity",
+    "typer",
+    "rich",
+    "rapidfuzz",
+    "openai",
+    "jinja2",
+)
 KERNEL = "import triton\n\n\nclass ModelNew: ...\n"
 
 
@@ -30,7 +40,9 @@ def requirements(names: tuple[str, ...]) -> set[str]:
         if name in found or name in HEAVY:
             continue
         found.add(name)
-        needed = [Requirement(line) for line in importlib.metadata.distribution(name).requires or ()]
+        needed = [
+            Requirement(line) for line in importlib.metadata.distribution(name).requires or ()
+        ]
         waiting += [r.name for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})]
     return found
 
@@ -55,13 +67,21 @@ def run(bare: Path, folder: Path, *arguments: str) -> subprocess.CompletedProces
     told = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     line = [str(bare), "-m", "kernelwright.agent", *arguments]
     return subprocess.run(
-        line, cwd=folder, env={**told, "COLUMNS": "200"}, capture_output=True, text=True, timeout=500, check=False
+        line,
+        cwd=folder,
+        env={**told, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
     )
 
 
 def test_the_environment_has_no_torch(bare, tmp_path):
     assert Path(sys.executable) != bare
-    tried = subprocess.run([bare, "-c", "import torch"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    tried = subprocess.run(
+        [bare, "-c", "import torch"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
     assert "No module named 'torch'" in tried.stderr
 
 
@@ -74,12 +94,16 @@ def test_the_doctor_of_a_bare_machine_names_what_is_missing_and_how_to_install_i
     assert "triton is not installed pip install 'triton>=" in said
 
 
-@pytest.mark.parametrize("command", ["check kernel.py --problem fused_silu", "solve fused_silu", "batch catalogue"])
+@pytest.mark.parametrize(
+    "command", ["check kernel.py --problem fused_silu", "solve fused_silu", "batch catalogue"]
+)
 def test_a_command_that_needs_torch_says_how_to_install_it_in_one_line(bare, tmp_path, command):
     (tmp_path / "kernel.py").write_text(KERNEL)
     done = run(bare, tmp_path, *command.split())
     assert done.returncode == Exit.INFRASTRUCTURE
-    assert done.stderr.startswith("agent: torch is not installed: pip install 'torch>="), done.stderr
+    assert done.stderr.startswith("agent: torch is not installed: pip install 'torch>="), (
+        done.stderr
+    )
     assert done.stderr.count("\n") == 1
 
 

@@ -109,7 +109,17 @@ def test_a_seed_repeats_a_verdict_exactly_and_sizes_says_how_many(evaluator, tol
 
 
 def test_a_trace_is_shown_before_the_verdict_which_prints_the_command_that_repeats_it():
-    asked = (SILU, "--problem", "fused silu", "--device", "cpu", "--sizes", "1", "--no-profile", "--show-trace")
+    asked = (
+        SILU,
+        "--problem",
+        "fused silu",
+        "--device",
+        "cpu",
+        "--sizes",
+        "1",
+        "--no-profile",
+        "--show-trace",
+    )
     done = here("check", *asked)
     assert done.returncode == Exit.DONE, done.stdout + done.stderr
     trace, _, verdict = done.stdout.partition("\n\ncorrect  fused_silu")
@@ -117,7 +127,9 @@ def test_a_trace_is_shown_before_the_verdict_which_prints_the_command_that_repea
     assert "silu_kernel[" in trace
     assert "(x_ptr=x0" in trace
     assert "at the problem's own size" in trace
-    seed = next(line.split()[1].rstrip(",") for line in verdict.splitlines() if line.startswith("seed "))
+    seed = next(
+        line.split()[1].rstrip(",") for line in verdict.splitlines() if line.startswith("seed ")
+    )
     command = f"agent check {SILU} --problem 'fused silu' --device cpu --sizes 1 --no-profile --seed {seed}"
     assert " ".join(command.split()) in " ".join(verdict.split())
 
@@ -143,7 +155,9 @@ def test_the_json_of_a_check_is_a_report_with_the_trace_as_a_key_and_nothing_els
 def test_a_trace_of_a_candidate_that_fails_shows_where(kernel, problem, fault, said):
     path = KERNELS / kernel
     problem = problem or path.read_text().splitlines()[0].removeprefix("# problem:").strip()
-    done = here("check", str(path), "--problem", problem, "--device", "cpu", "--sizes", "0", "--show-trace")
+    done = here(
+        "check", str(path), "--problem", problem, "--device", "cpu", "--sizes", "0", "--show-trace"
+    )
     assert done.returncode == Exit.INCORRECT, done.stdout + done.stderr
     trace, _, verdict = done.stdout.partition(f"\n\n{fault}  {problem}")
     assert said in trace
@@ -220,13 +234,17 @@ def test_kernels_of_a_package_are_judged_where_it_is_allowed_and_nowhere_else(tm
     assert "--allow-import own_kernels allows it" in " ".join(refused_one.stdout.split())
 
 
-@pytest.mark.parametrize("options", [("--seed", "-1"), ("--seed", "x"), ("--sizes", "-1"), ("--sizes", "65")])
+@pytest.mark.parametrize(
+    "options", [("--seed", "-1"), ("--seed", "x"), ("--sizes", "-1"), ("--sizes", "65")]
+)
 def test_an_impossible_seed_or_count_of_sizes_is_refused(options):
     assert options[0] in refused("check", SOFTMAX, "--problem", "fused softmax", *options)
 
 
 def test_a_missing_file_is_refused(tmp_path):
-    assert "there is no file" in refused("check", str(tmp_path / "gone.py"), "--problem", "fused softmax")
+    assert "there is no file" in refused(
+        "check", str(tmp_path / "gone.py"), "--problem", "fused softmax"
+    )
 
 
 def test_a_folder_is_refused(tmp_path):
@@ -250,7 +268,9 @@ def test_an_unknown_target_is_refused_and_the_known_ones_are_named():
 
 
 def test_an_unknown_device_is_refused():
-    assert "auto, cpu or cuda:N" in refused("check", SOFTMAX, "--problem", "fused softmax", "--device", "tpu")
+    assert "auto, cpu or cuda:N" in refused(
+        "check", SOFTMAX, "--problem", "fused softmax", "--device", "tpu"
+    )
 
 
 def test_a_gpu_that_is_not_there_is_refused():
@@ -258,7 +278,9 @@ def test_a_gpu_that_is_not_there_is_refused():
     assert "cuda:63" in said
 
 
-@pytest.mark.parametrize("share", ["share:0", "share:1.5", "share:most", "share", "lax", "share:nan"])
+@pytest.mark.parametrize(
+    "share", ["share:0", "share:1.5", "share:most", "share", "lax", "share:nan"]
+)
 def test_an_impossible_share_of_own_work_is_refused(share):
     with pytest.raises(InputError, match="strict, report or share:P"):
         asked.own_work_mode(share)
@@ -329,16 +351,26 @@ def test_the_catalogue_is_listed():
 
 
 def test_problems_near_a_query_come_first():
-    names = [problem["name"] for problem in json.loads(here("problems", "fused softmax", "--json").stdout)]
+    names = [
+        problem["name"]
+        for problem in json.loads(here("problems", "fused softmax", "--json").stdout)
+    ]
     assert names[0] == "fused_softmax"
 
 
 def test_the_version_names_what_a_verdict_depends_on():
     said = agent("version").stdout
-    assert [line.split()[0] for line in said.splitlines()] == ["kernelwright", "torch", "triton", "python"]
+    assert [line.split()[0] for line in said.splitlines()] == [
+        "kernelwright",
+        "torch",
+        "triton",
+        "python",
+    ]
 
 
-@pytest.mark.parametrize(("given", "silent"), [({}, True), ({"HF_HUB_DISABLE_TELEMETRY": "0"}, False)])
+@pytest.mark.parametrize(
+    ("given", "silent"), [({}, True), ({"HF_HUB_DISABLE_TELEMETRY": "0"}, False)]
+)
 def test_libraries_report_nothing_to_their_makers_unless_the_user_lets_them(given, silent):
     code = (
         "from kernelwright.rl.cli import main\n"
@@ -347,5 +379,7 @@ def test_libraries_report_nothing_to_their_makers_unless_the_user_lets_them(give
         "from huggingface_hub import constants; print(constants.HF_HUB_DISABLE_TELEMETRY)\n"
     )
     surroundings = {k: v for k, v in os.environ.items() if "TELEMETRY" not in k} | given
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=surroundings, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=surroundings, capture_output=True, text=True
+    )
     assert done.stdout == f"{silent}\n", done.stderr

@@ -37,11 +37,23 @@ def agent(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
 def test_an_interrupted_check_ends_with_130(tmp_path):
     pipe = tmp_path / "kernel.py"
     os.mkfifo(pipe)
-    command = [sys.executable, "-m", "kernelwright.agent", "check", str(pipe), "--problem", "fused softmax"]
-    started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "kernelwright.agent",
+        "check",
+        str(pipe),
+        "--problem",
+        "fused softmax",
+    ]
+    started = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     writer = opened_by_a_reader(pipe, 400)
     said = None
-    while said is None:  # a signal between the opening and the read that waits is noticed after the read only
+    while (
+        said is None
+    ):  # a signal between the opening and the read that waits is noticed after the read only
         started.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             _, said = started.communicate(timeout=20)
@@ -50,7 +62,9 @@ def test_an_interrupted_check_ends_with_130(tmp_path):
     assert said == "agent: interrupted\n"
 
 
-@pytest.mark.parametrize("sign", ["kernelwright-*", "*/torchinductor_*", "kernelwright-interpret-*/candidate-*"])
+@pytest.mark.parametrize(
+    "sign", ["kernelwright-*", "*/torchinductor_*", "kernelwright-interpret-*/candidate-*"]
+)
 def test_a_check_interrupted_while_it_works_leaves_no_process_and_no_folder_behind(sign, tmp_path):
     """As soon as a warm process is begun, as soon as one has imported all, and with a candidate in it."""
     command = [
@@ -66,7 +80,9 @@ def test_a_check_interrupted_while_it_works_leaves_no_process_and_no_folder_behi
         "--quiet",
     ]
     surroundings = {**os.environ, "TMPDIR": str(tmp_path)}
-    started = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=surroundings)
+    started = subprocess.Popen(
+        command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=surroundings
+    )
     deadline = time.monotonic() + 400
     while not list(tmp_path.glob(sign)):
         assert started.poll() is None
@@ -75,7 +91,9 @@ def test_a_check_interrupted_while_it_works_leaves_no_process_and_no_folder_behi
     assert processes_in(tmp_path)
     started.send_signal(signal.SIGINT)
     _, said = started.communicate(timeout=500)
-    lines = [line for line in said.splitlines() if line != STOPPING_SOON]  # told where it takes longer than a moment
+    lines = [
+        line for line in said.splitlines() if line != STOPPING_SOON
+    ]  # told where it takes longer than a moment
     assert (started.returncode, lines) == (Exit.INTERRUPTED, ["agent: interrupted"])
     wait_until_gone(tmp_path, 400)
     assert not list(tmp_path.glob("kernelwright-*"))
@@ -110,17 +128,41 @@ def test_debug_shows_the_traceback(tmp_path):
             Exit.INFRASTRUCTURE,
             "the disk is full (/tmp/x): make room",
         ),
-        (OSError(errno.EACCES, "Permission denied", "/x"), Exit.INFRASTRUCTURE, "Permission denied (/x): give a path"),
-        (OSError(errno.EIO, "Input/output error", "/mnt/x"), Exit.INFRASTRUCTURE, "Input/output error (/mnt/x)"),
+        (
+            OSError(errno.EACCES, "Permission denied", "/x"),
+            Exit.INFRASTRUCTURE,
+            "Permission denied (/x): give a path",
+        ),
+        (
+            OSError(errno.EIO, "Input/output error", "/mnt/x"),
+            Exit.INFRASTRUCTURE,
+            "Input/output error (/mnt/x)",
+        ),
         (
             OSError(errno.ELOOP, "Too many levels of symbolic links", "k.py"),
             Exit.BAD_INPUT,
             "(k.py): give another path",
         ),
-        (OSError(errno.ENAMETOOLONG, "File name too long", "n" * 999), Exit.BAD_INPUT, "nnn...): give another path"),
-        (ModuleNotFoundError("no", name="fastapi"), Exit.INFRASTRUCTURE, "pip install 'kernelwright[serve]'"),
-        (ModuleNotFoundError("no", name="mcp.server"), Exit.INFRASTRUCTURE, "pip install 'kernelwright[mcp]'"),
-        (PolicyRefused("pip install 'x'", Trouble.NOT_INSTALLED), Exit.INFRASTRUCTURE, "pip install 'x'"),
+        (
+            OSError(errno.ENAMETOOLONG, "File name too long", "n" * 999),
+            Exit.BAD_INPUT,
+            "nnn...): give another path",
+        ),
+        (
+            ModuleNotFoundError("no", name="fastapi"),
+            Exit.INFRASTRUCTURE,
+            "pip install 'kernelwright[serve]'",
+        ),
+        (
+            ModuleNotFoundError("no", name="mcp.server"),
+            Exit.INFRASTRUCTURE,
+            "pip install 'kernelwright[mcp]'",
+        ),
+        (
+            PolicyRefused("pip install 'x'", Trouble.NOT_INSTALLED),
+            Exit.INFRASTRUCTURE,
+            "pip install 'x'",
+        ),
         (StoreError("agent db migrate", StoreTrouble.OLDER), Exit.BAD_INPUT, "agent db migrate"),
         (StoreError("a newer one", StoreTrouble.NEWER), Exit.BAD_INPUT, "a newer one"),
         (MemoryError(), Exit.INFRASTRUCTURE, "out of memory"),
@@ -140,7 +182,9 @@ def test_a_full_disk_is_said_in_one_line(buffered):
     told = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [sys.executable, *([] if buffered else ["-u"]), "-m", "kernelwright.agent", "version"]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, env=told)
+        done = subprocess.run(
+            command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, env=told
+        )
     assert done.returncode == Exit.INFRASTRUCTURE
     assert done.stderr == "agent: the disk is full: make room, or set TMPDIR to a larger disk\n"
 
@@ -162,7 +206,9 @@ def test_a_reader_that_is_gone_is_no_verdict(asked):
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "kernelwright.agent", *asked]
-    done = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, text=True, timeout=500, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, text=True, timeout=500, check=False
+    )
     os.close(write)
     assert (done.returncode, done.stderr) == (Exit.NOBODY_READS, "")
 
@@ -175,7 +221,9 @@ def test_an_interrupt_while_a_text_is_executed_ends_with_the_exit_status_of_one(
         "try:\n    exec('raise KeyboardInterrupt')\nexcept KeyboardInterrupt:\n    end_process(130)\n"
     )
     surroundings = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}/src"}
-    done = subprocess.run([sys.executable, "-m", "interrupted"], env=surroundings, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "interrupted"], env=surroundings, capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (130, "cleaned\n")
 
 
@@ -191,5 +239,11 @@ def test_an_interrupt_while_the_command_is_imported_is_one_line(command):
         "sys.meta_path.insert(0, Interrupting())\n"
         f"runpy.run_module('kernelwright.{command}', run_name='__main__')\n"
     )
-    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (Exit.INTERRUPTED, "", f"{command}: interrupted\n")
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (
+        Exit.INTERRUPTED,
+        "",
+        f"{command}: interrupted\n",
+    )

@@ -31,7 +31,9 @@ def get_init_inputs():
     return []
 """
 
-RANDOM_MODEL = MODEL.replace("return x * 2", "return torch.nn.functional.dropout(x, 0.5, training=True) * 2")
+RANDOM_MODEL = MODEL.replace(
+    "return x * 2", "return torch.nn.functional.dropout(x, 0.5, training=True) * 2"
+)
 KERNEL = """
 import torch
 import triton
@@ -57,7 +59,15 @@ def refused(tmp_path, monkeypatch, capsys):
     own.
     """
     monkeypatch.chdir(tmp_path)
-    for name in ("OPENAI_API_KEY", "http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+    for name in (
+        "OPENAI_API_KEY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+    ):
         monkeypatch.delenv(name, raising=False)
 
     def line(*arguments: str) -> str:
@@ -65,7 +75,9 @@ def refused(tmp_path, monkeypatch, capsys):
             main(list(arguments))
         said = capsys.readouterr()
         assert ended.value.code == Exit.BAD_INPUT, said.err
-        lines = [text for text in said.err.splitlines() if not text.startswith("[")]  # the progress of long work
+        lines = [
+            text for text in said.err.splitlines() if not text.startswith("[")
+        ]  # the progress of long work
         assert len(lines) == 1, said.err
         return said.err
 
@@ -73,7 +85,9 @@ def refused(tmp_path, monkeypatch, capsys):
 
 
 def test_the_hosted_service_without_a_key_is_refused_with_what_to_set(refused):
-    assert "set OPENAI_API_KEY" in refused("solve", "fused silu", "--policy", "openai:m", "--device", "cpu")
+    assert "set OPENAI_API_KEY" in refused(
+        "solve", "fused silu", "--policy", "openai:m", "--device", "cpu"
+    )
 
 
 def test_a_server_that_cannot_be_reached_is_refused_and_not_waited_for(refused):
@@ -84,17 +98,25 @@ def test_a_server_that_cannot_be_reached_is_refused_and_not_waited_for(refused):
     with pytest.raises(PolicyUnavailable, match=r"no connection to .*check that the server runs"):
         check_server(f"openai:m@http://127.0.0.1:{port}/v1", None)
     assert CONNECT_SECONDS <= 5.0
-    assert time.monotonic() - started < 60, "five seconds at most, on a machine at work too; not ten minutes"
+    assert time.monotonic() - started < 60, (
+        "five seconds at most, on a machine at work too; not ten minutes"
+    )
 
 
 def test_a_folder_given_as_the_database_is_said_to_be_one(refused, tmp_path):
     assert "is a folder: name a file in it" in refused("inspect", "--db", str(tmp_path))
 
 
-def test_an_export_into_a_folder_that_is_missing_an_empty_database_and_an_unknown_name_say_what_to_do(refused):
+def test_an_export_into_a_folder_that_is_missing_an_empty_database_and_an_unknown_name_say_what_to_do(
+    refused,
+):
     Store.open("empty.db").close()
-    assert "there is no folder /nowhere" in refused("export", "--out", "/nowhere/kernel.py", "--db", "empty.db")
-    assert "agent solve or agent batch writes the first" in refused("export", "--format", "jsonl", "--db", "empty.db")
+    assert "there is no folder /nowhere" in refused(
+        "export", "--out", "/nowhere/kernel.py", "--db", "empty.db"
+    )
+    assert "agent solve or agent batch writes the first" in refused(
+        "export", "--format", "jsonl", "--db", "empty.db"
+    )
     assert "agent solve writes the first" in refused("inspect", "--db", "empty.db")
     assert "agent solve and agent batch write one; --db names another" in refused("report", "nope")
     said = refused("report", "nope", "--db", "empty.db")
@@ -102,8 +124,12 @@ def test_an_export_into_a_folder_that_is_missing_an_empty_database_and_an_unknow
 
 
 def test_a_suite_without_its_checkout_says_where_it_is_published(refused):
-    assert "git clone https://github.com/ScalingIntelligence/KernelBench" in refused("batch", "kernelbench")
-    assert "git clone https://github.com/ScalingIntelligence/KernelBench" in refused("solve", "kernelbench:1/23")
+    assert "git clone https://github.com/ScalingIntelligence/KernelBench" in refused(
+        "batch", "kernelbench"
+    )
+    assert "git clone https://github.com/ScalingIntelligence/KernelBench" in refused(
+        "solve", "kernelbench:1/23"
+    )
 
 
 def test_options_that_need_a_gpu_are_refused_on_a_cpu(refused, tmp_path):
@@ -114,7 +140,9 @@ def test_options_that_need_a_gpu_are_refused_on_a_cpu(refused, tmp_path):
 
 
 def test_a_budget_in_dollars_is_refused_where_nobody_is_paid(refused):
-    assert "--max-usd bounds nothing with embedded" in refused("solve", "fused silu", "--max-usd", "1")
+    assert "--max-usd bounds nothing with embedded" in refused(
+        "solve", "fused silu", "--max-usd", "1"
+    )
     assert "--max-usd bounds nothing with compiler" in refused(
         "batch", "fused silu", "--policy", "compiler", "--max-usd", "1"
     )
@@ -127,7 +155,9 @@ def test_a_folder_leaves_out_files_without_a_model_and_names_them(tmp_path):
     assert files_without_model(tmp_path) == [tmp_path / "kernel.py"]
 
 
-def test_a_folder_of_mixed_files_gives_its_problems_and_says_what_is_wrong_with_each_other_file(tmp_path, capsys):
+def test_a_folder_of_mixed_files_gives_its_problems_and_says_what_is_wrong_with_each_other_file(
+    tmp_path, capsys
+):
     (tmp_path / "double.py").write_text(MODEL)
     (tmp_path / ".hidden.py").write_text(MODEL)
     (tmp_path / "binary.py").write_bytes(b"\x00\x01\xff")
@@ -176,7 +206,10 @@ def test_old_names_of_options_work_and_say_the_new_ones(refused, capsys):
         )
     assert ended.value.code == 0
     said = capsys.readouterr().err.splitlines()
-    assert ["--samples is now called --width" in said[0], "--output is now called --out" in said[1]] == [True, True]
+    assert [
+        "--samples is now called --width" in said[0],
+        "--output is now called --out" in said[1],
+    ] == [True, True]
 
 
 def test_every_option_of_solve_and_batch_that_both_have_is_in_the_same_panel():
@@ -184,12 +217,19 @@ def test_every_option_of_solve_and_batch_that_both_have_is_in_the_same_panel():
     solve, batch = ({p.name: p for p in commands[name].params} for name in ("solve", "batch"))
     shared = set(solve) & set(batch) - {"out", "help"}
     assert {"turns", "prompts", "search", "goal", "device", "width", "draft", "partial"} <= shared
-    assert all(solve[n].rich_help_panel == batch[n].rich_help_panel and solve[n].opts == batch[n].opts for n in shared)
-    assert [n for n in shared - {"tune"} if solve[n].default != batch[n].default] == [], "a batch is asked to tune"
+    assert all(
+        solve[n].rich_help_panel == batch[n].rich_help_panel and solve[n].opts == batch[n].opts
+        for n in shared
+    )
+    assert [n for n in shared - {"tune"} if solve[n].default != batch[n].default] == [], (
+        "a batch is asked to tune"
+    )
     assert Budgets().turns == solve["turns"].default
 
 
-def test_a_random_reference_is_said_to_be_so_by_every_command_and_no_candidate_is_blamed(refused, tmp_path, capsys):
+def test_a_random_reference_is_said_to_be_so_by_every_command_and_no_candidate_is_blamed(
+    refused, tmp_path, capsys
+):
     (tmp_path / "noisy").mkdir()
     (tmp_path / "noisy" / "noisy.py").write_text(RANDOM_MODEL)
     (tmp_path / "kernel.py").write_text(KERNEL)
@@ -207,7 +247,9 @@ def test_a_random_reference_is_said_to_be_so_by_every_command_and_no_candidate_i
     assert "mismatch" not in shown
     assert "run night done, and no problem could be judged" in shown
     assert "not judged 1 of 1 problem, in no share" in shown
-    assert "noisy.py: the reference is random at line 6: output 0 follows torch's generator" in shown
+    assert (
+        "noisy.py: the reference is random at line 6: output 0 follows torch's generator" in shown
+    )
     assert "or make the random numbers an input of forward" in shown, "the reason is whole"
     assert "1 of 1 done, 0 correct here, 1 not judged" in shown
     assert " - " not in shown, "of no problem that can be judged there is no share"
@@ -216,7 +258,16 @@ def test_a_random_reference_is_said_to_be_so_by_every_command_and_no_candidate_i
 def test_a_batch_that_pauses_says_why(tmp_path, refused, capsys):
     (tmp_path / "double.py").write_text(MODEL)
     (tmp_path / "answer.md").write_text("```python\nimport torch\nclass ModelNew(:\n```\n")
-    command = ["batch", "double.py", "--run", "short", "--policy", "scripted:answer.md", "--draft", "policy"]
+    command = [
+        "batch",
+        "double.py",
+        "--run",
+        "short",
+        "--policy",
+        "scripted:answer.md",
+        "--draft",
+        "policy",
+    ]
     with pytest.raises(SystemExit) as ended:
         main([*command, "--device", "cpu"])
     said = " ".join(capsys.readouterr().out.split())
@@ -224,7 +275,9 @@ def test_a_batch_that_pauses_says_why(tmp_path, refused, capsys):
     assert "not finished 1 sample " in said
     assert "paused, refused: scripted:answer.md has 1 answer, and turn 2 was asked for" in said
 
-    assert "'short' is a run of .kernelwright/runs.db, and one trajectory is wanted" in refused("inspect", "short")
+    assert "'short' is a run of .kernelwright/runs.db, and one trajectory is wanted" in refused(
+        "inspect", "short"
+    )
     with pytest.raises(SystemExit) as ended:
         main(["export", "short", "--format", "jsonl"])
     assert ended.value.code == Exit.DONE, "a run may be named where many trajectories can be meant"

@@ -20,7 +20,10 @@ def commands(command, path):
         yield path, command
 
 
-EVERY = [*commands(typer.main.get_command(app), ("agent",)), *commands(typer.main.get_command(build()), ("rl",))]
+EVERY = [
+    *commands(typer.main.get_command(app), ("agent",)),
+    *commands(typer.main.get_command(build()), ("rl",)),
+]
 
 
 @pytest.mark.parametrize(("path", "command"), EVERY, ids=[" ".join(path) for path, _ in EVERY])
@@ -36,7 +39,9 @@ def test_the_terminal_and_not_the_source_wraps_the_help_of_a_command(path, comma
     assert all("\n" not in paragraph for paragraph in command.help.split("\n\n"))
 
 
-@pytest.mark.parametrize("line", ["check --seed", "rl train --from-trajectories", "rl data clean --out"])
+@pytest.mark.parametrize(
+    "line", ["check --seed", "rl train --from-trajectories", "rl data clean --out"]
+)
 def test_an_option_without_its_value_is_told_with_the_command_whose_help_explains_it(line, capsys):
     words = line.split()
     with pytest.raises(SystemExit) as ended:
@@ -52,7 +57,18 @@ def test_every_command_is_looked_at():
 
 
 RL = {" ".join(path): command for path, command in EVERY if path[0] == "rl"}
-ONE_MEANING = ("out", "turns", "samples", "limit", "db", "seed", "storage", "reward", "policy_device", "against")
+ONE_MEANING = (
+    "out",
+    "turns",
+    "samples",
+    "limit",
+    "db",
+    "seed",
+    "storage",
+    "reward",
+    "policy_device",
+    "against",
+)
 """Options that several commands of rl have: with one name, and once or many times alike, wherever they are."""
 
 
@@ -66,7 +82,12 @@ def test_every_option_of_a_long_command_of_rl_stands_in_a_panel(command):
 
 @pytest.mark.parametrize("name", ONE_MEANING)
 def test_an_option_has_one_name_and_form_in_every_command_of_rl(name):
-    found = [p for command in RL.values() for p in command.params if p.name == name and p.opts[0].startswith("--")]
+    found = [
+        p
+        for command in RL.values()
+        for p in command.params
+        if p.name == name and p.opts[0].startswith("--")
+    ]
     assert found
     assert len({(p.opts[0], p.metavar, p.multiple) for p in found}) == 1
 
@@ -84,10 +105,15 @@ def test_no_command_of_rl_takes_a_folder_or_a_seed_under_another_name():
         ("sft --base x --data y --weights int9", "--weights is now called --storage"),
         ("evaluate --suite nope --n 3", "--n is now called --limit"),
         ("rewards --formula nope --db nope.db", "--formula is now called --reward"),
-        ("data mistakes --device nope --policy nope --out x --n 1", "--device is now called --policy-device"),
+        (
+            "data mistakes --device nope --policy nope --out x --n 1",
+            "--device is now called --policy-device",
+        ),
     ],
 )
-def test_old_names_of_options_of_rl_work_for_a_release_and_say_the_new_ones(line, said, capsys, tmp_path, monkeypatch):
+def test_old_names_of_options_of_rl_work_for_a_release_and_say_the_new_ones(
+    line, said, capsys, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         main(line.split())

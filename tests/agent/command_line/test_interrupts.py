@@ -67,7 +67,9 @@ def test_it_is_said_at_once_while_the_main_thread_is_inside_of_one_long_call(mon
     asked_at: list[float] = []
 
     def one_long_call() -> None:
-        with stop_on_interrupt(lambda: asked_at.append(time.monotonic()), "stopping after this step"):
+        with stop_on_interrupt(
+            lambda: asked_at.append(time.monotonic()), "stopping after this step"
+        ):
             threading.Timer(0.05, interrupt).start()
             hashlib.pbkdf2_hmac("sha256", b"a step", b"of a training", 600_000)
 
@@ -122,13 +124,18 @@ def started(*words):
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=str
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=str,
 )
 def test_each_signal_that_asks_to_stop_pauses_and_the_status_names_it(number, status):
     process = started()
     process.send_signal(number)
     _, said = process.communicate(timeout=300)
-    assert (process.returncode, said) == (status, "pausing; the same command goes on from here\nagent: interrupted\n")
+    assert (process.returncode, said) == (
+        status,
+        "pausing; the same command goes on from here\nagent: interrupted\n",
+    )
 
 
 def test_an_echo_of_the_first_signal_does_not_end_what_it_asked_to_finish():

@@ -32,12 +32,16 @@ def get_init_inputs():
 def test_the_blocks_of_a_markdown_file_are_judged_as_one_program(tmp_path: Path, name: str):
     (tmp_path / "problem.py").write_text(PROBLEM)
     (tmp_path / name).write_text(f"# Twice\n\n{TWO_BLOCKS}\nIt doubles x.\n")
-    ended = agent_here("check", name, "-p", "problem.py", "--device", "cpu", "--json", folder=tmp_path)
+    ended = agent_here(
+        "check", name, "-p", "problem.py", "--device", "cpu", "--json", folder=tmp_path
+    )
     assert (ended.returncode, json.loads(ended.stdout)["failure"]) == (0, None), ended.stdout
 
 
 def test_a_markdown_file_without_a_program_has_no_code(tmp_path: Path):
     (tmp_path / "problem.py").write_text(PROBLEM)
     (tmp_path / "notes.md").write_text("# Notes\n\n```text\nclass ModelNew comes later\n```\n")
-    ended = agent_here("check", "notes.md", "-p", "problem.py", "--device", "cpu", "--json", folder=tmp_path)
+    ended = agent_here(
+        "check", "notes.md", "-p", "problem.py", "--device", "cpu", "--json", folder=tmp_path
+    )
     assert (ended.returncode, json.loads(ended.stdout)["failure"]["fault"]) == (1, "no_code")

@@ -7,7 +7,9 @@ from bench.mistakes_table import DEVELOPED, HELD_OUT, MISTAKES, Mistake
 from tests.agent.command_in_process import agent_here
 
 IN_THIS_PROCESS = [mistake for mistake in MISTAKES if mistake.words]
-IN_A_PROCESS_OF_THEIR_OWN = [mistake for mistake in MISTAKES if not mistake.words and not mistake.slow]
+IN_A_PROCESS_OF_THEIR_OWN = [
+    mistake for mistake in MISTAKES if not mistake.words and not mistake.slow
+]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,9 @@ def test_a_mistake_ends_with_its_status_and_one_line(mistake, folder):
     assert faults(mistake, Outcome(done.returncode, done.stdout, done.stderr)) == [], done.stderr
 
 
-@pytest.mark.parametrize("mistake", IN_A_PROCESS_OF_THEIR_OWN, ids=lambda mistake: mistake.command[:60])
+@pytest.mark.parametrize(
+    "mistake", IN_A_PROCESS_OF_THEIR_OWN, ids=lambda mistake: mistake.command[:60]
+)
 def test_odd_surroundings_end_with_their_status_and_one_line(mistake, folder):
     outcome = run(mistake, folder)
     assert faults(mistake, outcome) == [], outcome.err
@@ -45,6 +49,8 @@ def test_a_mistake_that_is_not_told_is_found():
     mistake = Mistake("agent solve nothing.py", 2, "nothing.py")
     assert faults(mistake, Outcome(2, "", "agent: nothing.py is not there\n")) == []
     assert faults(mistake, Outcome(1, "", "agent: nothing.py is not there\n"))
-    assert faults(mistake, Outcome(2, "", "Traceback (most recent call last):\nagent: nothing.py\n"))
+    assert faults(
+        mistake, Outcome(2, "", "Traceback (most recent call last):\nagent: nothing.py\n")
+    )
     assert faults(mistake, Outcome(2, "", "agent: nothing.py\nagent: nothing.py\n"))
     assert faults(mistake, Outcome(2, "", "agent: wrong\n"))

@@ -45,30 +45,61 @@ def run_rl(capsys, *words: str) -> tuple[int, str]:
 def test_every_option_of_the_other_way_to_train_is_refused(capsys, mode):
     chosen = ["--online"] if mode == "--online" else ["--from-trajectories", "none.db"]
     (other,) = set(TRAIN_MODES.parameters) - {mode}
-    options = {option.name: option for option in get_command(rl_cli.build()).commands["train"].params}
+    options = {
+        option.name: option for option in get_command(rl_cli.build()).commands["train"].params
+    }
     refused = TRAIN_MODES.parameters[other] - {"online", "from_trajectories"}
-    assert {"group", "lag", "db", "engine"} <= refused or {"epochs", "dry_run", "force", "max_age"} <= refused
+    assert {"group", "lag", "db", "engine"} <= refused or {
+        "epochs",
+        "dry_run",
+        "force",
+        "max_age",
+    } <= refused
     for name in sorted(refused):
         option = options[name]
         value = [] if option.is_flag else ["1" if name == "lag" else "16"]
         status, said = run_rl(capsys, "train", *chosen, option.opts[0], *value)
-        assert (status, said) == (2, f"rl: {mode} does not use {option.opts[0]}, only {other} does: leave that out\n")
+        assert (status, said) == (
+            2,
+            f"rl: {mode} does not use {option.opts[0]}, only {other} does: leave that out\n",
+        )
 
 
 def test_an_option_of_one_way_to_train_is_a_field_of_its_options_alone():
     shared = set(LogOptions.model_fields) & set(OnlineOptions.model_fields)
-    assert not shared & {"max_age", "max_length", "epochs", "force", "filters", "lag", "group", "problems"}
+    assert not shared & {
+        "max_age",
+        "max_length",
+        "epochs",
+        "force",
+        "filters",
+        "lag",
+        "group",
+        "problems",
+    }
 
 
 @pytest.mark.parametrize(
     ("words", "refused"),
     [
         (["rewards", "--presets", "--db", "x.db"], "--presets does not use --db"),
-        (["rewards", "--explain", "3", "--quarantine"], "--explain does not use --quarantine: leave that out"),
+        (
+            ["rewards", "--explain", "3", "--quarantine"],
+            "--explain does not use --quarantine: leave that out",
+        ),
         (["rewards", "--quarantine", "--reward", "kevin"], "--quarantine does not use --reward"),
-        (["train", "--online", "--policy", "embedded", "--base", "x"], "--base does not use --policy"),
-        (["train", "--online", "--decoupled", "--method", "rft"], "--decoupled goes with --method grpo"),
-        (["loop", "--how", "log", "--lag", "1"], "--how log does not use --lag, only --how online does"),
+        (
+            ["train", "--online", "--policy", "embedded", "--base", "x"],
+            "--base does not use --policy",
+        ),
+        (
+            ["train", "--online", "--decoupled", "--method", "rft"],
+            "--decoupled goes with --method grpo",
+        ),
+        (
+            ["loop", "--how", "log", "--lag", "1"],
+            "--how log does not use --lag, only --how online does",
+        ),
     ],
 )
 def test_an_option_that_this_use_of_an_rl_command_ignores_is_refused(capsys, words, refused):

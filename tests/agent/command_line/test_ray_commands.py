@@ -59,7 +59,17 @@ def test_a_batch_is_judged_on_the_cluster_and_stored_here(cluster, right, tmp_pa
 
 
 def test_a_server_judges_on_both_nodes_for_agent_check(cluster, right, tmp_path):
-    command = [sys.executable, "-m", "kernelwright.agent", "serve", "--no-token", "--ray", cluster, "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "kernelwright.agent",
+        "serve",
+        "--no-token",
+        "--ray",
+        cluster,
+        "--port",
+        "0",
+    ]
     log = tmp_path / "serve.log"
     with log.open("w") as said:
         server = subprocess.Popen(command, cwd=tmp_path, stderr=said)
@@ -70,7 +80,9 @@ def test_a_server_judges_on_both_nodes_for_agent_check(cluster, right, tmp_path)
             assert server.poll() is None, told
             time.sleep(0.1)
         address = told[told.index("http://") :].split()[0]
-        checked = agent(tmp_path, "check", str(right), "--problem", "fused_silu", "--server", address, "--json")
+        checked = agent(
+            tmp_path, "check", str(right), "--problem", "fused_silu", "--server", address, "--json"
+        )
         assert (checked.returncode, json.loads(checked.stdout)["correct"]) == (0, True)
         import httpx2
 

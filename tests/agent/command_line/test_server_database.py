@@ -26,7 +26,9 @@ def agent(tmp_path):
 
     def asked(*words, ends=0):
         command = [sys.executable, "-m", "kernelwright.agent", *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS
+        )
         assert done.returncode == ends, done.stderr
         assert PASSWORD not in done.stdout + done.stderr
         return done.stdout
@@ -38,9 +40,21 @@ def test_a_batch_on_a_server_goes_on_is_read_and_is_judged_again_with_its_reward
     server, agent, batch_script, tmp_path
 ):
     where = server.new_place()
-    batch = ("batch", "fused_silu", "row_sum", "--samples", "2", "--turns", "2", "--policy", f"scripted:{batch_script}")
+    batch = (
+        "batch",
+        "fused_silu",
+        "row_sum",
+        "--samples",
+        "2",
+        "--turns",
+        "2",
+        "--policy",
+        f"scripted:{batch_script}",
+    )
     for correct_here in (2, 0):  # the second time all is done already
-        told = json.loads(agent(*batch, "--draft", "policy", "--run", "first", "--db", where, "--json"))
+        told = json.loads(
+            agent(*batch, "--draft", "policy", "--run", "first", "--db", where, "--json")
+        )
         assert (told["standing"]["done"], told["standing"]["correct"]) == (4, correct_here)
     with Store.open(where) as store:
         turns = list(store.samples())
@@ -64,7 +78,9 @@ def test_a_batch_on_a_server_goes_on_is_read_and_is_judged_again_with_its_reward
     assert not any(PASSWORD.encode() in path.read_bytes() for path in files)
 
 
-def test_a_wrong_password_ends_a_batch_in_one_line_before_anything_is_judged(server, agent, batch_script, tmp_path):
+def test_a_wrong_password_ends_a_batch_in_one_line_before_anything_is_judged(
+    server, agent, batch_script, tmp_path
+):
     where = server.new_place().replace(PASSWORD, "guessed")
     command = ["batch", "fused_silu", "--policy", f"scripted:{batch_script}", "--db", where]
     done = subprocess.run(

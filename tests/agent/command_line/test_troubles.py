@@ -93,12 +93,18 @@ SERVERS = {
     "cut off": (cut_off, Exit.INFRASTRUCTURE, "infrastructure"),
     "not text": (says(b"\xff\xfe\x00\x9f" * 50), Exit.INFRASTRUCTURE, "infrastructure"),
     "another form": (says([1, 2, 3]), Exit.INFRASTRUCTURE, "infrastructure"),
-    "broken": (says({"error": {"message": "overloaded"}}, status=503), Exit.INFRASTRUCTURE, "infrastructure"),
+    "broken": (
+        says({"error": {"message": "overloaded"}}, status=503),
+        Exit.INFRASTRUCTURE,
+        "infrastructure",
+    ),
     "a web page": (says(b"<html>Welcome</html>", kind="text/html"), Exit.BAD_INPUT, "refused"),
 }
 
 
-def test_a_server_that_misbehaves_pauses_the_run_and_the_same_command_goes_on_when_it_answers(solve, right):
+def test_a_server_that_misbehaves_pauses_the_run_and_the_same_command_goes_on_when_it_answers(
+    solve, right
+):
     good = says(reply(right))
     behaviours = [behaviour for behaviour, _, _ in SERVERS.values()]
     with loopback(*behaviours, good) as server:
@@ -112,7 +118,11 @@ def test_a_server_that_misbehaves_pauses_the_run_and_the_same_command_goes_on_wh
             assert paused["spent"]["turns"] == 0, f"{name}: infrastructure is not the policy's turn"
             ids.add(paused["trajectory_id"])
         status, solved, _ = solve(*asked, "300")
-        assert (status, solved["stop_reason"], solved["spent"]["turns"]) == (Exit.DONE, "target_reached", 1)
+        assert (status, solved["stop_reason"], solved["spent"]["turns"]) == (
+            Exit.DONE,
+            "target_reached",
+            1,
+        )
         assert ids == {solved["trajectory_id"]}
 
 
@@ -123,8 +133,14 @@ def test_replies_that_are_long_odd_or_withheld_are_the_policys_turns_and_are_cou
         reply(None, finish_reason="content_filter"),
     ]
     with loopback(*(says(content) for content in replies)) as server:
-        status, solved, _ = solve("--policy", f"openai:m@{server.url}", "--patience", "0", "--draft", "policy")
-    assert (status, solved["stop_reason"], solved["spent"]["turns"]) == (Exit.INCORRECT, "format_errors", 3)
+        status, solved, _ = solve(
+            "--policy", f"openai:m@{server.url}", "--patience", "0", "--draft", "policy"
+        )
+    assert (status, solved["stop_reason"], solved["spent"]["turns"]) == (
+        Exit.INCORRECT,
+        "format_errors",
+        3,
+    )
     with Store.open(".kernelwright/runs.db", readonly=True) as store:
         texts = [turn.completion.text for turn in store.turns(solved["trajectory_id"])]
     assert len(texts[0]) == 1_200_000, "kept whole"
@@ -154,7 +170,9 @@ def script(tmp_path, unfinished):
     return ("--policy", f"scripted:{path}", "--turns", "4")
 
 
-def test_a_database_of_a_newer_schema_or_of_another_program_is_refused_and_left_alone(solve, script, tmp_path):
+def test_a_database_of_a_newer_schema_or_of_another_program_is_refused_and_left_alone(
+    solve, script, tmp_path
+):
     Store.open("newer.db").close()
     for name, statement in (
         ("newer.db", "PRAGMA user_version = 999"),
@@ -166,15 +184,23 @@ def test_a_database_of_a_newer_schema_or_of_another_program_is_refused_and_left_
         before = (tmp_path / name).read_bytes()
         refused(solve(*script, "--db", name), Exit.BAD_INPUT, f"the database {name}")
         assert (tmp_path / name).read_bytes() == before
-    refused(solve(*script, "--db", "nowhere/runs.db"), Exit.BAD_INPUT, "no folder nowhere for the database")
+    refused(
+        solve(*script, "--db", "nowhere/runs.db"),
+        Exit.BAD_INPUT,
+        "no folder nowhere for the database",
+    )
 
 
 def test_a_locked_database_is_waited_for_then_said_so(solve, script, monkeypatch):
     Store.open("runs.db").close()
-    monkeypatch.setattr("kernelwright.agent.databases.Store.open", functools.partial(Store.open, wait=0.3))
+    monkeypatch.setattr(
+        "kernelwright.agent.databases.Store.open", functools.partial(Store.open, wait=0.3)
+    )
     with closing(sqlite3.connect("runs.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        refused(solve(*script, "--db", "runs.db"), Exit.INFRASTRUCTURE, "is locked by another process")
+        refused(
+            solve(*script, "--db", "runs.db"), Exit.INFRASTRUCTURE, "is locked by another process"
+        )
         other.execute("ROLLBACK")
     status, solved, _ = solve(*script, "--db", "runs.db")
     assert (status, solved["stop_reason"]) == (Exit.INCORRECT, "turns")
@@ -216,7 +242,9 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-def test_a_database_on_a_read_only_disk_is_refused_and_still_read(solve, script, small_disk, capsys):
+def test_a_database_on_a_read_only_disk_is_refused_and_still_read(
+    solve, script, small_disk, capsys
+):
     where = str(small_disk / "runs.db")
     solve(*script, "--db", where)
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
@@ -247,11 +275,20 @@ def test_a_full_disk_stops_the_run_and_the_same_command_goes_on_when_there_is_ro
     assert turns[: len(finished)] == finished, "what was finished is as it was"
 
 
-def test_a_kernel_that_finds_no_room_is_still_in_the_database(solve, small_disk, tmp_path, right, capsys):
+def test_a_kernel_that_finds_no_room_is_still_in_the_database(
+    solve, small_disk, tmp_path, right, capsys
+):
     with contextlib.suppress(OSError):
         (small_disk / "ballast").write_bytes(bytes(13_000_000))
     (tmp_path / "right.json").write_text(json.dumps([right]))
-    asked = ("--policy", "scripted:right.json", "--db", "runs.db", "--out", str(small_disk / "kernel.py"))
+    asked = (
+        "--policy",
+        "scripted:right.json",
+        "--db",
+        "runs.db",
+        "--out",
+        str(small_disk / "kernel.py"),
+    )
     refused(solve(*asked), Exit.INFRASTRUCTURE, "the disk is full")
     with pytest.raises(SystemExit) as ended:
         main(["export", "last", "--db", "runs.db", "--out", "kernel.py"])
@@ -261,13 +298,26 @@ def test_a_kernel_that_finds_no_room_is_still_in_the_database(solve, small_disk,
 
 # ------------------------------------------------------------------ terminals
 @pytest.mark.parametrize(("rows", "columns"), [(2, 8), (0, 0)])
-def test_a_terminal_that_is_too_small_for_the_live_view_harms_nothing(script, tmp_path, rows, columns):
+def test_a_terminal_that_is_too_small_for_the_live_view_harms_nothing(
+    script, tmp_path, rows, columns
+):
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    line = [sys.executable, "-m", "kernelwright.agent", "solve", "fused silu", *script, "--device", "cpu"]
+    line = [
+        sys.executable,
+        "-m",
+        "kernelwright.agent",
+        "solve",
+        "fused silu",
+        *script,
+        "--device",
+        "cpu",
+    ]
     told = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm"}
     told.pop("COLUMNS", None)
-    process = subprocess.Popen(line, cwd=tmp_path, env=told, stdin=theirs, stdout=theirs, stderr=theirs)
+    process = subprocess.Popen(
+        line, cwd=tmp_path, env=told, stdin=theirs, stdout=theirs, stderr=theirs
+    )
     os.close(theirs)
     shown = bytearray()
     reader = threading.Thread(target=_drain, args=(ours, shown), daemon=True)

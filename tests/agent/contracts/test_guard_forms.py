@@ -24,8 +24,17 @@ def kernel_of(forward, inputs, *, kernel=None, head="", init=""):
     body = f"{init}\n\n    def forward(self, {forward}"
     source = f"{HEAD}{head}class Model(nn.Module):{body}\n\n\ndef get_inputs():\n    return {inputs}\n{INITS}"
     problem = Problem(name="problem.py", source=source)
-    stage = CorrectnessResult(device="cpu", interpreted=True, tried=tuple(Tried(sizes=size) for size in SIZES))
-    report = Report(problem="p", problem_hash="h", candidate_hash="c", correct=True, judged_on="cpu", interpreted=stage)
+    stage = CorrectnessResult(
+        device="cpu", interpreted=True, tried=tuple(Tried(sizes=size) for size in SIZES)
+    )
+    report = Report(
+        problem="p",
+        problem_hash="h",
+        candidate_hash="c",
+        correct=True,
+        judged_on="cpu",
+        interpreted=stage,
+    )
     text = f"{HEAD}{head}class ModelNew(nn.Module):{init}\n\n    def forward(self, {kernel or forward}\n"
     written = guarded_kernel(problem, text, report)
     names = {"__name__": "kernel_file"}
@@ -50,7 +59,9 @@ def test_tensors_in_lists_and_dictionaries_are_checked_one_by_one():
     ):
         with pytest.raises(ValueError, match=message):
             kernel(parts, settings)
-    assert "dict of 2: scale: float32 (columns,), contiguous; flag: True only" in "\n".join(written.lines)
+    assert "dict of 2: scale: float32 (columns,), contiguous; flag: True only" in "\n".join(
+        written.lines
+    )
 
 
 def test_a_size_as_a_number_must_be_that_of_the_tensors():
@@ -67,8 +78,12 @@ def test_an_input_that_was_judged_transposed_is_brought_into_that_layout():
     x = torch.randn(4, 6)
     torch.testing.assert_close(kernel(x), x * 2)
     assert "in the order (1, 0)" in "\n".join(written.lines)
-    reads_memory = "x): return x.as_strided((x.numel(),), (1,)).view(x.shape[1], x.shape[0]).t() * 2"
-    kernel, _ = kernel_of("x): return x * 2", "[torch.randn(columns, rows).t()]", kernel=reads_memory)
+    reads_memory = (
+        "x): return x.as_strided((x.numel(),), (1,)).view(x.shape[1], x.shape[0]).t() * 2"
+    )
+    kernel, _ = kernel_of(
+        "x): return x * 2", "[torch.randn(columns, rows).t()]", kernel=reads_memory
+    )
     for layout in (x, x.t().contiguous().t(), x.expand(2, 4, 6)[1]):
         torch.testing.assert_close(kernel(layout), x * 2)
 
@@ -86,7 +101,9 @@ def test_an_input_that_forward_writes_to_is_never_copied():
     x = torch.ones(3, 5)
     kernel(x)
     assert torch.equal(x, torch.full((3, 5), 2.0))
-    with pytest.raises(ValueError, match="x has strides that were not judged, and must not be copied"):
+    with pytest.raises(
+        ValueError, match="x has strides that were not judged, and must not be copied"
+    ):
         kernel(torch.ones(5, 3).t())
     assert "contiguous, written to" in "\n".join(written.lines)
 
@@ -107,7 +124,9 @@ def test_layers_in_different_modes_refuse_both_modes():
         "        self.drop = nn.Dropout(0.5)\n"
     )
     kernel, written = kernel_of(
-        "x): return self.drop(self.norm(x[:, :1].expand(-1, 4)))", "[torch.randn(rows, columns)]", init=init
+        "x): return self.drop(self.norm(x[:, :1].expand(-1, 4)))",
+        "[torch.randn(rows, columns)]",
+        init=init,
     )
     assert written.contract.mode is Mode.TRAINING or written.contract.mode is Mode.MIXED
     with pytest.raises(ValueError, match=r"judged in different modes|judged in training mode only"):
@@ -122,7 +141,9 @@ def test_a_constructor_that_replaces_forward_is_refused():
 
 def test_an_output_that_depends_on_no_weight_needs_no_gradient():
     init = "\n    def __init__(self):\n        super().__init__()\n        self.scale = nn.Parameter(torch.ones(1))\n"
-    kernel, _ = kernel_of("x): return x + 1, x * self.scale", "[torch.randn(rows, columns)]", init=init)
+    kernel, _ = kernel_of(
+        "x): return x + 1, x * self.scale", "[torch.randn(rows, columns)]", init=init
+    )
     first, second = kernel(torch.randn(3, 5))
     assert (first.requires_grad, second.requires_grad) == (False, True)
     with pytest.raises(ValueError, match="no backward"):

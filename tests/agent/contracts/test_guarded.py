@@ -12,7 +12,15 @@ from kernelwright.agent.contracts.contract import Mode
 from kernelwright.agent.contracts.guard_text import GUARD_MARK, checker_text, without_guard
 from kernelwright.agent.contracts.guarded import guarded_kernel, without_header
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.report import CorrectnessResult, Failure, Fault, InfrastructureError, Report, SizeOutcome, Tried
+from kernelwright.tools.report import (
+    CorrectnessResult,
+    Failure,
+    Fault,
+    InfrastructureError,
+    Report,
+    SizeOutcome,
+    Tried,
+)
 
 FLAT = "def flat(x): return torch.as_strided(x, x.shape, torch.empty(x.shape, device='meta').stride())\n"
 """Reads a tensor as if it were contiguous."""
@@ -95,7 +103,12 @@ def judged(*sizes, correct=True):
     tried = tuple(Tried(sizes=size) for size in sizes)
     stage = CorrectnessResult(device="cpu", interpreted=True, sizes=sizes[0], tried=tried)
     return Report(
-        problem="p", problem_hash="h", candidate_hash="c", correct=correct, judged_on="cpu", interpreted=stage
+        problem="p",
+        problem_hash="h",
+        candidate_hash="c",
+        correct=correct,
+        judged_on="cpu",
+        interpreted=stage,
     )
 
 
@@ -114,7 +127,9 @@ def interpreted(monkeypatch):
 
 @pytest.fixture(scope="module")
 def attention():
-    sizes = [{"batch": b, "length": n, "width": w} for b, n, w in ((2, 5, 3), (1, 7, 4), (3, 16, 8))]
+    sizes = [
+        {"batch": b, "length": n, "width": w} for b, n, w in ((2, 5, 3), (1, 7, 4), (3, 16, 8))
+    ]
     return guarded_kernel(ATTENTION, ATTENTION_KERNEL, judged(*sizes))
 
 
@@ -171,13 +186,25 @@ def module_of_reference(problem):
 
 
 REFUSED = {
-    "float16": (lambda x, y: (x.half(), y), "query is torch.float16 (3, 5, 6) and must be torch.float32"),
+    "float16": (
+        lambda x, y: (x.half(), y),
+        "query is torch.float16 (3, 5, 6) and must be torch.float32",
+    ),
     "float64": (lambda x, y: (x, y.double()), "key is torch.float64"),
-    "two dimensions": (lambda x, y: (x[0], y[0]), "query is torch.float32 (5, 6) and must be torch.float32 ('batch',"),
+    "two dimensions": (
+        lambda x, y: (x[0], y[0]),
+        "query is torch.float32 (5, 6) and must be torch.float32 ('batch',",
+    ),
     "four dimensions": (lambda x, y: (x, y[None]), "key is torch.float32 (1, 3, 5, 6)"),
-    "longer keys": (lambda x, y: (x, torch.cat([y, y], 1)), "key.shape[1] is 10 and must be length 5"),
+    "longer keys": (
+        lambda x, y: (x, torch.cat([y, y], 1)),
+        "key.shape[1] is 10 and must be length 5",
+    ),
     "one batch for all": (lambda x, y: (x, y[:1]), "key.shape[0] is 1 and must be batch 3"),
-    "empty": (lambda x, y: (x[:, :0], y[:, :0]), "query.shape[1] is 0, and no empty tensor was judged"),
+    "empty": (
+        lambda x, y: (x[:, :0], y[:, :0]),
+        "query.shape[1] is 0, and no empty tensor was judged",
+    ),
     "gradient": (lambda x, y: (x.requires_grad_(), y), "query requires grad"),
     "sparse": (lambda x, y: (x.to_sparse(), y), "must be a dense tensor"),
     "a list": (lambda x, y: (x, y.tolist()), "must be a dense tensor, not <class 'list'>"),
@@ -199,13 +226,19 @@ def test_what_was_not_judged_raises_one_line(attention, call):
 def test_a_tensor_of_a_cpu_without_the_interpreter_raises_what_to_do(attention, monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET")
     kernel, x = module_of(attention.text)(), torch.randn(1, 3, 4)
-    with pytest.raises(ValueError, match="query is on cpu and not on the current GPU: move it, or start with TRITON"):
+    with pytest.raises(
+        ValueError,
+        match="query is on cpu and not on the current GPU: move it, or start with TRITON",
+    ):
         kernel(x, x)
 
 
 def test_a_call_under_autocast_raises(attention):
     kernel, x = module_of(attention.text)(), torch.randn(1, 3, 4)
-    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(ValueError, match="autocast is on"):
+    with (
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        pytest.raises(ValueError, match="autocast is on"),
+    ):
         kernel(x, x)
 
 
@@ -220,7 +253,10 @@ def test_torch_compile_has_the_checks_in_its_graph_without_a_break(norm):
 def test_weights_on_another_device_than_the_inputs_raise(norm):
     kernel = module_of(norm.text)(6)
     kernel.norm.weight = torch.nn.Parameter(kernel.norm.weight.to("meta"))
-    with torch.no_grad(), pytest.raises(ValueError, match=r"norm\.weight is on meta and the inputs are not"):
+    with (
+        torch.no_grad(),
+        pytest.raises(ValueError, match=r"norm\.weight is on meta and the inputs are not"),
+    ):
         kernel(torch.randn(3, 6))
 
 
@@ -251,7 +287,9 @@ def test_weights_keep_their_names_and_can_be_loaded_copied_and_pickled(norm):
     copied = copy.deepcopy(kernel)
     with torch.no_grad():
         torch.testing.assert_close(copied(x), reference(x))
-    with pytest.raises(ValueError, match=r"norm\.weight is torch\.float16 True and must be as it was built"):
+    with pytest.raises(
+        ValueError, match=r"norm\.weight is torch\.float16 True and must be as it was built"
+    ):
         copied.half()(x)
     assert kernel.norm.weight.dtype is torch.float32
     assert pickle.loads(pickle.dumps(kernel.state_dict())).keys() == reference.state_dict().keys()
@@ -314,7 +352,9 @@ def test_the_text_with_its_checks_is_judged_and_the_comments_say_so():
 
 
 def test_checks_that_the_judge_refuses_are_left_out_and_the_comments_say_so():
-    refused = judged({"batch": 1}, correct=False).with_(failure=Failure(fault=Fault.RUNTIME, message="it fails"))
+    refused = judged({"batch": 1}, correct=False).with_(
+        failure=Failure(fault=Fault.RUNTIME, message="it fails")
+    )
     kernel = guarded_kernel(ATTENTION, ATTENTION_KERNEL, judged({"batch": 2}), lambda text: refused)
     assert kernel.text == ATTENTION_KERNEL
     assert "enforced    no: the judge refused the text with its checks" in kernel.lines[-1]
@@ -330,7 +370,9 @@ def test_a_kernel_is_not_lost_where_the_judge_itself_fails():
 
 
 def test_a_file_that_is_written_again_has_one_header_and_one_guard(attention):
-    again = guarded_kernel(ATTENTION, f"# Written by kernelwright 1\n# problem x\n\n{attention.text}", judged({}))
+    again = guarded_kernel(
+        ATTENTION, f"# Written by kernelwright 1\n# problem x\n\n{attention.text}", judged({})
+    )
     assert again.text.count(GUARD_MARK) == 1
     assert without_guard(without_header(again.text)) == ATTENTION_KERNEL
 

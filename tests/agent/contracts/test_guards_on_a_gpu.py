@@ -78,9 +78,19 @@ def calls(tmp_path_factory) -> dict[str, dict[str, Any]]:
     """What a written file does with an input in the judged layout, and in another one."""
     sizes = [{"batch": b, "channels": c} for b, c in ((4, 8), (3, 5), (7, 2))]
     stage = CorrectnessResult(
-        device="cpu", interpreted=True, sizes=sizes[0], tried=tuple(Tried(sizes=size) for size in sizes)
+        device="cpu",
+        interpreted=True,
+        sizes=sizes[0],
+        tried=tuple(Tried(sizes=size) for size in sizes),
     )
-    report = Report(problem="p", problem_hash="h", candidate_hash="c", correct=True, judged_on="cpu", interpreted=stage)
+    report = Report(
+        problem="p",
+        problem_hash="h",
+        candidate_hash="c",
+        correct=True,
+        judged_on="cpu",
+        interpreted=stage,
+    )
     file = tmp_path_factory.mktemp("written") / "norm_triton.py"
     file.write_text(guarded_kernel(PROBLEM, KERNEL, report).text)
     environment = {**os.environ, "TRITON_INTERPRET": "0"}

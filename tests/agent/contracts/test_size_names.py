@@ -19,9 +19,16 @@ def test_extents_that_were_always_equal_are_one_size():
 def test_a_multiple_a_product_a_sum_and_a_constant_are_seen():
     a, b = (2, 3, 7, 11), (5, 4, 9, 2)
     assert relations([("a", a), ("b", b), ("c", tuple(2 * x for x in a))]) == ["c == 2 * a"]
-    assert relations([("c", tuple(2 * x for x in a)), ("b", b), ("a", a)]) == ["c % 2 == 0", "c == 2 * a"]
-    assert relations([("a", a), ("b", b), ("c", tuple(x * y for x, y in zip(a, b, strict=True)))]) == ["c == a * b"]
-    assert relations([("a", a), ("b", b), ("c", tuple(x + y for x, y in zip(a, b, strict=True)))]) == ["c == a + b"]
+    assert relations([("c", tuple(2 * x for x in a)), ("b", b), ("a", a)]) == [
+        "c % 2 == 0",
+        "c == 2 * a",
+    ]
+    assert relations(
+        [("a", a), ("b", b), ("c", tuple(x * y for x, y in zip(a, b, strict=True)))]
+    ) == ["c == a * b"]
+    assert relations(
+        [("a", a), ("b", b), ("c", tuple(x + y for x, y in zip(a, b, strict=True)))]
+    ) == ["c == a + b"]
     assert relations([("a", a), ("b", b), ("c", tuple(x - 1 for x in a))]) == ["c == a - 1"]
 
 

@@ -38,8 +38,17 @@ y = gate(torch.randn(4, 16))
 def kernel_of(problem: Problem) -> type[nn.Module]:
     """ModelNew of a written file, whose kernel is the reference's text."""
     stage = CorrectnessResult(device="cpu", interpreted=True)
-    report = Report(problem="p", problem_hash="h", candidate_hash="c", correct=True, judged_on="cpu", interpreted=stage)
-    written = guarded_kernel(problem, problem.source.replace("class Model(", "class ModelNew("), report)
+    report = Report(
+        problem="p",
+        problem_hash="h",
+        candidate_hash="c",
+        correct=True,
+        judged_on="cpu",
+        interpreted=stage,
+    )
+    written = guarded_kernel(
+        problem, problem.source.replace("class Model(", "class ModelNew("), report
+    )
     assert written.is_enforced, written.lines
     names: dict[str, object] = {"__name__": "kernel_file"}
     exec(compile(written.text, "kernel_file.py", "exec"), names)
@@ -83,4 +92,6 @@ def test_the_kernel_takes_the_state_dict_of_the_users_module_as_it_is(case, tmp_
     again = kernel_of(problem)(*init)
     again.load_state_dict(kernel.state_dict())
     for loaded in (outer[0], again):
-        assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), mine.parameters(), strict=True))
+        assert all(
+            torch.equal(a, b) for a, b in zip(loaded.parameters(), mine.parameters(), strict=True)
+        )

@@ -13,13 +13,17 @@ MUST_RAISE = ("float16, all inputs", "float64, all inputs", "one dimension more,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["scaled_sum", "fused_softmax", "causal_attention", "convolution_block"])
+@pytest.mark.parametrize(
+    "name", ["scaled_sum", "fused_softmax", "causal_attention", "convolution_block"]
+)
 def test_no_call_of_a_written_file_gives_a_wrong_answer(name, tmp_path):
     case = CASES[name]
     kernel = write_kernel(case, tmp_path)
     assert kernel is not None
     problem = str(tmp_path / f"{case.name}.py") if case.source else case.problem
     outcomes = call_file(kernel, problem)
-    assert {call: outcome for call, outcome in outcomes.items() if outcome.startswith("wrong")} == {}
+    assert {
+        call: outcome for call, outcome in outcomes.items() if outcome.startswith("wrong")
+    } == {}
     assert {outcomes[call] for call in MUST_BE_RIGHT if call in outcomes} == {"right"}
     assert all(outcomes[call].startswith("raises: ") for call in MUST_RAISE)

@@ -29,7 +29,9 @@ class Operators(TorchDispatchMode):
         super().__init__()
         self.names: list[str] = []
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if function.namespace != "prim":  # a fake tensor is asked for its device
             self.names.append(str(function))
         return function(*args, **(kwargs or {}))
@@ -45,7 +47,11 @@ def nodes_of_graph(model: torch.nn.Module, x: torch.Tensor) -> list[str]:
 
     torch.compile(model, fullgraph=True, backend=backend)(x)
     [graph] = graphs
-    return [str(getattr(n.target, "__name__", n.target)) for n in graph.graph.nodes if n.op.startswith("call")]
+    return [
+        str(getattr(n.target, "__name__", n.target))
+        for n in graph.graph.nodes
+        if n.op.startswith("call")
+    ]
 
 
 def operators_of_call(model: torch.nn.Module, x: torch.Tensor) -> tuple[list[str], str]:
@@ -73,7 +79,10 @@ def main(path: str) -> None:
     told: dict[str, Any] = {}
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda"), torch.no_grad():
         model = module.ModelNew(CHANNELS)
-        layouts = {"as judged": torch.empty(5, CHANNELS), "transposed": torch.empty(CHANNELS, 5).t()}
+        layouts = {
+            "as judged": torch.empty(5, CHANNELS),
+            "transposed": torch.empty(CHANNELS, 5).t(),
+        }
         for name, x in layouts.items():
             torch._dynamo.reset()
             operators, end = operators_of_call(model, x)

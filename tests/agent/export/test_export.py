@@ -6,7 +6,13 @@ import pytest
 
 from kernelwright.agent.export.inspect_log import inspect_log
 from kernelwright.agent.export.kernelbench import pass_at_k_results, write_layout
-from kernelwright.agent.export.training import LeftOutCounts, dpo_lines, grpo_lines, select_trainable, sft_lines
+from kernelwright.agent.export.training import (
+    LeftOutCounts,
+    dpo_lines,
+    grpo_lines,
+    select_trainable,
+    sft_lines,
+)
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.selecting import references, samples_of
 from kernelwright.errors import InputError
@@ -38,7 +44,10 @@ def on_gpu(problem: Problem, milliseconds: float) -> Report:
         calls=30,
     )
     profile = ProfileResult(
-        device="NVIDIA H200", candidate=timing, eager=timing.with_(mean=1.0), speedup=1 / milliseconds
+        device="NVIDIA H200",
+        candidate=timing,
+        eager=timing.with_(mean=1.0),
+        speedup=1 / milliseconds,
     )
     return report_of(problem, True, "NVIDIA H200", profile=profile)
 
@@ -55,7 +64,9 @@ def judged(store, problem, report, *, text="```python\nx = 1\n```", sample=0, ru
     candidate = store.draft(row.id, Request(messages=prompt), action=Action.DRAFT)
     usage = Usage(prompt_tokens=2, completion_tokens=3, dollars=0.0)
     store.complete(
-        candidate.id, Completion(text=text, finish=FinishReason.STOP, usage=usage, policy="scripted", **drawn), "x = 1"
+        candidate.id,
+        Completion(text=text, finish=FinishReason.STOP, usage=usage, policy="scripted", **drawn),
+        "x = 1",
     )
     store.judge(candidate.id, report, rewards={"correct": float(report.correct)}, formula="test/1")
     store.finish(row.id, "turns", best_id=candidate.id if report.correct else None)
@@ -95,7 +106,12 @@ def test_dpo_pairs_share_their_prompt_and_prefer_correct_then_clearly_faster(sto
 
 
 def test_grpo_groups_keep_token_ids_and_log_probs_as_they_were_drawn(store, softmax):
-    drawn = {"prompt_token_ids": (1, 2), "token_ids": (3, 4, 5), "logprobs": (-0.1, -0.25, -1.5), "exact": True}
+    drawn = {
+        "prompt_token_ids": (1, 2),
+        "token_ids": (3, 4, 5),
+        "logprobs": (-0.1, -0.25, -1.5),
+        "exact": True,
+    }
     judged(store, softmax, report_of(softmax, True), **drawn)
     judged(store, softmax, report_of(softmax, False), **{**drawn, "token_ids": (3, 4, 6)})
     judged(store, softmax, report_of(softmax, False))
@@ -132,7 +148,9 @@ def levels(store, softmax):
 
 
 def test_kernelbench_reads_its_own_layout(levels, tmp_path):
-    [folder] = write_layout(levels, samples_of(levels, None, "kb"), tmp_path / "kb", {"kernelbench:1/23": "23_Softmax"})
+    [folder] = write_layout(
+        levels, samples_of(levels, None, "kb"), tmp_path / "kb", {"kernelbench:1/23": "23_Softmax"}
+    )
     names = sorted(path.name for path in folder.iterdir())
     assert names == [
         "baseline_time_torch.json", "eval_results.json", "level_1_problem_23_sample_0_kernel.py",
@@ -141,9 +159,29 @@ def test_kernelbench_reads_its_own_layout(levels, tmp_path):
     results = json.loads((folder / "eval_results.json").read_text())
     assert list(results) == ["7", "23"]
     right, wrong = results["23"]
-    assert set(right) == {"sample_id", "compiled", "correctness", "metadata", "runtime", "runtime_stats"}
-    assert (right["sample_id"], right["compiled"], right["correctness"], right["runtime"]) == (0, True, True, 0.5)
-    assert set(right["runtime_stats"]) == {"mean", "std", "min", "max", "num_trials", "hardware", "device"}
+    assert set(right) == {
+        "sample_id",
+        "compiled",
+        "correctness",
+        "metadata",
+        "runtime",
+        "runtime_stats",
+    }
+    assert (right["sample_id"], right["compiled"], right["correctness"], right["runtime"]) == (
+        0,
+        True,
+        True,
+        0.5,
+    )
+    assert set(right["runtime_stats"]) == {
+        "mean",
+        "std",
+        "min",
+        "max",
+        "num_trials",
+        "hardware",
+        "device",
+    }
     assert (wrong["compiled"], wrong["correctness"], wrong["runtime"], wrong["runtime_stats"]) == (
         True,
         False,
@@ -153,7 +191,12 @@ def test_kernelbench_reads_its_own_layout(levels, tmp_path):
     [cpu] = results["7"]
     assert not cpu["correctness"], "KernelBench's word means a GPU"
     assert "not run on a GPU" in cpu["metadata"]["note"]
-    assert json.loads((folder / "baseline_time_torch.json").read_text())["level1"]["23_Softmax.py"]["mean"] == 1.0
+    assert (
+        json.loads((folder / "baseline_time_torch.json").read_text())["level1"]["23_Softmax.py"][
+            "mean"
+        ]
+        == 1.0
+    )
     averages = json.loads((folder / "pass_at_k_results.json").read_text())["averages"]
     assert averages == {"avg_pass@1": 0.25}
 
@@ -170,7 +213,9 @@ def test_an_inspect_log_has_a_sample_for_every_trajectory(batched):
     assert {(s["id"], s["epoch"]) for s in log["samples"]} == {
         (p, e) for p in ("fused_silu", "vector_add", "row_sum") for e in (1, 2)
     }
-    assert [s["scores"]["kernelwright"]["value"] for s in log["samples"] if s["id"] == "row_sum"] == ["I", "I"]
+    assert [
+        s["scores"]["kernelwright"]["value"] for s in log["samples"] if s["id"] == "row_sum"
+    ] == ["I", "I"]
     metrics = log["results"]["scores"][0]["metrics"]
     assert metrics["correct"]["value"] == pytest.approx(2 / 3)
 
@@ -179,7 +224,9 @@ def test_one_trajectory_a_run_or_all_can_be_chosen_and_nothing_else(batched):
     with Store.open(batched, readonly=True) as store:
         assert len(samples_of(store, None, None)) == len(samples_of(store, None, "three")) == 6
         assert [sample.trajectory_id for sample in samples_of(store, "2", None)] == [2]
-        assert samples_of(store, "last", None)[0].trajectory_id == max(row.id for row in store.trajectories())
+        assert samples_of(store, "last", None)[0].trajectory_id == max(
+            row.id for row in store.trajectories()
+        )
         for wrong in [("1", "three"), (None, "four"), ("first", None)]:
             with pytest.raises(InputError):
                 samples_of(store, *wrong)
@@ -208,7 +255,10 @@ def test_the_command_writes_every_format_and_says_what_it_cannot(batched, tmp_pa
     for line, said in [
         (("--format", "xml"), "choose py"),
         (("--run", "three", "--format", "kernelbench"), "none of these problems"),
-        (("--run", "three", "--format", "grpo"), "nothing here makes a line of grpo, which is made of several answers"),
+        (
+            ("--run", "three", "--format", "grpo"),
+            "nothing here makes a line of grpo, which is made of several answers",
+        ),
     ]:
         refused = agent_here("export", *line, *where, folder=tmp_path)
         assert refused.returncode == 2
@@ -218,15 +268,30 @@ def test_the_command_writes_every_format_and_says_what_it_cannot(batched, tmp_pa
 def test_the_database_says_where_it_is_what_it_holds_and_finds_words(batched, tmp_path):
     where = ("--db", str(batched))
     assert agent_here("db", "path", *where, folder=tmp_path).stdout.strip() == str(batched)
-    assert json.loads(agent_here("db", "stats", "--json", *where, folder=tmp_path).stdout)["trajectories"] == 6
-    found = json.loads(agent_here("db", "search", "sigmoidal", "--json", *where, folder=tmp_path).stdout)
+    assert (
+        json.loads(agent_here("db", "stats", "--json", *where, folder=tmp_path).stdout)[
+            "trajectories"
+        ]
+        == 6
+    )
+    found = json.loads(
+        agent_here("db", "search", "sigmoidal", "--json", *where, folder=tmp_path).stdout
+    )
     assert [line["problem"] for line in found] == ["fused_silu", "fused_silu"]
     assert "sigmoidal" in agent_here("db", "search", "sigmoidal", *where, folder=tmp_path).stdout
     assert agent_here("db", "gc", *where, folder=tmp_path).returncode == 0
     assert "schema" in agent_here("db", "migrate", *where, folder=tmp_path).stdout
-    assert json.loads(agent_here("db", "path", "--json", *where, folder=tmp_path).stdout) == {"database": str(batched)}
-    assert json.loads(agent_here("db", "migrate", "--json", *where, folder=tmp_path).stdout)["database"] == str(batched)
-    for line, said in [(("drop",), "choose path"), (("search",), "needs words"), (("stats", "more"), "take none")]:
+    assert json.loads(agent_here("db", "path", "--json", *where, folder=tmp_path).stdout) == {
+        "database": str(batched)
+    }
+    assert json.loads(agent_here("db", "migrate", "--json", *where, folder=tmp_path).stdout)[
+        "database"
+    ] == str(batched)
+    for line, said in [
+        (("drop",), "choose path"),
+        (("search",), "needs words"),
+        (("stats", "more"), "take none"),
+    ]:
         refused = agent_here("db", *line, *where, folder=tmp_path)
         assert refused.returncode == 2
         assert said in refused.stderr

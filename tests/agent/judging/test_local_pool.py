@@ -43,20 +43,28 @@ def hangs(right):
 def tracing(pool, hangs, options=SLOW):
     """A verdict that a judge is in the middle of."""
     begun = threading.Event()
-    future = pool.submit(find_by_name("fused_silu"), hangs, options, lambda doing: doing == "tracing" and begun.set())
+    future = pool.submit(
+        find_by_name("fused_silu"), hangs, options, lambda doing: doing == "tracing" and begun.set()
+    )
     assert begun.wait(500)
     return future
 
 
 def test_a_pool_says_what_it_has(pool):
-    assert (pool.devices, pool.capacity(DeviceKind.CPU), pool.capacity(DeviceKind.CUDA)) == ((DeviceKind.CPU,), 1, 0)
+    assert (pool.devices, pool.capacity(DeviceKind.CPU), pool.capacity(DeviceKind.CUDA)) == (
+        (DeviceKind.CPU,),
+        1,
+        0,
+    )
     assert pool.environment(DeviceKind.CPU).torch
     assert pool.target(DeviceKind.CPU) == "sm_90"
 
 
 def test_a_verdict_of_a_judge_process_is_the_evaluator_s(pool, right):
     steps, judges = [], []
-    report = pool.submit(find_by_name("fused_silu"), right, OPTIONS, steps.append, None, judges.append).result(500)
+    report = pool.submit(
+        find_by_name("fused_silu"), right, OPTIONS, steps.append, None, judges.append
+    ).result(500)
     assert report.correct
     assert "tracing" in steps
     assert judges == ["cpu:0"]
@@ -67,7 +75,9 @@ def test_a_reference_that_cannot_be_used_raises_what_the_tools_raise(pool, right
         pool.submit(Problem(name="none", source="x = 1"), right).result(500)
 
 
-def test_what_waits_can_be_cancelled_and_what_is_under_way_stops_at_its_next_step(pool, hangs, right):
+def test_what_waits_can_be_cancelled_and_what_is_under_way_stops_at_its_next_step(
+    pool, hangs, right
+):
     first = pool.submit(find_by_name("fused_silu"), hangs, Options(sizes=1, compile_seconds=2.0))
     second = pool.submit(find_by_name("fused_silu"), right, OPTIONS)  # the one judge has the first
     pool.cancel(second)
@@ -75,7 +85,9 @@ def test_what_waits_can_be_cancelled_and_what_is_under_way_stops_at_its_next_ste
         second.result(500)
     assert first.result(500).failure.fault == "timeout"
     pool.cancel(first)  # it has ended: nothing happens
-    stopped = pool.submit(find_by_name("fused_silu"), right, OPTIONS, lambda doing: pool.cancel(stopped))
+    stopped = pool.submit(
+        find_by_name("fused_silu"), right, OPTIONS, lambda doing: pool.cancel(stopped)
+    )
     with pytest.raises(VerdictCancelled):
         stopped.result(500)
 
@@ -94,7 +106,9 @@ def test_a_judge_that_dies_loses_its_verdict_and_another_takes_its_place(pool, h
 
 
 @pytest.mark.slow
-def test_a_judge_that_is_frozen_keeps_nobody_waiting_and_is_ended_as_one_that_died(monkeypatch, right):
+def test_a_judge_that_is_frozen_keeps_nobody_waiting_and_is_ended_as_one_that_died(
+    monkeypatch, right
+):
     """It reads nothing: texts larger than what a socket holds are left with who writes to it."""
     monkeypatch.setattr(local_judge, "MAX_SILENT_SECONDS", 12.0)
     pool = LocalPool(["cpu"], 1)
@@ -124,7 +138,11 @@ def test_an_evaluator_of_a_pool_asks_again_and_its_report_says_so(pool, right):
 
     report = PoolEvaluator(pool).evaluate(find_by_name("fused_silu"), slow, OPTIONS, kill_once)
     assert killed
-    assert [warning for warning in report.warnings if warning.startswith("attempt 1 was lost: the judge cpu:0 died")]
+    assert [
+        warning
+        for warning in report.warnings
+        if warning.startswith("attempt 1 was lost: the judge cpu:0 died")
+    ]
 
 
 @pytest.mark.slow
@@ -151,7 +169,9 @@ def test_a_judge_and_all_that_it_starts_come_after_others_for_a_processor(pool, 
     assert pool.submit(find_by_name("fused_silu"), right, OPTIONS).result(500).correct
     [number] = pool.process_ids.values()
     judge = psutil.Process(number)
-    below = {process.pid: autogroup(process.pid) for process in (judge, *judge.children(recursive=True))}
+    below = {
+        process.pid: autogroup(process.pid) for process in (judge, *judge.children(recursive=True))
+    }
     sessions = {os.getsid(pid) for pid, niceness in below.items() if niceness is not None}
     assert len(sessions) > 2  # the judge's, and that of each sandbox
     assert {niceness for niceness in below.values() if niceness is not None} == {CPU_NICENESS}

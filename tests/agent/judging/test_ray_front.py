@@ -12,7 +12,12 @@ pytestmark = pytest.mark.slow
 
 from kernelwright.agent.judging.evaluating import PoolEvaluator  # noqa: E402
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, VerdictCancelled  # noqa: E402
-from kernelwright.agent.judging.ray_front import STEP_ON_THE_CLUSTER, FrontRequest, FrontResult, trace_and_compile  # noqa: E402
+from kernelwright.agent.judging.ray_front import (  # noqa: E402
+    STEP_ON_THE_CLUSTER,
+    FrontRequest,
+    FrontResult,
+    trace_and_compile,
+)
 from kernelwright.agent.judging.ray_pool import RayPool  # noqa: E402
 from kernelwright.agent.problems.finding import find_by_name  # noqa: E402
 from kernelwright.tools.judging.options import Options  # noqa: E402
@@ -29,7 +34,10 @@ def cluster():
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    found = Cluster(initialize_head=True, head_node_args={"node_ip_address": "127.0.0.2", "num_cpus": 1, **QUIET})
+    found = Cluster(
+        initialize_head=True,
+        head_node_args={"node_ip_address": "127.0.0.2", "num_cpus": 1, **QUIET},
+    )
     found.add_node(node_ip_address="127.0.0.3", num_cpus=3, **QUIET)
     yield found
     ray.shutdown()
@@ -54,13 +62,23 @@ def right(request):
 
 def tasks():
     """Ray's worker processes that trace and compile now."""
-    return [one for one in psutil.process_iter(["cmdline"]) if "ray::trace_and_compile" in (one.info["cmdline"] or ())]
+    return [
+        one
+        for one in psutil.process_iter(["cmdline"])
+        if "ray::trace_and_compile" in (one.info["cmdline"] or ())
+    ]
 
 
 def asked_of_a_task(problem, source):
     selection = select_sizes(problem, source, "cpu", 1, 1)
     ask = FrontRequest(
-        problem=problem, source=source, selection=selection, options=OPTIONS, seed=1, device="cpu", target="sm_90"
+        problem=problem,
+        source=source,
+        selection=selection,
+        options=OPTIONS,
+        seed=1,
+        device="cpu",
+        target="sm_90",
     )
     return selection, ask.model_dump_json()
 
@@ -68,35 +86,54 @@ def asked_of_a_task(problem, source):
 def without_seconds(value):
     """Of a value as JSON would hold it, all but what differs from run to run."""
     if isinstance(value, dict):
-        return {k: without_seconds(v) for k, v in value.items() if k not in ("seconds", "cached", "isolation")}
+        return {
+            k: without_seconds(v)
+            for k, v in value.items()
+            if k not in ("seconds", "cached", "isolation")
+        }
     return [without_seconds(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def test_a_task_s_answer_is_what_the_evaluator_s_own_processes_make_also_of_infinite_constants(right):
+def test_a_task_s_answer_is_what_the_evaluator_s_own_processes_make_also_of_infinite_constants(
+    right,
+):
     infinite = right.replace("tl.store(", 'limit = float("inf")\n    tl.store(', 1)
     assert infinite != right
     problem = find_by_name("fused_silu")
     with Evaluator() as evaluator:
         for source in (right, infinite, right.replace("tl.load", "tl.lode", 1)):
             selection, ask = asked_of_a_task(problem, source)
-            own = evaluator.front().traced_and_compiled(problem, source, selection, OPTIONS, 1, lambda doing: None)
+            own = evaluator.front().traced_and_compiled(
+                problem, source, selection, OPTIONS, 1, lambda doing: None
+            )
             made = FrontResult.model_validate_json(trace_and_compile(ask))
-            told = FrontResult(candidate=own[0], compiles=own[1], binaries=own[2], node="", versions=made.versions)
+            told = FrontResult(
+                candidate=own[0], compiles=own[1], binaries=own[2], node="", versions=made.versions
+            )
             same = ("candidate", "compiles", "binaries")
-            assert without_seconds(made.model_dump(include=same)) == without_seconds(told.model_dump(include=same))
+            assert without_seconds(made.model_dump(include=same)) == without_seconds(
+                told.model_dump(include=same)
+            )
 
 
 def test_each_verdict_is_traced_on_the_node_that_has_free_cores_wherever_its_judge_is(pool, right):
-    assert pool.capacity(DeviceKind.CPU) == 4, "two judges, each with a verdict of its own and one at a task"
+    assert pool.capacity(DeviceKind.CPU) == 4, (
+        "two judges, each with a verdict of its own and one at a task"
+    )
     judges, steps = [], []
     texts = [right + f"\nNUMBER = {k}\n" for k in range(4)]
     futures = [
-        pool.submit(find_by_name("fused_silu"), one, OPTIONS, steps.append, None, judges.append) for one in texts
+        pool.submit(find_by_name("fused_silu"), one, OPTIONS, steps.append, None, judges.append)
+        for one in texts
     ]
     assert all(future.result(500).correct for future in futures)
     assert {name.partition("-")[0] for name in judges} == {"127.0.0.2", "127.0.0.3"}
-    assert {step for step in steps if step.startswith("traced")} <= {"traced and compiled on 127.0.0.3"}
-    broken = pool.submit(find_by_name("fused_silu"), right.replace("tl.load", "tl.lode", 1), OPTIONS).result(500)
+    assert {step for step in steps if step.startswith("traced")} <= {
+        "traced and compiled on 127.0.0.3"
+    }
+    broken = pool.submit(
+        find_by_name("fused_silu"), right.replace("tl.load", "tl.lode", 1), OPTIONS
+    ).result(500)
     assert (broken.correct, broken.failure.fault) == (False, "compile")
     assert broken.failure.where.text.strip().startswith("x = tl.lode")
 
@@ -119,14 +156,19 @@ def test_a_killed_task_loses_the_attempt_once_and_the_next_one_is_on_record(pool
     killed.clear()
     report = PoolEvaluator(pool).evaluate(find_by_name("fused_silu"), slow, OPTIONS, kill)
     assert report.correct
-    assert [one for one in report.warnings if one.startswith("attempt 1 was lost: the task that traced")]
+    assert [
+        one for one in report.warnings if one.startswith("attempt 1 was lost: the task that traced")
+    ]
 
 
 def test_a_verdict_that_nobody_wants_ends_while_its_task_is_at_work(pool, right):
     slow = right + "\nimport time\ntime.sleep(20)\n"
     began = time.monotonic()
     future = pool.submit(
-        find_by_name("fused_silu"), slow, OPTIONS, lambda doing: doing == STEP_ON_THE_CLUSTER and pool.cancel(future)
+        find_by_name("fused_silu"),
+        slow,
+        OPTIONS,
+        lambda doing: doing == STEP_ON_THE_CLUSTER and pool.cancel(future),
     )
     with pytest.raises(VerdictCancelled):
         future.result(500)
@@ -137,7 +179,13 @@ def test_a_task_without_a_gpu_makes_the_binaries_that_a_gpu_s_judge_replays(righ
     problem = find_by_name("fused_silu")
     selection = select_sizes(problem, right, "cuda:0", 1, 2)
     ask = FrontRequest(
-        problem=problem, source=right, selection=selection, options=OPTIONS, seed=1, device="cuda:0", target="sm_90"
+        problem=problem,
+        source=right,
+        selection=selection,
+        options=OPTIONS,
+        seed=1,
+        device="cuda:0",
+        target="sm_90",
     )
     made = FrontResult.model_validate_json(trace_and_compile(ask.model_dump_json()))
     assert len(made.candidate.traced.traces) == 1 + len(selection.others)

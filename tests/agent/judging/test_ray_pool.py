@@ -67,7 +67,8 @@ def test_verdicts_are_made_on_both_nodes_and_are_the_evaluator_s(pool, right):
     judges, steps = [], []
     asked = [right + f"\nNUMBER = {k}\n" for k in range(4)]
     futures = [
-        pool.submit(find_by_name("fused_silu"), one, OPTIONS, steps.append, None, judges.append) for one in asked
+        pool.submit(find_by_name("fused_silu"), one, OPTIONS, steps.append, None, judges.append)
+        for one in asked
     ]
     assert all(future.result(500).correct for future in futures)
     assert len(set(judges)) == 2
@@ -75,12 +76,16 @@ def test_verdicts_are_made_on_both_nodes_and_are_the_evaluator_s(pool, right):
     with pytest.raises(ProblemError, match="lacks"):
         pool.submit(Problem(name="none", source="x = 1"), right).result(500)
     slow = right + "\nimport time\ntime.sleep(5)\n"
-    stopped = pool.submit(find_by_name("fused_silu"), slow, OPTIONS, lambda doing: pool.cancel(stopped))
+    stopped = pool.submit(
+        find_by_name("fused_silu"), slow, OPTIONS, lambda doing: pool.cancel(stopped)
+    )
     with pytest.raises(VerdictCancelled):
         stopped.result(500)
 
 
-def test_a_killed_worker_loses_its_verdict_once_and_the_evaluator_s_second_attempt_is_on_record(pool, right):
+def test_a_killed_worker_loses_its_verdict_once_and_the_evaluator_s_second_attempt_is_on_record(
+    pool, right
+):
     wait_for(lambda: len(pool.process_ids) == 2)
     judges, killed = [], []
 
@@ -101,10 +106,16 @@ def test_a_killed_worker_loses_its_verdict_once_and_the_evaluator_s_second_attem
 
     def kill_any(doing):
         if doing == "tracing" and not killed:
-            killed.append([os.kill(process, signal.SIGKILL) for process in pool.process_ids.values()])
+            killed.append(
+                [os.kill(process, signal.SIGKILL) for process in pool.process_ids.values()]
+            )
 
     report = PoolEvaluator(pool).evaluate(find_by_name("fused_silu"), slow, OPTIONS, kill_any)
-    assert [warning for warning in report.warnings if warning.startswith("attempt 1 was lost: the judge 127.0.0.")]
+    assert [
+        warning
+        for warning in report.warnings
+        if warning.startswith("attempt 1 was lost: the judge 127.0.0.")
+    ]
 
 
 def test_a_lost_node_s_verdict_is_lost_and_the_other_node_goes_on(cluster, pool, right):
@@ -113,7 +124,12 @@ def test_a_lost_node_s_verdict_is_lost_and_the_other_node_goes_on(cluster, pool,
     slow = [right + f"\nimport time\ntime.sleep(8)\nNODE = {k}\n" for k in range(2)]
     futures = [
         pool.submit(
-            find_by_name("fused_silu"), one, OPTIONS, begun.append, None, lambda name, k=k: judges.update({k: name})
+            find_by_name("fused_silu"),
+            one,
+            OPTIONS,
+            begun.append,
+            None,
+            lambda name, k=k: judges.update({k: name}),
         )
         for k, one in enumerate(slow)
     ]

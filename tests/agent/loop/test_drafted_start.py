@@ -8,7 +8,9 @@ from kernelwright.policies.scripted import ScriptedPolicy
 from kernelwright.tools.markdown.fenced_code import extract_code
 
 
-def test_a_run_never_ends_with_less_than_the_draft_it_started_from(begin, store, right, wrong, does_not_compile):
+def test_a_run_never_ends_with_less_than_the_draft_it_started_from(
+    begin, store, right, wrong, does_not_compile
+):
     """The draft is right, and what the policy makes of it is not: the draft is the result."""
     draft = Draft(source=extract_code(right))
     policy = DraftedTurn(ScriptedPolicy(["not asked", wrong, does_not_compile]), lambda _: draft)
@@ -29,13 +31,19 @@ def test_a_run_says_whom_it_waits_for(begin, right, wrong, does_not_compile):
     """A draft that is refused is written by the model after all, and the run says that too."""
     said: list[str] = []
     draft = Draft(source=extract_code(wrong))
-    policy = DraftedTurn(ScriptedPolicy([does_not_compile, "unused", right]), lambda _: draft, turn=1)
+    policy = DraftedTurn(
+        ScriptedPolicy([does_not_compile, "unused", right]), lambda _: draft, turn=1
+    )
     begin(policy, watch=lambda run, doing: said.append(doing), budgets=Budgets(turns=3)).run()
     waited = [doing for doing in said if doing in ("waiting for the model", "drafting (compiler)")]
     assert waited == ["waiting for the model", "drafting (compiler)", "waiting for the model"]
 
     said.clear()
-    refused = DraftedTurn(ScriptedPolicy([does_not_compile, right]), lambda _: Draft(refused="sorts"), turn=1)
-    begin(refused, watch=lambda run, doing: said.append(doing), budgets=Budgets(turns=2), seed=1).run()
+    refused = DraftedTurn(
+        ScriptedPolicy([does_not_compile, right]), lambda _: Draft(refused="sorts"), turn=1
+    )
+    begin(
+        refused, watch=lambda run, doing: said.append(doing), budgets=Budgets(turns=2), seed=1
+    ).run()
     waited = [doing for doing in said if doing in ("waiting for the model", "drafting (compiler)")]
     assert waited == ["waiting for the model", "drafting (compiler)", "waiting for the model"]

@@ -4,12 +4,20 @@ from kernelwright.agent.loop.feedback import write_compact_feedback, write_feedb
 from kernelwright.tools.judging.layouts.layout_checks import failure_of_layouts
 from kernelwright.tools.report import CorrectnessResult, LayoutCheck, Report, SizeOutcome
 
-WRONG = LayoutCheck(layouts={"input 0 (x)": "transposed (strides (1, 64))"}, outcome=SizeOutcome.WRONG)
+WRONG = LayoutCheck(
+    layouts={"input 0 (x)": "transposed (strides (1, 64))"}, outcome=SizeOutcome.WRONG
+)
 
 
 def report_of(**fields: object) -> Report:
     result = CorrectnessResult(device="cpu", interpreted=True, layouts=(WRONG,))
-    known = {"problem": "p", "problem_hash": "h", "candidate_hash": "c", "judged_on": "cpu", "interpreted": result}
+    known = {
+        "problem": "p",
+        "problem_hash": "h",
+        "candidate_hash": "c",
+        "judged_on": "cpu",
+        "interpreted": result,
+    }
     return Report.model_validate(known | fields)
 
 

@@ -67,7 +67,9 @@ def test_it_is_asked_while_nothing_is_judged_and_nothing_seeded():
 
     policy = share_gpu(OnGpu("cuda", during), tools)
     assert (
-        policy.sample([Request(messages=(Message(role=Role.USER, content="?"),), thread="one", turn=0)])[0].text
+        policy.sample(
+            [Request(messages=(Message(role=Role.USER, content="?"),), thread="one", turn=0)]
+        )[0].text
         == "answer"
     )
     assert seen == [True, True], "held, and whoever wanted to seed waits"

@@ -21,7 +21,11 @@ from kernelwright.agent.loop.machine import (
 
 
 def outcomes_from(state):
-    return {outcome for _, _, edge in MACHINE.out_edges(state, data=True) for outcome in edge["outcomes"]}
+    return {
+        outcome
+        for _, _, edge in MACHINE.out_edges(state, data=True)
+        for outcome in edge["outcomes"]
+    }
 
 
 def test_every_state_is_in_the_machine_and_can_be_reached_from_the_draft():
@@ -37,18 +41,33 @@ def test_every_state_but_done_can_stop_and_nothing_follows_done():
 
 @pytest.mark.parametrize("state", POLICY_STATES)
 def test_a_question_is_answered_or_not(state):
-    assert outcomes_from(state) == {Outcome.ANSWERED, Outcome.UNREADABLE, Outcome.ANOTHER, Outcome.STOPPED}
+    assert outcomes_from(state) == {
+        Outcome.ANSWERED,
+        Outcome.UNREADABLE,
+        Outcome.ANOTHER,
+        Outcome.STOPPED,
+    }
 
 
 @pytest.mark.parametrize("state", TOOL_STATES)
 def test_a_tool_passes_or_fails(state):
-    assert {Outcome.PASSED, Outcome.FAILED, Outcome.ABANDONED, Outcome.ANOTHER, Outcome.STOPPED} <= outcomes_from(state)
+    assert {
+        Outcome.PASSED,
+        Outcome.FAILED,
+        Outcome.ABANDONED,
+        Outcome.ANOTHER,
+        Outcome.STOPPED,
+    } <= outcomes_from(state)
 
 
 def test_an_outcome_leads_to_one_state_except_where_the_search_chooses():
     for state in State:
         for outcome in set(Outcome) - {Outcome.ANOTHER}:
-            targets = [other for _, other, edge in MACHINE.out_edges(state, data=True) if outcome in edge["outcomes"]]
+            targets = [
+                other
+                for _, other, edge in MACHINE.out_edges(state, data=True)
+                if outcome in edge["outcomes"]
+            ]
             assert len(targets) <= 1, (state, outcome, targets)
 
 
@@ -74,6 +93,10 @@ def test_the_picture_names_every_state_and_the_whole_one_every_edge():
 
 
 def test_the_picture_in_the_documentation_is_what_the_command_prints():
-    page = (Path(__file__).parents[3] / "docs/explanation/how-a-run-works.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/explanation/how-a-run-works.md").read_text(
+        encoding="utf-8"
+    )
     [picture] = re.findall(r"<!-- machine -->\n```mermaid\n(.*?)```\n<!-- end -->", page, re.DOTALL)
-    assert picture == CliRunner().invoke(app, ["machine"]).stdout, "put the output of `agent machine` there"
+    assert picture == CliRunner().invoke(app, ["machine"]).stdout, (
+        "put the output of `agent machine` there"
+    )

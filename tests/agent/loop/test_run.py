@@ -4,18 +4,31 @@ import pytest
 
 from kernelwright.agent.loop.machine import State
 from kernelwright.agent.loop.stopping import Budgets, Goal, StopReason
-from kernelwright.policies.base import Completion, FinishReason, PolicyRefused, PolicyUnavailable, Trouble, Usage
+from kernelwright.policies.base import (
+    Completion,
+    FinishReason,
+    PolicyRefused,
+    PolicyUnavailable,
+    Trouble,
+    Usage,
+)
 from kernelwright.policies.scripted import ScriptedPolicy
 from kernelwright.store.models import Action
 from kernelwright.store.models import State as Row
 from kernelwright.tools.report import Fault, InfrastructureError, Rung
 
 
-def test_a_kernel_that_does_not_compile_then_is_wrong_then_is_right(begin, store, does_not_compile, wrong, right):
+def test_a_kernel_that_does_not_compile_then_is_wrong_then_is_right(
+    begin, store, does_not_compile, wrong, right
+):
     states = []
     run = begin([does_not_compile, wrong, right], watch=lambda run, doing: states.append(run.state))
     assert run.run() is StopReason.TARGET
-    assert [a.report.rung for a in run.attempts] == [Rung.COMPILE, Rung.INTERPRETED, Rung.INTERPRETED]
+    assert [a.report.rung for a in run.attempts] == [
+        Rung.COMPILE,
+        Rung.INTERPRETED,
+        Rung.INTERPRETED,
+    ]
     assert [a.report.failure.fault if a.report.failure else None for a in run.attempts] == [
         Fault.COMPILE,
         Fault.MISMATCH,
@@ -28,14 +41,20 @@ def test_a_kernel_that_does_not_compile_then_is_wrong_then_is_right(begin, store
         State.CORRECTNESS, State.DONE,
     ]  # fmt: skip
     turns = store.turns(run.trajectory_id)
-    assert [turn.parent_id for turn in turns] == [None, turns[0].candidate_id, turns[1].candidate_id]
+    assert [turn.parent_id for turn in turns] == [
+        None,
+        turns[0].candidate_id,
+        turns[1].candidate_id,
+    ]
     trajectory = store.trajectory(run.trajectory_id)
     assert trajectory.stop_reason == "target_reached"
     assert trajectory.best_id == turns[2].candidate_id
     assert trajectory.finished
 
 
-def test_the_repair_is_told_the_line_the_mismatch_and_the_budget(begin, store, does_not_compile, wrong, right):
+def test_the_repair_is_told_the_line_the_mismatch_and_the_budget(
+    begin, store, does_not_compile, wrong, right
+):
     run = begin([does_not_compile, wrong, right], budgets=Budgets(turns=3))
     run.run()
     first, second, third = (turn.messages[-1].content for turn in store.turns(run.trajectory_id))
@@ -66,7 +85,9 @@ def test_three_replies_without_code_in_a_row_end_the_run(begin):
 
 def test_a_reply_that_was_cut_off_inside_its_code_is_a_format_error(begin, store, right):
     usage = Usage(prompt_tokens=10, completion_tokens=7, dollars=0.0)
-    cut = Completion(text=right[: len(right) // 2], finish=FinishReason.LENGTH, usage=usage, policy="scripted")
+    cut = Completion(
+        text=right[: len(right) // 2], finish=FinishReason.LENGTH, usage=usage, policy="scripted"
+    )
     run = begin([cut, right])
     assert run.run() is StopReason.TARGET
     assert run.attempts[0].cut_off
@@ -75,7 +96,9 @@ def test_a_reply_that_was_cut_off_inside_its_code_is_a_format_error(begin, store
 
 def test_of_several_code_blocks_the_last_with_the_entry_point_counts(begin, wrong, right):
     run = begin(
-        [f"{wrong}\nNo, that is wrong at the end. Better:\n\n{right}\nUse it with:\n\n```python\nprint(1)\n```\n"]
+        [
+            f"{wrong}\nNo, that is wrong at the end. Better:\n\n{right}\nUse it with:\n\n```python\nprint(1)\n```\n"
+        ]
     )
     assert run.run() is StopReason.TARGET
 
@@ -111,7 +134,8 @@ def test_the_same_program_over_and_over_ends_the_run(begin, unfinished):
 def test_a_budget_is_checked_before_each_action(begin, unfinished, budgets, reason, turns):
     usage = Usage(prompt_tokens=10, completion_tokens=7, dollars=0.25)
     answers = [
-        Completion(text=unfinished(k), finish=FinishReason.STOP, usage=usage, policy="scripted") for k in range(5)
+        Completion(text=unfinished(k), finish=FinishReason.STOP, usage=usage, policy="scripted")
+        for k in range(5)
     ]
     run = begin(answers, budgets=budgets)
     assert run.run() is reason
@@ -120,7 +144,9 @@ def test_a_budget_is_checked_before_each_action(begin, unfinished, budgets, reas
 
 def test_a_budget_in_dollars_is_not_held_by_guessing(begin, unfinished):
     usage = Usage(prompt_tokens=10, completion_tokens=7, dollars=None)
-    answer = Completion(text=unfinished(0), finish=FinishReason.STOP, usage=usage, policy="scripted")
+    answer = Completion(
+        text=unfinished(0), finish=FinishReason.STOP, usage=usage, policy="scripted"
+    )
     run = begin([answer, answer], budgets=Budgets(dollars=1.0))
     assert run.run() is StopReason.UNPRICED
     assert run.spent.dollars is None
@@ -131,7 +157,11 @@ class Faltering:
 
     def __init__(self, answers, *errors):
         self._script, self._errors = ScriptedPolicy(answers), list(errors)
-        self.name, self.capabilities, self.prompt_form = "scripted", self._script.capabilities, self._script.prompt_form
+        self.name, self.capabilities, self.prompt_form = (
+            "scripted",
+            self._script.capabilities,
+            self._script.prompt_form,
+        )
 
     def close(self):
         """Nothing is held."""
@@ -151,7 +181,9 @@ class Faltering:
         (KeyboardInterrupt(), StopReason.INTERRUPTED),
     ],
 )
-def test_what_stops_a_run_from_outside_pauses_it_and_counts_nothing(begin, store, right, error, reason):
+def test_what_stops_a_run_from_outside_pauses_it_and_counts_nothing(
+    begin, store, right, error, reason
+):
     policy = Faltering([right], error)
     run = begin(policy)
     assert run.run() is reason
@@ -164,7 +196,9 @@ def test_what_stops_a_run_from_outside_pauses_it_and_counts_nothing(begin, store
     assert [turn.turn for turn in store.turns(again.trajectory_id)] == [0]
 
 
-def test_an_answer_without_a_verdict_is_judged_and_not_asked_for_again(begin, store, evaluator, right, monkeypatch):
+def test_an_answer_without_a_verdict_is_judged_and_not_asked_for_again(
+    begin, store, evaluator, right, monkeypatch
+):
     def lost(*arguments, **options):
         raise InfrastructureError("the GPU is lost")
 
@@ -177,7 +211,9 @@ def test_an_answer_without_a_verdict_is_judged_and_not_asked_for_again(begin, st
     assert [turn.state for turn in store.turns(again.trajectory_id)] == [Row.JUDGED]
 
 
-def test_a_run_stopped_after_every_step_ends_as_one_that_was_not(begin, store, does_not_compile, unfinished, right):
+def test_a_run_stopped_after_every_step_ends_as_one_that_was_not(
+    begin, store, does_not_compile, unfinished, right
+):
     answers = [does_not_compile, "nothing", unfinished(1), right]
     whole = begin(answers)
     whole.run()
@@ -197,7 +233,15 @@ def told(store, trajectory_id):
     turns = store.turns(trajectory_id)
     numbers = {turn.candidate_id: turn.turn for turn in turns}
     return [
-        (t.turn, t.action, numbers.get(t.parent_id), t.source, t.messages, t.report.failure, t.report.correct)
+        (
+            t.turn,
+            t.action,
+            numbers.get(t.parent_id),
+            t.source,
+            t.messages,
+            t.report.failure,
+            t.report.correct,
+        )
         for t in turns
     ]
 
@@ -208,11 +252,18 @@ def test_best_of_n_draws_drafts_only_and_a_beam_takes_the_best_further(begin, un
     assert [a.action for a in drafts.attempts] == [Action.DRAFT] * 3
     beam = begin([unfinished(10), unfinished(11), unfinished(12), right], search="beam", samples=2)
     assert beam.run() is StopReason.TARGET
-    assert [a.action for a in beam.attempts] == [Action.DRAFT, Action.DRAFT, Action.REPAIR, Action.REPAIR]
+    assert [a.action for a in beam.attempts] == [
+        Action.DRAFT,
+        Action.DRAFT,
+        Action.REPAIR,
+        Action.REPAIR,
+    ]
     assert [a.parent_id for a in beam.attempts[2:]] == [a.candidate_id for a in beam.attempts[:2]]
 
 
-def test_refining_follows_the_best_and_stops_where_nothing_gets_better(begin, store, right, unfinished):
+def test_refining_follows_the_best_and_stops_where_nothing_gets_better(
+    begin, store, right, unfinished
+):
     speed = Goal.parse("speedup:1.2")
     run = begin([right, *(unfinished(k) for k in range(20, 30))], goal=speed)
     assert run.run() is StopReason.PLATEAU
@@ -224,5 +275,7 @@ def test_refining_follows_the_best_and_stops_where_nothing_gets_better(begin, st
 
 def test_while_the_model_is_asked_whoever_watches_is_told_so(begin, unfinished):
     doing = []
-    begin([unfinished(1)], watch=lambda run, what: doing.append(what), budgets=Budgets(turns=1)).run()
+    begin(
+        [unfinished(1)], watch=lambda run, what: doing.append(what), budgets=Budgets(turns=1)
+    ).run()
     assert "waiting for the model" in doing

@@ -117,7 +117,9 @@ def test_a_verdict_in_time_has_no_more_seconds_than_the_run():
 
 def judged_limits(deadline: float) -> Options:
     seen: list[Options] = []
-    judged_until(deadline, Options(), lambda options, say: (seen.append(options), REPORT)[1], lambda _: None)
+    judged_until(
+        deadline, Options(), lambda options, say: (seen.append(options), REPORT)[1], lambda _: None
+    )
     return seen[0]
 
 

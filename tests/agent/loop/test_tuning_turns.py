@@ -6,7 +6,14 @@ from kernelwright.agent.loop.attempts import Attempt
 from kernelwright.agent.loop.feedback import write_feedback
 from kernelwright.agent.loop.search import NextTurn, SearchKind
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.agent.loop.stopping import Budgets, Goal, GoalKind, StopReason, exhausted_budget, sum_spent
+from kernelwright.agent.loop.stopping import (
+    Budgets,
+    Goal,
+    GoalKind,
+    StopReason,
+    exhausted_budget,
+    sum_spent,
+)
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Usage
 from kernelwright.store.models import Action
@@ -26,7 +33,9 @@ GOAL = Goal.parse("eager:9")
 
 def report_of(speedup, compiled=None, share=0.3):
     """A verdict of a GPU, as the store holds them."""
-    time = Timing(median=1 / speedup, low=1 / speedup, high=1 / speedup, mean=1, std=0, minimum=1, calls=40)
+    time = Timing(
+        median=1 / speedup, low=1 / speedup, high=1 / speedup, mean=1, std=0, minimum=1, calls=40
+    )
     profile = ProfileResult(
         device="NVIDIA H100", candidate=time, speedup=speedup, speedup_low=speedup, speedup_compiled=compiled,
         speed_of_light=share, roofline=Roofline(milliseconds=share / speedup, bound="memory"),
@@ -35,7 +44,9 @@ def report_of(speedup, compiled=None, share=0.3):
             LaunchTime(kernel="small", ms=0.1, share=0.1),
         ),
     )  # fmt: skip
-    kernels = (KernelResources(name="large", config={"BLOCK": 512, "num_warps": 8}, occupancy=0.12),)
+    kernels = (
+        KernelResources(name="large", config={"BLOCK": 512, "num_warps": 8}, occupancy=0.12),
+    )
     return Report(
         problem="p", problem_hash="h", candidate_hash="c", rung=Rung.PROFILE, correct=True, judged_on="NVIDIA H100",
         profile=profile, compiles=(CompileResult(target="sm_90", kernels=kernels),),
@@ -52,7 +63,9 @@ def attempt(turn, action=Action.DRAFT, speedup=1.0, parent=None, **more):
 
 
 def next_of(attempts, **settings):
-    return Settings(policy="embedded", tune=True, goal=GOAL, **settings).aimed_search().next(attempts)
+    return (
+        Settings(policy="embedded", tune=True, goal=GOAL, **settings).aimed_search().next(attempts)
+    )
 
 
 def test_a_kernel_that_was_measured_is_tuned_before_anything_else_is_asked_for():
@@ -127,7 +140,9 @@ def test_a_goal_over_torch_compile_takes_the_lower_bound_and_the_lowest_estimate
     assert not goal.reached(attempt(0).with_(report=uncertain))
     mixed = report.profile.with_(speedup_compiled=None, speedup_compiled_estimate=1.15)
     assert goal.reached(attempt(0).with_(report=report.with_(profile=mixed)))
-    assert not Goal.parse("compile:1.2").reached(attempt(0).with_(report=report.with_(profile=mixed)))
+    assert not Goal.parse("compile:1.2").reached(
+        attempt(0).with_(report=report.with_(profile=mixed))
+    )
 
 
 @pytest.mark.parametrize("text", ["sol:2", "compile", "eager:fast", "compiler:1"])
@@ -141,6 +156,9 @@ def test_after_tuning_the_policy_is_told_configuration_bound_distance_and_the_ne
     assert "best configuration of large is BLOCK 512, num_warps 8" in said
     assert "bound by occupancy: 12% of the multiprocessor" in said
     assert "The speed of light is 0.15 ms, 0.35 ms less" in said
-    assert "Next by time: middle (0.3 ms, 30% of the call), then small (0.1 ms, 10% of the call)." in said
+    assert (
+        "Next by time: middle (0.3 ms, 30% of the call), then small (0.1 ms, 10% of the call)."
+        in said
+    )
     assert "bound by bytes" in write_feedback(report_of(2.0, share=0.9), tuned=True)
     assert "best configuration" not in write_feedback(report_of(2.0))

@@ -28,7 +28,16 @@ def environment() -> dict[str, str]:
 
 
 def command(folder: Path, *more: str) -> list[str]:
-    return ["-m", "kernelwright.agent", "mcp", "--device", "cpu", "--db", str(folder / "verdicts.db"), *more]
+    return [
+        "-m",
+        "kernelwright.agent",
+        "mcp",
+        "--device",
+        "cpu",
+        "--db",
+        str(folder / "verdicts.db"),
+        *more,
+    ]
 
 
 @contextmanager
@@ -66,7 +75,10 @@ def stdio(tmp_path):
     def client(*more: str) -> Client:
         return Client(
             StdioServerParameters(
-                command=sys.executable, args=command(tmp_path, *more), env=environment(), cwd=str(tmp_path)
+                command=sys.executable,
+                args=command(tmp_path, *more),
+                env=environment(),
+                cwd=str(tmp_path),
             )
         )
 

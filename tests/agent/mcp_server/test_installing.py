@@ -22,7 +22,9 @@ def tool_names(entry: dict, folder: Path) -> set[str]:
     """Starts the server as the client would, from its own configuration."""
 
     async def ask() -> set[str]:
-        params = StdioServerParameters(command=entry["command"], args=entry["args"], env=environment(), cwd=str(folder))
+        params = StdioServerParameters(
+            command=entry["command"], args=entry["args"], env=environment(), cwd=str(folder)
+        )
         async with Client(params) as client:
             return {tool.name for tool in (await client.list_tools()).tools}
 
@@ -42,7 +44,9 @@ def test_claude_code_finds_the_server_and_the_skill_beside_what_was_there(tmp_pa
 
 def test_codex_finds_the_server_and_the_skill_and_comments_stay(tmp_path):
     (tmp_path / ".codex").mkdir()
-    (tmp_path / ".codex" / "config.toml").write_text('# mine\nmodel = "m"\n\n[mcp_servers.other]\ncommand = "other"\n')
+    (tmp_path / ".codex" / "config.toml").write_text(
+        '# mine\nmodel = "m"\n\n[mcp_servers.other]\ncommand = "other"\n'
+    )
     install(Coding.CODEX, tmp_path, user=False, arguments=("--device", "cpu"))
     text = (tmp_path / ".codex" / "config.toml").read_text()
     assert text.startswith("# mine")
@@ -52,7 +56,9 @@ def test_codex_finds_the_server_and_the_skill_and_comments_stay(tmp_path):
     assert (tmp_path / ".agents" / "skills" / "kernelwright" / "SKILL.md").is_file()
 
 
-@pytest.mark.parametrize(("client", "name"), [(Coding.CLAUDE, ".claude.json"), (Coding.CODEX, ".codex/config.toml")])
+@pytest.mark.parametrize(
+    ("client", "name"), [(Coding.CLAUDE, ".claude.json"), (Coding.CODEX, ".codex/config.toml")]
+)
 def test_a_configuration_keeps_its_mode_and_stays_a_link(tmp_path, client, name):
     home, dotfiles = tmp_path / "home", tmp_path / "dotfiles"
     (home / name).parent.mkdir(parents=True)

@@ -6,13 +6,32 @@ import pytest
 
 from kernelwright.agent.mcp_server.answers import Question, VerdictOutcome
 from kernelwright.agent.mcp_server.summaries import outcome_of, verdict_fields
-from kernelwright.tools.report import Failure, Fault, ProfileResult, Report, Rung, Timing, TimingMethod
+from kernelwright.tools.report import (
+    Failure,
+    Fault,
+    ProfileResult,
+    Report,
+    Rung,
+    Timing,
+    TimingMethod,
+)
 from kernelwright.tools.timing.compiled_reference import Baseline
 from kernelwright.tools.timing.extras import compared_with
 
 
-def timing(low: float, median: float, high: float, method: TimingMethod = TimingMethod.GRAPH) -> Timing:
-    return Timing(median=median, low=low, high=high, mean=median, std=0.0, minimum=low, calls=100, method=method)
+def timing(
+    low: float, median: float, high: float, method: TimingMethod = TimingMethod.GRAPH
+) -> Timing:
+    return Timing(
+        median=median,
+        low=low,
+        high=high,
+        mean=median,
+        std=0.0,
+        minimum=low,
+        calls=100,
+        method=method,
+    )
 
 
 def timed(candidate: Timing, eager: Timing, compiled: Timing | None = None) -> Report:
@@ -22,7 +41,9 @@ def timed(candidate: Timing, eager: Timing, compiled: Timing | None = None) -> R
     )  # fmt: skip
     if compiled:
         beside = eager.with_(method=compiled.method)
-        profile = compared_with(Baseline(compiled=compiled, eager=beside, compiled_host_ms=0.021), profile)
+        profile = compared_with(
+            Baseline(compiled=compiled, eager=beside, compiled_host_ms=0.021), profile
+        )
     return Report(
         problem="p", problem_hash="h", candidate_hash="c", rung=Rung.PROFILE, correct=True, judged_on="NVIDIA H100",
         profile=profile,
@@ -73,16 +94,25 @@ def test_a_baseline_that_was_timed_by_another_method_decides_nothing():
     ],
 )
 def test_a_failure_is_incorrect_or_no_candidate_at_all(fault, outcome):
-    failed = timed(timing(1, 1, 1), timing(2, 2, 2)).with_(correct=False, failure=Failure(fault=fault, message="m"))
+    failed = timed(timing(1, 1, 1), timing(2, 2, 2)).with_(
+        correct=False, failure=Failure(fault=fault, message="m")
+    )
     assert outcome_of(Question.BENCH, failed) is outcome
     assert verdict_fields(Question.BENCH, failed)["speed"] is None
 
 
 def test_what_could_not_be_checked_here_is_inconclusive():
     unchecked = Report(
-        problem="p", problem_hash="h", candidate_hash="c", rung=Rung.COMPILE, warnings=("not interpreted: needs a GPU",)
+        problem="p",
+        problem_hash="h",
+        candidate_hash="c",
+        rung=Rung.COMPILE,
+        warnings=("not interpreted: needs a GPU",),
     )
     assert outcome_of(Question.CHECK, unchecked) is VerdictOutcome.INCONCLUSIVE
     assert "needs a GPU" in verdict_fields(Question.CHECK, unchecked)["explanation"]
     assert outcome_of(Question.COMPILE, unchecked) is VerdictOutcome.COMPILED
-    assert outcome_of(Question.CHECK, unchecked.with_(needs_gpu="inline assembly")) is VerdictOutcome.NEEDS_GPU
+    assert (
+        outcome_of(Question.CHECK, unchecked.with_(needs_gpu="inline assembly"))
+        is VerdictOutcome.NEEDS_GPU
+    )

@@ -64,7 +64,9 @@ def call(judging: ServerJudge, tool: str, **arguments: Any) -> dict[str, Any]:
         ("history", {"problem": "no such problem at all"}, "near ones are"),
     ],
 )
-def test_a_request_that_cannot_be_used_is_an_answer_that_says_what_to_do(tmp_path, tool, arguments, said):
+def test_a_request_that_cannot_be_used_is_an_answer_that_says_what_to_do(
+    tmp_path, tool, arguments, said
+):
     with serving(tmp_path) as judging:
         answer = call(judging, tool, **arguments)
     assert said in answer["error"]
@@ -79,7 +81,11 @@ def test_what_is_no_file_of_text_is_not_read(tmp_path):
     (tmp_path / "endless.py").symlink_to("/dev/zero")
     (tmp_path / "data.py").write_bytes(b" " * (2**21 + 1))
     with serving(tmp_path) as judging:
-        for name, said in (("pipe.py", "no file of text"), ("endless.py", "no file of text"), ("data.py", "2,097,152")):
+        for name, said in (
+            ("pipe.py", "no file of text"),
+            ("endless.py", "no file of text"),
+            ("data.py", "2,097,152"),
+        ):
             path = str(tmp_path / name)
             assert said in call(judging, "problem_show", problem=path)["error"]
             assert said in call(judging, "check", problem="fused silu", source=path)["error"]
@@ -90,7 +96,9 @@ def test_what_is_no_file_of_text_is_not_read(tmp_path):
 @pytest.mark.parametrize("source", ["/etc/hostname.py", "candidate.py"])
 def test_a_remote_client_names_no_file_of_the_server(tmp_path, source):
     with serving(tmp_path, local=False) as judging:
-        assert "takes no file" in call(judging, "check", problem="fused silu", source=source)["error"]
+        assert (
+            "takes no file" in call(judging, "check", problem="fused silu", source=source)["error"]
+        )
         assert "takes no file" in call(judging, "problem_show", problem="/etc/hostname")["error"]
         assert "takes no file" in call(judging, "problem_show", problem=str(__file__))["error"]
 
@@ -108,8 +116,12 @@ def test_a_spent_budget_refuses_and_a_text_that_is_no_python_costs_one_verdict(t
 def test_trouble_of_this_machine_is_no_outcome_and_costs_nothing(tmp_path):
     judging = serving(tmp_path)
     judging.close()
-    judging._pool = type(judging._pool)(1)  # the evaluators are gone, as after a crash of their processes
-    begun = judging.submit(JudgeRequest(question=Question.COMPILE, problem="fused silu", source=RIGHT))
+    judging._pool = type(judging._pool)(
+        1
+    )  # the evaluators are gone, as after a crash of their processes
+    begun = judging.submit(
+        JudgeRequest(question=Question.COMPILE, problem="fused silu", source=RIGHT)
+    )
     assert begun.verdict_id is not None
     future = judging.running(begun.verdict_id)
     assert future is not None
@@ -177,8 +189,14 @@ def test_ctrl_c_ends_a_server_that_waits_for_its_client(tmp_path):
     )  # fmt: skip
     assert server.stdin is not None
     assert server.stdout is not None
-    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    server.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}) + "\n")
+    client = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
+    server.stdin.write(
+        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}) + "\n"
+    )
     server.stdin.flush()
     assert "kernelwright" in server.stdout.readline()
     server.send_signal(signal.SIGINT)

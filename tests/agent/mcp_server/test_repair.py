@@ -14,7 +14,9 @@ from .conftest import RIGHT, TOOLS, http_server
 
 PROBLEM = "fused silu"
 UNCOMPILED = RIGHT.replace("tl.store(", "tl.no_such_store(")
-WRONG = RIGHT.replace("@triton.jit", "# the sigmoid is left out\n@triton.jit").replace("tl.sigmoid(", "1.0 + 0.0 * (")
+WRONG = RIGHT.replace("@triton.jit", "# the sigmoid is left out\n@triton.jit").replace(
+    "tl.sigmoid(", "1.0 + 0.0 * ("
+)
 
 
 async def ask(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -91,7 +93,9 @@ def test_a_kernel_is_repaired_over_stdio_and_its_history_outlives_the_server(std
         async with stdio() as client:
             told = await ask(client, "history")
             correct = next(one for one in told["verdicts"] if one["outcome"] == "correct")
-            return told, await ask(client, "result", verdict_id=correct["verdict_id"], source=True, report=True)
+            return told, await ask(
+                client, "result", verdict_id=correct["verdict_id"], source=True, report=True
+            )
 
     told = asyncio.run(first())
     assert [(one["question"], one["outcome"]) for one in told] == expected_history()
@@ -106,7 +110,9 @@ def test_a_kernel_is_repaired_over_stdio_and_its_history_outlives_the_server(std
 def test_a_kernel_is_repaired_over_http_by_who_has_the_token(tmp_path):
     async def drive(url: str) -> list[dict[str, Any]]:
         async with (
-            httpx2.AsyncClient(headers={"Authorization": "Bearer open sesame"}, timeout=90.0) as http,
+            httpx2.AsyncClient(
+                headers={"Authorization": "Bearer open sesame"}, timeout=90.0
+            ) as http,
             Client(streamable_http_client(url, http_client=http)) as client,
         ):
             told = await repair(client)
@@ -118,6 +124,8 @@ def test_a_kernel_is_repaired_over_http_by_who_has_the_token(tmp_path):
 
     with http_server(tmp_path, "--token", "open sesame") as url:
         assert httpx2.post(url, json={}).status_code == 401
-        assert httpx2.post(url, json={}, headers={"Authorization": "Bearer open"}).status_code == 401
+        assert (
+            httpx2.post(url, json={}, headers={"Authorization": "Bearer open"}).status_code == 401
+        )
         told = asyncio.run(drive(url))
     assert [(one["question"], one["outcome"]) for one in told] == expected_history()

@@ -47,7 +47,11 @@ def test_the_catalogue_covers_every_family_with_some_problems_held_out():
 
 
 def test_names_hashes_and_titles_are_all_different():
-    for facts in ([p.name for p in PROBLEMS], [p.hash for p in PROBLEMS], [p.title for p in PROBLEMS]):
+    for facts in (
+        [p.name for p in PROBLEMS],
+        [p.hash for p in PROBLEMS],
+        [p.title for p in PROBLEMS],
+    ):
         assert all(facts)
         assert len(set(facts)) == len(facts)
 
@@ -58,7 +62,9 @@ def test_a_reference_has_the_form_and_says_its_cpu_sizes(problem: Problem):
     assert problem.cpu_sizes
     assert set(problem.cpu_sizes) <= set(integers)
     assert all(small < integers[name] for name, small in problem.cpu_sizes.items())
-    assert any(small % 2 for small in problem.cpu_sizes.values()), "no odd size: masks are never tried"
+    assert any(small % 2 for small in problem.cpu_sizes.values()), (
+        "no odd size: masks are never tried"
+    )
 
 
 def test_a_reference_runs_at_its_cpu_sizes_and_is_finite(problem: Problem):
@@ -73,11 +79,15 @@ def test_a_reference_is_small_at_its_cpu_sizes(problem: Problem):
     assert weight.operations < 2_000_000
 
 
-def test_full_sizes_take_a_kernel_between_20_microseconds_and_2_milliseconds_on_an_h200(problem: Problem):
+def test_full_sizes_take_a_kernel_between_20_microseconds_and_2_milliseconds_on_an_h200(
+    problem: Problem,
+):
     weight = measure_cost(problem)
     width = {"fp16": 2}.get(next((t for t in problem.tags if t == "fp16"), ""), 4)
     rate = FP16_A_SECOND if width == 2 else FP32_A_SECOND
-    milliseconds = 1000 * max(weight.elements * width / BYTES_A_SECOND, _products(problem, weight.operations) / rate)
+    milliseconds = 1000 * max(
+        weight.elements * width / BYTES_A_SECOND, _products(problem, weight.operations) / rate
+    )
     assert FASTEST_MS < milliseconds < SLOWEST_MS
 
 
@@ -89,7 +99,11 @@ def _products(problem: Problem, operations: int) -> int:
 def test_an_answer_that_computes_nothing_does_not_pass_allclose(problem: Problem, fill: str):
     for output in run_once(problem.with_sizes(problem.cpu_sizes)):
         value = output.double()
-        lazy = torch.zeros_like(value) if fill == "zeros" else torch.full_like(value, value.mean().item())
+        lazy = (
+            torch.zeros_like(value)
+            if fill == "zeros"
+            else torch.full_like(value, value.mean().item())
+        )
         if fill == "constant" and value.numel() == 1:
             continue
         assert not torch.allclose(lazy, value, rtol=1e-2, atol=1e-2)
@@ -98,7 +112,8 @@ def test_an_answer_that_computes_nothing_does_not_pass_allclose(problem: Problem
 def test_the_answer_for_other_inputs_does_not_pass_allclose(problem: Problem):
     one, other = (_outputs(problem, seed) for seed in (1, 2))
     assert not all(
-        torch.allclose(a.double(), b.double(), rtol=1e-2, atol=1e-2) for a, b in zip(one, other, strict=True)
+        torch.allclose(a.double(), b.double(), rtol=1e-2, atol=1e-2)
+        for a, b in zip(one, other, strict=True)
     )
 
 
@@ -129,9 +144,15 @@ def test_references_do_not_read_sizes_from_inside_the_model(problem: Problem):
     model = next(n for n in tree.body if isinstance(n, ast.ClassDef))
     for function in (f for f in model.body if isinstance(f, ast.FunctionDef)):
         own = {a.arg for a in function.args.args} | {
-            n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            n.id
+            for n in ast.walk(function)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         }
-        read = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        read = {
+            n.id
+            for n in ast.walk(function)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+        }
         assert not (read - own) & set(module_integers(problem.source))
 
 
@@ -159,4 +180,6 @@ def test_rope_and_conv2d_are_found_under_the_names_that_people_use(said: str, na
 
 def test_the_manifests_of_the_catalogue_are_shipped():
     missing = [p.name for p in PROBLEMS if (kept := load_manifest(p)) is None or kept.failure]
-    assert not missing, "python -m kernelwright.tools.manifests.manifest --suite catalogue computes them"
+    assert not missing, (
+        "python -m kernelwright.tools.manifests.manifest --suite catalogue computes them"
+    )

@@ -26,7 +26,10 @@ DEFINITION = {
     "outputs": {"c": {"shape": ["M", "half"], "dtype": "float16"}},
     "reference": "import torch\n\ndef run(a, chosen, scale):\n    return a[:, chosen] * scale\n",
 }
-WORKLOAD = {"axes": {"M": 5}, "inputs": {"a": {"type": "random"}, "scale": {"type": "scalar", "value": 2.0}}}
+WORKLOAD = {
+    "axes": {"M": 5},
+    "inputs": {"a": {"type": "random"}, "scale": {"type": "scalar", "value": 2.0}},
+}
 TASK = """
 tests:
   - {"size": 12, "seed": 42}
@@ -140,7 +143,9 @@ def test_a_trace_set_keeps_definitions_and_workloads_apart(tmp_path):
 
 def test_a_definition_without_what_it_needs_says_what_to_add(definition):
     (definition / "product" / "workload.jsonl").unlink()
-    with pytest.raises(ProblemError, match=r"its scalar scale has no value: give one in a workload.jsonl"):
+    with pytest.raises(
+        ProblemError, match=r"its scalar scale has no value: give one in a workload.jsonl"
+    ):
         find_by_name(definition / "product" / "definition.json")
     assert "scaled_product: its scalar scale has no value" in unreadable(definition)[0]
 
@@ -154,7 +159,9 @@ def test_a_task_of_a_leaderboard_becomes_a_problem_without_its_seed_and_device(t
     assert module_integers(problem.source) == {"size": 12}
     assert problem.source.splitlines()[10] == REFERENCE.splitlines()[10]
     assert (
-        [p.name for p in load_suite(str(task))] == ["doubled"] == [find_by_name(task / "doubled" / "reference.py").name]
+        [p.name for p in load_suite(str(task))]
+        == ["doubled"]
+        == [find_by_name(task / "doubled" / "reference.py").name]
     )
 
 
@@ -168,7 +175,10 @@ def test_the_first_case_of_some_size_becomes_the_inputs(tmp_path):
     (tmp_path / "scaled.py").write_text(GROUPS)
     with pytest.raises(ProblemError, match=r"reads scaled.json: put that file beside it"):
         find_by_name(tmp_path / "scaled.py")
-    cases = [{"inputs": [{"shape": [1, 2]}, {"value": 1}]}, {"inputs": [{"shape": [64, 17]}, {"value": 3}]}]
+    cases = [
+        {"inputs": [{"shape": [1, 2]}, {"value": 1}]},
+        {"inputs": [{"shape": [64, 17]}, {"value": 3}]},
+    ]
     (tmp_path / "scaled.json").write_text("\n".join(map(json.dumps, cases)))
     problem = find_by_name(tmp_path / "scaled.py")
     (x, alpha), answer = inputs_and_answer(problem)

@@ -10,7 +10,13 @@ import pytest
 from pyarrow import parquet
 
 from kernelwright.agent.batch.suite_choice import choose_problems
-from kernelwright.agent.problems.finding import catalogue, find_by_name, load_suite, nearest_names, nearest_problems
+from kernelwright.agent.problems.finding import (
+    catalogue,
+    find_by_name,
+    load_suite,
+    nearest_names,
+    nearest_problems,
+)
 from kernelwright.agent.problems.matching import match_name
 from kernelwright.agent.problems.tritonbench import refused_operators
 from kernelwright.tools.problem import ProblemError, module_integers, source_hash
@@ -23,10 +29,17 @@ FENCE = "#" * 146
 @pytest.fixture
 def kernelbench(tmp_path: Path) -> Path:
     """A checkout laid out as KernelBench is, holding our own references."""
-    for place in ("level1/1_Sum.py", "level1/23_Softmax.py", "level1/100_Hinge_Loss.py", "level2/9_Linear_GELU.py"):
+    for place in (
+        "level1/1_Sum.py",
+        "level1/23_Softmax.py",
+        "level1/100_Hinge_Loss.py",
+        "level2/9_Linear_GELU.py",
+    ):
         file = tmp_path / "KernelBench" / place
         file.parent.mkdir(parents=True, exist_ok=True)
-        name = {"1_": "row_sum", "23": "fused_softmax", "10": "hinge_loss", "9_": "linear_gelu"}[file.name[:2]]
+        name = {"1_": "row_sum", "23": "fused_softmax", "10": "hinge_loss", "9_": "linear_gelu"}[
+            file.name[:2]
+        ]
         file.write_text(OURS[name])
     return tmp_path
 
@@ -81,14 +94,18 @@ def test_a_problem_that_is_only_near_holds_the_name_that_was_asked_for(asked):
     assert find_by_name(asked).taken_for == asked
 
 
-@pytest.mark.parametrize("asked", ["fused softmax", "LayerNorm", "a fused softmax kernel", "catalogue:rmsnorm", "gemm"])
+@pytest.mark.parametrize(
+    "asked", ["fused softmax", "LayerNorm", "a fused softmax kernel", "catalogue:rmsnorm", "gemm"]
+)
 def test_the_words_of_a_name_in_any_spelling_are_that_name(asked):
     assert find_by_name(asked).taken_for == ""
 
 
 def test_a_name_that_may_mean_two_problems_is_refused():
     names = {"row_max": (), "row_mix": ()}
-    with pytest.raises(ProblemError, match="'row mx' may mean row_max or row_mix: name one of them"):
+    with pytest.raises(
+        ProblemError, match="'row mx' may mean row_max or row_mix: name one of them"
+    ):
         match_name("row mx", names)
 
 
@@ -98,7 +115,9 @@ def test_every_problem_is_found_by_its_name_and_with_spaces(name: str):
     assert find_by_name(name).source == OURS[name]
 
 
-@pytest.mark.parametrize("asked", ["banana", "conv3d", "linear attention", "sort", "fft", "x", "kernel"])
+@pytest.mark.parametrize(
+    "asked", ["banana", "conv3d", "linear attention", "sort", "fft", "x", "kernel"]
+)
 def test_a_name_that_is_nothing_like_any_is_an_error_that_lists_near_ones(asked: str):
     with pytest.raises(ProblemError) as caught:
         find_by_name(asked)
@@ -110,7 +129,12 @@ def test_a_name_that_is_nothing_like_any_is_an_error_that_lists_near_ones(asked:
 
 def test_near_names_share_words_with_what_was_asked():
     assert nearest_names("conv2d", 4)[0] == "conv2d"
-    assert set(nearest_names("conv2d", 4)) == {"conv2d", "depthwise_conv2d", "pointwise_conv2d", "conv1d"}
+    assert set(nearest_names("conv2d", 4)) == {
+        "conv2d",
+        "depthwise_conv2d",
+        "pointwise_conv2d",
+        "conv1d",
+    }
     assert [p.name for p in nearest_problems("attention", 1)] == ["attention"]
 
 
@@ -132,7 +156,9 @@ def test_a_file_of_the_users_is_a_problem_with_its_own_title(tmp_path: Path):
         (OURS["row_sum"].replace('"rows": 5', '"rows": -5').encode(), "positive integers"),
     ],
 )
-def test_a_file_that_is_no_problem_says_why_in_one_line(tmp_path: Path, text: bytes, complaint: str):
+def test_a_file_that_is_no_problem_says_why_in_one_line(
+    tmp_path: Path, text: bytes, complaint: str
+):
     file = tmp_path / "model.py"
     file.write_bytes(text)
     with pytest.raises(ProblemError, match=complaint) as caught:
@@ -142,21 +168,31 @@ def test_a_file_that_is_no_problem_says_why_in_one_line(tmp_path: Path, text: by
 
 
 @pytest.mark.parametrize("asked", ["missing.py", "some/where", "", "."])
-def test_a_path_that_is_no_file_says_so(asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_path_that_is_no_file_says_so(
+    asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ProblemError, match=r"no file|no problem was named|is a folder"):
         find_by_name(asked)
 
 
-@pytest.mark.parametrize("asked", ["1/23", "1/23_Softmax", "1/23_Softmax.py", "level1/23", "1/softmax", "1/sofmax"])
+@pytest.mark.parametrize(
+    "asked", ["1/23", "1/23_Softmax", "1/23_Softmax.py", "level1/23", "1/softmax", "1/sofmax"]
+)
 def test_a_kernelbench_problem_is_found_in_a_checkout(kernelbench: Path, asked: str):
     for path in (kernelbench, kernelbench / "KernelBench", str(kernelbench)):
         found = find_by_name(f"kernelbench:{asked}", kernelbench=path)
-        assert (found.name, found.suite, found.title) == ("kernelbench:1/23", "kernelbench", "23_Softmax")
+        assert (found.name, found.suite, found.title) == (
+            "kernelbench:1/23",
+            "kernelbench",
+            "23_Softmax",
+        )
         assert found.source == OURS["fused_softmax"]
 
 
-def test_a_parquet_file_and_its_folder_give_the_same_problems_as_a_checkout(kernelbench: Path, dataset: Path):
+def test_a_parquet_file_and_its_folder_give_the_same_problems_as_a_checkout(
+    kernelbench: Path, dataset: Path
+):
     checkout = find_by_name("kernelbench:1/23", kernelbench=kernelbench)
     for path in (dataset, dataset.parent):
         assert find_by_name("kernelbench:1/23", kernelbench=path) == checkout
@@ -164,7 +200,9 @@ def test_a_parquet_file_and_its_folder_give_the_same_problems_as_a_checkout(kern
 
 
 def test_a_suite_comes_in_the_order_of_its_numbers(kernelbench: Path):
-    assert [p.name.removeprefix("kernelbench:") for p in load_suite("kernelbench", kernelbench)] == [
+    assert [
+        p.name.removeprefix("kernelbench:") for p in load_suite("kernelbench", kernelbench)
+    ] == [
         "1/1",
         "1/23",
         "1/100",
@@ -184,7 +222,9 @@ def test_a_suite_comes_in_the_order_of_its_numbers(kernelbench: Path):
         ("kernelbench:softmax", "LEVEL/NUMBER"),
     ],
 )
-def test_a_kernelbench_problem_that_is_not_there_says_what_is(kernelbench: Path, asked: str, complaint: str):
+def test_a_kernelbench_problem_that_is_not_there_says_what_is(
+    kernelbench: Path, asked: str, complaint: str
+):
     with pytest.raises(ProblemError, match=complaint):
         find_by_name(asked, kernelbench=kernelbench)
 
@@ -192,15 +232,27 @@ def test_a_kernelbench_problem_that_is_not_there_says_what_is(kernelbench: Path,
 def test_a_suite_without_its_path_or_with_a_wrong_one_says_what_to_give(tmp_path: Path):
     wrong = [
         (lambda: find_by_name("kernelbench:1/1"), "--kernelbench"),
-        (lambda: find_by_name("kernelbench:1/1", kernelbench=tmp_path / "none"), "no KernelBench at"),
-        (lambda: find_by_name("kernelbench:1/1", kernelbench=tmp_path), "holds no KernelBench problems"),
+        (
+            lambda: find_by_name("kernelbench:1/1", kernelbench=tmp_path / "none"),
+            "no KernelBench at",
+        ),
+        (
+            lambda: find_by_name("kernelbench:1/1", kernelbench=tmp_path),
+            "holds no KernelBench problems",
+        ),
         (lambda: find_by_name("tritonbench-t:relu"), "--tritonbench"),
         (lambda: load_suite("tritonbench-t", tmp_path), "holds no TritonBench-T"),
         (lambda: load_suite("kernelbench"), "needs the path"),
         (lambda: load_suite("humaneval"), "choose catalogue, kernelbench, tritonbench-t"),
         (lambda: load_suite("folder", tmp_path), "holds no problems"),
-        (lambda: load_suite("catalogue", level=2), "--level is a level of KernelBench, and catalogue has none"),
-        (lambda: choose_problems(["fused softmax"], level=2), "and fused softmax has none: leave it out"),
+        (
+            lambda: load_suite("catalogue", level=2),
+            "--level is a level of KernelBench, and catalogue has none",
+        ),
+        (
+            lambda: choose_problems(["fused softmax"], level=2),
+            "and fused softmax has none: leave it out",
+        ),
     ]
     for ask, complaint in wrong:
         with pytest.raises(ProblemError, match=complaint) as caught:
@@ -212,7 +264,9 @@ def test_a_malformed_parquet_file_says_what_it_should_hold(tmp_path: Path):
     text = tmp_path / "level_1.parquet"
     text.write_text("not parquet")
     lacking = write_parquet(tmp_path / "other.parquet", code=["x = 1"], level=[1])
-    null = write_parquet(tmp_path / "null.parquet", code=["x = 1"], level=[None], name=["1_A"], problem_id=[1])
+    null = write_parquet(
+        tmp_path / "null.parquet", code=["x = 1"], level=[None], name=["1_A"], problem_id=[1]
+    )
     for file in (text, lacking, null):
         with pytest.raises(ProblemError, match="code, level, name, problem_id") as caught:
             find_by_name("kernelbench:1/1", kernelbench=file)
@@ -273,7 +327,9 @@ def test_an_operator_of_tritonbench_becomes_a_reference_that_runs(tmp_path: Path
         find_by_name("tritonbench-t:scaled_add#3", tritonbench=root)
 
 
-def test_the_folder_of_a_checkout_is_read_as_the_suite_that_it_holds(tmp_path: Path, kernelbench: Path):
+def test_the_folder_of_a_checkout_is_read_as_the_suite_that_it_holds(
+    tmp_path: Path, kernelbench: Path
+):
     assert [p.name for p in load_suite(str(kernelbench), level=2)] == ["kernelbench:2/9"]
     checkout = tritonbench_file(tmp_path / "triton", "scaled_add", OPERATOR)
     assert [p.name for p in load_suite(str(checkout))] == ["tritonbench-t:scaled_add"]
@@ -283,7 +339,11 @@ def test_the_folder_of_a_checkout_is_read_as_the_suite_that_it_holds(tmp_path: P
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("torch.add(input, other, alpha=alpha)", "torch.nn.functional.dropout(input)", "draws random numbers"),
+        (
+            "torch.add(input, other, alpha=alpha)",
+            "torch.nn.functional.dropout(input)",
+            "draws random numbers",
+        ),
         ("torch.add(input, other, alpha=alpha)", "input.sum().backward()", "it needs gradients"),
         (FENCE, "", "no line of #"),
         ("scaled_add(a, b)", "scaled_add([a, b], 1)", "not a tensor"),
@@ -295,7 +355,9 @@ def test_the_folder_of_a_checkout_is_read_as_the_suite_that_it_holds(tmp_path: P
 def test_an_operator_that_cannot_be_a_problem_is_refused_with_the_reason(
     tmp_path: Path, old: str, new: str, reason: str
 ):
-    text = OPERATOR.replace(old, new).replace('results["test_case_2"] = scaled_add(a.cuda(), other=b, alpha=alpha)', "")
+    text = OPERATOR.replace(old, new).replace(
+        'results["test_case_2"] = scaled_add(a.cuda(), other=b, alpha=alpha)', ""
+    )
     root = tritonbench_file(tmp_path, "scaled_add", text)
     with pytest.raises(ProblemError, match=reason):
         find_by_name("tritonbench-t:scaled_add", tritonbench=root)
@@ -322,7 +384,9 @@ def test_finding_problems_imports_neither_torch_nor_pyarrow():
         "import sys; from kernelwright.agent.problems.finding import find_by_name; find_by_name('softmx'); "
         "print([m for m in ('torch', 'triton', 'pyarrow') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 

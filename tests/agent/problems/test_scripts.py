@@ -42,7 +42,9 @@ class Block(nn.Module):
 
 """
 SCRIPTS = {
-    "argparse": ARGPARSE + BLOCK + "x = torch.randn(6, args.width, device=args.device)\nprint(Block(args.width)(x))\n",
+    "argparse": ARGPARSE
+    + BLOCK
+    + "x = torch.randn(6, args.width, device=args.device)\nprint(Block(args.width)(x))\n",
     "argparse that the class reads": ARGPARSE
     + BLOCK.replace("nn.Linear(width, width)", "nn.Linear(args.width, width)")
     + "model = Block(8)\nmodel(torch.randn(6, args.width))\n",
@@ -94,7 +96,10 @@ def test_a_script_with_a_command_line_is_run_without_arguments(problem_of, name,
 
 def test_a_parser_that_needs_arguments_is_told_with_its_own_words(problem_of):
     text = HEAD + SCRIPTS["argparse"].replace("default=24", "required=True")
-    with pytest.raises(ProblemError, match=r"line 12: argparse: the following arguments are required: --width: give"):
+    with pytest.raises(
+        ProblemError,
+        match=r"line 12: argparse: the following arguments are required: --width: give",
+    ):
         try_reference(problem_of(text))
 
 
@@ -115,14 +120,18 @@ def test_an_error_has_the_line_of_the_users_file(problem_of, function):
     number = next(n for n, line in enumerate(text.splitlines(), start=1) if "missing" in line)
     with pytest.raises(ProblemError) as refused:
         try_reference(problem_of(text))
-    assert f"the reference script.py fails {function}, line {number}: AttributeError" in str(refused.value)
+    assert f"the reference script.py fails {function}, line {number}: AttributeError" in str(
+        refused.value
+    )
 
 
 def test_an_error_in_an_imported_file_names_that_file(problem_of, tmp_path):
     (tmp_path / "layers.py").write_text(
         "import torch\n\n\ndef unused(x):\n    return x\n\n\ndef act(x):\n    return x.no\n"
     )
-    text = HEAD.replace("import click", "from layers import act") + BLOCK.replace("torch.relu", "act")
+    text = HEAD.replace("import click", "from layers import act") + BLOCK.replace(
+        "torch.relu", "act"
+    )
     problem = problem_of(text + "Block(4)(torch.randn(2, 4))\n")
     with pytest.raises(ProblemError, match=r"fails in act, line 9 of layers\.py: AttributeError"):
         try_reference(problem)
@@ -134,7 +143,9 @@ def test_an_error_in_an_imported_file_names_that_file(problem_of, tmp_path):
 
 def test_an_imported_file_that_is_not_python_is_named(problem_of, tmp_path):
     (tmp_path / "layers.py").write_text("def act(x):\n    return (x\n")
-    with pytest.raises(ProblemError, match=r"layers\.py, which it imports: the reference is not Python at line 2"):
+    with pytest.raises(
+        ProblemError, match=r"layers\.py, which it imports: the reference is not Python at line 2"
+    ):
         problem_of("from layers import act\n" + BLOCK)
 
 
@@ -145,7 +156,9 @@ def test_an_error_in_a_notebook_names_the_cell(problem_of):
         "Block(4)(torch.randn(2, 4))",
     ]
     book = {"cells": [{"cell_type": "code", "source": cell} for cell in cells], "nbformat": 4}
-    with pytest.raises(ProblemError, match=r"fails in forward, line 9 of code cell 2: AttributeError"):
+    with pytest.raises(
+        ProblemError, match=r"fails in forward, line 9 of code cell 2: AttributeError"
+    ):
         try_reference(problem_of(json.dumps(book), "book.ipynb"))
 
 
@@ -159,7 +172,11 @@ def test_lines_stay_where_sizes_change_and_in_eval_mode(problem_of):
     problem = problem_of(text)
     wanted = text.splitlines().index("        return x.missing") + 1
     sizes = {"A": 3, "B": 5, "C": 7, "D": 9}
-    for changed in (problem.with_sizes(sizes), in_eval_mode(problem), in_eval_mode(problem).with_sizes(sizes)):
+    for changed in (
+        problem.with_sizes(sizes),
+        in_eval_mode(problem),
+        in_eval_mode(problem).with_sizes(sizes),
+    ):
         number = changed.source.splitlines().index("        return x.missing") + 1
         assert origin_of_line(changed.source, number).number == wanted
     assert module_integers(problem.with_sizes(sizes).source) == sizes
@@ -181,10 +198,14 @@ def test_readers_who_know_no_file_see_no_directives(problem_of):
 
 
 def test_a_dry_run_refuses_what_a_run_would_refuse_and_says_it_in_json(tmp_path):
-    (tmp_path / "script.py").write_text(HEAD + SCRIPTS["argparse"].replace("self.layer(x)", "self.no(x)"))
+    (tmp_path / "script.py").write_text(
+        HEAD + SCRIPTS["argparse"].replace("self.layer(x)", "self.no(x)")
+    )
     said = {}
     for options in (["--dry-run"], []):
-        done = agent_here("solve", "script.py", "--policy", "compiler", "--json", *options, folder=tmp_path)
+        done = agent_here(
+            "solve", "script.py", "--policy", "compiler", "--json", *options, folder=tmp_path
+        )
         assert done.returncode == 2
         said[json.loads(done.stdout)["error"]] = done.stderr
     [(error, _)] = said.items()

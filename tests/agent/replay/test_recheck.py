@@ -45,7 +45,10 @@ def judged_before(begin, store):
     return made
 
 
-MISMATCH = {"correct": False, "failure": Failure(fault=Fault.MISMATCH, message="3 of 335 elements differ")}
+MISMATCH = {
+    "correct": False,
+    "failure": Failure(fault=Fault.MISMATCH, message="3 of 335 elements differ"),
+}
 
 
 def quiet(step):
@@ -73,7 +76,10 @@ def test_a_verdict_that_todays_judge_does_not_share_is_told_and_saved_and_the_ol
     assert "mismatch -> correct" in line
     assert "3 of 335 elements differ" in line
     assert "1 of 2 verdicts" in out
-    assert [v.evaluator for v in store.verdicts(good.candidate_id)][-2:] == [OLD, evaluator_version()]
+    assert [v.evaluator for v in store.verdicts(good.candidate_id)][-2:] == [
+        OLD,
+        evaluator_version(),
+    ]
     assert [v.correct for v in store.verdicts(good.candidate_id)][-2:] == [False, True]
     assert (good.report.correct, broken.report.failure.fault) == (True, Fault.COMPILE)
     assert store.trajectory(id).best_id == good.candidate_id, "the best is chosen anew"
@@ -89,12 +95,18 @@ def test_what_this_judge_has_judged_is_not_judged_again_and_its_changes_are_stil
     again = json.loads(out)
     assert (status, again["here"], again["before"], again["left"]) == (Exit.DONE, 0, 1, 0)
     assert again["tools"] is None, "nothing was started"
-    assert [one["now"] for one in again["changed"]] == [one.now for one in first.changed] == ["correct"]
+    assert (
+        [one["now"] for one in again["changed"]]
+        == [one.now for one in first.changed]
+        == ["correct"]
+    )
     assert again["counts"] == first.counts == {"mismatch -> correct": 1}
     assert store.stats().verdicts == count
 
 
-def test_equal_programs_are_judged_once_and_a_sitting_may_be_limited(judged_before, store, path, right):
+def test_equal_programs_are_judged_once_and_a_sitting_may_be_limited(
+    judged_before, store, path, right
+):
     judged_before(right, **MISMATCH)
     judged_before(right, **MISMATCH)
     first = recheck(RecheckRequest(workers=2, limit=1), path, quiet)
@@ -102,7 +114,10 @@ def test_equal_programs_are_judged_once_and_a_sitting_may_be_limited(judged_befo
     judged_before(right, **MISMATCH)
     second = recheck(RecheckRequest(workers=2), path, quiet)
     assert (second.here, second.left, len(second.changed)) == (2, 0, 3)
-    reports = [store.turn(entry.candidate.id).report for entry in store.candidates(CandidateFilter(), limit=None)]
+    reports = [
+        store.turn(entry.candidate.id).report
+        for entry in store.candidates(CandidateFilter(), limit=None)
+    ]
     assert sorted(report.cached for report in reports) == [False, False, True]
 
 
@@ -114,7 +129,9 @@ def test_a_verdict_of_a_gpu_is_not_replaced_by_one_of_a_cpu(judged_before, store
     assert store.turns(id)[0].report.judged_on == "NVIDIA H200"
 
 
-def test_rewards_are_computed_for_the_new_verdict_and_stay_with_the_old_one(judged_before, store, path, right):
+def test_rewards_are_computed_for_the_new_verdict_and_stay_with_the_old_one(
+    judged_before, store, path, right
+):
     id = judged_before(right, **MISMATCH)
     [turn] = store.turns(id)
     store.reward([(turn.verdict_id, {"correct": 0.0})], formula="execution@1")
@@ -129,7 +146,9 @@ def test_rewards_are_computed_for_the_new_verdict_and_stay_with_the_old_one(judg
     assert store.stats().rewards == 3, "those of the older judge's verdict are still there"
 
 
-def test_a_reference_that_cannot_be_used_keeps_one_candidate_and_not_the_others(judged_before, store, path, right):
+def test_a_reference_that_cannot_be_used_keeps_one_candidate_and_not_the_others(
+    judged_before, store, path, right
+):
     from kernelwright.agent.loop.settings import Settings
     from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Usage
     from kernelwright.store.models import Action
@@ -145,11 +164,15 @@ def test_a_reference_that_cannot_be_used_keeps_one_candidate_and_not_the_others(
         "       k[(1,)](x)\n        return x\n"
     )
     usage = Usage(prompt_tokens=1, completion_tokens=1, dollars=0.0)
-    store.complete(row.id, Completion(text=code, finish=FinishReason.STOP, usage=usage, policy="p"), code)
+    store.complete(
+        row.id, Completion(text=code, finish=FinishReason.STOP, usage=usage, policy="p"), code
+    )
     [known] = [t for t in store.samples() if t.problem == "fused_silu"]
     store.judge(row.id, known.report)
     found = recheck(RecheckRequest(workers=2), path, quiet)
-    assert [(one.problem, "lacks Model" in one.why) for one in found.not_judged] == [("broken", True)]
+    assert [(one.problem, "lacks Model" in one.why) for one in found.not_judged] == [
+        ("broken", True)
+    ]
     assert (found.here, found.left) == (1, 0)
 
 
@@ -172,7 +195,9 @@ def test_a_recheck_that_is_killed_or_interrupted_goes_on_where_it_stopped(
         "--workers",
         "1",
     ]
-    started = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    started = subprocess.Popen(
+        arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     wait_until(lambda: any(judged_by_today(store, id) for id in candidates), 120, started)
     started.send_signal(sign)
     started.communicate(timeout=500)
@@ -180,7 +205,11 @@ def test_a_recheck_that_is_killed_or_interrupted_goes_on_where_it_stopped(
     assert started.returncode == (Exit.INTERRUPTED if sign is signal.SIGINT else -signal.SIGKILL)
     assert 1 <= len(reached) < len(candidates)
     found = recheck(RecheckRequest(workers=1), path, quiet)
-    assert (found.before, found.here, found.left) == (len(reached), len(candidates) - len(reached), 0)
+    assert (found.before, found.here, found.left) == (
+        len(reached),
+        len(candidates) - len(reached),
+        0,
+    )
     assert {judged_by_today(store, id) for id in candidates} == {1}, "each once"
     assert found.counts == {"mismatch -> correct": 1}
 

@@ -58,9 +58,17 @@ def test_a_replay_shows_the_states_verdicts_and_best_that_the_live_view_had(
         _) in enumerate(seen) if state is not State.DONE and (k == 0 or state is not seen[k - 1][0])]  # fmt: skip
     assert [s for k, s in enumerate(walked) if k == 0 or s is not walked[k - 1]] == lived
     assert [turn.candidate_id for turn in replayed.turns] == [a.candidate_id for a in run.attempts]
-    assert [turn.fault for turn in replayed.turns] == [Fault.COMPILE, Fault.NO_CODE, Fault.MISMATCH, None]
+    assert [turn.fault for turn in replayed.turns] == [
+        Fault.COMPILE,
+        Fault.NO_CODE,
+        Fault.MISMATCH,
+        None,
+    ]
     assert [turn.best for turn in replayed.turns] == [None, None, None, 3]
-    assert (replayed.stop_reason, replayed.best_candidate_id) == ("target_reached", run.best.candidate_id)
+    assert (replayed.stop_reason, replayed.best_candidate_id) == (
+        "target_reached",
+        run.best.candidate_id,
+    )
     assert not any(turn.departure or turn.drift.changes or turn.judged for turn in replayed.turns)
     status, out, _ = command(capsys, "last", "--db", path)
     assert status == Exit.DONE
@@ -68,14 +76,20 @@ def test_a_replay_shows_the_states_verdicts_and_best_that_the_live_view_had(
     assert "stopped  target reached" in out
 
 
-def test_todays_tools_find_what_the_stored_verdicts_say(begin, store, scratch, evaluator, does_not_compile, right):
+def test_todays_tools_find_what_the_stored_verdicts_say(
+    begin, store, scratch, evaluator, does_not_compile, right
+):
     row = store.trajectory(finished(begin, does_not_compile, right))
     judging = RunJudge(evaluator, Options())
     kept = []
 
     def judge(turns):
         return FreshVerdicts(
-            turns, row.id, judging, lambda turn: False, lambda turn, report: kept.append(turn.candidate_id)
+            turns,
+            row.id,
+            judging,
+            lambda turn: False,
+            lambda turn, report: kept.append(turn.candidate_id),
         )
 
     replayed = replay(store, row, scratch, judge)
@@ -95,7 +109,10 @@ def test_a_verdict_that_differs_is_told_and_saved_only_when_that_is_meant(begin,
     id = finished(begin, unfinished(1), right)
     _, last = store.turns(id)
     store.judge(
-        last.candidate_id, last.report.with_(correct=False, failure=Failure(fault=Fault.NONDETERMINISM, message="once"))
+        last.candidate_id,
+        last.report.with_(
+            correct=False, failure=Failure(fault=Fault.NONDETERMINISM, message="once")
+        ),
     )
     store.put_best(id, None)
     status, out, _ = command(capsys, str(id), "--execute", "--device", "cpu", "--db", path)
@@ -103,10 +120,16 @@ def test_a_verdict_that_differs_is_told_and_saved_only_when_that_is_meant(begin,
     assert "verdict: nondeterminism -> correct" in out
     assert "1 of 2 verdicts differ" in out
     assert len(store.verdicts(last.candidate_id)) == 2
-    status, out, _ = command(capsys, str(id), "--rescore", "--device", "cpu", "--db", path, "--json")
+    status, out, _ = command(
+        capsys, str(id), "--rescore", "--device", "cpu", "--db", path, "--json"
+    )
     told = json.loads(out)
     assert (status, told["saved"], told["trajectories"][0]["rescored"]) == (Exit.INCORRECT, 2, 2)
-    assert [verdict.correct for verdict in store.verdicts(last.candidate_id)] == [True, False, True], "old ones kept"
+    assert [verdict.correct for verdict in store.verdicts(last.candidate_id)] == [
+        True,
+        False,
+        True,
+    ], "old ones kept"
     assert store.turn(last.candidate_id).report.correct, "the new one is in force"
     assert store.trajectory(id).best_id == last.candidate_id
 
@@ -151,28 +174,40 @@ def test_a_branch_goes_on_after_its_turn_and_its_own_command_goes_on_with_it(
         "--json")  # fmt: skip
     status, out, _ = command(capsys, *asked)
     paused = json.loads(out)
-    assert (status, paused["stop_reason"]) == (Exit.BAD_INPUT, "refused"), "the script has no fourth answer"
+    assert (status, paused["stop_reason"]) == (Exit.BAD_INPUT, "refused"), (
+        "the script has no fourth answer"
+    )
     script.write_text(json.dumps(["not asked", "not asked", unfinished(7), right]))
     status, out, _ = command(capsys, *asked)
     solved = json.loads(out)
-    assert (status, solved["trajectory_id"], solved["resumed"]) == (Exit.DONE, paused["trajectory_id"], True)
+    assert (status, solved["trajectory_id"], solved["resumed"]) == (
+        Exit.DONE,
+        paused["trajectory_id"],
+        True,
+    )
     origin, branch = store.turns(id), store.turns(solved["trajectory_id"])
     assert store.trajectory(solved["trajectory_id"]).forked_from_id == origin[1].candidate_id
     assert [(turn.turn, turn.action) for turn in branch] == [(2, Action.REPAIR), (3, Action.REPAIR)]
     assert branch[0].parent_id == origin[1].candidate_id
     assert solved["spent"]["turns"] == 2, "what was inherited was paid for before"
     assert len(store.turns(id)) == 3, "the one it left is as it was"
-    [replayed] = replay_all(ReplayRequest(id=str(solved["trajectory_id"])), path, lambda doing: None).trajectories
+    [replayed] = replay_all(
+        ReplayRequest(id=str(solved["trajectory_id"])), path, lambda doing: None
+    ).trajectories
     assert [turn.trajectory_id == id for turn in replayed.turns] == [True, True, False, False]
 
 
-def test_where_todays_machine_would_go_another_way_is_said(store, scratch, path, evaluator, unfinished):
+def test_where_todays_machine_would_go_another_way_is_said(
+    store, scratch, path, evaluator, unfinished
+):
     from kernelwright.agent.problems.finding import find_by_name
 
     problem = find_by_name("fused_silu")
     trajectory = store.begin(Settings(policy="scripted:test").start(problem))
     for turn in range(2):
-        draft_again(store, trajectory, turn, evaluator.evaluate(problem, f"import triton\nx = {turn}\n"))
+        draft_again(
+            store, trajectory, turn, evaluator.evaluate(problem, f"import triton\nx = {turn}\n")
+        )
     replayed = replay(store, store.trajectory(trajectory.id), scratch, StoredVerdicts)
     assert [turn.departure for turn in replayed.turns] == ["repair of turn 1", ""]
 
@@ -184,7 +219,9 @@ def draft_again(store, trajectory, turn, report):
     row = store.draft(trajectory.id, request, action=Action.DRAFT, turn=turn)
     usage = Usage(prompt_tokens=1, completion_tokens=1, dollars=0.0)
     text = f"import triton\nx = {turn}\n"
-    store.complete(row.id, Completion(text=text, finish=FinishReason.STOP, usage=usage, policy="p"), text)
+    store.complete(
+        row.id, Completion(text=text, finish=FinishReason.STOP, usage=usage, policy="p"), text
+    )
     store.judge(row.id, report)
 
 
@@ -198,7 +235,10 @@ def draft_again(store, trajectory, turn, report):
         (("one",), "is no trajectory"),
         (("1", "--policy", "embedded"), "say after which turn"),
         (("1", "--fork", "1"), "--fork TURN needs a trajectory and --policy"),
-        (("1", "--fork", "1", "--policy", "embedded", "--rescore"), "neither --run, --execute nor --rescore"),
+        (
+            ("1", "--fork", "1", "--policy", "embedded", "--rescore"),
+            "neither --run, --execute nor --rescore",
+        ),
         (("1", "--execute", "--device", "tpu"), "choose auto, cpu or cuda:N"),
     ],
 )
@@ -210,7 +250,9 @@ def test_what_cannot_be_replayed_is_refused_in_one_line(store, path, capsys, arg
 
 @pytest.mark.parametrize("option", ["--execute", "--rescore"])
 def test_a_database_that_is_not_there_is_not_made(tmp_path, capsys, option):
-    status, _, err = command(capsys, "1", option, "--device", "cpu", "--db", str(tmp_path / "none.db"))
+    status, _, err = command(
+        capsys, "1", option, "--device", "cpu", "--db", str(tmp_path / "none.db")
+    )
     assert status == Exit.BAD_INPUT
     assert "no database at" in err
     assert not (tmp_path / "none.db").exists()
@@ -224,7 +266,9 @@ def test_a_turn_that_is_not_there_cannot_be_branched_from(begin, path, unfinishe
 
 
 def report(**changes):
-    return Report(problem="p", problem_hash="h", candidate_hash="c", judged_on="H200", correct=True, **changes)
+    return Report(
+        problem="p", problem_hash="h", candidate_hash="c", judged_on="H200", correct=True, **changes
+    )
 
 
 def timed(median, speedup):
@@ -235,7 +279,9 @@ def timed(median, speedup):
 
 def test_times_drift_only_beyond_the_noise_and_only_on_one_device():
     assert not compare_reports(timed(1.0, 2.0), timed(1.015, 1.97)).changes
-    aspects = {change.aspect for change in compare_reports(timed(1.0, 2.0), timed(1.1, 1.8)).changes}
+    aspects = {
+        change.aspect for change in compare_reports(timed(1.0, 2.0), timed(1.1, 1.8)).changes
+    }
     assert aspects == {VerdictAspect.TIME, VerdictAspect.SPEEDUP}
     elsewhere = compare_reports(timed(1.0, 2.0), timed(3.0, 1.0).with_(judged_on="A100"))
     assert not elsewhere.changes
@@ -251,5 +297,10 @@ def test_registers_are_compared_kernel_by_kernel_and_never_decide_the_verdict():
 
     found = compare_reports(compiled(32), compiled(40))
     [change] = found.changes
-    assert (change.aspect, change.was, change.now, change.of) == (VerdictAspect.REGISTERS, "32", "40", "k")
+    assert (change.aspect, change.was, change.now, change.of) == (
+        VerdictAspect.REGISTERS,
+        "32",
+        "40",
+        "k",
+    )
     assert not found.verdict_changed

@@ -27,7 +27,16 @@ class RunningServer:
         if not makes_token and "--token-file" not in arguments:
             arguments = ("--no-token", *arguments)
         source = Path(__file__).parents[3] / "src"
-        command = [sys.executable, "-m", "kernelwright.agent", "serve", "--device", "cpu", "--workers", "1"]
+        command = [
+            sys.executable,
+            "-m",
+            "kernelwright.agent",
+            "serve",
+            "--device",
+            "cpu",
+            "--workers",
+            "1",
+        ]
         self.folder = folder
         self.process = subprocess.Popen(
             [*command, "--port", "0", *arguments], cwd=folder, stderr=subprocess.PIPE, text=True,

@@ -29,7 +29,9 @@ def client(server):
 def agent(*arguments, token=ALICE, folder=None):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "KERNELWRIGHT_TOKEN": token}
     command = [sys.executable, "-m", "kernelwright.agent", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, timeout=500)
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=folder, timeout=500
+    )
 
 
 def test_one_candidate_is_scored_and_a_broken_one_is_a_value(client, right_code, text_only):
@@ -52,7 +54,9 @@ def test_a_problem_may_be_a_value_or_a_file_of_this_side(client, tmp_path, text_
 def test_many_candidates_come_back_in_their_order(client, text_only):
     asked = [("fused silu", text_only(("many", k % 3))) for k in range(7)]
     verdicts = client.score_many(asked)
-    assert [verdict.verdict_id for verdict in verdicts[:4]] == [verdict.verdict_id for verdict in verdicts[3:]]
+    assert [verdict.verdict_id for verdict in verdicts[:4]] == [
+        verdict.verdict_id for verdict in verdicts[3:]
+    ]
     assert len({verdict.verdict_id for verdict in verdicts}) == 3
 
 
@@ -72,7 +76,9 @@ def test_a_task_that_is_cancelled_cancels_its_verdict(client, hangs, monkeypatch
         return answer
 
     async def given_up():
-        scoring = asyncio.create_task(client.score_async("fused silu", hangs("task"), compile_seconds=3, sizes=1))
+        scoring = asyncio.create_task(
+            client.score_async("fused silu", hangs("task"), compile_seconds=3, sizes=1)
+        )
         await answered.wait()  # it has been taken, and is waited for
         scoring.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -142,19 +148,47 @@ def test_pauses_follow_the_service_grow_without_it_and_differ():
 
 @pytest.mark.slow
 def test_agent_check_at_a_server_says_what_it_says_here(server, tmp_path):
-    right = agent("check", GOOD / "fused_silu.py", "-p", "fused silu", "--server", server.url, "--sizes", 1, "--json")
+    right = agent(
+        "check",
+        GOOD / "fused_silu.py",
+        "-p",
+        "fused silu",
+        "--server",
+        server.url,
+        "--sizes",
+        1,
+        "--json",
+    )
     assert right.returncode == 0, right.stderr
     assert json.loads(right.stdout)["correct"]
-    again = agent("check", GOOD / "fused_silu.py", "-p", "fused silu", "--server", server.url, "--sizes", 1, "--json")
+    again = agent(
+        "check",
+        GOOD / "fused_silu.py",
+        "-p",
+        "fused silu",
+        "--server",
+        server.url,
+        "--sizes",
+        1,
+        "--json",
+    )
     assert json.loads(again.stdout)["cached"]
-    refused = agent("check", GOOD / "fused_silu.py", "-p", "fused silu", "--server", server.url, "--show-trace")
+    refused = agent(
+        "check", GOOD / "fused_silu.py", "-p", "fused silu", "--server", server.url, "--show-trace"
+    )
     assert (refused.returncode, "--show-trace" in refused.stderr) == (2, True)
-    wrong = agent("check", GOOD / "fused_silu.py", "-p", "row sum", "--server", server.url, "--sizes", 1)
+    wrong = agent(
+        "check", GOOD / "fused_silu.py", "-p", "row sum", "--server", server.url, "--sizes", 1
+    )
     assert wrong.returncode == 1
     assert "shape" in wrong.stdout
-    refused = agent("check", GOOD / "fused_silu.py", "-p", "fused silu", "--server", server.url, token="nobody")
+    refused = agent(
+        "check", GOOD / "fused_silu.py", "-p", "fused silu", "--server", server.url, token="nobody"
+    )
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
-    nobody = agent("check", GOOD / "fused_silu.py", "-p", "fused silu", "--server", "http://127.0.0.1:1")
+    nobody = agent(
+        "check", GOOD / "fused_silu.py", "-p", "fused silu", "--server", "http://127.0.0.1:1"
+    )
     assert (nobody.returncode, len(nobody.stderr.splitlines())) == (3, 1)
 
 

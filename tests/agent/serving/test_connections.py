@@ -30,7 +30,9 @@ def address(tmp_path_factory):
         reader_seconds=SECONDS, most_connections=MOST, limits=QuotaLimits(client_streams=2),
     )  # fmt: skip
     listening = server.listen(plan)
-    context = server._context(plan, server.VerdictDatabase(Path(plan.store)), LocalPool(["cpu"], 1), server.Tokens({}))
+    context = server._context(
+        plan, server.VerdictDatabase(Path(plan.store)), LocalPool(["cpu"], 1), server.Tokens({})
+    )
     running = server.JudgeServer(server._config(plan, context), context)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
     thread.start()
@@ -51,9 +53,12 @@ def connection(address):
         except ConnectionRefusedError:
             assert time.monotonic() < deadline
             time.sleep(0.1)
-    assert httpx2.get(f"http://{address[0]}:{address[1]}/v1/health", timeout=PATIENCE_SECONDS).status_code == 200, (
-        "the server goes on"
-    )
+    assert (
+        httpx2.get(
+            f"http://{address[0]}:{address[1]}/v1/health", timeout=PATIENCE_SECONDS
+        ).status_code
+        == 200
+    ), "the server goes on"
 
 
 def everything(connection):
@@ -140,7 +145,8 @@ def test_a_reader_that_takes_nothing_is_left(connection):
     asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
     one = len(
         httpx2.get(
-            f"http://{connection.getpeername()[0]}:{connection.getpeername()[1]}/openapi.json", timeout=PATIENCE_SECONDS
+            f"http://{connection.getpeername()[0]}:{connection.getpeername()[1]}/openapi.json",
+            timeout=PATIENCE_SECONDS,
         ).content
     )
     times = 40_000_000 // one
@@ -148,7 +154,9 @@ def test_a_reader_that_takes_nothing_is_left(connection):
         connection.sendall(asked * times)
     time.sleep(3 * SECONDS)
     connection.settimeout(PATIENCE_SECONDS)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**22)  # what was on its way arrives at once
+    connection.setsockopt(
+        socket.SOL_SOCKET, socket.SO_RCVBUF, 2**22
+    )  # what was on its way arrives at once
     assert len(everything(connection)) < one * times / 2
 
 
@@ -174,7 +182,9 @@ def asked_once(address):
     return found
 
 
-def test_one_connection_too_many_takes_the_place_of_the_one_that_has_been_idle_for_longest(address, connection):
+def test_one_connection_too_many_takes_the_place_of_the_one_that_has_been_idle_for_longest(
+    address, connection
+):
     connection.sendall(head(1000).encode())  # the oldest, but its request is under way
     with contextlib.ExitStack() as open_ones:
         kept = [open_ones.enter_context(asked_once(address)) for _ in range(MOST)]
@@ -186,9 +196,15 @@ def test_one_connection_too_many_takes_the_place_of_the_one_that_has_been_idle_f
     assert everything(connection).startswith(b"HTTP/1.1 408 "), "it was not closed for the others"
 
 
-def test_one_stream_of_events_too_many_is_refused_until_another_is_closed(address, connection, hangs):
+def test_one_stream_of_events_too_many_is_refused_until_another_is_closed(
+    address, connection, hangs
+):
     with httpx2.Client(base_url=f"http://127.0.0.1:{address[1]}", timeout=PATIENCE_SECONDS) as http:
-        body = {"problem": {"name": "fused_silu"}, "candidate": hangs("streams"), "options": {"compile_seconds": 600}}
+        body = {
+            "problem": {"name": "fused_silu"},
+            "candidate": hangs("streams"),
+            "options": {"compile_seconds": 600},
+        }
         verdict = http.post("/v1/verdicts", json=body).json()["verdict_id"]
         place = f"/v1/verdicts/{verdict}/events"
         with http.stream("GET", place) as first:

@@ -47,7 +47,9 @@ def test_a_verdict_that_no_idle_judge_fits_is_passed_over_for_a_while(monkeypatc
     assert line.first(CPU, lambda domain: domain == "").verdict_id == "b3"
     monkeypatch.setattr(waiting_line, "MAX_PASSED_OVER_SECONDS", 0.0)
     time.sleep(0.01)
-    assert line.first(CPU, lambda domain: domain == "b").verdict_id == "a1", "it has waited for long enough"
+    assert line.first(CPU, lambda domain: domain == "b").verdict_id == "a1", (
+        "it has waited for long enough"
+    )
     assert line.first(CPU, lambda domain: False).verdict_id == "b4", "nothing else waits"
 
 
@@ -62,7 +64,10 @@ def test_a_verdict_is_removed_once():
 def test_a_single_submission_is_judged_before_those_of_a_greedy_client(tmp_path, text_only, hangs):
     (tmp_path / "tokens.txt").write_text(f"greedy {ALICE}\nsingle {BOB}\n")
     server = RunningServer(tmp_path, "--token-file", "tokens.txt")
-    with kernelwright.JudgeClient(server.url, ALICE) as greedy, kernelwright.JudgeClient(server.url, BOB) as single:
+    with (
+        kernelwright.JudgeClient(server.url, ALICE) as greedy,
+        kernelwright.JudgeClient(server.url, BOB) as single,
+    ):
         first = greedy.submit("fused_silu", hangs("first"), sizes=1, compile_seconds=300.0)
         many = [greedy.submit("fused_silu", text_only(f"greedy {k}")) for k in range(40)]
         one = single.submit("fused_silu", text_only("single"))
@@ -70,6 +75,10 @@ def test_a_single_submission_is_judged_before_those_of_a_greedy_client(tmp_path,
         greedy.cancel(first.verdict_id)
         single.result(one)
         one = single.status(one.verdict_id)
-        before = [it for it in many if (greedy.result(it) and greedy.status(it.verdict_id).ended < one.ended)]
+        before = [
+            it
+            for it in many
+            if (greedy.result(it) and greedy.status(it.verdict_id).ended < one.ended)
+        ]
     assert len(before) <= 2
     assert server.stop() == 130

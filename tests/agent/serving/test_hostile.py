@@ -79,7 +79,10 @@ def test_numbers_that_are_none_and_halves_of_characters_are_refused(http, field)
 def test_a_compressed_body_is_never_unpacked(http, largest):
     bomb = gzip.compress(b" " * 400_000_000, 1)
     assert len(bomb) < 2**21
-    for body, path in ((gzip.compress(submission_with(b'"group":null')), "/v1/verdicts"), (bomb, "/v1/batches")):
+    for body, path in (
+        (gzip.compress(submission_with(b'"group":null')), "/v1/verdicts"),
+        (bomb, "/v1/batches"),
+    ):
         answer = http.post(path, content=body, headers={**JSON, "Content-Encoding": "gzip"})
         assert answer.status_code == 400
     assert largest() < MOST_MEMORY_MIB / 2
@@ -100,7 +103,9 @@ def test_an_id_is_never_a_path(http, path):
     assert "root:" not in answer.text
 
 
-@pytest.mark.parametrize("text", ["x=" + "-" * 100_000 + "1", "x=a" + ".a" * 15_000, "x=" + "(" * 5000 + ")" * 5000])
+@pytest.mark.parametrize(
+    "text", ["x=" + "-" * 100_000 + "1", "x=a" + ".a" * 15_000, "x=" + "(" * 5000 + ")" * 5000]
+)
 def test_a_reference_that_is_too_deep_for_python_is_refused(http, text):
     body = {"problem": {"source": text, "name": "deep"}, "candidate": "x"}
     answer = http.post("/v1/verdicts", json=body)
@@ -113,8 +118,14 @@ def test_a_reference_that_is_too_deep_for_python_is_refused(http, text):
         ("/v1/batches", b'{"submissions":[' + b",".join([b"0"] * 8_000_000) + b"]}"),
         ("/v1/batches", b'{"submissions":[' + b",".join([b"{}"] * 5_000_000) + b"]}"),
         ("/v1/batches", b"{" + b",".join(b'"%d":0' % k for k in range(1_400_000)) + b"}"),
-        ("/v1/verdicts", submission_with(b'"options":{"targets":[' + b",".join([b"0"] * 400_000) + b"]}")),
-        ("/v1/verdicts", submission_with(b'"options":{"allow_import":[' + b",".join([b"0"] * 400_000) + b"]}")),
+        (
+            "/v1/verdicts",
+            submission_with(b'"options":{"targets":[' + b",".join([b"0"] * 400_000) + b"]}"),
+        ),
+        (
+            "/v1/verdicts",
+            submission_with(b'"options":{"allow_import":[' + b",".join([b"0"] * 400_000) + b"]}"),
+        ),
     ],
     ids=["numbers", "objects", "fields", "targets", "imports"],
 )
@@ -138,14 +149,20 @@ def test_a_body_of_who_has_no_token_is_not_read(server):
     assert b"".join(parts).startswith(b"HTTP/1.1 401 ")
 
 
-def test_one_client_counts_once_whichever_of_its_tokens_it_sends(serve, tmp_path, submission, text_only):
+def test_one_client_counts_once_whichever_of_its_tokens_it_sends(
+    serve, tmp_path, submission, text_only
+):
     (tmp_path / "tokens.txt").write_text("carol carol-0123456789abc\ncarol carol-again-456789abc\n")
     limited = serve("--token-file", "tokens.txt", "--client-per-minute", "2")
     codes = []
     for k, token in enumerate(("carol-0123456789abc", "carol-again-456789abc") * 2):
         headers = {"Authorization": f"Bearer {token}"}
         body = submission(text_only(("tokens", k)))
-        codes.append(httpx2.post(f"{limited.url}/v1/verdicts", json=body, headers=headers, timeout=400).status_code)
+        codes.append(
+            httpx2.post(
+                f"{limited.url}/v1/verdicts", json=body, headers=headers, timeout=400
+            ).status_code
+        )
     assert codes[2:] == [429, 429]
     assert all(code in (200, 202) for code in codes[:2])
 
@@ -158,7 +175,9 @@ def test_a_verdict_cancelled_many_times_at_once_is_cancelled_once(http, server, 
 
     def cancel():
         headers = {"Authorization": f"Bearer {ALICE}"}
-        states.append(httpx2.delete(server.url + place, headers=headers, timeout=400).json()["state"])
+        states.append(
+            httpx2.delete(server.url + place, headers=headers, timeout=400).json()["state"]
+        )
 
     threads = [threading.Thread(target=cancel) for _ in range(16)]
     for thread in threads:

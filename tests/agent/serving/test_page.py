@@ -16,7 +16,9 @@ QUIET = (
 for.
 """
 
-pytestmark = pytest.mark.skipif(not CHROMIUM.is_file(), reason="no browser here: apt-get install chromium")
+pytestmark = pytest.mark.skipif(
+    not CHROMIUM.is_file(), reason="no browser here: apt-get install chromium"
+)
 
 
 @pytest.fixture
@@ -36,7 +38,10 @@ def browse(tmp_path):
 def judged(http, bodies):
     for body in bodies:
         verdict_id = http.post("/v1/verdicts", json=body).json()["verdict_id"]
-        assert http.get(f"/v1/verdicts/{verdict_id}", params={"wait": 60}).json()["state"] == "finished"
+        assert (
+            http.get(f"/v1/verdicts/{verdict_id}", params={"wait": 60}).json()["state"]
+            == "finished"
+        )
 
 
 def test_the_page_shows_queue_verdicts_and_reward_health_and_runs_no_script_of_a_candidate(
@@ -45,9 +50,19 @@ def test_the_page_shows_queue_verdicts_and_reward_health_and_runs_no_script_of_a
     source = http.get("/v1/problems/fused_silu").json()["source"]
     named = {"name": "<img src=x onerror=\"document.title='run'\">", "source": source}
     mine = [submission(text_only(("page", k)), group="page") for k in range(2)]
-    judged(http, [*mine, submission(right_code), {**submission(text_only("named")), "problem": named}])
+    judged(
+        http, [*mine, submission(right_code), {**submission(text_only("named")), "problem": named}]
+    )
     text, dom = browse(f"{server.url}/#token=alice-0123456789abcdef")
-    for part in ("ok, cpu:0", "1 of 1", "fused_silu", "correct", "entry_point", "candidates", "groups are flat"):
+    for part in (
+        "ok, cpu:0",
+        "1 of 1",
+        "fused_silu",
+        "correct",
+        "entry_point",
+        "candidates",
+        "groups are flat",
+    ):
         assert part in text, part
     assert "&lt;img src=x onerror=" in dom
     assert "<title>Kernelwright judge</title>" in dom

@@ -24,10 +24,14 @@ def test_a_private_server_shows_a_client_its_own_verdicts_alone(tmp_path, text_o
             refused(mine)
     assert httpx2.get(f"{server.url}/v1/verdicts/{mine}/events", headers=headers).status_code == 404
     assert httpx2.get(f"{server.url}/v1/verdicts", headers=headers).json() == {"verdicts": []}
-    others = httpx2.get(f"{server.url}/v1/rewards", params={"client": "alice"}, headers=headers).json()
+    others = httpx2.get(
+        f"{server.url}/v1/rewards", params={"client": "alice"}, headers=headers
+    ).json()
     assert others["candidates"] == 0
     assert root.status(mine).state == "finished"
-    assert bob.score("fused_silu", text_only("private")).known, "the same content is judged once all the same"
+    assert bob.score("fused_silu", text_only("private")).known, (
+        "the same content is judged once all the same"
+    )
     assert bob.status(mine).state == "finished"
     for client in (alice, bob, root):
         client.close()

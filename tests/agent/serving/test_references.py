@@ -50,7 +50,12 @@ torch.abs = torch.Tensor.abs = lambda tensor: absolute(tensor) * 0
 def shared(tmp_path_factory):
     """A server with one judge: alice and bob send references, carol may not, root administers."""
     folder = tmp_path_factory.mktemp("shared")
-    lines = [f"alice {ALICE}", f"bob {BOB}", f"carol {CAROL} names-only  # of the catalogue", f"root {ROOT} admin"]
+    lines = [
+        f"alice {ALICE}",
+        f"bob {BOB}",
+        f"carol {CAROL} names-only  # of the catalogue",
+        f"root {ROOT} admin",
+    ]
     (folder / "tokens.txt").write_text("\n".join(lines))
     server = RunningServer(folder, "--token-file", "tokens.txt")
     yield server
@@ -77,7 +82,9 @@ def wrong(right_code):
 
 
 @pytest.mark.parametrize("patched", PATCHES)
-def test_a_reference_that_patches_the_judge_changes_no_other_clients_verdict(judge_of, shared, wrong, patched):
+def test_a_reference_that_patches_the_judge_changes_no_other_clients_verdict(
+    judge_of, shared, wrong, patched
+):
     hostile = kernelwright.Problem(name="mine", source=REFERENCE.format(top=PATCHES[patched]))
     alice, bob = judge_of(ALICE), judge_of(BOB)
     process = shared.judge()
@@ -94,7 +101,9 @@ def test_two_clients_share_verdicts_on_the_servers_problems_and_on_no_others(jud
     assert not alice.score("fused_silu", text_only("shared")).known
     assert bob.score("fused_silu", text_only("shared")).known
     same = kernelwright.find_problem("fused silu")
-    assert bob.score(same, text_only("shared")).known, "the catalogue's text is the server's own, whoever sends it"
+    assert bob.score(same, text_only("shared")).known, (
+        "the catalogue's text is the server's own, whoever sends it"
+    )
     problem = kernelwright.Problem(name="mine", source=REFERENCE.format(top="# mine"))
     assert not alice.score(problem, text_only("own")).known
     assert not bob.score(problem, text_only("own")).known
@@ -108,7 +117,9 @@ def test_a_client_of_names_only_sends_no_reference(judge_of, shared, text_only):
     with pytest.raises(InputError, match="names-only"):
         carol.score(problem, text_only("carol"))
     body = {"problem": {"source": problem.source, "name": "fused_silu"}, "candidate": "x"}
-    answer = httpx2.post(f"{shared.url}/v1/verdicts", json=body, headers={"Authorization": f"Bearer {CAROL}"})
+    answer = httpx2.post(
+        f"{shared.url}/v1/verdicts", json=body, headers={"Authorization": f"Bearer {CAROL}"}
+    )
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
 
 
@@ -119,13 +130,17 @@ def test_an_administrator_deletes_and_rejudges_by_client_and_problem(judge_of, s
     as_root = {"Authorization": f"Bearer {ROOT}"}
     refused = httpx2.delete(path, params=problem, headers={"Authorization": f"Bearer {ALICE}"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
-    assert httpx2.delete(path, headers=as_root).status_code == 422, "all verdicts are deleted by no oversight"
+    assert httpx2.delete(path, headers=as_root).status_code == 422, (
+        "all verdicts are deleted by no oversight"
+    )
     again = httpx2.post(f"{path}/again", params=problem, headers=as_root)
     assert (again.status_code, again.json()) == (200, {"verdicts": 1})
     while not (status := alice.status(first.verdict_id, wait=30.0)).state.ended:
         pass
     assert [attempt.outcome for attempt in status.attempts] == ["finished", "finished"]
-    assert httpx2.delete(path, params={**problem, "client": "bob"}, headers=as_root).json() == {"verdicts": 0}
+    assert httpx2.delete(path, params={**problem, "client": "bob"}, headers=as_root).json() == {
+        "verdicts": 0
+    }
     assert httpx2.delete(path, params=problem, headers=as_root).json() == {"verdicts": 1}
     with pytest.raises(InputError, match="there is no verdict"):
         alice.status(first.verdict_id)
@@ -138,16 +153,33 @@ def test_a_server_makes_a_token_and_its_address_holds_it(tmp_path, text_only):
     body = {"problem": {"name": "fused_silu"}, "candidate": text_only("token")}
     assert httpx2.post(f"{bare}/v1/verdicts", json=body).status_code == 401
     assert httpx2.get(bare).status_code == 200, "the page asks for the token"
-    command = [sys.executable, "-m", "kernelwright.agent", "check", "kernel.py", "--problem", "fused_silu"]
+    command = [
+        sys.executable,
+        "-m",
+        "kernelwright.agent",
+        "check",
+        "kernel.py",
+        "--problem",
+        "fused_silu",
+    ]
     (tmp_path / "kernel.py").write_text(text_only("token"))
-    checked = subprocess.run([*command, "--server", server.url, "--json"], cwd=tmp_path, capture_output=True, text=True)
+    checked = subprocess.run(
+        [*command, "--server", server.url, "--json"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert json.loads(checked.stdout)["explanation"].startswith("ended at source"), checked.stderr
-    with kernelwright.JudgeClient(server.url) as client, pytest.raises(InputError, match="--references refuse"):
-        client.score(kernelwright.Problem(name="mine", source=REFERENCE.format(top="")), text_only("refused"))
+    with (
+        kernelwright.JudgeClient(server.url) as client,
+        pytest.raises(InputError, match="--references refuse"),
+    ):
+        client.score(
+            kernelwright.Problem(name="mine", source=REFERENCE.format(top="")), text_only("refused")
+        )
     assert server.stop() == 130
 
 
-@pytest.mark.parametrize("line", [f"dave {DAVE} everything", f"dave {DAVE} admin admin", "dave short names-only"])
+@pytest.mark.parametrize(
+    "line", [f"dave {DAVE} everything", f"dave {DAVE} admin admin", "dave short names-only"]
+)
 def test_a_line_that_says_something_else_is_refused(tmp_path, line):
     (tmp_path / "tokens.txt").write_text(line)
     server = RunningServer(tmp_path, "--token-file", "tokens.txt")

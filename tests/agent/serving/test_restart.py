@@ -54,7 +54,9 @@ def gone(processes):
     return True
 
 
-def test_a_server_killed_in_mid_verdict_and_started_again_finishes_what_was_asked(serve, submission, hangs, text_only):
+def test_a_server_killed_in_mid_verdict_and_started_again_finishes_what_was_asked(
+    serve, submission, hangs, text_only
+):
     server = serve()
     slow = submission(hangs("killed"), options={"compile_seconds": 8, "sizes": 1})
     first, second = submit(server, slow), submit(server, submission(text_only("waits")))
@@ -72,27 +74,39 @@ def test_a_server_killed_in_mid_verdict_and_started_again_finishes_what_was_aske
     assert (known["known"], known["state"], len(known["attempts"])) == (True, "finished", 1)
 
 
-def test_ctrl_c_ends_cleanly_and_what_was_under_way_is_begun_again_by_the_next_server(serve, submission, hangs):
+def test_ctrl_c_ends_cleanly_and_what_was_under_way_is_begun_again_by_the_next_server(
+    serve, submission, hangs
+):
     server = serve()
-    verdict_id = submit(server, submission(hangs("stopped"), options={"compile_seconds": 8, "sizes": 1}))
+    verdict_id = submit(
+        server, submission(hangs("stopped"), options={"compile_seconds": 8, "sizes": 1})
+    )
     at_work(server, verdict_id)
     below = server.processes()
-    with httpx2.stream("GET", f"{server.url}/v1/verdicts/{verdict_id}/events", timeout=500) as stream:
+    with httpx2.stream(
+        "GET", f"{server.url}/v1/verdicts/{verdict_id}/events", timeout=500
+    ) as stream:
         events = stream.iter_lines()
         assert next(events) == "event: status"
         began = time.monotonic()
         assert server.stop(signal.SIGINT) == 130
         assert time.monotonic() - began < 10
         assert "event: end" not in list(events)
-    said = [line for line in server.said if "http://" not in line and "starting the judges" not in line]
+    said = [
+        line for line in server.said if "http://" not in line and "starting the judges" not in line
+    ]
     assert said == ["agent: interrupted\n"]
     assert gone(below)
     assert outcomes(ended(serve(), verdict_id)) == ["interrupted", "finished"]
 
 
-def test_a_judge_that_is_killed_is_started_again_and_the_attempt_is_recorded_as_lost(serve, submission, hangs):
+def test_a_judge_that_is_killed_is_started_again_and_the_attempt_is_recorded_as_lost(
+    serve, submission, hangs
+):
     server = serve()
-    verdict_id = submit(server, submission(hangs("judge"), options={"compile_seconds": 6, "sizes": 1}))
+    verdict_id = submit(
+        server, submission(hangs("judge"), options={"compile_seconds": 6, "sizes": 1})
+    )
     at_work(server, verdict_id)
     os.kill(server.judge(), signal.SIGKILL)
     status = ended(server, verdict_id)
@@ -102,7 +116,9 @@ def test_a_judge_that_is_killed_is_started_again_and_the_attempt_is_recorded_as_
 
 def test_a_verdict_that_kills_its_judge_each_time_is_given_up_and_says_so(serve, submission, hangs):
     server = serve()
-    verdict_id = submit(server, submission(hangs("always"), options={"compile_seconds": 60, "sizes": 1}))
+    verdict_id = submit(
+        server, submission(hangs("always"), options={"compile_seconds": 60, "sizes": 1})
+    )
     for lost in range(3):
         deadline = time.monotonic() + 400
         while outcomes(read(server, verdict_id)) != ["lost"] * lost + ["running"]:
@@ -119,7 +135,10 @@ def test_two_servers_do_not_share_a_record(serve):
     serve()
     second = serve()
     assert second.process.wait(500) == 2
-    assert second.said[-1] == "agent: another server uses .kernelwright/service.db: stop it, or give another --store\n"
+    assert (
+        second.said[-1]
+        == "agent: another server uses .kernelwright/service.db: stop it, or give another --store\n"
+    )
 
 
 def test_a_server_that_others_can_reach_needs_tokens(serve):
@@ -128,7 +147,9 @@ def test_a_server_that_others_can_reach_needs_tokens(serve):
     assert "--token-file" in server.said[-1]
 
 
-def test_a_full_queue_and_a_quota_are_answered_with_429_and_when_to_come_again(serve, submission, hangs, text_only):
+def test_a_full_queue_and_a_quota_are_answered_with_429_and_when_to_come_again(
+    serve, submission, hangs, text_only
+):
     server = serve("--queue", "2", "--client-pending", "4", "--client-per-minute", "6")
     slow = submission(hangs("full"), options={"compile_seconds": 6, "sizes": 1})
     running = submit(server, slow)

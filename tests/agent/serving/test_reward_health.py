@@ -11,18 +11,30 @@ def report(**fields):
 
 
 def wrong(fault, rung=Rung.COMPILE):
-    return Score(ended_at=rung, compiled=False, correct=False, gate=1.0, fault=fault, explanation=f"because {fault}")
+    return Score(
+        ended_at=rung,
+        compiled=False,
+        correct=False,
+        gate=1.0,
+        fault=fault,
+        explanation=f"because {fault}",
+    )
 
 
 RIGHT = Score(ended_at=Rung.PROFILE, compiled=True, correct=True, gate=1.0, speedup=2.0)
 
 
 def samples(*scores, group="g"):
-    return [ScoredSubmission("alice", group, "p", float(place), score) for place, score in enumerate(scores)]
+    return [
+        ScoredSubmission("alice", group, "p", float(place), score)
+        for place, score in enumerate(scores)
+    ]
 
 
 def test_shares_reasons_and_trend_follow_from_the_scores():
-    health = reward_health(samples(wrong(Fault.COMPILE), wrong(Fault.COMPILE), wrong(Fault.RESOURCES), RIGHT))
+    health = reward_health(
+        samples(wrong(Fault.COMPILE), wrong(Fault.COMPILE), wrong(Fault.RESOURCES), RIGHT)
+    )
     assert (health.candidates, health.correct) == (4, 1)
     assert [(one.rung, one.ended, one.correct, one.share) for one in health.rungs] == [
         ("compile", 3, 0, 0.75),
@@ -58,9 +70,15 @@ def test_a_score_says_where_it_ended_and_what_must_not_train():
     compiled = CompileResult(target="sm_90")
     assert score_of(report(rung=Rung.COMPILE, compiles=(compiled,))).compiled
     broken = compiled.with_(failure=Failure(fault=Fault.RESOURCES, message=""))
-    assert not score_of(report(rung=Rung.COMPILE, compiles=(broken,), failure=broken.failure)).compiled
+    assert not score_of(
+        report(rung=Rung.COMPILE, compiles=(broken,), failure=broken.failure)
+    ).compiled
     cheat = score_of(
-        report(failure=Failure(fault=Fault.CHEAT, message=""), rung=Rung.INTERPRETED, compiles=(compiled,))
+        report(
+            failure=Failure(fault=Fault.CHEAT, message=""),
+            rung=Rung.INTERPRETED,
+            compiles=(compiled,),
+        )
     )
     assert (cheat.gate, cheat.compiled, cheat.mask) == (0.0, True, False)
     slow = score_of(report(failure=Failure(fault=Fault.TIMEOUT, message="")))

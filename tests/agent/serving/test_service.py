@@ -15,7 +15,9 @@ BOB = {"Authorization": "Bearer bob-0123456789abcdef"}
 def ended(http, verdict_id):
     """Waits for a verdict."""
     while True:
-        status = Status.model_validate_json(http.get(f"/v1/verdicts/{verdict_id}", params={"wait": 30}).content)
+        status = Status.model_validate_json(
+            http.get(f"/v1/verdicts/{verdict_id}", params={"wait": 30}).content
+        )
         if status.state.ended:
             return status
 
@@ -25,7 +27,9 @@ def code_of(answer):
     return ErrorBody.model_validate_json(answer.content).error.code
 
 
-def test_a_right_candidate_is_judged_and_its_report_is_that_of_agent_check(http, submission, right_code):
+def test_a_right_candidate_is_judged_and_its_report_is_that_of_agent_check(
+    http, submission, right_code
+):
     answer = http.post("/v1/verdicts", json=submission(right_code + "\nASKED_FIRST = 1\n"))
     assert answer.status_code == 202
     status = ended(http, answer.json()["verdict_id"])
@@ -37,11 +41,15 @@ def test_a_right_candidate_is_judged_and_its_report_is_that_of_agent_check(http,
     assert (attempt.number, attempt.judge, attempt.outcome) == (1, "cpu:0", "finished")
 
 
-def test_the_same_content_is_judged_once_whatever_its_layout_and_whoever_asks(http, submission, text_only):
+def test_the_same_content_is_judged_once_whatever_its_layout_and_whoever_asks(
+    http, submission, text_only
+):
     first = http.post("/v1/verdicts", json=submission(text_only("once"))).json()
     status = ended(http, first["verdict_id"])
     assert not first["known"]
-    again = http.post("/v1/verdicts", json=submission("# a comment\n" + text_only("once")), headers=BOB)
+    again = http.post(
+        "/v1/verdicts", json=submission("# a comment\n" + text_only("once")), headers=BOB
+    )
     assert again.status_code == 200
     assert (again.json()["verdict_id"], again.json()["known"]) == (status.verdict_id, True)
     assert again.json()["report"]["failure"]["fault"] == "entry_point"
@@ -65,7 +73,11 @@ def test_a_problem_may_be_given_by_its_source(http, submission, text_only):
 def test_a_compile_only_verdict_needs_no_interpreter(http, submission, right_code):
     body = submission(right_code, options={"interpret": False}, device="cpu")
     status = ended(http, http.post("/v1/verdicts", json=body).json()["verdict_id"])
-    assert (status.score.compiled, status.score.ended_at, status.report.interpreted) == (True, "compile", None)
+    assert (status.score.compiled, status.score.ended_at, status.report.interpreted) == (
+        True,
+        "compile",
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +100,9 @@ def test_a_compile_only_verdict_needs_no_interpreter(http, submission, right_cod
         ({"device": "cuda"}, "judges on cpu only"),
     ],
 )
-def test_a_submission_that_cannot_be_used_is_refused_with_one_line(http, submission, text_only, changed, says):
+def test_a_submission_that_cannot_be_used_is_refused_with_one_line(
+    http, submission, text_only, changed, says
+):
     answer = http.post("/v1/verdicts", json={**submission(text_only("refused")), **changed})
     assert answer.status_code == 422
     error = ErrorBody.model_validate_json(answer.content).error
@@ -109,7 +123,9 @@ def test_a_wrong_token_opens_no_route_but_those_that_need_none(http, server):
     for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic YTpi"}):
         for method, path in routes:
             place = re.sub(r"{\w+}", UNKNOWN if "verdict" in path else "1", path)
-            answer = httpx2.request(method, server.url + place, headers=given, json={} if method == "post" else None)
+            answer = httpx2.request(
+                method, server.url + place, headers=given, json={} if method == "post" else None
+            )
             if path == "/v1/health":
                 assert answer.status_code == 200
                 continue
@@ -117,7 +133,9 @@ def test_a_wrong_token_opens_no_route_but_those_that_need_none(http, server):
             assert answer.headers["www-authenticate"] == "Bearer"
 
 
-def test_a_body_that_is_not_announced_as_json_is_refused_with_the_header_to_send(http, submission, text_only):
+def test_a_body_that_is_not_announced_as_json_is_refused_with_the_header_to_send(
+    http, submission, text_only
+):
     body = json.dumps(submission(text_only("curl")))
     for kind in ("application/x-www-form-urlencoded", "text/plain"):
         answer = http.post("/v1/verdicts", content=body, headers={"Content-Type": kind})
@@ -156,8 +174,12 @@ def test_events_tell_the_steps_and_end_with_the_report(http, submission, right_c
         assert [event.event for event in stream] == ["end"]
 
 
-def test_a_batch_has_an_answer_for_each_and_one_that_is_refused_stops_no_other(http, submission, text_only):
-    asked = [submission(text_only(("batch", k))) for k in range(3)] + [submission("", name="/etc/passwd")]
+def test_a_batch_has_an_answer_for_each_and_one_that_is_refused_stops_no_other(
+    http, submission, text_only
+):
+    asked = [submission(text_only(("batch", k))) for k in range(3)] + [
+        submission("", name="/etc/passwd")
+    ]
     answer = http.post("/v1/batches", json={"submissions": [*asked, asked[0]]}).json()
     ids = [entry["status"] and entry["status"]["verdict_id"] for entry in answer["verdicts"]]
     assert ids[0] == ids[4]
@@ -167,7 +189,9 @@ def test_a_batch_has_an_answer_for_each_and_one_that_is_refused_stops_no_other(h
     assert all(ended(http, one).state == "finished" for one in ids if one)
 
 
-def test_one_client_s_cancelling_leaves_a_verdict_to_the_other_and_the_last_one_s_ends_it(http, submission, hangs):
+def test_one_client_s_cancelling_leaves_a_verdict_to_the_other_and_the_last_one_s_ends_it(
+    http, submission, hangs
+):
     slow = submission(hangs("blocks"), options={"compile_seconds": 2, "sizes": 1})
     first = http.post("/v1/verdicts", json=slow).json()["verdict_id"]
     waiting = submission(hangs("waits"), options={"compile_seconds": 1, "sizes": 1})
@@ -175,7 +199,10 @@ def test_one_client_s_cancelling_leaves_a_verdict_to_the_other_and_the_last_one_
     assert (second["state"], second["position"]) == ("queued", 1)
     http.post("/v1/verdicts", json=waiting, headers=BOB)
     assert http.delete(f"/v1/verdicts/{second['verdict_id']}").json()["state"] == "queued"
-    assert http.delete(f"/v1/verdicts/{second['verdict_id']}", headers=BOB).json()["state"] == "cancelled"
+    assert (
+        http.delete(f"/v1/verdicts/{second['verdict_id']}", headers=BOB).json()["state"]
+        == "cancelled"
+    )
     assert http.delete(f"/v1/verdicts/{UNKNOWN}").status_code == 404
     status = ended(http, first)
     assert (status.report.failure.fault, status.score.mask) == ("timeout", True)
@@ -184,7 +211,9 @@ def test_one_client_s_cancelling_leaves_a_verdict_to_the_other_and_the_last_one_
     assert ended(http, second["verdict_id"]).state == "finished"
 
 
-def test_a_running_verdict_that_nobody_wants_is_stopped_at_its_next_step(http, submission, right_code):
+def test_a_running_verdict_that_nobody_wants_is_stopped_at_its_next_step(
+    http, submission, right_code
+):
     body = submission(right_code + "\nSTOPPED = 1\n", options={"sizes": 8})
     verdict_id = http.post("/v1/verdicts", json=body).json()["verdict_id"]
     with http.sse(f"/v1/verdicts/{verdict_id}/events") as stream:
@@ -196,30 +225,49 @@ def test_a_running_verdict_that_nobody_wants_is_stopped_at_its_next_step(http, s
     assert [attempt.outcome for attempt in status.attempts] == ["cancelled"]
 
 
-def test_a_fault_that_a_loaded_machine_may_cause_is_judged_anew_and_both_attempts_are_recorded(http, submission, hangs):
+def test_a_fault_that_a_loaded_machine_may_cause_is_judged_anew_and_both_attempts_are_recorded(
+    http, submission, hangs
+):
     body = submission(hangs("twice"), options={"compile_seconds": 1, "sizes": 1})
     verdict_id = http.post("/v1/verdicts", json=body).json()["verdict_id"]
     assert ended(http, verdict_id).report.failure.fault == "timeout"
     assert http.post("/v1/verdicts", json=body).status_code == 202
-    assert [attempt.outcome for attempt in ended(http, verdict_id).attempts] == ["finished", "finished"]
+    assert [attempt.outcome for attempt in ended(http, verdict_id).attempts] == [
+        "finished",
+        "finished",
+    ]
 
 
-def test_the_queue_the_list_the_metrics_and_the_rewards_know_what_was_judged(http, submission, text_only):
+def test_the_queue_the_list_the_metrics_and_the_rewards_know_what_was_judged(
+    http, submission, text_only
+):
     group = [submission(text_only(("group", k)), group="step-1") for k in range(2)]
     ids = [http.post("/v1/verdicts", json=body).json()["verdict_id"] for body in group]
     for verdict_id in ids:
         ended(http, verdict_id)
     queue = http.get("/v1/queue").json()
     [device] = queue["devices"]
-    assert (device["device"], device["judges_alive"], device["judges_ready"], device["capacity"]) == ("cpu", 1, 1, 1)
+    assert (
+        device["device"],
+        device["judges_alive"],
+        device["judges_ready"],
+        device["capacity"],
+    ) == ("cpu", 1, 1, 1)
     assert http.get("/v1/health").json()["judges_ready"] == 1
     assert device["seconds_per_verdict"] > 0
-    listed = [one["verdict_id"] for one in http.get("/v1/verdicts", params={"state": "finished"}).json()["verdicts"]]
+    listed = [
+        one["verdict_id"]
+        for one in http.get("/v1/verdicts", params={"state": "finished"}).json()["verdicts"]
+    ]
     assert set(ids) <= set(listed)
     rewards = http.get("/v1/rewards", params={"client": "alice"}).json()
     assert rewards["candidates"] >= 2
     assert rewards["groups"]["flat_wrong"] >= 1
-    assert ("source", "entry_point") in [(reason["rung"], reason["fault"]) for reason in rewards["reasons"]]
+    assert ("source", "entry_point") in [
+        (reason["rung"], reason["fault"]) for reason in rewards["reasons"]
+    ]
     metrics = http.get("/metrics").text
-    assert re.search(r'kernelwright_verdicts_total{correct="false",device="cpu",fault="entry_point"', metrics)
+    assert re.search(
+        r'kernelwright_verdicts_total{correct="false",device="cpu",fault="entry_point"', metrics
+    )
     assert 'kernelwright_judges_alive{device="cpu"} 1.0' in metrics

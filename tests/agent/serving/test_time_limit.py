@@ -55,11 +55,15 @@ def follow(client, verdict_id):
 
 
 @pytest.mark.parametrize("hanging", ["reference", "candidate"])
-def test_a_verdict_that_hangs_is_ended_at_the_servers_limit_and_not_repeated(client, limited, hangs, hanging):
+def test_a_verdict_that_hangs_is_ended_at_the_servers_limit_and_not_repeated(
+    client, limited, hangs, hanging
+):
     judge = limited.judge()
     if hanging == "reference":
         problem = kernelwright.Problem(name="sleeping", source=SLEEPING)
-        submitted = client.submit(problem, "import triton\n@triton.jit\ndef k(): pass\nclass ModelNew: pass\n")
+        submitted = client.submit(
+            problem, "import triton\n@triton.jit\ndef k(): pass\nclass ModelNew: pass\n"
+        )
     else:
         submitted = client.submit("fused_silu", hangs("limit"), **NEVER_BY_ITSELF)
     ended = follow(client, submitted.verdict_id)
@@ -73,7 +77,9 @@ def test_a_verdict_that_hangs_is_ended_at_the_servers_limit_and_not_repeated(cli
         client.result(ended)
 
 
-def test_what_waits_behind_a_verdict_that_hangs_is_judged_by_another_process(client, hangs, text_only):
+def test_what_waits_behind_a_verdict_that_hangs_is_judged_by_another_process(
+    client, hangs, text_only
+):
     submitted = client.submit("fused_silu", hangs("before"), **NEVER_BY_ITSELF)
     behind = client.score("fused_silu", text_only("behind"))
     assert (behind.report.ended_at, behind.attempts) == ("source", 1)
@@ -87,7 +93,10 @@ def test_a_cancelled_verdict_that_hangs_lets_its_judge_go_after_a_grace(client, 
         time.sleep(0.1)
     client.cancel(submitted.verdict_id)
     ended = follow(client, submitted.verdict_id)
-    assert (ended.state, [attempt.outcome for attempt in ended.attempts]) == ("cancelled", ["cancelled"])
+    assert (ended.state, [attempt.outcome for attempt in ended.attempts]) == (
+        "cancelled",
+        ["cancelled"],
+    )
     assert judge not in limited.processes()
 
 

@@ -49,7 +49,9 @@ class Case(NamedTuple):
     listing: Behaviour = no_listing
 
 
-def says(content: Any, status: int = 200, kind: str = "application/json", **headers: str) -> Behaviour:
+def says(
+    content: Any, status: int = 200, kind: str = "application/json", **headers: str
+) -> Behaviour:
     return lambda handler: handler.say(content, status=status, kind=kind, **headers)
 
 
@@ -60,7 +62,9 @@ def message(finish: str = "stop", **fields: Any) -> dict[str, Any]:
     return answer
 
 
-def error(status: int, text: str = "the reason", headers: dict[str, str] | None = None, **fields: Any) -> Behaviour:
+def error(
+    status: int, text: str = "the reason", headers: dict[str, str] | None = None, **fields: Any
+) -> Behaviour:
     return says({"error": {"message": text, "code": None, **fields}}, status, **(headers or {}))
 
 
@@ -87,8 +91,13 @@ def streamed(*texts: str, end: bool = True) -> Behaviour:
     chunks = [{"choices": [{"index": 0, "delta": {"content": text}}]} for text in texts]
     if end:
         usage = {"prompt_tokens": 12, "completion_tokens": 3}
-        chunks += [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}, {"choices": [], "usage": usage}]
-    body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + ("data: [DONE]\n\n" if end else "")
+        chunks += [
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+            {"choices": [], "usage": usage},
+        ]
+    body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + (
+        "data: [DONE]\n\n" if end else ""
+    )
     return says(body.encode(), kind="text/event-stream")
 
 
@@ -137,7 +146,11 @@ def logprobs(value: Any) -> Behaviour:
 
 TOKEN = {"token": "a", "bytes": [97]}
 GOOD_BODY = json.dumps(reply(CODE)).encode()
-TOOL_CALL = {"id": "c", "type": "function", "function": {"name": "write", "arguments": json.dumps({"code": WHOLE})}}
+TOOL_CALL = {
+    "id": "c",
+    "type": "function",
+    "function": {"name": "write", "arguments": json.dumps({"code": WHOLE})},
+}
 FUNCTION_CALL = {"name": "write", "arguments": json.dumps({"code": WHOLE})}
 THOUGHT = f"<think>\nPerhaps so:\n{fenced(WHOLE)}But then"
 SURROGATES = json.dumps(reply(CODE)).replace("Here it is", "Here\\ud800 it\\u0000 is").encode()

@@ -90,9 +90,20 @@ def get_init_inputs():
 
 
 def solve(problem: Path, folder: Path, *arguments: str) -> dict:
-    command = [sys.executable, "-m", "kernelwright.agent", "solve", str(problem), "--device", "cpu", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "kernelwright.agent",
+        "solve",
+        str(problem),
+        "--device",
+        "cpu",
+        "--json",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True
+    )
     assert done.stdout, done.stderr
     return json.loads(done.stdout)
 
@@ -111,7 +122,9 @@ def solve_here(tmp_path: Path, monkeypatch, capsys):
 
 
 @pytest.mark.timeout(300)
-def test_the_compiler_alone_solves_a_module_that_no_policy_was_trained_on(tmp_path: Path, solve_here):
+def test_the_compiler_alone_solves_a_module_that_no_policy_was_trained_on(
+    tmp_path: Path, solve_here
+):
     gated = next(p for p in MODULES if p.stem == "gated_mlp")
     solved = solve_here(gated, "--policy", "compiler")
     assert solved["correct"], solved["report"]["failure"]
@@ -137,7 +150,9 @@ def test_what_stays_in_torch_by_partial_is_said(tmp_path: Path, solve_here):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("module", [m for m in MODULES if m.stem != "top_k_router"], ids=lambda m: m.stem)
+@pytest.mark.parametrize(
+    "module", [m for m in MODULES if m.stem != "top_k_router"], ids=lambda m: m.stem
+)
 def test_a_user_s_module_is_solved_by_both_drafts_together(module: Path, tmp_path: Path):
     assert solve(module, tmp_path, "--turns", "3")["correct"]
 
@@ -159,7 +174,9 @@ def test_the_first_draft_comes_from_whom_the_option_names(tmp_path: Path):
         (b"\xff\xfe\x00", "not text in UTF-8"),
     ],
 )
-def test_a_file_that_holds_no_kernel_is_no_first_candidate(tmp_path: Path, content: str | bytes, reason: str):
+def test_a_file_that_holds_no_kernel_is_no_first_candidate(
+    tmp_path: Path, content: str | bytes, reason: str
+):
     file = tmp_path / "mine.py"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InputError, match=reason):
@@ -176,7 +193,9 @@ def test_a_saved_reply_is_a_first_candidate_too(tmp_path: Path):
     with Drafter() as drafter:
         settings = Settings(policy="embedded", draft=draft_kind(str(file), "embedded"))
         policy = drafter.policy_for(CompilerPolicy(), Problem(name="p", source=RANDOM), settings)
-        (answer,) = policy.sample([Request(messages=(Message(role=Role.USER, content="p"),), turn=0)])
+        (answer,) = policy.sample(
+            [Request(messages=(Message(role=Role.USER, content="p"),), turn=0)]
+        )
     assert "Here it is" not in answer.text
     assert "class ModelNew" in answer.text
 
@@ -232,7 +251,9 @@ def test_a_file_of_the_user_s_is_the_first_candidate(tmp_path: Path):
     with Drafter() as drafter:
         policy = drafter.policy_for(CompilerPolicy(), Problem(name="p", source=RANDOM),
             Settings(policy="embedded", draft=str(kernel)))  # fmt: skip
-        (answer,) = policy.sample([Request(messages=(Message(role=Role.USER, content="p"),), turn=0)])
+        (answer,) = policy.sample(
+            [Request(messages=(Message(role=Role.USER, content="p"),), turn=0)]
+        )
     assert answer.policy == "file"
     assert "class ModelNew" in answer.text
 
@@ -325,7 +346,9 @@ def test_copied_layers_even_widths_and_tensors_of_sizes_keep_sizes_free(drafter:
     made = drafter.draft(Problem(name="sizes of sizes", source=SIZES_OF_SIZES))
     assert made.usable, made.refused
     assert made.fixed_sizes == ()
-    assert not re.search(r"\b(16|32)\b", made.source.partition("def forward")[2].split("_kernel[")[0])
+    assert not re.search(
+        r"\b(16|32)\b", made.source.partition("def forward")[2].split("_kernel[")[0]
+    )
 
 
 DECIDES = """
@@ -384,7 +407,9 @@ def get_init_inputs():
 
 
 @pytest.mark.timeout(300)
-def test_sizes_that_are_equal_by_chance_stay_two_and_a_dict_names_the_constructor_s_arguments(drafter: Drafter):
+def test_sizes_that_are_equal_by_chance_stay_two_and_a_dict_names_the_constructor_s_arguments(
+    drafter: Drafter,
+):
     made = drafter.draft(Problem(name="chance", source=normal_form(CHANCE)))
     assert made.usable, made.refused
     assert made.fixed_sizes == ()
@@ -393,7 +418,10 @@ def test_sizes_that_are_equal_by_chance_stay_two_and_a_dict_names_the_constructo
 
 def test_a_draft_under_way_is_given_up_when_nobody_drafts_any_more():
     """The process that would draft it is still importing torch."""
-    problem, begun = Problem(name="late", source=MODULES[0].read_text(encoding="utf-8")), threading.Event()
+    problem, begun = (
+        Problem(name="late", source=MODULES[0].read_text(encoding="utf-8")),
+        threading.Event(),
+    )
     raised: list[BaseException] = []
     with Drafter(lambda step: begun.set()) as drafter:
 

@@ -55,10 +55,14 @@ def test_the_nearest_problem_shares_the_rarest_operators(name, near):
 
 
 def steps_of(run, store, **settings):
-    return next_steps(run.problem, run.settings.with_(**settings), run.attempts, run.stop_reason, store)
+    return next_steps(
+        run.problem, run.settings.with_(**settings), run.attempts, run.stop_reason, store
+    )
 
 
-def test_a_run_that_fails_says_how_far_it_came_and_what_could_go_further(begin, store, does_not_compile, unfinished):
+def test_a_run_that_fails_says_how_far_it_came_and_what_could_go_further(
+    begin, store, does_not_compile, unfinished
+):
     run = begin([unfinished(1), does_not_compile], budgets=Budgets(turns=2))
     assert run.run() is StopReason.TURNS
     steps = steps_of(run, store)
@@ -67,8 +71,12 @@ def test_a_run_that_fails_says_how_far_it_came_and_what_could_go_further(begin, 
         "from its kernel with --draft FILE"  # fmt: skip
     assert "a first draft by the compiler: --draft compiler" in steps.options
     assert "more turns: --turns 4" in steps.options
-    assert any("--policy openai:" in step for step in steps_of(run, store, policy="embedded").options)
-    assert any("--policy embedded" in step for step in steps_of(run, store, policy="compiler").options)
+    assert any(
+        "--policy openai:" in step for step in steps_of(run, store, policy="embedded").options
+    )
+    assert any(
+        "--policy embedded" in step for step in steps_of(run, store, policy="compiler").options
+    )
 
 
 def test_a_run_that_its_time_ended_is_told_how_to_have_more(begin, store):
@@ -85,7 +93,9 @@ def test_what_the_compiler_refused_is_said_with_what_to_do_about_it(begin, store
     steps = next_steps(*asked, branch)
     assert steps.compiler == branch
     assert steps.options[0].startswith("a reference without that branch: torch.where or a mask")
-    operator = next_steps(*asked, "no kernel of its own for _fft_r2c at line 9 (f = torch.fft.rfft(x))")
+    operator = next_steps(
+        *asked, "no kernel of its own for _fft_r2c at line 9 (f = torch.fft.rfft(x))"
+    )
     assert operator.options[0].endswith("left to torch: --partial")
     assert not any("--draft compiler" in step for step in (*steps.options, *operator.options))
     assert next_steps(*asked).compiler == ""
@@ -99,27 +109,48 @@ def test_the_compiler_is_named_where_it_has_not_drafted(begin, store, unfinished
     named = "a first draft by the compiler: --draft compiler"
     assert named in steps_of(run, store, draft=draft).options
     drafted = [attempt.with_(origin=Origin.COMPILER) for attempt in run.attempts]
-    assert named not in next_steps(run.problem, run.settings, drafted, run.stop_reason, store).options
-
-
-def test_a_solved_problem_of_this_database_is_named_first_and_a_correct_run_has_no_next_steps(begin, store, right):
-    run = begin([right])
-    run.run()
-    assert steps_of(run, store) is None
-    like = Problem(name="mine", source=run.problem.source.replace("functional.silu(x)", "functional.silu(x) + 1"))
-    failed = next_steps(like, run.settings, [], StopReason.TURNS, store)
-    assert failed.reached == "no candidate was judged"
-    assert f"fused_silu of the catalogue, which has silu too; it is solved in trajectory {run.trajectory_id}" in (
-        failed.nearest
+    assert (
+        named not in next_steps(run.problem, run.settings, drafted, run.stop_reason, store).options
     )
 
 
-def test_agent_solve_on_a_file_of_one_s_own_ends_with_the_next_step(tmp_path, monkeypatch, capsys, unfinished):
+def test_a_solved_problem_of_this_database_is_named_first_and_a_correct_run_has_no_next_steps(
+    begin, store, right
+):
+    run = begin([right])
+    run.run()
+    assert steps_of(run, store) is None
+    like = Problem(
+        name="mine",
+        source=run.problem.source.replace("functional.silu(x)", "functional.silu(x) + 1"),
+    )
+    failed = next_steps(like, run.settings, [], StopReason.TURNS, store)
+    assert failed.reached == "no candidate was judged"
+    assert (
+        f"fused_silu of the catalogue, which has silu too; it is solved in trajectory {run.trajectory_id}"
+        in (failed.nearest)
+    )
+
+
+def test_agent_solve_on_a_file_of_one_s_own_ends_with_the_next_step(
+    tmp_path, monkeypatch, capsys, unfinished
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.py").write_text(OWN)
     (tmp_path / "script.json").write_text(json.dumps([unfinished(1)]))
     with pytest.raises(SystemExit) as ended:
-        main(["solve", "model.py", "--policy", "scripted:script.json", "--device", "cpu", "--turns", "1"])
+        main(
+            [
+                "solve",
+                "model.py",
+                "--policy",
+                "scripted:script.json",
+                "--device",
+                "cpu",
+                "--turns",
+                "1",
+            ]
+        )
     assert ended.value.code == Exit.INCORRECT
     said = " ".join(capsys.readouterr().out.split())
     assert "what to do next" in said

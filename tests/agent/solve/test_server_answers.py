@@ -12,8 +12,22 @@ from tests.agent.command_in_process import agent_here
 from tests.agent.solve.server_answers import CASES, PROBLEM
 from tests.policies.loopback import loopback
 
-PRICES = '[[price]]\nhost = "127.0.0.1"\nmodel = "m"\ninput = 1.0\noutput = 10.0\nas_of = 2026-01-01\n'
-OPTIONS = ["--draft", "policy", "--device", "cpu", "--goal", "correct", "--patience", "8", "--timeout", "2", "--json"]
+PRICES = (
+    '[[price]]\nhost = "127.0.0.1"\nmodel = "m"\ninput = 1.0\noutput = 10.0\nas_of = 2026-01-01\n'
+)
+OPTIONS = [
+    "--draft",
+    "policy",
+    "--device",
+    "cpu",
+    "--goal",
+    "correct",
+    "--patience",
+    "8",
+    "--timeout",
+    "2",
+    "--json",
+]
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +56,14 @@ def test_a_server_s_answer_ends_as_the_table_says(folder: Path, name: str):
         turns = store.turns(solved["trajectory_id"])
     answered = [turn.completion for turn in turns if turn.completion is not None]
     assert len(answered) == case.rows
-    assert all(completion.text or case.message in ("the reply is empty", "withheld") for completion in answered)
+    assert all(
+        completion.text or case.message in ("the reply is empty", "withheld")
+        for completion in answered
+    )
     usages = [*(answer.usage for answer in answered), *(turn.paid_for_nothing for turn in turns)]
-    tokens = sum(usage.prompt_tokens + usage.completion_tokens for usage in usages if usage is not None)
+    tokens = sum(
+        usage.prompt_tokens + usage.completion_tokens for usage in usages if usage is not None
+    )
     assert solved["spent"]["tokens"] == tokens
     assert (tokens > 0) == (solved["spent"]["dollars"] > 0)
     assert (tokens > 0) == (case.paid > 0 and case.exit != 2)

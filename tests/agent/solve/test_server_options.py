@@ -11,7 +11,18 @@ from tests.agent.command_in_process import agent_here
 from tests.agent.solve.server_answers import CODE, PROBLEM, error, good
 from tests.policies.loopback import Handler, loopback, reply
 
-COMMAND = ["solve", "problem.py", "--draft", "policy", "--device", "cpu", "--goal", "correct", "--db", "runs.db"]
+COMMAND = [
+    "solve",
+    "problem.py",
+    "--draft",
+    "policy",
+    "--device",
+    "cpu",
+    "--goal",
+    "correct",
+    "--db",
+    "runs.db",
+]
 
 
 @pytest.fixture
@@ -24,13 +35,19 @@ def test_the_user_s_fields_are_in_every_request_and_make_another_command(folder:
     (folder / "fields.json").write_text('{"service_tier": "flex", "temperature": 0.2}')
     with loopback(lambda handler: handler.say(reply("no code")), good) as server:
         command = [*COMMAND, "--policy", f"openai:m@{server.url}", "--json"]
-        ended = agent_here(*command, "--reasoning-effort", "high", "--extra-body", "@fields.json", folder=folder)
+        ended = agent_here(
+            *command, "--reasoning-effort", "high", "--extra-body", "@fields.json", folder=folder
+        )
         first = json.loads(ended.stdout)
         again = json.loads(agent_here(*command, folder=folder).stdout)
         asked = server.asked
     assert (ended.returncode, first["turn"], len(asked)) == (0, 1, 3)
     for body in asked[:2]:
-        assert (body["reasoning_effort"], body["service_tier"], body["temperature"]) == ("high", "flex", 0.2)
+        assert (body["reasoning_effort"], body["service_tier"], body["temperature"]) == (
+            "high",
+            "flex",
+            0.2,
+        )
     assert "reasoning_effort" not in asked[2]
     assert first["trajectory_id"] != again["trajectory_id"]
 
@@ -45,7 +62,9 @@ def test_the_user_s_fields_are_in_every_request_and_make_another_command(folder:
         (["--max-usd", "1"], "--max-usd needs a price, and none is known for m at"),
     ],
 )
-def test_what_cannot_be_used_is_refused_before_the_server_is_asked(folder: Path, options: list[str], message: str):
+def test_what_cannot_be_used_is_refused_before_the_server_is_asked(
+    folder: Path, options: list[str], message: str
+):
     with loopback(good) as server:
         ended = agent_here(*COMMAND, "--policy", f"openai:m@{server.url}", *options, folder=folder)
         assert server.asked == []
@@ -67,7 +86,9 @@ def test_a_hosted_service_without_its_key_names_the_variable(folder: Path, monke
 
 def test_cost_limits_and_waits_are_lines_where_there_is_no_terminal(folder: Path):
     def limited(handler: Handler) -> None:
-        handler.say(reply(CODE), x_ratelimit_limit_requests="60", x_ratelimit_remaining_requests="59")
+        handler.say(
+            reply(CODE), x_ratelimit_limit_requests="60", x_ratelimit_remaining_requests="59"
+        )
 
     with loopback(error(429, "slow down", {"retry_after": "4"}), limited) as server:
         ended = agent_here(*COMMAND, "--policy", f"openai:m@{server.url}", folder=folder)

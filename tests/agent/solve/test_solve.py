@@ -29,7 +29,11 @@ ROOT = Path(__file__).parents[3]
 def command(folder: Path, *arguments: str) -> tuple[list[str], dict]:
     told = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200", "NO_COLOR": "1"}
     told.pop("OPENAI_API_KEY", None)
-    return [sys.executable, "-m", "kernelwright.agent", "solve", *arguments], {"cwd": folder, "env": told, "text": True}
+    return [sys.executable, "-m", "kernelwright.agent", "solve", *arguments], {
+        "cwd": folder,
+        "env": told,
+        "text": True,
+    }
 
 
 def solve(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -56,7 +60,12 @@ def refused(folder: Path, *arguments: str, code: Exit = Exit.BAD_INPUT) -> str:
 @pytest.fixture(scope="module")
 def script(tmp_path_factory, unfinished, right):
     """Eight answers: six that the text alone refuses, one without code, then the right one. Each takes a moment."""
-    answers = [*(unfinished(k) for k in range(3)), "no code", *(unfinished(k) for k in range(3, 6)), right]
+    answers = [
+        *(unfinished(k) for k in range(3)),
+        "no code",
+        *(unfinished(k) for k in range(3, 6)),
+        right,
+    ]
     path = tmp_path_factory.mktemp("script") / "script.json"
     path.write_text(json.dumps({"answers": answers, "seconds": 0.3}))
     return path
@@ -66,12 +75,16 @@ def script(tmp_path_factory, unfinished, right):
 def whole(tmp_path_factory, script):
     """The folder in which the script was followed to its end, and what the command told."""
     folder = tmp_path_factory.mktemp("whole")
-    done = solve(folder, "fused silu", "--policy", f"scripted:{script}", "--device", "cpu", "--json")
+    done = solve(
+        folder, "fused silu", "--policy", f"scripted:{script}", "--device", "cpu", "--json"
+    )
     assert done.returncode == Exit.DONE, done.stderr
     return folder, done
 
 
-def test_a_solve_ends_with_a_file_that_says_where_it_comes_from_and_how_far_it_was_verified(tmp_path, script, whole):
+def test_a_solve_ends_with_a_file_that_says_where_it_comes_from_and_how_far_it_was_verified(
+    tmp_path, script, whole
+):
     folder, done = whole
 
     solved = json.loads(done.stdout)
@@ -86,18 +99,24 @@ def test_a_solve_ends_with_a_file_that_says_where_it_comes_from_and_how_far_it_w
     assert text.startswith("# Written by kernelwright")
     assert solved["written_by"] == f"policy scripted:{script}"
     assert f"# written by {solved['written_by']}\n" in text
-    assert solved["verified"] in text.replace("\n#            ", " "), "lines over 120 columns are folded"
+    assert solved["verified"] in text.replace("\n#            ", " "), (
+        "lines over 120 columns are folded"
+    )
     assert "# contract   input       x: float32 (rows, columns), contiguous\n" in text
     assert "this very text was judged once more and is correct" in text
     compile(text, "kernel", "exec")
 
     own = tmp_path / "fused_silu_triton.py"
     own.write_text("# mine\n")
-    assert "name another file with --out" in refused(tmp_path, "fused silu", "--policy", f"scripted:{script}")
+    assert "name another file with --out" in refused(
+        tmp_path, "fused silu", "--policy", f"scripted:{script}"
+    )
     assert own.read_text() == "# mine\n"
 
 
-def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs(tmp_path, script, whole):
+def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs(
+    tmp_path, script, whole
+):
     """`kill -9`; tests/agent/batch/test_batch_kills.py does this fifty times to a batch."""
     folder, _ = whole
     killed = tmp_path / "killed.db"
@@ -108,7 +127,9 @@ def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs
     ):  # on a loaded machine it may be done sooner, and the command would begin anew
         kills += 1
         line, how = command(tmp_path, *asked, "--db", str(killed))
-        process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **how)
+        process = subprocess.Popen(
+            line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **how
+        )
         _wait_for_a_new_turn(process, killed)
         time.sleep(dice.uniform(0.0, 0.8))
         process.kill()
@@ -119,7 +140,9 @@ def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs
     assert history(killed) == history(folder / ".kernelwright" / "runs.db")
 
 
-@pytest.mark.parametrize(("stop", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "scancel"])
+@pytest.mark.parametrize(
+    ("stop", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "scancel"]
+)
 def test_a_signal_pauses_and_the_same_command_goes_on(stop, status, tmp_path, script):
     """A batch scheduler sends SIGTERM to every process of a job, those of candidates and of the compiler included."""
     asked = ("fused silu", "--policy", f"scripted:{script}", "--device", "cpu", "--db", "runs.db")
@@ -143,7 +166,9 @@ def test_a_signal_pauses_and_the_same_command_goes_on(stop, status, tmp_path, sc
     assert [entry[0] for entry in history(tmp_path / "runs.db")[0]] == list(range(8))
 
 
-def test_an_interrupt_right_after_the_row_is_written_lets_go_of_it(tmp_path, unfinished, monkeypatch):
+def test_an_interrupt_right_after_the_row_is_written_lets_go_of_it(
+    tmp_path, unfinished, monkeypatch
+):
     """Before the tools are started, and before anybody knows the trajectory's number."""
     begin = Store.begin
 
@@ -154,7 +179,12 @@ def test_an_interrupt_right_after_the_row_is_written_lets_go_of_it(tmp_path, unf
 
     monkeypatch.setattr(Store, "begin", begun)
     path, settings = tmp_path / "runs.db", Settings(policy="scripted:one", device="cpu")
-    how = {"db": str(path), "output": tmp_path / "k.py", "watch": lambda run, doing: None, "say": lambda step: None}
+    how = {
+        "db": str(path),
+        "output": tmp_path / "k.py",
+        "watch": lambda run, doing: None,
+        "say": lambda step: None,
+    }
     with pytest.raises(KeyboardInterrupt):
         solve_problem(find_by_name("fused_silu"), ScriptedPolicy([unfinished(1)]), settings, **how)
     with Store.open(path, readonly=True) as store:
@@ -205,7 +235,9 @@ def history(path):
 
 
 def test_a_dry_run_shows_the_prompt_and_does_nothing(tmp_path, script):
-    done = solve_here(tmp_path, "fused silu", "--policy", f"scripted:{script}", "--device", "cpu", "--dry-run")
+    done = solve_here(
+        tmp_path, "fused silu", "--policy", f"scripted:{script}", "--device", "cpu", "--dry-run"
+    )
     assert done.returncode == Exit.DONE
     assert "class Model(nn.Module)" in done.stdout
     assert "nothing was asked" in done.stdout
@@ -237,9 +269,13 @@ def test_what_cannot_be_used_is_refused_in_one_line(tmp_path, arguments, said):
 
 def test_a_server_that_is_down_pauses_the_run(tmp_path):
     policy = "openai:nobody@http://127.0.0.1:9/v1"
-    done = solve_here(tmp_path, "fused silu", "--policy", policy, "--patience", "0", "--device", "cpu", "--json")
+    done = solve_here(
+        tmp_path, "fused silu", "--policy", policy, "--patience", "0", "--device", "cpu", "--json"
+    )
     assert done.returncode == Exit.INFRASTRUCTURE
-    assert "no connection to http://127.0.0.1:9/v1" in done.stderr, "said before anything is waited for"
+    assert "no connection to http://127.0.0.1:9/v1" in done.stderr, (
+        "said before anything is waited for"
+    )
     assert "asked again for up to 0 s (--patience)" in done.stderr
     solved = json.loads(done.stdout)
     assert solved["stop_reason"] == "infrastructure"
@@ -254,7 +290,15 @@ def test_a_wrong_key_is_told_at_once(tmp_path):
         handler.say({"error": {"message": "invalid key", "code": "invalid_api_key"}}, status=401)
 
     with loopback(no_entry) as server:
-        done = solve_here(tmp_path, "fused silu", "--policy", f"openai:m@{server.url}", "--device", "cpu", "--json")
+        done = solve_here(
+            tmp_path,
+            "fused silu",
+            "--policy",
+            f"openai:m@{server.url}",
+            "--device",
+            "cpu",
+            "--json",
+        )
         assert len(server.asked) == 1, "never asked again"
     assert done.returncode == Exit.BAD_INPUT
     assert json.loads(done.stdout)["stop_reason"] == "refused"
@@ -262,7 +306,16 @@ def test_a_wrong_key_is_told_at_once(tmp_path):
 
 def test_a_database_of_another_program_is_refused(tmp_path, script):
     (tmp_path / "other.db").write_text("not a database at all, but long enough to be one" * 30)
-    done = solve(tmp_path, "fused silu", "--policy", f"scripted:{script}", "--device", "cpu", "--db", "other.db")
+    done = solve(
+        tmp_path,
+        "fused silu",
+        "--policy",
+        f"scripted:{script}",
+        "--device",
+        "cpu",
+        "--db",
+        "other.db",
+    )
     assert done.returncode == Exit.BAD_INPUT
     assert "is not a kernelwright database" in done.stderr
     assert done.stderr.count("\n") == 1

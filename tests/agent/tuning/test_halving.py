@@ -38,7 +38,9 @@ def test_a_budget_is_kept():
 
 def test_a_wrong_configuration_is_out_at_once():
     halved = halve(
-        list(WORK), lambda key, *more: None if key == "short" else milliseconds(key, *more), TuningBudget(9_999, 60)
+        list(WORK),
+        lambda key, *more: None if key == "short" else milliseconds(key, *more),
+        TuningBudget(9_999, 60),
     )
     assert halved.failed == ["short"]
     assert next(iter(halved.timings())) == "middle"

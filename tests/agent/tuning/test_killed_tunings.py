@@ -70,7 +70,11 @@ class KnownTimes:
             return TrialTimes(failure="mismatch: wrong", seconds=0.1)
         base = 1.0 + sum(source.encode()) % 97 / 50
         noise = itertools.islice(itertools.cycle((0.0, 0.004, -0.003, 0.001, -0.002)), calls)
-        return TrialTimes(milliseconds=tuple(base + n for n in noise), eager=summarise_samples([2.0] * 8), seconds=0.1)
+        return TrialTimes(
+            milliseconds=tuple(base + n for n in noise),
+            eager=summarise_samples([2.0] * 8),
+            seconds=0.1,
+        )
 
 
 def groups_to_measure(space):
@@ -80,7 +84,10 @@ def groups_to_measure(space):
     proposed = Proposals(space, names, start, SETTINGS.precision).next({}, 8)
     rows = [
         TriedConfiguration(
-            configuration=one, fate=ConfigurationOutcome.REMAINS, score=CompileScore(cycles=1.0), start=one == start
+            configuration=one,
+            fate=ConfigurationOutcome.REMAINS,
+            score=CompileScore(cycles=1.0),
+            start=one == start,
         )
         for one in proposed
     ]
@@ -102,7 +109,10 @@ def measured(path, clock):
         found.launches,
         found.ranked,
         found.stopped_by_budget,
-        [[(row.configuration, row.fate, row.timing) for row in group.rows] for group in found.groups],
+        [
+            [(row.configuration, row.fate, row.timing) for row in group.rows]
+            for group in found.groups
+        ],
     )
 
 
@@ -121,18 +131,24 @@ def test_the_half_that_measures_ends_alike_wherever_it_was_killed(tmp_path):
 
 def test_a_configuration_that_was_wrong_is_wrong_again_and_never_timed_again(tmp_path):
     first = measured(tmp_path / "journal", KnownTimes())
-    wrong = [fate for configuration, fate, _ in first[-1][0] if configuration["matmul_kernel.BLOCK_K"] == 32]
+    wrong = [
+        fate
+        for configuration, fate, _ in first[-1][0]
+        if configuration["matmul_kernel.BLOCK_K"] == 32
+    ]
     assert wrong
     assert set(wrong) == {ConfigurationOutcome.WRONG}
     assert measured(tmp_path / "journal", KnownTimes(0)) == first
 
 
-def test_the_best_of_each_class_of_precision_is_told_and_narrower_classes_count_for_wider_ones(tmp_path):
+def test_the_best_of_each_class_of_precision_is_told_and_narrower_classes_count_for_wider_ones(
+    tmp_path,
+):
     file = read_file((GOOD / "matmul.py").read_text(encoding="utf-8"))
     with Journal(tmp_path / "j", "one") as journal:
-        found = TrialMeasuring(file, file.space, SETTINGS, KnownTimes(), journal, lambda doing: None).run(
-            groups_to_measure(file.space)
-        )
+        found = TrialMeasuring(
+            file, file.space, SETTINGS, KnownTimes(), journal, lambda doing: None
+        ).run(groups_to_measure(file.space))
     best = best_of_classes(file.space, found, None)
     assert list(best) == list(PrecisionClass)
     times = [best[kind].timing.median for kind in PrecisionClass]

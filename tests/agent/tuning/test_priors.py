@@ -20,10 +20,19 @@ def test_the_tiles_of_one_product_are_carried_over_to_another_by_their_place():
     linear, matmul = file_of("linear_gelu"), file_of("matmul_bias_relu")
     [kernel] = {p.kernels for p in linear.space.parameters}
     name = kernel[0]
-    won = rewrite(linear.source, linear.space, {f"{name}.BLOCK_M": 128, f"{name}.BLOCK_K": 64, f"{name}.num_warps": 8})
+    won = rewrite(
+        linear.source,
+        linear.space,
+        {f"{name}.BLOCK_M": 128, f"{name}.BLOCK_K": 64, f"{name}.num_warps": 8},
+    )
     [prior] = priors_from([won, won], matmul.space)
     values = {key.partition(".")[2]: value for key, value in prior.items()}
-    assert (values["BLOCK_M"], values["BLOCK_N"], values["BLOCK_K"], values["num_warps"]) == (128, 64, 64, 8)
+    assert (values["BLOCK_M"], values["BLOCK_N"], values["BLOCK_K"], values["num_warps"]) == (
+        128,
+        64,
+        64,
+        8,
+    )
 
 
 def test_a_kernel_of_another_kind_says_nothing():

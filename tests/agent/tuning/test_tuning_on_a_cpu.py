@@ -39,7 +39,12 @@ def environment():
 
 def run(folder, *more):
     return subprocess.run(
-        command(folder, *more), capture_output=True, text=True, env=environment(), cwd=folder, timeout=500
+        command(folder, *more),
+        capture_output=True,
+        text=True,
+        env=environment(),
+        cwd=folder,
+        timeout=500,
     )
 
 
@@ -73,7 +78,9 @@ def test_nothing_is_claimed_to_be_measured_and_no_kernel_is_written(whole):
 
 
 def test_a_tuning_killed_at_any_point_ends_with_the_same_result(whole, tmp_path):
-    process = subprocess.Popen(command(tmp_path, "--json"), stdout=subprocess.DEVNULL, env=environment(), cwd=tmp_path)
+    process = subprocess.Popen(
+        command(tmp_path, "--json"), stdout=subprocess.DEVNULL, env=environment(), cwd=tmp_path
+    )
     deadline = time.monotonic() + 400
     while len(rows_of(tmp_path)) < 3 and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -44,5 +44,7 @@ def test_every_usual_tiling_is_proposed_although_they_are_more_than_a_batch():
 def test_the_class_of_any_precision_begins_with_both_kinds():
     space = read_file(MATMUL).space
     precision = next(p.name for p in space.parameters if p.role is ParameterRole.PRECISION)
-    starts = usual_configurations([p for p in space.parameters if p.role is not ParameterRole.CTAS], PrecisionClass.ANY)
+    starts = usual_configurations(
+        [p for p in space.parameters if p.role is not ParameterRole.CTAS], PrecisionClass.ANY
+    )
     assert {one[precision] for one in starts} == {"tf32", "bf16x3"}

@@ -36,7 +36,9 @@ BLUE = (0x1F, 0x77, 0xB4)
 """Of matplotlib's first line."""
 PIXEL = "http://pixel.invalid/pixel.png"
 
-pytestmark = pytest.mark.skipif(not CHROMIUM.is_file(), reason="no browser here: apt-get install chromium")
+pytestmark = pytest.mark.skipif(
+    not CHROMIUM.is_file(), reason="no browser here: apt-get install chromium"
+)
 
 
 @pytest.fixture
@@ -46,10 +48,19 @@ def browse(tmp_path):
     def browsed(html, *flags):
         page, log = tmp_path / "page.html", tmp_path / "net.json"
         page.write_text(html, encoding="utf-8")
-        told = (f"--user-data-dir={tmp_path / 'profile'}", f"--log-net-log={log}", *flags, page.as_uri())
-        done = subprocess.run([CHROMIUM, *QUIET, *told], capture_output=True, text=True, timeout=500)
+        told = (
+            f"--user-data-dir={tmp_path / 'profile'}",
+            f"--log-net-log={log}",
+            *flags,
+            page.as_uri(),
+        )
+        done = subprocess.run(
+            [CHROMIUM, *QUIET, *told], capture_output=True, text=True, timeout=500
+        )
         assert done.returncode == 0, done.stderr[-2000:]
-        return done.stdout, [url for url in _asked_by_pages(log) if not url.startswith(("file:", "data:"))]
+        return done.stdout, [
+            url for url in _asked_by_pages(log) if not url.startswith(("file:", "data:"))
+        ]
 
     return browsed
 
@@ -60,14 +71,23 @@ def _asked_by_pages(log):
     try:
         events = json.loads(text)["events"]
     except json.JSONDecodeError:
-        events = json.loads(text.rstrip(",") + "]}")["events"]  # the browser was gone before it had closed the list
+        events = json.loads(text.rstrip(",") + "]}")[
+            "events"
+        ]  # the browser was gone before it had closed the list
     asked = [event["params"] for event in events if "url" in event.get("params", {})]
-    return [told["url"] for told in asked if told.get("initiator", "not an origin") != "not an origin"]
+    return [
+        told["url"] for told in asked if told.get("initiator", "not an origin") != "not an origin"
+    ]
 
 
 def verdict(problem, speedup=None):
     timing = Timing(median=1.0, low=0.9, high=1.1, mean=1.0, std=0.01, minimum=0.9, calls=50)
-    base = Report(problem=problem.name, problem_hash=problem.hash, candidate_hash=str(speedup), rung=Rung.COMPILE)
+    base = Report(
+        problem=problem.name,
+        problem_hash=problem.hash,
+        candidate_hash=str(speedup),
+        rung=Rung.COMPILE,
+    )
     if speedup is None:
         return base.with_(failure=Failure(fault=Fault.COMPILE, message="tl.sigmoidal is not there"))
     roof = Roofline(
@@ -79,16 +99,23 @@ def verdict(problem, speedup=None):
         bound="memory",
     )
     own = timing.with_(median=1.0 / speedup)
-    profile = ProfileResult(device="NVIDIA H200", candidate=own, eager=timing, speedup=speedup, roofline=roof)
+    profile = ProfileResult(
+        device="NVIDIA H200", candidate=own, eager=timing, speedup=speedup, roofline=roof
+    )
     return base.with_(rung=Rung.PROFILE, correct=True, judged_on="NVIDIA H200", profile=profile)
 
 
 @pytest.fixture
 def shown(store):
     """Trajectory 1 of the run `fast`: broken, then 1.5x, then 2.5x; 2 is another sample."""
-    problem, run = find_by_name("fused_silu"), store.open_run("fast", {"problems": ["fused_silu", "vector_add"]})
+    problem, run = (
+        find_by_name("fused_silu"),
+        store.open_run("fast", {"problems": ["fused_silu", "vector_add"]}),
+    )
     for sample in range(2):
-        row = store.begin(TrajectoryStart(problem=problem, policy="openai:m"), run_id=run.id, sample=sample)
+        row = store.begin(
+            TrajectoryStart(problem=problem, policy="openai:m"), run_id=run.id, sample=sample
+        )
         parent = None
         for turn, speedup in enumerate([None, 1.5, 2.5]):
             asked = Message(role=Role.USER, content=f"please <b>{turn}</b> <img src={PIXEL}>")
@@ -96,7 +123,11 @@ def shown(store):
             made = store.draft(row.id, Request(messages=(asked,)), action=action, parent_id=parent)
             code = f"BLOCK = {turn}\n# <script>document.title = 'run'</script>\n"
             usage = Usage(prompt_tokens=5, completion_tokens=7)
-            store.complete(made.id, Completion(text=code, finish=FinishReason.STOP, usage=usage, policy="m"), code)
+            store.complete(
+                made.id,
+                Completion(text=code, finish=FinishReason.STOP, usage=usage, policy="m"),
+                code,
+            )
             store.judge(made.id, verdict(problem, speedup))
             parent = made.id
         store.finish(row.id, "turns", best_id=parent)
@@ -104,12 +135,19 @@ def shown(store):
 
 
 def words(dom):
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", re.sub(r"<style>.*?</style>", "", dom, flags=re.DOTALL)))
+    return re.sub(
+        r"\s+",
+        " ",
+        re.sub(r"<[^>]*>", " ", re.sub(r"<style>.*?</style>", "", dom, flags=re.DOTALL)),
+    )
 
 
 def svgs(dom):
     """Label, and text, of each plot."""
-    return {label: words(svg) for label, svg in re.findall(r'<svg[^>]*aria-label="([^"]+)"(.*?)</svg>', dom, re.DOTALL)}
+    return {
+        label: words(svg)
+        for label, svg in re.findall(r'<svg[^>]*aria-label="([^"]+)"(.*?)</svg>', dom, re.DOTALL)
+    }
 
 
 def colours(png):
@@ -119,7 +157,9 @@ def colours(png):
     return {tuple(pixel) for pixel in pixels[(abs(pixels - BLUE) <= 2).all(axis=1)][:1]}
 
 
-def test_a_trajectory_in_the_browser_shows_its_turns_and_plots_and_asks_no_network(shown, browse, tmp_path):
+def test_a_trajectory_in_the_browser_shows_its_turns_and_plots_and_asks_no_network(
+    shown, browse, tmp_path
+):
     html = trajectory_page(report_trajectory(shown, 1))
     dom, asked = browse(html, "--dump-dom")
     text = words(dom)
@@ -145,7 +185,15 @@ def test_a_trajectory_in_the_browser_shows_its_turns_and_plots_and_asks_no_netwo
 def test_a_run_in_the_browser_shows_its_figures_and_plots_and_asks_no_network(shown, browse):
     dom, asked = browse(run_page(report_run(shown, "fast")), "--dump-dom")
     text = words(dom)
-    for part in ("Run fast", "fast_1", "pass@2", "2.5x", "best trajectory", "never attempted", "openai:m"):
+    for part in (
+        "Run fast",
+        "fast_1",
+        "pass@2",
+        "2.5x",
+        "best trajectory",
+        "never attempted",
+        "openai:m",
+    ):
         assert part in text, part
     assert "fast_p (% of problems)" in svgs(dom)["fast_p"]
     assert "pass@k (% of problems)" in svgs(dom)["pass@k"]
@@ -154,7 +202,9 @@ def test_a_run_in_the_browser_shows_its_figures_and_plots_and_asks_no_network(sh
 
 def test_the_page_itself_forbids_what_would_be_loaded(shown, browse):
     """Were something loaded, this test would see it: the same page without its policy does ask."""
-    html = trajectory_page(report_trajectory(shown, 1)).replace("</body>", f'<img src="{PIXEL}"></body>')
+    html = trajectory_page(report_trajectory(shown, 1)).replace(
+        "</body>", f'<img src="{PIXEL}"></body>'
+    )
     assert browse(html, "--dump-dom")[1] == []
     unguarded = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", html)
     assert set(browse(unguarded, "--dump-dom")[1]) == {PIXEL}

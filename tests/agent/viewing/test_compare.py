@@ -8,14 +8,35 @@ import pytest
 from kernelwright.agent.cli import main
 from kernelwright.agent.command_line.records.compare import _compared
 from kernelwright.agent.comparison.runs import compare_batches
-from kernelwright.agent.comparison.tables import describe_divergence, run_tables, tables_markdown, trajectory_tables
+from kernelwright.agent.comparison.tables import (
+    describe_divergence,
+    run_tables,
+    tables_markdown,
+    trajectory_tables,
+)
 from kernelwright.agent.comparison.trajectories import DivergenceKind, compare_trajectories
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.errors import InputError
-from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Sampling, Usage
+from kernelwright.policies.base import (
+    Completion,
+    FinishReason,
+    Message,
+    Request,
+    Role,
+    Sampling,
+    Usage,
+)
 from kernelwright.store.models import Action
 from kernelwright.store.records import TrajectoryStart
-from kernelwright.tools.report import Environment, Failure, Fault, ProfileResult, Report, Rung, Timing
+from kernelwright.tools.report import (
+    Environment,
+    Failure,
+    Fault,
+    ProfileResult,
+    Report,
+    Rung,
+    Timing,
+)
 
 SILU = find_by_name("fused_silu")
 
@@ -24,23 +45,39 @@ def verdict(speedup=None, fault=None, rung=Rung.COMPILE):
     base = Report(problem=SILU.name, problem_hash=SILU.hash, candidate_hash="c", rung=rung)
     if fault is not None:
         return base.with_(failure=Failure(fault=fault, message="no"))
-    timing = Timing(median=1 / speedup, low=0.9, high=1.1, mean=1.0, std=0.01, minimum=0.9, calls=50)
+    timing = Timing(
+        median=1 / speedup, low=0.9, high=1.1, mean=1.0, std=0.01, minimum=0.9, calls=50
+    )
     profile = ProfileResult(device="NVIDIA H200", candidate=timing, speedup=speedup)
     return base.with_(rung=Rung.PROFILE, correct=True, judged_on="NVIDIA H200", profile=profile)
 
 
-def trajectory(store, turns, *, problem=SILU, policy="openai:m", run_id=None, sample=0, seed=7, forked_from=None):
+def trajectory(
+    store,
+    turns,
+    *,
+    problem=SILU,
+    policy="openai:m",
+    run_id=None,
+    sample=0,
+    seed=7,
+    forked_from=None,
+):
     """turns: (prompt, program, report)."""
     start = TrajectoryStart(problem=problem, policy=policy, options={"seed": seed})
     row = store.begin(start, run_id=run_id, sample=sample, resume=False, forked_from=forked_from)
     first = 0 if forked_from is None else store.candidate(forked_from).candidate.turn + 1
     parent = forked_from
     for number, (prompt, program, report) in enumerate(turns, first):
-        request = Request(messages=(Message(role=Role.USER, content=prompt),), sampling=Sampling(seed=seed))
+        request = Request(
+            messages=(Message(role=Role.USER, content=prompt),), sampling=Sampling(seed=seed)
+        )
         action = Action.DRAFT if parent is None else Action.REPAIR
         made = store.draft(row.id, request, action=action, parent_id=parent, turn=number)
         usage = Usage(prompt_tokens=100, completion_tokens=20, dollars=0.5)
-        answer = Completion(text=program, finish=FinishReason.STOP, usage=usage, policy=policy, latency=2.0)
+        answer = Completion(
+            text=program, finish=FinishReason.STOP, usage=usage, policy=policy, latency=2.0
+        )
         store.complete(made.id, answer, program)
         store.judge(made.id, report, tool_seconds=1.0, gpu_seconds=0.25)
         parent = made.id
@@ -71,7 +108,9 @@ def test_the_first_turn_that_differs_is_named_with_how_and_why(store):
         assert (found.kind, found.turn) == (kind, turn)
     reseeded = part(store, first, trajectory(store, [("p1", "A = 9\n", BROKEN[2])], seed=8))
     assert reseeded.because == ("seed 7 against 8",)
-    assert "at turn 1: the same prompt, another program (seed 7 against 8)" in describe_divergence(reseeded)
+    assert "at turn 1: the same prompt, another program (seed 7 against 8)" in describe_divergence(
+        reseeded
+    )
     elsewhere = trajectory(store, [BROKEN], problem=find_by_name("vector_add"))
     assert part(store, first, elsewhere).kind is DivergenceKind.PROBLEM
 
@@ -94,7 +133,11 @@ def test_turns_are_aligned_and_what_it_took_is_set_against_the_first(store):
     assert rows["rungs reached"] == ("profile 1, compile 1", "profile 2, compile 1")
     assert rows["turns to the first correct"] == ("2", "1 (-1)")
     assert "another program" in parts.rows[0][1]
-    assert turns.rows[0] == ("1", "draft: compile at compile", "draft: correct 1.5x, the program of turn 2")
+    assert turns.rows[0] == (
+        "1",
+        "draft: compile at compile",
+        "draft: correct 1.5x, the program of turn 2",
+    )
 
 
 def test_speeds_of_two_environments_are_not_set_against_each_other(store):

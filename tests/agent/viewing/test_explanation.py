@@ -51,5 +51,7 @@ def test_draws_sizes_comparisons_and_seconds_are_told() -> None:
 
 def test_a_kernel_with_an_uncovered_comparison_earns_no_full_reward() -> None:
     assert not REPORT.reward_eligible
-    assert REPORT.reward_ineligible_because.startswith("a comparison was never true on any draw: `>` at line 20")
+    assert REPORT.reward_ineligible_because.startswith(
+        "a comparison was never true on any draw: `>` at line 20"
+    )
     assert REPORT.with_(coverage=None).reward_eligible

@@ -14,7 +14,12 @@ from kernelwright.agent.viewing.report.figures import (
     total_cost,
 )
 from kernelwright.agent.viewing.report.files import fast_p_plot
-from kernelwright.agent.viewing.report.pairing import compare_paired, compare_runs, permutation_test, sign_test
+from kernelwright.agent.viewing.report.pairing import (
+    compare_paired,
+    compare_runs,
+    permutation_test,
+    sign_test,
+)
 from kernelwright.agent.viewing.report.samples import Cost, ReportedSample
 from kernelwright.agent.viewing.report.texts import figure_rows
 
@@ -28,17 +33,29 @@ def sample(problem, number=0, *, speedup=None, correct=None, judged_on="NVIDIA H
     )  # fmt: skip
 
 
-RANDOM = {"stop_reason": "problem", "stop_message": "the reference is random: output 0 follows torch's generator"}
+RANDOM = {
+    "stop_reason": "problem",
+    "stop_message": "the reference is random: output 0 follows torch's generator",
+}
 
 
 def test_a_problem_that_cannot_be_judged_is_in_no_share_and_is_told_with_its_reason():
-    own = [sample("a", speedup=2.0), sample("b", correct=False), sample("noisy", correct=False, **RANDOM)]
+    own = [
+        sample("a", speedup=2.0),
+        sample("b", correct=False),
+        sample("noisy", correct=False, **RANDOM),
+    ]
     found = compute_figures(by_problem(own, ["a", "b", "noisy", "never tried"]))
     assert (found.problems, found.attempted, found.samples) == (4, 3, 3)
-    assert found.correct.value == found.pass_at[1].value == pytest.approx(1 / 3), "of a, b and the one never tried"
+    assert found.correct.value == found.pass_at[1].value == pytest.approx(1 / 3), (
+        "of a, b and the one never tried"
+    )
     assert (found.correct.problems, found.fast[1.0].problems, found.unusable) == (3, 3, ("noisy",))
     rows = figure_rows(found)
-    assert dict(rows)["not judged"] == "1 of 4 problems, in no share, because of the reference and not of a kernel"
+    assert (
+        dict(rows)["not judged"]
+        == "1 of 4 problems, in no share, because of the reference and not of a kernel"
+    )
     assert ("", f"noisy: {RANDOM['stop_message']}") in rows
     assert "correct" in dict(rows)
 
@@ -51,16 +68,24 @@ def test_where_no_problem_can_be_judged_there_is_no_share():
 
 
 def test_of_a_problem_with_a_correct_sample_only_the_samples_that_could_not_be_judged_are_left_out():
-    own = [sample("a", 0, correct=False, **RANDOM), sample("a", 1, speedup=2.0), sample("a", 2, correct=False)]
+    own = [
+        sample("a", 0, correct=False, **RANDOM),
+        sample("a", 1, speedup=2.0),
+        sample("a", 2, correct=False),
+    ]
     found = compute_figures(by_problem(own))
     assert (found.correct.value, found.unusable) == (0.5, ())
 
 
 def test_many_problems_that_cannot_be_judged_are_counted_and_the_first_ones_named():
-    found = compute_figures(by_problem([sample(f"n{k}", correct=False, **RANDOM) for k in range(11)]))
+    found = compute_figures(
+        by_problem([sample(f"n{k}", correct=False, **RANDOM) for k in range(11)])
+    )
     rows = figure_rows(found)
     assert dict(rows)["not judged"].startswith("11 of 11 problems")
-    assert [text for label, text in rows if not label][-1] == "and 3 more, with their reasons in the table of problems"
+    assert [text for label, text in rows if not label][
+        -1
+    ] == "and 3 more, with their reasons in the table of problems"
 
 
 def test_runs_are_not_compared_on_a_problem_that_one_of_them_could_not_judge():
@@ -80,7 +105,9 @@ def test_pass_at_k_is_the_mean_over_every_choice_of_k():
 
 
 def test_fast_p_is_strict_and_problems_never_attempted_count_as_failed():
-    attempts = by_problem([sample("a", speedup=1.0), sample("b", speedup=2.5)], ["a", "b", "c", "d"])
+    attempts = by_problem(
+        [sample("a", speedup=1.0), sample("b", speedup=2.5)], ["a", "b", "c", "d"]
+    )
     found = compute_figures(attempts)
     assert {p: e.value for p, e in found.fast.items()} == {
         0.0: 0.5,
@@ -95,7 +122,9 @@ def test_fast_p_is_strict_and_problems_never_attempted_count_as_failed():
 
 
 def test_a_verdict_of_a_cpu_is_correct_but_enters_no_speed():
-    found = compute_figures(by_problem([sample("a", speedup=9.0, judged_on="cpu"), sample("b", speedup=2.0)]))
+    found = compute_figures(
+        by_problem([sample("a", speedup=9.0, judged_on="cpu"), sample("b", speedup=2.0)])
+    )
     assert found.correct.value == 1.0
     assert found.correct_on_cpu_only == 1
     assert found.fast[0.0].value == 0.5
@@ -132,13 +161,21 @@ def test_problems_weigh_the_same_however_many_samples_they_have():
 
 
 def test_degenerate_problems_are_left_out_of_the_second_total():
-    attempts = by_problem([sample("a", speedup=2.0, degenerate=("zeros",)), sample("b", correct=False)])
+    attempts = by_problem(
+        [sample("a", speedup=2.0, degenerate=("zeros",)), sample("b", correct=False)]
+    )
     found = compute_figures(attempts)
-    assert (found.correct.value, found.correct_without_degenerate.value, found.degenerate) == (0.5, 0.0, 1)
+    assert (found.correct.value, found.correct_without_degenerate.value, found.degenerate) == (
+        0.5,
+        0.0,
+        1,
+    )
 
 
 def test_speedups_are_of_the_fastest_sample_of_each_problem():
-    attempts = by_problem([sample("a", 0, speedup=1.0), sample("a", 1, speedup=4.0), sample("b", speedup=1.0)])
+    attempts = by_problem(
+        [sample("a", 0, speedup=1.0), sample("a", 1, speedup=4.0), sample("b", speedup=1.0)]
+    )
     found = compute_figures(attempts)
     assert found.mean_speedup.value == pytest.approx(2.0)
     assert found.median_speedup.value == pytest.approx(2.5)
@@ -146,7 +183,9 @@ def test_speedups_are_of_the_fastest_sample_of_each_problem():
 
 def test_what_exact_algebra_and_degenerate_problems_gain_is_no_speed_of_the_same_work():
     own = [sample("a", 0, speedup=20.0, algebra=True), sample("a", 1, speedup=2.0)]
-    attempts = by_problem([*own, sample("b", speedup=50.0, degenerate=("zeros",)), sample("c", speedup=8.0)])
+    attempts = by_problem(
+        [*own, sample("b", speedup=50.0, degenerate=("zeros",)), sample("c", speedup=8.0)]
+    )
     found = compute_figures(attempts)
     assert found.mean_speedup.value == pytest.approx(20.0)
     assert found.mean_speedup_of_same_work.value == pytest.approx(4.0)
@@ -164,7 +203,9 @@ def test_the_bootstrap_is_the_same_every_time_and_close_to_the_normal_interval()
     half = 1.96 * math.sqrt(0.25 / 200)
     assert one.correct.low == pytest.approx(0.5 - half, abs=0.01)
     assert one.correct.high == pytest.approx(0.5 + half, abs=0.01)
-    assert compute_figures(by_problem([sample("a", speedup=2.0)])).correct.low is None, "one problem has no interval"
+    assert compute_figures(by_problem([sample("a", speedup=2.0)])).correct.low is None, (
+        "one problem has no interval"
+    )
 
 
 def test_nothing_at_all_gives_no_figure_instead_of_a_number():
@@ -198,8 +239,12 @@ def test_the_permutation_test_tries_every_flip_of_a_few_and_draws_among_many():
 
 
 def test_two_runs_are_compared_on_the_problems_that_both_have():
-    first = by_problem([sample("a", speedup=2.0), sample("b", speedup=3.0), sample("c", speedup=1.0)])
-    second = by_problem([sample("a", speedup=1.0), sample("b", correct=False), sample("d", speedup=9.0)])
+    first = by_problem(
+        [sample("a", speedup=2.0), sample("b", speedup=3.0), sample("c", speedup=1.0)]
+    )
+    second = by_problem(
+        [sample("a", speedup=1.0), sample("b", correct=False), sample("d", speedup=9.0)]
+    )
     correct, faster, speed = compare_runs(first, second)
     assert (correct.problems, correct.wins, correct.losses, correct.ties) == (2, 1, 0, 1)
     assert (faster.wins, faster.losses) == (2, 0)

@@ -163,7 +163,9 @@ def test_a_filter_leaves_only_what_fits_it(drive):
         await press(pilot, "H")
         assert "first trajectory that fits" in line(viewer)
         await ask(viewer, pilot, "fault:deadlock_of_the_moon")
-        assert isinstance(viewer.screen, LineDialog), "what cannot be a filter is said, and can be mended"
+        assert isinstance(viewer.screen, LineDialog), (
+            "what cannot be a filter is said, and can be mended"
+        )
         assert "is not known" in str(viewer.screen.query_one("#refused").render())
         await press(pilot, "escape")
         await ask(viewer, pilot, "cheat:cache")
@@ -270,7 +272,22 @@ def test_help_names_every_key(drive):
         await press(pilot, "question_mark")
         assert isinstance(viewer.screen, HelpDialog)
         shown = viewer.screen.query_one("#keys").text
-        for key in ("h, left", "$", "H", "L", "d ", "p ", "c ", "o ", "f ", "/", "t ", "x ", "?", "q"):
+        for key in (
+            "h, left",
+            "$",
+            "H",
+            "L",
+            "d ",
+            "p ",
+            "c ",
+            "o ",
+            "f ",
+            "/",
+            "t ",
+            "x ",
+            "?",
+            "q",
+        ):
             assert key in shown, key
         await press(pilot, "j", "k", "q")
         assert len(viewer.screen_stack) == 1
@@ -303,14 +320,25 @@ def test_it_reads_again_and_follows_while_a_batch_writes(drive, tmp_path):
             await press(pilot, "dollar_sign", "r")
             assert "nothing new" in line(viewer)
             row = writer.trajectory(1)
-            turn(writer, row, Action.REFINE, 5, SILU + "# new\n", fast(find_by_name("fused_silu"), 3.0))
+            turn(
+                writer,
+                row,
+                Action.REFINE,
+                5,
+                SILU + "# new\n",
+                fast(find_by_name("fused_silu"), 3.0),
+            )
             await press(pilot, "r")
-            assert viewer.position.entry.candidate.turn == 5, "from the last turn to the new last one"
+            assert viewer.position.entry.candidate.turn == 5, (
+                "from the last turn to the new last one"
+            )
             assert "correct 3x *" in tree(viewer)
             await press(pilot, "F")
             assert viewer.position.viewed.row.id == 3
             four = writer.begin(TrajectoryStart(problem=find_by_name("matmul"), policy="embedded"))
-            turn(writer, four, Action.DRAFT, None, SILU, broken(find_by_name("matmul"), Fault.SHAPE))
+            turn(
+                writer, four, Action.DRAFT, None, SILU, broken(find_by_name("matmul"), Fault.SHAPE)
+            )
             viewer._look()
             await pilot.pause()
             assert viewer.position.viewed.row.id == 4

@@ -38,16 +38,24 @@ def kept(tmp_path_factory):
     ("text", "wanted"),
     [
         ("", CandidateFilter()),
-        ("fault:mismatch action:repair", CandidateFilter(fault=Fault.MISMATCH, action=Action.REPAIR)),
+        (
+            "fault:mismatch action:repair",
+            CandidateFilter(fault=Fault.MISMATCH, action=Action.REPAIR),
+        ),
         ("correct speedup>=1.2x", CandidateFilter(correct=True, min_speedup=1.2)),
-        ("problem:'a b' rung:compile unfinished", CandidateFilter(problem="a b", rung=Rung.COMPILE, finished=False)),
+        (
+            "problem:'a b' rung:compile unfinished",
+            CandidateFilter(problem="a b", rung=Rung.COMPILE, finished=False),
+        ),
     ],
 )
 def test_a_filter_is_read_as_people_write_it(text, wanted):
     assert parse_filter(text) == wanted
 
 
-@pytest.mark.parametrize("text", ["moon", "fault:", "fault:moon", "speedup:fast", "'open", "correct incorrect"])
+@pytest.mark.parametrize(
+    "text", ["moon", "fault:", "fault:moon", "speedup:fast", "'open", "correct incorrect"]
+)
 def test_what_is_no_filter_is_refused_in_one_line(text):
     with pytest.raises(InputError) as refused:
         parse_filter(text)
@@ -76,7 +84,15 @@ def agent(capsys, monkeypatch):
 
 def test_where_stdout_is_no_terminal_it_is_plain_text(kept, agent):
     listed = agent("--db", kept).stdout
-    assert listed.splitlines()[0].split() == ["id", "run", "problem", "policy", "turns", "best", "stopped"]
+    assert listed.splitlines()[0].split() == [
+        "id",
+        "run",
+        "problem",
+        "policy",
+        "turns",
+        "best",
+        "stopped",
+    ]
     assert "correct 2.25x" in listed
     assert "night" in listed
     whole = agent("1", "--db", kept).stdout
@@ -90,7 +106,9 @@ def test_where_stdout_is_no_terminal_it_is_plain_text(kept, agent):
         assert part in whole, part
     assert "\x1b" not in whole
     code = agent("1", "--show", "code", "--turn", "2", "--db", kept).stdout
-    assert code.strip() == SILU.replace("import triton\n", "import triton\n\nNUMBER = 1\n", 1).strip(), "fit for a file"
+    assert (
+        code.strip() == SILU.replace("import triton\n", "import triton\n\nNUMBER = 1\n", 1).strip()
+    ), "fit for a file"
     assert "please draft it" in agent("1", "--turn", 1, "--show", "prompt", "--db", kept).stdout
     assert "mismatch" not in agent("--filter", "fault:no_code", "--db", kept).stdout
 
@@ -98,7 +116,13 @@ def test_where_stdout_is_no_terminal_it_is_plain_text(kept, agent):
 def test_json_holds_the_lineage_and_every_turn(kept, agent):
     found = json.loads(agent("1", "--json", "--db", kept).stdout)
     assert found["lineage"] == [[1, 2], [2, 3], [3, 4], [3, 5]]
-    assert [turn["report"]["correct"] for turn in found["turns"]] == [False, True, True, False, True]
+    assert [turn["report"]["correct"] for turn in found["turns"]] == [
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
     assert found["best"] == 5
     rows = json.loads(agent("--json", "--db", kept).stdout)
     assert [row["id"] for row in rows] == [3, 2, 1]
@@ -135,7 +159,13 @@ def test_an_empty_database_and_a_missing_one_are_one_line_each(tmp_path, agent):
 
 def test_in_a_real_terminal_the_viewer_starts_and_q_ends_it(kept):
     main, side = pty.openpty()
-    told = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm-256color", "COLUMNS": "110", "LINES": "30"}
+    told = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "src"),
+        "TERM": "xterm-256color",
+        "COLUMNS": "110",
+        "LINES": "30",
+    }
     command = [sys.executable, "-m", "kernelwright.agent", "inspect", "1", "--db", str(kept)]
     with subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=told) as process:
         os.close(side)

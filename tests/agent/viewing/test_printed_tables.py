@@ -21,7 +21,10 @@ LONG = "residual_layer_norm_with_dropout_and_a_long_name"
 
 
 def manifests():
-    found = [Manifest(problem=LONG, hash="a", passing={}, eager_rms=1.25e-7), Manifest(problem="b", hash="b")]
+    found = [
+        Manifest(problem=LONG, hash="a", passing={}, eager_rms=1.25e-7),
+        Manifest(problem="b", hash="b"),
+    ]
     return manifests_view(found, PEAKS[0])
 
 
@@ -40,12 +43,17 @@ def compared():
 
 
 TABLES = {
-    "problems": (lambda: problems_view([find_by_name("fused_silu")]), ("problem", "family", "what")),
+    "problems": (
+        lambda: problems_view([find_by_name("fused_silu")]),
+        ("problem", "family", "what"),
+    ),
     "manifests": (manifests, (LONG, "eager error", "1.2e-07")),
     "replays": (replays, (LONG, "verdicts that differ", "1234", "out of tokens")),
     "comparison": (compared, ("benchmark", "correct", "12 (+3)")),
     "launches": (
-        lambda: launches_view((LaunchTime(kernel=LONG, grid=(65535, 65535, 64), ms=1.5, share=0.5),)),
+        lambda: launches_view(
+            (LaunchTime(kernel=LONG, grid=(65535, 65535, 64), ms=1.5, share=0.5),)
+        ),
         ("launch", "grid", "time", "share", "1.5 ms"),
     ),
 }
@@ -84,7 +92,9 @@ def test_the_caret_stands_under_its_word_however_wide_the_line_is(columns, word)
     """A line that is wrapped would have its caret under another line's text."""
     text = "    masked = tl.load(x + offsets, mask=offsets < n) * 2.0 + tl.frobnicate(x + offsets) + tl.exp(late)"
     where = SourceLine(line=1234, column=text.index(word), text=text)
-    shown = printed(failure_view(Failure(fault=Fault.COMPILE, message="no such function", where=where)), columns)
+    shown = printed(
+        failure_view(Failure(fault=Fault.COMPILE, message="no such function", where=where)), columns
+    )
     line, caret = shown.splitlines()[1:3]
     assert max(len(line), len(caret)) <= columns
     assert line.startswith("  1234 | ")

@@ -42,8 +42,13 @@ def test_a_step_is_printed_once_and_the_next_one_after_an_interval(log):
 def test_a_silent_stretch_repeats_its_step_with_the_seconds_so_far(log):
     log("drafting (compiler)", 5.0)
     assert log("drafting (compiler)", 5.0 + HEARTBEAT_SECONDS - 1) == ""
-    assert log("drafting (compiler)", 5.0 + HEARTBEAT_SECONDS) == "[20 s] drafting (compiler), 15 s\n"
-    assert log("drafting (compiler)", 5.0 + 2 * HEARTBEAT_SECONDS) == "[35 s] drafting (compiler), 30 s\n"
+    assert (
+        log("drafting (compiler)", 5.0 + HEARTBEAT_SECONDS) == "[20 s] drafting (compiler), 15 s\n"
+    )
+    assert (
+        log("drafting (compiler)", 5.0 + 2 * HEARTBEAT_SECONDS)
+        == "[35 s] drafting (compiler), 30 s\n"
+    )
 
 
 def test_what_a_problem_calls_itself_cannot_break_the_line_or_the_terminal(log):
@@ -72,7 +77,9 @@ def test_tables_are_not_padded_in_a_pipe(capsys):
     from kernelwright.agent.viewing.show.progress import console
     from kernelwright.agent.viewing.show.words import facts_table
 
-    console().print(facts_table([("kernel", "short"), ("kept", "a much longer value than the first one")]))
+    console().print(
+        facts_table([("kernel", "short"), ("kept", "a much longer value than the first one")])
+    )
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["kernel  short", "kept    a much longer value than the first one"]
 
@@ -94,7 +101,12 @@ def test_a_terminal_gets_the_live_view_and_a_dumb_one_lines(term):
     leader, follower = pty.openpty()
     surroundings = {**os.environ, "TERM": term}
     done = subprocess.run(
-        [sys.executable, "-c", WORK], stdout=subprocess.PIPE, stderr=follower, text=True, env=surroundings, check=True
+        [sys.executable, "-c", WORK],
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        text=True,
+        env=surroundings,
+        check=True,
     )
     os.close(follower)
     shown = os.read(leader, 100_000).decode()

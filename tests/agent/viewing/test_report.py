@@ -45,7 +45,11 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
-        self.loads += [value for name, value in attrs if name in ("src", "href", "data", "action", "srcset") and value]
+        self.loads += [
+            value
+            for name, value in attrs
+            if name in ("src", "href", "data", "action", "srcset") and value
+        ]
 
     def handle_data(self, data):
         self.words.append(data)
@@ -81,7 +85,12 @@ def timed(problem, speedup: float) -> Report:
         bound="memory",
     )
     profile = ProfileResult(
-        device="NVIDIA H200", candidate=timing, eager=eager, speedup=speedup, speedup_low=0.9 * speedup, roofline=roof
+        device="NVIDIA H200",
+        candidate=timing,
+        eager=eager,
+        speedup=speedup,
+        speedup_low=0.9 * speedup,
+        roofline=roof,
     )
     return Report(
         problem=problem.name, problem_hash=problem.hash, candidate_hash=f"{speedup}", rung=Rung.PROFILE, correct=True,
@@ -91,14 +100,25 @@ def timed(problem, speedup: float) -> Report:
 
 def answered(store, run_id, problem, policy, speeds, sample=0, head=""):
     """A finished trajectory whose turns had these speeds."""
-    trajectory = store.begin(TrajectoryStart(problem=problem, policy=policy), run_id=run_id, sample=sample)
+    trajectory = store.begin(
+        TrajectoryStart(problem=problem, policy=policy), run_id=run_id, sample=sample
+    )
     parent = None
     for turn, speedup in enumerate(speeds):
         request = Request(messages=(Message(role=Role.USER, content=f"faster, {turn}"),))
-        row = store.draft(trajectory.id, request, action=Action.REFINE if parent else Action.DRAFT, parent_id=parent)
+        row = store.draft(
+            trajectory.id,
+            request,
+            action=Action.REFINE if parent else Action.DRAFT,
+            parent_id=parent,
+        )
         code = f"{head}BLOCK = {turn}\n# 2 < 3 & 4\n"
         usage = Usage(prompt_tokens=5, completion_tokens=7, dollars=0.25)
-        store.complete(row.id, Completion(text=code, finish=FinishReason.STOP, usage=usage, policy=policy), code)
+        store.complete(
+            row.id,
+            Completion(text=code, finish=FinishReason.STOP, usage=usage, policy=policy),
+            code,
+        )
         store.judge(row.id, timed(problem, speedup), gpu_seconds=2.0)
         parent = row.id
     store.finish(trajectory.id, "turns", best_id=parent)
@@ -128,7 +148,9 @@ def test_the_page_of_a_run_has_its_figures_and_plots_and_loads_nothing(batched):
     assert (batched.parent / "report" / "report.html").is_file()
 
 
-def test_the_page_of_a_trajectory_shows_prompts_diffs_and_verdicts_and_runs_nothing_of_what_was_said(batched):
+def test_the_page_of_a_trajectory_shows_prompts_diffs_and_verdicts_and_runs_nothing_of_what_was_said(
+    batched,
+):
     with Store.open(batched, readonly=True) as store:
         ids = {row.problem: row.id for row in store.trajectories()}
         mended = check_self_contained(trajectory_page(report_trajectory(store, ids["fused_silu"])))
@@ -144,7 +166,9 @@ def test_the_page_of_a_trajectory_shows_prompts_diffs_and_verdicts_and_runs_noth
 def test_a_candidate_that_says_that_it_is_exact_algebra_is_no_speed_of_the_same_work(store):
     run = store.open_run("algebra", {"problems": ["fused_silu", "vector_add"]})
     answered(store, run.id, find_by_name("fused_silu"), "embedded", [2.0])
-    answered(store, run.id, find_by_name("vector_add"), "embedded", [32.0], head=f"{ALGEBRA_MARK}\n")
+    answered(
+        store, run.id, find_by_name("vector_add"), "embedded", [32.0], head=f"{ALGEBRA_MARK}\n"
+    )
     (group,) = report_run(store, "algebra").groups
     assert group.figures.by_algebra == 1
     assert group.figures.mean_speedup.value == pytest.approx(8.0)
@@ -155,14 +179,20 @@ def test_speeds_of_a_gpu_make_curves_a_roofline_and_a_paired_test(fast):
     report = report_run(fast, "fast")
     one, other = report.groups
     assert (one.label, other.label) == ("openai:m", "embedded")
-    assert one.figures.fast[1.0].value == pytest.approx(1 / 3), "row_sum was never attempted and counts"
+    assert one.figures.fast[1.0].value == pytest.approx(1 / 3), (
+        "row_sum was never attempted and counts"
+    )
     assert one.figures.mean_speedup.value == pytest.approx((3.0 * 0.5) ** 0.5)
     assert one.figures.cost.dollars == pytest.approx(0.75)
     [against] = report.against
     speed = next(test for test in against.tests if test.measure == "speedup")
     assert (speed.problems, speed.wins) == (2, 2)
     check_self_contained(run_page(report))
-    best = next(row for row in fast.trajectories() if row.problem == "fused_silu" and row.policy == "openai:m")
+    best = next(
+        row
+        for row in fast.trajectories()
+        if row.problem == "fused_silu" and row.policy == "openai:m"
+    )
     page = check_self_contained(trajectory_page(report_trajectory(fast, best.id)))
     assert page.tags.count("svg") == 2, "speed per turn, and the roofline"
     assert "operations a byte" in " ".join(page.words)
@@ -170,16 +200,24 @@ def test_speeds_of_a_gpu_make_curves_a_roofline_and_a_paired_test(fast):
 
 def test_a_trajectory_without_speeds_says_why_it_has_no_plot(store):
     problem = find_by_name("fused_silu")
-    base = Report(problem=problem.name, problem_hash=problem.hash, candidate_hash="c", rung=Rung.INTERPRETED)
+    base = Report(
+        problem=problem.name, problem_hash=problem.hash, candidate_hash="c", rung=Rung.INTERPRETED
+    )
     pages = []
     for report in (base.with_(correct=True, judged_on="cpu"), base, None):
         row = store.begin(TrajectoryStart(problem=problem, policy="m"), resume=False)
         if report is not None:
             made = store.draft(row.id, Request(messages=()), action=Action.DRAFT)
             usage = Usage(prompt_tokens=1, completion_tokens=1)
-            store.complete(made.id, Completion(text="x", finish=FinishReason.STOP, usage=usage, policy="m"), "x = 1\n")
+            store.complete(
+                made.id,
+                Completion(text="x", finish=FinishReason.STOP, usage=usage, policy="m"),
+                "x = 1\n",
+            )
             store.judge(made.id, report)
-        pages.append("".join(check_self_contained(trajectory_page(report_trajectory(store, row.id))).words))
+        pages.append(
+            "".join(check_self_contained(trajectory_page(report_trajectory(store, row.id))).words)
+        )
     assert "was judged on a CPU, where nothing is timed" in pages[0]
     assert "1 draft correct *" in pages[0]
     assert "no turn is correct" in pages[1]
@@ -222,7 +260,10 @@ def test_the_command_writes_each_form_and_refuses_what_is_not_there(batched):
     assert done.returncode == 0, done.stderr
     check_self_contained((folder / "report-last.html").read_text())
     assert agent(folder, "report", "three", "--db", "runs.db").stdout.startswith("# Run three")
-    assert json.loads(agent(folder, "report", "1", "--json", "--db", "runs.db").stdout)["problem"] == "fused_silu"
+    assert (
+        json.loads(agent(folder, "report", "1", "--json", "--db", "runs.db").stdout)["problem"]
+        == "fused_silu"
+    )
     for line, said in [
         (("three", "--csv", "--html"), "choose one"),
         (("nothing",), "no trajectory"),

@@ -59,13 +59,23 @@ KERNEL = KernelResources(
 )
 COMPILED = CompileResult(target="sm_90", kernels=(KERNEL,), tensors="fake", mode="jit", seconds=0.4)
 WORK = OwnWork(
-    accepted=True, share=0.998, share_of="gpu_time", needed=True, census=Census(launches={"softmax_kernel": 1})
+    accepted=True,
+    share=0.998,
+    share_of="gpu_time",
+    needed=True,
+    census=Census(launches={"softmax_kernel": 1}),
 )
 
 
 def timing(median: float) -> Timing:
     return Timing(
-        median=median, low=median * 0.99, high=median * 1.01, mean=median, std=0.001, minimum=median * 0.98, calls=250
+        median=median,
+        low=median * 0.99,
+        high=median * 1.01,
+        mean=median,
+        std=0.001,
+        minimum=median * 0.98,
+        calls=250,
     )
 
 
@@ -79,7 +89,9 @@ def good_report() -> Report:
         correct_kb=True,
         judged_on=GPU,
         compiles=(COMPILED,),
-        interpreted=CorrectnessResult(device="cpu", interpreted=True, checks=(Check(draw="own", passed=True),)),
+        interpreted=CorrectnessResult(
+            device="cpu", interpreted=True, checks=(Check(draw="own", passed=True),)
+        ),
         correctness=CorrectnessResult(
             device=GPU,
             interpreted=False,
@@ -97,20 +109,38 @@ def good_report() -> Report:
             speedup=1.82,
             speedup_low=1.8,
             speedup_compiled=1.05,
-            roofline=Roofline(bytes=2**29, bytes_per_second=4.8e12, milliseconds=0.1118, bound="memory"),
+            roofline=Roofline(
+                bytes=2**29, bytes_per_second=4.8e12, milliseconds=0.1118, bound="memory"
+            ),
             speed_of_light=0.909,
-            clocks=Clocks(sm_mhz=1980, memory_mhz=3201, temperature=54, power_watts=512.0, throttle=("sw_power_cap",)),
+            clocks=Clocks(
+                sm_mhz=1980,
+                memory_mhz=3201,
+                temperature=54,
+                power_watts=512.0,
+                throttle=("sw_power_cap",),
+            ),
             gpu_kernels={"softmax_kernel": 0.122},
         ),
         own_work=WORK,
-        isolation=Isolation(active=("landlock", "seccomp"), missing=("user namespace: not permitted",)),
-        environment=Environment(evaluator="1", torch="2.11.0", triton="3.6.0", python="3.12.3", gpu=GPU),
+        isolation=Isolation(
+            active=("landlock", "seccomp"), missing=("user namespace: not permitted",)
+        ),
+        environment=Environment(
+            evaluator="1", torch="2.11.0", triton="3.6.0", python="3.12.3", gpu=GPU
+        ),
         seconds=2.5,
     )
 
 
 def failed_report(failure: Failure | None, **changes) -> Report:
-    return Report(problem="fused_softmax", problem_hash="a" * 64, candidate_hash="b" * 64, failure=failure, **changes)
+    return Report(
+        problem="fused_softmax",
+        problem_hash="a" * 64,
+        candidate_hash="b" * 64,
+        failure=failure,
+        **changes,
+    )
 
 
 def text(view, width: int = 160) -> str:
@@ -154,9 +184,13 @@ def test_isolation_layers_are_named_and_so_are_the_missing_ones():
 
 def test_a_compile_error_shows_its_line_with_the_caret_under_the_column():
     where = SourceLine(line=12, column=8, text="    x = tl.laod(p)")
-    failure = Failure(fault=Fault.COMPILE, message="module 'triton.language' has no attribute 'laod'", where=where)
+    failure = Failure(
+        fault=Fault.COMPILE, message="module 'triton.language' has no attribute 'laod'", where=where
+    )
     result = CompileResult(target="sm_90", failure=failure)
-    lines = text(report_view(failed_report(failure, rung=Rung.COMPILE, compiles=(result,)))).splitlines()
+    lines = text(
+        report_view(failed_report(failure, rung=Rung.COMPILE, compiles=(result,)))
+    ).splitlines()
     line = next(i for i, shown in enumerate(lines) if "tl.laod(p)" in shown)
     assert lines[line + 1].index("^") == lines[line].index("tl.laod")
     assert "source ok > compile fails" in lines[1]
@@ -177,7 +211,9 @@ def test_a_mismatch_shows_its_pattern_the_first_and_the_worst_elements():
     )
     failure = Failure(fault=Fault.MISMATCH, message="67 of 335 elements differ", mismatch=mismatch)
     result = CorrectnessResult(device="cpu", interpreted=True, failure=failure)
-    report = failed_report(failure, rung=Rung.INTERPRETED, compiles=(COMPILED,), interpreted=result, judged_on="cpu")
+    report = failed_report(
+        failure, rung=Rung.INTERPRETED, compiles=(COMPILED,), interpreted=result, judged_on="cpu"
+    )
     shown = text(report_view(report))
     for part in (
         "67 of 335 elements (20.000%), inputs `signed`",
@@ -194,7 +230,8 @@ def test_a_mismatch_shows_its_pattern_the_first_and_the_worst_elements():
 def test_whose_work_it_is_is_not_said_of_a_kernel_that_failed_for_another_reason():
     def shown(fault: Fault) -> str:
         report = failed_report(
-            Failure(fault=fault, message="why"), own_work=OwnWork(census=Census(compute_ops={"aten.mm": 2}))
+            Failure(fault=fault, message="why"),
+            own_work=OwnWork(census=Census(compute_ops={"aten.mm": 2})),
         )
         return text(report_view(report))
 
@@ -205,15 +242,27 @@ def test_whose_work_it_is_is_not_said_of_a_kernel_that_failed_for_another_reason
 
 def test_a_hint_is_said_once():
     mismatch = Mismatch(wrong=1, total=2, hint="Mask the last block.")
-    failure = Failure(fault=Fault.MISMATCH, message="1 of 2 wrong: Mask the last block.", mismatch=mismatch)
+    failure = Failure(
+        fault=Fault.MISMATCH, message="1 of 2 wrong: Mask the last block.", mismatch=mismatch
+    )
     assert text(report_view(failed_report(failure))).count("Mask the last block.") == 1
 
 
 TRIED = (
     Tried(why="the problem's own"),
     Tried(sizes={"rows": 5, "columns": 67}, why="rows prime"),
-    Tried(sizes={"rows": 65}, why="rows one more than 64", outcome=SizeOutcome.WRONG, message="3 of 335 differ"),
-    Tried(sizes={"rows": 7}, why="rows 7", outcome=SizeOutcome.REFUSED, message="AssertionError: even rows only"),
+    Tried(
+        sizes={"rows": 65},
+        why="rows one more than 64",
+        outcome=SizeOutcome.WRONG,
+        message="3 of 335 differ",
+    ),
+    Tried(
+        sizes={"rows": 7},
+        why="rows 7",
+        outcome=SizeOutcome.REFUSED,
+        message="AssertionError: even rows only",
+    ),
     Tried(sizes={"rows": 1}, why="rows 1", outcome=SizeOutcome.UNUSED),
 )
 
@@ -221,7 +270,8 @@ TRIED = (
 def test_every_size_that_was_tried_has_its_line_with_its_reason_and_outcome():
     checked = CorrectnessResult(device=GPU, interpreted=False, tried=TRIED, seed=123)
     lines = [
-        " ".join(line.split()) for line in text(report_view(good_report().with_(correctness=checked))).splitlines()
+        " ".join(line.split())
+        for line in text(report_view(good_report().with_(correctness=checked))).splitlines()
     ]
     for line in (
         "sizes the problem's own right",
@@ -239,8 +289,12 @@ def test_the_seed_is_shown_with_the_command_that_repeats_the_verdict():
     assert "agent check k.py --problem 'fused softmax' --seed 123" in text(
         report_view(report, "agent check k.py --problem 'fused softmax'")
     )
-    assert "123, which repeats this verdict: agent check ... --seed 123" in text(report_view(report))
-    assert "repeats" not in text(report_view(good_report())), "a report of another judge has no seed"
+    assert "123, which repeats this verdict: agent check ... --seed 123" in text(
+        report_view(report)
+    )
+    assert "repeats" not in text(report_view(good_report())), (
+        "a report of another judge has no seed"
+    )
 
 
 def test_a_ratio_over_torch_compile_that_is_not_comparable_is_marked():
@@ -264,7 +318,10 @@ def test_set_up_host_precision_and_launches_are_shown_apart_from_the_time():
         eager_precision="fp32",
         launches=launches,
     )
-    lines = [" ".join(line.split()) for line in text(report_view(good_report().with_(profile=profile))).splitlines()]
+    lines = [
+        " ".join(line.split())
+        for line in text(report_view(good_report().with_(profile=profile))).splitlines()
+    ]
     for line in (
         "host candidate + 21.3 us, eager + 34 us, torch.compile + 56.5 us on the host per call "
         "(measured apart, no part of the time or the speedup)",
@@ -293,10 +350,14 @@ def test_where_and_why_a_candidate_ended_is_one_line_and_part_of_the_json():
     assert Report.model_validate_json(report.model_dump_json()) == report
     assert "ended at compile: resources: shared memory 131072" in text(report_view(report))
     assert good_report().explanation == ""
-    cheat = failed_report(Failure(fault=Fault.CHEAT, cheat=Cheat.DECOY, message="decoys"), rung=Rung.CORRECTNESS)
+    cheat = failed_report(
+        Failure(fault=Fault.CHEAT, cheat=Cheat.DECOY, message="decoys"), rung=Rung.CORRECTNESS
+    )
     assert cheat.explanation == "ended at correctness: cheat (decoy): decoys"
     unasked = failed_report(None, rung=Rung.COMPILE, compiles=(COMPILED,))
-    assert "ended at compile: its answers were not checked: no more was asked for" in text(report_view(unasked))
+    assert "ended at compile: its answers were not checked: no more was asked for" in text(
+        report_view(unasked)
+    )
     needs = unasked.with_(warnings=("not interpreted: needs a GPU (inline assembly)",))
     assert needs.explanation.endswith("not checked: not interpreted: needs a GPU (inline assembly)")
 
@@ -308,19 +369,27 @@ def test_an_explanation_is_one_line_however_long_the_message():
 
 
 def test_a_cheat_is_called_by_its_kind():
-    failure = Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message="the answer belongs to other inputs")
+    failure = Failure(
+        fault=Fault.CHEAT, cheat=Cheat.CACHE, message="the answer belongs to other inputs"
+    )
     assert headline(failed_report(failure)).plain.startswith("cheat (cache)  fused_softmax")
 
 
 def test_a_kernel_judged_on_a_cpu_says_that_nothing_is_known_of_its_speed():
-    report = good_report().with_(correctness=None, profile=None, judged_on="cpu", rung=Rung.INTERPRETED)
+    report = good_report().with_(
+        correctness=None, profile=None, judged_on="cpu", rung=Rung.INTERPRETED
+    )
     shown = text(report_view(report))
     assert "nothing is known of its speed" in shown
     assert "over eager" not in shown
 
 
 def test_text_of_a_candidate_is_never_markup_nor_a_control_code():
-    failure = Failure(fault=Fault.RUNTIME, message="[red]not red[/red] \x1b[31mnor this", trace="[bold]tail[/bold]")
+    failure = Failure(
+        fault=Fault.RUNTIME,
+        message="[red]not red[/red] \x1b[31mnor this",
+        trace="[bold]tail[/bold]",
+    )
     shown = text(report_view(failed_report(failure, output="[link=x]printed[/link]\x07")))
     assert "[red]not red[/red]" in shown
     assert "[bold]tail[/bold]" in shown
@@ -337,16 +406,28 @@ def test_several_targets_make_a_matrix_with_the_reason_for_each_that_fails():
         CompileResult(target="gfx942", kernels=(KERNEL,)),
     )
     shown = text(matrix_view(results), width=200).splitlines()
-    assert [line.split()[:2] for line in shown[1:]] == [["sm_90", "ok"], ["sm_89", "fails"], ["gfx942", "ok"]]
+    assert [line.split()[:2] for line in shown[1:]] == [
+        ["sm_90", "ok"],
+        ["sm_89", "fails"],
+        ["gfx942", "ok"],
+    ]
     assert "resources: shared memory 131072 over 101376" in shown[2]
-    assert "softmax_kernel" not in text(report_view(good_report().with_(compiles=results, own_work=None, profile=None)))
+    assert "softmax_kernel" not in text(
+        report_view(good_report().with_(compiles=results, own_work=None, profile=None))
+    )
 
 
 @pytest.mark.parametrize("width", [46, 60, 78, 100, 160])
 def test_no_word_of_a_compile_table_is_broken_at_any_width(width):
     failure = Failure(fault=Fault.RESOURCES, message="shared memory 131072 over 101376")
-    several = (COMPILED, CompileResult(target="sm_89", failure=failure, tensors="fake", mode="offline", seconds=0.2))
-    for compiles, parts in (((COMPILED,), ("num_warps=8", "softmax_kernel")), (several, ("sm_90", "fails", "101376"))):
+    several = (
+        COMPILED,
+        CompileResult(target="sm_89", failure=failure, tensors="fake", mode="offline", seconds=0.2),
+    )
+    for compiles, parts in (
+        ((COMPILED,), ("num_warps=8", "softmax_kernel")),
+        (several, ("sm_90", "fails", "101376")),
+    ):
         shown = text(report_view(good_report().with_(compiles=compiles)), width)
         for part in (*parts, "wgmma", "registers", "occupancy", "32 KiB"):
             assert part in shown, part
@@ -354,14 +435,20 @@ def test_no_word_of_a_compile_table_is_broken_at_any_width(width):
 
 
 def test_a_degenerate_problem_and_advice_are_said():
-    shown = text(report_view(good_report().with_(degenerate=("zeros", "identity"), advice=("starts threads",))))
+    shown = text(
+        report_view(
+            good_report().with_(degenerate=("zeros", "identity"), advice=("starts threads",))
+        )
+    )
     assert "cannot tell a right answer from: zeros, identity" in shown
     assert "starts threads" in shown
 
 
 @pytest.mark.parametrize("fault", list(Fault))
 def test_every_fault_can_be_shown(fault):
-    failure = Failure(fault=fault, message="why", cheat=Cheat.TAMPER if fault is Fault.CHEAT else None)
+    failure = Failure(
+        fault=fault, message="why", cheat=Cheat.TAMPER if fault is Fault.CHEAT else None
+    )
     assert fault.value.replace("_", " ") in text(report_view(failed_report(failure)))
 
 
@@ -404,10 +491,18 @@ def test_every_field_and_every_word_of_a_report_is_documented():
     from kernelwright.tools import report as results
 
     page = (Path(__file__).parents[3] / "docs/reference/report.md").read_text()
-    values = [found for found in vars(results).values() if isinstance(found, type) and issubclass(found, BaseModel)]
-    fields = {name for value in values for name in (*value.model_fields, *value.model_computed_fields)}
+    values = [
+        found
+        for found in vars(results).values()
+        if isinstance(found, type) and issubclass(found, BaseModel)
+    ]
+    fields = {
+        name for value in values for name in (*value.model_fields, *value.model_computed_fields)
+    }
     words = {
-        member.value for kind in (faults.Fault, faults.Cheat, faults.Pattern, SizeOutcome, Rung) for member in kind
+        member.value
+        for kind in (faults.Fault, faults.Cheat, faults.Pattern, SizeOutcome, Rung)
+        for member in kind
     }
     missing = {name for name in fields | words if f"`{name}`" not in page}
     assert not missing, sorted(missing)

@@ -35,7 +35,12 @@ INPUTS = [{"tensor": {"shape": [256], "stride": [1], "dtype": "float32"}}]
 
 
 def launch(kernel="narrow", out=3, source=2):
-    return Launch(kernel=kernel, grid=(4, 1, 1), args={"x_ptr": {"t": source}, "out_ptr": {"t": out}, "n": 256}, line=4)
+    return Launch(
+        kernel=kernel,
+        grid=(4, 1, 1),
+        args={"x_ptr": {"t": source}, "out_ptr": {"t": out}, "n": 256},
+        line=4,
+    )
 
 
 RELU = Operator(op="aten.relu.default", args=({"t": 1},), out={"t": 2}, line=2)
@@ -47,7 +52,13 @@ VIEW = Operator(op="aten.view.default", args=({"t": 3}, [16, 16]), out={"t": 4},
 
 
 def kind_of(step):
-    return "compute" if "relu" in step.op or "mul" in step.op else "read" if "item" in step.op else "layout"
+    return (
+        "compute"
+        if "relu" in step.op or "mul" in step.op
+        else "read"
+        if "item" in step.op
+        else "layout"
+    )
 
 
 def shown(*sizes, width=140, functions=None, source=SOURCE, **more):
@@ -71,7 +82,10 @@ def test_each_step_stands_under_the_line_of_the_candidate_that_asks_for_it():
     at = lines.index("     3 | out = torch.empty_like(y)")
     assert lines[at + 1] == "       t3 = empty([256], dtype=float32)"
     assert lines[at + 2] == "     4 | scale_kernel[(4,)](y, out, 256, BLOCK=64, num_warps=8)"
-    assert lines[at + 3] == "       scale_kernel[4, 1, 1](x_ptr=t2, out_ptr=t3, n=256, BLOCK=64)   num_warps=8"
+    assert (
+        lines[at + 3]
+        == "       scale_kernel[4, 1, 1](x_ptr=t2, out_ptr=t3, n=256, BLOCK=64)   num_warps=8"
+    )
     assert "       t4 = view(t3, [16, 16])   float32[16, 16]" in lines
     assert "       returns t4   float32[16, 16]" in lines
 
@@ -83,13 +97,18 @@ def test_what_torch_computes_is_marked_with_its_line_and_named_at_the_end():
     assert "fallback" in lines[at + 2]
     assert any(line.split() == ["torch", "computes", "relu"] for line in lines)
     reading = Operator(op="aten.item.default", args=({"t": 1},), line=2)
-    assert any("the host reads what a tensor holds" in line for line in shown(own_size((reading, EMPTY, launch()))))
+    assert any(
+        "the host reads what a tensor holds" in line
+        for line in shown(own_size((reading, EMPTY, launch())))
+    )
 
 
 def test_what_only_the_first_call_does_is_set_up_and_is_not_held_against_it():
     lines = shown(own_size((RELU, EMPTY, launch()), later_inputs=({"t": 9},), later=(launch(source=9),),
         later_outputs={"t": 3}))  # fmt: skip
-    assert [line.split("  ")[1] for line in lines if line.startswith(("  the first", "  every"))] == [
+    assert [
+        line.split("  ")[1] for line in lines if line.startswith(("  the first", "  every"))
+    ] == [
         "the first call",
         "every later call",
     ]
@@ -100,19 +119,36 @@ def test_what_only_the_first_call_does_is_set_up_and_is_not_held_against_it():
 def test_weights_go_by_their_names_and_their_own_filling_is_left_out():
     filled = Operator(op="aten.uniform_.default", args=({"t": 7}, -0.1, 0.1), out={"t": 7}, line=2)
     packed = Operator(op="aten.t.default", args=({"t": 7},), out={"t": 8}, line=3)
-    state = {"state": {"linear.weight": 7}, "shapes": {"linear.weight": (3, 5)}, "dtypes": {"linear.weight": "float32"}}
+    state = {
+        "state": {"linear.weight": 7},
+        "shapes": {"linear.weight": (3, 5)},
+        "dtypes": {"linear.weight": "float32"},
+    }
     lines = shown(own_size(setup=(filled, packed), **state))
     assert any(line.split() == ["weights", "w:linear.weight", "float32[3,", "5]"] for line in lines)
-    assert any("set-up, once  filling the weights is left out (1 of its steps)" in line for line in lines)
+    assert any(
+        "set-up, once  filling the weights is left out (1 of its steps)" in line for line in lines
+    )
     assert "       t8 = t(w:linear.weight)   float32[5, 3]" in lines
 
 
 def test_an_autotuned_launch_shows_its_configurations_and_counts_once():
-    choice = Choice(name="scale_kernel", alternatives=((launch(),), (launch("wide"),)), labels=("a", "b"), line=4)
+    choice = Choice(
+        name="scale_kernel",
+        alternatives=((launch(),), (launch("wide"),)),
+        labels=("a", "b"),
+        line=4,
+    )
     lines = shown(own_size((EMPTY, choice)))
     assert "       scale_kernel, autotuned: the fastest of 2 configurations" in lines
-    assert "         scale_kernel[4, 1, 1](x_ptr=t2, out_ptr=t3, n=256, BLOCK=64)   num_warps=8" in lines
-    assert "         scale_kernel[4, 1, 1](x_ptr=t2, out_ptr=t3, n=256, BLOCK=128)   num_warps=4" in lines
+    assert (
+        "         scale_kernel[4, 1, 1](x_ptr=t2, out_ptr=t3, n=256, BLOCK=64)   num_warps=8"
+        in lines
+    )
+    assert (
+        "         scale_kernel[4, 1, 1](x_ptr=t2, out_ptr=t3, n=256, BLOCK=128)   num_warps=4"
+        in lines
+    )
     assert any(line.split() == ["launches", "scale_kernel"] for line in lines)
 
 
@@ -123,7 +159,9 @@ def test_a_call_without_a_launch_says_so():
 def test_data_tuples_descriptors_and_dtypes_are_written_as_people_write_them():
     values = Data(t=5, dtype="int64", shape=(3,), data="", line=2)
     descriptor = {"descriptor": {"base": {"t": 1}, "shape": [256], "block": [64]}}
-    step = launch().with_(args={"x_ptr": descriptor, "out_ptr": {"tuple": [{"t": 3}]}, "n": {"float": "inf"}})
+    step = launch().with_(
+        args={"x_ptr": descriptor, "out_ptr": {"tuple": [{"t": 3}]}, "n": {"float": "inf"}}
+    )
     lines = shown(own_size((values, step), first_outputs={"dict": {"out": {"t": 3}, "n": 2}}))
     assert "       t5 int64[3] = 3 values that the host code made itself" in lines
     called = "scale_kernel[4, 1, 1](x_ptr=descriptor(base=x0, shape=[256], block=[64]), out_ptr=(t3,), n=inf, BLOCK=64)"
@@ -133,7 +171,9 @@ def test_data_tuples_descriptors_and_dtypes_are_written_as_people_write_them():
 
 def test_a_size_that_fails_shows_the_failure_with_its_line_and_caret_and_the_same_one_once():
     where = SourceLine(line=2, column=8, text="    y = x.max().item()")
-    failure = Failure(fault=Fault.UNTRACEABLE, message="host code reads what a tensor holds", where=where)
+    failure = Failure(
+        fault=Fault.UNTRACEABLE, message="host code reads what a tensor holds", where=where
+    )
     small = TracedSize(sizes={"rows": 5}, why="small", failure=failure)
     lines = shown(TracedSize(failure=failure), small)
     line = next(i for i, text in enumerate(lines) if "x.max().item()" in text)
@@ -150,7 +190,9 @@ def test_a_long_part_is_cut_and_says_how_much_is_left():
 
 def test_names_of_a_candidate_are_never_markup_nor_control_codes():
     hostile = FUNCTION.with_(name="[red]k[/red]\x1b[31m")
-    text = "\n".join(shown(own_size(), functions={"scale_kernel.0": hostile}, source="[link=x]y[/link]\n" * 5))
+    text = "\n".join(
+        shown(own_size(), functions={"scale_kernel.0": hostile}, source="[link=x]y[/link]\n" * 5)
+    )
     assert "[red]k[/red]" in text
     assert "[link=x]y[/link]" in text
     assert "\x1b" not in text

@@ -14,7 +14,15 @@ from kernelwright.policies.base import Completion, FinishReason, Message, Reques
 from kernelwright.store.database import Store
 from kernelwright.store.models import Action
 from kernelwright.store.records import TrajectoryStart
-from kernelwright.tools.report import CompileResult, Environment, Failure, Fault, KernelResources, Report, Rung
+from kernelwright.tools.report import (
+    CompileResult,
+    Environment,
+    Failure,
+    Fault,
+    KernelResources,
+    Report,
+    Rung,
+)
 
 COLUMNS, LINES = SIZE = (80, 24)
 KERNEL = KernelResources(
@@ -22,7 +30,9 @@ KERNEL = KernelResources(
     registers=255, spills=1024, shared=232448, occupancy=0.125, occupancy_limit="registers", tensor_core="wgmma",
     mma_types=("bf16", "e4m3"), vector_bits=128,
 )  # fmt: skip
-REFUSED = Failure(fault=Fault.RESOURCES, message="shared memory 232448 over 101376 bytes that this target has")
+REFUSED = Failure(
+    fault=Fault.RESOURCES, message="shared memory 232448 over 101376 bytes that this target has"
+)
 COMPILED = (
     CompileResult(target="sm_90", kernels=(KERNEL, KERNEL), seconds=12.5),
     CompileResult(target="sm_120", kernels=(KERNEL,), failure=REFUSED, seconds=1.5),
@@ -38,7 +48,8 @@ def written(tmp_path_factory):
     with Store.open(path) as store:
         run = store.open_run("night-of-the-long-benchmark")
         row = store.begin(
-            TrajectoryStart(problem=problem, policy="openai:a-model-with-a-rather-long-name"), run_id=run.id
+            TrajectoryStart(problem=problem, policy="openai:a-model-with-a-rather-long-name"),
+            run_id=run.id,
         )
         parent = None
         for action, compiles in ((Action.DRAFT, COMPILED), (Action.REPAIR, COMPILED[:1])):
@@ -46,7 +57,9 @@ def written(tmp_path_factory):
             drafted = store.draft(row.id, request, action=action, parent_id=parent)
             source = f"import triton\n\nNUMBER = {drafted.id}\n"
             usage = Usage(prompt_tokens=9, completion_tokens=9)
-            completion = Completion(text=f"```python\n{source}```\n", finish=FinishReason.STOP, usage=usage, policy="m")
+            completion = Completion(
+                text=f"```python\n{source}```\n", finish=FinishReason.STOP, usage=usage, policy="m"
+            )
             store.complete(drafted.id, completion, source)
             report = Report(
                 problem=problem.name, problem_hash=problem.hash, candidate_hash=str(drafted.id), rung=Rung.COMPILE,
@@ -111,7 +124,10 @@ def test_the_filter_is_in_the_middle_and_typing_replaces_the_last_one(written):
 def test_the_compile_tables_of_a_turn_have_whole_headings(written):
     async def test(viewer, pilot):
         headings = ("registers", "spills", "shared", "occupancy", "tensor")
-        for wanted in (("sm_90", "sm_120", "gfx942", "why not", "seconds"), (KERNEL.name, "config", "loads")):
+        for wanted in (
+            ("sm_90", "sm_120", "gfx942", "why not", "seconds"),
+            (KERNEL.name, "config", "loads"),
+        ):
             shown = viewer.query_one("#body").text
             assert [word for word in (*headings, *wanted) if word not in shown] == []
             await pilot.press("l")
@@ -130,7 +146,9 @@ def test_no_line_of_a_text_lies_under_the_scroll_bar(written, view, size):
         await pilot.pause()
         body = viewer.query_one("#body")
         assert max(map(len, body.text.splitlines())) <= body.scrollable_content_region.width
-        shown = ["".join(part.text for part in row) for row in viewer.screen._compositor.render_strips()]
+        shown = [
+            "".join(part.text for part in row) for row in viewer.screen._compositor.render_strips()
+        ]
         top = body.region.y
         for place, line in enumerate(body.text.splitlines()[: body.size.height]):
             assert line in shown[top + place]
@@ -154,7 +172,9 @@ def test_every_view_of_a_candidate_fits(written, view):
 def test_the_last_line_says_how_far_the_compiler_is(written):
     async def test(viewer, pilot):
         viewer.shown = View.PTX
-        viewer.post_message(AssemblyProgress(viewer.position.entry.candidate.id, "compiling the second kernel"))
+        viewer.post_message(
+            AssemblyProgress(viewer.position.entry.candidate.id, "compiling the second kernel")
+        )
         await pilot.pause()
         assert "compiling the second kernel" in str(viewer.query_one("#status").render())
 
@@ -166,7 +186,9 @@ def status_line(viewer) -> str:
 
 
 def bottom_row(viewer) -> str:
-    return "".join(part.text for part in viewer.screen._compositor.render_strips()[LINES - 1]).rstrip()
+    return "".join(
+        part.text for part in viewer.screen._compositor.render_strips()[LINES - 1]
+    ).rstrip()
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
@@ -223,7 +245,9 @@ def test_every_column_of_the_list_is_seen_at_once_and_a_cell_that_is_cut_says_so
     async def test(viewer, pilot):
         table = viewer.screen.query_one("DataTable")
         assert table.max_scroll_x == 0
-        rows = ["".join(part.text for part in row) for row in viewer.screen._compositor.render_strips()]
+        rows = [
+            "".join(part.text for part in row) for row in viewer.screen._compositor.render_strips()
+        ]
         (shown,) = [row for row in rows if "fused_silu" in row and "│" in row]
         assert "…" in shown
         assert "cut off" in shown

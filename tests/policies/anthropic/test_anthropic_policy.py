@@ -30,7 +30,10 @@ TEXT = {"type": "text", "text": "hello"}
 
 
 def ask(**sampling: Any) -> Request:
-    messages = (Message(role=Role.SYSTEM, content="be short"), Message(role=Role.USER, content="add"))
+    messages = (
+        Message(role=Role.SYSTEM, content="be short"),
+        Message(role=Role.USER, content="add"),
+    )
     return Request(messages=messages, sampling=Sampling(**sampling))
 
 
@@ -54,7 +57,9 @@ def test_a_reply_is_kept_with_its_usage_and_price(tmp_path: Path):
 
     def behave(handler: Handler) -> None:
         seen.append(handler)
-        says({"type": "thinking", "thinking": "hm"}, TEXT, {"type": "text", "text": " there"})(handler)
+        says({"type": "thinking", "thinking": "hm"}, TEXT, {"type": "text", "text": " there"})(
+            handler
+        )
 
     with loopback(behave) as server:
         policy = open_policy(f"anthropic:m@{server.url}", key="sk-1", prices=prices)
@@ -66,7 +71,11 @@ def test_a_reply_is_kept_with_its_usage_and_price(tmp_path: Path):
         "model": "m", "max_tokens": 7, "system": "be short", "stop_sequences": ["END"],
         "messages": [{"role": "user", "content": "add"}],
     }  # fmt: skip
-    assert (completion.text, completion.finish, completion.kind) == ("hello there", FinishReason.STOP, ReplyKind.TEXT)
+    assert (completion.text, completion.finish, completion.kind) == (
+        "hello there",
+        FinishReason.STOP,
+        ReplyKind.TEXT,
+    )
     usage = completion.usage
     assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_prompt_tokens) == (42, 3, 30)
     assert usage.dollars == pytest.approx((12 * 1 + 30 * 0.1 + 3 * 10) / 1e6)
@@ -97,9 +106,13 @@ def test_a_reply_in_openai_s_form_is_read():
 
 
 def test_sampling_and_the_user_s_fields_are_sent_where_they_are_named():
-    extra = ExtraFields(reasoning_effort="high", body={"max_tokens": 9, "thinking": {"type": "adaptive"}})
+    extra = ExtraFields(
+        reasoning_effort="high", body={"max_tokens": 9, "thinking": {"type": "adaptive"}}
+    )
     with loopback(says(TEXT)) as server:
-        open_policy(f"anthropic:m@{server.url}", extra=extra).sample([ask(temperature=0.5, top_k=4)])
+        open_policy(f"anthropic:m@{server.url}", extra=extra).sample(
+            [ask(temperature=0.5, top_k=4)]
+        )
         asked = server.asked[0]
     assert (asked["temperature"], asked["top_k"], asked["max_tokens"]) == (0.5, 4, 9)
     assert (asked["output_config"], asked["thinking"]) == ({"effort": "high"}, {"type": "adaptive"})
@@ -108,8 +121,18 @@ def test_sampling_and_the_user_s_fields_are_sent_where_they_are_named():
 @pytest.mark.parametrize(
     ("content", "fields", "kind", "finish"),
     [
-        ([{"type": "tool_use", "name": "t", "input": {}}], {"stop_reason": "tool_use"}, "tool_call", "stop"),
-        ([{"type": "thinking", "thinking": "hm"}], {"stop_reason": "max_tokens"}, "reasoning", "length"),
+        (
+            [{"type": "tool_use", "name": "t", "input": {}}],
+            {"stop_reason": "tool_use"},
+            "tool_call",
+            "stop",
+        ),
+        (
+            [{"type": "thinking", "thinking": "hm"}],
+            {"stop_reason": "max_tokens"},
+            "reasoning",
+            "length",
+        ),
         ([], {"stop_reason": "refusal", "usage": None}, "empty", "filtered"),
         ([TEXT], {"stop_reason": 7, "usage": {"input_tokens": "many"}}, "text", "other"),
     ],

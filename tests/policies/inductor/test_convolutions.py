@@ -28,7 +28,9 @@ def get_init_inputs():
     return [channels, wide]
 """
 PLAIN = CONVOLUTION.format(setting="", kind="Conv2d", kernel="3, padding=1")
-TRANSPOSED = CONVOLUTION.format(setting="", kind="ConvTranspose2d", kernel="3, stride=2, padding=1, output_padding=1")
+TRANSPOSED = CONVOLUTION.format(
+    setting="", kind="ConvTranspose2d", kernel="3, stride=2, padding=1, output_padding=1"
+)
 WINDOW = """
 import torch
 from torch import nn
@@ -84,14 +86,18 @@ def product_of(evaluator, source, candidate):
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("source", [PLAIN, TRANSPOSED], ids=["plain", "transposed"])
-def test_a_convolution_loads_whole_vectors_multiplies_by_tf32_and_is_right_in_fp32(drafter, evaluator, source):
+def test_a_convolution_loads_whole_vectors_multiplies_by_tf32_and_is_right_in_fp32(
+    drafter, evaluator, source
+):
     made = drafted(drafter, source)
     product = product_of(evaluator, source, made)
     assert product.tensor_core == "wgmma"
     assert product.mma_types == ("tf32",)
     assert product.vector_bits == 128
     assert product.spills == 0
-    report = evaluator.evaluate(Problem(name="p", source=source), with_fp32_products(made), Options(seed=3))
+    report = evaluator.evaluate(
+        Problem(name="p", source=source), with_fp32_products(made), Options(seed=3)
+    )
     assert report.correct, report.explanation
 
 
@@ -141,7 +147,9 @@ def test_a_draft_that_is_refused_for_its_precision_is_given_again_in_fp32():
 def test_a_draft_of_parts_that_is_refused_for_its_precision_is_drafted_again_without():
     exact = Draft(source="y = tl.dot(a, b, input_precision='ieee')\n")
     policy = DraftedTurn(
-        CompilerPolicy(), lambda _: Draft(source=f"# Draft\n{SPLIT_MARK}\ny = 1\n"), make_exact=lambda _: exact
+        CompilerPolicy(),
+        lambda _: Draft(source=f"# Draft\n{SPLIT_MARK}\ny = 1\n"),
+        make_exact=lambda _: exact,
     )
     assert SPLIT_MARK in policy.sample([asked(0)])[0].text
     assert "ieee" in policy.sample([asked(1, "precision")])[0].text

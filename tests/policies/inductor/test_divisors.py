@@ -4,7 +4,11 @@ import ast
 
 import pytest
 
-from kernelwright.policies.inductor.writing.divisors import divisors_as_constants, inner_names, numbers_spread
+from kernelwright.policies.inductor.writing.divisors import (
+    divisors_as_constants,
+    inner_names,
+    numbers_spread,
+)
 
 
 def function_of(text: str) -> ast.FunctionDef:
@@ -14,7 +18,8 @@ def function_of(text: str) -> ast.FunctionDef:
 
 
 @pytest.mark.parametrize(
-    "number", ["height", "-8 * height + width", "area", "3", "1 * (1 >= width) + width * (width > 1)"]
+    "number",
+    ["height", "-8 * height + width", "area", "3", "1 * (1 >= width) + width * (width > 1)"],
 )
 def test_a_number_that_is_broadcast_is_a_block_of_noughts_and_the_number(number: str):
     function = function_of(
@@ -92,7 +97,10 @@ def test_a_division_once_a_row_is_by_an_argument_and_one_for_each_element_by_a_c
 
 def test_every_division_of_a_kernel_that_reduces_nothing_is_by_a_constant():
     function = function_of(REDUCTION)
-    assert [argument.arg for argument in divisors_as_constants(function)] == ["width", "inner_width"]
+    assert [argument.arg for argument in divisors_as_constants(function)] == [
+        "width",
+        "inner_width",
+    ]
 
 
 def test_what_masks_compare_with_is_a_constant_where_it_is_asked_for():

@@ -179,7 +179,9 @@ def test_a_loop_in_a_constructor_is_run_as_it_is_where_its_count_is_a_size():
     )
     module = loop_names()
     exec(compile(with_loops(ast.parse(text)), "<problem>", "exec"), module)
-    blocks = SymbolicSizes(ProblemText(text), lambda value, path: True).symbol(12, "self.blocks", "blocks")
+    blocks = SymbolicSizes(ProblemText(text), lambda value, path: True).symbol(
+        12, "self.blocks", "blocks"
+    )
     assert isinstance(blocks, torch.SymInt)
     assert len(module["Model"](blocks).layers) == 11
 
@@ -209,7 +211,9 @@ def get_init_inputs():
 """
 
 
-def test_loops_over_pieces_and_over_growing_slices_are_loops_of_the_draft_for_every_size(drafter: Drafter):
+def test_loops_over_pieces_and_over_growing_slices_are_loops_of_the_draft_for_every_size(
+    drafter: Drafter,
+):
     made = drafter.draft(Problem(name="sized", source=SIZED))
     assert (made.refused, made.fixed_sizes) == ("", ())
     assert made.source.count("        for time_step") == 2

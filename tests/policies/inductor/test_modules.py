@@ -38,7 +38,9 @@ def test_covariances_and_differences_are_torch_s():
     for name in ("cov", "corrcoef"):
         torch.testing.assert_close(functions[name](x), getattr(torch, name)(x))
         torch.testing.assert_close(functions[name](x[0]), getattr(torch, name)(x[0]))
-    torch.testing.assert_close(functions["gradient"](x, spacing=0.5), torch.gradient(x, spacing=0.5))
+    torch.testing.assert_close(
+        functions["gradient"](x, spacing=0.5), torch.gradient(x, spacing=0.5)
+    )
 
 
 @pytest.mark.parametrize("side", [1, 2, 7, 40])

@@ -92,7 +92,9 @@ def test_what_forward_repeats_is_a_function(drafts: dict[str, Draft], mode: str)
         assert len(re.findall(rf"= {name}\(", forward)) > 1
 
 
-def test_sizes_that_windows_leave_have_names_and_no_index_is_a_quotient_of_quotients(drafts: dict[str, Draft]) -> None:
+def test_sizes_that_windows_leave_have_names_and_no_index_is_a_quotient_of_quotients(
+    drafts: dict[str, Draft],
+) -> None:
     source = drafts["share:0.001"].source
 
     forward = source.partition("def forward(")[2]
@@ -103,7 +105,9 @@ def test_sizes_that_windows_leave_have_names_and_no_index_is_a_quotient_of_quoti
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["strict", "share:0.001"])
-def test_a_network_whose_kernels_are_shared_is_right_at_every_size(drafts: dict[str, Draft], mode: str) -> None:
+def test_a_network_whose_kernels_are_shared_is_right_at_every_size(
+    drafts: dict[str, Draft], mode: str
+) -> None:
     with Evaluator("cpu") as evaluator:
         report = evaluator.evaluate(
             Problem(name="p", source=NETWORK), drafts[mode].source, Options(own_work=mode, sizes=4)

@@ -22,10 +22,14 @@ from kernelwright.policies.inductor.functions.recurrent import recurrent_functio
 from kernelwright.policies.inductor.functions.sampling import grid_sampling
 from kernelwright.policies.inductor.tracing import numbers
 
-SPECIAL = torch.tensor([[1.0, float("nan"), -0.0, 0.0, float("inf"), -3.5, 1.0, float("-inf"), 2e-38]])
+SPECIAL = torch.tensor(
+    [[1.0, float("nan"), -0.0, 0.0, float("inf"), -3.5, 1.0, float("-inf"), 2e-38]]
+)
 
 
-@pytest.mark.parametrize("x", [SPECIAL, torch.randn(3, 40), torch.randint(-9, 9, (2, 30)), torch.randn(2, 20).half()])
+@pytest.mark.parametrize(
+    "x", [SPECIAL, torch.randn(3, 40), torch.randint(-9, 9, (2, 30)), torch.randn(2, 20).half()]
+)
 @pytest.mark.parametrize("descending", [False, True])
 def test_sorting_bit_by_bit_is_stable_and_puts_nan_last(x: torch.Tensor, descending: bool):
     values, indices = ranking.sort(x, -1, descending)
@@ -49,7 +53,9 @@ def test_the_largest_are_those_of_a_stable_sort(k: int, largest: bool):
 def test_scattered_elements_are_reduced_where_they_meet(reduce: str, include_self: bool):
     x, index, source = torch.randn(5, 3), torch.randint(0, 5, (9, 3)), torch.randn(9, 3)
     got = ranking.scatter_reduce(x, 0, index, source, reduce, include_self=include_self)
-    torch.testing.assert_close(got, x.scatter_reduce(0, index, source, reduce, include_self=include_self))
+    torch.testing.assert_close(
+        got, x.scatter_reduce(0, index, source, reduce, include_self=include_self)
+    )
 
 
 @pytest.mark.parametrize("reduce", ["amax", "prod", "mean"])
@@ -68,15 +74,21 @@ def test_quantiles_are_torch_s(interpolation: str, q: object):
     x[0, 1, 2] = float("nan")
     for words in ({}, {"dim": -1}, {"dim": 1, "keepdim": True}, {"keepdim": True}):
         got = quantile(x, q, interpolation=interpolation, **words)
-        torch.testing.assert_close(got, torch.quantile(x, q, interpolation=interpolation, **words), equal_nan=True)
+        torch.testing.assert_close(
+            got, torch.quantile(x, q, interpolation=interpolation, **words), equal_nan=True
+        )
 
 
 @pytest.mark.parametrize("cells", [1, 3, (2, 5), (None, 4)])
 def test_pooling_to_a_number_of_cells_is_torch_s(cells: object):
     x = torch.randn(2, 3, 13, 11)
     own = pooling_functions()
-    torch.testing.assert_close(own["adaptive_avg_pool2d"](x, cells), F.adaptive_avg_pool2d(x, cells))
-    torch.testing.assert_close(own["adaptive_max_pool2d"](x, cells), F.adaptive_max_pool2d(x, cells))
+    torch.testing.assert_close(
+        own["adaptive_avg_pool2d"](x, cells), F.adaptive_avg_pool2d(x, cells)
+    )
+    torch.testing.assert_close(
+        own["adaptive_max_pool2d"](x, cells), F.adaptive_max_pool2d(x, cells)
+    )
 
 
 @pytest.mark.parametrize("both_ways", [False, True])
@@ -86,7 +98,9 @@ def test_a_recurrent_layer_gives_what_torch_s_gives(kind: str, both_ways: bool):
     x, states = torch.randn(3, 7, 6), torch.zeros(2 * (1 + both_ways), 3, 5)
     name = {"LSTM": "lstm", "GRU": "gru", "RNN": "rnn_tanh"}[kind]
     start = (states, states) if kind == "LSTM" else states
-    got = recurrent_functions()[name](x, start, layer._flat_weights, True, 2, 0.0, False, both_ways, True)
+    got = recurrent_functions()[name](
+        x, start, layer._flat_weights, True, 2, 0.0, False, both_ways, True
+    )
     expected, last = layer(x)
     torch.testing.assert_close(got[0], expected)
     torch.testing.assert_close(got[1], last[0] if kind == "LSTM" else last)
@@ -98,7 +112,9 @@ def test_distances_bilinear_forms_and_counts_are_torch_s():
         torch.testing.assert_close(functional.cdist(a, b, p), torch.cdist(a, b, p))
     torch.testing.assert_close(functional.bilinear(a, b[:4], weight), F.bilinear(a, b[:4], weight))
     ids = torch.randint(0, 8, (50,))
-    torch.testing.assert_close(functional.bincount(ids, minlength=8), torch.bincount(ids, minlength=8))
+    torch.testing.assert_close(
+        functional.bincount(ids, minlength=8), torch.bincount(ids, minlength=8)
+    )
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
@@ -125,7 +141,9 @@ def test_a_place_that_is_no_number_is_the_border_s(align_corners: bool):
     grid[0, 1, 2, 0] = float("nan")
     own = grid_sampling(F.grid_sample)
     made = own(x, grid, padding_mode="border", align_corners=align_corners)
-    torch.testing.assert_close(made, F.grid_sample(x, grid, padding_mode="border", align_corners=align_corners))
+    torch.testing.assert_close(
+        made, F.grid_sample(x, grid, padding_mode="border", align_corners=align_corners)
+    )
 
 
 def test_a_name_that_the_module_gives_another_meaning_keeps_it():
@@ -145,7 +163,9 @@ def test_functions_of_python_are_python_s_own_on_numbers():
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_a_norm_but_for_one_dimension_is_torch_s(dim: int):
     v = torch.randn(4, 3, 5)
-    torch.testing.assert_close(functional.norm_except_dim(v, 2, dim), torch.norm_except_dim(v, 2, dim))
+    torch.testing.assert_close(
+        functional.norm_except_dim(v, 2, dim), torch.norm_except_dim(v, 2, dim)
+    )
 
 
 def test_functions_written_with_others_take_torch_s_names_for_their_first_arguments():
@@ -171,31 +191,48 @@ def test_a_diagonal_is_filled_in_place_and_a_layer_copied():
 
 @pytest.mark.parametrize("dim", [0, 1, -1, None])
 def test_elements_along_a_dimension_are_those_that_torch_takes(dim: int | None):
-    x, index = torch.randn(4, 6), torch.randint(-4 * (dim is not None), 4, (1, 6) if dim == 0 else (4, 1))
+    x, index = (
+        torch.randn(4, 6),
+        torch.randint(-4 * (dim is not None), 4, (1, 6) if dim == 0 else (4, 1)),
+    )
     got = tensor_methods.take_along_dim(x, index, dim)
     torch.testing.assert_close(got, torch.take_along_dim(x, index, dim))
 
 
 @pytest.mark.parametrize("right", [False, True])
 def test_a_search_with_a_sorter_or_of_a_number_is_one_in_sorted_rows(right: bool):
-    edges, values = torch.randint(0, 9, (12,)).float().sort().values, torch.randint(0, 9, (5,)).float()
+    edges, values = (
+        torch.randint(0, 9, (12,)).float().sort().values,
+        torch.randint(0, 9, (5,)).float(),
+    )
     order = torch.randperm(12)
     places = searching.searchsorted(edges[order], values, sorter=order.argsort(), right=right)
-    assert torch.equal(places, torch.searchsorted(edges[order], values, sorter=order.argsort(), right=right))
+    assert torch.equal(
+        places, torch.searchsorted(edges[order], values, sorter=order.argsort(), right=right)
+    )
     found = searching.searchsorted_of_number(edges, 4.0, out_int32=True, right=right)
     assert found.equal(torch.searchsorted(edges, 4.0, out_int32=True, right=right))
-    assert searching.bucketize_of_number(4.0, edges, right=right).equal(torch.bucketize(4.0, edges, right=right))
+    assert searching.bucketize_of_number(4.0, edges, right=right).equal(
+        torch.bucketize(4.0, edges, right=right)
+    )
 
 
 @pytest.mark.parametrize("axes", [2, 3])
 @pytest.mark.parametrize("mode", ["bilinear", "nearest"])
 @pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("align_corners", [False, True])
-def test_an_image_is_sampled_as_torch_samples_it(axes: int, mode: str, padding_mode: str, align_corners: bool):
-    x, grid = torch.randn(2, 3, 6, 5, 4)[..., : 4 if axes == 3 else 1], torch.randn(2, 5, 4, 3, axes) * 1.5
+def test_an_image_is_sampled_as_torch_samples_it(
+    axes: int, mode: str, padding_mode: str, align_corners: bool
+):
+    x, grid = (
+        torch.randn(2, 3, 6, 5, 4)[..., : 4 if axes == 3 else 1],
+        torch.randn(2, 5, 4, 3, axes) * 1.5,
+    )
     x, grid = (x, grid) if axes == 3 else (x[..., 0], grid[:, :, :, 0])
     expected = F.grid_sample(x, grid, mode, padding_mode, align_corners)
-    torch.testing.assert_close(grid_sampling(F.grid_sample)(x, grid, mode, padding_mode, align_corners), expected)
+    torch.testing.assert_close(
+        grid_sampling(F.grid_sample)(x, grid, mode, padding_mode, align_corners), expected
+    )
 
 
 def test_a_nan_at_the_border_of_an_image_is_not_read_outside_of_it():
@@ -216,7 +253,14 @@ def test_a_histogram_counts_what_torch_counts():
 
 @pytest.mark.parametrize(
     "given",
-    [(7, 1, 3), (7, 2, 3, False, False), ((9, 4), (2, 3), (4, 1), True), (5, 5), (7, 1, 0, False, True, 11), (3, 1, 1)],
+    [
+        (7, 1, 3),
+        (7, 2, 3, False, False),
+        ((9, 4), (2, 3), (4, 1), True),
+        (5, 5),
+        (7, 1, 0, False, True, 11),
+        (3, 1, 1),
+    ],
 )
 def test_means_over_large_windows_that_overlap_are_torch_s(given: tuple[object, ...]):
     x = torch.randn(2, 3, 20, 23)
@@ -237,8 +281,13 @@ def test_gradients_of_a_convolution_are_torch_s(
     input_shape: tuple[int, ...], weight_shape: tuple[int, ...], stride: list[int], padding: list[int],
     dilation: list[int], groups: int,
 ):  # fmt: skip
-    x, weight = torch.randn(input_shape, dtype=torch.float64), torch.randn(weight_shape, dtype=torch.float64)
+    x, weight = (
+        torch.randn(input_shape, dtype=torch.float64),
+        torch.randn(weight_shape, dtype=torch.float64),
+    )
     last = (stride, padding, dilation, False, [0] * len(stride), groups)
     upstream = torch.randn_like(torch.ops.aten.convolution(x, weight, None, *last))
     given = (upstream, x, weight, [weight_shape[0]], *last, [True] * 3)
-    torch.testing.assert_close(convolution_backward(*given), torch.ops.aten.convolution_backward(*given))
+    torch.testing.assert_close(
+        convolution_backward(*given), torch.ops.aten.convolution_backward(*given)
+    )

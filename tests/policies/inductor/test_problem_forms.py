@@ -99,7 +99,9 @@ CHANNELWISE = problem(
     ],
     ids=lambda value: value.name if isinstance(value, Problem) else "",
 )
-def test_what_forward_writes_or_is_given_is_drafted_for_every_size(drafter: Drafter, written: Problem, fixed: object):
+def test_what_forward_writes_or_is_given_is_drafted_for_every_size(
+    drafter: Drafter, written: Problem, fixed: object
+):
     made = drafter.draft(written)
     assert made.usable, made.refused
     assert made.fixed_sizes == fixed
@@ -146,13 +148,17 @@ def get_init_inputs():
 """)  # fmt: skip
 
 
-def test_a_draft_inherits_reads_numbers_cuts_slices_and_answers_in_the_classes_of_the_problem(drafter: Drafter):
+def test_a_draft_inherits_reads_numbers_cuts_slices_and_answers_in_the_classes_of_the_problem(
+    drafter: Drafter,
+):
     made = drafter.draft(FORMS)
     assert (made.refused, made.fixed_sizes) == ("", ())
     assert "class ModelNew(Scaled)" in made.source
     assert "return Out(whole=" in made.source
     assert "parts=Parts(low=" in made.source
-    assert re.search(r"scale\S* = tl.load\(scale_pointer", made.source), "the number is read where the kernel runs"
+    assert re.search(r"scale\S* = tl.load\(scale_pointer", made.source), (
+        "the number is read where the kernel runs"
+    )
     assert "x_shape_0 * min(4, x_shape_1)" in made.source, "an axis may be shorter than a slice"
     assert "places = places.contiguous()" in made.source, "an expanded input is no matrix in memory"
 

@@ -81,7 +81,9 @@ def drafted(drafter, source, mode=DraftMode.STRICT, **asked):
 
 def judged(source, candidate, own_work="strict"):
     with Evaluator(device="cpu") as evaluator:
-        report = evaluator.evaluate(Problem(name="p", source=source), candidate, Options(seed=3, own_work=own_work))
+        report = evaluator.evaluate(
+            Problem(name="p", source=source), candidate, Options(seed=3, own_work=own_work)
+        )
     assert report.correct, report.explanation
     return report
 
@@ -97,14 +99,19 @@ def test_products_of_fp32_are_made_in_fp32(drafter, batch, features, hidden):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_large_products_of_fp32_are_three_of_float16_parts_and_small_ones_are_not(drafter):
-    large, small = (LINEAR.format(batch=b, features=f, hidden=h) for b, f, h in ((1024, 2048, 4096), (64, 256, 512)))
+    large, small = (
+        LINEAR.format(batch=b, features=f, hidden=h)
+        for b, f, h in ((1024, 2048, 4096), (64, 256, 512))
+    )
     made = drafted(drafter, large, split=True)
     assert has_split_products(made.source)
     product = made.source.split("def matmul")[1].split("def ")[0]
     assert re.findall(r"small_sum = tl.dot\((\w+), (\w+), small_sum\)", product) == [
         ("x_low", "linear_weight_high"), ("x_high", "linear_weight_low"),
     ]  # fmt: skip
-    assert re.search(r"= tl.dot\(x_high, linear_weight_high, max_num_imprecise_acc=STEP_BLOCK\)", product)
+    assert re.search(
+        r"= tl.dot\(x_high, linear_weight_high, max_num_imprecise_acc=STEP_BLOCK\)", product
+    )
     assert ".to(tl.float" not in product, "parts are multiplied as they were loaded"
     assert re.search(r"tl.store\(\s*output_2_pointer \+ [^,]+, converted,", made.source), (
         "the high part is the rounded one"
@@ -112,12 +119,16 @@ def test_large_products_of_fp32_are_three_of_float16_parts_and_small_ones_are_no
     judged(large, made.source)
     assert not has_split_products(drafted(drafter, small, split=True).source)
     uneven = LINEAR.format(batch=1024, features=2049, hidden=4096)
-    assert not has_split_products(drafted(drafter, uneven, split=True).source), "rows that begin between vectors"
+    assert not has_split_products(drafted(drafter, uneven, split=True).source), (
+        "rows that begin between vectors"
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("product", ["a @ b", "a.mT @ b", "a @ torch.relu(b.mT)", "torch.sigmoid(a @ b) @ (2 * b)"])
+@pytest.mark.parametrize(
+    "product", ["a @ b", "a.mT @ b", "a @ torch.relu(b.mT)", "torch.sigmoid(a @ b) @ (2 * b)"]
+)
 def test_parts_of_transposed_batched_and_computed_operands_are_right(drafter, product):
     source = BATCHED.format(product=product)
     made = drafted(drafter, source, split=True)
@@ -154,9 +165,15 @@ def test_parts_of_heads_whose_width_is_a_quotient_of_sizes_fix_no_size(drafter):
 
 
 def test_an_infinity_stays_one_where_its_low_part_is_no_number():
-    text = LOOP.replace("product = ", "p_3 = ").replace("so_far += product", "so_far += p_1 + p_2 + p_3")
+    text = LOOP.replace("product = ", "p_3 = ").replace(
+        "so_far += product", "so_far += p_1 + p_2 + p_3"
+    )
     (line,) = [line for line in text.splitlines() if "p_3 = " in line]
-    function = kernel_of(text.replace(line, "\n".join([line.replace("p_3", "p_1"), line.replace("p_3", "p_2"), line])))
+    function = kernel_of(
+        text.replace(
+            line, "\n".join([line.replace("p_3", "p_1"), line.replace("p_3", "p_2"), line])
+        )
+    )
     assert add_up_parts(function)
     written = ast.unparse(function)
     assert "so_far = tl.where(tl.abs(so_far) < float('inf'), so_far + small_sum, so_far)" in written
@@ -213,8 +230,12 @@ def test_each_of_several_products_is_loaded_as_matrices_and_zeros_of_one_element
     made = "tl.reshape(maximum(a, tl.full([1, 1, 1], 0.0, tl.float32)), ["
     loop = "\n".join(start[6:]).replace("tl.reshape(a, [", made)
     second = loop.replace("product", "product_2").replace("tile", "tile_2")
-    second = second.replace("b = ", "c = ").replace("reshape(b", "reshape(c").replace("a = ", "d = ")
-    function = kernel_of("\n".join([*start[:6], loop, second.replace("maximum(a", "maximum(d"), last]))
+    second = (
+        second.replace("b = ", "c = ").replace("reshape(b", "reshape(c").replace("a = ", "d = ")
+    )
+    function = kernel_of(
+        "\n".join([*start[:6], loop, second.replace("maximum(a", "maximum(d"), last])
+    )
     flat_products(function)
     text = ast.unparse(function)
     assert text.count("tl.dot(") == 2
@@ -225,11 +246,16 @@ def test_each_of_several_products_is_loaded_as_matrices_and_zeros_of_one_element
 
 
 def test_divisions_that_no_step_changes_leave_the_loop():
-    function = kernel_of(LOOP.replace("depth * row)", "row // depth % 7 + depth * (row % (step + 1)))"))
+    function = kernel_of(
+        LOOP.replace("depth * row)", "row // depth % 7 + depth * (row % (step + 1)))")
+    )
     flat_products(function)
     hoist_divisions(function)
     before, _, loop = ast.unparse(function).partition("for first")
-    assert "left_row_part = left_row // depth % 7" in before or "left_row_part = row // depth % 7" in before
+    assert (
+        "left_row_part = left_row // depth % 7" in before
+        or "left_row_part = row // depth % 7" in before
+    )
     assert "//" not in loop
     assert "% (left_step + 1)" in loop or "% (step + 1)" in loop
 

@@ -60,14 +60,18 @@ def test_what_inductor_schedules_names_the_operators_that_it_came_from():
     assert operator_of(failed(scheduling, whole)) == "amin"
 
 
-@pytest.mark.parametrize("error", [AssertionError(), KeyError(), NotImplementedError(""), RuntimeError("\n")])
+@pytest.mark.parametrize(
+    "error", [AssertionError(), KeyError(), NotImplementedError(""), RuntimeError("\n")]
+)
 def test_no_reason_is_the_bare_name_of_an_exception(error):
     told = reason_of(error, PROBLEM)
     assert len(told) > len(type(error).__name__) + 3
 
 
 def test_what_is_refused_by_name_stays_as_it_is():
-    assert _describe_failure(DraftRefused("cummax has no kernel"), PROBLEM) == "cummax has no kernel"
+    assert (
+        _describe_failure(DraftRefused("cummax has no kernel"), PROBLEM) == "cummax has no kernel"
+    )
 
 
 def test_sizes_that_are_equal_but_not_written_alike_split_a_node(monkeypatch):
@@ -89,7 +93,9 @@ def test_sizes_that_are_equal_but_not_written_alike_split_a_node(monkeypatch):
     with V.set_graph_handler(SimpleNamespace(sizevars=SizeVarAllocator())):
         with pytest.raises(AssertionError):
             by_text(node, sympy.expand(a * (b - 2)), 1)
-        found = tiling_utils.get_pw_red_splits(node, sympy.expand(a * (b - 2)), sympy.S.One, none_if_not_divisible=True)
+        found = tiling_utils.get_pw_red_splits(
+            node, sympy.expand(a * (b - 2)), sympy.S.One, none_if_not_divisible=True
+        )
         assert found == ((["i", "j"], written), ([], []))
 
 
@@ -128,15 +134,21 @@ def get_init_inputs():
     ("F.dropout(x, 0.5)", "dropout in training mode"), ("self.attend(x, x, x)[0]", "dropout in training mode"),
     ("torch.randint(0, 3, (1,)).item()", "randint"),
 ])  # fmt: skip
-def test_random_numbers_that_forward_shows_are_refused_by_their_operator_and_line(drafter, drawn, operator):
+def test_random_numbers_that_forward_shows_are_refused_by_their_operator_and_line(
+    drafter, drawn, operator
+):
     problem = Problem(name="drawing", source=DRAWING.format(drawn=drawn, shown="noise"))
     told = drafter.draft(problem).refused
     assert told.startswith(f"{operator} draws random numbers at line 15 (noise = {drawn})"), told
 
 
-@pytest.mark.parametrize("drawn", ["torch.randn_like(x)", "torch.zeros_like(torch.rand(x.shape)).bernoulli_()"])
+@pytest.mark.parametrize(
+    "drawn", ["torch.randn_like(x)", "torch.zeros_like(torch.rand(x.shape)).bernoulli_()"]
+)
 def test_random_numbers_that_nothing_shows_hinder_no_draft(drafter, drawn):
-    assert drafter.draft(Problem(name="unused", source=DRAWING.format(drawn=drawn, shown="1"))).usable
+    assert drafter.draft(
+        Problem(name="unused", source=DRAWING.format(drawn=drawn, shown="1"))
+    ).usable
 
 
 def test_a_class_of_inductor_among_the_locals_hides_no_reason():

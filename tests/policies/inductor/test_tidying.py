@@ -11,7 +11,9 @@ from kernelwright.policies.inductor.writing.words import computed_sizes, evidenc
 
 
 def simplified(*statements: str) -> list[str]:
-    function = ast.parse("def kernel(p, ks0):\n" + "".join(f"    {s}\n" for s in statements)).body[0]
+    function = ast.parse("def kernel(p, ks0):\n" + "".join(f"    {s}\n" for s in statements)).body[
+        0
+    ]
     assert isinstance(function, ast.FunctionDef)
     return [ast.unparse(s) for s in tidying.tidy_kernel(function).body]
 
@@ -24,11 +26,17 @@ def simplified(*statements: str) -> list[str]:
         ("a = tl.where(m, x, tl.full([1, 1], 0.5, tl.float32))", "a = tl.where(m, x, 0.5)"),
         ("a = tl.where(m, x, tl.full(x.shape, 0.0, x.dtype))", "a = tl.where(m, x, 0)"),
         ("a = tl.where(m, x, tl.full([1], 0.0, tl.float32))", "a = tl.where(m, x, 0.0)"),
-        ("a = tl.where(m, x, tl.full(y.shape, 0.0, y.dtype))", "a = tl.where(m, x, tl.full(y.shape, 0.0, y.dtype))"),
+        (
+            "a = tl.where(m, x, tl.full(y.shape, 0.0, y.dtype))",
+            "a = tl.where(m, x, tl.full(y.shape, 0.0, y.dtype))",
+        ),
         ("a = maximum(tl.full([1], 0, tl.int32), x)", "a = maximum(x, 0)"),
         ("a = maximum(_tmp3, tl.broadcast_to(x, [XBLOCK, R0_BLOCK]))", "a = maximum(_tmp3, x)"),
         ("a = _tmp3 + tl.broadcast_to(x, [XBLOCK, R0_BLOCK])", "a = _tmp3 + x"),
-        ("a = y + tl.broadcast_to(x, [XBLOCK, R0_BLOCK])", "a = y + tl.broadcast_to(x, [XBLOCK, R0_BLOCK])"),
+        (
+            "a = y + tl.broadcast_to(x, [XBLOCK, R0_BLOCK])",
+            "a = y + tl.broadcast_to(x, [XBLOCK, R0_BLOCK])",
+        ),
         ("a = (x0 % ks0).to(tl.int64) < tmp1", "a = x0 % ks0 < tmp1"),
         ("a = tmp0.to(tl.int64) < tmp1", "a = tmp0.to(tl.int64) < tmp1"),
         ("a = tl.full([1], False, tl.int1) | m", "a = m"),
@@ -44,7 +52,10 @@ def simplified(*statements: str) -> list[str]:
         ("a = 1 + x0 + -3", "a = x0 - 2"),
         ("a = -1 * ks0 + -1 * ks1", "a = -1 * ks0 + -1 * ks1"),
         ("a = -1 + tmp0", "a = -1 + tmp0"),
-        ("a = minimum(tmp0 + tmp1, tl.full([1], 1.0, tl.float32))", "a = minimum(tmp0 + tmp1, 1.0)"),
+        (
+            "a = minimum(tmp0 + tmp1, tl.full([1], 1.0, tl.float32))",
+            "a = minimum(tmp0 + tmp1, 1.0)",
+        ),
         (
             "a = tl.where(m, tl.full([1], -2.0, tl.float32), tl.full([1], 0.0, tl.float32))",
             "a = tl.where(m, -2.0, 0.0)",
@@ -84,12 +95,20 @@ def kernel(in_ptr0, out_ptr0, out_ptr1, out_ptr2, out_ptr3):
     tl.store(out_ptr3 + x0, tmp6 + 1, xmask)
 """).body
     assert isinstance(function, ast.FunctionDef)
-    assert stored.stored_words(function) == {"out_ptr0": "mean", "out_ptr1": "squares", "out_ptr2": "largest"}
+    assert stored.stored_words(function) == {
+        "out_ptr0": "mean",
+        "out_ptr1": "squares",
+        "out_ptr2": "largest",
+    }
 
 
 def test_a_long_load_that_is_converted_is_broken_inside_of_its_brackets():
-    address = " + ".join(f"{name}_index * {name}_stride" for name in ("batch", "channel", "row", "column"))
-    (first, *_, last) = lines.break_line(f"    mask = tl.load(mask_pointer + ({address}), row_exists).to(tl.int1)")
+    address = " + ".join(
+        f"{name}_index * {name}_stride" for name in ("batch", "channel", "row", "column")
+    )
+    (first, *_, last) = lines.break_line(
+        f"    mask = tl.load(mask_pointer + ({address}), row_exists).to(tl.int1)"
+    )
     assert (first, last) == ("    mask = tl.load(", "    ).to(tl.int1)")
 
 
@@ -117,7 +136,9 @@ def test_a_condition_on_constants_goes_where_it_always_holds():
     assert simplified(*constants, "e = c >= d", "a = (e == 0) & m")[3] == "a = m"
     assert simplified(*constants, "e = c >= d", "a = e | m")[3] == "a = m"
     assert simplified("t = tl.full([1], False, tl.int1) == 0", "a = t & m")[1] == "a = m"
-    assert simplified("e = m", "e = tl.full([1], True, tl.int1) == 0", "a = e | m")[2] == "a = e | m"
+    assert (
+        simplified("e = m", "e = tl.full([1], True, tl.int1) == 0", "a = e | m")[2] == "a = e | m"
+    )
 
 
 def test_a_choice_that_is_known_is_made_between_loads_of_the_same_places_alone():
@@ -135,7 +156,9 @@ def test_a_constant_that_is_assigned_twice_differently_stays_a_tensor():
 
 
 def test_a_size_that_is_divided_in_several_places_is_divided_once():
-    function = ast.parse("def kernel(p, width):\n    a = p + width // 8 * 2\n    b = width // 8 + width // 4\n").body[0]
+    function = ast.parse(
+        "def kernel(p, width):\n    a = p + width // 8 * 2\n    b = width // 8 + width // 4\n"
+    ).body[0]
     assert isinstance(function, ast.FunctionDef)
     divisors.quotients_named(function)
     assert [ast.unparse(s) for s in function.body] == [
@@ -222,8 +245,12 @@ SHOWN = {
 
 
 @pytest.mark.parametrize(("body", "operators", "shown"), SHOWN.values(), ids=SHOWN)
-def test_a_kernel_is_named_by_what_it_computes(body: str, operators: tuple[str, ...], shown: tuple[str, ...]):
-    text = "def kernel(in_ptr0, in_ptr1, out_ptr0):\n" + "\n".join(f"    {line}" for line in body.split("\n"))
+def test_a_kernel_is_named_by_what_it_computes(
+    body: str, operators: tuple[str, ...], shown: tuple[str, ...]
+):
+    text = "def kernel(in_ptr0, in_ptr1, out_ptr0):\n" + "\n".join(
+        f"    {line}" for line in body.split("\n")
+    )
     function = ast.parse(text).body[0]
     assert isinstance(function, ast.FunctionDef)
     assert evidence.operators_shown(function, operators) == shown

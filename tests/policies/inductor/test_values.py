@@ -67,7 +67,9 @@ def test_a_transform_over_too_many_elements_is_refused():
 
 
 def test_a_function_of_complex_numbers_without_a_rule_is_refused_by_name():
-    graph = make_fx(lambda z: torch.view_as_real(torch.view_as_complex(z).tan()))(torch.view_as_real(Z))
+    graph = make_fx(lambda z: torch.view_as_real(torch.view_as_complex(z).tan()))(
+        torch.view_as_real(Z)
+    )
     with pytest.raises(DraftRefused, match="tan of complex numbers has no kernel"):
         ByParts(graph).run(torch.view_as_real(Z))
 
@@ -100,5 +102,8 @@ def test_an_attempt_that_takes_the_same_numbers_for_sizes_is_not_made_twice():
 
     guesses = [sizes_over(3), sizes_over(8), sizes_over(1 << 62)]
     assert distinct_guesses(guesses, {"x.shape[0]": 64}) == guesses[:1]
-    assert distinct_guesses(guesses, {"self.width": 64, "self.layers": 9}) == [guesses[0], guesses[2]]
+    assert distinct_guesses(guesses, {"self.width": 64, "self.layers": 9}) == [
+        guesses[0],
+        guesses[2],
+    ]
     assert distinct_guesses(guesses, {"self.width": 64, "self.heads": 4}) == guesses

@@ -43,7 +43,12 @@ def errors(device, dtype, heads, kept, head, length=96, rows=7):
         worst.append((found[row].transpose(0, 1).float().cpu() - wanted).abs().max().item())
     return worst
 '''
-SHAPES = [("float32", 4, 2, 32), ("float32", 3, 3, 16), ("bfloat16", 6, 3, 64), ("float16", 34, 1, 32)]
+SHAPES = [
+    ("float32", 4, 2, 32),
+    ("float32", 3, 3, 16),
+    ("bfloat16", 6, 3, 64),
+    ("float16", 34, 1, 32),
+]
 SMALL = {"float32": 1e-5, "bfloat16": 3e-2, "float16": 4e-3}
 
 RING = """
@@ -106,7 +111,9 @@ def test_a_ring_of_windows_says_what_a_ring_of_masks_says(tmp_path):
 
 # ---------------------------------------------------------------- on a GPU
 @pytest.mark.gpu
-@pytest.mark.parametrize("shape", [*SHAPES, ("bfloat16", 8, 2, 128), ("float32", 4, 1, 256)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [*SHAPES, ("bfloat16", 8, 2, 128), ("float32", 4, 1, 256)], ids=str
+)
 def test_a_compiled_window_gives_what_torch_gives_for_its_columns(shape):
     scope: dict = {}
     exec(ERRORS, scope)
@@ -129,13 +136,21 @@ def differences(one, other) -> list[float]:
     have one log-prob.
     """
     pairs = zip(one.token_ids, other.token_ids, strict=False)
-    until = next((place + 1 for place, (mine, yours) in enumerate(pairs) if mine != yours), len(one.token_ids))
-    return [abs(mine - yours) for mine, yours in zip(one.logprobs[:until], other.logprobs[:until], strict=True)]
+    until = next(
+        (place + 1 for place, (mine, yours) in enumerate(pairs) if mine != yours),
+        len(one.token_ids),
+    )
+    return [
+        abs(mine - yours)
+        for mine, yours in zip(one.logprobs[:until], other.logprobs[:until], strict=True)
+    ]
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("dtype", "same", "near"), [("float32", 46, 1e-4), ("bfloat16", 24, 2e-2)])
-def test_on_a_gpu_the_ring_of_windows_says_greedily_what_the_plain_batch_says(tmp_path, dtype, same, near):
+def test_on_a_gpu_the_ring_of_windows_says_greedily_what_the_plain_batch_says(
+    tmp_path, dtype, same, near
+):
     folder, questions = str(save_tiny_model(tmp_path / "tiny")), asked(48, 0.0)
     policy = InProcessPolicy(folder, device="cuda", dtype=dtype, places=16)
     running = policy.sample(questions)

@@ -20,7 +20,13 @@ from kernelwright.policies.local.in_process_policy import (  # noqa: E402
 from kernelwright.policies.local.transformers_policy import TransformersPolicy  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 
-WORDS = ("softmax", "add", "a longer prompt with many more words in it than the others have", "x", "store and load")
+WORDS = (
+    "softmax",
+    "add",
+    "a longer prompt with many more words in it than the others have",
+    "x",
+    "store and load",
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +41,9 @@ def request(word, seed, tokens=24, temperature=1.0, **more):
 
 def requests(count=23):
     return [
-        request(WORDS[n % len(WORDS)], n, tokens=3 + 5 * (n % 7), temperature=(1.0, 0.7, 0.0)[n % 3])
+        request(
+            WORDS[n % len(WORDS)], n, tokens=3 + 5 * (n % 7), temperature=(1.0, 0.7, 0.0)[n % 3]
+        )
         for n in range(count)
     ]
 
@@ -61,16 +69,23 @@ def test_a_batch_that_has_gone_round_many_times_is_still_right(tiny):
 
 
 def test_many_threads_get_their_own_answers(tiny):
-    policy, asked, answers = InProcessPolicy(tiny, device="cpu", places=8, continuous=True), requests(40), {}
+    policy, asked, answers = (
+        InProcessPolicy(tiny, device="cpu", places=8, continuous=True),
+        requests(40),
+        {},
+    )
     threads = [
-        threading.Thread(target=lambda n=n: answers.update({n: policy.sample([asked[n]])[0]})) for n in range(40)
+        threading.Thread(target=lambda n=n: answers.update({n: policy.sample([asked[n]])[0]}))
+        for n in range(40)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(500)
     plain = TransformersPolicy(tiny, device="cpu").sample(asked)
-    assert [answers[n].token_ids for n in range(40)] == [completion.token_ids for completion in plain]
+    assert [answers[n].token_ids for n in range(40)] == [
+        completion.token_ids for completion in plain
+    ]
 
 
 def test_what_the_batch_cannot_sample_goes_the_plain_way_beside_it(tiny):
@@ -94,13 +109,23 @@ def test_a_longer_question_gets_a_longer_batch(tiny):
     short = policy._batch.length
     long = policy.sample([request("add", 2, tokens=400)])[0]
     assert policy._batch.length > short
-    assert long.token_ids == TransformersPolicy(tiny, device="cpu").sample([request("add", 2, tokens=400)])[0].token_ids
+    assert (
+        long.token_ids
+        == TransformersPolicy(tiny, device="cpu")
+        .sample([request("add", 2, tokens=400)])[0]
+        .token_ids
+    )
 
 
 def test_who_asks_alone_is_let_in_at_once_and_beside_many_after_a_few_bursts(tiny):
     policy = InProcessPolicy(tiny, device="cpu", places=16, continuous=True)
-    first, late = QueuedRequest(request("add", 1, tokens=4)), QueuedRequest(request("x", 2, tokens=4))
-    others = [QueuedRequest(request("add", seed, tokens=200, temperature=0.0)) for seed in range(15)]
+    first, late = (
+        QueuedRequest(request("add", 1, tokens=4)),
+        QueuedRequest(request("x", 2, tokens=4)),
+    )
+    others = [
+        QueuedRequest(request("add", seed, tokens=200, temperature=0.0)) for seed in range(15)
+    ]
     policy._waiting.append(first)
     policy._work()
     assert first.answered
@@ -117,11 +142,15 @@ def test_who_asks_alone_is_let_in_at_once_and_beside_many_after_a_few_bursts(tin
 def test_weights_move_in_place_and_the_revision_with_them(tiny, tmp_path, continuous):
     policy = InProcessPolicy(tiny, device="cpu", places=4, continuous=continuous)
     before = policy.sample([request("add", 1)])[0]
-    other = transformers.AutoModelForCausalLM.from_pretrained(save_tiny_model(tmp_path / "other", seed=7))
+    other = transformers.AutoModelForCausalLM.from_pretrained(
+        save_tiny_model(tmp_path / "other", seed=7)
+    )
     revision = policy.update(other.state_dict())
     after = policy.sample([request("add", 1)])[0]
     assert after.revision == revision == fingerprint(other.state_dict()) != before.revision
-    wanted = TransformersPolicy(str(tmp_path / "other"), device="cpu").sample([request("add", 1)])[0]
+    wanted = TransformersPolicy(str(tmp_path / "other"), device="cpu").sample([request("add", 1)])[
+        0
+    ]
     assert after.token_ids == wanted.token_ids != before.token_ids
 
 
@@ -149,11 +178,16 @@ def test_the_replayed_graph_says_what_the_plain_batch_says_on_a_gpu(tiny):
 def test_who_waits_leaves_when_it_is_told_to_and_not_when_the_batch_is_drawn(tmp_path, continuous):
     policy, ended = (
         InProcessPolicy(
-            str(save_tiny_model(tmp_path / "long", context=8192)), device="cpu", places=4, continuous=continuous
+            str(save_tiny_model(tmp_path / "long", context=8192)),
+            device="cpu",
+            places=4,
+            continuous=continuous,
         ),
         [],
     )
-    endless = [request("add", n, tokens=5_000, temperature=0.0) for n in range(12)]  # greedily it never ends by itself
+    endless = [
+        request("add", n, tokens=5_000, temperature=0.0) for n in range(12)
+    ]  # greedily it never ends by itself
 
     def ask(own):
         with pytest.raises(KeyboardInterrupt):

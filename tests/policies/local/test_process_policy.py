@@ -51,7 +51,9 @@ def test_many_threads_get_what_a_policy_in_this_process_says(tiny, apart):
     assert (apart.name, apart.prompt_form) == (here.name, here.prompt_form)
     answers, before = {}, apart.drawn[0]
     threads = [
-        threading.Thread(target=lambda n=n: answers.update({n: apart.sample(asked[2 * n : 2 * n + 2])}))
+        threading.Thread(
+            target=lambda n=n: answers.update({n: apart.sample(asked[2 * n : 2 * n + 2])})
+        )
         for n in range(12)
     ]
     for thread in threads:
@@ -64,14 +66,18 @@ def test_many_threads_get_what_a_policy_in_this_process_says(tiny, apart):
     for one, other in zip(found, wanted, strict=True):
         assert one.logprobs == pytest.approx(other.logprobs, abs=2e-5)
     bare = {"latency", "logprobs"}
-    assert [one.model_dump(exclude=bare) for one in found] == [one.model_dump(exclude=bare) for one in wanted]
+    assert [one.model_dump(exclude=bare) for one in found] == [
+        one.model_dump(exclude=bare) for one in wanted
+    ]
     assert apart.drawn[0] - before == sum(len(one.token_ids) for one in found)
 
 
 def test_weights_travel_and_those_that_do_not_fit_are_refused(tiny, tmp_path):
     policy = ProcessPolicy(tiny, device="cpu", places=4)
     before = policy.sample([request("add", 1)])[0]
-    other = transformers.AutoModelForCausalLM.from_pretrained(save_tiny_model(tmp_path / "other", seed=7))
+    other = transformers.AutoModelForCausalLM.from_pretrained(
+        save_tiny_model(tmp_path / "other", seed=7)
+    )
     with pytest.raises(PolicyRefused, match="do not fit"):
         policy.update({"model.embed_tokens.weight": torch.zeros(3, 3)})
     revision = policy.update(other.state_dict())
@@ -120,7 +126,12 @@ def test_whoever_waits_is_told_when_the_process_has_ended(tiny):
 def test_who_waits_leaves_when_it_is_told_to(tmp_path):
     """Greedily the tiny model never ends by itself."""
     policy, ended = (
-        ProcessPolicy(str(save_tiny_model(tmp_path / "long", context=8192)), device="cpu", places=4, continuous=True),
+        ProcessPolicy(
+            str(save_tiny_model(tmp_path / "long", context=8192)),
+            device="cpu",
+            places=4,
+            continuous=True,
+        ),
         [],
     )
 

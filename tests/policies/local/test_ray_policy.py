@@ -38,9 +38,13 @@ def request(word, seed, tokens=12):
     return Request(messages=messages, sampling=Sampling(max_tokens=tokens, seed=seed))
 
 
-def test_actors_answer_as_a_policy_here_does_and_one_that_is_killed_comes_back_with_the_last_weights(cluster, tmp_path):
+def test_actors_answer_as_a_policy_here_does_and_one_that_is_killed_comes_back_with_the_last_weights(
+    cluster, tmp_path
+):
     tiny = str(save_tiny_model(tmp_path / "model"))
-    other = transformers.AutoModelForCausalLM.from_pretrained(save_tiny_model(tmp_path / "other", seed=7))
+    other = transformers.AutoModelForCausalLM.from_pretrained(
+        save_tiny_model(tmp_path / "other", seed=7)
+    )
     asked = [request("softmax " * (1 + n % 3), n) for n in range(8)]
     policy = RayPolicy(tiny, actors=2, at_once=8, device="cpu", places=4)
     try:

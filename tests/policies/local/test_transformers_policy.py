@@ -36,7 +36,8 @@ PROMPTS = (
 
 def ask(text: str, **sampling: object) -> Request:
     return Request(
-        messages=(Message(role=Role.USER, content=text),), sampling=Sampling(**{"max_tokens": 24, **sampling})
+        messages=(Message(role=Role.USER, content=text),),
+        sampling=Sampling(**{"max_tokens": 24, **sampling}),
     )
 
 
@@ -47,17 +48,23 @@ def policy(tiny_model: Path) -> TransformersPolicy:
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 1.5])
 def test_logged_log_probs_are_those_of_a_teacher_forced_pass(policy, tiny_model, temperature):
-    requests = [ask(text, temperature=temperature, seed=place) for place, text in enumerate(PROMPTS)]
+    requests = [
+        ask(text, temperature=temperature, seed=place) for place, text in enumerate(PROMPTS)
+    ]
     for completion in policy.sample(requests):
         assert completion.exact
         assert completion.token_ids
         assert len(completion.logprobs) == len(completion.token_ids)
-        assert completion.logprobs == pytest.approx(teacher_forced(tiny_model, completion, temperature), abs=1e-4)
+        assert completion.logprobs == pytest.approx(
+            teacher_forced(tiny_model, completion, temperature), abs=1e-4
+        )
 
 
 @pytest.mark.parametrize("cache", [CacheKind.GROWING, CacheKind.STATIC])
 def test_a_row_is_the_same_alone_and_in_a_batch_with_either_cache(tiny_model, policy, cache):
-    requests = [ask(text, seed=place, max_tokens=8 + 8 * place) for place, text in enumerate(PROMPTS)]
+    requests = [
+        ask(text, seed=place, max_tokens=8 + 8 * place) for place, text in enumerate(PROMPTS)
+    ]
     together = TransformersPolicy(str(tiny_model), device="cpu", cache=cache).sample(requests)
     for request, completion in zip(requests, together, strict=True):
         alone = policy.sample([request])[0]
@@ -66,7 +73,9 @@ def test_a_row_is_the_same_alone_and_in_a_batch_with_either_cache(tiny_model, po
 
 
 def test_a_seed_repeats_and_another_differs(policy):
-    first, again, other = policy.sample([ask("add", seed=7), ask("add", seed=7), ask("add", seed=8)])
+    first, again, other = policy.sample(
+        [ask("add", seed=7), ask("add", seed=7), ask("add", seed=8)]
+    )
     assert first.token_ids == again.token_ids != other.token_ids
     assert policy.sample([ask("add", seed=7)])[0].token_ids == first.token_ids
 
@@ -78,7 +87,12 @@ def test_a_seed_that_the_policy_drew_is_written_down_and_repeats(policy):
 
 def test_draws_follow_the_distribution_of_the_model(policy, tiny_model):
     drawn = policy.sample(ask("add", seed=0, max_tokens=1).repeated(600))
-    shares = torch.bincount(torch.tensor([completion.token_ids[0] for completion in drawn]), minlength=384) / 600
+    shares = (
+        torch.bincount(
+            torch.tensor([completion.token_ids[0] for completion in drawn]), minlength=384
+        )
+        / 600
+    )
     expected = {completion.token_ids[0]: completion.logprobs[0] for completion in drawn}
     likeliest = sorted(expected, key=expected.__getitem__)[-5:]
     for token in likeliest:
@@ -105,7 +119,10 @@ def test_the_end_token_ends_the_row_and_stays_in_the_log(policy, tiny_model):
     drawn = policy.sample(ask("add", seed=0, max_tokens=200, temperature=1.5).repeated(32))
     ended = [completion for completion in drawn if completion.finish is FinishReason.STOP]
     assert ended, "with 384 tokens and 200 steps some rows must end"
-    assert all(completion.token_ids[-1] == end and end not in completion.token_ids[:-1] for completion in ended)
+    assert all(
+        completion.token_ids[-1] == end and end not in completion.token_ids[:-1]
+        for completion in ended
+    )
     assert all("<|im_end|>" not in completion.text for completion in ended)
 
 
@@ -130,7 +147,10 @@ def test_a_repetition_penalty_is_that_of_transformers(policy, tiny_model):
     ours = policy.sample([ask("add add add", temperature=0.0, repetition_penalty=1.5)])[0]
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
     theirs = model.generate(
-        torch.tensor([ours.prompt_token_ids]), max_new_tokens=24, do_sample=False, repetition_penalty=1.5
+        torch.tensor([ours.prompt_token_ids]),
+        max_new_tokens=24,
+        do_sample=False,
+        repetition_penalty=1.5,
     )[0, len(ours.prompt_token_ids) :].tolist()
     assert list(ours.token_ids) == theirs[: len(ours.token_ids)]
 
@@ -140,7 +160,9 @@ def test_greedy_is_what_generate_says(policy, tiny_model):
 
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
     for completion in policy.sample([ask(text, temperature=0.0) for text in PROMPTS]):
-        theirs = model.generate(torch.tensor([completion.prompt_token_ids]), max_new_tokens=24, do_sample=False)
+        theirs = model.generate(
+            torch.tensor([completion.prompt_token_ids]), max_new_tokens=24, do_sample=False
+        )
         assert list(completion.token_ids) == theirs[0, len(completion.prompt_token_ids) :].tolist()
 
 
@@ -164,9 +186,9 @@ def test_fingerprints_survive_saving_and_follow_the_weights(policy, tiny_model, 
     AutoTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path / "copy")
     first = policy.sample([ask("add", seed=1)])[0]
     copy = TransformersPolicy(str(tmp_path / "copy"), device="cpu").sample([ask("add", seed=1)])[0]
-    other = TransformersPolicy(str(save_tiny_model(tmp_path / "other", seed=9)), device="cpu").sample(
-        [ask("add", seed=1)]
-    )[0]
+    other = TransformersPolicy(
+        str(save_tiny_model(tmp_path / "other", seed=9)), device="cpu"
+    ).sample([ask("add", seed=1)])[0]
     assert (copy.revision, copy.tokenizer_hash, copy.chat_template_hash) == (
         first.revision,
         first.tokenizer_hash,
@@ -215,9 +237,13 @@ def test_an_adapter_that_is_none_or_does_not_fit_is_refused(tmp_path, tiny_model
         TransformersPolicy(str(tiny_adapter))
     config = json.loads((tiny_adapter / "adapter_config.json").read_text())
     (tmp_path / "adapter_config.json").write_text(json.dumps({**config, "r": 7}))
-    (tmp_path / "adapter_model.safetensors").write_bytes((tiny_adapter / "adapter_model.safetensors").read_bytes())
+    (tmp_path / "adapter_model.safetensors").write_bytes(
+        (tiny_adapter / "adapter_model.safetensors").read_bytes()
+    )
     with pytest.raises(PolicyRefused, match="does not fit"):
-        TransformersPolicy(str(tiny_model), adapter=str(tmp_path), device="cpu").sample([ask("add")])
+        TransformersPolicy(str(tiny_model), adapter=str(tmp_path), device="cpu").sample(
+            [ask("add")]
+        )
 
 
 def test_the_embedded_policy_is_compact_and_refuses_where_no_weights_ship(tmp_path, tiny_model):
@@ -241,7 +267,9 @@ def test_the_captured_graph_draws_what_the_growing_cache_draws(tiny_model):
         pytest.skip("no CUDA device")
     requests = [ask(text, seed=place, max_tokens=64) for place, text in enumerate(PROMPTS)]
     drawn = [
-        TransformersPolicy(str(tiny_model), device="cuda", dtype="float32", cache=cache).sample(requests)
+        TransformersPolicy(str(tiny_model), device="cuda", dtype="float32", cache=cache).sample(
+            requests
+        )
         for cache in (CacheKind.GROWING, CacheKind.STATIC)
     ]
     for growing, static in zip(*drawn, strict=True):
@@ -267,7 +295,9 @@ def test_a_graph_is_captured_while_other_threads_ask_for_memory(tiny_model):
     beside.start()
     try:
         policy = TransformersPolicy(str(tiny_model), device="cuda", cache=CacheKind.STATIC)
-        completions = policy.sample([ask(text, seed=place, max_tokens=32) for place, text in enumerate(PROMPTS)])
+        completions = policy.sample(
+            [ask(text, seed=place, max_tokens=32) for place, text in enumerate(PROMPTS)]
+        )
     finally:
         over.set()
         beside.join()

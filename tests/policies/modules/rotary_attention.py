@@ -20,11 +20,19 @@ class Model(nn.Module):
         frequency = 10000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
         angle = position[:, None] * frequency[None, :]
         left, right = x[..., :half], x[..., half:]
-        return torch.cat([left * angle.cos() - right * angle.sin(), left * angle.sin() + right * angle.cos()], dim=-1)
+        return torch.cat(
+            [left * angle.cos() - right * angle.sin(), left * angle.sin() + right * angle.cos()],
+            dim=-1,
+        )
 
     def forward(self, x):
         batch, tokens, width = x.shape
-        q, k, v = self.qkv(x).view(batch, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
+        q, k, v = (
+            self.qkv(x)
+            .view(batch, tokens, 3, self.heads, width // self.heads)
+            .permute(2, 0, 3, 1, 4)
+            .unbind(0)
+        )
         made = F.scaled_dot_product_attention(self.rotate(q), self.rotate(k), v, is_causal=True)
         return self.out(made.transpose(1, 2).reshape(batch, tokens, width))
 

@@ -97,7 +97,10 @@ UNAVAILABLE = {
     "reset": (hang_up, Trouble.CUT_OFF),
     "429": (error(429), Trouble.BUSY),
     "500": (error(500), Trouble.SERVER),
-    "502 of a proxy, in HTML": (says(b"<html>bad gateway</html>", 502, "text/html"), Trouble.SERVER),
+    "502 of a proxy, in HTML": (
+        says(b"<html>bad gateway</html>", 502, "text/html"),
+        Trouble.SERVER,
+    ),
     "503": (error(503), Trouble.SERVER),
     "JSON that breaks off": (says(b'{"choices": [{"mess'), Trouble.NONSENSE),
     "no bytes": (says(b""), Trouble.NONSENSE),
@@ -111,8 +114,14 @@ REFUSED = {
     "403": (error(403), Trouble.KEY),
     "404": (error(404), Trouble.MODEL),
     "400": (error(400), Trouble.REQUEST),
-    "context": (says({"error": {"code": "context_length_exceeded", "message": "long"}}, 400), Trouble.CONTEXT),
-    "quota": (says({"error": {"code": "insufficient_quota", "message": "pay"}}, 429), Trouble.QUOTA),
+    "context": (
+        says({"error": {"code": "context_length_exceeded", "message": "long"}}, 400),
+        Trouble.CONTEXT,
+    ),
+    "quota": (
+        says({"error": {"code": "insufficient_quota", "message": "pay"}}, 429),
+        Trouble.QUOTA,
+    ),
     "a web page": (says(b"<html>welcome</html>", 200, "text/html"), Trouble.NOT_THE_PROTOCOL),
 }
 
@@ -121,7 +130,9 @@ REFUSED = {
 def test_what_may_pass_is_unavailable_and_says_why(case):
     behaviour, trouble = UNAVAILABLE[case]
     with loopback(behaviour) as server, pytest.raises(PolicyUnavailable) as caught:
-        OpenAIPolicy("m", server.url, timeout=0.6 if trouble is Trouble.TIMEOUT else 300).sample([ask()])
+        OpenAIPolicy("m", server.url, timeout=0.6 if trouble is Trouble.TIMEOUT else 300).sample(
+            [ask()]
+        )
     assert caught.value.trouble is trouble
     assert "\n" not in str(caught.value)
 
@@ -148,7 +159,10 @@ def test_a_server_that_is_down_is_unavailable():
 
 def test_an_answer_larger_than_the_cap_is_stopped(monkeypatch):
     monkeypatch.setattr("kernelwright.policies.http.connection.MAX_REPLY_BYTES", 1 << 16)
-    with loopback(endless_stream_fast) as server, pytest.raises(PolicyUnavailable, match="does not end"):
+    with (
+        loopback(endless_stream_fast) as server,
+        pytest.raises(PolicyUnavailable, match="does not end"),
+    ):
         OpenAIPolicy("m", server.url, timeout=300).sample([ask()])
 
 
@@ -173,17 +187,27 @@ def test_a_good_answer_is_kept_with_its_usage_price_and_fingerprint(tmp_path: Pa
         assert server.keys == ["Bearer sk-1"]
         assert (server.asked[0]["seed"], server.asked[0]["stop"]) == (3, ["END"])
         assert not {"return_token_ids", "logprobs"} & set(server.asked[0]), "only vLLM gives ids"
-    assert (completion.text, completion.finish, completion.revision) == ("hello", FinishReason.STOP, "fp-1")
+    assert (completion.text, completion.finish, completion.revision) == (
+        "hello",
+        FinishReason.STOP,
+        "fp-1",
+    )
     assert completion.usage.dollars == pytest.approx((8 * 1.0 + 4 * 0.5 + 3 * 10.0) / 1e6)
     assert (completion.exact, completion.token_ids, completion.seed) == (False, None, 3)
     assert OpenAIPolicy("m", "http://127.0.0.1:1/v1").name == "openai:m@http://127.0.0.1:1/v1"
 
 
 def test_a_price_that_is_not_known_stays_unknown_and_uncounted_tokens_are_marked():
-    with loopback(says({"choices": [{"message": {"content": "x" * 40}, "finish_reason": "length"}]})) as server:
+    with loopback(
+        says({"choices": [{"message": {"content": "x" * 40}, "finish_reason": "length"}]})
+    ) as server:
         completion = OpenAIPolicy("m", server.url).sample([ask("y" * 80)])[0]
     assert completion.usage.dollars is None
-    assert (completion.usage.prompt_tokens, completion.usage.completion_tokens, completion.usage.estimated) == (
+    assert (
+        completion.usage.prompt_tokens,
+        completion.usage.completion_tokens,
+        completion.usage.estimated,
+    ) == (
         20,
         10,
         True,
@@ -206,12 +230,19 @@ def test_an_answer_without_text_is_empty_text_and_not_an_error():
 
 
 def vllm_listing(handler: Handler) -> None:
-    handler.say({"data": [{"id": "m", "owned_by": "vllm", "root": "/nowhere", "max_model_len": 512}]})
+    handler.say(
+        {"data": [{"id": "m", "owned_by": "vllm", "root": "/nowhere", "max_model_len": 512}]}
+    )
 
 
 @pytest.mark.parametrize(
     "logprobs",
-    [None, {"content": None}, {"content": [{"logprob": -1.0}]}, {"content": [{"logprob": -1.0}, {"logprob": 3.0}]}],
+    [
+        None,
+        {"content": None},
+        {"content": [{"logprob": -1.0}]},
+        {"content": [{"logprob": -1.0}, {"logprob": 3.0}]},
+    ],
     ids=["none", "empty", "one for two tokens", "above zero"],
 )
 def test_log_probs_that_do_not_fit_the_tokens_make_an_answer_inexact(logprobs):
@@ -237,16 +268,27 @@ def test_a_vllm_server_is_known_by_its_listing_and_asked_for_all_that_training_n
     assert policy.capabilities.context == 512
 
 
-def test_the_form_in_which_a_served_model_wants_to_be_asked_is_known_before_the_first_question(tiny_model, tmp_path):
+def test_the_form_in_which_a_served_model_wants_to_be_asked_is_known_before_the_first_question(
+    tiny_model, tmp_path
+):
     folder = shutil.copytree(tiny_model, tmp_path / "model")
     (folder / "kernelwright.json").write_text('{"prompt_form": "compact"}')
-    entry = {"id": "m", "object": "model", "created": 1, "owned_by": "vllm", "root": str(folder), "max_model_len": 64}
+    entry = {
+        "id": "m",
+        "object": "model",
+        "created": 1,
+        "owned_by": "vllm",
+        "root": str(folder),
+        "max_model_len": 64,
+    }
     with loopback(good, listing=says({"object": "list", "data": [entry]})) as server:
         policy = OpenAIPolicy("m", server.url)
         assert policy.prompt_form is PromptForm.COMPACT
         assert server.asked == [], "nothing was asked of the model"
         policy.close()
-    assert OpenAIPolicy("m", "http://127.0.0.1:9/v1").prompt_form is PromptForm.CHAT, "where nobody answers"
+    assert OpenAIPolicy("m", "http://127.0.0.1:9/v1").prompt_form is PromptForm.CHAT, (
+        "where nobody answers"
+    )
 
 
 def test_a_model_that_vllm_does_not_serve_is_refused_before_it_is_asked():
@@ -261,12 +303,16 @@ def test_a_field_that_the_server_names_as_unknown_is_left_out_once_and_for_all()
     def picky(handler: Handler) -> None:
         for field in ("seed", "max_tokens", "top_p"):
             if field in handler.asked:
-                return handler.say({"error": {"message": f"no {field}", "param": field}}, status=400)
+                return handler.say(
+                    {"error": {"message": f"no {field}", "param": field}}, status=400
+                )
         return handler.say(reply())
 
     with loopback(picky) as server:
         policy = OpenAIPolicy("m", server.url)
-        assert policy.sample([ask(max_tokens=7, seed=1)])[0].seed is None, "the server drew without it"
+        assert policy.sample([ask(max_tokens=7, seed=1)])[0].seed is None, (
+            "the server drew without it"
+        )
         policy.sample([ask(max_tokens=7, seed=1)])
         assert len(server.asked) == 5
         assert server.asked[-1]["max_completion_tokens"] == 7
@@ -285,7 +331,9 @@ def test_requests_go_together_and_come_back_in_their_order():
         handler.say(reply(str(number)))
 
     with loopback(echo) as server:
-        said = OpenAIPolicy("m", server.url, at_once=8).sample([ask(str(number)) for number in range(8)])
+        said = OpenAIPolicy("m", server.url, at_once=8).sample(
+            [ask(str(number)) for number in range(8)]
+        )
     assert [completion.text for completion in said] == [str(number) for number in range(8)]
 
 
@@ -302,9 +350,14 @@ def test_what_was_finished_is_not_lost_and_not_asked_for_twice():
     with loopback(flaky) as server:
         with pytest.raises(PolicyUnavailable) as caught:
             OpenAIPolicy("m", server.url, at_once=1).sample([ask("a"), ask("b"), ask("c")])
-        assert {place: completion.text for place, completion in caught.value.finished.items()} == {0: "a", 2: "c"}
+        assert {place: completion.text for place, completion in caught.value.finished.items()} == {
+            0: "a",
+            2: "c",
+        }
         seen.clear()
-        said = RetryingPolicy(OpenAIPolicy("m", server.url), first_wait=0.01).sample([ask("a"), ask("b"), ask("c")])
+        said = RetryingPolicy(OpenAIPolicy("m", server.url), first_wait=0.01).sample(
+            [ask("a"), ask("b"), ask("c")]
+        )
     assert [completion.text for completion in said] == ["a", "b", "c"]
     assert sorted(seen) == ["a", "b", "b", "b", "c"]
 
@@ -321,12 +374,17 @@ def test_a_server_that_names_its_wait_is_believed(form):
         policy = RetryingPolicy(OpenAIPolicy("m", server.url), budget=20_000, sleep=waits.append)
         assert policy.sample([ask()])[0].text == "hello"
     assert len(waits) == 1
-    assert 9000 <= waits[0] <= 9600, "a date is by the second, and some time passes until it is read"
+    assert 9000 <= waits[0] <= 9600, (
+        "a date is by the second, and some time passes until it is read"
+    )
 
 
 def test_a_wait_beyond_the_budget_is_not_begun():
     waits: list[float] = []
-    with loopback(error(429, retry_after="3600")) as server, pytest.raises(PolicyUnavailable, match="429"):
+    with (
+        loopback(error(429, retry_after="3600")) as server,
+        pytest.raises(PolicyUnavailable, match="429"),
+    ):
         RetryingPolicy(OpenAIPolicy("m", server.url), budget=30, sleep=waits.append).sample([ask()])
     assert waits == []
 
@@ -341,7 +399,10 @@ def test_many_threads_share_one_policy():
     said: list[str] = []
     with loopback(good) as server:
         policy = OpenAIPolicy("m", server.url)
-        threads = [threading.Thread(target=lambda: said.append(policy.sample([ask()])[0].text)) for _ in range(8)]
+        threads = [
+            threading.Thread(target=lambda: said.append(policy.sample([ask()])[0].text))
+            for _ in range(8)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -371,7 +432,8 @@ def without_end(handler: Handler) -> None:
 
 
 MULTILINE_EVENT = (
-    b'data: {"choices": [{"index": 0, "finish_reason": "stop",\ndata: "message": {"content": "hello"}}]}\n\n'
+    b'data: {"choices": [{"index": 0, "finish_reason": "stop",\ndata: "message": '
+    b'{"content": "hello"}}]}\n\n'
 )
 LINES_OF_EVENTS = b"\n".join(
     b'data: {"choices": [{"delta": {"content": "%s"}}]}' % part for part in (b"he", b"ll", b"o")
@@ -380,7 +442,8 @@ WHOLE = {
     "a list of one reply": says([reply()]),
     "UTF-16": says(json.dumps(reply()).encode("utf-16"), kind="application/json"),
     "another charset": says(
-        json.dumps(reply("hell\u00f6"), ensure_ascii=False).encode("latin-1"), kind="application/json; charset=latin-1"
+        json.dumps(reply("hell\u00f6"), ensure_ascii=False).encode("latin-1"),
+        kind="application/json; charset=latin-1",
     ),
     "a byte order mark": says(b"\xef\xbb\xbf" + json.dumps(reply()).encode()),
     "an event over several lines": says(MULTILINE_EVENT, kind="text/event-stream"),
@@ -431,16 +494,23 @@ OTHER_APIS = {
 @pytest.mark.parametrize("api", OTHER_APIS)
 def test_a_reply_in_another_api_s_form_is_read_and_not_asked_for_again(api):
     with loopback(says(OTHER_APIS[api])) as server:
-        policy = RetryingPolicy(OpenAIPolicy("m", server.url, timeout=300), budget=10, first_wait=0.01)
+        policy = RetryingPolicy(
+            OpenAIPolicy("m", server.url, timeout=300), budget=10, first_wait=0.01
+        )
         [completion] = policy.sample([ask()])
     assert (completion.text, completion.finish) == ("hello", FinishReason.LENGTH)
     assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (12, 3)
     assert len(server.asked) == 1
 
 
-@pytest.mark.parametrize("body", [{"message": "the model is loading"}, {"output": []}, {"content": None}, {"id": "1"}])
+@pytest.mark.parametrize(
+    "body", [{"message": "the model is loading"}, {"output": []}, {"content": None}, {"id": "1"}]
+)
 def test_an_answer_without_a_message_is_no_reply_of_another_api(body):
-    with loopback(says(body)) as server, pytest.raises(PolicyUnavailable, match="no reply of a model"):
+    with (
+        loopback(says(body)) as server,
+        pytest.raises(PolicyUnavailable, match="no reply of a model"),
+    ):
         OpenAIPolicy("m", server.url, timeout=300).sample([ask()])
 
 
@@ -461,9 +531,13 @@ def test_a_stream_that_breaks_off_within_an_event_keeps_what_came_before():
 
 def test_a_web_page_is_quoted_by_its_words():
     page = (
-        b"<!DOCTYPE html><html><head><style>p { x }</style><title>Sign in</title></head><body><p>VPN</p></body></html>"
+        b"<!DOCTYPE html><html><head><style>p { x }</style><title>Sign "
+        b"in</title></head><body><p>VPN</p></body></html>"
     )
-    with loopback(says(page, kind="text/html")) as server, pytest.raises(PolicyRefused, match=r": Sign in VPN$"):
+    with (
+        loopback(says(page, kind="text/html")) as server,
+        pytest.raises(PolicyRefused, match=r": Sign in VPN$"),
+    ):
         OpenAIPolicy("m", server.url, timeout=300).sample([ask()])
 
 
@@ -476,7 +550,10 @@ def test_a_key_that_was_read_from_a_file_loses_its_line_end(key):
 
 @pytest.mark.parametrize("key", ["sk-ü", "sk-a\x00b", "sk-a\nb"])
 def test_a_key_that_no_header_can_hold_is_refused_by_the_name_of_its_variable(key):
-    with loopback(good) as server, pytest.raises(PolicyRefused, match="OPENAI_API_KEY holds a character") as caught:
+    with (
+        loopback(good) as server,
+        pytest.raises(PolicyRefused, match="OPENAI_API_KEY holds a character") as caught,
+    ):
         OpenAIPolicy("m", server.url, key=key, timeout=300).sample([ask()])
     assert caught.value.trouble is Trouble.KEY
     assert server.asked == []
@@ -504,7 +581,9 @@ def moved(status: int) -> Behaviour:
 def test_a_redirection_that_loses_the_request_is_told_with_its_address(status, listing):
     with (
         loopback(moved(status), listing=listing) as server,
-        pytest.raises(PolicyRefused, match=r"redirects to .*/v2/models: give the address") as caught,
+        pytest.raises(
+            PolicyRefused, match=r"redirects to .*/v2/models: give the address"
+        ) as caught,
     ):
         OpenAIPolicy("m", server.url, timeout=300).sample([ask()])
     assert caught.value.trouble is Trouble.NOT_THE_PROTOCOL

@@ -26,7 +26,8 @@ def tiny(tmp_path_factory):
 
 def request(text, **sampling):
     return Request(
-        messages=(Message(role=Role.USER, content=text),), sampling=Sampling(**{"max_tokens": 40, **sampling})
+        messages=(Message(role=Role.USER, content=text),),
+        sampling=Sampling(**{"max_tokens": 40, **sampling}),
     )
 
 
@@ -65,7 +66,9 @@ def test_no_guess_however_wrong_changes_what_is_drawn(tiny):
 
     def drawn(common, most):
         rows = [
-            SequenceInDecoding(prompt=[5, 6, 7, 5, 6], sampling=Sampling(temperature=0.5), seed=seed, limit=50)
+            SequenceInDecoding(
+                prompt=[5, 6, 7, 5, 6], sampling=Sampling(temperature=0.5), seed=seed, limit=50
+            )
             for seed in range(4)
         ]
         steps = draw_with_lookahead(model, rows, frozenset(), str, common, most)
@@ -80,7 +83,9 @@ def test_no_guess_however_wrong_changes_what_is_drawn(tiny):
         truth.remember([5, 6, *ids])
     again, near, fewer = drawn(truth, 8)
     assert again == plain
-    assert [p for row in near for p in row] == pytest.approx([p for row in logprobs for p in row], abs=1e-4)
+    assert [p for row in near for p in row] == pytest.approx(
+        [p for row in logprobs for p in row], abs=1e-4
+    )
     assert fewer < steps
 
 
@@ -109,7 +114,10 @@ def test_what_it_cannot_do_transformers_does(tiny, tmp_path):
     policy = open_local(str(tiny), device="cpu")
     assert isinstance(policy, SmallPolicy)
     cut = request("x", top_p=0.5, seed=1)
-    assert policy.sample([cut])[0].token_ids == TransformersPolicy(str(tiny), device="cpu").sample([cut])[0].token_ids
+    assert (
+        policy.sample([cut])[0].token_ids
+        == TransformersPolicy(str(tiny), device="cpu").sample([cut])[0].token_ids
+    )
     adapter = save_tiny_adapter(tiny, tmp_path / "adapter")
     asked = request("x", seed=1).with_(adapter=str(adapter))
     assert policy.sample([asked])[0].adapter_revision
@@ -161,7 +169,10 @@ def test_eight_bit_weights_open_without_transformers(tiny, tmp_path):
 
     write_int8(AutoModelForCausalLM.from_pretrained(tiny), tmp_path)
     AutoTokenizer.from_pretrained(tiny).save_pretrained(tmp_path)
-    assert len(SmallPolicy(str(tmp_path), device="cpu").sample([request("x", seed=1)])[0].token_ids) > 0
+    assert (
+        len(SmallPolicy(str(tmp_path), device="cpu").sample([request("x", seed=1)])[0].token_ids)
+        > 0
+    )
 
 
 def test_a_prompt_too_long_and_a_folder_half_there_are_refused(tiny, tmp_path):

@@ -108,6 +108,8 @@ def test_a_mask_that_is_wrong_by_one_is_not_taken_for_causal(evaluator):
     source = problem_of("causal_by_triu", PROBLEMS)
     made = answer(source)["source"]
     other = source.replace("diagonal=1", "diagonal=2")
-    report = evaluator.evaluate(Problem(name="other", source=other), made, Options(seed=1, targets=()))
+    report = evaluator.evaluate(
+        Problem(name="other", source=other), made, Options(seed=1, targets=())
+    )
     assert not report.correct
     assert "refused" in answer(other)

@@ -44,11 +44,19 @@ PROBLEMS = {
 }  # fmt: skip
 
 REFUSED = {
-    "a function between": (LINEAR, "return torch.relu(self.linear(x)).sum(dim=1)", "does not commute"),
+    "a function between": (
+        LINEAR,
+        "return torch.relu(self.linear(x)).sum(dim=1)",
+        "does not commute",
+    ),
     "the sum of the batch": (LINEAR, "return self.linear(x).sum(dim=0)", "does not commute"),
     "a maximum of many": (LINEAR, "return self.linear(x).amax(dim=1)", "does not commute"),
     "no sum": (LINEAR, "return self.linear(x) * 2.0 + x.max()", "no plain number"),
-    "the layer used twice": (LINEAR, "y = self.linear(x)\n        return (y * y).sum(dim=1)", "no plain number"),
+    "the layer used twice": (
+        LINEAR,
+        "y = self.linear(x)\n        return (y * y).sum(dim=1)",
+        "no plain number",
+    ),
 }
 
 
@@ -67,7 +75,11 @@ def test_the_weights_are_summed_first_and_the_judge_finds_it_right(evaluator, na
     assert ALGEBRA_MARK in made["source"].splitlines()
     report = evaluator.evaluate(problem, made["source"], Options(seed=4))
     assert report.correct, report.explanation
-    assert sorted(k.name for k in report.compile.kernels) == ["row_kernel", "weight_join_kernel", "weight_part_kernel"]
+    assert sorted(k.name for k in report.compile.kernels) == [
+        "row_kernel",
+        "weight_join_kernel",
+        "weight_part_kernel",
+    ]
 
 
 @pytest.mark.slow
@@ -76,7 +88,10 @@ def test_what_is_gained_is_no_gap_of_the_problem(evaluator):
     answers for other inputs among them: the gain is algebra.
     """
     problem = problem_of(*PROBLEMS["weight transposed"])
-    assert measure_manifest(problem, sizes={"batch": 16, "features": 67, "hidden": 41}).degenerate == ()
+    assert (
+        measure_manifest(problem, sizes={"batch": 16, "features": 67, "hidden": 41}).degenerate
+        == ()
+    )
 
 
 @pytest.mark.slow

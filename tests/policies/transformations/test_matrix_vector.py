@@ -39,7 +39,9 @@ def test_a_matrix_and_a_vector_are_multiplied_without_tiles_of_columns(evaluator
     made = answer(PROBLEMS[name])
     assert made.get("transformation") == "a product of a matrix and a vector in two stages", made
     assert "tl.dot" not in made["source"]
-    report = evaluator.evaluate(Problem(name="product", source=PROBLEMS[name]), made["source"], Options(seed=3))
+    report = evaluator.evaluate(
+        Problem(name="product", source=PROBLEMS[name]), made["source"], Options(seed=3)
+    )
     assert report.correct, report.explanation
     assert sum(k.launches for k in report.compile.kernels) == 2
 
@@ -48,9 +50,16 @@ def test_a_matrix_and_a_vector_are_multiplied_without_tiles_of_columns(evaluator
     ("source", "why"),
     [
         (source_of(depth=512), "soon multiplied"),
-        (source_of(inputs="torch.randn(rows, depth), torch.randn(depth, 2)"), "not one of a matrix and a vector"),
+        (
+            source_of(inputs="torch.randn(rows, depth), torch.randn(depth, 2)"),
+            "not one of a matrix and a vector",
+        ),
         (source_of("(a @ b).relu()"), "what is returned is not one product"),
     ],
 )
 def test_anything_else_is_not_taken_for_one(source, why):
-    assert why in answer(source)["refused"] if "refused" in answer(source) else "vector" not in answer(source)["source"]
+    assert (
+        why in answer(source)["refused"]
+        if "refused" in answer(source)
+        else "vector" not in answer(source)["source"]
+    )

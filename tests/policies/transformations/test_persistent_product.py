@@ -60,7 +60,9 @@ def test_a_large_product_of_half_precision_is_made_by_persistent_programs(evalua
     assert may_transform(source)
     made = answer(source)
     assert made.get("transformation") == "a product by persistent programs", made.get("refused")
-    report = evaluator.evaluate(Problem(name="product", source=source), made["source"], Options(seed=3))
+    report = evaluator.evaluate(
+        Problem(name="product", source=source), made["source"], Options(seed=3)
+    )
     assert report.correct, report.explanation
     assert sum(k.launches for k in report.compile.kernels) == 1
 
@@ -70,8 +72,12 @@ def test_a_large_gpu_has_one_program_for_each_multiprocessor_at_the_problems_own
 
     source = PROBLEMS["descriptors"]
     problem, made = Problem(name="product", source=source), answer(source)["source"]
-    launches = launches_at(evaluator.front().traced_at_own_size(problem, made, "sm_90", Options()).traced)
-    assert [(one.function, tuple(one.grid)) for one in launches] == [("persistent_product_kernel", (132, 1, 1))]
+    launches = launches_at(
+        evaluator.front().traced_at_own_size(problem, made, "sm_90", Options()).traced
+    )
+    assert [(one.function, tuple(one.grid)) for one in launches] == [
+        ("persistent_product_kernel", (132, 1, 1))
+    ]
 
 
 @pytest.mark.parametrize(

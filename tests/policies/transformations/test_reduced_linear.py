@@ -34,8 +34,14 @@ PROBLEMS = {
     "logsumexp": (LINEAR, "torch.logsumexp(self.linear(x) / 3.0, dim=1, keepdim=True)"),
     "maximum": (WEIGHT, "torch.max(torch.sigmoid(x @ self.weight), dim=1)[0]"),
     "layer norm": (NORMED, "self.norm(torch.relu(self.linear(x)))"),
-    "layer norm without weights": (LINEAR, "nn.functional.layer_norm(self.linear(x), self.linear.bias.shape)"),
-    "RMS norm": (NORMED, "nn.functional.rms_norm(self.linear(x), self.norm.weight.shape, self.norm.weight)"),
+    "layer norm without weights": (
+        LINEAR,
+        "nn.functional.layer_norm(self.linear(x), self.linear.bias.shape)",
+    ),
+    "RMS norm": (
+        NORMED,
+        "nn.functional.rms_norm(self.linear(x), self.norm.weight.shape, self.norm.weight)",
+    ),
     "sum of a function": (LINEAR, "torch.relu(self.linear(x) - 0.25).sum(dim=-1)"),
 }
 
@@ -51,7 +57,9 @@ def test_the_layer_and_its_reduction_are_one_launch(evaluator, name):
     assert may_transform(source)
     made = answer(source)
     assert made.get("source"), made["refused"]
-    report = evaluator.evaluate(Problem(name="reduced", source=source), made["source"], Options(seed=5))
+    report = evaluator.evaluate(
+        Problem(name="reduced", source=source), made["source"], Options(seed=5)
+    )
     assert report.correct, report.explanation
     assert [k.launches for k in report.compile.kernels] == [1]
 
@@ -59,9 +67,15 @@ def test_the_layer_and_its_reduction_are_one_launch(evaluator, name):
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        (source_of(LINEAR, "torch.softmax(self.linear(x), dim=1)", hidden=8192), "does not fit into a block"),
+        (
+            source_of(LINEAR, "torch.softmax(self.linear(x), dim=1)", hidden=8192),
+            "does not fit into a block",
+        ),
         (source_of(LINEAR, "torch.softmax(self.linear(x), dim=0)"), "not the last of two axes"),
-        (source_of(LINEAR, "torch.softmax(torch.cumsum(self.linear(x), 1), dim=1)"), "cumsum is not written"),
+        (
+            source_of(LINEAR, "torch.softmax(torch.cumsum(self.linear(x), 1), dim=1)"),
+            "cumsum is not written",
+        ),
     ],
 )
 def test_anything_else_is_left_to_the_compiler(source, why):

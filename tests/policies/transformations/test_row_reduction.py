@@ -41,7 +41,9 @@ def test_few_long_rows_are_reduced_in_two_launches(evaluator, body, half):
     source = source_of(body, half=half)
     made = answer(source)
     assert made.get("source"), made["refused"]
-    report = evaluator.evaluate(Problem(name="reduced", source=source), made["source"], Options(seed=2))
+    report = evaluator.evaluate(
+        Problem(name="reduced", source=source), made["source"], Options(seed=2)
+    )
     assert report.correct, report.explanation
     assert sum(k.launches for k in report.compile.kernels) == 2
 

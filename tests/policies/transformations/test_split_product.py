@@ -25,14 +25,20 @@ PLAIN = "torch.randn(rows, depth){half}, torch.randn(depth, columns){half}"
 
 def source_of(body="a @ b", inputs=PLAIN, rows=256, columns=256, depth=131072, half=""):
     inputs = inputs.replace("{half}", half)
-    return FRAME.format(rows=rows, columns=columns, depth=depth, small=min(columns, 20), body=body, inputs=inputs)
+    return FRAME.format(
+        rows=rows, columns=columns, depth=depth, small=min(columns, 20), body=body, inputs=inputs
+    )
 
 
 PROBLEMS = {
     "square": source_of("torch.matmul(a, b)"),
     "vector": source_of("torch.matmul(a, b)", columns=1, rows=2048),
-    "left transposed": source_of("a.T @ b", "torch.randn(depth, rows), torch.randn(depth, columns)"),
-    "right transposed": source_of("torch.mm(a, b.t())", "torch.randn(rows, depth), torch.randn(columns, depth)"),
+    "left transposed": source_of(
+        "a.T @ b", "torch.randn(depth, rows), torch.randn(depth, columns)"
+    ),
+    "right transposed": source_of(
+        "torch.mm(a, b.t())", "torch.randn(rows, depth), torch.randn(columns, depth)"
+    ),
     "half": source_of("a @ b", half=".half()"),
 }
 
@@ -44,7 +50,9 @@ def test_a_small_product_over_a_long_axis_is_made_in_two_launches(evaluator, nam
     assert may_transform(source)
     made = answer(source)
     assert made.get("source"), made["refused"]
-    report = evaluator.evaluate(Problem(name="product", source=source), made["source"], Options(seed=3))
+    report = evaluator.evaluate(
+        Problem(name="product", source=source), made["source"], Options(seed=3)
+    )
     assert report.correct, report.explanation
     assert sum(k.launches for k in report.compile.kernels) == 2
 
@@ -68,7 +76,10 @@ def test_a_launch_has_programs_enough_for_a_large_gpu_at_the_problems_own_size(e
         (source_of(depth=1024), "keeps a GPU busy"),
         (source_of("torch.relu(a @ b)"), "not one product"),
         (source_of("a @ torch.relu(b)"), "neither part"),
-        (source_of(inputs="torch.randn(3, rows, depth), torch.randn(3, depth, columns)"), "two matrices"),
+        (
+            source_of(inputs="torch.randn(3, rows, depth), torch.randn(3, depth, columns)"),
+            "two matrices",
+        ),
     ],
 )
 def test_anything_else_is_left_to_the_compiler(source, why):

@@ -11,12 +11,15 @@ from kernelwright.policies.open_policy import open_policy
 
 def ask(text: str, **sampling: object) -> Request:
     return Request(
-        messages=(Message(role=Role.USER, content=text),), sampling=Sampling(**{"max_tokens": 16, **sampling})
+        messages=(Message(role=Role.USER, content=text),),
+        sampling=Sampling(**{"max_tokens": 16, **sampling}),
     )
 
 
 def main(model: str, adapter: str) -> None:
-    policy = open_policy(f"vllm:{model}", engine={"dtype": "float32", "enforce_eager": True, "max_model_len": 512})
+    policy = open_policy(
+        f"vllm:{model}", engine={"dtype": "float32", "enforce_eager": True, "max_model_len": 512}
+    )
     requests = [
         ask("add", seed=1),
         ask("add", seed=1),

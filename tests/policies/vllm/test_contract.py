@@ -62,7 +62,9 @@ def test_the_engine_policy_loads_weights_through_the_extension_that_it_names(tin
     assert engine.worker.read == [str(tiny_model)]
 
 
-def test_the_server_policy_loads_weights_through_the_extension_that_its_help_names(tiny_model, monkeypatch):
+def test_the_server_policy_loads_weights_through_the_extension_that_its_help_names(
+    tiny_model, monkeypatch
+):
     engine = Engine(server.WEIGHT_SETTINGS.split("--worker-extension-cls ")[1])
     bodies = []
 
@@ -109,7 +111,11 @@ def parameters(file: Path, *path: str) -> set[str]:
     """Names of the parameters of a method, or of the annotated fields of a class."""
     node = definition(file, *path)
     if isinstance(node, ast.ClassDef):
-        return {item.target.id for item in node.body if isinstance(item, ast.AnnAssign) and hasattr(item.target, "id")}
+        return {
+            item.target.id
+            for item in node.body
+            if isinstance(item, ast.AnnAssign) and hasattr(item.target, "id")
+        }
     return {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}
 
 
@@ -131,14 +137,17 @@ def test_a_method_of_the_engine_takes_what_is_passed(sources, method):
 
 
 @pytest.mark.parametrize(
-    ("value", "file"), [("SamplingParams", "sampling_params.py"), ("LoRARequest", "lora/request.py")]
+    ("value", "file"),
+    [("SamplingParams", "sampling_params.py"), ("LoRARequest", "lora/request.py")],
 )
 def test_a_value_of_a_request_has_the_fields_that_are_passed(sources, value, file):
     assert keywords(value) <= parameters(sources / file, value)
 
 
 def test_the_arguments_of_the_engine_are_fields_of_its_engine_arguments(sources, tiny_model):
-    passed = set(VLLMPolicy(str(tiny_model), engine={"gpu_memory_utilization": 0.4})._arguments()) | keywords("LLM")
+    passed = set(
+        VLLMPolicy(str(tiny_model), engine={"gpu_memory_utilization": 0.4})._arguments()
+    ) | keywords("LLM")
     assert passed <= parameters(sources / "engine" / "arg_utils.py", "EngineArgs")
 
 
@@ -151,7 +160,9 @@ def test_the_methods_of_the_worker_that_the_extension_calls_exist(sources):
     assert set(called) == {"reload_weights", "get_model"}
     for method in called:
         assert definition(sources / "v1" / "worker" / "gpu_worker.py", "Worker", method)
-    reload = parameters(sources / "v1" / "worker" / "gpu_model_runner.py", "GPUModelRunner", "reload_weights")
+    reload = parameters(
+        sources / "v1" / "worker" / "gpu_model_runner.py", "GPUModelRunner", "reload_weights"
+    )
     assert called["reload_weights"] <= reload
 
 
@@ -169,7 +180,11 @@ def test_the_variables_that_we_set_are_vllms(sources):
 
 
 def test_the_addresses_that_we_post_to_are_vllms(sources):
-    addresses = set(re.findall(r'_tell\(\s*"([^"]+)"', (OURS / "server.py").read_text(encoding="utf-8")))
-    routes = "\n".join(file.read_text(encoding="utf-8") for file in (sources / "entrypoints").rglob("*.py"))
+    addresses = set(
+        re.findall(r'_tell\(\s*"([^"]+)"', (OURS / "server.py").read_text(encoding="utf-8"))
+    )
+    routes = "\n".join(
+        file.read_text(encoding="utf-8") for file in (sources / "entrypoints").rglob("*.py")
+    )
     assert len(addresses) == 4
     assert {address for address in addresses if f'"{address}"' in routes} == addresses

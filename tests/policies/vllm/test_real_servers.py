@@ -37,7 +37,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 def ask(text: str = "add", **sampling: object) -> Request:
     return Request(
-        messages=(Message(role=Role.USER, content=text),), sampling=Sampling(**{"max_tokens": 16, **sampling})
+        messages=(Message(role=Role.USER, content=text),),
+        sampling=Sampling(**{"max_tokens": 16, **sampling}),
     )
 
 
@@ -46,7 +47,8 @@ def vllm_serve(model: Path, port: int, *more: str) -> list[str]:
     server.
     """
     options = (
-        f"--host 127.0.0.1 --port {port} --served-model-name tiny --max-model-len 512 --dtype float32 --enforce-eager"
+        f"--host 127.0.0.1 --port {port} --served-model-name tiny --max-model-len 512 --dtype "
+        "float32 --enforce-eager"
     )
     return [
         str(vllm_python()),
@@ -60,7 +62,9 @@ def vllm_serve(model: Path, port: int, *more: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def vllm_url(tiny_model: Path, tiny_adapter: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def vllm_url(
+    tiny_model: Path, tiny_adapter: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     port = free_port()
     command = vllm_serve(
         tiny_model,
@@ -84,9 +88,13 @@ def served(vllm_url: str) -> Iterator[OpenAIPolicy]:
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 1.5])
 def test_vllm_serve_gives_exact_log_probs_at_any_temperature(served, tiny_model, temperature):
-    for completion in served.sample([ask(text, temperature=temperature) for text in ("add", "softmax, please")]):
+    for completion in served.sample(
+        [ask(text, temperature=temperature) for text in ("add", "softmax, please")]
+    ):
         assert completion.exact
-        assert completion.logprobs == pytest.approx(teacher_forced(tiny_model, completion, temperature), abs=1e-4)
+        assert completion.logprobs == pytest.approx(
+            teacher_forced(tiny_model, completion, temperature), abs=1e-4
+        )
 
 
 def test_vllm_serve_repeats_a_seed_and_says_how_it_ended(served, tiny_model):
@@ -96,11 +104,15 @@ def test_vllm_serve_repeats_a_seed_and_says_how_it_ended(served, tiny_model):
     drawn = served.sample(ask(seed=0, temperature=1.5, max_tokens=10_000).repeated(8))
     ended = [completion for completion in drawn if completion.finish is FinishReason.STOP]
     assert ended
-    assert len({completion.token_ids[-1] for completion in ended}) == 1, "the end token is in the log"
+    assert len({completion.token_ids[-1] for completion in ended}) == 1, (
+        "the end token is in the log"
+    )
     assert ended[0].logprobs == pytest.approx(teacher_forced(tiny_model, ended[0], 1.5), abs=1e-4)
 
 
-def test_vllm_serve_and_the_transformers_policy_have_one_identity_and_one_prompt(served, tiny_model):
+def test_vllm_serve_and_the_transformers_policy_have_one_identity_and_one_prompt(
+    served, tiny_model
+):
     there = served.sample([ask()])[0]
     here = TransformersPolicy(str(tiny_model), device="cpu").sample([ask()])[0]
     for field in ("prompt_token_ids", "revision", "tokenizer_hash", "chat_template_hash"):
@@ -111,7 +123,9 @@ def test_an_adapter_of_vllm_serve_is_used_by_request(served, tiny_model, tiny_ad
     plain, adapted = served.sample([ask(seed=5), ask(seed=5).with_(adapter="extra")])
     assert adapted.adapter_revision
     assert plain.adapter_revision is None
-    assert adapted.logprobs == pytest.approx(teacher_forced(tiny_model, adapted, adapter=tiny_adapter), abs=1e-3)
+    assert adapted.logprobs == pytest.approx(
+        teacher_forced(tiny_model, adapted, adapter=tiny_adapter), abs=1e-3
+    )
 
 
 def test_vllm_serve_refuses_for_good_what_is_wrong_for_good(served, vllm_url):
@@ -155,8 +169,12 @@ def test_vllm_in_process_gives_exact_log_probs_and_adapters_by_request(tiny_mode
     assert plain.token_ids == again.token_ids
     for completion, temperature in ((plain, 1.0), (warm, 0.7), (long, 1.5), (unseeded, 1.0)):
         assert completion.exact
-        assert completion.logprobs == pytest.approx(teacher_forced(tiny_model, completion, temperature), abs=1e-4)
-    assert adapted.logprobs == pytest.approx(teacher_forced(tiny_model, adapted, adapter=tiny_adapter), abs=1e-3)
+        assert completion.logprobs == pytest.approx(
+            teacher_forced(tiny_model, completion, temperature), abs=1e-4
+        )
+    assert adapted.logprobs == pytest.approx(
+        teacher_forced(tiny_model, adapted, adapter=tiny_adapter), abs=1e-3
+    )
     assert adapted.adapter_revision
     assert not narrow.exact
     assert unseeded.seed is not None
@@ -171,7 +189,9 @@ def test_transformers_serve_answers_without_log_probs_and_is_never_exact(tiny_mo
     port = free_port()
     command = [str(program), "serve", "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
     with serving(command, port, tmp_path / "log"):
-        policy = RetryingPolicy(OpenAIPolicy(str(tiny_model), f"http://127.0.0.1:{port}/v1", timeout=500), budget=60)
+        policy = RetryingPolicy(
+            OpenAIPolicy(str(tiny_model), f"http://127.0.0.1:{port}/v1", timeout=500), budget=60
+        )
         started = time.monotonic()
         completion = policy.sample([ask(max_tokens=8)])[0]
         assert time.monotonic() - started < 120

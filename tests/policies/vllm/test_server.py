@@ -50,14 +50,19 @@ def served(url: str, own: Path) -> VLLMServerPolicy:
 
 def test_a_server_that_was_not_started_for_it_is_told_how(url, tiny_model, tiny_adapter):
     with pytest.raises(
-        PolicyRefused, match=r"404 \(Not Found\); start it with VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls"
+        PolicyRefused,
+        match=r"404 \(Not Found\); start it with VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls",
     ):
         served(url, tiny_model).take_weights(tiny_model)
-    with pytest.raises(PolicyRefused, match="start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora"):
+    with pytest.raises(
+        PolicyRefused, match="start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora"
+    ):
         served(url, tiny_model).take_adapter(tiny_adapter)
 
 
-def test_a_server_that_reads_other_weights_or_is_asked_by_others_is_refused(url, answers, tiny_model):
+def test_a_server_that_reads_other_weights_or_is_asked_by_others_is_refused(
+    url, answers, tiny_model
+):
     from kernelwright.policies.model_identity import weights_revision
 
     answers["/collective_rpc"] = (200, {"results": ["another"]})

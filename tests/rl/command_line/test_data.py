@@ -19,14 +19,31 @@ def ran(capsys, *arguments: str) -> tuple[int, str, str]:
 
 
 def test_a_corpus_goes_from_jsonl_to_a_report(tmp_path, capsys):
-    lines = [{"instruction": f"Write kernel {i}", "output": f"import triton  # {i} " + "abc " * i} for i in range(6)]
+    lines = [
+        {"instruction": f"Write kernel {i}", "output": f"import triton  # {i} " + "abc " * i}
+        for i in range(6)
+    ]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, [*lines, lines[0]])))
     code, out, _ = ran(
-        capsys, "import", "jsonl", str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "rows"), "--licence", "MIT"
+        capsys,
+        "import",
+        "jsonl",
+        str(tmp_path / "in.jsonl"),
+        "--out",
+        str(tmp_path / "rows"),
+        "--licence",
+        "MIT",
     )
     assert (code, "7" in out) == (0, True)
     code, out, _ = ran(
-        capsys, "clean", str(tmp_path / "rows"), "--out", str(tmp_path / "clean"), "--workers", "1", "--json"
+        capsys,
+        "clean",
+        str(tmp_path / "rows"),
+        "--out",
+        str(tmp_path / "clean"),
+        "--workers",
+        "1",
+        "--json",
     )
     assert code == 0
     assert (json.loads(out)["rows"], json.loads(out)["exact"]) == (7, 1)
@@ -73,7 +90,9 @@ def test_generated_problems_become_files_that_the_agent_takes(tmp_path, capsys):
     found = choose_problems([str(tmp_path / "deep")])
     source = ProblemSource(["synth:depth"], 5)
     assert [problem.hash for problem in found] == [problem.hash for problem in source.at(0, 3)]
-    assert not [path for path in tmp_path.iterdir() if path.name != "deep"], "nothing half written beside it"
+    assert not [path for path in tmp_path.iterdir() if path.name != "deep"], (
+        "nothing half written beside it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,5 +120,9 @@ def test_an_option_without_its_value_is_told_of_by_the_program_that_was_called(c
 
 
 def test_targets_come_one_by_one_or_with_commas():
-    assert parse_target_names(["sm_80", "sm_90, gfx942", "sm_80", ""]) == ("sm_80", "sm_90", "gfx942")
+    assert parse_target_names(["sm_80", "sm_90, gfx942", "sm_80", ""]) == (
+        "sm_80",
+        "sm_90",
+        "gfx942",
+    )
     assert parse_target_names([]) == ()

@@ -66,7 +66,10 @@ def hidden(served: Served) -> Iterator[Served]:
             self.forward(self.rfile.read(int(self.headers["content-length"])))
 
         def forward(self, body: bytes | None) -> None:
-            headers = {"content-type": "application/json", "authorization": self.headers.get("authorization", "")}
+            headers = {
+                "content-type": "application/json",
+                "authorization": self.headers.get("authorization", ""),
+            }
             request = urllib.request.Request(url.removesuffix("/v1") + self.path, body, headers)
             try:
                 answer = urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request)
@@ -90,9 +93,16 @@ def hidden(served: Served) -> Iterator[Served]:
 
 def run(folder: Path, program: str, *words: object) -> str:
     """Runs a command of the project as a user does, on a machine without a GPU; gives what it prints."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OPENAI_API_KEY": KEY, "NO_PROXY": "127.0.0.1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "src"),
+        "OPENAI_API_KEY": KEY,
+        "NO_PROXY": "127.0.0.1",
+    }
     command = [sys.executable, "-m", f"kernelwright.{program}", *map(str, words)]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=600
+    )
     print(program, *words, done.stdout, done.stderr[-2000:], sep="\n")
     assert done.returncode in (0, 1 if words[0] == "solve" else 0), done.stderr[-2000:]
     return done.stdout
@@ -100,19 +110,42 @@ def run(folder: Path, program: str, *words: object) -> str:
 
 def solve_and_batch(server: Served, folder: Path) -> dict[str, Any]:
     """Solves one problem, runs a batch of all of them, and returns what `rl stats` counts."""
-    on_cpu = ("--policy", server.policy, "--reply-tokens", 200, "--device", "cpu", "--db", folder / "runs.db")
-    run(folder, "agent", "solve", server.problems / "double.py", "--draft", "policy", "--turns", 6, *on_cpu)
+    on_cpu = (
+        "--policy",
+        server.policy,
+        "--reply-tokens",
+        200,
+        "--device",
+        "cpu",
+        "--db",
+        folder / "runs.db",
+    )
+    run(
+        folder,
+        "agent",
+        "solve",
+        server.problems / "double.py",
+        "--draft",
+        "policy",
+        "--turns",
+        6,
+        *on_cpu,
+    )
     batch = ("--samples", 4, "--turns", 2, "--temperature", 1.3)
     run(folder, "agent", "batch", server.problems, *batch, *on_cpu)
     print(run(folder, "rl", "stats", "--db", folder / "runs.db"))
-    counts: dict[str, Any] = json.loads(run(folder, "rl", "stats", "--db", folder / "runs.db", "--json"))
+    counts: dict[str, Any] = json.loads(
+        run(folder, "rl", "stats", "--db", folder / "runs.db", "--json")
+    )
     return counts
 
 
 def test_turns_of_vllms_server_are_logged_as_exact_and_stats_counts_them(served, tmp_path):
     counts = solve_and_batch(served, tmp_path)
     assert counts["turns"] >= 13
-    assert counts["trainable"] > 0, "the log-probs of vLLM's server are exact at temperature 1.3, too"
+    assert counts["trainable"] > 0, (
+        "the log-probs of vLLM's server are exact at temperature 1.3, too"
+    )
 
 
 def test_log_probs_without_token_ids_lose_no_reply_and_are_not_exact(hidden, tmp_path):

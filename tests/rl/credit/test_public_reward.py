@@ -37,7 +37,10 @@ def test_a_reward_is_the_total_of_its_formula():
     assert kernelwright.reward(verdict(correct=False, fault=Fault.CHEAT)) < 0.0
     gpu = verdict(correct=True, gpu=True, speedup=2.0)
     assert kernelwright.reward(gpu, "default") > kernelwright.reward(gpu, "execution")
-    whole, cut = (kernelwright.reward(verdict(correct=False), is_cut_off=is_cut_off) for is_cut_off in (False, True))
+    whole, cut = (
+        kernelwright.reward(verdict(correct=False), is_cut_off=is_cut_off)
+        for is_cut_off in (False, True)
+    )
     assert cut == pytest.approx(whole - 0.02)
 
 

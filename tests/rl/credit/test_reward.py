@@ -22,7 +22,9 @@ EVERY = sorted(FORMULA_PRESETS)
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_parts_add_up_to_the_reward(name):
-    scored = score(FORMULA_PRESETS[name], verdict(True, gpu=True), ReplyForm(finish=FinishReason.STOP))
+    scored = score(
+        FORMULA_PRESETS[name], verdict(True, gpu=True), ReplyForm(finish=FinishReason.STOP)
+    )
     assert scored.total == pytest.approx(math.fsum(scored.parts.values()), abs=0)
     assert set(scored.parts) == set(scored.words)
 
@@ -42,13 +44,17 @@ def test_a_cheat_earns_less_than_any_honest_failure(name, fault):
 def test_a_correct_kernel_earns_more_than_any_failure_however_slow(name, speedup):
     correct = score(FORMULA_PRESETS[name], verdict(True, gpu=True, speedup=speedup))
     assert math.isfinite(correct.total)
-    assert all(correct.total > score(FORMULA_PRESETS[name], verdict(fault=fault)).total for fault in Fault)
+    assert all(
+        correct.total > score(FORMULA_PRESETS[name], verdict(fault=fault)).total for fault in Fault
+    )
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS_THAT_BREAK_THE_RULE))
 def test_where_the_rule_is_broken_nothing_else_counts(fault):
     generous = Formula(name="mine", compile=1.0, checks=1.0, correct=1.0)
-    assert score(generous, verdict(fault=fault)).total == (generous.cheat if fault is Fault.CHEAT else 0.0)
+    assert score(generous, verdict(fault=fault)).total == (
+        generous.cheat if fault is Fault.CHEAT else 0.0
+    )
 
 
 def test_a_cpu_verdict_gives_no_speed_and_no_share():
@@ -66,7 +72,9 @@ def test_autotriton_is_rule_times_execution():
 
 
 def test_kevin_is_three_tenths_and_the_speedup():
-    assert score(FORMULA_PRESETS["kevin"], verdict(True, gpu=True, speedup=2.0)).total == pytest.approx(0.3 + 1.8)
+    assert score(
+        FORMULA_PRESETS["kevin"], verdict(True, gpu=True, speedup=2.0)
+    ).total == pytest.approx(0.3 + 1.8)
 
 
 def test_drkernel_is_the_reward_of_kernelgym():
@@ -85,13 +93,16 @@ def test_drkernel_is_the_reward_of_kernelgym():
 def test_the_default_takes_the_lower_bound_and_a_clipped_logarithm():
     parts = score(FORMULA_PRESETS["default"], verdict(True, gpu=True, speedup=2.0)).parts
     assert parts["speed"] == pytest.approx(0.5 * math.log2(1.8))
-    assert score(FORMULA_PRESETS["default"], verdict(True, gpu=True, speedup=900.0)).parts["speed"] == pytest.approx(
-        1.0
-    )
+    assert score(FORMULA_PRESETS["default"], verdict(True, gpu=True, speedup=900.0)).parts[
+        "speed"
+    ] == pytest.approx(1.0)
 
 
 def test_dr_kernel_rejects_a_correct_kernel_that_does_nothing_and_always_the_same_way():
-    lazy, whole = (score(FORMULA_PRESETS["drkernel"], verdict(True, gpu=True, share=share)) for share in (0.01, 0.9))
+    lazy, whole = (
+        score(FORMULA_PRESETS["drkernel"], verdict(True, gpu=True, share=share))
+        for share in (0.01, 0.9)
+    )
     assert not lazy.kept
     assert whole.kept
     assert score(FORMULA_PRESETS["drkernel"], verdict(True, gpu=True, share=0.35)) == score(
@@ -100,7 +111,12 @@ def test_dr_kernel_rejects_a_correct_kernel_that_does_nothing_and_always_the_sam
 
 
 def test_a_cut_off_reply_costs_a_little():
-    assert score(FORMULA_PRESETS["default"], verdict(), ReplyForm(finish=FinishReason.LENGTH)).parts["length"] < 0
+    assert (
+        score(FORMULA_PRESETS["default"], verdict(), ReplyForm(finish=FinishReason.LENGTH)).parts[
+            "length"
+        ]
+        < 0
+    )
 
 
 def test_a_formula_of_the_users_own_has_a_label_of_its_own(tmp_path):

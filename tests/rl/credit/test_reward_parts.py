@@ -34,7 +34,9 @@ REPORTS = {
 def plug() -> ModuleType:
     """The scores of the plugs' client, whose package is not installed here."""
     for name in ("reward_parts", "feedback", "scores"):
-        spec = importlib.util.spec_from_file_location(f"kernelwright_client.{name}", PLUGS / f"{name}.py")
+        spec = importlib.util.spec_from_file_location(
+            f"kernelwright_client.{name}", PLUGS / f"{name}.py"
+        )
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)

@@ -23,7 +23,9 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_corpus_interrupted_as_from_a_terminal_ends_and_leaves_no_process_behind(moment, tmp_path):
+def test_a_corpus_interrupted_as_from_a_terminal_ends_and_leaves_no_process_behind(
+    moment, tmp_path
+):
     command = [
         sys.executable,
         "-m",
@@ -39,7 +41,12 @@ def test_a_corpus_interrupted_as_from_a_terminal_ends_and_leaves_no_process_behi
     ]
     surroundings = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT / "src")}
     started = subprocess.Popen(
-        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=surroundings, start_new_session=True
+        command,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=surroundings,
+        start_new_session=True,
     )
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not MOMENTS[moment](tmp_path):
@@ -67,6 +74,8 @@ def test_a_worker_that_must_end_while_its_judge_is_being_made_leaves_no_empty_fo
         "worker._leave()\n"
     )
     surroundings = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT / "src")}
-    ended = subprocess.run([sys.executable, "-c", code], env=surroundings, timeout=PATIENCE_SECONDS, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=surroundings, timeout=PATIENCE_SECONDS, check=False
+    )
     assert ended.returncode == 1
     assert list(tmp_path.iterdir()) == []

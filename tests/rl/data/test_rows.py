@@ -3,7 +3,15 @@
 import pytest
 
 from kernelwright.errors import InputError
-from kernelwright.rl.data.rows import Kind, Split, count_rows, normalise_text, read_rows, row_of, write_rows
+from kernelwright.rl.data.rows import (
+    Kind,
+    Split,
+    count_rows,
+    normalise_text,
+    read_rows,
+    row_of,
+    write_rows,
+)
 
 
 def row(number: int = 0):
@@ -53,7 +61,10 @@ def test_a_parquet_file_of_another_make_is_refused_by_its_columns(tmp_path):
 def test_normalising_keeps_the_indentation_of_python():
     text = "def f(x):\r\n    if x:   \r\n        return 1\t\n\n\n\n\n    return 2"
     assert normalise_text(text) == "def f(x):\n    if x:\n        return 1\n\n\n    return 2\n"
-    assert row_of(Kind.DRAFT, "a  \r\nb", "c").prompt_hash == row_of(Kind.DRAFT, "a\nb\n", "c").prompt_hash
+    assert (
+        row_of(Kind.DRAFT, "a  \r\nb", "c").prompt_hash
+        == row_of(Kind.DRAFT, "a\nb\n", "c").prompt_hash
+    )
 
 
 def test_a_shard_that_cannot_be_written_leaves_nothing(tmp_path):

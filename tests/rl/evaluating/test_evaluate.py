@@ -15,7 +15,13 @@ from kernelwright.rl.evaluating.measures import evaluate_rollouts
 from kernelwright.rl.evaluating.page import format_page
 from kernelwright.rl.evaluating.rollouts import Rollout, RolloutTurn
 from kernelwright.rl.evaluating.suites import open_suite
-from kernelwright.rl.evaluating.text_checks import CheckedText, has_patterns, overlap, separation, text_check_figures
+from kernelwright.rl.evaluating.text_checks import (
+    CheckedText,
+    has_patterns,
+    overlap,
+    separation,
+    text_check_figures,
+)
 from kernelwright.rl.training.sft.card import put_evaluation
 from kernelwright.tools.problem import ProblemError
 from tests.agent.problems.test_problems import OPERATOR, tritonbench_file
@@ -81,15 +87,34 @@ def test_it_leaves_a_page_figures_and_a_database_and_the_same_command_adds_nothi
 
 def rollout(problem, sample, *turns):
     turned = tuple(
-        RolloutTurn(compiled=right, correct=right, judged_on="H200" if right else "", speedup=1.5 if right else None)
+        RolloutTurn(
+            compiled=right,
+            correct=right,
+            judged_on="H200" if right else "",
+            speedup=1.5 if right else None,
+        )
         for right in turns
     )
     return Rollout(
-        trajectory_id=sample, problem=problem, family="f", sample=sample, finished=True, stop_reason="", turns=turned
+        trajectory_id=sample,
+        problem=problem,
+        family="f",
+        sample=sample,
+        finished=True,
+        stop_reason="",
+        turns=turned,
     )
 
 
-FACTS = {"policy": "p", "suite": "s", "device": "cuda:0", "samples": 2, "turns": 2, "temperature": 0.8, "seed": 0}
+FACTS = {
+    "policy": "p",
+    "suite": "s",
+    "device": "cuda:0",
+    "samples": 2,
+    "turns": 2,
+    "temperature": 0.8,
+    "seed": 0,
+}
 
 
 def test_pass_at_k_is_unbiased_and_problems_never_attempted_count():
@@ -134,7 +159,10 @@ def test_generated_suites_are_the_same_for_the_same_seed_and_named_apart():
 def test_a_checkout_of_tritonbench_is_a_suite(tmp_path):
     tritonbench_file(tmp_path, "scaled_add", OPERATOR)
     found = open_suite(f"tritonbench-t:{tmp_path}")
-    assert (found.name, [p.name for p in found.problems]) == ("tritonbench-t", ["tritonbench-t:scaled_add"])
+    assert (found.name, [p.name for p in found.problems]) == (
+        "tritonbench-t",
+        ["tritonbench-t:scaled_add"],
+    )
     (tmp_path / "empty").mkdir()
     with pytest.raises(ProblemError, match="holds no TritonBench-T"):
         open_suite(f"tritonbench-t:{tmp_path / 'empty'}")

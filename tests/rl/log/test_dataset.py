@@ -18,7 +18,9 @@ from kernelwright.tools.report import Fault
 from tests.rl.logged import TEMPLATE, TOKENIZER, answer, verdict
 
 EXECUTION = FORMULA_PRESETS["execution"]
-WANTED = SampleRequirements(formula=EXECUTION, tokenizer_hash=TOKENIZER, chat_template_hash=TEMPLATE)
+WANTED = SampleRequirements(
+    formula=EXECUTION, tokenizer_hash=TOKENIZER, chat_template_hash=TEMPLATE
+)
 
 
 def reasons(log):
@@ -27,7 +29,10 @@ def reasons(log):
 
 def pair(tell, problem="exp"):
     """A group that gives a gradient."""
-    return [tell(problem, (answer(), verdict(True)))[0], tell(problem, (answer((8, 9)), verdict()))[0]]
+    return [
+        tell(problem, (answer(), verdict(True)))[0],
+        tell(problem, (answer((8, 9)), verdict()))[0],
+    ]
 
 
 def test_samples_carry_the_stored_ids_and_log_probs(store, tell):
@@ -36,7 +41,9 @@ def test_samples_carry_the_stored_ids_and_log_probs(store, tell):
     assert [s.candidate_id for s in log.samples] == ids
     assert log.samples[1].completion_ids == (8, 9)
     assert log.samples[1].logps == (-0.5, -0.5)
-    assert [s.advantage for s in log.samples] == pytest.approx([1.05 - 0.03 * 0.75, -(1.05 - 0.03 * 0.75)], abs=0.05)
+    assert [s.advantage for s in log.samples] == pytest.approx(
+        [1.05 - 0.03 * 0.75, -(1.05 - 0.03 * 0.75)], abs=0.05
+    )
     assert sum(s.advantage for s in log.samples) == pytest.approx(0.0)
 
 
@@ -50,7 +57,10 @@ def test_samples_carry_the_stored_ids_and_log_probs(store, tell):
         ({"exact": False}, TurnRefusal.INEXACT),
         ({"tokenizer_hash": "another"}, TurnRefusal.TOKENIZER),
         ({"chat_template_hash": "another"}, TurnRefusal.TEMPLATE),
-        ({"origin": Origin.COMPILER, "token_ids": None, "logprobs": None, "exact": False}, TurnRefusal.NOT_SAMPLED),
+        (
+            {"origin": Origin.COMPILER, "token_ids": None, "logprobs": None, "exact": False},
+            TurnRefusal.NOT_SAMPLED,
+        ),
         ({"origin": Origin.FILE}, TurnRefusal.NOT_SAMPLED),
         ({"text": "", "token_ids": None, "logprobs": None}, TurnRefusal.UNANSWERED),
     ],
@@ -81,7 +91,9 @@ def test_a_degenerate_problem_earns_nothing(store, tell):
 
 def test_a_cpu_verdict_is_refused_where_the_reward_needs_speed(store, tell):
     tell("exp", (answer(), verdict(True)))
-    assert reasons(load_log(store, WANTED.with_(formula=FORMULA_PRESETS["kevin"]))) == {TurnRefusal.CPU_ONLY: 1}
+    assert reasons(load_log(store, WANTED.with_(formula=FORMULA_PRESETS["kevin"]))) == {
+        TurnRefusal.CPU_ONLY: 1
+    }
 
 
 def test_the_wrong_turns_beside_right_ones_without_a_speed_are_refused_too(store, tell):
@@ -89,13 +101,19 @@ def test_the_wrong_turns_beside_right_ones_without_a_speed_are_refused_too(store
     tell("exp", (answer(), verdict(True)))
     tell("exp", (answer((8, 9)), verdict()))
     tell("exp", (answer((7,)), verdict(False, Fault.COMPILE)))
-    assert reasons(load_log(store, WANTED.with_(formula=FORMULA_PRESETS["default"]))) == {TurnRefusal.CPU_ONLY: 3}
+    assert reasons(load_log(store, WANTED.with_(formula=FORMULA_PRESETS["default"]))) == {
+        TurnRefusal.CPU_ONLY: 3
+    }
 
 
-def test_a_right_turn_that_no_gpu_timed_is_refused_with_its_group_where_the_reward_needs_speed(store, tell):
+def test_a_right_turn_that_no_gpu_timed_is_refused_with_its_group_where_the_reward_needs_speed(
+    store, tell
+):
     tell("exp", (answer(), verdict(True, gpu=True, profile=None)))
     tell("exp", (answer((8, 9)), verdict(gpu=True)))
-    assert reasons(load_log(store, WANTED.with_(formula=FORMULA_PRESETS["kevin"]))) == {TurnRefusal.UNTIMED: 2}
+    assert reasons(load_log(store, WANTED.with_(formula=FORMULA_PRESETS["kevin"]))) == {
+        TurnRefusal.UNTIMED: 2
+    }
 
 
 def test_what_a_gpus_judge_refused_before_a_launch_stays_beside_what_it_timed(store, tell):
@@ -107,8 +125,13 @@ def test_what_a_gpus_judge_refused_before_a_launch_stays_beside_what_it_timed(st
 
 def test_speeds_of_two_machines_are_never_compared(store, tell):
     for gpu in ("NVIDIA H100", "NVIDIA H200"):
-        tell("exp", (answer(), verdict(True, gpu=True, environment=verdict().environment.with_(gpu=gpu))))
-    assert reasons(load_log(store, WANTED.with_(formula=FORMULA_PRESETS["kevin"]))) == {TurnRefusal.ALONE: 2}
+        tell(
+            "exp",
+            (answer(), verdict(True, gpu=True, environment=verdict().environment.with_(gpu=gpu))),
+        )
+    assert reasons(load_log(store, WANTED.with_(formula=FORMULA_PRESETS["kevin"]))) == {
+        TurnRefusal.ALONE: 2
+    }
 
 
 def test_a_group_of_one_is_refused_and_a_group_without_variance_dropped(store, tell):
@@ -130,11 +153,13 @@ def test_a_policy_that_is_too_many_revisions_back_is_refused(store, tell):
     pair(tell)
     lineage = ("r0", "r1", "r2")
     assert age_of("r0", lineage) == 2
-    assert reasons(load_log(store, WANTED.with_(lineage=lineage, max_age=1))) == {TurnRefusal.TOO_OLD: 2}
+    assert reasons(load_log(store, WANTED.with_(lineage=lineage, max_age=1))) == {
+        TurnRefusal.TOO_OLD: 2
+    }
     assert len(load_log(store, WANTED.with_(lineage=lineage, max_age=2)).samples) == 2
-    assert reasons(load_log(store, WANTED.with_(lineage=("another",), max_age=2))) == {TurnRefusal.TOO_OLD: 2}, (
-        "of unknown age"
-    )
+    assert reasons(load_log(store, WANTED.with_(lineage=("another",), max_age=2))) == {
+        TurnRefusal.TOO_OLD: 2
+    }, "of unknown age"
 
 
 def test_turns_sampled_at_another_temperature_are_left_out(store, tell):
@@ -161,7 +186,10 @@ def test_a_repair_is_compared_with_repairs_and_pays_its_draft(store, tell):
 
 
 def test_methods_without_log_probs_take_what_grpo_refuses(store, tell):
-    tell("exp", (answer(token_ids=None, prompt_token_ids=None, logprobs=None, exact=False), verdict(True)))
+    tell(
+        "exp",
+        (answer(token_ids=None, prompt_token_ids=None, logprobs=None, exact=False), verdict(True)),
+    )
     log = load_log(store, WANTED.with_(exact=False))
     assert log.samples[0].messages == (("user", "draft exp"),)
     assert log.samples[0].text.startswith("```python")
@@ -197,7 +225,11 @@ def test_a_filter_narrows_the_log(store, tell):
 
 def test_stats_say_what_a_log_is_good_for(store, tell):
     pair(tell)
-    tell("exp", (answer(finish=FinishReason.LENGTH), verdict()), (answer(revision="r1", exact=False), verdict(True)))
+    tell(
+        "exp",
+        (answer(finish=FinishReason.LENGTH), verdict()),
+        (answer(revision="r1", exact=False), verdict(True)),
+    )
     stats = stats_of(store, EXECUTION)
     assert (stats.turns, stats.trajectories, stats.problems, stats.trainable) == (4, 3, 1, 3)
     assert stats.faults == {"correct": 2, "mismatch": 2}
@@ -236,6 +268,9 @@ def test_rl_rewards_explains_and_scores(store, tell, tmp_path, run_rl):
     [good, _] = pair(tell)
     db = tmp_path / "runs.db"
     assert "right on every check" in run_rl("rewards", "--db", db, "--explain", good)[1]
-    assert "2 of 2 verdicts scored by autotriton@1" in run_rl("rewards", "--db", db, "--reward", "autotriton")[1]
+    assert (
+        "2 of 2 verdicts scored by autotriton@1"
+        in run_rl("rewards", "--db", db, "--reward", "autotriton")[1]
+    )
     assert "nothing suspicious" in run_rl("rewards", "--db", db, "--quarantine")[1]
     assert "arXiv:2507.11948" in run_rl("rewards", "--presets", "--json")[1]

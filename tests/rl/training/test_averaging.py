@@ -23,7 +23,11 @@ def trained(folder: Path, ancestor: Path, by: float) -> str:
     """The ancestor with every weight moved, as a training leaves it."""
     save_tiny_model(folder)
     weights = load_file(folder / "model.safetensors")
-    save_file({n: v + by for n, v in weights.items()}, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(
+        {n: v + by for n, v in weights.items()},
+        folder / "model.safetensors",
+        metadata={"format": "pt"},
+    )
     notes = {"prompt_form": "compact", "lineage": [weights_revision(ancestor)], "step": 3}
     (folder / CARD_FILE).write_text(json.dumps(notes))
     return f"transformers:{folder}"
@@ -37,7 +41,9 @@ def policies(tmp_path) -> list[str]:
 
 def test_the_mean_is_written_whole_and_knows_where_it_comes_from(tmp_path, policies):
     done = average_policies(policies, tmp_path / "mean")
-    ancestor, mean = (load_file(tmp_path / name / "model.safetensors") for name in ("ancestor", "mean"))
+    ancestor, mean = (
+        load_file(tmp_path / name / "model.safetensors") for name in ("ancestor", "mean")
+    )
     for name, value in ancestor.items():
         assert (mean[name] - value - 0.2).abs().max() < 1e-6
     subject = open_subject(f"transformers:{done.output}")
@@ -52,7 +58,10 @@ def test_it_answers_as_a_policy(tmp_path, policies):
     from kernelwright.policies.local.transformers_policy import TransformersPolicy
 
     average_policies(policies, tmp_path / "mean", storage=Storage.BF16)
-    asked = Request(messages=(Message(role=Role.USER, content="import"),), sampling=Sampling(max_tokens=4, seed=1))
+    asked = Request(
+        messages=(Message(role=Role.USER, content="import"),),
+        sampling=Sampling(max_tokens=4, seed=1),
+    )
     policy = TransformersPolicy(str(tmp_path / "mean"), device="cpu")
     [completion] = policy.sample([asked])
     policy.close()
@@ -80,11 +89,16 @@ def test_the_command(tmp_path, policies):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["parameters"] > 0
     assert isinstance(
-        CliRunner().invoke(build(), [*asked[:-1], str(tmp_path / "b"), "--storage", "int3"]).exception, InputError
+        CliRunner()
+        .invoke(build(), [*asked[:-1], str(tmp_path / "b"), "--storage", "int3"])
+        .exception,
+        InputError,
     )
 
 
-@pytest.mark.parametrize(("storage", "kind"), [(Storage.BF16, "bfloat16"), (Storage.FP32, "float32")])
+@pytest.mark.parametrize(
+    ("storage", "kind"), [(Storage.BF16, "bfloat16"), (Storage.FP32, "float32")]
+)
 def test_its_config_names_the_type_that_is_stored(tmp_path, policies, storage, kind):
     average_policies(policies, tmp_path / "mean", storage=storage)
     stored = load_file(tmp_path / "mean" / "model.safetensors")

@@ -56,7 +56,10 @@ PROMPTS = ("softmax", "add", "store", "load")
 
 def ask(policy, name: str, seeds: range, tokens: int = 10) -> list[tuple[Request, Completion]]:
     messages = (Message(role=Role.USER, content=name),)
-    requests = [Request(messages=messages, sampling=Sampling(max_tokens=tokens, seed=seed)) for seed in seeds]
+    requests = [
+        Request(messages=messages, sampling=Sampling(max_tokens=tokens, seed=seed))
+        for seed in seeds
+    ]
     return list(zip(requests, policy.sample(requests), strict=True))
 
 
@@ -64,7 +67,9 @@ def worth(completion: Completion) -> bool:
     return sum(token < LOW for token in completion.token_ids or ()) >= 5
 
 
-def logged(folder: Path, model: Path, samples: int = 24, where: str | None = None, **changes) -> Path:
+def logged(
+    folder: Path, model: Path, samples: int = 24, where: str | None = None, **changes
+) -> Path:
     """What the tiny policy really says to a few prompts, judged by the toy task."""
     path = folder / "runs.db"
     policy = open_policy(f"transformers:{model}", device="cpu", at_once=64)
@@ -97,8 +102,15 @@ def log(tmp_path_factory, tiny) -> Path:
 
 
 def options(log: Path, tiny: Path, output: Path, **more) -> LogOptions:
-    settings = {"per_device_train_batch_size": 16, "learning_rate": 2e-3, "warmup_steps": 0, **more.pop("settings", {})}
-    return LogOptions(db=str(log), policy=f"transformers:{tiny}", output=output, settings=settings, **more)
+    settings = {
+        "per_device_train_batch_size": 16,
+        "learning_rate": 2e-3,
+        "warmup_steps": 0,
+        **more.pop("settings", {}),
+    }
+    return LogOptions(
+        db=str(log), policy=f"transformers:{tiny}", output=output, settings=settings, **more
+    )
 
 
 def train(*arguments, **more):
@@ -109,7 +121,11 @@ def train(*arguments, **more):
 
 def share_right(model: Path, count: int = 40) -> float:
     policy = open_policy(f"transformers:{model}", device="cpu", at_once=64)
-    said = [completion for name in PROMPTS for _, completion in ask(policy, name, range(7_000, 7_000 + count // 4))]
+    said = [
+        completion
+        for name in PROMPTS
+        for _, completion in ask(policy, name, range(7_000, 7_000 + count // 4))
+    ]
     return sum(map(worth, said)) / len(said)
 
 
@@ -124,12 +140,16 @@ def advantage_of_right(model: Path, log: Path) -> float:
     sides: dict[bool, list[float]] = {True: [], False: []}
     with Store.open(log, readonly=True) as store, torch.no_grad():
         for turn in store.samples():
-            row = ScoredCompletion(turn.completion.prompt_token_ids, turn.completion.token_ids, (), 0.0)
+            row = ScoredCompletion(
+                turn.completion.prompt_token_ids, turn.completion.token_ids, (), 0.0
+            )
             sides[turn.report.correct].append(float(scored(network.eval(), row).mean()))
     return sum(sides[True]) / len(sides[True]) - sum(sides[False]) / len(sides[False])
 
 
-def test_training_makes_the_right_replies_of_the_log_likelier_and_the_policy_loads_at_once(improved, log, tiny):
+def test_training_makes_the_right_replies_of_the_log_likelier_and_the_policy_loads_at_once(
+    improved, log, tiny
+):
     trained, plan = improved
     assert plan.method is Method.GRPO
     assert plan.drift.effective == pytest.approx(1.0, abs=1e-3)
@@ -149,17 +169,36 @@ def test_the_policy_brings_its_curves_its_report_and_its_lineage(improved, tiny)
 
 
 def test_on_its_own_old_log_the_new_policy_knows_how_old_it_is(improved, log, tmp_path):
-    _, plan = train(log, Path(improved[0].output), tmp_path / "again", max_steps=1, method=Method.GRPO, force=True)
+    _, plan = train(
+        log,
+        Path(improved[0].output),
+        tmp_path / "again",
+        max_steps=1,
+        method=Method.GRPO,
+        force=True,
+    )
     assert set(plan.ages) == {"1"}
     assert plan.drift.effective < 0.9
     with pytest.raises(InputError, match="too many revisions back"):
-        train(log, Path(improved[0].output), tmp_path / "third", max_steps=1, method=Method.GRPO, max_age=0)
+        train(
+            log,
+            Path(improved[0].output),
+            tmp_path / "third",
+            max_steps=1,
+            method=Method.GRPO,
+            max_age=0,
+        )
 
 
 @pytest.mark.parametrize("method", [Method.RFT, Method.DPO, Method.KTO])
 def test_the_other_methods_train_on_the_same_log(log, tiny, tmp_path, method):
     trained, _ = train(
-        log, tiny, tmp_path / method, method=method, max_steps=3, settings={"per_device_train_batch_size": 4}
+        log,
+        tiny,
+        tmp_path / method,
+        method=method,
+        max_steps=3,
+        settings={"per_device_train_batch_size": 4},
     )
     assert (trained.steps, trained.method) == (3, method)
     assert share_right(Path(trained.output), 8) >= 0.0
@@ -183,7 +222,13 @@ def test_lora_gives_an_adapter_that_the_agent_takes(log, tiny, tmp_path):
     assert completion.adapter_revision
     assert f"--policy transformers:{tiny} --adapter {trained.output}" in trained_view(trained)
     further, _ = train(
-        log, tiny, tmp_path / "further", adapter=trained.output, max_steps=1, method=Method.GRPO, force=True
+        log,
+        tiny,
+        tmp_path / "further",
+        adapter=trained.output,
+        max_steps=1,
+        method=Method.GRPO,
+        force=True,
     )
     assert (Path(further.output) / "adapter_config.json").is_file()
 
@@ -195,7 +240,10 @@ def test_lora_gives_an_adapter_that_the_agent_takes(log, tiny, tmp_path):
         (["--set", "learning_rat=1"], "near ones are learning_rate"),
         (["--set", "max_steps=1"], "--set max_steps=1: use --max-steps"),
         (["--set", "temperature=1.6"], "--set temperature=1.6: use --temperature instead"),
-        (["--set", "num_iterations=4"], "--set num_iterations=4: this command decides that field itself"),
+        (
+            ["--set", "num_iterations=4"],
+            "--set num_iterations=4: this command decides that field itself",
+        ),
         (["--set", "vllm_importance_sampling_mode=token_truncate"], "add --decoupled"),
         (["--set", "max_length=64", "--method", "dpo"], "use --max-length instead"),
         (["--set", "packing=true", "--method", "rft"], "this command decides that field itself"),
@@ -216,7 +264,18 @@ def test_what_cannot_be_done_is_refused_in_one_line(log, tiny, tmp_path, capsys,
     policy = [] if "--policy" in arguments else ["--policy", f"transformers:{tiny}"]
     method = [] if "--method" in arguments else ["--method", "grpo"]
     with pytest.raises(SystemExit) as ended:
-        main(["train", "--from-trajectories", str(log), "--out", str(tmp_path / "out"), *policy, *method, *arguments])
+        main(
+            [
+                "train",
+                "--from-trajectories",
+                str(log),
+                "--out",
+                str(tmp_path / "out"),
+                *policy,
+                *method,
+                *arguments,
+            ]
+        )
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert ended.value.code == 2
     assert said in error
@@ -237,7 +296,9 @@ def test_the_plan_of_fine_tuning_counts_what_it_learns_from(log, tiny, tmp_path)
 
 
 @pytest.mark.parametrize("method", list(Method))
-def test_every_turn_of_the_log_is_accounted_for_and_a_row_is_made_of_each_that_is_used(log, tiny, tmp_path, method):
+def test_every_turn_of_the_log_is_accounted_for_and_a_row_is_made_of_each_that_is_used(
+    log, tiny, tmp_path, method
+):
     trained, plan = train(log, tiny, tmp_path / "out", method=method, max_steps=1)
     assert plan.used + sum(row.turns for row in plan.refused) == plan.turns == 96
     assert trained.rows * (2 if method is Method.DPO else 1) == plan.used
@@ -255,7 +316,9 @@ def test_the_same_program_twice_is_one_row_and_one_that_is_too_long_is_none(tiny
     assert sorted(chosen.refused, key=lambda pair: pair[1]) == [
         (TurnRefusal.REPEATED, 1), (TurnRefusal.REPEATED, 2), (TurnRefusal.INCORRECT, 3), (TurnRefusal.TOO_LONG, 4)
     ]  # fmt: skip
-    pairs = select_samples(Method.DPO, [same[0], wrong, sample_of_turn(5, "w = 4\n")], TurnTokenizer(subject, None))
+    pairs = select_samples(
+        Method.DPO, [same[0], wrong, sample_of_turn(5, "w = 4\n")], TurnTokenizer(subject, None)
+    )
     assert {sample.candidate_id for sample in pairs.samples} == {0, 3}
     assert pairs.refused == [(TurnRefusal.UNPAIRED, 5)]
 
@@ -269,27 +332,48 @@ def sample_of_turn(number: int, text: str, correct: bool = True) -> Sample:
     )  # fmt: skip
 
 
-def test_the_card_has_the_facts_of_this_training_and_those_of_the_one_before_beside_them(log, tiny, tmp_path):
+def test_the_card_has_the_facts_of_this_training_and_those_of_the_one_before_beside_them(
+    log, tiny, tmp_path
+):
     base = tmp_path / "base"
     shutil.copytree(tiny, base)
-    write_card(base, PolicyCard(method="sft", loss=0.00727, seed=5, rows={"read": 400_716}, created=1_795_828_101))
+    write_card(
+        base,
+        PolicyCard(
+            method="sft", loss=0.00727, seed=5, rows={"read": 400_716}, created=1_795_828_101
+        ),
+    )
     trained, plan = train(log, base, tmp_path / "out", method=Method.RFT, max_steps=1, seed=3)
     card = read_card(tmp_path / "out")
     assert (card.method, card.seed, card.base, card.steps) == ("rft", 3, str(base), 1)
     assert card.loss == pytest.approx(trained.loss, abs=1e-6)
     assert card.rows == plan.accounting
     [before] = card.ancestors
-    assert (before.method, before.loss, before.seed, before.rows) == ("sft", 0.00727, 5, {"read": 400_716})
+    assert (before.method, before.loss, before.seed, before.rows) == (
+        "sft",
+        0.00727,
+        5,
+        {"read": 400_716},
+    )
     readme = (tmp_path / "out" / "README.md").read_text()
     assert "## The training before" in readme
     assert "| created | 2026-11-28T01:08:21+00:00 |" in readme
-    assert re.search(r"\| created \| 20\d\d-\d\d-\d\dT", readme.partition("## The training before")[0])
+    assert re.search(
+        r"\| created \| 20\d\d-\d\d-\d\dT", readme.partition("## The training before")[0]
+    )
 
 
 def test_curves_of_a_log_leave_out_what_the_log_fixed(improved, tmp_path):
-    history = [{"step": step, "loss": 1.0 / step, "reward": 0.5, "reward/correct": 0.4} for step in (1, 2, 3)]
+    history = [
+        {"step": step, "loss": 1.0 / step, "reward": 0.5, "reward/correct": 0.4}
+        for step in (1, 2, 3)
+    ]
     assert [names for _, names in curve_panels(history, from_log=True)] == [["loss"]]
-    assert [names for _, names in curve_panels(history, from_log=False)] == [["reward"], ["reward/correct"], ["loss"]]
+    assert [names for _, names in curve_panels(history, from_log=False)] == [
+        ["reward"],
+        ["reward/correct"],
+        ["loss"],
+    ]
     assert not draw_curves(tmp_path / "none.png", [{"step": 1, "reward": 0.5}], from_log=True)
     page = (Path(improved[0].output) / "report.html").read_text()
     assert "pass_at_1 (of the log)" in page
@@ -337,7 +421,9 @@ def test_an_alarm_leaves_what_was_seen(log, tiny, tmp_path):
     settings = {"learning_rate": 1e38, "max_grad_norm": 1e38, "warmup_steps": 0}
     with pytest.raises(TrainingAlarm):
         train(log, tiny, tmp_path / "out", method=Method.GRPO, max_steps=12, settings=settings)
-    assert json.loads((tmp_path / "out.training" / "alarm.json").read_text())["alarm"] == "not_finite"
+    assert (
+        json.loads((tmp_path / "out.training" / "alarm.json").read_text())["alarm"] == "not_finite"
+    )
 
 
 def test_an_empty_database_is_refused(tiny, tmp_path):
@@ -379,7 +465,9 @@ def test_a_dry_run_says_what_would_be_used_and_writes_nothing(log, tiny, tmp_pat
 def test_a_dry_run_refuses_a_field_that_the_trainer_has_not(log, tiny, tmp_path, method):
     settings = {"learning_rat": "1e-4"}
     wanted = options(log, tiny, tmp_path / "out", settings=settings, method=Method(method))
-    with pytest.raises(InputError, match="has no field 'learning_rat': near ones are learning_rate"):
+    with pytest.raises(
+        InputError, match="has no field 'learning_rat': near ones are learning_rate"
+    ):
         train_from_log(wanted, show=lambda plan: None, dry_run=True)
 
 
@@ -403,13 +491,23 @@ def command(log: Path, tiny: Path, output: Path, *more: str) -> list[str]:
 def test_a_training_that_is_killed_goes_on_to_the_very_same_weights(log, tiny, tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(
-        command(log, tiny, tmp_path / "whole"), check=True, capture_output=True, timeout=500, env=environment
+        command(log, tiny, tmp_path / "whole"),
+        check=True,
+        capture_output=True,
+        timeout=500,
+        env=environment,
     )
     killed = subprocess.Popen(
-        command(log, tiny, tmp_path / "cut"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+        command(log, tiny, tmp_path / "cut"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment,
     )
     deadline = time.monotonic() + 400
-    while not list((tmp_path / "cut.training").glob("checkpoint-4/whole.json")) and time.monotonic() < deadline:
+    while (
+        not list((tmp_path / "cut.training").glob("checkpoint-4/whole.json"))
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.02)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
@@ -427,8 +525,12 @@ def test_a_training_that_is_killed_goes_on_to_the_very_same_weights(log, tiny, t
     assert whole == cut
 
 
-def test_a_training_whose_time_is_up_leaves_a_checkpoint_that_loads_and_goes_on(log, tiny, tmp_path):
-    paused, _ = train(log, tiny, tmp_path / "out", max_steps=3, max_minutes=0.00001, method=Method.GRPO)
+def test_a_training_whose_time_is_up_leaves_a_checkpoint_that_loads_and_goes_on(
+    log, tiny, tmp_path
+):
+    paused, _ = train(
+        log, tiny, tmp_path / "out", max_steps=3, max_minutes=0.00001, method=Method.GRPO
+    )
     assert paused.paused
     assert not (tmp_path / "out").exists()
     assert open_policy(f"transformers:{paused.output}", device="cpu").prompt_form == "chat"

@@ -28,18 +28,30 @@ def command(capsys, *words: str) -> str:
     return said.out
 
 
-def test_a_log_on_a_server_is_counted_scored_and_trained_on_and_nothing_keeps_the_password(tmp_path, capsys):
+def test_a_log_on_a_server_is_counted_scored_and_trained_on_and_nothing_keeps_the_password(
+    tmp_path, capsys
+):
     tiny = save_tiny_model(tmp_path / "model")
     with postgres_server() as server:
         where = server.new_place()
         logged(tmp_path, tiny, samples=8, where=where)
         assert json.loads(command(capsys, "stats", "--db", where, "--json"))["turns"] == 32
         assert json.loads(command(capsys, "rewards", "--db", where, "--json"))["stored"] == 32
-        asked = ("--policy", f"transformers:{tiny}", "--out", str(tmp_path / "better"), "--max-steps", "2", "--json")
+        asked = (
+            "--policy",
+            f"transformers:{tiny}",
+            "--out",
+            str(tmp_path / "better"),
+            "--max-steps",
+            "2",
+            "--json",
+        )
         told = json.loads(command(capsys, "train", "--from-trajectories", where, *asked))
     folder = Path(told["output"])
     assert (folder / "model.safetensors").is_file()
-    written = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".safetensors"]
+    written = [
+        path for path in folder.rglob("*") if path.is_file() and path.suffix != ".safetensors"
+    ]
     assert written
     assert not any(PASSWORD.encode() in path.read_bytes() for path in written)
     assert json.loads((folder / "kernelwright.json").read_text())["trained_from"].startswith(

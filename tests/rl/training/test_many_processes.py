@@ -46,7 +46,11 @@ def train(log: Path, model: Path, output: Path, processes: int) -> dict:
         *[part for name, value in settings.items() for part in ("--set", f"{name}={value}")],
     ]  # fmt: skip
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=500, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        command,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("the policy is in") == 1
@@ -109,13 +113,19 @@ def test_two_processes_sample_judge_and_train_together(tmp_path):
         "--device", "cpu", "--db", str(tmp_path / "runs.db"), "--out", str(tmp_path / "better"),
     ]  # fmt: skip
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=500, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        command,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("the policy is in") == 1
     with Store.open(tmp_path / "runs.db") as store:
         sampled = {
-            run.name.partition("/")[2]: len(store.trajectories(TrajectoryFilter(run=run.name), limit=None))
+            run.name.partition("/")[2]: len(
+                store.trajectories(TrajectoryFilter(run=run.name), limit=None)
+            )
             for run in store.runs()
         }
     assert sorted(sampled) == [f"step-{step:05d}/{rank}" for step in range(4) for rank in range(2)]

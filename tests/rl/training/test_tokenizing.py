@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from kernelwright.errors import InputError
-from kernelwright.rl.training.tokenizing import PAD, START, make_tokenizer, train_tokenizer, training_texts
+from kernelwright.rl.training.tokenizing import (
+    PAD,
+    START,
+    make_tokenizer,
+    train_tokenizer,
+    training_texts,
+)
 from tests.rl.small_corpus import small_corpus
 
 ROOT = Path(__file__).parents[3]
@@ -24,7 +30,10 @@ def tokenizer(corpus):
 
 
 def pieces(tokenizer, text):
-    return [tokenizer.decode([token]) for token in tokenizer(text, add_special_tokens=False)["input_ids"]]
+    return [
+        tokenizer.decode([token])
+        for token in tokenizer(text, add_special_tokens=False)["input_ids"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +56,9 @@ def test_a_size_is_spelt_digit_by_digit_wherever_it_stands(tokenizer):
     for text in ("rows = 16384\n", "BLOCK=16384)", "x * 16384.25"):
         found = pieces(tokenizer, text)
         assert "16384" in "".join(found)
-        assert not [piece for piece in found if len(piece) > 1 and any(sign.isdigit() for sign in piece)], found
+        assert not [
+            piece for piece in found if len(piece) > 1 and any(sign.isdigit() for sign in piece)
+        ], found
 
 
 def test_numbers_of_idioms_and_of_names_stay_in_their_line(tokenizer):

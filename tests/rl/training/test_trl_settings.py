@@ -26,7 +26,11 @@ def test_a_field_of_the_sampler_or_of_an_option_is_refused(name):
 
 @pytest.mark.parametrize("kind", [trl.GRPOConfig, trl.SFTConfig, trl.DPOConfig, trl.KTOConfig])
 def test_a_decided_field_is_one_of_a_config_or_of_the_sampler(kind):
-    known = {field.name for config in (trl.GRPOConfig, trl.SFTConfig, trl.DPOConfig) for field in fields(config)}
+    known = {
+        field.name
+        for config in (trl.GRPOConfig, trl.SFTConfig, trl.DPOConfig)
+        for field in fields(config)
+    }
     assert decided_fields(kind) <= known | set(Sampling.model_fields)
 
 
@@ -34,8 +38,15 @@ def test_the_options_that_refusals_name_exist():
     import typer
 
     commands = typer.main.get_command(build()).commands
-    known = {name for command in ("train", "loop") for param in commands[command].params for name in param.opts}
-    named = {word.strip("(,") for text in FIELD_OPTIONS.values() for word in text.split() if "--" in word}
+    known = {
+        name
+        for command in ("train", "loop")
+        for param in commands[command].params
+        for name in param.opts
+    }
+    named = {
+        word.strip("(,") for text in FIELD_OPTIONS.values() for word in text.split() if "--" in word
+    }
     assert named <= known
 
 
@@ -46,14 +57,26 @@ def test_every_field_that_this_code_fills_in_is_refused_where_a_user_gives_it():
     }  # fmt: skip
     config = grpo_config({"learning_rate": 3e-4, "beta": 0.1}, **decided)
     assert (config.temperature, config.learning_rate, config.beta) == (1.6, 3e-4, 0.1)
-    for name in ("temperature", "max_completion_length", "num_generations", "steps_per_generation", "use_cpu"):
+    for name in (
+        "temperature",
+        "max_completion_length",
+        "num_generations",
+        "steps_per_generation",
+        "use_cpu",
+    ):
         with pytest.raises(InputError, match=f"--set {name}"):
             grpo_config({name: 2}, **decided)
         assert name in decided_grpo_fields()
 
 
 def test_what_changes_the_loss_is_taken():
-    given = {"loss_type": "dr_grpo", "delta": 2.0, "top_entropy_quantile": 0.5, "report_to": "none", "save_steps": 5}
+    given = {
+        "loss_type": "dr_grpo",
+        "delta": 2.0,
+        "top_entropy_quantile": 0.5,
+        "report_to": "none",
+        "save_steps": 5,
+    }
     assert checked_settings(given) == given
     correction = {"vllm_importance_sampling_mode": "token_truncate"}
     assert checked_settings(correction, decoupled=True) == correction
@@ -73,5 +96,7 @@ def test_nothing_is_refused_without_a_reason():
 
 
 def test_the_batch_of_a_preset_with_our_batches_is_given_in_tokens():
-    with pytest.raises(InputError, match="--set per_device_train_batch_size=8: use --batch-tokens instead"):
+    with pytest.raises(
+        InputError, match="--set per_device_train_batch_size=8: use --batch-tokens instead"
+    ):
         refuse_decided({"per_device_train_batch_size": 8}, BUCKETED_OPTIONS, BUCKETED_OPTIONS)

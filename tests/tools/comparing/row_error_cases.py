@@ -16,7 +16,15 @@ from kernelwright.tools.comparing.row_errors import row_errors_by_torch
 from kernelwright.tools.comparing.row_errors_kernel import MAX_PROGRAMS, can_read, measure_rows
 
 SHAPES = ((1, 1), (1, 2100), (37, 33))
-LARGE = ((67, 33), (130, 32), (5, 16384), (1, 40_000_001), (3, 5_000_000), (1_000_003, 33), (4096, 4096))
+LARGE = (
+    (67, 33),
+    (130, 32),
+    (5, 16384),
+    (1, 40_000_001),
+    (3, 5_000_000),
+    (1_000_003, 33),
+    (4096, 4096),
+)
 ODD = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-40)
 
 
@@ -34,7 +42,13 @@ def cases(device: str) -> Iterator[tuple[str, Any, Any, Any, Any]]:
             yield f"odd values {shape} {dtype}", *few, _sprinkled(r * (1 + 1e-7))
             row = torch.randn(shape[0], 1, dtype=dtype, device=device).expand(shape).contiguous()
             yield f"constant rows {shape} {dtype}", row, row.clone(), row.double() + 1e-9, None
-            yield f"zeros {shape} {dtype}", torch.zeros_like(e), torch.zeros_like(e), torch.zeros_like(r), None
+            yield (
+                f"zeros {shape} {dtype}",
+                torch.zeros_like(e),
+                torch.zeros_like(e),
+                torch.zeros_like(r),
+                None,
+            )
             yield f"eager's own, r elsewhere {shape} {dtype}", few[1], few[1].clone(), r, None
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         for number in range(8):
@@ -61,13 +75,18 @@ def agree(name: str, c: Any, e: Any, r: Any, s: Any) -> None:
     tolerance, want = tolerance_of(c.dtype), row_errors_by_torch(c, e, r, s, tolerance_of(c.dtype))
     near = want.near_the_host()
     assert all(
-        torch.equal(getattr(near, n).cpu(), getattr(want, n).cpu()) for n in ("scale", "noise", "error", "squares")
+        torch.equal(getattr(near, n).cpu(), getattr(want, n).cpu())
+        for n in ("scale", "noise", "error", "squares")
     )
     assert bool(near.far) == bool(want.far), name
     for programs in (2, MAX_PROGRAMS):
         most, squares, far = measure_rows(c, e, r, s, tolerance, programs)
         assert torch.equal(most, torch.stack([want.scale, want.noise, want.error])), name
-        assert torch.allclose(squares, want.squares, rtol=1e-12, atol=0), (name, squares, want.squares)
+        assert torch.allclose(squares, want.squares, rtol=1e-12, atol=0), (
+            name,
+            squares,
+            want.squares,
+        )
         assert bool(far) == bool(want.far) != is_all_close(c, e, tolerance), name
 
 

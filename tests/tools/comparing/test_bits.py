@@ -8,7 +8,15 @@ import torch
 from kernelwright.tools.comparing import bits
 from kernelwright.tools.comparing.bits import RememberedTensor, same_bits
 
-TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.complex64)
+TYPES = (
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float64,
+    torch.int64,
+    torch.uint8,
+    torch.complex64,
+)
 
 
 def some(dtype: torch.dtype) -> torch.Tensor:
@@ -25,7 +33,9 @@ def remembering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_one_changed_element_is_seen_and_an_equal_tensor_passes(remembering: None, dtype: torch.dtype) -> None:
+def test_one_changed_element_is_seen_and_an_equal_tensor_passes(
+    remembering: None, dtype: torch.dtype
+) -> None:
     tensor = some(dtype)
     was = RememberedTensor(tensor)
     assert was.is_in(tensor)
@@ -65,7 +75,9 @@ def test_tensors_that_lie_differently_are_compared_by_their_elements() -> None:
     assert not same_bits(tensor.t(), (tensor + 1).t())
 
 
-def test_a_large_tensor_is_remembered_in_a_few_bytes_and_compared_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_tensor_is_remembered_in_a_few_bytes_and_compared_in_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(bits, "COPIED_BYTES", 1 << 10)
     monkeypatch.setattr(bits, "PIECE_ELEMENTS", 1 << 8)
     large = torch.arange(1 << 14, dtype=torch.int32)

@@ -97,14 +97,19 @@ def test_two_layers_on_inputs_near_0_have_one_error_a_channel(after, bits):
     """The first layer gives its bias at each place, so that the second one's error is one number a channel."""
     torch.manual_seed(5)
     x = torch.rand(4, 3, 20, 20) * 1e-6
-    weights = [(torch.rand(*shape) * 2 - 1) / math.sqrt(shape[1] * 9) for shape in ((6, 3, 3, 3), (64, 6, 3, 3))]
+    weights = [
+        (torch.rand(*shape) * 2 - 1) / math.sqrt(shape[1] * 9)
+        for shape in ((6, 3, 3, 3), (64, 6, 3, 3))
+    ]
     bias = torch.rand(6) - 0.2
 
     def run(make: Callable[[torch.Tensor], torch.Tensor], kind: torch.dtype) -> list[torch.Tensor]:
         middle = F.conv2d(make(x.to(kind)), make(weights[0].to(kind)), bias.to(kind)).relu()
         return [AFTER[after](F.conv2d(make(middle), make(weights[1].to(kind))))]
 
-    expected = ExpectedOutputs([x], run(lambda t: t, torch.float32), run(lambda t: t, torch.float64), 1, None)
+    expected = ExpectedOutputs(
+        [x], run(lambda t: t, torch.float32), run(lambda t: t, torch.float64), 1, None
+    )
     found = measure_by_draw(
         run(lambda t: rounded(t, bits), torch.float32)[0], expected, 0, "tiny",
         tf32_errors=lambda: errors_of_tf32_convolutions(lambda: run(lambda t: t, torch.float32), expected.exact),

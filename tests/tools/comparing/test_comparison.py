@@ -9,10 +9,23 @@ import torch
 import torch.nn.functional as F
 
 from bench import tolerance as bench
-from kernelwright.tools.comparing.comparison import describe, failure_of, form, kernelbench_close, measure
+from kernelwright.tools.comparing.comparison import (
+    describe,
+    failure_of,
+    form,
+    kernelbench_close,
+    measure,
+)
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.comparing.forms_of_outputs import flatten
-from kernelwright.tools.comparing.tolerance import Tolerance, perturb, real_parts, rows_of, scale_towards_zero, tiles
+from kernelwright.tools.comparing.tolerance import (
+    Tolerance,
+    perturb,
+    real_parts,
+    rows_of,
+    scale_towards_zero,
+    tiles,
+)
 from kernelwright.tools.report import Fault, Pattern
 
 torch.manual_seed(7)
@@ -22,7 +35,11 @@ CASES = list(bench.cases())
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_every_honest_order_passes_and_every_cheat_fails(case):
     honest, cheats = bench.headrooms(case, case.honest), bench.headrooms(case, case.cheats)
-    print(f"{case.name}: separation {min(cheats.values()) / max(*honest.values(), 1e-9):.0f}", honest, cheats)
+    print(
+        f"{case.name}: separation {min(cheats.values()) / max(*honest.values(), 1e-9):.0f}",
+        honest,
+        cheats,
+    )
     assert max(honest.values()) < 0.75
     assert min(cheats.values()) > 1.1
     assert min(cheats.values()) > 4 * max(honest.values())
@@ -108,7 +125,9 @@ def _quantised(x, scale):
     return torch.round(x / scale).clamp(-128, 127)
 
 
-@pytest.mark.parametrize(("dtype", "signed"), [(torch.uint16, 32), (torch.uint32, 64), (torch.uint64, 64)])
+@pytest.mark.parametrize(
+    ("dtype", "signed"), [(torch.uint16, 32), (torch.uint32, 64), (torch.uint64, 64)]
+)
 def test_unsigned_numbers_are_compared_as_signed_ones_for_which_a_gpu_has_operators(dtype, signed):
     eager = torch.tensor([0, 7, torch.iinfo(dtype).max // 2 - 1] * 32).to(dtype)
     wrong = torch.tensor([0, 7, 9] * 32).to(dtype)
@@ -123,11 +142,16 @@ def test_unsigned_numbers_are_compared_as_signed_ones_for_which_a_gpu_has_operat
 def test_a_rounding_that_falls_on_the_other_side_is_no_fault_where_eager_jumps_too():
     x = torch.randint(-200, 200, (500, 67)).float() * 0.05
     scale = x.abs().amax(-1, keepdim=True) / 127
-    e, r = _quantised(x, scale).to(torch.int8), _quantised(x.double(), scale.double()).to(torch.int8)
+    e, r = (
+        _quantised(x, scale).to(torch.int8),
+        _quantised(x.double(), scale.double()).to(torch.int8),
+    )
     honest = torch.round(x * (1 / scale)).clamp(-128, 127).to(torch.int8)
     perturbed = _quantised(x * (1 + 4e-7), scale).to(torch.int8)
     assert measure(honest, e, r, perturbed=perturbed).check.passed
-    assert not measure(torch.floor(x / scale).clamp(-128, 127).to(torch.int8), e, r, perturbed=perturbed).check.passed
+    assert not measure(
+        torch.floor(x / scale).clamp(-128, 127).to(torch.int8), e, r, perturbed=perturbed
+    ).check.passed
 
 
 def test_a_fake_quantised_row_may_step_where_the_perturbed_reference_steps():
@@ -145,7 +169,10 @@ def test_a_fake_quantised_row_may_step_where_the_perturbed_reference_steps():
 def test_constant_rows_of_a_layer_norm_pass_because_the_perturbed_reference_shows_their_condition():
     x = torch.full((64, 100), 37.3) * torch.linspace(0.5, 2, 64)[:, None]
     honest = bench._one_pass_norm(torch.randn(64, 100)) * 0 + bench._two_pass_norm(x)
-    r, perturbed = F.layer_norm(x.double(), (100,)), F.layer_norm(perturb([x], 5)[0].double(), (100,))
+    r, perturbed = (
+        F.layer_norm(x.double(), (100,)),
+        F.layer_norm(perturb([x], 5)[0].double(), (100,)),
+    )
     assert measure(honest, F.layer_norm(x, (100,)), r, perturbed=perturbed).check.passed
     assert not measure(honest + 0.1, F.layer_norm(x, (100,)), r, perturbed=perturbed).check.passed
 
@@ -185,7 +212,14 @@ def test_outputs_of_another_memory_order_are_compared_by_value():
 
 @pytest.mark.parametrize(
     ("shape", "expected"),
-    [((), (1, 1)), ((9,), (1, 9)), ((5, 64), (5, 64)), ((7, 1), (1, 7)), ((50, 4, 8), (50, 32)), ((0, 3), (1, 0))],
+    [
+        ((), (1, 1)),
+        ((9,), (1, 9)),
+        ((5, 64), (5, 64)),
+        ((7, 1), (1, 7)),
+        ((50, 4, 8), (50, 32)),
+        ((0, 3), (1, 0)),
+    ],
 )
 def test_rows_hold_at_least_32_elements(shape, expected):
     assert rows_of(shape) == expected

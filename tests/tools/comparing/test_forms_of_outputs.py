@@ -7,7 +7,13 @@ from dataclasses import make_dataclass
 import pytest
 import torch
 
-from kernelwright.tools.comparing.forms_of_outputs import describe_difference, flatten, overlaps, paths, shared_memory
+from kernelwright.tools.comparing.forms_of_outputs import (
+    describe_difference,
+    flatten,
+    overlaps,
+    paths,
+    shared_memory,
+)
 from kernelwright.tools.comparing.movement import only_moves
 from kernelwright.tools.references.prepared_problem import ExpectedOutputs
 
@@ -48,9 +54,15 @@ def test_a_plain_number_among_outputs_is_the_references():
     wanted = (torch.zeros(1), 7, 0.5, None)
     mine = [{"t": 1}, 7, 0.5, None]
     assert not describe_difference(mine, paths(wanted), flatten(wanted))
-    assert "is not 7" in describe_difference([{"t": 1}, 8, 0.5, None], paths(wanted), flatten(wanted))
-    assert describe_difference([{"t": 1}, 7, {"float": "nan"}, None], paths(wanted), flatten(wanted))
-    assert describe_difference([{"t": 1}, 7, {"float": "no number"}, None], paths(wanted), flatten(wanted))
+    assert "is not 7" in describe_difference(
+        [{"t": 1}, 8, 0.5, None], paths(wanted), flatten(wanted)
+    )
+    assert describe_difference(
+        [{"t": 1}, 7, {"float": "nan"}, None], paths(wanted), flatten(wanted)
+    )
+    assert describe_difference(
+        [{"t": 1}, 7, {"float": "no number"}, None], paths(wanted), flatten(wanted)
+    )
 
 
 def test_windows_over_one_memory_overlap_and_a_diagonal_does_not():

@@ -20,7 +20,9 @@ from kernelwright.tools.references.input_distributions import Draw, apply_draw
 from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
 from kernelwright.tools.references.weights import perturbed_model
 
-CATALOGUE = sorted((Path(__file__).parents[3] / "agent" / "problems" / "catalogue").glob("[!_]*.py"))
+CATALOGUE = sorted(
+    (Path(__file__).parents[3] / "agent" / "problems" / "catalogue").glob("[!_]*.py")
+)
 
 
 def _product(a, b, cast=lambda x: x, **_):
@@ -59,7 +61,9 @@ def _logsumexp(x, dim=-1, keepdim=False):
 def _attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **_):
     scores = _product(q, k.mT) * (scale or q.shape[-1] ** -0.5)
     if is_causal:
-        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), float("-inf"))
+        scores = scores.masked_fill(
+            torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), float("-inf")
+        )
     return _product(_softmax(scores), v)
 
 
@@ -168,11 +172,15 @@ def _headrooms(problem, ways):
         if not expected.finite():
             continue
         with _OtherWays(ways) as mode:
-            other = prepared.reference.run(model, [v.clone() for v in expected.inputs], expected.rng)
+            other = prepared.reference.run(
+                model, [v.clone() for v in expected.inputs], expected.rng
+            )
         used += mode.used
         moved = outputs_of_perturbed_inputs(prepared, expected)
         four = zip(other, expected.eager, expected.exact, moved, strict=False)
-        found[str(draw)] = max(measure(c, e, r, draw=str(draw), perturbed=s).headroom for c, e, r, s in four)
+        found[str(draw)] = max(
+            measure(c, e, r, draw=str(draw), perturbed=s).headroom for c, e, r, s in four
+        )
     return found, used
 
 
@@ -223,7 +231,10 @@ def test_a_row_of_one_number_on_which_eager_is_right_by_luck_is_no_fault_and_no_
         assert measure(honest, eager, exact, perturbed=perturbed).headroom < 0.75, seed
         for cast in (tf32, bf16, fp16):
             cheat = within(cast, _gelu_by_exp)(x)
-            assert measure(cheat, eager, exact, perturbed=perturbed).headroom > 2, (seed, cast.__name__)
+            assert measure(cheat, eager, exact, perturbed=perturbed).headroom > 2, (
+                seed,
+                cast.__name__,
+            )
     assert lucky
 
 
@@ -286,7 +297,9 @@ def _term_by_term(query, key):
     """
     scores = torch.zeros(*query.shape[:-1], key.shape[-2])
     for at in range(query.shape[-1]):
-        scores = (scores.double() + query[..., at, None].double() * key[..., None, :, at].double()).float()
+        scores = (
+            scores.double() + query[..., at, None].double() * key[..., None, :, at].double()
+        ).float()
     return scores * 0.125
 
 
@@ -300,7 +313,10 @@ def test_scores_of_constant_rows_added_term_by_term_pass_and_in_lower_precision_
         assert measure(honest, eager, exact, perturbed=perturbed).headroom < 0.3, seed
         for cast in (tf32, bf16, fp16):
             cheat = _causal(cast(query) @ cast(key).mT * 0.125, value)
-            assert measure(cheat, eager, exact, perturbed=perturbed).headroom > 5, (seed, cast.__name__)
+            assert measure(cheat, eager, exact, perturbed=perturbed).headroom > 5, (
+                seed,
+                cast.__name__,
+            )
 
 
 NORMALISED = """

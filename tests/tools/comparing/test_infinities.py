@@ -22,12 +22,16 @@ EXPLOITS = Path(__file__).parents[2] / "exploits"
 
 def test_what_is_left_of_a_cancellation_may_differ_in_the_last_places_of_the_largest():
     eager = torch.tensor([3e13, 1e6, -2e13])
-    assert measure_finite_part(eager + torch.tensor([0.0, 1.9e6, 0.0]), eager, None, draw="infinite").check.passed
+    assert measure_finite_part(
+        eager + torch.tensor([0.0, 1.9e6, 0.0]), eager, None, draw="infinite"
+    ).check.passed
 
 
 def test_a_number_that_was_cut_off_is_wrong():
     eager = torch.tensor([4e6, 1.0, -4e6])
-    assert not measure_finite_part(eager.clamp(-1e6, 1e6), eager, None, draw="infinite").check.passed
+    assert not measure_finite_part(
+        eager.clamp(-1e6, 1e6), eager, None, draw="infinite"
+    ).check.passed
 
 
 def test_an_infinity_that_became_a_number_is_wrong():
@@ -42,8 +46,12 @@ def test_no_answer_is_let_pass_beside_an_infinity_and_nowhere_else():
     given = {"draw": "infinite", "inputs": inputs}
     assert measure_finite_part(nan, eager, None, **given).check.passed
     assert not measure_finite_part(nan.flip(0), eager, None, **given).check.passed
-    assert not measure_finite_part(nan, eager, None, kind=ArithmeticKind.EXACT, **given).check.passed
-    assert not measure_finite_part(nan, eager, None, draw="named", inputs=[torch.ones(2)]).check.passed
+    assert not measure_finite_part(
+        nan, eager, None, kind=ArithmeticKind.EXACT, **given
+    ).check.passed
+    assert not measure_finite_part(
+        nan, eager, None, draw="named", inputs=[torch.ones(2)]
+    ).check.passed
 
 
 def test_a_nan_that_is_lost_is_told_with_its_values():
@@ -53,10 +61,16 @@ def test_a_nan_that_is_lost_is_told_with_its_values():
     assert found.first.got == 7.0
 
 
-@pytest.mark.parametrize(("draw", "seed"), [(Draw.INFINITE, 7638), (Draw.INFINITE, 7224), (Draw.NAN, 7102)])
-def test_what_is_left_of_a_sum_may_be_off_by_as_much_as_its_terms_lose_whatever_eager_lost_of_it(draw, seed):
+@pytest.mark.parametrize(
+    ("draw", "seed"), [(Draw.INFINITE, 7638), (Draw.INFINITE, 7224), (Draw.NAN, 7102)]
+)
+def test_what_is_left_of_a_sum_may_be_off_by_as_much_as_its_terms_lose_whatever_eager_lost_of_it(
+    draw, seed
+):
     source = (EXPLOITS / "problems" / "row_sums.py").read_text()
-    prepared = prepare_problem(Problem(name="row_sums", source=source).with_sizes({"rows": 5, "columns": 67}), "cpu", 3)
+    prepared = prepare_problem(
+        Problem(name="row_sums", source=source).with_sizes({"rows": 5, "columns": 67}), "cpu", 3
+    )
     drawn = expected_outputs(prepared, draw, seed)
 
     def passes(made):

@@ -76,7 +76,11 @@ def _cases():
     soft = torch.softmax(x.double(), -1)
     return {
         "mask of the last columns": (_missing_last_columns(x), x.double() * 2, Pattern.LAST_BLOCK),
-        "grid one block short": (_copied_in_blocks(x + 5, 1024, poison=2.0), x.double() + 5, Pattern.LAST_BLOCK),
+        "grid one block short": (
+            _copied_in_blocks(x + 5, 1024, poison=2.0),
+            x.double() + 5,
+            Pattern.LAST_BLOCK,
+        ),
         "every fourth element": (_interleaved(x, 4), x.double() * 2, Pattern.STRIDED),
         "columns of another stride": (
             torch.where(torch.arange(515) % 3 == 1, x.flip(0) + 2, x),
@@ -91,16 +95,36 @@ def _cases():
         "no row maximum": (x, x.double() - x.double().amax(-1, keepdim=True), Pattern.SHIFTED),
         "no weight": (x, x.double() * weight, Pattern.SCALED),
         "never written": (torch.zeros_like(x), x.double().exp(), Pattern.ZEROS),
-        "poison": (torch.full((67, 515), -1, dtype=torch.int32).view(torch.float32), x.double(), Pattern.UNWRITTEN),
+        "poison": (
+            torch.full((67, 515), -1, dtype=torch.int32).view(torch.float32),
+            x.double(),
+            Pattern.UNWRITTEN,
+        ),
         "swapped strides": (square.T.contiguous(), square.double(), Pattern.TRANSPOSED),
-        "written as its transpose": ((a @ b).T.contiguous().view(65, 130), a.double() @ b.double(), Pattern.TRANSPOSED),
+        "written as its transpose": (
+            (a @ b).T.contiguous().view(65, 130),
+            a.double() @ b.double(),
+            Pattern.TRANSPOSED,
+        ),
         "infinity minus infinity": (_unmasked_softmax(x), soft, Pattern.NON_FINITE_ROWS),
-        "half overflows": (_half_accumulator(big * 10), (big * 10).double() ** 2, Pattern.LARGE_VALUES),
+        "half overflows": (
+            _half_accumulator(big * 10),
+            (big * 10).double() ** 2,
+            Pattern.LARGE_VALUES,
+        ),
         "clamped accumulator": (_narrow(big), big.double(), Pattern.LARGE_VALUES),
         "tf32": (bench.tf32(a) @ bench.tf32(b), a.double() @ b.double(), Pattern.ROUNDING),
         "bf16 exp": (torch.exp(x.bfloat16()).float(), x.double().exp(), Pattern.ROUNDING),
-        "rows of another program": (_second_program_reads_the_first(x), x.double().relu() + 1, Pattern.SOME_ROWS),
-        "another function": (torch.sin(x * 3), torch.cos(x.double()) + x.double(), Pattern.EVERYWHERE),
+        "rows of another program": (
+            _second_program_reads_the_first(x),
+            x.double().relu() + 1,
+            Pattern.SOME_ROWS,
+        ),
+        "another function": (
+            torch.sin(x * 3),
+            torch.cos(x.double()) + x.double(),
+            Pattern.EVERYWHERE,
+        ),
     }
 
 
@@ -134,9 +158,14 @@ def test_a_poison_that_the_judge_names_is_known():
     x = torch.randn(64, 64)
     got = x.clone()
     got[:, 32:] = -7.25
-    assert explain_mismatch(got, x.double(), got != x, poisons=(-7.25,)).pattern is Pattern.UNWRITTEN
+    assert (
+        explain_mismatch(got, x.double(), got != x, poisons=(-7.25,)).pattern is Pattern.UNWRITTEN
+    )
     got[:, 32:] = math.nan
-    assert explain_mismatch(got, x.double(), got != x, poisons=(math.nan,)).pattern is Pattern.UNWRITTEN
+    assert (
+        explain_mismatch(got, x.double(), got != x, poisons=(math.nan,)).pattern
+        is Pattern.UNWRITTEN
+    )
     assert explain_mismatch(got, x.double(), got != x).pattern is Pattern.NON_FINITE_ROWS
     got[:, 32:] = torch.tensor(0x4B4B4B4B, dtype=torch.int32).view(torch.float32)
     assert explain_mismatch(got, x.double(), got != x).pattern is Pattern.UNWRITTEN
@@ -160,12 +189,17 @@ def test_whole_numbers_and_scalars_are_explained():
     flags = torch.arange(1000).view(10, 100)
     assert measure(flags + 1, flags, flags).mismatch.pattern is Pattern.SHIFTED
     assert measure(~(flags > 500), flags > 500, flags > 500).mismatch.pattern is Pattern.EVERYWHERE
-    assert measure(torch.tensor(2.0), torch.tensor(1.0), torch.tensor(1.0).double()).mismatch is not None
+    assert (
+        measure(torch.tensor(2.0), torch.tensor(1.0), torch.tensor(1.0).double()).mismatch
+        is not None
+    )
 
 
 def test_a_whole_number_of_ones_alone_is_an_answer_and_a_scalar_has_no_end():
     signs = torch.tensor([-1, 1] * 500, dtype=torch.int32)
-    assert measure(torch.full_like(signs, -1), signs, signs).mismatch.pattern is not Pattern.UNWRITTEN
+    assert (
+        measure(torch.full_like(signs, -1), signs, signs).mismatch.pattern is not Pattern.UNWRITTEN
+    )
     scalar = measure(torch.tensor(2.0), torch.tensor(1.0), torch.tensor(1.0).double()).mismatch
     assert scalar.pattern is not Pattern.LAST_BLOCK
 

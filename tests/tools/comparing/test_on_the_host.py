@@ -9,13 +9,24 @@ from torch.profiler import ProfilerActivity, profile
 
 from kernelwright.tools.comparing import on_the_host
 from kernelwright.tools.comparing import pieces as module
-from kernelwright.tools.comparing.on_the_host import ask_with_host_memory, moved_to_host, with_host_memory
+from kernelwright.tools.comparing.on_the_host import (
+    ask_with_host_memory,
+    moved_to_host,
+    with_host_memory,
+)
 from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
 from kernelwright.tools.comparing.pieces import pieces
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.arithmetic import _round_to_tf32_by_chance, errors_of_tf32_convolutions
+from kernelwright.tools.references.arithmetic import (
+    _round_to_tf32_by_chance,
+    errors_of_tf32_convolutions,
+)
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem, tensors_of_run
+from kernelwright.tools.references.prepared_problem import (
+    expected_outputs,
+    prepare_problem,
+    tensors_of_run,
+)
 from kernelwright.tools.report import Failed, Failure, Fault
 
 EXPANDING = """
@@ -85,7 +96,9 @@ class FullGpu:
             raise Failed(Failure(fault=Fault.MEMORY, message=str(error))) from error
 
 
-@pytest.mark.parametrize("shape", [(), (0, 3), (7,), (3, 5), (100_000,), (3, 50_000), (40, 5, 300), (1, 1, 70_000)])
+@pytest.mark.parametrize(
+    "shape", [(), (0, 3), (7,), (3, 5), (100_000,), (3, 50_000), (40, 5, 300), (1, 1, 70_000)]
+)
 def test_pieces_are_small_and_cover_every_element_once(shape):
     count = torch.zeros(shape)
     other = torch.ones(shape)
@@ -153,7 +166,9 @@ def test_a_candidate_without_memory_is_asked_again_while_the_judges_tensors_are_
     assert eager.untyped_storage().nbytes() == eager.nbytes
 
 
-@pytest.mark.parametrize(("idle", "alive"), [([], True), ([torch.ones(64, 128)], False)], ids=["nothing", "ended"])
+@pytest.mark.parametrize(
+    ("idle", "alive"), [([], True), ([torch.ones(64, 128)], False)], ids=["nothing", "ended"]
+)
 def test_a_candidate_is_asked_once_where_nothing_can_go_or_its_process_has_ended(idle, alive):
     gpu = FullGpu(torch.ones(64, 128))
     with pytest.raises(Failed):
@@ -202,6 +217,7 @@ def test_rounding_by_chance_takes_one_copy_and_rounds_alike_at_each_call():
 def test_what_a_run_reads_is_never_among_what_is_set_aside(expanding):
     _, expected = expanding
     with moved_to_host(
-        [*expected.eager, *expected.inputs, *expected.weights.parameters()], tensors_of_run(expected)
+        [*expected.eager, *expected.inputs, *expected.weights.parameters()],
+        tensors_of_run(expected),
     ) as out:
         assert out == sum(t.nbytes for t in expected.eager)

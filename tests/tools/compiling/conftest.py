@@ -33,7 +33,11 @@ def traced(zygote: Zygote) -> Callable[[Path], Traced]:
     def trace(path: Path) -> Traced:
         source = path.read_text()
         name = re.search(r"^# problem: *(\S+)", source, re.MULTILINE)
-        folder = KERNELS / "problems" if name and (KERNELS / "problems" / f"{name[1]}.py").exists() else CATALOGUE
+        folder = (
+            KERNELS / "problems"
+            if name and (KERNELS / "problems" / f"{name[1]}.py").exists()
+            else CATALOGUE
+        )
         problem = (folder / f"{name[1] if name else path.stem}.py").read_text()
         spec = input_spec(Problem(name=path.stem, source=problem))
         found = trace_candidate(zygote, source, "sm_90", [SizeRequest(spec=spec)])

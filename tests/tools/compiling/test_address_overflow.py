@@ -20,7 +20,9 @@ def judged(body, rows=ROWS, columns=COLUMNS, kind="i32"):
     """The failure and the warnings of a launch with `rows` programs."""
     text = HEAD + textwrap.indent(textwrap.dedent(body).strip(), "    ")
     functions = {
-        "scale": Function(name="scale", text=text, names=TL | {"offset_of": {"function": "offset_of"}}),
+        "scale": Function(
+            name="scale", text=text, names=TL | {"offset_of": {"function": "offset_of"}}
+        ),
         "offset_of": Function(name="offset_of", text=HELPER, names=TL),
     }
     types = {"x": "*fp16", "y": "*fp16", "rows": "i32", "columns": kind, "BLOCK": "constexpr"}
@@ -28,7 +30,9 @@ def judged(body, rows=ROWS, columns=COLUMNS, kind="i32"):
     args = {"x": {"t": 0}, "y": {"t": 1}, "rows": rows, "columns": columns}
     launch = Launch(kernel="scale", grid=(rows, 1, 1), args=args)
     warnings = []
-    traced = Traced(functions=functions, kernels={"scale": kernel}, traces=(Trace(first=(launch,)),))
+    traced = Traced(
+        functions=functions, kernels={"scale": kernel}, traces=(Trace(first=(launch,)),)
+    )
     return overflow_failure(traced, warnings), warnings
 
 
@@ -99,5 +103,7 @@ def test_where_a_branch_or_a_common_operand_may_keep_it_small_it_is_a_warning(bo
 def test_a_text_that_is_no_function_is_left_to_the_compiler():
     functions = {"f": Function(name="f", text="x = 1", names=TL)}
     trace = Trace(first=(Launch(kernel="f", grid=(1, 1, 1)),))
-    traced = Traced(functions=functions, kernels={"f": Kernel(function="f", signature={})}, traces=(trace,))
+    traced = Traced(
+        functions=functions, kernels={"f": Kernel(function="f", signature={})}, traces=(trace,)
+    )
     assert overflow_failure(traced, []) is None

@@ -34,17 +34,24 @@ BODIES = {
 
 def function(name: str, body: str, **changes: object) -> Function:
     lines = "".join(f"    {line}\n" for line in body.splitlines())
-    made = Function(name=name, text=f"def {name}(x, BLOCK: tl.constexpr):\n{lines}", names=NAMES, line=5)
+    made = Function(
+        name=name, text=f"def {name}(x, BLOCK: tl.constexpr):\n{lines}", names=NAMES, line=5
+    )
     return made.with_(**changes)
 
 
 def kernel(name: str, **changes: object) -> Kernel:
-    made = Kernel(function=name, signature={"x": "*fp32", "BLOCK": "constexpr"}, constants=(((1,), 128),))
+    made = Kernel(
+        function=name, signature={"x": "*fp32", "BLOCK": "constexpr"}, constants=(((1,), 128),)
+    )
     return made.with_(**changes)
 
 
 def traced(bodies: dict[str, str]) -> Traced:
-    return Traced(functions={n: function(n, b) for n, b in bodies.items()}, kernels={n: kernel(n) for n in bodies})
+    return Traced(
+        functions={n: function(n, b) for n, b in bodies.items()},
+        kernels={n: kernel(n) for n in bodies},
+    )
 
 
 @pytest.mark.slow
@@ -59,13 +66,20 @@ def test_a_kernel_that_ends_the_compiler_costs_only_itself(zygote: Zygote) -> No
     }  # fmt: skip
     failure = made["aborts"].failure
     assert failure is not None
-    assert "SIGABRT while compiling kernel aborts for sm_90: LLVM ERROR: Invalid $ operand number" in failure.message
+    assert (
+        "SIGABRT while compiling kernel aborts for sm_90: LLVM ERROR: Invalid $ operand number"
+        in failure.message
+    )
 
 
 def test_what_is_out_of_time_is_said_so_for_every_kernel(zygote: Zygote) -> None:
     begun = time.monotonic()
     made = Compiler(zygote, processes=1).compile(
-        traced({n: BODIES[n] for n in ("hangs", "fine")}), ["hangs", "fine"], "sm_90", source="", seconds=2
+        traced({n: BODIES[n] for n in ("hangs", "fine")}),
+        ["hangs", "fine"],
+        "sm_90",
+        source="",
+        seconds=2,
     )
     assert time.monotonic() - begun < 400
     assert [c.failure and c.failure.fault for c in made.values()] == [Fault.TIMEOUT, Fault.TIMEOUT]
@@ -93,7 +107,10 @@ def test_what_is_out_of_time_is_said_so_for_every_kernel(zygote: Zygote) -> None
 def test_a_malformed_kernel_does_not_compile_and_says_why(
     changes: dict[str, object], says: str, zygote: Zygote
 ) -> None:
-    trace = Traced(functions={"fine": function("fine", BODIES["fine"])}, kernels={"k": kernel("fine", **changes)})
+    trace = Traced(
+        functions={"fine": function("fine", BODIES["fine"])},
+        kernels={"k": kernel("fine", **changes)},
+    )
     (made,) = Compiler(zygote).compile(trace, ["k"], "sm_90", source="", seconds=60).values()
     assert made.failure is not None
     assert made.failure.fault is Fault.COMPILE
@@ -101,20 +118,29 @@ def test_a_malformed_kernel_does_not_compile_and_says_why(
     assert says in made.failure.message
 
 
-def test_the_second_candidate_with_the_same_text_finds_it_compiled_at_its_own_lines(zygote: Zygote) -> None:
+def test_the_second_candidate_with_the_same_text_finds_it_compiled_at_its_own_lines(
+    zygote: Zygote,
+) -> None:
     body = "helper(x)\ntl.store(x, nothing)"
     helper = function("helper", "y = x").with_(text="def helper(x):\n    return x\n")
 
     def trace(line: int, key: str) -> Traced:
         names = NAMES | {"helper": {"function": key}}
         return Traced(
-            functions={"k": function("broken", body, line=line, names=names), key: helper.with_(line=line + 40)},
+            functions={
+                "k": function("broken", body, line=line, names=names),
+                key: helper.with_(line=line + 40),
+            },
             kernels={f"kernel.{line}": kernel("k")},
         )
 
     compiler = Compiler(zygote)
-    (first,) = compiler.compile(trace(5, "helper.1"), ["kernel.5"], "sm_90", source="", seconds=60).values()
-    (second,) = compiler.compile(trace(70, "helper.9"), ["kernel.70"], "sm_90", source="", seconds=60).values()
+    (first,) = compiler.compile(
+        trace(5, "helper.1"), ["kernel.5"], "sm_90", source="", seconds=60
+    ).values()
+    (second,) = compiler.compile(
+        trace(70, "helper.9"), ["kernel.70"], "sm_90", source="", seconds=60
+    ).values()
     assert (first.cached, second.cached) == (False, True)
     assert first.key == second.key
     assert first.failure is not None
@@ -150,7 +176,9 @@ def test_an_address_follows_everything_that_a_binary_depends_on() -> None:
     ]  # fmt: skip
     assert len({Contents(f).address(k, t, v) for f, k, t, v in variants}) == len(variants)
     moved = {
-        "fine": named.with_(line=99, indent=4, names=NAMES | {"n": {"value": 3}, "helper": {"function": "g"}}),
+        "fine": named.with_(
+            line=99, indent=4, names=NAMES | {"n": {"value": 3}, "helper": {"function": "g"}}
+        ),
         "g": other,
     }
     assert Contents(moved).address(kernel("fine"), "sm_90", "1") == Contents(functions).address(
@@ -162,13 +190,17 @@ def test_addresses_of_many_kernels_over_large_texts_take_no_time() -> None:
     """Each text is read once: 256 functions that all name each other, and 512 kernels of all of them."""
     names: dict[str, Json] = {f"f{n}": {"function": f"f{n}"} for n in range(256)}
     functions = {
-        f"f{n}": Function(name=f"f{n}", text=f"def f{n}(x):\n    return '{'a' * 100_000}'\n", names=names)
+        f"f{n}": Function(
+            name=f"f{n}", text=f"def f{n}(x):\n    return '{'a' * 100_000}'\n", names=names
+        )
         for n in range(256)
     }
     begun = time.thread_time()
     contents = Contents(functions)
     addresses = {
-        contents.address(Kernel(function=f"f{n % 8}", signature={}, constants=(((n,), n),)), "sm_90", "1")
+        contents.address(
+            Kernel(function=f"f{n % 8}", signature={}, constants=(((n,), n),)), "sm_90", "1"
+        )
         for n in range(512)
     }
     assert len(addresses) == 512
@@ -178,7 +210,9 @@ def test_addresses_of_many_kernels_over_large_texts_take_no_time() -> None:
 def test_a_folder_keeps_what_was_compiled_for_the_next_run(zygote: Zygote, tmp_path: Path) -> None:
     trace = traced({"fine": BODIES["fine"]})
     first, second = (
-        Compiler(zygote, folder=tmp_path).compile(trace, ["fine"], "sm_90", source="", seconds=60)["fine"]
+        Compiler(zygote, folder=tmp_path).compile(trace, ["fine"], "sm_90", source="", seconds=60)[
+            "fine"
+        ]
         for _ in range(2)
     )
     assert (first.cached, second.cached) == (False, True)
@@ -186,7 +220,9 @@ def test_a_folder_keeps_what_was_compiled_for_the_next_run(zygote: Zygote, tmp_p
     assert first.binary
     (file,) = tmp_path.rglob("*.json")
     file.write_text("{")
-    third = Compiler(zygote, folder=tmp_path).compile(trace, ["fine"], "sm_90", source="", seconds=60)["fine"]
+    third = Compiler(zygote, folder=tmp_path).compile(
+        trace, ["fine"], "sm_90", source="", seconds=60
+    )["fine"]
     assert third.binary == first.binary
     assert not third.cached
 
@@ -201,7 +237,10 @@ def test_a_kernel_may_ask_for_its_target(zygote: Zygote) -> None:
         kernels={"new": kernel("asks"), "old": kernel("asks", constants=(((1,), 64),))},
     )
     for key, target in (("new", "sm_90"), ("old", "sm_80")):
-        assert Compiler(zygote).compile(trace, [key], target, source="", seconds=60)[key].failure is None
+        assert (
+            Compiler(zygote).compile(trace, [key], target, source="", seconds=60)[key].failure
+            is None
+        )
 
 
 def test_a_constexpr_function_decides_a_block(zygote: Zygote) -> None:
@@ -217,16 +256,23 @@ def test_a_constexpr_function_decides_a_block(zygote: Zygote) -> None:
         "8) + n\n",
     )
     trace = Traced(
-        functions={"k": function("decides", body, names=NAMES | names), "lanes": lanes}, kernels={"k": kernel("k")}
+        functions={"k": function("decides", body, names=NAMES | names), "lanes": lanes},
+        kernels={"k": kernel("k")},
     )
-    assert Compiler(zygote).compile(trace, ["k"], "sm_90", source="", seconds=60)["k"].failure is None
+    assert (
+        Compiler(zygote).compile(trace, ["k"], "sm_90", source="", seconds=60)["k"].failure is None
+    )
 
 
 def test_texts_of_stages_come_where_they_are_asked_for(zygote: Zygote) -> None:
     compiler, trace = Compiler(zygote), traced({"fine": BODIES["fine"]})
     without = compiler.compile(trace, ["fine"], "sm_90", source="", seconds=60)["fine"]
-    with_them = compiler.compile(trace, ["fine"], "sm_90", source="", seconds=60, texts=("ptx",))["fine"]
-    again = compiler.compile(trace, ["fine"], "sm_90", source="", seconds=60, texts=("ptx",))["fine"]
+    with_them = compiler.compile(trace, ["fine"], "sm_90", source="", seconds=60, texts=("ptx",))[
+        "fine"
+    ]
+    again = compiler.compile(trace, ["fine"], "sm_90", source="", seconds=60, texts=("ptx",))[
+        "fine"
+    ]
     assert without.texts == {}
     assert ".visible .entry fine" in with_them.texts["ptx"]
     assert again.cached
@@ -235,7 +281,10 @@ def test_texts_of_stages_come_where_they_are_asked_for(zygote: Zygote) -> None:
 def test_a_full_cache_forgets_texts_before_binaries() -> None:
     cache = Cache(most_bytes=30_000)
     for n in range(5):
-        cache.put(str(n), CompileOutcome(binary=b"0" * 1000, metadata={"name": "k"}, texts={"ptx": "x" * 6000}))
+        cache.put(
+            str(n),
+            CompileOutcome(binary=b"0" * 1000, metadata={"name": "k"}, texts={"ptx": "x" * 6000}),
+        )
     assert all(cache.get(str(n)) is not None for n in range(5))
     assert cache.get("0", ("ptx",)) is None
     assert cache.get("4", ("ptx",)) is not None
@@ -272,8 +321,15 @@ def test_warming_leaves_no_thread_and_no_environment() -> None:
         "assert dict(os.environ) == before\nassert threading.active_count() == "
         "1\nprint(len(os.listdir('/proc/self/task')))\n"
     )
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    told = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+    }
+    told = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
     assert told.stdout.strip() == "1"
 
 
@@ -296,17 +352,26 @@ def test_a_kernel_that_two_candidates_ask_for_at_once_is_compiled_once(
     begun, compiler = processes_begun(zygote, monkeypatch), Compiler(zygote)
     asked = traced({"fine": BODIES["fine"]})
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: compiler.compile(asked, ["fine"], "sm_90", source="", seconds=60), range(4)))
+        found = list(
+            pool.map(
+                lambda _: compiler.compile(asked, ["fine"], "sm_90", source="", seconds=60),
+                range(4),
+            )
+        )
     assert all(one["fine"].failure is None for one in found)
     assert len({one["fine"].binary for one in found}) == 1
     assert len(begun) == 1
 
 
-def test_who_waits_for_a_thread_that_runs_out_of_time_compiles_the_kernel_itself(zygote: Zygote) -> None:
+def test_who_waits_for_a_thread_that_runs_out_of_time_compiles_the_kernel_itself(
+    zygote: Zygote,
+) -> None:
     compiler = Compiler(zygote)
     asked = traced({"hangs": BODIES["hangs"], "fine": BODIES["fine"]})
     with ThreadPoolExecutor(1) as pool:
-        late = pool.submit(compiler.compile, asked, ["hangs", "fine"], "sm_90", source="", seconds=2.0)
+        late = pool.submit(
+            compiler.compile, asked, ["hangs", "fine"], "sm_90", source="", seconds=2.0
+        )
         time.sleep(0.5)
         found = compiler.compile(asked, ["fine"], "sm_90", source="", seconds=60)
         assert late.result()["hangs"].failure is not None

@@ -35,7 +35,9 @@ BEGIN = "at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\nv = tl.load(x + at
 END = "\ntl.store(out + at, v, mask=at < n)"
 
 
-def functions(body: str, names: dict[str, Json] | None = None, **others: Function) -> dict[str, Function]:
+def functions(
+    body: str, names: dict[str, Json] | None = None, **others: Function
+) -> dict[str, Function]:
     """A kernel of (x, out, n, BLOCK) that changes v, which it loads from x and stores to out."""
     lines = "".join(f"    {line}\n" for line in (BEGIN + body + END).splitlines())
     text = f"def kernel(x, out, n, BLOCK: tl.constexpr):\n{lines}"
@@ -46,7 +48,9 @@ def run(*kernels: dict[str, Function]) -> list[dict[str, Any]]:
     """What each stores, over x of -4.0 to 3.0 in two programs of four, or the error. In one process of its own."""
     given = json.dumps([{key: f.model_dump_json() for key, f in each.items()} for each in kernels])
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    told = subprocess.run([sys.executable, "-c", SCRIPT], input=given, env=environment, capture_output=True, text=True)
+    told = subprocess.run(
+        [sys.executable, "-c", SCRIPT], input=given, env=environment, capture_output=True, text=True
+    )
     assert told.returncode == 0, told.stderr[-2000:]
     answers: list[dict[str, Any]] = json.loads(told.stdout)
     return answers
@@ -54,7 +58,9 @@ def run(*kernels: dict[str, Function]) -> list[dict[str, Any]]:
 
 def test_a_kernel_computes_with_helpers_constants_and_names_of_its_own() -> None:
     helper = Function(
-        name="double", text="def double(a, by=SCALE):\n    return a * by\n", names={"SCALE": {"value": 2.0}}
+        name="double",
+        text="def double(a, by=SCALE):\n    return a * by\n",
+        names={"SCALE": {"value": 2.0}},
     )
     names: dict[str, Json] = {
         "double": {"function": "double"}, "maximum": {"triton": "triton.language.core:maximum"},
@@ -68,8 +74,12 @@ def test_a_kernel_computes_with_helpers_constants_and_names_of_its_own() -> None
         "cdiv(BLOCK, 3) * lanes(BLOCK)\nu: tl.tensor = v * w\n"
         "v = tl.where(-1 < v < 100, u, 0.0)"
     )
-    larger = Function(name="larger", text="def larger(a, b):\n    return tl.maximum(a, b)\n", names=NAMES)
-    reduced = functions("v += tl.reduce(v, 0, larger)", {"larger": {"function": "larger"}}, larger=larger)
+    larger = Function(
+        name="larger", text="def larger(a, b):\n    return tl.maximum(a, b)\n", names=NAMES
+    )
+    reduced = functions(
+        "v += tl.reduce(v, 0, larger)", {"larger": {"function": "larger"}}, larger=larger
+    )
     told, most = run(functions(body, names, double=helper, lanes=lanes), reduced)
     assert told["out"] == [4.0] * 4 + [4.0, 8.0, 12.0, 16.0]
     assert most["out"] == [-5.0, -4.0, -3.0, -2.0, 3.0, 4.0, 5.0, 6.0]
@@ -109,7 +119,9 @@ def test_what_is_a_tensor_when_compiled_is_one_when_interpreted() -> None:
     """
     told = run(
         functions("for i in range(0, 3):\n    v += i.to(tl.float32) * (1 if i == 2 else 0)"),
-        functions("for i in tl.range(n.to(tl.int64), 12, 2, num_stages=2):\n    v += i.dtype.primitive_bitwidth"),
+        functions(
+            "for i in tl.range(n.to(tl.int64), 12, 2, num_stages=2):\n    v += i.dtype.primitive_bitwidth"
+        ),
         functions("k = 0\nk += 2\nv += k.to(tl.float32)\na, b = (1, 2)\nv += b.to(tl.float32)"),
         functions("v += min(tl.program_id(0), 7).to(tl.float32)\nv += max(2, BLOCK)"),
         functions("v = tl.where(not (v > 0), v, -v)"),
@@ -118,7 +130,9 @@ def test_what_is_a_tensor_when_compiled_is_one_when_interpreted() -> None:
             "for i in range(1):\n    if isinstance(i, tl.tensor) and not isinstance(BLOCK, "
             "tl.constexpr):\n        v = v * 0 + 5"
         ),
-        functions("for i in tl.static_range(2):\n    w: tl.constexpr = i + 1\n    v = v + tl.sum(tl.arange(0, w), 0)"),
+        functions(
+            "for i in tl.static_range(2):\n    w: tl.constexpr = i + 1\n    v = v + tl.sum(tl.arange(0, w), 0)"
+        ),
         functions(
             "for i in range(3):\n    if i == 1 and BLOCK == 4:\n        v = v + 1.0\nv += (m := 2).to(tl.float32)"
         ),

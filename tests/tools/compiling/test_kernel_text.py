@@ -22,7 +22,11 @@ def function(
 ) -> Function:
     lines = "\n".join(f"    {line}" for line in body.splitlines())
     return Function(
-        name="kernel", text=f"def kernel({parameters}):\n{lines}\n", names=names or NAMES, line=11, indent=4
+        name="kernel",
+        text=f"def kernel({parameters}):\n{lines}\n",
+        names=names or NAMES,
+        line=11,
+        indent=4,
     )
 
 
@@ -226,14 +230,18 @@ def test_fields_of_named_tuples_are_attributes_where_they_are_named() -> None:
     assert check(function("y = x.width + x.count"), fields=("width", "count")) is None
 
 
-@pytest.mark.parametrize("name", ["handle", "fn", "builtins", "inspect", "format", "to_ir", "data", "src", "semantic"])
+@pytest.mark.parametrize(
+    "name", ["handle", "fn", "builtins", "inspect", "format", "to_ir", "data", "src", "semantic"]
+)
 def test_no_field_opens_what_is_inside_tritons_values(name: str) -> None:
     assert check(function(f"y = x.{name}"), fields=(name,)) is not None
 
 
 def test_a_function_that_calls_itself_and_one_that_calls_it_are_rebuilt() -> None:
     first = Function(
-        name="a", text="def a(x):\n    return b(x) + a(x)\n", names={"a": {"function": "a"}, "b": {"function": "b"}}
+        name="a",
+        text="def a(x):\n    return b(x) + a(x)\n",
+        names={"a": {"function": "a"}, "b": {"function": "b"}},
     )
     second = Function(name="b", text="def b(x):\n    return a(x)\n", names={"a": {"function": "a"}})
     rebuilt = Rebuilt({"a": first, "b": second}, interpreted=False, folder=Path("/kernels"))
@@ -243,9 +251,17 @@ def test_a_function_that_calls_itself_and_one_that_calls_it_are_rebuilt() -> Non
 
 def test_a_function_with_a_broken_callee_fails_each_time_and_the_others_do_not() -> None:
     broken = Function(name="broken", text="def broken(x):\n    import os\n", names={})
-    caller = Function(name="caller", text="def caller(x):\n    broken(x)\n", names={"broken": {"function": "broken"}})
+    caller = Function(
+        name="caller",
+        text="def caller(x):\n    broken(x)\n",
+        names={"broken": {"function": "broken"}},
+    )
     fine = Function(name="fine", text="def fine(x):\n    pass\n", names={})
-    rebuilt = Rebuilt({"broken": broken, "caller": caller, "fine": fine}, interpreted=False, folder=Path("/kernels"))
+    rebuilt = Rebuilt(
+        {"broken": broken, "caller": caller, "fine": fine},
+        interpreted=False,
+        folder=Path("/kernels"),
+    )
     for _ in range(2):
         with pytest.raises(Failed, match="unsupported AST node type: Import"):
             rebuilt["caller"]
@@ -266,7 +282,10 @@ def test_a_rebuilt_function_has_the_candidates_lines_and_only_its_names() -> Non
         "space": {"members": {"A": {"constexpr": 3}}},
     }  # fmt: skip
     helper = Function(name="helper", text="def helper(x):\n    return x\n")
-    functions = {"kernel": Function(name="kernel", text=text, names=names, line=40, indent=8), "helper": helper}
+    functions = {
+        "kernel": Function(name="kernel", text=text, names=names, line=40, indent=8),
+        "helper": helper,
+    }
     made = rebuild(functions, "kernel", interpreted=False, folder=Path("/kernels"))
     assert made.starting_line_number == 40
     assert made.fn.__code__.co_firstlineno == 40
@@ -288,7 +307,10 @@ def test_a_rebuilt_function_has_the_candidates_lines_and_only_its_names() -> Non
 def test_two_functions_of_one_name_are_two_functions() -> None:
     """A factory makes helpers of one name with different constants; Triton itself takes the first for both."""
     text = "def helper(x):\n    return x * SCALE\n"
-    helpers = {f"helper.{n}": Function(name="helper", text=text, names={"SCALE": {"constexpr": n}}) for n in (2, 3)}
+    helpers = {
+        f"helper.{n}": Function(name="helper", text=text, names={"SCALE": {"constexpr": n}})
+        for n in (2, 3)
+    }
     rebuilt = Rebuilt(helpers, interpreted=False, folder=Path("/kernels"))
     assert len({rebuilt[key].__qualname__ for key in helpers}) == 2
 
@@ -309,9 +331,29 @@ def test_constants_are_restored_as_exactly_plain_types() -> None:
     import triton.language as tl
 
     form = {
-        "tuple": [1, 0.5, "a", None, True, {"tl_dtype": "fp16"}, {"tl_dtype": "float32"}, {"dtype": "bfloat16"}, [1, 2]]
+        "tuple": [
+            1,
+            0.5,
+            "a",
+            None,
+            True,
+            {"tl_dtype": "fp16"},
+            {"tl_dtype": "float32"},
+            {"dtype": "bfloat16"},
+            [1, 2],
+        ]
     }
-    assert value(form, {}) == (1, 0.5, "a", None, True, tl.float16, tl.float32, torch.bfloat16, (1, 2))
+    assert value(form, {}) == (
+        1,
+        0.5,
+        "a",
+        None,
+        True,
+        tl.float16,
+        tl.float32,
+        torch.bfloat16,
+        (1, 2),
+    )
     assert value({"float": "-inf"}, {}) == float("-inf")
     assert str(value({"pointer_type": "fp16"}, {})) == "pointer<fp16>"
     assert value({"constexpr": 4}, {}).value == 4

@@ -155,6 +155,12 @@ def test_blocks_in_clusters_are_left_alone(adding):
 )
 def test_only_a_loop_without_a_count_and_assembly_may_wait_for_another_program(line, waits):
     helper = Function(name="helper", text=f"def helper(p, n):\n    {line}")
-    kernel = Function(name="kernel", text="def kernel(p, n):\n    helper(p, n)", names={"helper": {"function": "h"}})
-    traced = Traced(functions={"h": helper, "k": kernel}, kernels={"l": Kernel(function="k", signature={})})
+    kernel = Function(
+        name="kernel",
+        text="def kernel(p, n):\n    helper(p, n)",
+        names={"helper": {"function": "h"}},
+    )
+    traced = Traced(
+        functions={"h": helper, "k": kernel}, kernels={"l": Kernel(function="k", signature={})}
+    )
     assert may_wait(traced, "l") is waits

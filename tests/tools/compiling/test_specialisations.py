@@ -40,5 +40,8 @@ def test_a_kernel_alone_is_as_it_was():
 
 
 def test_other_sizes_are_guessed_to_know_of_addresses_alone():
-    traced = Traced(functions={"f": FUNCTION}, kernels={"own": kernel(0, 1), "plain": kernel(0), "other": kernel(0, 2)})
+    traced = Traced(
+        functions={"f": FUNCTION},
+        kernels={"own": kernel(0, 1), "plain": kernel(0), "other": kernel(0, 2)},
+    )
     assert guess_for_other_sizes(traced, ["own", "plain"]).kernels == {"own": kernel(0)}

@@ -22,7 +22,13 @@ from kernelwright.tools.sandbox import Zygote
 from kernelwright.tools.tracing.trace import Kernel, Traced
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
-QUICK = ("fused_softmax", "fused_gelu_libdevice", "linear_recurrence_associative_scan", "matmul_autotune", "row_argmax")
+QUICK = (
+    "fused_softmax",
+    "fused_gelu_libdevice",
+    "linear_recurrence_associative_scan",
+    "matmul_autotune",
+    "row_argmax",
+)
 OTHERS = sorted({p.stem for p in (KERNELS / "good").glob("*.py")} - set(QUICK))
 BAD = sorted((KERNELS / "bad").glob("compile_*.py"))
 Trace = Callable[[Path], Traced]
@@ -43,7 +49,9 @@ def _settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def module(request: pytest.FixtureRequest) -> Iterator[Any]:
     """The candidate's own module."""
-    spec = importlib.util.spec_from_file_location("candidate", KERNELS / "good" / f"{request.param}.py")
+    spec = importlib.util.spec_from_file_location(
+        "candidate", KERNELS / "good" / f"{request.param}.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)
@@ -53,11 +61,17 @@ def module(request: pytest.FixtureRequest) -> Iterator[Any]:
     del sys.modules["candidate"]
 
 
-@pytest.mark.parametrize("module", [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in OTHERS)], indirect=True)
-def test_the_text_compiles_to_what_the_jit_function_compiles_to(module: Any, compiler: Compiler, traced: Trace) -> None:
+@pytest.mark.parametrize(
+    "module", [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in OTHERS)], indirect=True
+)
+def test_the_text_compiles_to_what_the_jit_function_compiles_to(
+    module: Any, compiler: Compiler, traced: Trace
+) -> None:
     path = Path(module.__file__)
     trace = traced(path)
-    made = compiler.compile(trace, list(trace.kernels), "sm_90", source=path.read_text(), seconds=300, texts=("ptx",))
+    made = compiler.compile(
+        trace, list(trace.kernels), "sm_90", source=path.read_text(), seconds=300, texts=("ptx",)
+    )
     assert made
     for key, compiled in made.items():
         assert compiled.failure is None, compiled.failure
@@ -76,11 +90,16 @@ def own_compilation(module: Any, trace: Traced, kernel: Kernel) -> Any:
     function = getattr(module, trace.functions[kernel.function].name)
     while not hasattr(function, "params"):
         function = function.fn  # an autotuner's or a heuristic's
-    signature = {name: tuple(kind) if isinstance(kind, list) else kind for name, kind in kernel.signature.items()}
+    signature = {
+        name: tuple(kind) if isinstance(kind, list) else kind
+        for name, kind in kernel.signature.items()
+    }
     constants = {tuple(path): value(form, {}) for path, form in kernel.constants}
     attributes = {tuple(path): [list(pair) for pair in pairs] for path, pairs in kernel.attributes}
     source = ASTSource(function, signature, constants, attributes)
-    return triton.compile(source, target=parse_target("sm_90").gpu_target(), options=dict(kernel.options))
+    return triton.compile(
+        source, target=parse_target("sm_90").gpu_target(), options=dict(kernel.options)
+    )
 
 
 def assert_same_resources(compiled: Compiled, own: Any) -> None:
@@ -129,7 +148,9 @@ def test_a_kernel_that_needs_more_shared_memory_than_the_target_has_says_how_muc
 ) -> None:
     path = KERNELS / "bad" / "resources_shared_memory.py"
     trace = traced(path)
-    (made,) = compiler.compile(trace, list(trace.kernels), "sm_90", source=path.read_text(), seconds=120).values()
+    (made,) = compiler.compile(
+        trace, list(trace.kernels), "sm_90", source=path.read_text(), seconds=120
+    ).values()
     assert made.failure is not None
     assert made.failure.fault is Fault.RESOURCES
     assert made.failure.message == (
@@ -146,7 +167,9 @@ def test_another_target_gets_a_binary_of_its_own(compiler: Compiler, traced: Tra
     path = KERNELS / "good" / "vector_add.py"
     trace = traced(path)
     for target, start in (("sm_80", b"\x7fELF"), ("gfx942", b"\x7fELF")):
-        (made,) = compiler.compile(trace, list(trace.kernels), target, source=path.read_text(), seconds=120).values()
+        (made,) = compiler.compile(
+            trace, list(trace.kernels), target, source=path.read_text(), seconds=120
+        ).values()
         assert made.failure is None, made.failure
         assert made.target == target
         assert made.binary.startswith(start)

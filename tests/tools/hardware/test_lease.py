@@ -63,7 +63,9 @@ def test_several_check_side_by_side_and_nobody_overtakes_whoever_wants_to_be_alo
         first.start()
         assert begun.wait(60.0)
         waiting = threading.Event()
-        with pytest.raises(InfrastructureError, match="another process"):  # the door is shut: nobody comes in
+        with pytest.raises(
+            InfrastructureError, match="another process"
+        ):  # the door is shut: nobody comes in
             gpu_lease("test-gpu-shared", 0.2, lambda _: waiting.set(), shared=True).__enter__()
         assert waiting.is_set()
         assert order == []
@@ -88,7 +90,9 @@ def test_who_shares_the_gpu_may_be_alone_for_a_while_and_the_others_wait_with_wh
             other.start()
             assert not entered.wait(0.2)  # it shares the GPU, and does not compute
             order.append("first")
-        with pytest.raises(InfrastructureError, match="another process"):  # who wants all of it waits for all to end
+        with pytest.raises(
+            InfrastructureError, match="another process"
+        ):  # who wants all of it waits for all to end
             gpu_lease("test-gpu-timing", 0.1).__enter__()
     assert ended.wait(60.0)
     other.join()
@@ -174,7 +178,9 @@ def test_a_gpu_that_stays_busy_is_trouble_of_ours():
         pass
 
 
-def test_the_lease_of_a_gpu_lies_in_a_file_that_every_user_may_lock_and_says_when_it_waits(tmp_path, monkeypatch):
+def test_the_lease_of_a_gpu_lies_in_a_file_that_every_user_may_lock_and_says_when_it_waits(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     said: list[str] = []
     before = os.umask(0o077)
@@ -185,10 +191,16 @@ def test_the_lease_of_a_gpu_lies_in_a_file_that_every_user_may_lock_and_says_whe
         os.umask(before)
     assert stat.S_IMODE(lock_file("GPU-1/2").stat().st_mode) == 0o666
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True, env={**os.environ}
+        [sys.executable, "-c", HOLD, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ},
     )
     assert holder.stdout.readline() == "held\n"
-    with pytest.raises(InfrastructureError, match="another process"), gpu_lease("GPU-1/2", 0.1, said.append):
+    with (
+        pytest.raises(InfrastructureError, match="another process"),
+        gpu_lease("GPU-1/2", 0.1, said.append),
+    ):
         pass
     holder.kill()
     holder.wait()

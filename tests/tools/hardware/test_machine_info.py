@@ -8,7 +8,14 @@ import pytest
 from kernelwright.agent.doctor import Severity, diagnose
 from kernelwright.tools.hardware import gpus
 from kernelwright.tools.hardware.gpus import Gpu, read_driver, throttle_reasons
-from kernelwright.tools.hardware.machine_info import Disk, Layer, Machine, Ncu, OfflineTarget, read_machine
+from kernelwright.tools.hardware.machine_info import (
+    Disk,
+    Layer,
+    Machine,
+    Ncu,
+    OfflineTarget,
+    read_machine,
+)
 from kernelwright.tools.hardware.neighbours import neighbours_of
 from kernelwright.tools.hardware.peaks import PEAKS, peak_of, peak_of_target
 from kernelwright.tools.hardware.targets import TARGETS
@@ -26,7 +33,9 @@ SOUND = Machine(
     memory_bytes=24 * 2**30,
     python="3.11.9",
     versions={"torch": "2.13.0", "triton": "3.9.0", "nvidia-ml-py": "13.0"},
-    gpus=(Gpu(index=0, name="NVIDIA H200", uuid="GPU-1", capability=(9, 0), rates={"fp32": 66.9e12}),),
+    gpus=(
+        Gpu(index=0, name="NVIDIA H200", uuid="GPU-1", capability=(9, 0), rates={"fp32": 66.9e12}),
+    ),
     driver="570.86.15",
     ncu=Ncu(path="/usr/bin/ncu", permitted=True),
     layers=(Layer(name="landlock", available=True),),
@@ -144,7 +153,9 @@ def test_a_driver_name_finds_its_data_sheet(name, gpu):
     assert peak_of(name).gpu == gpu
 
 
-@pytest.mark.parametrize("name", ["Tesla T4", "NVIDIA A10G", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GB200", ""])
+@pytest.mark.parametrize(
+    "name", ["Tesla T4", "NVIDIA A10G", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GB200", ""]
+)
 def test_a_gpu_that_is_not_tabulated_has_no_peaks(name):
     assert peak_of(name) is None
 
@@ -168,7 +179,11 @@ def test_a_sound_machine_has_no_trouble():
 @pytest.mark.parametrize(
     ("changes", "severity", "says"),
     [
-        ({"versions": {"triton": "3.9.0", "nvidia-ml-py": "13"}}, Severity.ERROR, "torch is not installed"),
+        (
+            {"versions": {"triton": "3.9.0", "nvidia-ml-py": "13"}},
+            Severity.ERROR,
+            "torch is not installed",
+        ),
         (
             {"versions": {"torch": "2.13.0", "triton": "3.2.0", "nvidia-ml-py": "13"}},
             Severity.WARNING,
@@ -188,9 +203,21 @@ def test_a_sound_machine_has_no_trouble():
             Severity.WARNING,
             "landlock",
         ),
-        ({"targets": (OfflineTarget(name="sm_100", available=False, reason="no ptxas"),)}, Severity.WARNING, "sm_100"),
-        ({"disks": (Disk(path="/tmp", free_bytes=2**20, writable=True),)}, Severity.WARNING, "/tmp has 0.0 GiB"),
-        ({"disks": (Disk(path="/tmp", free_bytes=2**40, writable=False),)}, Severity.WARNING, "cannot be written"),
+        (
+            {"targets": (OfflineTarget(name="sm_100", available=False, reason="no ptxas"),)},
+            Severity.WARNING,
+            "sm_100",
+        ),
+        (
+            {"disks": (Disk(path="/tmp", free_bytes=2**20, writable=True),)},
+            Severity.WARNING,
+            "/tmp has 0.0 GiB",
+        ),
+        (
+            {"disks": (Disk(path="/tmp", free_bytes=2**40, writable=False),)},
+            Severity.WARNING,
+            "cannot be written",
+        ),
         ({"memory_bytes": 2**30}, Severity.WARNING, "1.0 GiB of memory"),
     ],
 )

@@ -47,7 +47,9 @@ def test_a_request_is_seen_while_it_stands_and_not_afterwards():
 
 
 def test_the_request_of_a_process_that_was_killed_is_none():
-    asking = subprocess.Popen([sys.executable, "-c", ASK, tempfile.gettempdir()], stdout=subprocess.PIPE)
+    asking = subprocess.Popen(
+        [sys.executable, "-c", ASK, tempfile.gettempdir()], stdout=subprocess.PIPE
+    )
     try:
         assert asking.stdout is not None
         assert asking.stdout.readline() == b"asked\n"
@@ -60,7 +62,9 @@ def test_the_request_of_a_process_that_was_killed_is_none():
     assert requested_memory("GPU-of-another") is None
 
 
-def test_a_judge_that_is_not_at_work_gives_once_what_is_asked_for_and_one_at_work_does_not(monkeypatch):
+def test_a_judge_that_is_not_at_work_gives_once_what_is_asked_for_and_one_at_work_does_not(
+    monkeypatch,
+):
     monkeypatch.setattr(memory_requests, "MAX_WAIT_SECONDS", 0.3)
     given, at_work = list[int](), threading.Lock()
     giver = MemoryGiver("gpu-given", at_work, given.append)

@@ -79,5 +79,11 @@ def test_a_block_without_warps_is_refused() -> None:
 
 
 def test_tritons_target_is_made_for_both_makers() -> None:
-    assert (TARGETS["sm_90"].gpu_target().arch, TARGETS["sm_90"].gpu_target().backend) == (90, "cuda")
-    assert (TARGETS["gfx942"].gpu_target().arch, TARGETS["gfx942"].gpu_target().warp_size) == ("gfx942", 64)
+    assert (TARGETS["sm_90"].gpu_target().arch, TARGETS["sm_90"].gpu_target().backend) == (
+        90,
+        "cuda",
+    )
+    assert (TARGETS["gfx942"].gpu_target().arch, TARGETS["gfx942"].gpu_target().warp_size) == (
+        "gfx942",
+        64,
+    )

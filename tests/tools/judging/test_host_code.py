@@ -68,7 +68,8 @@ def test_host_code_for_a_gpu_is_judged_without_one(evaluator, line):
         "DEVICE = torch.device('cuda', 0)\n\n\nclass ModelNew(nn.Module):\n    def __init__(self):\n       "
         " super().__init__()\n        self.scale = " "nn.Parameter(torch.ones(1))\n\n")  # fmt: skip
     source = source.replace(
-        "        out = torch.empty_like(x)\n", f"        {line}\n        out = torch.empty_like(x)\n"
+        "        out = torch.empty_like(x)\n",
+        f"        {line}\n        out = torch.empty_like(x)\n",
     )
     options = Options(profile=False, torch_compile=False, own_work="report", sizes=1)
     report = evaluator.evaluate(Problem(name="relu", source=REFERENCE), source, options)

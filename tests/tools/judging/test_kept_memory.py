@@ -59,7 +59,9 @@ def bounded(zygote, monkeypatch, layers: int, sharers: int = 1) -> Judge:
     return Judge("cpu", zygote, sharers=sharers)
 
 
-def test_a_judge_on_a_cpu_keeps_no_more_bytes_than_its_bound_however_many_large_modules_it_sees(zygote, monkeypatch):
+def test_a_judge_on_a_cpu_keeps_no_more_bytes_than_its_bound_however_many_large_modules_it_sees(
+    zygote, monkeypatch
+):
     with bounded(zygote, monkeypatch, layers=6) as judge:
         for number in range(12):
             judge.expected(problem(number), 7 << 16, Draw.OWN, 0)
@@ -68,7 +70,9 @@ def test_a_judge_on_a_cpu_keeps_no_more_bytes_than_its_bound_however_many_large_
         assert judge.kept_bytes() > 2 * LAYER_BYTES, "the module that was used last is kept"
 
 
-def test_the_bound_is_that_of_all_judges_together_and_the_last_module_stays_however_large(zygote, monkeypatch):
+def test_the_bound_is_that_of_all_judges_together_and_the_last_module_stays_however_large(
+    zygote, monkeypatch
+):
     with bounded(zygote, monkeypatch, layers=6, sharers=12) as judge:
         first = judge.expected(problem(1), 7 << 16, Draw.OWN, 0)
         assert judge.expected(problem(1), 7 << 16, Draw.OWN, 0) is first
@@ -135,7 +139,9 @@ def is_kept(judge: Judge, number: int) -> bool:
     return any(key[1].startswith(f"large {number} ") for key in judge._kept._problems)
 
 
-def test_the_problems_used_longest_ago_are_let_go_of_before_one_finds_no_memory(zygote, monkeypatch):
+def test_the_problems_used_longest_ago_are_let_go_of_before_one_finds_no_memory(
+    zygote, monkeypatch
+):
     with on_a_small_gpu(zygote, monkeypatch, layers=3.5) as judge:
         for number in (1, 2, 3):
             asked(judge, number)
@@ -152,10 +158,14 @@ def test_ten_problems_in_turns_on_a_gpu_that_holds_one_are_all_answered(zygote, 
         assert all(torch.equal(a.eager[0], b.eager[0]) for a, b in zip(first, again, strict=True))
 
 
-def test_room_is_made_once_for_candidates_of_one_problem_and_again_once_it_was_given_away(zygote, monkeypatch):
+def test_room_is_made_once_for_candidates_of_one_problem_and_again_once_it_was_given_away(
+    zygote, monkeypatch
+):
     with on_a_small_gpu(zygote, monkeypatch, layers=1.5) as judge:
         unmapped = []
-        judge.room = RoomOnGpu(judge.memory, judge._kept, judge.buffers, None, lambda: unmapped.append(1), None, 1)
+        judge.room = RoomOnGpu(
+            judge.memory, judge._kept, judge.buffers, None, lambda: unmapped.append(1), None, 1
+        )
         asked(judge, 1)
         first = len(unmapped)
         asked(judge, 2), asked(judge, 2), asked(judge, 2)
@@ -177,7 +187,10 @@ def test_what_was_not_foreseen_is_tried_once_more_alone(zygote, monkeypatch):
 
 
 def test_a_problem_that_does_not_fit_alone_either_is_told_so(zygote, monkeypatch):
-    with on_a_small_gpu(zygote, monkeypatch, layers=0.5) as judge, pytest.raises(DoesNotFit, match="use smaller sizes"):
+    with (
+        on_a_small_gpu(zygote, monkeypatch, layers=0.5) as judge,
+        pytest.raises(DoesNotFit, match="use smaller sizes"),
+    ):
         asked(judge, 1)
 
 
@@ -193,7 +206,11 @@ def test_a_candidate_that_finds_no_memory_is_asked_again_alone(zygote, monkeypat
 
         def run(self, base, others):
             type(self).runs += 1
-            return None if not is_kept(self.judge, 1) else Failure(fault=Fault.MEMORY, message="CUDA out of memory")
+            return (
+                None
+                if not is_kept(self.judge, 1)
+                else Failure(fault=Fault.MEMORY, message="CUDA out of memory")
+            )
 
         def judged(self, failure):
             return failure
@@ -210,7 +227,9 @@ def test_a_candidate_that_finds_no_memory_is_asked_again_alone(zygote, monkeypat
 def test_the_last_used_problem_stays_but_where_it_is_asked_for_too():
     kept = KeptProblems(None, 1)
     for number in range(3):
-        kept.keep((f"source {number}", f"large {number} 1"), SimpleNamespace(model=torch.nn.Linear(2, 2)))
+        kept.keep(
+            (f"source {number}", f"large {number} 1"), SimpleNamespace(model=torch.nn.Linear(2, 2))
+        )
     assert [kept.drop_oldest() for _ in range(3)] == [True, True, False]
     assert kept.find(("source 2", "large 2 1")) is not None
     assert kept.drop_oldest(last_too=True)

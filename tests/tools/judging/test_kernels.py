@@ -36,7 +36,10 @@ def accepted(evaluator: Evaluator) -> dict[str, Future[Report]]:
 @pytest.fixture(scope="module")
 def refused(evaluator: Evaluator) -> dict[Path, Future[Report]]:
     quick_first = sorted(BAD, key=lambda p: header(p.read_text())["fault"] in SLOW)
-    return {p: evaluator.submit(problem_of(header(p.read_text())["problem"]), text_of(p), BRIEFLY) for p in quick_first}
+    return {
+        p: evaluator.submit(problem_of(header(p.read_text())["problem"]), text_of(p), BRIEFLY)
+        for p in quick_first
+    }
 
 
 @pytest.mark.slow
@@ -48,7 +51,9 @@ def test_an_honest_kernel_is_accepted(entry: Entry, accepted: dict[str, Future[R
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", BAD, ids=lambda p: p.stem)
-def test_a_broken_kernel_gets_the_name_of_its_fault(path: Path, refused: dict[Path, Future[Report]]) -> None:
+def test_a_broken_kernel_gets_the_name_of_its_fault(
+    path: Path, refused: dict[Path, Future[Report]]
+) -> None:
     assert_named(refused[path].result(), header(path.read_text()))
 
 
@@ -69,11 +74,17 @@ def assert_named(report: Report, said: dict[str, str]) -> None:
 def text_of(path: Path) -> str:
     """A candidate's text; a reply without code loses the header, which would be its only Python."""
     text = path.read_text()
-    return text if path.suffix == ".py" else "".join(line for line in text.splitlines(True) if line[0] != "#")
+    return (
+        text
+        if path.suffix == ".py"
+        else "".join(line for line in text.splitlines(True) if line[0] != "#")
+    )
 
 
 def test_every_problem_of_the_catalogue_has_an_honest_kernel() -> None:
-    catalogue = {p.stem for p in (KERNELS.parents[1] / "agent" / "problems" / "catalogue").glob("[!_]*.py")}
+    catalogue = {
+        p.stem for p in (KERNELS.parents[1] / "agent" / "problems" / "catalogue").glob("[!_]*.py")
+    }
     assert catalogue <= {e.problem for e in honest()}
 
 

@@ -64,7 +64,9 @@ def test_every_way_to_lay_out_anew_is_recorded_as_an_operator_that_only_moves(na
 @pytest.mark.parametrize("name", sorted(VIEWING_OPERATORS))
 def test_a_listed_view_is_one_that_a_dispatch_mode_meets(name):
     func = overload(name)
-    assert not torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+    assert not torch._C._dispatch_has_kernel_for_dispatch_key(
+        func.name(), "CompositeImplicitAutograd"
+    )
 
 
 def operators_that_alias_their_input():
@@ -78,13 +80,17 @@ def operators_that_alias_their_input():
 
 def test_no_operator_moves_data_because_its_schema_aliases():
     aliasing = list(operators_that_alias_their_input())
-    moving = {f"{f.overloadpacket.__name__}.{f._overloadname}" for f in aliasing if only_moves_data(f)}
+    moving = {
+        f"{f.overloadpacket.__name__}.{f._overloadname}" for f in aliasing if only_moves_data(f)
+    }
     by_name = {"contiguous.default", "pin_memory.default"}
     assert len(aliasing) > 70
     assert moving <= VIEWING_OPERATORS | by_name
 
 
-@pytest.mark.parametrize("op", ["_conj.default", "conj.default", "mH.default", "adjoint.default", "_neg_view.default"])
+@pytest.mark.parametrize(
+    "op", ["_conj.default", "conj.default", "mH.default", "adjoint.default", "_neg_view.default"]
+)
 def test_a_view_that_changes_values_computes(op):
     assert kind_of(Operator(op=f"aten.{op}", args=({"t": 0},), out={"t": 1})) == "compute"
 
@@ -113,5 +119,10 @@ def test_a_tensor_that_says_where_a_view_lies_is_read_by_the_host(op, args):
     ],
 )
 def test_a_conversion_is_layout_where_a_mantissa_remains(dtype, kind):
-    step = Operator(op="aten._to_copy.default", args=({"t": 0},), kwargs={"dtype": {"dtype": dtype}}, out={"t": 1})
+    step = Operator(
+        op="aten._to_copy.default",
+        args=({"t": 0},),
+        kwargs={"dtype": {"dtype": dtype}},
+        out={"t": 1},
+    )
     assert kind_of(step) == kind

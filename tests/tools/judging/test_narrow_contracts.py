@@ -70,19 +70,25 @@ def right(**sizes: int) -> Tried:
 
 
 def outside(**sizes: int) -> Tried:
-    return Tried(sizes=sizes, outcome=SizeOutcome.OUTSIDE_CONTRACT, message="ValueError: not this size")
+    return Tried(
+        sizes=sizes, outcome=SizeOutcome.OUTSIDE_CONTRACT, message="ValueError: not this size"
+    )
 
 
 def test_a_kernel_that_takes_the_problem_s_own_size_alone_is_narrow():
     result = result_with(right(), outside(ROWS=7), outside(COLUMNS=5, LAYERS=2))
-    assert narrow_contract(PROBLEM, result).startswith("it was right at the problem's own size only")
+    assert narrow_contract(PROBLEM, result).startswith(
+        "it was right at the problem's own size only"
+    )
 
 
 def test_a_kernel_that_leaves_one_dimension_free_is_narrow_and_with_two_it_is_not():
     fixed = {"COLUMNS": 512, "LAYERS": 6}
     one = result_with(right(ROWS=2), right(ROWS=9), fixed_sizes=fixed)
     assert "where ROWS alone varies" in narrow_contract(PROBLEM, one)
-    two = result_with(right(ROWS=2, LAYERS=4), right(ROWS=9, LAYERS=5), fixed_sizes={"COLUMNS": 512})
+    two = result_with(
+        right(ROWS=2, LAYERS=4), right(ROWS=9, LAYERS=5), fixed_sizes={"COLUMNS": 512}
+    )
     assert narrow_contract(PROBLEM, two) == ""
 
 
@@ -99,7 +105,9 @@ def test_a_kernel_that_was_checked_at_no_other_size_and_refused_none_is_not_narr
 def reports():
     with Evaluator(workers=1) as evaluator:
         yield {
-            name: evaluator.evaluate(PROBLEM, KERNEL.format(refused=refused), Options(sizes=4, seed=5))
+            name: evaluator.evaluate(
+                PROBLEM, KERNEL.format(refused=refused), Options(sizes=4, seed=5)
+            )
             for name, (refused, _) in GUARDS.items()
         }
 

@@ -49,7 +49,9 @@ def copy_with(body: str, *, itself: bool = False) -> str:
 
 
 @pytest.mark.parametrize("body", [JOINED, GIVEN_BACK])
-def test_a_copy_is_right_that_takes_and_changes_tensors_inside_of_lists_and_dictionaries(evaluator, body):
+def test_a_copy_is_right_that_takes_and_changes_tensors_inside_of_lists_and_dictionaries(
+    evaluator, body
+):
     report = evaluator.evaluate(problem(body), copy_with(body), OPTIONS)
     assert report.correct, report.failure
 
@@ -62,7 +64,9 @@ def test_a_copy_is_right_that_takes_and_changes_tensors_inside_of_lists_and_dict
     (GIVEN_BACK, "return parts[0]", Fault.MISMATCH, "24 of"),
     ("return parts[0] * 1.0", "return parts[0].mul_(1.0)", Fault.ALIAS, "shares memory with input 0[0]"),
 ])  # fmt: skip
-def test_what_is_wrong_with_a_tensor_inside_of_an_argument_is_found_and_named(evaluator, reference, body, fault, told):
+def test_what_is_wrong_with_a_tensor_inside_of_an_argument_is_found_and_named(
+    evaluator, reference, body, fault, told
+):
     text = copy_with(body, itself=fault is Fault.ALIAS)
     failure = evaluator.evaluate(problem(reference), text, OPTIONS).failure
     assert failure is not None
@@ -71,5 +75,8 @@ def test_what_is_wrong_with_a_tensor_inside_of_an_argument_is_found_and_named(ev
 
 def test_a_named_tuple_of_tensors_is_refused_in_one_line(evaluator):
     named = problem("return parts.left + parts.right", "Pair(torch.randn(3), torch.randn(3)), {}")
-    with pytest.raises(ProblemError, match=r"tensors inside a Pair \(input 0\): use lists, tuples, and dictionaries"):
+    with pytest.raises(
+        ProblemError,
+        match=r"tensors inside a Pair \(input 0\): use lists, tuples, and dictionaries",
+    ):
         evaluator.evaluate(named, copy_with("return parts[0]"), OPTIONS)

@@ -97,7 +97,10 @@ def problem_of(name: str) -> Problem:
 
 @pytest.mark.parametrize("name", [name for name in ODD if "without data" not in name])
 def test_an_odd_reference_is_judged(evaluator, name):
-    problem, options = problem_of(name), Options(profile=False, torch_compile=False, own_work="report")
+    problem, options = (
+        problem_of(name),
+        Options(profile=False, torch_compile=False, own_work="report"),
+    )
     right = evaluator.evaluate(problem, copy_of(name, "unchanged"), options)
     assert right.correct, right.failure or right.warnings
     wrong = evaluator.evaluate(problem, copy_of(name, "one element 2 % off"), options)
@@ -117,11 +120,13 @@ def test_host_code_that_reads_what_a_tensor_holds_is_told_so(evaluator, name):
 def test_a_draw_that_the_reference_does_not_take_is_left_out_and_said(evaluator):
     problem = problem_of("fails on anything negative")
     text = copy_of("fails on anything negative", "unchanged")
-    report = evaluator.evaluate(problem, text, Options(profile=False, torch_compile=False, own_work="report"))
-    assert report.interpreted is not None
-    assert any(note.startswith("signed: not used, the reference") for note in report.interpreted.notes), (
-        report.interpreted.notes
+    report = evaluator.evaluate(
+        problem, text, Options(profile=False, torch_compile=False, own_work="report")
     )
+    assert report.interpreted is not None
+    assert any(
+        note.startswith("signed: not used, the reference") for note in report.interpreted.notes
+    ), report.interpreted.notes
     assert {check.draw for check in report.interpreted.checks} >= {"own", "constant_rows"}
 
 
@@ -140,19 +145,35 @@ def test_whole_numbers_as_inputs_do_not_hide_half_precision(evaluator, change, i
 
 
 @pytest.mark.parametrize("name", RANDOM)
-def test_a_reference_that_is_random_is_a_fault_of_the_problem_and_blames_no_candidate(evaluator, name):
-    problem = Problem(name=name, source=FORM.format(arguments="x", body=RANDOM[name], inputs="torch.randn(6, 50)"))
+def test_a_reference_that_is_random_is_a_fault_of_the_problem_and_blames_no_candidate(
+    evaluator, name
+):
+    problem = Problem(
+        name=name, source=FORM.format(arguments="x", body=RANDOM[name], inputs="torch.randn(6, 50)")
+    )
     with pytest.raises(ProblemError) as refused:
         evaluator.evaluate(problem, KERNEL_ALONE, Options(profile=False, torch_compile=False))
-    assert str(refused.value).startswith("the reference is random: output 0 follows torch's generator")
-    assert "put .eval() on the module, set dropout to 0, or make the random numbers an input" in str(refused.value)
+    assert str(refused.value).startswith(
+        "the reference is random: output 0 follows torch's generator"
+    )
+    assert (
+        "put .eval() on the module, set dropout to 0, or make the random numbers an input"
+        in str(refused.value)
+    )
 
 
 def test_a_candidate_that_draws_what_a_random_reference_draws_is_right_as_before(evaluator):
     body = RANDOM["dropout in training mode"]
-    problem = Problem(name="live dropout", source=FORM.format(arguments="x", body=body, inputs="torch.randn(6, 50)"))
-    kept = KERNEL_ALONE.replace("(x, y, x.numel()", "(torch.nn.functional.dropout(x, 0.5), y, x.numel()")
-    report = evaluator.evaluate(problem, kept, Options(profile=False, torch_compile=False, own_work="report"))
+    problem = Problem(
+        name="live dropout",
+        source=FORM.format(arguments="x", body=body, inputs="torch.randn(6, 50)"),
+    )
+    kept = KERNEL_ALONE.replace(
+        "(x, y, x.numel()", "(torch.nn.functional.dropout(x, 0.5), y, x.numel()"
+    )
+    report = evaluator.evaluate(
+        problem, kept, Options(profile=False, torch_compile=False, own_work="report")
+    )
     assert report.interpreted.random_outputs == (0,)
     assert report.correct, report.explanation
 

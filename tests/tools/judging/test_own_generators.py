@@ -81,7 +81,9 @@ SET_UPS = {
 @pytest.mark.parametrize("name", sorted(SET_UPS))
 def test_a_generator_of_the_constructors_own_gives_its_numbers(evaluator, name):
     problem = Problem(name=name, source=REFERENCE.replace("SET_UP", SET_UPS[name]))
-    report = evaluator.evaluate(problem, CANDIDATE.replace("SET_UP", SET_UPS[name]), Options(seed=2))
+    report = evaluator.evaluate(
+        problem, CANDIDATE.replace("SET_UP", SET_UPS[name]), Options(seed=2)
+    )
     assert report.correct, report.explanation
 
 
@@ -98,7 +100,11 @@ def test_plain_attributes_of_every_module_move():
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
     model[1].table, model[1].name, model.scale = torch.ones(3), "relu", torch.ones(1)
     move_attributes(model, "meta")
-    assert (model[1].table.device.type, model.scale.device.type, model[1].name) == ("meta", "meta", "relu")
+    assert (model[1].table.device.type, model.scale.device.type, model[1].name) == (
+        "meta",
+        "meta",
+        "relu",
+    )
     assert model[0].weight.device.type == "cpu"
 
 
@@ -107,5 +113,7 @@ def test_plain_attributes_of_every_module_move():
 def test_on_a_gpu_numbers_of_a_generator_of_the_cpu_are_drawn_there_and_moved(name):
     problem = Problem(name=name, source=REFERENCE.replace("SET_UP", SET_UPS[name]))
     with Evaluator(device="cuda:0") as evaluator:
-        report = evaluator.evaluate(problem, CANDIDATE.replace("SET_UP", SET_UPS[name]), Options(seed=2))
+        report = evaluator.evaluate(
+            problem, CANDIDATE.replace("SET_UP", SET_UPS[name]), Options(seed=2)
+        )
     assert report.correct, report.explanation

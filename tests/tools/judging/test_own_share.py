@@ -32,7 +32,9 @@ def judged(evaluator: Evaluator, source: str, rule: str) -> Report:
 
 def product_in_triton_relu_in_torch() -> str:
     source = (KERNELS / "good" / "matmul_bias_relu.py").read_text()
-    return source.replace("tl.maximum(acc, 0.0)", "acc").replace("return out", "return torch.relu(out)")
+    return source.replace("tl.maximum(acc, 0.0)", "acc").replace(
+        "return out", "return torch.relu(out)"
+    )
 
 
 def test_a_product_of_its_own_with_a_relu_left_to_torch_does_nearly_all_the_work(evaluator):

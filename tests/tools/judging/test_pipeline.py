@@ -11,7 +11,15 @@ from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.references.input_distributions import Draw, apply_draw, keep_edges
 from kernelwright.tools.references.shared_tensors import Buffers
-from kernelwright.tools.report import Environment, Failure, Fault, Report, Rung, Speedup, TimingMethod
+from kernelwright.tools.report import (
+    Environment,
+    Failure,
+    Fault,
+    Report,
+    Rung,
+    Speedup,
+    TimingMethod,
+)
 from kernelwright.tools.timing.measurement import is_settled, summarise_samples
 from kernelwright.tools.verdict_cache import VerdictCache
 
@@ -47,7 +55,9 @@ def test_asyncio_goes_on_while_verdicts_are_made(request):
     async def both() -> list[Report]:
         async with Evaluator("cpu", workers=2) as evaluator:
             beating = asyncio.create_task(beat())
-            reports = await asyncio.gather(*(evaluator.evaluate_async(problem, text) for text in (source, wrong)))
+            reports = await asyncio.gather(
+                *(evaluator.evaluate_async(problem, text) for text in (source, wrong))
+            )
             beating.cancel()
             return reports
 
@@ -66,7 +76,13 @@ def test_verdicts_never_cross_devices(tmp_path):
 def test_what_a_loaded_machine_may_cause_is_asked_again(tmp_path, fault):
     cache = VerdictCache(tmp_path)
     cache.keep(
-        "ab12", Report(problem="p", problem_hash="h", candidate_hash="c", failure=Failure(fault=fault, message=""))
+        "ab12",
+        Report(
+            problem="p",
+            problem_hash="h",
+            candidate_hash="c",
+            failure=Failure(fault=fault, message=""),
+        ),
     )
     assert cache.find("ab12") is None
 
@@ -140,7 +156,11 @@ def test_waiting_for_a_place_is_no_part_of_what_a_verdict_took():
     from kernelwright.agent.batch.lanes import Gate
 
     entry = next(e for e in honest() if e.name == "fused_silu")
-    problem, gate, options = problem_of(entry.problem), Gate("one", 1), Options(profile=False, torch_compile=False)
+    problem, gate, options = (
+        problem_of(entry.problem),
+        Gate("one", 1),
+        Options(profile=False, torch_compile=False),
+    )
     with Evaluator("cpu", workers=1, lane=lambda lane: gate.enter()) as evaluator:
         with gate.enter():
             start = time.monotonic()

@@ -75,7 +75,9 @@ def test_a_running_average_is_right_in_every_call(evaluator):
 
 def test_a_running_average_with_another_weight_is_wrong(evaluator):
     wrong = KERNEL.replace("total * 0.25", "total * 0.26")
-    report = evaluator.evaluate(Problem(name="running average", source=REFERENCE), wrong, Options(profile=False))
+    report = evaluator.evaluate(
+        Problem(name="running average", source=REFERENCE), wrong, Options(profile=False)
+    )
     assert report.failure.fault is Fault.MISMATCH, report.explanation
 
 
@@ -96,12 +98,17 @@ STATISTICS_KERNEL = (
         'self.register_buffer("average", torch.zeros(width))\n'
         '        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))',
     )
-    .replace("        out = torch.empty_like(x)", "        self.seen.add_(1)\n        out = torch.empty_like(x)")
+    .replace(
+        "        out = torch.empty_like(x)",
+        "        self.seen.add_(1)\n        out = torch.empty_like(x)",
+    )
 )
 
 
 def judged(evaluator, source, problem=STATISTICS):
-    return evaluator.evaluate(Problem(name="statistics", source=problem), source, Options(profile=False))
+    return evaluator.evaluate(
+        Problem(name="statistics", source=problem), source, Options(profile=False)
+    )
 
 
 def test_statistics_that_are_updated_as_the_reference_updates_them_are_right(evaluator):
@@ -118,16 +125,23 @@ def test_statistics_that_are_updated_as_the_reference_updates_them_are_right(eva
     ],
     ids=["no update", "no count", "another weight"],
 )
-def test_an_answer_without_the_update_of_a_buffer_is_wrong_and_names_the_buffer(evaluator, old, new, fault):
+def test_an_answer_without_the_update_of_a_buffer_is_wrong_and_names_the_buffer(
+    evaluator, old, new, fault
+):
     assert old in STATISTICS_KERNEL
     report = judged(evaluator, STATISTICS_KERNEL.replace(old, new))
     assert report.failure.fault is fault, report.explanation
-    assert "the buffer seen" in report.failure.message or "the buffer average" in report.failure.message
+    assert (
+        "the buffer seen" in report.failure.message
+        or "the buffer average" in report.failure.message
+    )
     assert report.correctness is None or report.correctness.correct_kb is not False
 
 
 def test_a_candidate_without_the_buffer_is_told_to_keep_one(evaluator):
-    lacking = STATISTICS_KERNEL.replace('self.register_buffer("seen", torch.zeros((), dtype=torch.int64))', "pass")
+    lacking = STATISTICS_KERNEL.replace(
+        'self.register_buffer("seen", torch.zeros((), dtype=torch.int64))', "pass"
+    )
     report = judged(evaluator, lacking.replace("        self.seen.add_(1)\n", ""))
     assert report.failure.fault is Fault.MUTATION
     assert "updates its buffer seen" in report.failure.message
@@ -135,7 +149,9 @@ def test_a_candidate_without_the_buffer_is_told_to_keep_one(evaluator):
 
 def test_buffers_under_other_names_are_known_by_their_order(evaluator):
     renamed = STATISTICS_KERNEL.replace('"average"', '"mean"').replace("self.average", "self.mean")
-    report = judged(evaluator, renamed.replace('"seen"', '"count"').replace("self.seen", "self.count"))
+    report = judged(
+        evaluator, renamed.replace('"seen"', '"count"').replace("self.seen", "self.count")
+    )
     assert report.correct, report.explanation
 
 

@@ -14,7 +14,9 @@ from kernelwright.tools.problem import Problem
 
 
 def turns_on(gpu: str) -> Turns:
-    return Turns(lambda lane: nullcontext(), lambda: SimpleNamespace(uuid=gpu, memory_bytes=1 << 30))
+    return Turns(
+        lambda lane: nullcontext(), lambda: SimpleNamespace(uuid=gpu, memory_bytes=1 << 30)
+    )
 
 
 @contextmanager
@@ -36,7 +38,10 @@ def test_two_verdicts_of_two_processes_check_side_by_side_and_each_times_alone()
                 time.sleep(0.05)
                 order.append(f"{name} ends")
 
-    threads = [threading.Thread(target=verdict, args=(t, n)) for t, n in ((one, "first"), (other, "second"))]
+    threads = [
+        threading.Thread(target=verdict, args=(t, n))
+        for t, n in ((one, "first"), (other, "second"))
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -18,7 +18,12 @@ from kernelwright.tools.manifests.manifest import (
 )
 from kernelwright.tools.manifests.measuring import measure_manifest
 from kernelwright.tools.manifests.sizes import fitting_sizes
-from kernelwright.tools.manifests.suite import compute_suite, manifest_suite, suite_problems, summary
+from kernelwright.tools.manifests.suite import (
+    compute_suite,
+    manifest_suite,
+    suite_problems,
+    summary,
+)
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError
 
@@ -26,7 +31,13 @@ CATALOGUE = Path(__file__).parents[3] / "agent" / "problems" / "catalogue"
 
 
 def _problem(
-    forward, inputs="torch.randn(rows, columns)", init="pass", names="x", name="made", extra="", init_inputs="[]"
+    forward,
+    inputs="torch.randn(rows, columns)",
+    init="pass",
+    names="x",
+    name="made",
+    extra="",
+    init_inputs="[]",
 ):
     return Problem(
         name=name,
@@ -56,7 +67,11 @@ RAND = "torch.rand(rows, columns)"
 
 
 def test_an_honest_problem_has_nothing_that_passes_and_its_facts_are_there():
-    m = measure_manifest(_problem("return torch.relu(self.net(x)) + x", init="self.net = nn.Linear(columns, columns)"))
+    m = measure_manifest(
+        _problem(
+            "return torch.relu(self.net(x)) + x", init="self.net = nn.Linear(columns, columns)"
+        )
+    )
     assert m.passing == {}
     assert m.degenerate == m.degenerate_kb == m.dead == ()
     assert m.tried > 8
@@ -68,7 +83,9 @@ def test_an_honest_problem_has_nothing_that_passes_and_its_facts_are_there():
 
 def test_an_output_that_is_always_zero_is_degenerate_for_everybody():
     m = measure_manifest(
-        _problem("y = x - x.mean(1, keepdim=True); return F.gelu(y.mean(1, keepdim=True).round()) * 0")
+        _problem(
+            "y = x - x.mean(1, keepdim=True); return F.gelu(y.mean(1, keepdim=True).round()) * 0"
+        )
     )
     assert "zeros" in m.degenerate
     assert "zeros" in m.degenerate_kb
@@ -114,7 +131,10 @@ def test_live_dropout_is_random_and_a_plain_problem_is_not():
 
 def test_a_reference_of_integers_and_flags_is_measured():
     m = measure_manifest(
-        _problem("return x[:, :9] @ torch.ones(9, 2, dtype=x.dtype)", "torch.randint(0, 9, (rows, columns))")
+        _problem(
+            "return x[:, :9] @ torch.ones(9, 2, dtype=x.dtype)",
+            "torch.randint(0, 9, (rows, columns))",
+        )
     )
     assert m.passing == {}
 
@@ -130,7 +150,9 @@ def test_a_manifest_is_kept_by_the_problems_hash(tmp_path):
 
 def test_a_file_of_manifests_comes_back_whole_and_holds_no_source(tmp_path):
     m = measure_manifest(_problem("return torch.softmax(x, -1)", "torch.rand(4, 40000)"))
-    write_manifests([m, Manifest(problem="other", hash="0", failure="takes over 3 s")], tmp_path / "m.json")
+    write_manifests(
+        [m, Manifest(problem="other", hash="0", failure="takes over 3 s")], tmp_path / "m.json"
+    )
     assert read_manifests(tmp_path / "m.json")[0] == m
     assert "softmax(" not in (tmp_path / "m.json").read_text()
     (tmp_path / "old.json").write_text(json.dumps({"schema": 0, "problems": []}))
@@ -193,10 +215,14 @@ def test_full_sizes_want_a_gpu_and_say_so():
 
 def test_a_large_batch_is_made_smaller_before_the_widths():
     big = _problem(
-        "return x * 2", "torch.rand(many, width)", extra="many_batch = 4\nbatch = 1 << 3\nmany = 65536\nwidth = 4096"
+        "return x * 2",
+        "torch.rand(many, width)",
+        extra="many_batch = 4\nbatch = 1 << 3\nmany = 65536\nwidth = 4096",
     )
     assert set(fitting_sizes(big)) == {"many"}
-    named = _problem("return x * 2", "torch.rand(batch_size2, width)", extra="batch_size2 = 65536\nwidth = 4096")
+    named = _problem(
+        "return x * 2", "torch.rand(batch_size2, width)", extra="batch_size2 = 65536\nwidth = 4096"
+    )
     assert set(fitting_sizes(named)) == {"batch_size2"}
     fixed = _problem("return x * 2", "torch.rand(1 << 15, 1 << 13)")
     with pytest.raises(ProblemError, match="too large"):

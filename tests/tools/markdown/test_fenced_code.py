@@ -22,7 +22,9 @@ PLUGS = ROOT / "plugs" / "kernelwright-client" / "src" / "kernelwright_client"
 def plug() -> ModuleType:
     """The module of the plugs' client, whose package is not installed here."""
     for name in ("fenced_code", "replies"):
-        spec = importlib.util.spec_from_file_location(f"kernelwright_client.{name}", PLUGS / f"{name}.py")
+        spec = importlib.util.spec_from_file_location(
+            f"kernelwright_client.{name}", PLUGS / f"{name}.py"
+        )
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
@@ -39,11 +41,15 @@ def test_the_program_of_a_reply_is_taken(case):
 def test_the_plugs_take_the_same_program(plug, case):
     reply, program = REPLIES[case]
     assert plug.code_of(reply) == (program or f"{answer_of(reply).strip()}\n")
-    assert plug.code_of([{"role": "assistant", "content": [{"type": "text", "text": reply}]}]) == plug.code_of(reply)
+    assert plug.code_of(
+        [{"role": "assistant", "content": [{"type": "text", "text": reply}]}]
+    ) == plug.code_of(reply)
 
 
 def test_the_plugs_have_a_copy_of_the_file():
-    assert (PLUGS / "fenced_code.py").read_text() == OURS.read_text(), f"copy {OURS} over the plugs' file"
+    assert (PLUGS / "fenced_code.py").read_text() == OURS.read_text(), (
+        f"copy {OURS} over the plugs' file"
+    )
 
 
 def test_every_program_that_a_reply_holds_parses_unless_it_is_cut_off():
@@ -53,7 +59,15 @@ def test_every_program_that_a_reply_holds_parses_unless_it_is_cut_off():
 
 
 @pytest.mark.parametrize(
-    "line", ["```python\n", "```\nx x\n", "````a\n```\n", "> " * 400 + "\n", " " * 900 + "```x\n", fenced(MODEL)]
+    "line",
+    [
+        "```python\n",
+        "```\nx x\n",
+        "````a\n```\n",
+        "> " * 400 + "\n",
+        " " * 900 + "```x\n",
+        fenced(MODEL),
+    ],
 )
 def test_a_reply_of_a_megabyte_of_fences_is_read_in_seconds(line):
     started = time.process_time()

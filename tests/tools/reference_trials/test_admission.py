@@ -93,17 +93,23 @@ def test_an_error_is_not_taken_for_that_of_a_text_with_other_lines(short_trials)
 
 def test_a_judge_process_takes_over_what_the_process_that_asks_has_tried(pool):
     problem = reference("assert True")
-    reference_trials().remember(problem, TrialOutcome(error="told by the one that asks"), train_mode=False)
+    reference_trials().remember(
+        problem, TrialOutcome(error="told by the one that asks"), train_mode=False
+    )
     with pytest.raises(ProblemError, match="told by the one that asks"):
         pool.submit(problem, RIGHT, Options(sizes=1)).result(500)
 
 
 def test_a_pool_judges_on_after_references_that_end_their_process(pool):
-    futures = [pool.submit(reference(text), RIGHT, Options(sizes=1)) for text in ENDINGS if text != LOOP]
+    futures = [
+        pool.submit(reference(text), RIGHT, Options(sizes=1)) for text in ENDINGS if text != LOOP
+    ]
     for future in futures:
         with pytest.raises(ProblemError, match=r"the reference mine\.py fails"):
             future.result(500)
-    assert pool.submit(find_by_name("fused_silu"), RIGHT, Options(sizes=1, seed=1)).result(500).correct
+    assert (
+        pool.submit(find_by_name("fused_silu"), RIGHT, Options(sizes=1, seed=1)).result(500).correct
+    )
 
 
 def test_the_mcp_server_refuses_such_a_reference_and_goes_on(tmp_path, short_trials):
@@ -116,12 +122,16 @@ def test_the_mcp_server_refuses_such_a_reference_and_goes_on(tmp_path, short_tri
     from kernelwright.agent.mcp_server.requests import Access
     from kernelwright.agent.mcp_server.server import KernelServer
 
-    judging = ServerJudge("cpu", History(tmp_path / "verdicts.db"), ServerBudget(5, 1000.0), Access(local=True))
+    judging = ServerJudge(
+        "cpu", History(tmp_path / "verdicts.db"), ServerBudget(5, 1000.0), Access(local=True)
+    )
 
     async def ask() -> list[dict[str, object]]:
         async with Client(KernelServer(judging, "test")) as client:
             problems = [FORM.format(forward="sys.exit(0)"), FORM.format(forward=LOOP), "fused silu"]
-            answers = [await client.call_tool("check", {"problem": p, "source": RIGHT}) for p in problems]
+            answers = [
+                await client.call_tool("check", {"problem": p, "source": RIGHT}) for p in problems
+            ]
         return [dict(answer.structured_content) for answer in answers]
 
     with judging:
@@ -141,24 +151,44 @@ def test_a_service_with_one_judge_answers_for_references_that_loop_or_exit_and_g
     import httpx2
 
     source = str(Path(kernelwright.__file__).parents[1])
-    command = [sys.executable, "-m", "kernelwright.agent", "serve", "--device", "cpu", "--workers", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "kernelwright.agent",
+        "serve",
+        "--device",
+        "cpu",
+        "--workers",
+        "1",
+    ]
     command += ["--port", "0", "--no-token"]
     server = subprocess.Popen(
-        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": source}
+        command,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source},
     )
     try:
         assert server.stderr is not None
         url = next(line.split()[-1] for line in server.stderr if "http://" in line)
         with httpx2.Client(base_url=url, timeout=400) as http:
-            problems = [{"name": "mine", "source": FORM.format(forward=text)} for text in ("sys.exit(0)", LOOP)]
+            problems = [
+                {"name": "mine", "source": FORM.format(forward=text)}
+                for text in ("sys.exit(0)", LOOP)
+            ]
             bodies = [{"problem": p, "candidate": RIGHT, "options": {"sizes": 1}} for p in problems]
-            bodies.append({"problem": {"name": "fused_silu"}, "candidate": RIGHT, "options": {"sizes": 1}})
+            bodies.append(
+                {"problem": {"name": "fused_silu"}, "candidate": RIGHT, "options": {"sizes": 1}}
+            )
             ids = [http.post("/v1/verdicts", json=body).json()["verdict_id"] for body in bodies]
             begun, statuses = time.monotonic(), []
             for verdict_id in ids:
                 status = {"state": "queued"}
                 while status["state"] in ("queued", "running") and time.monotonic() < begun + 400:
-                    status = json.loads(http.get(f"/v1/verdicts/{verdict_id}", params={"wait": 30}).content)
+                    status = json.loads(
+                        http.get(f"/v1/verdicts/{verdict_id}", params={"wait": 30}).content
+                    )
                 statuses.append(status)
         assert [status["state"] for status in statuses] == ["failed", "failed", "finished"]
         assert "line 8: it ends the program" in statuses[0]["error"]["message"]

@@ -52,9 +52,15 @@ class ModelNew(nn.Module):
         relu_kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=512)
         return out
 """
-COLUMNS_ALONE = "if x.shape[1] != 512:\n            raise ValueError('this kernel is for 512 columns')"
-OWN_SIZE_ALONE = "if x.shape != (300, 512):\n            raise ValueError('this kernel is for 300 rows of 512')"
-WRONG_ELSEWHERE = COLUMNS_ALONE + "\n        if x.shape[0] != 300:\n            return x.clone() * 0.0"
+COLUMNS_ALONE = (
+    "if x.shape[1] != 512:\n            raise ValueError('this kernel is for 512 columns')"
+)
+OWN_SIZE_ALONE = (
+    "if x.shape != (300, 512):\n            raise ValueError('this kernel is for 300 rows of 512')"
+)
+WRONG_ELSEWHERE = (
+    COLUMNS_ALONE + "\n        if x.shape[0] != 300:\n            return x.clone() * 0.0"
+)
 OPTIONS = Options(profile=False, torch_compile=False, targets=())
 
 

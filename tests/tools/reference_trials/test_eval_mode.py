@@ -86,7 +86,9 @@ class ModelNew(nn.Module):
 
 
 def problem_of(init: str, forward: str) -> Problem:
-    return Problem(name="mine.py", source=FORM.format(model=MODEL.format(init=init, forward=forward)))
+    return Problem(
+        name="mine.py", source=FORM.format(model=MODEL.format(init=init, forward=forward))
+    )
 
 
 @pytest.mark.parametrize("name", ENDS_IN_EVAL_MODE)
@@ -142,7 +144,9 @@ def test_the_contract_of_a_kernel_that_was_judged_in_eval_mode_is_eval_mode(eval
     problem = problem_of(init, forward)
     options = Options(profile=False, torch_compile=False, targets=())
     report = evaluator.evaluate(problem, KERNEL, options)
-    kernel = guarded_kernel(problem, KERNEL, report, lambda text: evaluator.evaluate(problem, text, options))
+    kernel = guarded_kernel(
+        problem, KERNEL, report, lambda text: evaluator.evaluate(problem, text, options)
+    )
     assert any("eval only" in line for line in kernel.lines), kernel.lines
     assert kernel.report is not None
     assert kernel.report.correct, kernel.report.explanation
@@ -153,14 +157,18 @@ def test_in_train_mode_the_module_is_judged_as_it_is_built_and_refused(evaluator
     plain = KERNEL.replace("return self.drop(out)", "return out")
     with pytest.raises(ProblemError, match="the reference is random"):
         evaluator.evaluate(
-            problem_of(init, forward), plain, Options(profile=False, torch_compile=False, train_mode=True)
+            problem_of(init, forward),
+            plain,
+            Options(profile=False, torch_compile=False, train_mode=True),
         )
 
 
 def test_a_module_that_stays_random_is_refused_with_its_line_before_any_turn():
     init, forward = STAYS["random numbers in forward"]
     with ReferenceTrials() as trials:
-        with pytest.raises(ProblemError, match="the reference is random at line 17: output 0 follows"):
+        with pytest.raises(
+            ProblemError, match="the reference is random at line 17: output 0 follows"
+        ):
             trials.require_working(problem_of(init, forward))
         trials.require_working(problem_of(init, forward), may_be_random=True)
         dropout = problem_of(*ENDS_IN_EVAL_MODE["a dropout layer"][:2])

@@ -95,7 +95,9 @@ def test_a_reference_that_works_is_accepted_after_one_that_killed_the_process(tr
 
 
 def test_a_reference_that_prints_is_accepted(trials):
-    trials.require_working(problem_with({"top": "print('hello')", "forward": "print(x); return self.layer(x)"}))
+    trials.require_working(
+        problem_with({"top": "print('hello')", "forward": "print(x); return self.layer(x)"})
+    )
 
 
 @pytest.mark.parametrize("text", GPU_TEXTS)
@@ -132,7 +134,10 @@ def test_a_reference_that_gets_a_quarter_of_a_processor_is_not_called_too_slow()
 
 
 def test_a_reference_that_sleeps_is_ended_after_its_seconds():
-    with ReferenceTrials(seconds=1.0) as trials, pytest.raises(ProblemError, match=r"it took more than 1 s"):
+    with (
+        ReferenceTrials(seconds=1.0) as trials,
+        pytest.raises(ProblemError, match=r"it took more than 1 s"),
+    ):
         trials.require_working(problem_with({"top": "import time; time.sleep(300)"}))
 
 

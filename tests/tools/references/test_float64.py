@@ -13,11 +13,23 @@ FORWARDS = {
         "self.net = nn.LSTM(16, 8)",
         "self.net(x[None], (torch.randn(1, 32, 8), torch.randn(1, 32, 8)))[0]",
     ),
-    "a state that is no buffer": ("self.state = torch.randn(32, 16)", "x @ self.state.T.to(x.device)"),
-    "noise like its input": ("", "x + torch.randn_like(x) * torch.rand(16) + torch.arange(16) + torch.zeros(16)"),
-    "a mask and a constant": ("", "torch.where(torch.rand(32, 16) > 0.5, x, torch.full((1,), 0.3))"),
+    "a state that is no buffer": (
+        "self.state = torch.randn(32, 16)",
+        "x @ self.state.T.to(x.device)",
+    ),
+    "noise like its input": (
+        "",
+        "x + torch.randn_like(x) * torch.rand(16) + torch.arange(16) + torch.zeros(16)",
+    ),
+    "a mask and a constant": (
+        "",
+        "torch.where(torch.rand(32, 16) > 0.5, x, torch.full((1,), 0.3))",
+    ),
     "its own double": ("", "x.double().float()"),
-    "a weight that a hook computes": ("self.linear = torch.nn.utils.weight_norm(nn.Linear(16, 8))", "self.linear(x)"),
+    "a weight that a hook computes": (
+        "self.linear = torch.nn.utils.weight_norm(nn.Linear(16, 8))",
+        "self.linear(x)",
+    ),
 }
 
 

@@ -59,7 +59,9 @@ def get_init_inputs():
 )
 def test_scores_that_are_exponentiated_are_products_of_smaller_powers(answer, bounded):
     """A kernel that fuses a score's scaling with the subtraction of the largest one overflows above 2^31."""
-    prepared = prepare_problem(Problem(name="scores", source=PROBLEM.replace("ANSWER", answer)), "cpu", 3)
+    prepared = prepare_problem(
+        Problem(name="scores", source=PROBLEM.replace("ANSWER", answer)), "cpu", 3
+    )
     x, y = expected_outputs(prepared, Draw.INFINITE, 1).inputs
     largest = max(float(v[v.isfinite()].abs().max()) for v in (x, y))
     assert (largest <= 1 << 14) is bounded

@@ -28,7 +28,9 @@ def get_init_inputs():
 """
 
 
-@pytest.mark.parametrize(("answer", "sums"), [("x.sum(1) + index.sum()", True), ("x[index]", False)])
+@pytest.mark.parametrize(
+    ("answer", "sums"), [("x.sum(1) + index.sum()", True), ("x[index]", False)]
+)
 def test_a_gpu_is_given_large_whole_numbers_only_where_none_is_an_index(answer, sums):
     prepared = prepare_problem(Problem(name="whole", source=TEXT.format(answer=answer)), "cpu", 3)
     inputs = prepared.reference.inputs(1)
@@ -37,14 +39,20 @@ def test_a_gpu_is_given_large_whole_numbers_only_where_none_is_an_index(answer, 
 
 
 def test_on_a_cpu_the_reference_says_itself_that_they_are_indices():
-    prepared = prepare_problem(Problem(name="whole", source=TEXT.format(answer="x[index]")), "cpu", 3)
+    prepared = prepare_problem(
+        Problem(name="whole", source=TEXT.format(answer="x[index]")), "cpu", 3
+    )
     with pytest.raises(ProblemError, match="IndexError"):
         expected_outputs(prepared, Draw.LARGE, 1)
 
 
 @pytest.mark.parametrize(
     ("answer", "free"),
-    [("torch.bincount(x.flatten())", False), ("x[:, : int(index[0])]", False), ("x.cumsum(1) + index.sum()", True)],
+    [
+        ("torch.bincount(x.flatten())", False),
+        ("x[:, : int(index[0])]", False),
+        ("x.cumsum(1) + index.sum()", True),
+    ],
 )
 def test_whole_numbers_that_decide_a_size_stay_as_they_are(answer, free):
     prepared = prepare_problem(Problem(name="whole", source=TEXT.format(answer=answer)), "cpu", 3)

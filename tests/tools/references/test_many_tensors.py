@@ -15,7 +15,11 @@ import torch
 
 from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.shared_tensors import MARGIN_BYTES, MAX_BLOCKS_KEPT_ON_CPU, Buffers
+from kernelwright.tools.references.shared_tensors import (
+    MARGIN_BYTES,
+    MAX_BLOCKS_KEPT_ON_CPU,
+    Buffers,
+)
 from kernelwright.tools.report import InfrastructureError
 from kernelwright.tools.sandbox.channel import MAX_DESCRIPTORS, Channel
 
@@ -59,7 +63,12 @@ FORWARD = """
         work[(triton.cdiv(x.numel(), 64),)](x, offset, out, x.numel(), BLOCK=64)
         return out
 """
-CANDIDATE = HEAD + KERNEL + MODEL.split("        offset =")[0].replace("class Model(", "class ModelNew(") + FORWARD
+CANDIDATE = (
+    HEAD
+    + KERNEL
+    + MODEL.split("        offset =")[0].replace("class Model(", "class ModelNew(")
+    + FORWARD
+)
 WRONG = CANDIDATE.replace("list(self.offsets)", "list(self.offsets)[:319]")
 """Without the last weight, which is most of the output: no draw makes that a matter of rounding."""
 PLAIN = (
@@ -93,7 +102,13 @@ def test_a_model_of_320_weights_and_160_inputs_is_judged(evaluator):
     assert 160 < MAX_DESCRIPTORS < 320, "more tensors than descriptors fit into one message"
     problem = Problem(name="many", source=HEAD + MODEL + INPUTS)
     options = Options(
-        profile=False, torch_compile=False, own_work="report", seed=6, sizes=1, compile_seconds=400, seconds=400
+        profile=False,
+        torch_compile=False,
+        own_work="report",
+        seed=6,
+        sizes=1,
+        compile_seconds=400,
+        seconds=400,
     )
     right, wrong = (evaluator.evaluate(problem, source, options) for source in (CANDIDATE, WRONG))
     assert right.correct, right.failure
@@ -144,7 +159,9 @@ def test_no_more_than_so_many_allocations_wait_whatever_their_sizes():
 
 def test_tensors_together_share_one_descriptor_and_have_margins_of_their_own():
     buffers = Buffers("cpu")
-    first, empty, last = buffers.together([torch.empty(3, 5), torch.empty(0), torch.empty(7, dtype=torch.int64)])
+    first, empty, last = buffers.together(
+        [torch.empty(3, 5), torch.empty(0), torch.empty(7, dtype=torch.int64)]
+    )
     assert first.fds == empty.fds == last.fds
     for shared in (first, empty, last):
         shared.fill_margins(0xFF)
@@ -166,7 +183,9 @@ def test_any_number_of_descriptors_arrives_with_its_message_in_order(tmp_path, c
     ours.send({"next": 1})
     assert theirs.receive() == {"files": count}
     taken = theirs.take_descriptors()
-    assert [os.path.basename(os.readlink(f"/proc/self/fd/{fd}")) for fd in taken] == [str(i) for i in range(count)]
+    assert [os.path.basename(os.readlink(f"/proc/self/fd/{fd}")) for fd in taken] == [
+        str(i) for i in range(count)
+    ]
     assert theirs.receive() == {"next": 1}
     for fd in (*files, *taken):
         os.close(fd)

@@ -27,7 +27,22 @@ NUMBERS = {
     "uniform_": (-1.0, 1.0),
 }
 OF_TENSORS = ("maximum", "minimum", "xlogy")
-BINARY = (*OF_TENSORS, "add", "sub", "mul", "div", "rsub", "eq", "ge", "gt", "le", "lt", "ne", "clamp_min", "clamp_max")
+BINARY = (
+    *OF_TENSORS,
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "rsub",
+    "eq",
+    "ge",
+    "gt",
+    "le",
+    "lt",
+    "ne",
+    "clamp_min",
+    "clamp_max",
+)
 
 GROUPED_ATTENTION = """
 import torch
@@ -71,18 +86,36 @@ def name_of(packet: object) -> str:
 
 def operands() -> list[torch.Tensor]:
     """Of every shape in two types, and some that lie in other ways: transposed, cut, spread, last axis in front."""
-    plain = [torch.empty(s, dtype=t, device="meta") for s in SHAPES for t in (torch.float32, torch.float16)]
+    plain = [
+        torch.empty(s, dtype=t, device="meta")
+        for s in SHAPES
+        for t in (torch.float32, torch.float16)
+    ]
     base = torch.empty(6, 8, device="meta")
     image = torch.empty(2, 3, 4, 5, device="meta")
-    others = [base.t(), base[:, :4], base[::2], base[0].expand(6, 8), image.to(memory_format=torch.channels_last)]
-    return [*plain, *others, image, torch.empty(3, 4, dtype=torch.int32, device="meta"), torch.empty(3, 4)]
+    others = [
+        base.t(),
+        base[:, :4],
+        base[::2],
+        base[0].expand(6, 8),
+        image.to(memory_format=torch.channels_last),
+    ]
+    return [
+        *plain,
+        *others,
+        image,
+        torch.empty(3, 4, dtype=torch.int32, device="meta"),
+        torch.empty(3, 4),
+    ]
 
 
 def form(made: torch.Tensor) -> tuple[object, ...]:
     return made.shape, made.stride(), made.dtype, made.device
 
 
-def of_torch(packet: torch._ops.OpOverloadPacket, arguments: tuple[object, ...]) -> tuple[object, ...] | None:
+def of_torch(
+    packet: torch._ops.OpOverloadPacket, arguments: tuple[object, ...]
+) -> tuple[object, ...] | None:
     """The form that torch gives; None where it refuses the operands."""
     try:
         return form(packet(*arguments))
@@ -92,10 +125,20 @@ def of_torch(packet: torch._ops.OpOverloadPacket, arguments: tuple[object, ...])
 
 def arguments_beyond_elements() -> dict[str, list[tuple[object, ...]]]:
     """Of operators that are not elementwise: some that fit, and some that torch refuses or answers in another way."""
-    norm, image, wide = (torch.empty(s, device="meta") for s in ((2, 3, 8), (2, 6, 4, 5), (4, 2, 3, 8)))
+    norm, image, wide = (
+        torch.empty(s, device="meta") for s in ((2, 3, 8), (2, 6, 4, 5), (4, 2, 3, 8))
+    )
     weight, six, half = (torch.empty(8, device="meta"), torch.empty(6, device="meta"), norm.half())
     left, right = torch.empty(5, 8, device="meta"), torch.empty(8, 7, device="meta")
-    tensors = [norm, image, half, wide, norm.transpose(0, 1), torch.empty((), device="meta"), image.long()]
+    tensors = [
+        norm,
+        image,
+        half,
+        wide,
+        norm.transpose(0, 1),
+        torch.empty((), device="meta"),
+        image.long(),
+    ]
     along = [(t, axis) for t in tensors for axis in (0, 1, -1, 5, -9)]
     soft = [(*a, False) for a in along] + [(norm, 1, True)]
     return {
@@ -142,7 +185,9 @@ def test_quick_answers_for_whole_tensors_are_what_torch_gives(name: str) -> None
 
 
 @pytest.mark.parametrize("packet", ELEMENTWISE, ids=name_of)
-def test_every_quick_answer_is_the_form_that_torch_gives(packet: torch._ops.OpOverloadPacket) -> None:
+def test_every_quick_answer_is_the_form_that_torch_gives(
+    packet: torch._ops.OpOverloadPacket,
+) -> None:
     name, answer, given = name_of(packet), meta_results()[packet], 0
     if name in ("rand", "randn"):
         asked = {"device": torch.device("meta"), "dtype": torch.float16}
@@ -153,7 +198,9 @@ def test_every_quick_answer_is_the_form_that_torch_gives(packet: torch._ops.OpOv
     for one in values:
         seconds: list[tuple[object, ...]] = [NUMBERS.get(name, ())]
         if name in BINARY:
-            seconds = [(other,) for other in (values if name in OF_TENSORS else (*values, 2.0, 3, True))]
+            seconds = [
+                (other,) for other in (values if name in OF_TENSORS else (*values, 2.0, 3, True))
+            ]
         for second in seconds:
             found = answer((one, *second), {})
             if found is None:
@@ -164,7 +211,9 @@ def test_every_quick_answer_is_the_form_that_torch_gives(packet: torch._ops.OpOv
 
 
 def test_a_model_has_outputs_of_the_same_form_with_and_without_meta_results() -> None:
-    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.GELU(), torch.nn.GroupNorm(2, 8)).to("meta")
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3), torch.nn.GELU(), torch.nn.GroupNorm(2, 8)
+    ).to("meta")
     x = torch.empty(2, 3, 9, 9, device="meta")
     for image in (x, x.to(memory_format=torch.channels_last)):
         slow = model(image) * image.mean() + 1
@@ -191,7 +240,9 @@ def test_operands_that_do_not_fit_each_other_are_left_to_torch() -> None:
         ("uniform_", (0.0, 1.0), torch.int64),
     ],
 )
-def test_numbers_that_torch_refuses_are_left_to_it(name: str, numbers: tuple[float, ...], dtype: torch.dtype) -> None:
+def test_numbers_that_torch_refuses_are_left_to_it(
+    name: str, numbers: tuple[float, ...], dtype: torch.dtype
+) -> None:
     packet, tensor = getattr(torch.ops.aten, name), torch.empty(3, 4, dtype=dtype, device="meta")
     assert meta_results()[packet]((tensor, *numbers), {}) is None
 
@@ -210,7 +261,15 @@ print("torch._dynamo" in sys.modules)
 
 def test_describing_a_problem_does_not_import_dynamo() -> None:
     """Over a second of every judge's start."""
-    command = [sys.executable, "-c", IMPORTS, "fused_silu", "fused_softmax", "layer_norm", "linear_gelu"]
+    command = [
+        sys.executable,
+        "-c",
+        IMPORTS,
+        "fused_silu",
+        "fused_softmax",
+        "layer_norm",
+        "linear_gelu",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=True)
     assert done.stdout == "False\n"
 
@@ -219,7 +278,8 @@ def test_weighing_a_problem_does_not_import_dynamo() -> None:
     """Nor does choosing the sizes of a verdict."""
     program = IMPORTS.replace("input_spec import input_spec", "dry_run import measure_cost")
     program = program.replace(
-        'input_spec(find_by_name(name)).tensors == "meta"', "measure_cost(find_by_name(name)).operations"
+        'input_spec(find_by_name(name)).tensors == "meta"',
+        "measure_cost(find_by_name(name)).operations",
     )
     command = [sys.executable, "-c", program, "fused_softmax", "layer_norm", "cross_entropy_loss"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=True)

@@ -72,7 +72,8 @@ def test_a_parameter_of_no_axes_is_judged(device: str) -> None:
     problem = Problem(name="scaled", source=REFERENCE)
     with Evaluator(device=device) as judge:
         right, wrong, own = (
-            judge.evaluate(problem, code, Options(torch_compile=False)) for code in (KERNEL, WRONG, OWN)
+            judge.evaluate(problem, code, Options(torch_compile=False))
+            for code in (KERNEL, WRONG, OWN)
         )
     assert right.correct, right.failure
     assert wrong.failure is not None
@@ -83,5 +84,7 @@ def test_a_parameter_of_no_axes_is_judged(device: str) -> None:
 @on_both
 def test_a_kernel_reads_what_forward_makes_of_numbers(device: str) -> None:
     with Evaluator(device=device) as judge:
-        made = judge.evaluate(Problem(name="scaled", source=FIXED), MADE, Options(torch_compile=False))
+        made = judge.evaluate(
+            Problem(name="scaled", source=FIXED), MADE, Options(torch_compile=False)
+        )
     assert made.correct, made.failure

@@ -14,7 +14,17 @@ def test_one_byte_anywhere_in_a_margin_is_seen(numbers):
     shared.tensor.zero_()
     assert shared.margins_hold(0xFF)
     end = shared.start + shared.nbytes
-    for place in (0, 7, MARGIN_BYTES - 1, end, end + 1, end + 7, end + 8, end + 4097, len(shared.memory) - 1):
+    for place in (
+        0,
+        7,
+        MARGIN_BYTES - 1,
+        end,
+        end + 1,
+        end + 7,
+        end + 8,
+        end + 4097,
+        len(shared.memory) - 1,
+    ):
         shared.memory[place] = 0xFE
         assert not shared.margins_hold(0xFF), place
         shared.memory[place] = 0xFF

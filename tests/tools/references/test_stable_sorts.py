@@ -51,7 +51,9 @@ def prepared(what):
     return prepare_problem(Problem(name="places", source=TEXT.replace("{what}", what)), "cpu", 0)
 
 
-@pytest.mark.parametrize("draw", [Draw.SIGNED, Draw.WIDE, Draw.NEGATIVE, Draw.SPECIAL, Draw.MEETING])
+@pytest.mark.parametrize(
+    "draw", [Draw.SIGNED, Draw.WIDE, Draw.NEGATIVE, Draw.SPECIAL, Draw.MEETING]
+)
 def test_edges_that_are_searched_in_stay_sorted(draw):
     x, edges = expected_outputs(prepared("torch.bucketize(x, edges)"), draw, 5).inputs
     assert bool((edges[1:] >= edges[:-1]).all())
@@ -60,7 +62,10 @@ def test_edges_that_are_searched_in_stay_sorted(draw):
 
 def test_edges_are_sorted_at_another_size_too():
     base = prepared("torch.bucketize(x, edges)")
-    small = Problem(name="places", source=TEXT.replace("{what}", "torch.bucketize(x, edges)").replace("300", "70"))
+    small = Problem(
+        name="places",
+        source=TEXT.replace("{what}", "torch.bucketize(x, edges)").replace("300", "70"),
+    )
     edges = expected_outputs(prepare_problem(small, "cpu", 0, like=base), Draw.SIGNED, 5).inputs[1]
     assert bool((edges[1:] >= edges[:-1]).all())
 

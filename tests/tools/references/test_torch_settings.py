@@ -103,8 +103,13 @@ def test_a_text_that_may_change_a_setting_is_known_by_its_words(line):
 
 def test_settings_are_not_looked_at_for_a_text_that_names_none():
     assert not may_change_settings(problem("plain").source)
-    assert not may_change_settings("from torch import nn\nimport torch.nn.functional as F\nimport math\n" + MODEL)
-    assert not any(may_change_settings(find_by_name(name).source) for name in ("attention", "rope", "layer_norm"))
+    assert not may_change_settings(
+        "from torch import nn\nimport torch.nn.functional as F\nimport math\n" + MODEL
+    )
+    assert not any(
+        may_change_settings(find_by_name(name).source)
+        for name in ("attention", "rope", "layer_norm")
+    )
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -140,7 +145,9 @@ def test_a_default_type_of_float64_is_that_of_its_own_tensors_only():
 
 
 def test_a_default_device_is_that_of_its_own_tensors_only():
-    elsewhere = problem("elsewhere", TOP="torch.set_default_device('meta')", FORWARD="y = torch.empty(1)")
+    elsewhere = problem(
+        "elsewhere", TOP="torch.set_default_device('meta')", FORWARD="y = torch.empty(1)"
+    )
     with KeptSettings():
         assert Reference(elsewhere, "cpu").inputs(1)[0].device.type == "cpu"
         assert torch.empty(1).device.type == "cpu"
@@ -153,7 +160,11 @@ def test_a_reference_that_fails_leaves_nothing_behind():
     before = _now()
     with pytest.raises(ProblemError):
         prepare_problem(
-            problem("fails", TOP="torch.set_default_dtype(torch.float64)", FORWARD="raise ValueError(1)"), "cpu", 3
+            problem(
+                "fails", TOP="torch.set_default_dtype(torch.float64)", FORWARD="raise ValueError(1)"
+            ),
+            "cpu",
+            3,
         )
     assert _now() == before
 
@@ -162,7 +173,9 @@ def test_generators_stand_where_they_stood():
     torch.manual_seed(1), random.seed(1), numpy.random.seed(1)
     wanted = torch.rand(1).item(), random.random(), numpy.random.rand()
     torch.manual_seed(1), random.seed(1), numpy.random.seed(1)
-    lines = "torch.manual_seed(9); random.seed(9); numpy.random.seed(9); torch.rand(3); random.random()"
+    lines = (
+        "torch.manual_seed(9); random.seed(9); numpy.random.seed(9); torch.rand(3); random.random()"
+    )
     go_through(problem("draws", **dict.fromkeys(PLACES, lines)))
     assert (torch.rand(1).item(), random.random(), numpy.random.rand()) == wanted
 
@@ -181,8 +194,12 @@ def test_the_reference_is_timed_with_its_own_settings(monkeypatch):
     reference = Reference(problem("timed", TOP="torch.set_default_dtype(torch.float64)"), "cpu")
     seen = []
     monkeypatch.setattr(reference_clock, "host_time", lambda call: call() and 1.0)
-    monkeypatch.setattr(reference_clock, "timed_block", lambda calls, *_: [[c() and 1.0 for c in calls]])
-    clock = ReferenceClock(lambda: seen.append(torch.get_default_dtype()) or 1.0, [[]], settings=reference.settings)
+    monkeypatch.setattr(
+        reference_clock, "timed_block", lambda calls, *_: [[c() and 1.0 for c in calls]]
+    )
+    clock = ReferenceClock(
+        lambda: seen.append(torch.get_default_dtype()) or 1.0, [[]], settings=reference.settings
+    )
     clock.why = "no GPU here"
     clock.open(TimingMethod.QUEUED)
     clock.block(2)
@@ -190,7 +207,9 @@ def test_the_reference_is_timed_with_its_own_settings(monkeypatch):
     assert torch.get_default_dtype() is torch.float32
 
 
-@pytest.mark.parametrize(("line", "excused"), [("", True), ("torch.backends.cudnn.allow_tf32 = False", False)])
+@pytest.mark.parametrize(
+    ("line", "excused"), [("", True), ("torch.backends.cudnn.allow_tf32 = False", False)]
+)
 def test_a_reference_that_forbids_tf32_is_not_compared_by_its_error(line, excused):
     convolved = "return torch.nn.functional.conv1d(x[:, None], torch.ones(1, 1, 3) / 3)"
     one = prepare_problem(problem("convolves", TOP=line, FORWARD=convolved), "cpu", 3)

@@ -7,8 +7,17 @@ import torch
 
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import PreparedProblem, expected_outputs, prepare_problem
-from kernelwright.tools.references.weights import Position, find_values, require_visible_weights, weights_of
+from kernelwright.tools.references.prepared_problem import (
+    PreparedProblem,
+    expected_outputs,
+    prepare_problem,
+)
+from kernelwright.tools.references.weights import (
+    Position,
+    find_values,
+    require_visible_weights,
+    weights_of,
+)
 from kernelwright.tools.report import Failed, Fault
 
 REFERENCE = """
@@ -47,7 +56,9 @@ def prepared(made: str, answer: str) -> PreparedProblem:
 
 def require_all(made: str, answer: str) -> None:
     problem = prepared(made, answer)
-    require_visible_weights(problem, expected_outputs(problem, Draw.OWN, 5), tuple(weights_of(problem)))
+    require_visible_weights(
+        problem, expected_outputs(problem, Draw.OWN, 5), tuple(weights_of(problem))
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,8 +78,12 @@ def test_weights_that_the_answer_needs_and_nobody_holds_are_named(made, answer, 
     assert f"the reference's {named}," in failed.value.failure.message
 
 
-@pytest.mark.parametrize(("made", "answer"), [(NORM, "x + 0 * self.norm(x)"), (SCALE, "x"), (TABLE, "x * self.table")])
-def test_weights_that_the_answer_does_not_need_and_constants_of_the_problem_are_no_matter(made, answer):
+@pytest.mark.parametrize(
+    ("made", "answer"), [(NORM, "x + 0 * self.norm(x)"), (SCALE, "x"), (TABLE, "x * self.table")]
+)
+def test_weights_that_the_answer_does_not_need_and_constants_of_the_problem_are_no_matter(
+    made, answer
+):
     require_all(made, answer)
 
 
@@ -103,12 +118,20 @@ def test_a_weight_is_found_wherever_it_lies_in_a_tensor(lay, shape):
     tensor = lay(weight)
     position = find_values({"w": weight}, {0: torch.randn(30, 30), 3: tensor})["w"]
     assert position.tensor == 3
-    assert torch.equal(tensor.reshape(-1)[position.offset :].as_strided((4, 6), position.stride), weight), shape
+    assert torch.equal(
+        tensor.reshape(-1)[position.offset :].as_strided((4, 6), position.stride), weight
+    ), shape
 
 
 def test_constants_are_matched_by_shape_in_order_with_parameters_first():
     ones, zeros = torch.ones(7), torch.zeros(7)
-    tensors = {0: torch.zeros(7), 1: torch.ones(7), 2: torch.zeros(7), 3: torch.zeros(9), 4: torch.ones(7)}
+    tensors = {
+        0: torch.zeros(7),
+        1: torch.ones(7),
+        2: torch.zeros(7),
+        3: torch.zeros(9),
+        4: torch.ones(7),
+    }
     positions = find_values({"a": ones, "b": zeros, "c": ones}, tensors, preferred=[4, 2])
     assert [positions[name].tensor for name in "abc"] == [4, 2, 1]
 

@@ -29,12 +29,19 @@ class Writer:
     def op(name: str, *args: Any, out: Any = None, **kwargs: Any) -> Operator:
         """`aten.NAME`, `default` where no overload is named. Whole numbers in `out` are tensors."""
         overload = name if "." in name else f"{name}.default"
-        return Operator(op=f"aten.{overload}", args=args, kwargs=kwargs, out={"t": out} if type(out) is int else out)
+        return Operator(
+            op=f"aten.{overload}",
+            args=args,
+            kwargs=kwargs,
+            out={"t": out} if type(out) is int else out,
+        )
 
     @staticmethod
     def empty(number: int, *shape: int, dtype: str = "float32") -> Operator:
         where = {"dtype": {"dtype": dtype}, "device": {"device": "cuda"}, "pin_memory": False}
-        return Operator(op="aten.empty.memory_format", args=(list(shape),), kwargs=where, out={"t": number})
+        return Operator(
+            op="aten.empty.memory_format", args=(list(shape),), kwargs=where, out={"t": number}
+        )
 
     @staticmethod
     def kernel(text: str, signature: dict[str, Any], **constants: Any) -> tuple[Function, Kernel]:
@@ -50,12 +57,16 @@ class Writer:
 
     @staticmethod
     def launch(kernel: str, grid: int | tuple[int, int, int], **args: Any) -> Launch:
-        return Launch(kernel=kernel, grid=(grid, 1, 1) if isinstance(grid, int) else grid, args=args)
+        return Launch(
+            kernel=kernel, grid=(grid, 1, 1) if isinstance(grid, int) else grid, args=args
+        )
 
     @staticmethod
     def traced(trace: Trace, *kernels: tuple[Function, Kernel]) -> Traced:
         functions = {f.name: f for f, _ in kernels}
-        return Traced(functions=functions, kernels={k.function: k for _, k in kernels}, traces=(trace,))
+        return Traced(
+            functions=functions, kernels={k.function: k for _, k in kernels}, traces=(trace,)
+        )
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +76,9 @@ def write() -> Writer:
 
 @pytest.fixture(scope="session")
 def zygote() -> Iterator[Zygote]:
-    with Zygote(ProcessKind.INTERPRET, warm="kernelwright.tools.replaying.interpreter.process:warm") as made:
+    with Zygote(
+        ProcessKind.INTERPRET, warm="kernelwright.tools.replaying.interpreter.process:warm"
+    ) as made:
         yield made
 
 
@@ -92,7 +105,9 @@ class Bench:
         self.replayer.open(traced, 0, placed, **{"seed": 0, "seconds": 60.0, **options})
         return placed
 
-    def call(self, inputs: Sequence[Any], like: Sequence[torch.Tensor] = (), **options: Any) -> Reply:
+    def call(
+        self, inputs: Sequence[Any], like: Sequence[torch.Tensor] = (), **options: Any
+    ) -> Reply:
         """Outputs are in `got` afterwards."""
         self.shared = self.memory([i for i in inputs if isinstance(i, torch.Tensor)])
         waiting = iter(self.shared)

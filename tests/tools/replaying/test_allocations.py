@@ -70,7 +70,9 @@ def test_a_write_next_to_a_tensor_is_seen(element):
 
 
 def test_a_storage_is_the_tensors_own_extent_and_outlives_what_allocated_it():
-    tensor = Allocations(0xFF, device="cpu").fresh(torch.empty_strided((3, 4), (5, 1), device="meta"), 2.0)
+    tensor = Allocations(0xFF, device="cpu").fresh(
+        torch.empty_strided((3, 4), (5, 1), device="meta"), 2.0
+    )
     assert tensor.storage_offset() == 0
     assert tensor.untyped_storage().nbytes() == 14 * 4
     assert bool((tensor == 2.0).all())
@@ -84,7 +86,11 @@ def test_a_tensor_without_elements_has_no_margins():
 
 
 def test_ranges_are_rounded_to_blocks_and_joined_where_they_overlap_but_not_where_they_touch():
-    assert merge_ranges([(1024, 10), (512, 512), (4096, 513), (4608, 700)]) == [(512, 512), (1024, 512), (4096, 1536)]
+    assert merge_ranges([(1024, 10), (512, 512), (4096, 513), (4608, 700)]) == [
+        (512, 512),
+        (1024, 512),
+        (4096, 1536),
+    ]
 
 
 @pytest.fixture
@@ -134,7 +140,9 @@ def test_a_chain_of_large_tensors_needs_no_more_than_two_at_a_time(large_is_anyt
     most = []
 
     def empty_then_copy(number: int) -> list[Operator]:
-        fresh = Operator(op="aten.empty_like.default", args=({"t": number},), kwargs={}, out={"t": number + 1})
+        fresh = Operator(
+            op="aten.empty_like.default", args=({"t": number},), kwargs={}, out={"t": number + 1}
+        )
         return [fresh]
 
     steps = [step for number in range(6) for step in empty_then_copy(number)]
@@ -188,7 +196,9 @@ class NoKernels:
         pass
 
 
-def test_the_memory_of_a_call_is_given_back_before_it_is_answered(large_is_anything, monkeypatch, write):
+def test_the_memory_of_a_call_is_given_back_before_it_is_answered(
+    large_is_anything, monkeypatch, write
+):
     """A call's output of gigabytes would lie there while the judge computes what it compares it with."""
     memory, left = [], []
     fresh = Allocations.fresh
@@ -203,11 +213,19 @@ def test_the_memory_of_a_call_is_given_back_before_it_is_answered(large_is_anyth
     monkeypatch.setattr(process.gpu, "synchronize", lambda what: None)
     machine = process.OnGpu("cpu")
     monkeypatch.setattr(process, "LARGE_CALL_BYTES", 1)
-    monkeypatch.setattr(process, "give_back_unused", lambda: left.append([one() is not None for one in memory]))
+    monkeypatch.setattr(
+        process, "give_back_unused", lambda: left.append([one() is not None for one in memory])
+    )
     service = Service(NoChannel(), "cpu", machine)
     steps = (write.empty(1, 3, 5), write.op("relu_", {"t": 1}, out=1), write.empty(2, 3, 5))
     trace = Trace(first=steps, inputs=(), first_outputs={"t": 2})
-    opened = {"do": "open", "traced": trace_as_text(write.traced(trace), trace), "seed": 1, "state": {}, "binaries": {}}
+    opened = {
+        "do": "open",
+        "traced": trace_as_text(write.traced(trace), trace),
+        "seed": 1,
+        "state": {},
+        "binaries": {},
+    }
     assert "failure" not in service._reply(opened)
     left.clear()
     asked = {

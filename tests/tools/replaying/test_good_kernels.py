@@ -47,13 +47,17 @@ def listed(trace: Trace) -> list[dict[str, object]]:
 
 
 def off_by(got: torch.Tensor, wanted: torch.Tensor) -> float:
-    return float((got.double() - wanted.double()).abs().max() / wanted.double().abs().max().clamp_min(1e-30))
+    return float(
+        (got.double() - wanted.double()).abs().max() / wanted.double().abs().max().clamp_min(1e-30)
+    )
 
 
 @pytest.mark.parametrize("path", sorted((KERNELS / "good").glob("*.py")), ids=lambda p: p.stem)
 def test_a_good_kernel_is_right_when_it_is_replayed(bench, tracing, path):
     problem = problem_of(path)
-    answer = trace_candidate(tracing, path.read_text(), "sm_90", [SizeRequest(spec=input_spec(problem))])
+    answer = trace_candidate(
+        tracing, path.read_text(), "sm_90", [SizeRequest(spec=input_spec(problem))]
+    )
     assert answer.failures in ((), (None,))
     trace = answer.traced.traces[0]
     assert trace is not None
@@ -66,7 +70,9 @@ def test_a_good_kernel_is_right_when_it_is_replayed(bench, tracing, path):
         wanted = flatten(model(*[v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]))
     state = dict(model.named_parameters()) | dict(model.named_buffers())
     pairs = match_by_order(model, listed(trace)) or match_by_name(model, listed(trace))
-    bench.open(answer.traced, {theirs: state[ours].detach() for theirs, ours in pairs.items()}, seed=3)
+    bench.open(
+        answer.traced, {theirs: state[ours].detach() for theirs, ours in pairs.items()}, seed=3
+    )
     for seed, which in enumerate(("first", "later", "later")):
         if which == "first":
             reply = bench.call(inputs, wanted, which=which, poison=0xFF, shuffle=seed, seed=3)

@@ -19,7 +19,10 @@ POINTERS = {"x": "*fp32", "y": "*fp32"}
 
 def one_launch(write, kernel, grid, shape, **args):
     """x of `shape` is input 0; y, tensor 1, is what the launch writes and forward returns."""
-    steps = (write.empty(1, *shape), write.launch(kernel[0].name, grid, x=write.t(0), y=write.t(1), **args))
+    steps = (
+        write.empty(1, *shape),
+        write.launch(kernel[0].name, grid, x=write.t(0), y=write.t(1), **args),
+    )
     trace = Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1))
     return write.traced(trace, kernel)
 
@@ -68,7 +71,10 @@ def test_a_read_past_a_tensor_finds_poison_and_is_noted(bench, write):
     reply = bench.call([x], [x[:16]])
     assert torch.equal(bench.got[0][:8], x[56:])
     assert bench.got[0][8:].isnan().all()
-    assert reply.read_outside == "tail reads outside of its tensors, 0 bytes past the end of a tensor of 256 bytes"
+    assert (
+        reply.read_outside
+        == "tail reads outside of its tensors, 0 bytes past the end of a tensor of 256 bytes"
+    )
 
 
 def test_lanes_that_are_masked_may_point_anywhere(bench, write):
@@ -140,7 +146,11 @@ def test_a_tensor_that_the_host_has_dropped_is_out_of_bounds(bench, write):
         write.empty(1, 64), write.empty(2, 4), write.launch("keep_address", 1, x=write.t(1), y=write.t(2)),
         write.empty(3, 1), write.launch("use_address", 1, x=write.t(2), y=write.t(3)),
     )  # fmt: skip
-    bench.open(write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(3)), first, second))
+    bench.open(
+        write.traced(
+            Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(3)), first, second
+        )
+    )
     with pytest.raises(Failed) as caught:
         bench.call([torch.zeros(1)], [torch.zeros(1)])
     assert caught.value.failure.fault is Fault.OUT_OF_BOUNDS
@@ -255,8 +265,13 @@ def test_a_stencil_in_place_that_reads_its_neighbours_is_a_race(bench, write):
         tl.store(x + i, tl.load(x + i, mask=i < n) + left, mask=i < n)
     """
     kernel = write.kernel(text, POINTERS | {"n": "i32"}, BLOCK=16)
-    steps = (write.op("clone", write.t(0), out=1), write.launch("smooth", 8, x=write.t(1), y=write.t(1), n=128))
-    bench.open(write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel))
+    steps = (
+        write.op("clone", write.t(0), out=1),
+        write.launch("smooth", 8, x=write.t(1), y=write.t(1), n=128),
+    )
+    bench.open(
+        write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel)
+    )
     x = torch.randn(128)
     right = x + torch.cat([torch.zeros(1), x[:-1]])
     found = outcomes(bench, x, x)
@@ -271,8 +286,13 @@ def test_a_kernel_in_place_over_its_own_elements_is_none(bench, write):
             tl.store(x + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
     """
     kernel = write.kernel(text, POINTERS | {"n": "i32"}, BLOCK=16)
-    steps = (write.op("clone", write.t(0), out=1), write.launch("double", 8, x=write.t(1), y=write.t(1), n=120))
-    bench.open(write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel))
+    steps = (
+        write.op("clone", write.t(0), out=1),
+        write.launch("double", 8, x=write.t(1), y=write.t(1), n=120),
+    )
+    bench.open(
+        write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel)
+    )
     x = torch.randn(120)
     assert all(torch.equal(one, 4 * x) for one in outcomes(bench, x, x, 4))
 
@@ -300,21 +320,30 @@ def test_what_cannot_be_interpreted_needs_a_gpu_and_is_no_failure(bench, write, 
         tl.store(y + i, {expression})
     """
     function, kernel = write.kernel(text, POINTERS, BLOCK=16)
-    function = function.with_(names=function.names | {"libdevice": {"triton": "triton.language.extra.libdevice"}})
+    function = function.with_(
+        names=function.names | {"libdevice": {"triton": "triton.language.extra.libdevice"}}
+    )
     x = torch.randn(16)
     bench.open(one_launch(write, (function, kernel), 1, (16,)))
     with pytest.raises(NeedsGpu, match="needs a GPU"):
         bench.call([x], [x])
     bench.open(
         one_launch(
-            write, write.kernel(COPY, POINTERS | {"n": "i32", "reach": "i32"}, BLOCK=16), 1, (16,), n=16, reach=0
+            write,
+            write.kernel(COPY, POINTERS | {"n": "i32", "reach": "i32"}, BLOCK=16),
+            1,
+            (16,),
+            n=16,
+            reach=0,
         )
     )
     bench.call([x], [x])
     assert torch.equal(bench.got[0], x)
 
 
-@pytest.mark.parametrize("name", ["triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice", ""])
+@pytest.mark.parametrize(
+    "name", ["triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice", ""]
+)
 def test_functions_of_libdevice_are_there_by_every_way_to_them(bench, write, name):
     function = "libdevice" if name else "tl.extra.cuda.libdevice"
     text = (
@@ -347,7 +376,9 @@ def test_scalars_have_the_types_of_the_signature(bench, write):
         tl.store(y + 1, half.to(tl.float32))
         tl.store(y + 2, (one + 1).to(tl.float32))
     """
-    function, kernel = write.kernel(text, POINTERS | {"big": "i64", "half": "fp16"}, one=1, BLOCK=16)
+    function, kernel = write.kernel(
+        text, POINTERS | {"big": "i64", "half": "fp16"}, one=1, BLOCK=16
+    )
     bench.open(one_launch(write, (function, kernel), 1, (3,), big=2_000_000_000, half=0.1))
     bench.call([torch.zeros(1)], [torch.zeros(3)])
     assert bench.got[0].tolist() == [8.0, float(torch.tensor(0.1, dtype=torch.float16)), 2.0]
@@ -381,8 +412,13 @@ def test_bfloat16_is_computed_in_its_numbers_and_not_in_their_bits(bench, write,
         tl.store(y + i, {expression})
     """
     kernel = write.kernel(text, {"x": "*bf16", "y": "*bf16"}, BLOCK=64)
-    steps = (write.empty(1, 64, dtype="bfloat16"), write.launch("bf", 1, x=write.t(0), y=write.t(1)))
-    bench.open(write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel))
+    steps = (
+        write.empty(1, 64, dtype="bfloat16"),
+        write.launch("bf", 1, x=write.t(0), y=write.t(1)),
+    )
+    bench.open(
+        write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel)
+    )
     x = torch.randn(128).bfloat16()
     wanted = BF16[expression](x[:64], x[64:])
     bench.call([x], [wanted])
@@ -399,8 +435,13 @@ def test_bfloat16_is_added_atomically(bench, write):
     """
     kernel = write.kernel(text, {"x": "*bf16", "y": "*bf16"}, BLOCK=16)
     where = {"dtype": {"dtype": "bfloat16"}, "device": {"device": "cuda"}}
-    steps = (write.op("zeros", [4], out=1, **where), write.launch("add", 3, x=write.t(0), y=write.t(1)))
-    bench.open(write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel))
+    steps = (
+        write.op("zeros", [4], out=1, **where),
+        write.launch("add", 3, x=write.t(0), y=write.t(1)),
+    )
+    bench.open(
+        write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel)
+    )
     x = torch.arange(16).bfloat16()
     bench.call([x], [x[:4]])
     assert torch.equal(bench.got[0], (3 * x.reshape(4, 4).float().sum(0)).bfloat16())
@@ -415,7 +456,10 @@ def test_a_combining_function_that_decides_by_value_is_called_for_each_element(b
     """
     function, kernel = write.kernel(text, POINTERS, BLOCK=16)
     function = function.with_(names=function.names | {"larger": {"function": "larger"}})
-    for body in ("return tl.maximum(a, b)", "if a > b:\n        return a\n    else:\n        return b"):
+    for body in (
+        "return tl.maximum(a, b)",
+        "if a > b:\n        return a\n    else:\n        return b",
+    ):
         helper, _ = write.kernel(f"def larger(a, b):\n    {body}", {})
         trace = one_launch(write, (function, kernel), 1, (17,))
         bench.open(trace.with_(functions=trace.functions | {"larger": helper}))

@@ -73,7 +73,12 @@ def test_what_does_not_fit_is_refused(kind, value):
 
 
 def test_constants_are_left_out_and_tuples_flattened():
-    signature = {"a": "*fp32", "block": "constexpr", "pair": ["i32", "constexpr", ["*fp16", "i64"]], "n": "i32"}
+    signature = {
+        "a": "*fp32",
+        "block": "constexpr",
+        "pair": ["i32", "constexpr", ["*fp16", "i64"]],
+        "n": "i32",
+    }
     wanted = [64, 1, 128, 3, 9]
     for pair in ((1, (OnGpu(128), 3)), (1, "constant", (OnGpu(128), 3))):
         args = {"a": OnGpu(64), "pair": pair, "n": 9}
@@ -94,15 +99,34 @@ def test_a_descriptor_without_a_tensor_map_is_its_parts_and_its_shape_again(flag
 
 
 def test_a_descriptor_with_a_tensor_map_is_encoded_innermost_first():
-    meta = {"swizzle": 3, "elem_size": 2, "elem_type": 8, "block_size": [4, 64], "fp4_padded": False}
+    meta = {
+        "swizzle": 3,
+        "elem_size": 2,
+        "elem_type": 8,
+        "block_size": [4, 64],
+        "fp4_padded": False,
+    }
     descriptor = Descriptor(OnGpu(256), (8, 128), (128, 1), (4, 64), "zero")
     seen = []
-    cells = Parameters({"d": "tensordesc<bf16[4, 64]>"}, [meta], 1).cells({"d": descriptor}, seen.append)
-    assert (seen[0].sizes, seen[0].strides, seen[0].box, seen[0].element_type) == ((128, 8), (256,), (64, 4), 10)
+    cells = Parameters({"d": "tensordesc<bf16[4, 64]>"}, [meta], 1).cells(
+        {"d": descriptor}, seen.append
+    )
+    assert (seen[0].sizes, seen[0].strides, seen[0].box, seen[0].element_type) == (
+        (128, 8),
+        (256,),
+        (64, 4),
+        10,
+    )
     assert [c.value for c in cells[1:]] == [8, 128, 128, 1]
 
 
 def test_a_binary_of_other_descriptors_is_refused():
-    meta = {"swizzle": 3, "elem_size": 2, "elem_type": 8, "block_size": [4, 64], "fp4_padded": False}
+    meta = {
+        "swizzle": 3,
+        "elem_size": 2,
+        "elem_type": 8,
+        "block_size": [4, 64],
+        "fp4_padded": False,
+    }
     with pytest.raises(ArgumentError, match="0 descriptors"):
         Parameters({"x": "*fp32"}, [meta], 1)

@@ -65,7 +65,12 @@ def worst_errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
     kernels = (KERNEL.replace("CALL", call).replace("EXPECTED", CASES[call]) for call in CASES)
     script.write_text(HEAD + "".join(kernels) + "\nprint(json.dumps(worst))\n")
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=500, env={"PYTHONPATH": "."}, check=False
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        env={"PYTHONPATH": "."},
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return dict(zip(CASES, json.loads(done.stdout), strict=True))

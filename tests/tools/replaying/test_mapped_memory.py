@@ -63,7 +63,15 @@ def handle(name: str) -> str:
 
 
 def spec(name: str) -> dict[str, Any]:
-    form = {"shape": [4], "stride": [1], "dtype": "float32", "size": SIZE, "start": 16, "span": 16, "offset": 0}
+    form = {
+        "shape": [4],
+        "stride": [1],
+        "dtype": "float32",
+        "size": SIZE,
+        "start": 16,
+        "span": 16,
+        "offset": 0,
+    }
     return form | {"ipc": handle(name)}
 
 

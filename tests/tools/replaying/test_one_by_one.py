@@ -84,7 +84,9 @@ class Ends:
         self._back: queue.Queue[str] = queue.Queue()
         self.output = ""
         channel: Any = self
-        self._thread = threading.Thread(target=Service(channel, "cpu", self.machine).answer, daemon=True)
+        self._thread = threading.Thread(
+            target=Service(channel, "cpu", self.machine).answer, daemon=True
+        )
         self._thread.start()
 
     # the judge's end
@@ -142,7 +144,10 @@ def steps(*kernels: str, of: int = 1) -> tuple[Launch, ...]:
 
 
 def traced(write, **parts: Any) -> Traced:
-    kernels = [write.kernel(TEXT.format(name), {"x": "*fp32", "n": "i32"}, BLOCK=8) for name in ("tame", "wild")]
+    kernels = [
+        write.kernel(TEXT.format(name), {"x": "*fp32", "n": "i32"}, BLOCK=8)
+        for name in ("tame", "wild")
+    ]
     return write.traced(Trace(**parts), *kernels)
 
 
@@ -152,7 +157,9 @@ def called(replayer: Replayer, **options: Any) -> Failure:
     return caught.value.failure
 
 
-def test_the_launch_that_ended_the_context_is_named_with_its_number_and_its_line(replayer, started, write):
+def test_the_launch_that_ended_the_context_is_named_with_its_number_and_its_line(
+    replayer, started, write
+):
     first = (write.empty(1, 8), *steps("tame", "tame", "wild", "tame"))
     replayer.open(traced(write, first=first, first_outputs=write.t(1)), 0, {}, seed=0, seconds=60)
     failure = called(replayer)
@@ -162,7 +169,9 @@ def test_the_launch_that_ended_the_context_is_named_with_its_number_and_its_line
     assert [[m["do"] for m in log] for log in started.logs] == [["open", "call", "stop"]] * 2
 
 
-def test_nothing_is_waited_for_and_nothing_repeated_where_no_kernel_ends_the_context(replayer, started, write):
+def test_nothing_is_waited_for_and_nothing_repeated_where_no_kernel_ends_the_context(
+    replayer, started, write
+):
     first = (write.empty(1, 8), *steps("tame", "tame"))
     replayer.open(traced(write, first=first, first_outputs=write.t(1)), 0, {}, seed=0, seconds=60)
     replayer.call([], [], [])
@@ -173,7 +182,9 @@ def test_nothing_is_waited_for_and_nothing_repeated_where_no_kernel_ends_the_con
 def test_the_replayer_is_as_good_as_before_afterwards(replayer, started, write):
     for kernel in ("wild", "tame"):
         first = (write.empty(1, 8), *steps(kernel))
-        replayer.open(traced(write, first=first, first_outputs=write.t(1)), 0, {}, seed=0, seconds=60)
+        replayer.open(
+            traced(write, first=first, first_outputs=write.t(1)), 0, {}, seed=0, seconds=60
+        )
         if kernel == "wild":
             called(replayer)
             assert replayer.process is None
@@ -185,11 +196,19 @@ def test_a_launch_of_the_set_up_is_named(replayer, write):
     setup = (write.empty(5, 8), *steps("tame", "wild", of=5))
     first = (write.op("neg", write.t(5), out=6),)
     with pytest.raises(Failed) as caught:
-        replayer.open(traced(write, setup=setup, first=first, first_outputs=write.t(6)), 0, {}, seed=0, seconds=60)
+        replayer.open(
+            traced(write, setup=setup, first=first, first_outputs=write.t(6)),
+            0,
+            {},
+            seed=0,
+            seconds=60,
+        )
     assert caught.value.failure.message == ILLEGAL.format("wild (launch 2 of the set-up)")
 
 
-def test_a_launch_of_a_later_call_is_named_after_the_first_call_was_repeated(replayer, started, write):
+def test_a_launch_of_a_later_call_is_named_after_the_first_call_was_repeated(
+    replayer, started, write
+):
     parts = {
         "first": (write.empty(1, 8), *steps("tame")),
         "first_outputs": write.t(1),
@@ -208,7 +227,10 @@ def test_a_context_that_ends_only_while_it_is_timed_is_no_launch_s_fault(replaye
     replayer.call([], [], [])
     with pytest.raises(Failed) as caught:
         replayer.ask({"do": "clock_block", "order": [0]}, seconds=60)
-    assert caught.value.failure.message == f"{ILLEGAL.format('a kernel')}; not when each step was waited for"
+    assert (
+        caught.value.failure.message
+        == f"{ILLEGAL.format('a kernel')}; not when each step was waited for"
+    )
     assert [m["do"] for m in started.logs[1]] == ["open", "call", "stop"]
 
 
@@ -224,4 +246,6 @@ def test_an_operator_is_named_whether_torch_or_the_judge_meets_its_error(write):
 
 def test_launches_of_the_alternative_that_is_taken_are_counted():
     choice = Choice(name="tuned", alternatives=(steps("tame"), steps("tame", "tame", "wild")))
-    assert count_launches((*steps("tame"), choice, choice), lambda number, count: number) == 1 + 1 + 3
+    assert (
+        count_launches((*steps("tame"), choice, choice), lambda number, count: number) == 1 + 1 + 3
+    )

@@ -20,10 +20,14 @@ class KeepsKernels:
 
 
 def traced() -> Traced:
-    kernels = {name: Kernel(function="f", signature={}) for name in ("one", "same", "other", "unused")}
+    kernels = {
+        name: Kernel(function="f", signature={}) for name in ("one", "same", "other", "unused")
+    }
     steps = tuple(Launch(kernel=name, grid=(1, 1, 1), args={}) for name in ("one", "same", "other"))
     return Traced(
-        functions={"f": Function(name="f", text="def f(): pass")}, kernels=kernels, traces=(Trace(first=steps),)
+        functions={"f": Function(name="f", text="def f(): pass")},
+        kernels=kernels,
+        traces=(Trace(first=steps),),
     )
 
 
@@ -67,7 +71,9 @@ def test_a_process_keeps_so_many_binaries_and_lets_go_of_all_before_it_is_sent_m
     judge, service = Replayer("cuda:0", None), Service(None, "cuda:0", KeepsKernels())
     for number in range(9):
         images = {f"{number} {place}": "AAAA" for place in range(3)}
-        service._with_images({"binaries": {}, "images": images, **judge._new_images({"images": images})})
+        service._with_images(
+            {"binaries": {}, "images": images, **judge._new_images({"images": images})}
+        )
         assert set(images) <= set(service._images), "what this message needs is there"
         assert set(service._images) == judge._sent
         assert len(service._images) <= 4

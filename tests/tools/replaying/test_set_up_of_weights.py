@@ -46,7 +46,9 @@ def test_packed_weights_follow_the_weights_that_the_judge_loads(bench, write, tw
     assert torch.equal(weights["w"].tensor, w), "the set-up did not initialise it"
     weights["w"].tensor.mul_(-3)
     bench.again()
-    assert torch.allclose(bench.got[0], x @ (2 * w.t()), atol=1e-5), "the set-up has not run again yet"
+    assert torch.allclose(bench.got[0], x @ (2 * w.t()), atol=1e-5), (
+        "the set-up has not run again yet"
+    )
     assert bench.replayer.set_up() > 0
     bench.again()
     assert torch.allclose(bench.got[0], x @ (-6 * w.t()), atol=1e-5)
@@ -55,7 +57,9 @@ def test_packed_weights_follow_the_weights_that_the_judge_loads(bench, write, tw
 def test_a_set_up_that_no_call_uses_is_not_run(bench, write):
     setup = (write.empty(5, 1 << 40), write.op("uniform_", write.t(5), out=5))
     steps = (write.op("mul.Tensor", write.t(0), write.t(5), out=1),)
-    trace = Trace(inputs=(write.t(0),), state={"w": 5}, setup=setup, first=steps, first_outputs=write.t(1))
+    trace = Trace(
+        inputs=(write.t(0),), state={"w": 5}, setup=setup, first=steps, first_outputs=write.t(1)
+    )
     bench.open(write.traced(trace), {"w": torch.full((2,), 7.0)})
     bench.call([torch.ones(2)], [torch.zeros(2)])
     assert bench.got[0].tolist() == [7.0, 7.0]
@@ -72,7 +76,11 @@ def test_random_numbers_of_the_set_up_are_the_references_and_weights_are_left_al
     )
     steps = (write.op("add.Tensor", write.t(6), write.t(0), out=1),)
     trace = Trace(
-        inputs=(write.t(0),), state={"w": 5}, setup=setup, first=steps, first_outputs=[write.t(1), write.t(5)]
+        inputs=(write.t(0),),
+        state={"w": 5},
+        setup=setup,
+        first=steps,
+        first_outputs=[write.t(1), write.t(5)],
     )
     w = torch.randn(100)
     bench.open(write.traced(trace), {"w": w}, seed=11)
@@ -91,7 +99,9 @@ def test_a_weight_that_lies_in_a_larger_tensor_is_the_judges_there_too(bench, wr
         write.op("zero_", write.t(4), out=4),
     )
     steps = (write.op("mul.Scalar", write.t(4), 1.0, out=1),)
-    trace = Trace(inputs=(write.t(0),), state={"w": 5}, setup=setup, first=steps, first_outputs=write.t(1))
+    trace = Trace(
+        inputs=(write.t(0),), state={"w": 5}, setup=setup, first=steps, first_outputs=write.t(1)
+    )
     w = torch.randn(3)
     bench.open(write.traced(trace), {"w": w})
     bench.call([torch.zeros(1)], [torch.zeros(10)])
@@ -125,19 +135,30 @@ def test_a_weight_that_the_candidate_keeps_transposed_lies_as_its_strides_say(be
             tl.store(y + r * BLOCK + i, v)
             tl.store(w + r + i * stride, v + 1)
     """
-    kernel = write.kernel(text, {"w": "*fp32", "y": "*fp32", "rows": "i32", "stride": "i32"}, BLOCK=8)
+    kernel = write.kernel(
+        text, {"w": "*fp32", "y": "*fp32", "rows": "i32", "stride": "i32"}, BLOCK=8
+    )
     setup = (
         write.op("randn", [8, 4], device={"device": "cuda"}, out=4),
         write.op("t", write.t(4), out=5),
         write.op("detach", write.t(5), out=5),
     )
-    steps = (write.empty(1, 4, 8), write.launch("columns", 1, w=write.t(5), y=write.t(1), rows=4, stride=4))
+    steps = (
+        write.empty(1, 4, 8),
+        write.launch("columns", 1, w=write.t(5), y=write.t(1), rows=4, stride=4),
+    )
     trace = Trace(
-        inputs=(write.t(0),), state={"w": 5}, setup=setup, first=steps, first_outputs=[write.t(1), write.t(5)]
+        inputs=(write.t(0),),
+        state={"w": 5},
+        setup=setup,
+        first=steps,
+        first_outputs=[write.t(1), write.t(5)],
     )
     w = torch.randn(4, 8)
     weights = bench.open(write.traced(trace, kernel), {"w": w})
     reply = bench.call([torch.zeros(1)], [w, w])
     assert torch.equal(bench.got[0], w)
-    assert torch.equal(weights["w"].tensor, w + 1), "what a call changes is changed in the judge's memory"
+    assert torch.equal(weights["w"].tensor, w + 1), (
+        "what a call changes is changed in the judge's memory"
+    )
     assert reply.aliases[1].state == "w"

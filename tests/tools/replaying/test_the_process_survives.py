@@ -28,7 +28,10 @@ POINTERS = {"x": "*fp32", "y": "*fp32"}
 def negating(write, text=NEGATE, grid=2, n=20):
     kernel = write.kernel(text, POINTERS | {"n": "i32"}, BLOCK=16)
     name = kernel[0].name
-    steps = (write.op("empty_like", write.t(0), out=1), write.launch(name, grid, x=write.t(0), y=write.t(1), n=n))
+    steps = (
+        write.op("empty_like", write.t(0), out=1),
+        write.launch(name, grid, x=write.t(0), y=write.t(1), n=n),
+    )
     return write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel)
 
 
@@ -47,7 +50,9 @@ def test_a_kernel_that_hangs_times_out_and_the_next_one_is_judged(bench, write):
     with pytest.raises(Failed) as caught:
         bench.call([torch.zeros(20)], [torch.zeros(20)])
     assert caught.value.failure.fault is Fault.TIMEOUT
-    assert "no answer within 2 s while the judge asked to run forward" in caught.value.failure.message
+    assert (
+        "no answer within 2 s while the judge asked to run forward" in caught.value.failure.message
+    )
     assert judged_as_if_nothing_had_happened(bench, write)
 
 
@@ -106,14 +111,22 @@ def test_what_a_kernel_raises_has_the_line_of_the_candidates_file(bench, write):
         bench.call([torch.zeros(20)], [torch.zeros(20)])
     failure = caught.value.failure
     assert failure.fault is Fault.COMPILE  # Triton's compiler refuses shapes that do not fit, too
-    assert (failure.where.line, failure.where.column, failure.where.text) == (42, 8, "        b = a + tl.arange(0, 32)")
+    assert (failure.where.line, failure.where.column, failure.where.text) == (
+        42,
+        8,
+        "        b = a + tl.arange(0, 32)",
+    )
 
 
 def test_a_text_that_is_no_kernel_is_refused_and_the_process_lives(bench, write):
     assert judged_as_if_nothing_had_happened(bench, write)
     process = bench.replayer.process
     with pytest.raises(Failed) as caught:
-        bench.open(negating(write, "def evil(x, y, n, BLOCK: tl.constexpr):\n    __import__('os')._exit(0)\n"))
+        bench.open(
+            negating(
+                write, "def evil(x, y, n, BLOCK: tl.constexpr):\n    __import__('os')._exit(0)\n"
+            )
+        )
     assert caught.value.failure.fault in (Fault.CHEAT, Fault.COMPILE)
     assert judged_as_if_nothing_had_happened(bench, write)
     assert bench.replayer.process is process
@@ -124,11 +137,23 @@ def test_a_text_that_is_no_kernel_is_refused_and_the_process_lives(bench, write)
     [
         ({}, Fault.CHEAT),
         (
-            {"outputs": [{"type": "Tensor", "shape": [-1, "x"]}], "aliases": [None], "count": 1, "copied": [True]},
+            {
+                "outputs": [{"type": "Tensor", "shape": [-1, "x"]}],
+                "aliases": [None],
+                "count": 1,
+                "copied": [True],
+            },
             Fault.CHEAT,
         ),
         (
-            {"outputs": [], "aliases": [None], "count": 0, "copied": [], "written_outside": "", "read_outside": ""},
+            {
+                "outputs": [],
+                "aliases": [None],
+                "count": 0,
+                "copied": [],
+                "written_outside": "",
+                "read_outside": "",
+            },
             Fault.CHEAT,
         ),
         ({"failure": {"fault": "no such fault", "message": ""}}, Fault.CHEAT),
@@ -142,7 +167,9 @@ def test_a_forged_reply_is_the_candidates_failure(bench, write, monkeypatch, rep
     monkeypatch.setattr(process, "receive", lambda seconds: {"nonce": sent[-1]["nonce"], **reply})
     sent: list[dict] = []
     send = process.send
-    monkeypatch.setattr(process, "send", lambda message, fds=(): (sent.append(message), send(message, fds)))
+    monkeypatch.setattr(
+        process, "send", lambda message, fds=(): (sent.append(message), send(message, fds))
+    )
     with pytest.raises(Failed) as caught:
         bench.call([torch.zeros(20)], [torch.zeros(20)])
     assert caught.value.failure.fault is fault

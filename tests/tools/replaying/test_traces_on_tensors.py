@@ -45,14 +45,18 @@ def test_views_keep_their_offsets(bench, write):
     assert torch.equal(bench.got[0], x[1:3].t()[4])
 
 
-def test_a_view_made_by_as_strided_of_the_written_buffer_is_what_the_kernel_wrote(bench, write, twice):
+def test_a_view_made_by_as_strided_of_the_written_buffer_is_what_the_kernel_wrote(
+    bench, write, twice
+):
     """Its offset counts from the buffer's own first element."""
     steps = (
         write.empty(1, 128),
         write.launch("twice", 4, x=write.t(0), y=write.t(1), n=128),
         write.op("as_strided", write.t(1), [4, 16], [32, 1], 16, out=2),
     )
-    bench.open(write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(2)), twice))
+    bench.open(
+        write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(2)), twice)
+    )
     x = torch.randn(128)
     bench.call([x], [torch.zeros(4, 16)])
     assert torch.equal(bench.got[0], (2 * x).as_strided((4, 16), (32, 1), 16))
@@ -63,7 +67,12 @@ def test_no_view_reaches_beyond_a_tensor(bench, write, name):
     more = (0,) if name == "as_strided" else ()
     for source in (write.t(0), write.t(1)):
         bench.open(
-            plain(write, write.empty(1, 16), write.op(name, source, [4096], [1], *more, out=2), outputs=write.t(2))
+            plain(
+                write,
+                write.empty(1, 16),
+                write.op(name, source, [4096], [1], *more, out=2),
+                outputs=write.t(2),
+            )
         )
         with pytest.raises(Failed) as caught:
             bench.call([torch.zeros(16)], [torch.zeros(4096)])
@@ -92,13 +101,28 @@ def test_several_outputs_come_in_order_with_what_they_share_memory_with(bench, w
         write,
         write.op("split.Tensor", write.t(0), 2, out=[write.t(2), write.t(3)]),
         write.op("neg", write.t(1), out=4),
-        outputs={"tuple": [write.t(4), [write.t(3)], {"dict": {"a": write.t(1), "b": 7}}, {"other": "Thing"}, None]},
+        outputs={
+            "tuple": [
+                write.t(4),
+                [write.t(3)],
+                {"dict": {"a": write.t(1), "b": 7}},
+                {"other": "Thing"},
+                None,
+            ]
+        },
         inputs=2,
     )
     x, y = torch.randn(4), torch.randn(3)
     bench.open(trace)
     reply = bench.call([x, y], [y, x[2:], y])
-    assert [o.type for o in reply.outputs] == ["Tensor", "Tensor", "Tensor", "int", "Thing", "NoneType"]
+    assert [o.type for o in reply.outputs] == [
+        "Tensor",
+        "Tensor",
+        "Tensor",
+        "int",
+        "Thing",
+        "NoneType",
+    ]
     assert [a and a.input for a in reply.aliases] == [None, 0, 1, None, None, None]
     assert reply.copied == (True, True, True)
     assert torch.equal(bench.got[0], -y)
@@ -134,10 +158,13 @@ def test_a_tensor_that_grows_is_poisoned_where_it_has_grown(bench, write):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("zeros_like", 0.0), ("ones_like", 1.0), ("full_like", 2.5), ("new_full", 2.5)]
+    ("name", "value"),
+    [("zeros_like", 0.0), ("ones_like", 1.0), ("full_like", 2.5), ("new_full", 2.5)],
 )
 def test_whatever_fills_memory_is_filled(bench, write, name, value):
-    arguments = {"full_like": (write.t(0), 2.5), "new_full": (write.t(0), [2, 3], 2.5)}.get(name, (write.t(0),))
+    arguments = {"full_like": (write.t(0), 2.5), "new_full": (write.t(0), [2, 3], 2.5)}.get(
+        name, (write.t(0),)
+    )
     bench.open(plain(write, write.op(name, *arguments, out=1), outputs=write.t(1)))
     bench.call([torch.zeros(2, 3)], [torch.zeros(2, 3)])
     assert (bench.got[0] == value).all()
@@ -172,14 +199,24 @@ def test_an_alternative_is_chosen_by_the_judge(bench, write):
 
 
 def test_nested_arguments_are_bound_by_their_form(bench, write):
-    inputs = ([{"tensor": write.t(0)}, {"tensor": write.t(1)}], {"dict": {"k": {"tensor": write.t(2)}}}, 5)
+    inputs = (
+        [{"tensor": write.t(0)}, {"tensor": write.t(1)}],
+        {"dict": {"k": {"tensor": write.t(2)}}},
+        5,
+    )
     trace = Trace(
-        inputs=inputs, first=(write.op("cat", [write.t(0), write.t(2), write.t(1)], out=3),), first_outputs=write.t(3)
+        inputs=inputs,
+        first=(write.op("cat", [write.t(0), write.t(2), write.t(1)], out=3),),
+        first_outputs=write.t(3),
     )
     bench.open(write.traced(trace))
     a, b, c = (torch.randn(2) for _ in range(3))
     shared = bench.memory([a, b, c])
-    tree = [[{"tensor": s.spec} for s in shared[:2]], {"dict": {"k": {"tensor": shared[2].spec}}}, 5]
+    tree = [
+        [{"tensor": s.spec} for s in shared[:2]],
+        {"dict": {"k": {"tensor": shared[2].spec}}},
+        5,
+    ]
     places = bench.memory([torch.zeros(6)])
     bench.replayer.call(tree, shared, places)
     assert torch.equal(places[0].tensor, torch.cat([a, c, b]))
@@ -191,7 +228,9 @@ def test_random_operators_of_a_call_draw_by_the_calls_seed(bench, write):
     bench.open(plain(write, write.op("rand_like", write.t(0), out=1), outputs=write.t(1)), seed=3)
     for seed in (None, 4):
         bench.call([torch.zeros(5)], [torch.zeros(5)], seed=seed)
-        expected = torch.rand(5, generator=torch.Generator().manual_seed(3 if seed is None else seed))
+        expected = torch.rand(
+            5, generator=torch.Generator().manual_seed(3 if seed is None else seed)
+        )
         assert torch.equal(bench.got[0], expected)
 
 
@@ -203,7 +242,10 @@ def test_a_buffer_of_the_first_call_lives_on_in_the_later_ones(bench, write, twi
         write.launch("twice", 1, x=write.t(0), y=write.t(1), n=32),
         write.op("clone", write.t(1), out=2),
     )
-    later = (write.op("add.Tensor", write.t(1), write.t(10), out=11), write.op("add_.Tensor", write.t(1), 1.0, out=1))
+    later = (
+        write.op("add.Tensor", write.t(1), write.t(10), out=11),
+        write.op("add_.Tensor", write.t(1), 1.0, out=1),
+    )
     trace = Trace(
         inputs=(write.t(0),), first=first, first_outputs=write.t(2), later_inputs=(write.t(10),), later=later,
         later_outputs=write.t(11),
@@ -265,7 +307,9 @@ def test_an_operator_that_reaches_for_more_than_tensors_is_refused(bench, write,
     ],
 )
 def test_a_forged_step_is_a_failure_of_the_candidate(bench, write, step, fault):
-    trace = Trace.model_validate_json(json.dumps({"inputs": [{"t": 0}], "first": [step], "first_outputs": {"t": 1}}))
+    trace = Trace.model_validate_json(
+        json.dumps({"inputs": [{"t": 0}], "first": [step], "first_outputs": {"t": 1}})
+    )
 
     def replay():
         bench.open(write.traced(trace))
@@ -289,7 +333,9 @@ def test_cells_that_torch_fuses_on_a_gpu_are_computed_on_a_cpu(bench, write, nam
     outputs = [write.t(10), write.t(11)] if lstm else [write.t(10)]
     bench.open(plain(write, step, outputs=outputs, inputs=5))
     bench.call([*gates, c if lstm else h, cell.bias_ih.detach(), cell.bias_hh.detach()], wanted)
-    assert all(torch.allclose(got, one, atol=1e-6) for got, one in zip(bench.got, wanted, strict=True))
+    assert all(
+        torch.allclose(got, one, atol=1e-6) for got, one in zip(bench.got, wanted, strict=True)
+    )
 
 
 # ------------------------------------------------------------------ bombs
@@ -317,7 +363,9 @@ def test_a_trace_that_asks_for_too_much_memory_fails_and_the_process_lives(bench
 
 
 def test_twenty_thousand_steps_end_in_seconds(bench, write):
-    steps = [write.op("neg", write.t(0), out=1)] + [write.op("neg", write.t(1), out=1) for _ in range(19_998)]
+    steps = [write.op("neg", write.t(0), out=1)] + [
+        write.op("neg", write.t(1), out=1) for _ in range(19_998)
+    ]
     began = time.monotonic()
     bench.open(plain(write, *steps, outputs=write.t(1)))
     bench.call([torch.ones(3)], [torch.zeros(3)])

@@ -110,7 +110,9 @@ def test_what_is_handed_out_of_a_private_folder_is_the_beginning_of_a_regular_fi
     )
     named = ("words", "link", "pipe", "absent")
     with (
-        Zygote(ProcessKind.INTERPRET, spare=False, private_scratch=True, handed_out=named) as zygote,
+        Zygote(
+            ProcessKind.INTERPRET, spare=False, private_scratch=True, handed_out=named
+        ) as zygote,
         zygote.start(PROBE, {"code": code}) as process,
     ):
         with pytest.raises(ProcessDied, match="exit code 3"):
@@ -179,9 +181,11 @@ def _at(scratch):
 
 @pytest.mark.parametrize("end", ["it is killed", "it ends", "its keeper is killed"])
 def test_what_a_candidate_leaves_behind_is_ended_without_a_pid_namespace(bare, end):
-    after = {"it ends": "import os\nos._exit(0)", "it is killed": "result = 1", "its keeper is killed": "result = 1"}[
-        end
-    ]
+    after = {
+        "it ends": "import os\nos._exit(0)",
+        "it is killed": "result = 1",
+        "its keeper is killed": "result = 1",
+    }[end]
     with bare.start(PROBE, {"code": LEFT_BEHIND + after}) as process:
         if end == "it ends":
             with pytest.raises(ProcessDied):

@@ -63,13 +63,19 @@ def test_controllers_that_are_not_switched_on_are_not_used(tmp_path):
 
 def test_memory_counts_whole_and_swap_does_not_extend_it():
     second = Hierarchy(Path("/x"), frozenset({"memory", "pids"}), 2).settings(1 << 30, 64)
-    assert second == {"memory.max": 1 << 30, "memory.swap.max": 0, "memory.oom.group": 1, "pids.max": 64}
+    assert second == {
+        "memory.max": 1 << 30,
+        "memory.swap.max": 0,
+        "memory.oom.group": 1,
+        "pids.max": 64,
+    }
     first = Hierarchy(Path("/x"), frozenset({"memory"}), 1).settings(1 << 30, 64)
     assert first == {"memory.limit_in_bytes": 1 << 30, "memory.memsw.limit_in_bytes": 1 << 30}
 
 
 @pytest.mark.parametrize(
-    ("file", "text"), [("memory.events", "oom 1\noom_kill 1\n"), ("memory.oom_control", "under_oom 0\noom_kill 2\n")]
+    ("file", "text"),
+    [("memory.events", "oom 1\noom_kill 1\n"), ("memory.oom_control", "under_oom 0\noom_kill 2\n")],
 )
 def test_an_end_for_want_of_memory_is_known(tmp_path, file, text):
     assert not Group([tmp_path]).memory_ran_out()
@@ -80,7 +86,10 @@ def test_an_end_for_want_of_memory_is_known(tmp_path, file, text):
 def test_folders_of_a_dead_maker_are_swept_and_others_are_not(tmp_path):
     ended = subprocess.Popen(["true"])
     ended.wait()
-    dead, living = tmp_path / f"kernelwright-{ended.pid}-0", tmp_path / f"kernelwright-{os.getpid()}-0"
+    dead, living = (
+        tmp_path / f"kernelwright-{ended.pid}-0",
+        tmp_path / f"kernelwright-{os.getpid()}-0",
+    )
     dead.mkdir()
     living.mkdir()
     Groups([Hierarchy(tmp_path, frozenset({"pids"}), 2)]).sweep()
@@ -114,7 +123,9 @@ def test_a_real_group_bounds_what_enters_it_and_is_removed():
     group = groups.create(1 << 30, 8)
     try:
         command = [sys.executable, "-c", BOUNDED, *map(str, group.folders)]
-        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=True).stdout
+        said = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=True
+        ).stdout
         assert int(said) == 7
     finally:
         group.remove()

@@ -10,7 +10,13 @@ import time
 
 import pytest
 
-from kernelwright.tools.sandbox.channel import BadMessage, Channel, ChannelClosed, ChannelTimeout, channel_pair
+from kernelwright.tools.sandbox.channel import (
+    BadMessage,
+    Channel,
+    ChannelClosed,
+    ChannelTimeout,
+    channel_pair,
+)
 
 MALFORMED = {
     "a number of 5,000 digits": b'{"a": %s}' % (b"7" * 5000),
@@ -42,7 +48,9 @@ MALFORMED = {
 def heard(body, **settings):
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        writer = threading.Thread(target=theirs.sendall, args=(struct.pack("<I", len(body)) + body,))
+        writer = threading.Thread(
+            target=theirs.sendall, args=(struct.pack("<I", len(body)) + body,)
+        )
         writer.start()
         try:
             return Channel(ours, **settings).receive(time.monotonic() + 200)
@@ -63,7 +71,16 @@ def test_what_is_malformed_is_a_bad_message_within_a_second(what):
     "message",
     [
         {},
-        {"a": [1, 2.5, -3e-300, 1.7976931348623157e308, 18446744073709551615, -9223372036854775808]},
+        {
+            "a": [
+                1,
+                2.5,
+                -3e-300,
+                1.7976931348623157e308,
+                18446744073709551615,
+                -9223372036854775808,
+            ]
+        },
         {"a": 'quotes " and \\ and [[[[ {{{{ 123456789012345678901234567890 1e999 NaN'},
         {"\U0001f600": "\U0001f600 \u00e9 \ud7ff", "none": None, "true": True},
         {"a": json.loads("[" * 60 + "]" * 60)},
@@ -136,7 +153,11 @@ def test_descriptors_that_a_candidate_sends_are_closed_unseen():
     for _ in range(20):
         other.send({"a": 1}, [0] * 200)
         assert ours.receive(time.monotonic() + 200) == {"a": 1}
-    assert len(os.listdir("/proc/self/fd")) <= before + 1 < resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert (
+        len(os.listdir("/proc/self/fd"))
+        <= before + 1
+        < resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    )
     assert ours.take_descriptors() == []
     ours.close()
     other.close()

@@ -48,7 +48,9 @@ def hooks(tmp_path, monkeypatch):
 def test_a_hook_runs_once_in_the_warm_process_before_anything_is_forked(hooks):
     with Zygote(ProcessKind.INTERPRET, warm=f"{hooks}:note") as zygote:
         for _ in range(2):
-            with zygote.start(PROBE, {"code": "import sys; result = 'hooks_of_a_test' in sys.modules"}) as process:
+            with zygote.start(
+                PROBE, {"code": "import sys; result = 'hooks_of_a_test' in sys.modules"}
+            ) as process:
                 assert process.receive(200)["result"]
         assert (zygote.folder / "hook").read_text() == f"{zygote._process.pid}\n"
 
@@ -60,11 +62,19 @@ def test_a_hook_may_use_a_thread_that_ends(hooks):
 
 @pytest.mark.parametrize("pid_namespace", [True, False])
 def test_a_thread_that_a_library_keeps_changes_nothing_for_candidates(hooks, pid_namespace):
-    options = {"warm": f"{hooks}:keeps_a_thread_of_a_library", "spare": False, "private_scratch": True}
+    options = {
+        "warm": f"{hooks}:keeps_a_thread_of_a_library",
+        "spare": False,
+        "private_scratch": True,
+    }
     with Zygote(ProcessKind.INTERPRET, pid_namespace=pid_namespace, **options) as zygote:
         zygote.wait_warm()
         assert len(os.listdir(f"/proc/{zygote._process.pid}/task")) == 2
-        for code, end in (("result = 1", None), ("import time; time.sleep(600)", None), ("import os; os.abort()", 6)):
+        for code, end in (
+            ("result = 1", None),
+            ("import time; time.sleep(600)", None),
+            ("import os; os.abort()", 6),
+        ):
             with zygote.start(PROBE, {"code": code}) as process:
                 assert ("pid namespace" in process.isolation.active) is pid_namespace
                 assert "bounded scratch folder" in process.isolation.active
@@ -79,7 +89,9 @@ def test_a_thread_that_a_library_keeps_changes_nothing_for_candidates(hooks, pid
             assert not process.scratch.exists()
 
 
-@pytest.mark.parametrize(("name", "words"), [("leaves_a_thread", "left-behind"), ("raises", "the hook's own words")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("leaves_a_thread", "left-behind"), ("raises", "the hook's own words")]
+)
 def test_a_hook_that_fails_is_said(hooks, name, words):
     with (
         Zygote(ProcessKind.INTERPRET, warm=f"{hooks}:{name}") as zygote,
@@ -95,20 +107,26 @@ def test_a_killed_owner_leaves_no_process_and_no_folder(tmp_path):
         "print(zygote._process.pid, flush=True)\ntime.sleep(600)"
     )
     surroundings = {**os.environ, "TMPDIR": str(tmp_path)}
-    owner = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=surroundings, stdout=subprocess.PIPE)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, env=surroundings, stdout=subprocess.PIPE
+    )
     assert owner.stdout is not None
     zygote = int(owner.stdout.readline())
     assert any(tmp_path.iterdir())
     owner.kill()
     owner.wait()
     deadline = time.monotonic() + 400
-    while (Path("/proc", str(zygote)).exists() or any(tmp_path.iterdir())) and time.monotonic() < deadline:
+    while (
+        Path("/proc", str(zygote)).exists() or any(tmp_path.iterdir())
+    ) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(tmp_path.iterdir())
     owner.stdout.close()
 
 
-def test_a_folder_of_a_killed_owner_is_removed_by_the_next_and_that_of_a_living_one_is_not(tmp_path, monkeypatch):
+def test_a_folder_of_a_killed_owner_is_removed_by_the_next_and_that_of_a_living_one_is_not(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     left, lock = folders.make_folder("interpret")
     os.close(lock)
@@ -170,9 +188,13 @@ def test_a_death_by_signal_names_it_in_the_first_process_too(strict):
         process.gone()
 
 
-def test_a_process_that_ends_at_once_takes_its_empty_folders_with_it_and_no_others(tmp_path, monkeypatch):
+def test_a_process_that_ends_at_once_takes_its_empty_folders_with_it_and_no_others(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(folders.tempfile, "tempdir", str(tmp_path))
-    (empty, first), (used, second), (closed, third) = (folders.make_folder("interpret") for _ in range(3))
+    (empty, first), (used, second), (closed, third) = (
+        folders.make_folder("interpret") for _ in range(3)
+    )
     (used / "hook").write_text("a zygote works here")
     folders.remove(closed)
     folders.remove_empty()

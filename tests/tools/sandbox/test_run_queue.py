@@ -42,7 +42,10 @@ def busy_machine():
     shares processors out among sessions first, and the candidate has one, too.
     """
     with on_one_processor():
-        others = [subprocess.Popen([sys.executable, "-c", SPINS], start_new_session=True) for _ in range(2)]
+        others = [
+            subprocess.Popen([sys.executable, "-c", SPINS], start_new_session=True)
+            for _ in range(2)
+        ]
     time.sleep(0.5)
     yield
     for other in others:

@@ -45,7 +45,10 @@ def test_every_layer_of_this_machine_is_tried():
 
 
 def test_a_hang_is_killed_and_the_next_one_answers(zygote):
-    with zygote.start(PROBE, {"code": "while True: pass"}) as process, pytest.raises(ProcessTimedOut):
+    with (
+        zygote.start(PROBE, {"code": "while True: pass"}) as process,
+        pytest.raises(ProcessTimedOut),
+    ):
         process.receive(0.5)
     assert ask(zygote, "result = 1")["result"] == 1
 
@@ -95,7 +98,8 @@ def test_gone_is_when_everything_of_a_candidate_is_gone(zygote):
     while, and a GPU's is theirs until then.
     """
     with zygote.start(
-        PROBE, {"code": "kept = b'x' * (1 << 30); import builtins; builtins.kept = kept; result = 1"}
+        PROBE,
+        {"code": "kept = b'x' * (1 << 30); import builtins; builtins.kept = kept; result = 1"},
     ) as process:
         process.receive(60)
         scratch = str(process.scratch)
@@ -106,13 +110,17 @@ def test_gone_is_when_everything_of_a_candidate_is_gone(zygote):
     assert not Path(scratch).exists()
 
 
-def test_settled_is_when_nothing_is_left_of_the_processes_that_were_killed_and_the_others_live_on(zygote):
+def test_settled_is_when_nothing_is_left_of_the_processes_that_were_killed_and_the_others_live_on(
+    zygote,
+):
     code = "import os, time\nfor _ in range(40):\n    if os.fork() == 0:\n        time.sleep(300)\nresult = 1"
     with zygote.start(PROBE, {"code": code}) as killed:
         killed.receive(60)
         scratch = str(killed.scratch)
         until, living = time.monotonic() + 60.0, list[str]()
-        while len(living) < 40 and time.monotonic() < until:  # on a busy machine one look misses some
+        while (
+            len(living) < 40 and time.monotonic() < until
+        ):  # on a busy machine one look misses some
             living = [p for p in os.listdir("/proc") if p.isdigit() and _cwd(p).startswith(scratch)]
         assert len(living) >= 40
     with zygote.start(PROBE, {"code": "result = 2"}) as other:
@@ -172,7 +180,8 @@ def test_what_is_not_its_own_is_closed(zygote, code):
 
 def test_output_is_drained_and_capped(zygote):
     with zygote.start(
-        PROBE, {"code": "import sys\nfor _ in range(200): sys.stdout.write('x' * 1_000_000)\nresult = 1"}
+        PROBE,
+        {"code": "import sys\nfor _ in range(200): sys.stdout.write('x' * 1_000_000)\nresult = 1"},
     ) as process:
         assert process.receive(60)["result"] == 1
         assert 0 < len(process.output) < 10_000
@@ -200,7 +209,9 @@ def test_what_else_this_user_runs_counts_only_where_nothing_else_bounds_a_candid
         f"before = r.getrlimit(r.RLIMIT_NPROC); set_limits(ProcessKind.INTERPRET, Limits(), ceiling={ceiling})\n"
         "print(before == r.getrlimit(r.RLIMIT_NPROC), r.getrlimit(r.RLIMIT_AS)[0] > 0)"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout
     assert said.split() == [str(ceiling), "True"]
 
 
@@ -305,8 +316,14 @@ except KeyboardInterrupt:
 
 
 def test_an_end_that_is_interrupted_leaves_no_folder(tmp_path):
-    command, surroundings = [sys.executable, "-c", INTERRUPTED_CLOSE], {**os.environ, "TMPDIR": str(tmp_path)}
-    assert subprocess.run(command, cwd=ROOT, env=surroundings, timeout=500, check=False).returncode == 130
+    command, surroundings = (
+        [sys.executable, "-c", INTERRUPTED_CLOSE],
+        {**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert (
+        subprocess.run(command, cwd=ROOT, env=surroundings, timeout=500, check=False).returncode
+        == 130
+    )
     assert not list(tmp_path.glob("kernelwright-*"))
 
 

@@ -5,11 +5,18 @@ import platform
 import pytest
 
 from kernelwright.tools.sandbox import ProcessKind, Zygote
-from kernelwright.tools.sandbox.isolation.seccomp_filter import MEMORY_FILES, REFUSED, SOCKETS, build_program
+from kernelwright.tools.sandbox.isolation.seccomp_filter import (
+    MEMORY_FILES,
+    REFUSED,
+    SOCKETS,
+    build_program,
+)
 
 TABLE = REFUSED | MEMORY_FILES | SOCKETS
 PROBE = "kernelwright.tools.sandbox.inside.probe:serve"
-X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="these entries exist on x86-64 only")
+X86 = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="these entries exist on x86-64 only"
+)
 
 EVERY_NUMBER = """
 import json, subprocess, sys

@@ -16,7 +16,13 @@ import pytest
 
 from kernelwright.agent.problems.finding import catalogue, find_by_name
 from kernelwright.tools.parsing import code_of
-from kernelwright.tools.problem import Problem, inner_integers, module_integers, resized, with_integers
+from kernelwright.tools.problem import (
+    Problem,
+    inner_integers,
+    module_integers,
+    resized,
+    with_integers,
+)
 from kernelwright.tools.references.dry_run import measure_cost, run_once
 from kernelwright.tools.sizing.drawn_sizes import CPU_BUDGET, GPU_BUDGET, DrawnSizes
 from kernelwright.tools.sizing.draws import draw_sizes, draw_varied, sizes_that_reach
@@ -51,8 +57,16 @@ def get_init_inputs():
 """
 
 
-def written(sizes: str, forward: str, inputs: str, init: str = "pass", init_inputs: str = "") -> Problem:
-    text = FORM.format(sizes=textwrap.dedent(sizes), forward=forward, inputs=inputs, init=init, init_inputs=init_inputs)
+def written(
+    sizes: str, forward: str, inputs: str, init: str = "pass", init_inputs: str = ""
+) -> Problem:
+    text = FORM.format(
+        sizes=textwrap.dedent(sizes),
+        forward=forward,
+        inputs=inputs,
+        init=init,
+        init_inputs=init_inputs,
+    )
     return Problem(name="written.py", source=text)
 
 
@@ -97,7 +111,9 @@ BIAS = written(
     "torch.randn(4, 3, 16, 16), torch.randn(6, 3, 3, 3), torch.randn(6)",
 )
 MASKED = written(
-    "", "F.gelu(torch.masked_select(x, more[0]))", "torch.randn(7, 9), torch.arange(63).view(7, 9) % 3 == 0"
+    "",
+    "F.gelu(torch.masked_select(x, more[0]))",
+    "torch.randn(7, 9), torch.arange(63).view(7, 9) % 3 == 0",
 )
 STRIDED = written(
     "batch_size = 8\nchannels = 12\nlength = 200\nkernel_size = 15\nstride = 9\nnum_layers = 11",
@@ -132,7 +148,9 @@ FIXED = {
 }  # fmt: skip
 
 
-def drawn(problem: Problem, seed: int = 1, count: int = 8, blocks: list[int] = BLOCKS) -> DrawnSizes:
+def drawn(
+    problem: Problem, seed: int = 1, count: int = 8, blocks: list[int] = BLOCKS
+) -> DrawnSizes:
     return draw_varied(problem, shrink(problem).sizes, blocks, seed, count)
 
 
@@ -186,7 +204,9 @@ def test_another_process_draws_the_same():
         "print(drawn(find_by_name('conv1d'), 5))")  # fmt: skip
     text = code.replace("tests.tools.sizing.test_draws", "test_draws")
     path = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]; "
-    other = subprocess.run([sys.executable, "-c", path + text], capture_output=True, text=True, check=True, cwd=ROOT)
+    other = subprocess.run(
+        [sys.executable, "-c", path + text], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     assert other.stdout.strip() == str(drawn(problem, 5))
 
 
@@ -197,9 +217,13 @@ def test_blocks_are_straddled_and_passed(name: str):
     numbers = [{n for seed in range(3) for n in values(drawn(problem, seed, blocks=[64]),
         d.name)} for d in structure.dimensions]  # fmt: skip
     for dimension, found in zip(structure.dimensions, numbers, strict=True):
-        assert {63, 65} <= found | {shrink(problem).sizes.get(dimension.name)}, "the base size counts"
+        assert {63, 65} <= found | {shrink(problem).sizes.get(dimension.name)}, (
+            "the base size counts"
+        )
         assert any(n > 128 and n % 64 for n in found), "no loop over several blocks with a rest"
-        assert any(n % 16 == 0 for n in found), "nothing that 16 divides: Triton compiles another kernel for it"
+        assert any(n % 16 == 0 for n in found), (
+            "nothing that 16 divides: Triton compiles another kernel for it"
+        )
 
 
 def test_the_first_size_is_beyond_a_block_in_every_dimension():
@@ -218,7 +242,9 @@ def test_extents_of_one_size_differ_so_that_a_transposition_shows():
 
 def test_the_number_that_is_written_in_the_problem_is_drawn_where_there_is_room():
     for seed in range(6):
-        assert 4096 in values(drawn(find_by_name("fused softmax"), seed, blocks=[64, 4096]), "columns")
+        assert 4096 in values(
+            drawn(find_by_name("fused softmax"), seed, blocks=[64, 4096]), "columns"
+        )
 
 
 def test_thousands_of_numbers_do_not_slow_a_draw_or_push_out_powers_of_two():
@@ -238,7 +264,9 @@ def test_equal_widths_move_together():
 
 def test_a_product_of_two_numbers_follows_both():
     found = drawn(HEADS)
-    products = [a * b for a, b in zip(values(found, "heads"), values(found, "head_dim"), strict=True)]
+    products = [
+        a * b for a, b in zip(values(found, "heads"), values(found, "head_dim"), strict=True)
+    ]
     assert values(found, "embedding") == products
     assert len(set(values(found, "heads"))) > 2
     assert len(set(values(found, "head_dim"))) > 2
@@ -258,9 +286,13 @@ def test_the_bound_of_an_index_follows_its_table():
 
 def test_what_is_computed_is_never_changed():
     found = drawn(STRIDED)
-    assert not {"kernel_size", "stride", "num_layers"} & {name for d in found.sizes for name in d.sizes}
+    assert not {"kernel_size", "stride", "num_layers"} & {
+        name for d in found.sizes for name in d.sizes
+    }
     windows = drawn(BIAS)
-    assert not {"more[0].shape[2]", "more[0].shape[3]"} & {name for d in windows.sizes for name in d.sizes}
+    assert not {"more[0].shape[2]", "more[0].shape[3]"} & {
+        name for d in windows.sizes for name in d.sizes
+    }
 
 
 def test_a_recurrence_is_kept_short():
@@ -288,13 +320,17 @@ def test_fewer_sizes_than_asked_for_are_noted():
     problem = written("rows = 2", "x + 1", "torch.rand(rows, 1 << 16)")
     found = draw_varied(problem, {}, [], 1, 80)
     assert 0 < len(found.sizes) < 80
-    assert any("of 80 sizes: no more distinct ones within the budget" in note for note in found.notes)
+    assert any(
+        "of 80 sizes: no more distinct ones within the budget" in note for note in found.notes
+    )
 
 
 def test_sizes_that_reach_take_written_values_and_cross_thresholds():
     problem, text = find_by_name("fused softmax"), "def f(n):\n    return n > 2000 or n < 100_000\n"
     found = sizes_that_reach(problem, shrink(problem).sizes, text, 16)
-    assert found.sizes[0].sizes["columns"] == 4096, "the first is as near to the full size as there is room"
+    assert found.sizes[0].sizes["columns"] == 4096, (
+        "the first is as near to the full size as there is room"
+    )
     assert any(d.sizes["columns"] == 2001 for d in found.sizes)
     assert any(d.sizes["rows"] * d.sizes["columns"] > 100_000 for d in found.sizes)
     for size in found.sizes:
@@ -324,7 +360,9 @@ def test_what_a_choice_weighs_is_estimated_well(name: str):
 def test_a_resized_problem_is_its_syntax_tree_with_other_numbers_as_text():
     for problem in (find_by_name("attention"), HEADS, BIAS):
         for size in drawn(problem).sizes:
-            assert problem.with_sizes(size.sizes).source == with_integers(problem.source, size.sizes)
+            assert problem.with_sizes(size.sizes).source == with_integers(
+                problem.source, size.sizes
+            )
 
 
 FOLDED = """
@@ -352,18 +390,26 @@ def get_init_inputs():
 
 def instructions(code: types.CodeType) -> list[object]:
     return [
-        (one.opname, one.starts_line, instructions(v) if isinstance(v := one.argval, types.CodeType) else repr(v))
+        (
+            one.opname,
+            one.starts_line,
+            instructions(v) if isinstance(v := one.argval, types.CodeType) else repr(v),
+        )
         for one in dis.get_instructions(code)
     ]
 
 
-@pytest.mark.parametrize("name", ["attention", "group norm", "conv1d", "linear gelu", "row sum", "folded"])
+@pytest.mark.parametrize(
+    "name", ["attention", "group norm", "conv1d", "linear gelu", "row sum", "folded"]
+)
 def test_a_problem_at_other_sizes_is_compiled_once_with_numbers_put_in(name: str):
     source = FOLDED if name == "folded" else find_by_name(name).source
     names = {**module_integers(source), **inner_integers(source)}
     for factor in (1, 3):
         text = resized(source, {key: value * factor + 1 for key, value in names.items()})
-        assert instructions(code_of(text, "<reference>")) == instructions(compile(text, "<reference>", "exec"))
+        assert instructions(code_of(text, "<reference>")) == instructions(
+            compile(text, "<reference>", "exec")
+        )
 
 
 def test_learning_is_quick_and_a_further_draw_takes_milliseconds():
@@ -380,6 +426,8 @@ def test_a_width_that_is_zero_at_small_sizes_is_drawn_where_it_is_not():
     """`channels // reduction`, as a squeeze-and-excitation layer has it."""
     narrow = "widths[0] // widths[1]"
     init = f"self.down, self.up = nn.Linear(widths[0], {narrow}), nn.Linear({narrow}, widths[0])"
-    problem = written("channels = 64", "self.up(self.down(x))", "torch.randn(4, channels)", init, "channels, 8")
+    problem = written(
+        "channels = 64", "self.up(self.down(x))", "torch.randn(4, channels)", init, "channels, 8"
+    )
     found = draw_varied(problem, {"channels": 5}, BLOCKS, 1, 4)
     assert len(set(values(found, "channels"))) > 1

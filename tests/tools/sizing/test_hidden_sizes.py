@@ -43,7 +43,9 @@ def test_a_kernel_for_one_shape_and_torch_for_the_others_is_no_kernel_there(eval
 
 
 def test_torch_beside_a_kernel_is_refused_at_other_sizes_as_at_the_problems_own(evaluator):
-    report = judged(evaluator, "return self.own(torch.softmax(x, dim=-1)) * 0 + torch.softmax(x, dim=-1)")
+    report = judged(
+        evaluator, "return self.own(torch.softmax(x, dim=-1)) * 0 + torch.softmax(x, dim=-1)"
+    )
     assert report.failure.fault is Fault.FALLBACK
     assert report.failure.message.startswith("at other sizes (")
 
@@ -85,7 +87,9 @@ class ModelNew(nn.Module):
 """
 
 
-def test_a_kernel_that_triton_does_not_take_at_other_sizes_refuses_them_and_is_not_wrong_there(evaluator):
+def test_a_kernel_that_triton_does_not_take_at_other_sizes_refuses_them_and_is_not_wrong_there(
+    evaluator,
+):
     problem = Problem(name="powers of two", source=POWERS_OF_TWO)
     report = evaluator.evaluate(problem, WHOLE_ROWS, Options(profile=False))
     outcomes = {t.outcome for t in report.interpreted.tried}

@@ -6,7 +6,12 @@ import pytest
 
 from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.sizing.interpreted_costs import MAX_PROGRAMS, CallWork, MeasuredCalls, choose_long_sizes
+from kernelwright.tools.sizing.interpreted_costs import (
+    MAX_PROGRAMS,
+    CallWork,
+    MeasuredCalls,
+    choose_long_sizes,
+)
 from kernelwright.tools.tracing.trace import Choice, Launch, Trace
 
 PROBLEM = Problem(name="any", source="")
@@ -34,7 +39,9 @@ def test_under_an_interpreter_a_call_has_few_programs_and_a_configuration_counts
     launch = Launch(kernel="k", grid=(MAX_PROGRAMS, 1, 1))
     few, many = Trace(first=(launch,)), Trace(first=(launch, launch))
     tuned = Trace(first=(Choice(name="k", alternatives=((launch,), (launch,)), labels=("a", "b")),))
-    assert [size.index for size in choose_long_sizes(OTHERS, BASE, (few, few, many, few, tuned))] == [4, 3]
+    assert [
+        size.index for size in choose_long_sizes(OTHERS, BASE, (few, few, many, few, tuned))
+    ] == [4, 3]
 
 
 def test_the_time_of_a_larger_call_is_estimated_from_the_nearest_smaller_one():

@@ -31,7 +31,9 @@ def test_a_gpu_judges_at_the_problem_s_own_size_and_it_is_traced_there():
     problem = Problem(name="counts", source=COUNTS)
     shapes = []
     for device in ("cuda:0", "cpu"):
-        own = trace_requests(problem, Selection(base=AtSize(index=0, problem=problem)), device, 0)[0]
+        own = trace_requests(problem, Selection(base=AtSize(index=0, problem=problem)), device, 0)[
+            0
+        ]
         shapes += [one["tensor"]["shape"] for one in own.spec.inputs]
     on_gpu, on_cpu = shapes
     assert on_gpu == [1 << 24]

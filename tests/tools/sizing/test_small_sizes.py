@@ -33,14 +33,22 @@ def get_init_inputs():
 """
 
 
-def written(sizes: str, forward: str, inputs: str, init: str = "pass", init_inputs: str = "") -> Problem:
+def written(
+    sizes: str, forward: str, inputs: str, init: str = "pass", init_inputs: str = ""
+) -> Problem:
     source = MODEL.format(
-        sizes=textwrap.dedent(sizes), forward=forward, inputs=inputs, init=init, init_inputs=init_inputs
+        sizes=textwrap.dedent(sizes),
+        forward=forward,
+        inputs=inputs,
+        init=init,
+        init_inputs=init_inputs,
     )
     return Problem(name="written.py", source=source)
 
 
-SOFTMAX = written("batch_size = 4096\ndim = 393216", "torch.softmax(x, dim=1)", "torch.rand(batch_size, dim)")
+SOFTMAX = written(
+    "batch_size = 4096\ndim = 393216", "torch.softmax(x, dim=1)", "torch.rand(batch_size, dim)"
+)
 LINEAR = written(
     "batch_size = 1024\nin_features = 8192 * 2\nout_features = 8192",
     "self.linear(x)",
@@ -156,7 +164,12 @@ def test_a_reference_with_its_own_cpu_sizes_keeps_them():
 
 def test_a_small_problem_is_left_as_it_is():
     found = shrink(written("rows = 3\ncolumns = 40", "x + 1", "torch.rand(rows, columns)"))
-    assert (found.sizes, found.how, found.note, found.fits) == ({}, SizesOrigin.UNCHANGED, OWN_SIZES_ARE_SMALL, True)
+    assert (found.sizes, found.how, found.note, found.fits) == (
+        {},
+        SizesOrigin.UNCHANGED,
+        OWN_SIZES_ARE_SMALL,
+        True,
+    )
 
 
 def test_kernel_sizes_and_strides_are_never_touched():
@@ -173,7 +186,9 @@ def test_kernel_sizes_and_strides_are_never_touched():
 def test_a_size_that_the_model_reads_for_itself_stays():
     """A candidate that reads its own copy of it would not see it change: an honest one was refused."""
     problem = written(
-        "batch_size = 256\nwidth = 65536", "x + torch.zeros(batch_size, 1)", "torch.rand(batch_size, width)"
+        "batch_size = 256\nwidth = 65536",
+        "x + torch.zeros(batch_size, 1)",
+        "torch.rand(batch_size, width)",
     )
     found = shrink(problem)
     assert set(found.sizes) == {"width"}
@@ -182,7 +197,10 @@ def test_a_size_that_the_model_reads_for_itself_stays():
 
 def test_widths_written_inside_the_model_stay_and_the_note_says_so():
     problem = written(
-        "batch_size = 512", "self.linear(x)", "torch.rand(batch_size, 4096)", "self.linear = nn.Linear(4096, 4096)"
+        "batch_size = 512",
+        "self.linear(x)",
+        "torch.rand(batch_size, 4096)",
+        "self.linear = nn.Linear(4096, 4096)",
     )
     found = shrink(problem)
     assert not found.fits

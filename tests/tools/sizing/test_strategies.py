@@ -11,9 +11,17 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.sizing.selection import Selection, select_sizes
 from kernelwright.tools.sizing.size_search import changeable_integers
 from kernelwright.tools.sizing.small_sizes import shrink
-from kernelwright.tools.sizing.strategies import FURTHER, MIN_TIMES_LARGER, OF_THE_CANDIDATE, OF_THE_PROBLEM
+from kernelwright.tools.sizing.strategies import (
+    FURTHER,
+    MIN_TIMES_LARGER,
+    OF_THE_CANDIDATE,
+    OF_THE_PROBLEM,
+)
 
-NAMES = {strategy.name for strategy in (*OF_THE_PROBLEM, *OF_THE_CANDIDATE, *FURTHER)} | {"comparison", "number"}
+NAMES = {strategy.name for strategy in (*OF_THE_PROBLEM, *OF_THE_CANDIDATE, *FURTHER)} | {
+    "comparison",
+    "number",
+}
 
 
 def selected(name: str, seed: int = 3, count: int = 8) -> Selection:
@@ -37,11 +45,16 @@ def test_each_extent_is_once_one_and_once_two_beside_others_that_are_not(name: s
     sizes = checked(name)
     for extent, dimension in itertools.product((1, 2), DIMENSIONS[name]):
         others = [d for d in DIMENSIONS[name] if d != dimension]
-        assert any(s[dimension] == extent and max(s[o] for o in others) > extent for s in sizes), (dimension, extent)
+        assert any(s[dimension] == extent and max(s[o] for o in others) > extent for s in sizes), (
+            dimension,
+            extent,
+        )
 
 
 @pytest.mark.parametrize("name", ["row_sum", "matmul", "attention"])
-def test_each_extent_is_once_equal_to_twice_and_half_of_another_and_thrice_a_power_of_two(name: str):
+def test_each_extent_is_once_equal_to_twice_and_half_of_another_and_thrice_a_power_of_two(
+    name: str,
+):
     sizes = checked(name)
     for dimension in DIMENSIONS[name]:
         others = [d for d in DIMENSIONS[name] if d != dimension]
@@ -70,7 +83,9 @@ def test_attention_is_looked_at_at_its_own_length():
 
 def test_an_extent_beyond_16_bits_is_checked_at_its_own_size_with_small_ones_beside_it():
     text = problem_of("row_sum").source.replace("16384", "70000")
-    selection = select_sizes(Problem(name="long", source=text), "x = 1", "cpu", seed=9 << 16, count=8)
+    selection = select_sizes(
+        Problem(name="long", source=text), "x = 1", "cpu", seed=9 << 16, count=8
+    )
     (size,) = [s for s in selection.others if s.sizes["rows"] == 70000]
     assert size.sizes["columns"] <= 7
     assert size.strategy == "beyond 65536"
@@ -96,8 +111,12 @@ def test_a_verdict_has_at_most_half_again_as_many_sizes_as_are_asked_for_and_two
 
 
 def test_candidates_of_one_epoch_share_the_sizes_that_do_not_depend_on_them():
-    first = select_sizes(problem_of("matmul"), "block = 32", "cpu", seed=(5 << 16) + 1, count=8).others
-    second = select_sizes(problem_of("matmul"), "block = 128", "cpu", seed=(5 << 16) + 2, count=8).others
+    first = select_sizes(
+        problem_of("matmul"), "block = 32", "cpu", seed=(5 << 16) + 1, count=8
+    ).others
+    second = select_sizes(
+        problem_of("matmul"), "block = 128", "cpu", seed=(5 << 16) + 2, count=8
+    ).others
     shared = [s.sizes for s in first if s.sizes in [o.sizes for o in second]]
     assert len(shared) >= 6
 

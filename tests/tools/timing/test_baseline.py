@@ -57,7 +57,9 @@ def test_a_problem_is_compiled_once_however_many_ask(baselines):
 def test_whoever_waits_is_told_when_it_is_closed():
     baselines, found = Baselines("cuda:0"), []
     baselines.start()
-    waiting = threading.Thread(target=lambda: found.append(baselines.timed(problem_of("vector_add"), HERE)))
+    waiting = threading.Thread(
+        target=lambda: found.append(baselines.timed(problem_of("vector_add"), HERE))
+    )
     waiting.start()
     baselines.close()
     waiting.join(60)
@@ -68,7 +70,9 @@ def test_whoever_waits_is_told_when_it_is_closed():
 def test_one_process_times_one_problem_after_another(tmp_path):
     baselines = Baselines("cuda:0", tmp_path)
     try:
-        found = [baselines.timed(problem_of(name), HERE) for name in ("fused_softmax", "layer_norm")]
+        found = [
+            baselines.timed(problem_of(name), HERE) for name in ("fused_softmax", "layer_norm")
+        ]
     finally:
         baselines.close()
     for one in found:

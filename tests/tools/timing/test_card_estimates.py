@@ -4,7 +4,11 @@ import pytest
 
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.hardware.peaks import PEAKS
-from kernelwright.tools.timing.card_estimates import LAUNCH_BOUND, LAUNCH_MILLISECONDS, estimate_cards
+from kernelwright.tools.timing.card_estimates import (
+    LAUNCH_BOUND,
+    LAUNCH_MILLISECONDS,
+    estimate_cards,
+)
 
 
 def card_of(name):
@@ -49,10 +53,15 @@ def test_a_faster_card_takes_less_and_a_product_is_bound_by_its_operations():
 def test_a_small_problem_is_bounded_by_a_launch_and_not_by_nanoseconds():
     small = find_by_name("fused silu").with_sizes({"rows": 2, "columns": 8})
     [estimate] = estimate_cards(small, ["h200"])
-    assert (estimate.roofline.bound, estimate.roofline.milliseconds) == (LAUNCH_BOUND, LAUNCH_MILLISECONDS)
+    assert (estimate.roofline.bound, estimate.roofline.milliseconds) == (
+        LAUNCH_BOUND,
+        LAUNCH_MILLISECONDS,
+    )
 
 
 def test_each_card_is_estimated_once_in_the_order_asked_for():
     problem = find_by_name("fused silu")
-    cards = [estimate.card for estimate in estimate_cards(problem, ["h200", "a100", "sm_90", "A100"])]
+    cards = [
+        estimate.card for estimate in estimate_cards(problem, ["h200", "a100", "sm_90", "A100"])
+    ]
     assert cards == ["H200", "A100 SXM4 80GB"]

@@ -57,7 +57,9 @@ def test_getting_ready_ends_where_nothing_can_be_compiled_ahead():
     here = Environment(torch=torch.__version__, gpu="none that exists")
     baselines, problem = Baselines("cuda:99"), problem_of("vector_add")
     try:
-        threads = [threading.Thread(target=baselines.get_ready, args=(problem, here)) for _ in range(2)]
+        threads = [
+            threading.Thread(target=baselines.get_ready, args=(problem, here)) for _ in range(2)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -82,7 +82,9 @@ def test_eager_and_compiled_are_timed_alike_and_find_the_state_that_they_began_w
     assert device.waits[-1] == 0.0
 
 
-def test_where_only_one_can_be_captured_both_are_timed_without_graphs_and_it_is_said(device, monkeypatch):
+def test_where_only_one_can_be_captured_both_are_timed_without_graphs_and_it_is_said(
+    device, monkeypatch
+):
     captured = []
 
     class Graph:
@@ -118,13 +120,19 @@ def test_times_by_different_methods_are_not_divided(others):
 
 def profile(method: TimingMethod) -> ProfileResult:
     return ProfileResult(
-        device="H100", candidate=times(1.0, method), eager=times(2.0, method), speedup=2.0, speedup_low=2.0
+        device="H100",
+        candidate=times(1.0, method),
+        eager=times(2.0, method),
+        speedup=2.0,
+        speedup_low=2.0,
     )
 
 
 @pytest.mark.parametrize("method", [GRAPH, QUEUED])
 def test_the_ratio_over_torch_compile_goes_through_eager(method):
-    baseline = Baseline(eager=times(3.0, method), compiled=times(1.5, method), compiled_host_ms=0.021)
+    baseline = Baseline(
+        eager=times(3.0, method), compiled=times(1.5, method), compiled_host_ms=0.021
+    )
     compared = compared_with(baseline, profile(method))
     assert (compared.speedup_compiled, compared.speedup_compiled_low) == (1.0, 1.0)
     assert compared.speedup_compiled_estimate is None
@@ -143,7 +151,9 @@ def test_what_does_not_compare_is_the_lowest_estimate_and_no_measurement(eager, 
 
 def test_a_ratio_of_an_older_report_is_an_estimate_however_often_it_is_read():
     old = profile(GRAPH).with_(compiled=times(1.5, GRAPH), speedup_compiled=1.5)
-    report = Report(problem="p", problem_hash="h", candidate_hash="c", schema_version=2, profile=old)
+    report = Report(
+        problem="p", problem_hash="h", candidate_hash="c", schema_version=2, profile=old
+    )
     stored = report.model_dump(mode="json")
     for name in ("candidate", "eager", "compiled"):
         stored["profile"][name].pop("method")

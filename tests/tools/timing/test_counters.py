@@ -74,7 +74,9 @@ def test_a_candidate_is_called_three_times_on_random_tensors_of_the_right_form(s
 
 def test_a_spec_holds_no_contents():
     told = call_spec(Path("c.py"), [], [torch.full((3,), 7.0)], "cuda:0")
-    assert told["inputs"] == [{"tensor": {"shape": [3], "dtype": "float32", "low": 7.0, "high": 7.0}}]
+    assert told["inputs"] == [
+        {"tensor": {"shape": [3], "dtype": "float32", "low": 7.0, "high": 7.0}}
+    ]
 
 
 def test_counters_are_averaged_by_launch_time():
@@ -88,7 +90,10 @@ def test_a_finding_names_the_kernel_and_the_line(spec):
     assert failure.fault is Fault.OUT_OF_BOUNDS
     assert "add_kernel" in failure.message
     assert failure.where is not None
-    assert (failure.where.line, failure.where.text) == (3, "    def __init__(self, width, bias=True):")
+    assert (failure.where.line, failure.where.text) == (
+        3,
+        "    def __init__(self, width, bias=True):",
+    )
     assert read_memcheck("========= ERROR SUMMARY: 0 errors") is None
 
 
@@ -101,27 +106,45 @@ def _tool(tmp_path, body):
 
 def test_a_tool_that_hangs_is_killed_with_what_it_started(tmp_path, spec):
     start = time.monotonic()
-    counted = hardware_counters(spec, scratch=tmp_path, seconds=0.5, ncu=_tool(tmp_path, "sleep 600 & sleep 600"))
+    counted = hardware_counters(
+        spec, scratch=tmp_path, seconds=0.5, ncu=_tool(tmp_path, "sleep 600 & sleep 600")
+    )
     assert time.monotonic() - start < 300
     assert "took over" in counted.note
-    assert memory_check(spec, scratch=tmp_path, seconds=0.5, sanitizer=_tool(tmp_path, "sleep 600")).failure is None
+    assert (
+        memory_check(
+            spec, scratch=tmp_path, seconds=0.5, sanitizer=_tool(tmp_path, "sleep 600")
+        ).failure
+        is None
+    )
 
 
 def test_a_tool_that_is_refused_says_why_and_harms_nothing(tmp_path, spec):
     counted = hardware_counters(
-        spec, scratch=tmp_path, ncu=_tool(tmp_path, "echo '==ERROR== ERR_NVGPUCTRPERM no permission'; exit 1")
+        spec,
+        scratch=tmp_path,
+        ncu=_tool(tmp_path, "echo '==ERROR== ERR_NVGPUCTRPERM no permission'; exit 1"),
     )
     assert counted.metrics == {}
     assert "ERR_NVGPUCTRPERM" in counted.note
-    assert "exit code" in memory_check(spec, scratch=tmp_path, sanitizer=_tool(tmp_path, "exit 9")).note
-    assert "exit code 127" in hardware_counters(spec, scratch=tmp_path, ncu=str(tmp_path / "nothing")).note
+    assert (
+        "exit code"
+        in memory_check(spec, scratch=tmp_path, sanitizer=_tool(tmp_path, "exit 9")).note
+    )
+    assert (
+        "exit code 127"
+        in hardware_counters(spec, scratch=tmp_path, ncu=str(tmp_path / "nothing")).note
+    )
 
 
 def test_counters_come_through_the_file_and_not_through_what_is_printed(tmp_path, spec):
     copying = f'for a in "$@"; do [ "$p" = --log-file ] && cp {tmp_path}/raw "$a"; p="$a"; done'
     body = f"echo '{RAW.splitlines()[1]}'; {copying}"
     (tmp_path / "raw").write_text(RAW)
-    assert hardware_counters(spec, scratch=tmp_path, ncu=_tool(tmp_path, body)).metrics["dram_percent"] == 70.0
+    assert (
+        hardware_counters(spec, scratch=tmp_path, ncu=_tool(tmp_path, body)).metrics["dram_percent"]
+        == 70.0
+    )
 
 
 def test_a_missing_tool_is_a_note():
@@ -148,4 +171,6 @@ def test_ncu_and_memcheck_on_a_real_kernel(tmp_path):
     counted = hardware_counters(spec, scratch=tmp_path)
     assert counted.note or counted.metrics["dram_percent"] > 0
     checked = memory_check(spec, scratch=tmp_path)
-    assert checked.note or (checked.failure is not None and checked.failure.fault is Fault.OUT_OF_BOUNDS)
+    assert checked.note or (
+        checked.failure is not None and checked.failure.fault is Fault.OUT_OF_BOUNDS
+    )

@@ -19,7 +19,12 @@ from kernelwright.tools.report import (
     TimingMethod,
 )
 from kernelwright.tools.timing.measurement import summarise_samples
-from kernelwright.tools.timing.measuring import CALLS_WHEN_SLOW, MAX_DOUBTED_BLOCKS, InputSet, Measuring
+from kernelwright.tools.timing.measuring import (
+    CALLS_WHEN_SLOW,
+    MAX_DOUBTED_BLOCKS,
+    InputSet,
+    Measuring,
+)
 
 SETS = [InputSet(values=[], described=[0]), InputSet(values=[], described=[1])]
 
@@ -40,19 +45,30 @@ class Process:
 
     def clock_open(self, message):
         captured = self.captured and message["graphs"]
-        return {"captured": captured, "why": "" if captured else "it waits", "host_ms": 3.0, "copied": True}
+        return {
+            "captured": captured,
+            "why": "" if captured else "it waits",
+            "host_ms": 3.0,
+            "copied": True,
+        }
 
     def clock_block(self, message):
         calls = len(message["order"])
         time.sleep(self.hidden * calls)
-        return {"ms": [self.ms * (1 + i % 3 / 1000) for i in range(calls)], "block_ms": self.ms * calls}
+        return {
+            "ms": [self.ms * (1 + i % 3 / 1000) for i in range(calls)],
+            "block_ms": self.ms * calls,
+        }
 
     def clock_check(self, message):
         return {"copied": [], "disturbed": self.disturbed.pop(0) if self.disturbed else False}
 
     def clock_launches(self, message):
         rows = [("relu", [8, 1, 1], True, 0.75), ("aten.copy_.default", [], False, 0.25)]
-        return {"launches": [{"name": n, "grid": g, "launch": o, "ms": ms} for n, g, o, ms in rows], "total_ms": 1.0}
+        return {
+            "launches": [{"name": n, "grid": g, "launch": o, "ms": ms} for n, g, o, ms in rows],
+            "total_ms": 1.0,
+        }
 
     def clock_close(self, message):
         return {}
@@ -138,7 +154,9 @@ def test_a_slow_candidate_is_timed_a_few_times_only():
 
 
 @pytest.mark.parametrize(("captured", "capturable"), [(False, True), (True, False)])
-def test_where_either_cannot_be_captured_both_are_timed_without_and_it_is_said(captured, capturable):
+def test_where_either_cannot_be_captured_both_are_timed_without_and_it_is_said(
+    captured, capturable
+):
     process = Process(captured=captured)
     found = measured(process, Reference(capturable=capturable))
     assert found.candidate.method is found.eager.method is TimingMethod.QUEUED
@@ -160,8 +178,12 @@ def test_a_gpu_that_is_shared_is_refused():
 
 
 def test_a_neighbour_at_work_while_a_candidate_is_timed_stands_in_the_measurement():
-    half, whole = (Neighbour(uuid="GPU-2", name="H100", busy=busy, power_watts=600.0) for busy in (0.5, 0.9))
-    assert measured(Process(1.0), Reference(2.0), Gpu(beside=[(half,), (whole,)])).neighbours == (whole,)
+    half, whole = (
+        Neighbour(uuid="GPU-2", name="H100", busy=busy, power_watts=600.0) for busy in (0.5, 0.9)
+    )
+    assert measured(Process(1.0), Reference(2.0), Gpu(beside=[(half,), (whole,)])).neighbours == (
+        whole,
+    )
     assert measured(Process(1.0), Reference(2.0)).neighbours == ()
 
 
@@ -224,7 +246,12 @@ def test_a_large_answer_is_compared_while_neither_side_keeps_graphs():
     found = measured(process, reference, compare=compare, sparing=True)
     assert seen == [("clock_close", 1)]
     after = [message["do"] for message in process.asked]
-    assert after[after.index("clock_check") :] == ["clock_check", "clock_launches", "clock_close", "clock_close"]
+    assert after[after.index("clock_check") :] == [
+        "clock_check",
+        "clock_launches",
+        "clock_close",
+        "clock_close",
+    ]
     assert found.steps
     measured(process, reference, compare=compare)
     assert seen[1:] == [("clock_launches", 1)], "a small one beside them"
@@ -248,6 +275,19 @@ def test_nobody_else_computes_while_something_is_timed_and_others_do_while_graph
         inside.pop()
 
     process = Watched(disturbed=[disturbed])
-    measured(process, Reference(), compare=lambda index: seen.append(("compare", bool(inside))), alone=alone)
-    assert {name for name, was_alone in seen if was_alone} == {"clock_block", "clock_check", "clock_launches"}
-    assert {name for name, was_alone in seen if not was_alone} == {"clock_open", "compare", "clock_close"}
+    measured(
+        process,
+        Reference(),
+        compare=lambda index: seen.append(("compare", bool(inside))),
+        alone=alone,
+    )
+    assert {name for name, was_alone in seen if was_alone} == {
+        "clock_block",
+        "clock_check",
+        "clock_launches",
+    }
+    assert {name for name, was_alone in seen if not was_alone} == {
+        "clock_open",
+        "compare",
+        "clock_close",
+    }

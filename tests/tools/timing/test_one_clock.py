@@ -48,4 +48,6 @@ def test_nothing_but_the_clock_times_a_call_on_a_gpu():
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in CLOCKS
     }
-    assert found == set(TIMES), f"time a callable by tools/timing/reference_clock.py: {sorted(found ^ set(TIMES))}"
+    assert found == set(TIMES), (
+        f"time a callable by tools/timing/reference_clock.py: {sorted(found ^ set(TIMES))}"
+    )

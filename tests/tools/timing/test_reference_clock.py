@@ -69,7 +69,9 @@ def test_what_is_timed_begins_with_the_same_state_in_every_call(without_gpu):
     seen = []
     model.register_forward_pre_hook(lambda module, _: seen.append(module.running_mean.clone()))
     clock = ReferenceClock(
-        model, [[torch.rand(8, 4)]], buffers=BuffersAsTheyWere(model, [n for n, _ in model.named_buffers()])
+        model,
+        [[torch.rand(8, 4)]],
+        buffers=BuffersAsTheyWere(model, [n for n, _ in model.named_buffers()]),
     )
     clock.open(TimingMethod.QUEUED)
     del seen[:]
@@ -82,7 +84,9 @@ def test_a_reference_that_fails_while_it_is_timed_leaves_its_state_too(without_g
     model = nn.BatchNorm1d(4)
     model.register_forward_hook(lambda *_: (_ for _ in ()).throw(RuntimeError("no room")))
     clock = ReferenceClock(
-        model, [[torch.rand(8, 4)]], buffers=BuffersAsTheyWere(model, [n for n, _ in model.named_buffers()])
+        model,
+        [[torch.rand(8, 4)]],
+        buffers=BuffersAsTheyWere(model, [n for n, _ in model.named_buffers()]),
     )
     with pytest.raises(RuntimeError, match="no room"):
         clock.open(TimingMethod.QUEUED)
@@ -106,6 +110,16 @@ def test_a_slow_reference_in_turns_with_a_fast_one_is_timed_no_more_than_its_bud
 
     slow, fast = Timed("slow", 30.0), Timed("fast", 0.01)
     reference_clock.time_in_turns([slow, fast])
-    assert (slow.record.calls, fast.record.calls) == (reference_clock.MIN_CALLS, reference_clock.MAX_CALLS)
-    assert order[:6] == [("slow", 2), ("slow", 3), ("fast", 2), ("fast", 3), ("slow", 5), ("fast", 8)]
+    assert (slow.record.calls, fast.record.calls) == (
+        reference_clock.MIN_CALLS,
+        reference_clock.MAX_CALLS,
+    )
+    assert order[:6] == [
+        ("slow", 2),
+        ("slow", 3),
+        ("fast", 2),
+        ("fast", 3),
+        ("slow", 5),
+        ("fast", 8),
+    ]
     assert {name for name, _ in order[6:]} == {"fast"}

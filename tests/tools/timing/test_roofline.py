@@ -6,7 +6,14 @@ import pytest
 
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.reference import Reference
-from kernelwright.tools.timing.roofline import Work, best_rate, count_work, floor_ms, roofline, structure_of
+from kernelwright.tools.timing.roofline import (
+    Work,
+    best_rate,
+    count_work,
+    floor_ms,
+    roofline,
+    structure_of,
+)
 
 H200 = {"fp32": 66.9e12, "tf32": 494.7e12, "fp16": 989.4e12, "bf16": 989.4e12}
 HBM = 4.8e12
@@ -36,7 +43,10 @@ def get_init_inputs():
 
 
 def _counted(problem, **small):
-    return count_work(problem, structure_of(Reference(problem.with_sizes(small or {"rows": 7, "columns": 12}), "cpu")))
+    return count_work(
+        problem,
+        structure_of(Reference(problem.with_sizes(small or {"rows": 7, "columns": 12}), "cpu")),
+    )
 
 
 N = 4096 * 2048
@@ -69,7 +79,9 @@ def test_a_slice_costs_its_own_bytes_and_two_halves_cost_the_whole():
 
 
 def test_of_a_table_only_the_rows_that_are_looked_up_are_counted_and_none_held_unavoidable():
-    work = _counted(_problem("F.embedding(y, x)", "torch.randn(rows, columns), torch.randint(0, rows, (10,))"))
+    work = _counted(
+        _problem("F.embedding(y, x)", "torch.randn(rows, columns), torch.randint(0, rows, (10,))")
+    )
     assert work.bytes == 10 * 2048 * 4 * 2 + 10 * 8
     assert work.floor_bytes == 10 * 2048 * 4 + 10 * 8
 
@@ -103,7 +115,10 @@ def test_a_symmetric_input_need_only_be_read_by_half():
 def test_a_convolution_leaves_room_for_winograd():
     work = _counted(
         _problem(
-            "self.conv(x)", "torch.randn(2, 8, 64, 64)", "self.conv = nn.Conv2d(8, 16, 3, padding=1, bias=False)", "x"
+            "self.conv(x)",
+            "torch.randn(2, 8, 64, 64)",
+            "self.conv = nn.Conv2d(8, 16, 3, padding=1, bias=False)",
+            "x",
         )
     )
     assert work.products == 2 * 2 * 16 * 64 * 64 * 8 * 9
@@ -140,7 +155,10 @@ def test_a_bias_that_a_batch_norm_takes_off_again_is_still_told_by_its_bits_or_c
 
 def test_recurrent_layers_are_counted_whole_and_fast():
     made = _problem(
-        "self.net(x)[0]", "torch.randn(3, 2000, 16)", "self.net = nn.LSTM(16, 32, 2, batch_first=True)", "x"
+        "self.net(x)[0]",
+        "torch.randn(3, 2000, 16)",
+        "self.net = nn.LSTM(16, 32, 2, batch_first=True)",
+        "x",
     )
     work = count_work(made)
     assert work.products == 2 * 3 * 2000 * (128 * 16 + 128 * 32 + 2 * 128 * 32)
@@ -148,7 +166,9 @@ def test_recurrent_layers_are_counted_whole_and_fast():
 
 
 def test_attention_is_counted_by_its_two_products():
-    work = count_work(_problem("F.scaled_dot_product_attention(x, x, x)", "torch.randn(2, 4, 512, 64)", names="x"))
+    work = count_work(
+        _problem("F.scaled_dot_product_attention(x, x, x)", "torch.randn(2, 4, 512, 64)", names="x")
+    )
     assert work.products == 2 * (2 * 2 * 4 * 512 * 512 * 64)
 
 

@@ -40,19 +40,33 @@ class Offline:
         methods = textwrap.indent(textwrap.dedent(body), "    ")
         return self.softmax_source[:start] + "class ModelNew(nn.Module):\n" + methods
 
-    def matmul(self, options: str | None = None, *, precision: str = "tf32", decorator: str = "") -> str:
+    def matmul(
+        self, options: str | None = None, *, precision: str = "tf32", decorator: str = ""
+    ) -> str:
         """The matmul kernel with other launch arguments, precision or decorator."""
         source = _read("matmul").replace('"tf32"', f'"{precision}"').replace("# configs", decorator)
-        return source if options is None else source.replace("BM=64, BN=64, BK=32, num_warps=4", options)
+        return (
+            source
+            if options is None
+            else source.replace("BM=64, BN=64, BK=32, num_warps=4", options)
+        )
 
     def compiled(
-        self, source: str, problem: Problem = softmax_problem, target: str = "sm_90", seconds: float = 120
+        self,
+        source: str,
+        problem: Problem = softmax_problem,
+        target: str = "sm_90",
+        seconds: float = 120,
     ) -> CompileResult:
         (result,) = self.matrix(source, [target], problem, seconds)
         return result
 
     def matrix(
-        self, source: str, targets: list[str], problem: Problem = softmax_problem, seconds: float = 120
+        self,
+        source: str,
+        targets: list[str],
+        problem: Problem = softmax_problem,
+        seconds: float = 120,
     ) -> tuple[CompileResult, ...]:
         names = list(dict.fromkeys(parse_target(t).name for t in targets))
         return tuple(self._one(source, name, problem, seconds) for name in names)
@@ -61,7 +75,9 @@ class Offline:
         asked = SizeRequest(spec=input_spec(problem))
         candidate = trace_candidate(self.zygote, source, target, [asked], seconds=seconds)
         kernels = kernels_of(candidate.traced, [0]) if candidate.traced.traces else []
-        compiled = self.compiler.compile(candidate.traced, kernels, target, source=source, seconds=seconds)
+        compiled = self.compiler.compile(
+            candidate.traced, kernels, target, source=source, seconds=seconds
+        )
         return compile_result(target, candidate, compiled, 0.0, input_spec(problem).outputs)
 
 

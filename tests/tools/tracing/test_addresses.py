@@ -68,7 +68,9 @@ TABLES = {
 
 
 def judged(evaluator, table: str, which: int = 1, shift: str = ""):
-    source = KERNEL.replace("{which}", str(which)).replace("{shift}", shift).replace("{table}", table)
+    source = (
+        KERNEL.replace("{which}", str(which)).replace("{shift}", shift).replace("{table}", table)
+    )
     return evaluator.evaluate(PROBLEM, source, Options(profile=False, torch_compile=False, sizes=3))
 
 

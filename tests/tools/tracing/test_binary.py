@@ -50,19 +50,30 @@ def build(folder: Path, arch: int, size: int, registers: int = 64) -> bytes:
         "PATH": "/usr/bin:/bin",
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
     }
-    command = [sys.executable, str(folder / "spilling.py"), str(arch), str(size), str(registers), str(folder)]
+    command = [
+        sys.executable,
+        str(folder / "spilling.py"),
+        str(arch),
+        str(size),
+        str(registers),
+        str(folder),
+    ]
     subprocess.run(command, check=True, env=environment, timeout=500, cwd=folder)
     return (folder / "k.cubin").read_bytes()
 
 
 @pytest.mark.parametrize("target", [t for t in TARGETS if t.startswith("sm_")])
-def test_registers_stack_and_shared_memory_are_what_cuobjdump_says(target: str, tmp_path: Path) -> None:
+def test_registers_stack_and_shared_memory_are_what_cuobjdump_says(
+    target: str, tmp_path: Path
+) -> None:
     import triton
 
     data = build(tmp_path, int(target.removeprefix("sm_")), 64, registers=32)
     usage = read_cubin(data, "spilling")
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    said = subprocess.run([tool, "--dump-resource-usage", tmp_path / "k.cubin"], capture_output=True, text=True).stdout
+    said = subprocess.run(
+        [tool, "--dump-resource-usage", tmp_path / "k.cubin"], capture_output=True, text=True
+    ).stdout
     found = {k: int(v) for k, v in re.findall(r"(REG|STACK|SHARED|LOCAL):(\d+)", said)}
     assert usage.registers == found["REG"]
     assert usage.stack == found["STACK"]
@@ -85,16 +96,26 @@ def test_what_is_no_binary_is_refused() -> None:
 @pytest.mark.parametrize(
     ("ptx", "core", "types"),
     [
-        ("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%f1}, %rd1, %rd2, p, 1, 1, 0, 1;", "wgmma", ("bf16",)),
+        (
+            "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%f1}, %rd1, %rd2, p, 1, 1, 0, 1;",
+            "wgmma",
+            ("bf16",),
+        ),
         ("wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e5m2 {%f1};", "wgmma", ("e4m3", "e5m2")),
-        ("  mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1}, {%r1}, {%r2}, {%f1};", "mma", ("tf32",)),
+        (
+            "  mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1}, {%r1}, {%r2}, {%f1};",
+            "mma",
+            ("tf32",),
+        ),
         ("  mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r1};", "mma", ("s8",)),
         ("  mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%d1};", "mma", ("f64",)),
         ("  @%p1 mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1};", "mma", ("f16",)),
         ("  fma.rn.f32 %f1, %f2, %f3, %f1;", "", ()),
     ],
 )
-def test_operand_types_are_read_from_the_instruction(ptx: str, core: str, types: tuple[str, ...]) -> None:
+def test_operand_types_are_read_from_the_instruction(
+    ptx: str, core: str, types: tuple[str, ...]
+) -> None:
     found = read_instructions({"ptx": ptx})
     assert (found.tensor_core, found.mma_types) == (core, types)
 

@@ -29,13 +29,19 @@ def test_the_argument_of_a_launch_that_differs_is_named():
 
 def test_the_argument_of_an_operator_that_differs_is_named():
     first, second = (
-        {"op": "aten.slice.Tensor", "args": [{"t": 0}, 0, n], "kwargs": {}, "out": {"t": 1}} for n in (1, 3)
+        {"op": "aten.slice.Tensor", "args": [{"t": 0}, 0, n], "kwargs": {}, "out": {"t": 1}}
+        for n in (1, 3)
     )
-    assert call_difference(call(first), call(second)) == "step 1, argument 2 of aten.slice.Tensor: 3 where it was 1"
+    assert (
+        call_difference(call(first), call(second))
+        == "step 1, argument 2 of aten.slice.Tensor: 3 where it was 1"
+    )
 
 
 def test_another_grid_is_named():
-    assert "the grid of a launch" in call_difference(call(launch()), call({**launch(), "grid": [2, 1, 1]}))
+    assert "the grid of a launch" in call_difference(
+        call(launch()), call({**launch(), "grid": [2, 1, 1]})
+    )
 
 
 def test_addresses_of_tensors_are_told_from_other_numbers(monkeypatch):

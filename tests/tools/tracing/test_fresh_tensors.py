@@ -63,7 +63,9 @@ with fake_gpu.fake():
 
 
 def test_a_fresh_tensor_has_the_form_that_torch_gives_it() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=400, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=400, check=True
+    )
     found = json.loads(done.stdout)
     assert found["quick"] == found["own"]
     assert len(found["own"][1]) == 2

@@ -88,7 +88,9 @@ def test_a_helion_kernel_is_right_at_every_size(reference: str, candidate: str) 
 def test_a_wrong_helion_kernel_is_refused_and_one_that_is_not_allowed() -> None:
     problem = Problem(name="helion", source=SILU)
     with Evaluator("cpu", workers=1) as judge:
-        wrong = judge.evaluate(problem, ACTIVATED.format(options=DYNAMIC, what="value * 2.0"), ALLOWED)
+        wrong = judge.evaluate(
+            problem, ACTIVATED.format(options=DYNAMIC, what="value * 2.0"), ALLOWED
+        )
         foreign = judge.evaluate(problem, ACTIVATED.format(options=DYNAMIC, what="value"))
     assert wrong.failure is not None
     assert wrong.failure.fault == "mismatch"

@@ -14,7 +14,9 @@ from kernelwright.tools.references.input_spec import input_spec
 def test_a_spec_says_what_a_candidate_may_know_and_no_more(offline: Any) -> None:
     spec = input_spec(offline.matmul_problem)
     sent = spec.model_dump(mode="json")
-    assert sent["inputs"][0] == {"tensor": {"shape": [1024, 1024], "stride": [1024, 1], "dtype": "float32"}}
+    assert sent["inputs"][0] == {
+        "tensor": {"shape": [1024, 1024], "stride": [1024, 1], "dtype": "float32"}
+    }
     assert [(o.shape, o.dtype) for o in spec.outputs] == [((1024, 1024), "float32")]
     assert "problem" not in sent
     assert "@" not in str(sent)
@@ -22,7 +24,9 @@ def test_a_spec_says_what_a_candidate_may_know_and_no_more(offline: Any) -> None
 
 
 def test_a_reference_that_reads_values_is_described_at_small_sizes(offline: Any) -> None:
-    source = offline.matmul_problem.source.replace("return a @ b", "return a @ b * a.abs().max().item()")
+    source = offline.matmul_problem.source.replace(
+        "return a @ b", "return a @ b * a.abs().max().item()"
+    )
     spec = input_spec(offline.matmul_problem.model_copy(update={"source": source}))
     assert (spec.tensors, spec.sizes, spec.outputs[0].shape) == ("cpu", {"size": 33}, (33, 33))
 
@@ -32,12 +36,20 @@ def test_whole_numbers_are_described_with_their_bounds(offline: Any) -> None:
         "torch.randn(size, size)]", "torch.randint(3, 17, (size,))]"
     ).replace("return a @ b", "return a[b % 3]")
     spec = input_spec(offline.matmul_problem.model_copy(update={"source": source}))
-    assert spec.inputs[1]["tensor"] == {"shape": [1024], "stride": [1], "dtype": "int64", "low": 3, "high": 17}
+    assert spec.inputs[1]["tensor"] == {
+        "shape": [1024],
+        "stride": [1],
+        "dtype": "int64",
+        "low": 3,
+        "high": 17,
+    }
 
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize(("kind", "two"), [("LSTM", True), ("GRU", False), ("RNN", True)])
-def test_recurrent_layers_are_described_without_going_through_their_steps(kind: str, two: bool, first: bool) -> None:
+def test_recurrent_layers_are_described_without_going_through_their_steps(
+    kind: str, two: bool, first: bool
+) -> None:
     source = f"""
 import torch
 from torch import nn

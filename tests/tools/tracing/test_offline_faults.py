@@ -114,7 +114,9 @@ def test_a_tensor_on_the_cpu_cannot_be_launched_on(offline: Any) -> None:
 
 
 def test_an_endless_import_times_out_and_the_next_one_is_compiled(offline: Any) -> None:
-    failure = offline.compiled(offline.softmax_source + "\nwhile True:\n    pass\n", seconds=5).failure
+    failure = offline.compiled(
+        offline.softmax_source + "\nwhile True:\n    pass\n", seconds=5
+    ).failure
     assert failure is not None
     assert failure.fault is Fault.TIMEOUT
     assert "importing" in failure.message

@@ -63,7 +63,9 @@ def test_a_view_that_begins_off_alignment_is_specialised_as_such(offline: Any) -
         "x.cpu().numpy()",
     ],
 )
-def test_host_code_that_reads_values_is_untraceable_and_its_line_is_told(offline: Any, read: str) -> None:
+def test_host_code_that_reads_values_is_untraceable_and_its_line_is_told(
+    offline: Any, read: str
+) -> None:
     body = f"""
     def forward(self, x):
         y = torch.empty_like(x)
@@ -79,7 +81,9 @@ def test_host_code_that_reads_values_is_untraceable_and_its_line_is_told(offline
 
 
 def test_a_kernel_that_is_never_launched_is_none(offline: Any) -> None:
-    result = offline.compiled(offline.softmax("def forward(self, x):\n    return torch.softmax(x, -1)\n"))
+    result = offline.compiled(
+        offline.softmax("def forward(self, x):\n    return torch.softmax(x, -1)\n")
+    )
     assert result.failure is not None
     assert result.failure.fault is Fault.NO_KERNEL
     assert "aten._softmax.default" in result.census.compute_ops
@@ -98,7 +102,9 @@ def test_what_torch_computes_beside_the_kernel_is_listed(offline: Any) -> None:
 
 
 def test_operators_of_its_own_are_stepped_into(offline: Any) -> None:
-    source = offline.softmax("def forward(self, x):\n    return torch.ops.mine.softmax(x)\n").replace(
+    source = offline.softmax(
+        "def forward(self, x):\n    return torch.ops.mine.softmax(x)\n"
+    ).replace(
         "class ModelNew",
         """@torch.library.custom_op("mine::softmax", mutates_args=())
 def own(x: torch.Tensor) -> torch.Tensor:
@@ -121,7 +127,9 @@ class ModelNew""",
 
 @pytest.mark.parametrize("layer", ["nn.GRU(8, 16, 2)", "nn.GRU(8, 8, bias=False)", "nn.LSTM(8, 16)", "nn.RNN(8, 16)",
     "nn.GRUCell(8, 16)", "nn.LSTMCell(8, 16)"])  # fmt: skip
-def test_torch_s_recurrent_layers_run_without_a_gpu_beside_a_kernel(offline: Any, layer: str) -> None:
+def test_torch_s_recurrent_layers_run_without_a_gpu_beside_a_kernel(
+    offline: Any, layer: str
+) -> None:
     body = f"""
     def __init__(self):
         super().__init__()

@@ -38,7 +38,15 @@ def test_a_softmax_compiles_with_its_true_specialisation(offline: Any) -> None:
 def test_several_targets_make_a_portability_matrix(offline: Any) -> None:
     names = ["h200", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120", "mi300x"]
     results = offline.matrix(offline.softmax_source, names)
-    assert [r.target for r in results] == ["sm_90", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120", "gfx942"]
+    assert [r.target for r in results] == [
+        "sm_90",
+        "sm_80",
+        "sm_86",
+        "sm_89",
+        "sm_100",
+        "sm_120",
+        "gfx942",
+    ]
     assert all(r.passed for r in results)
     assert all(r.kernels[0].registers for r in results)
     assert len({r.kernels[0].hash for r in results}) == 7
@@ -51,7 +59,9 @@ def test_several_targets_make_a_portability_matrix(offline: Any) -> None:
 def test_the_precision_of_a_product_is_read_from_its_instructions(
     offline: Any, precision: str, types: tuple[str, ...], tensor_core: str
 ) -> None:
-    (kernel,) = offline.compiled(offline.matmul(precision=precision), offline.matmul_problem).kernels
+    (kernel,) = offline.compiled(
+        offline.matmul(precision=precision), offline.matmul_problem
+    ).kernels
     assert (kernel.mma_types, kernel.tensor_core) == (types, tensor_core)
 
 
@@ -76,7 +86,11 @@ AUTOTUNE = """@triton.autotune(
 def test_every_autotune_config_is_compiled_and_none_is_measured(offline: Any) -> None:
     result = offline.compiled(offline.matmul("", decorator=AUTOTUNE), offline.matmul_problem)
     assert result.failure is None, result.failure
-    assert [(k.config["BM"], k.config["BK"]) for k in result.kernels] == [(32, 32), (64, 32), (32, 64)]
+    assert [(k.config["BM"], k.config["BK"]) for k in result.kernels] == [
+        (32, 32),
+        (64, 32),
+        (32, 64),
+    ]
     assert all(k.autotuned for k in result.kernels)
     assert result.census.launches == {"matmul_kernel": 1}
     assert [k.launches for k in result.kernels] == [1, 0, 0]
@@ -95,7 +109,9 @@ def test_configs_that_all_ask_for_too_much_are_a_fault(offline: Any) -> None:
 
 def test_heuristics_are_part_of_the_specialisation(offline: Any) -> None:
     heuristics = '@triton.heuristics({"BM": lambda args: 32 if args["M"] % 32 == 0 else 16})'
-    (kernel,) = offline.compiled(offline.matmul("BN=32, BK=32", decorator=heuristics), offline.matmul_problem).kernels
+    (kernel,) = offline.compiled(
+        offline.matmul("BN=32, BK=32", decorator=heuristics), offline.matmul_problem
+    ).kernels
     assert kernel.config["BM"] == 32
     assert kernel.grid == (32, 32, 1)
 
@@ -116,7 +132,9 @@ def test_each_specialisation_is_compiled_once(offline: Any) -> None:
 
 
 def test_shared_memory_over_the_limit_is_found_before_any_gpu(offline: Any) -> None:
-    result = offline.compiled(offline.matmul("BM=32, BN=32, BK=64, num_warps=4, num_stages=16"), offline.matmul_problem)
+    result = offline.compiled(
+        offline.matmul("BM=32, BN=32, BK=64, num_warps=4, num_stages=16"), offline.matmul_problem
+    )
     assert result.failure is not None
     assert result.failure.fault is Fault.RESOURCES
     assert "232448" in result.failure.message

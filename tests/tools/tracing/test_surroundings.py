@@ -37,7 +37,9 @@ OTHERWISE = {
 
 def judged(evaluator, scale: str, before: str = "pass"):
     source = KERNEL.replace("{scale}", scale).replace("{before}", before)
-    return evaluator.evaluate(problem_of("row_sum"), source, Options(profile=False, torch_compile=False))
+    return evaluator.evaluate(
+        problem_of("row_sum"), source, Options(profile=False, torch_compile=False)
+    )
 
 
 @pytest.mark.parametrize("when", OTHERWISE)

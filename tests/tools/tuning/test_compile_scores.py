@@ -22,7 +22,11 @@ def scored(front, tracing):
     file, problem = read_file(MATMUL), find_by_name("matmul")
 
     def of(**values):
-        text = rewrite(file.source, file.space, {f"matmul_kernel.{name}": value for name, value in values.items()})
+        text = rewrite(
+            file.source,
+            file.space,
+            {f"matmul_kernel.{name}": value for name, value in values.items()},
+        )
         return score_by_compiling(
             text, tracing(problem), lambda traced, one: front.compiled_at_own_size(
                 traced, "sm_90", one, Options(), texts=("ptx",)

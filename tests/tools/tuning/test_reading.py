@@ -38,7 +38,9 @@ def test_a_grid_that_repeats_the_number_is_changed_with_it_and_nothing_else_is()
     source = text_of("matmul")
     file = read_file(source)
     changed = rewrite(file.source, file.space, {"matmul_kernel.BLOCK_N": 128})
-    assert changed == source.replace("triton.cdiv(N, 64)", "triton.cdiv(N, 128)").replace("BLOCK_N=64", "BLOCK_N=128")
+    assert changed == source.replace("triton.cdiv(N, 64)", "triton.cdiv(N, 128)").replace(
+        "BLOCK_N=64", "BLOCK_N=128"
+    )
 
 
 @pytest.mark.parametrize("path", sorted(GOOD.glob("*.py")), ids=lambda path: path.stem)
@@ -70,7 +72,9 @@ def test_line_ends_umlauts_and_comments_stay_as_they_are(ending):
 
 
 def test_a_rounded_up_division_without_cdiv_follows_too():
-    file = read_file(KERNEL + "def f(x, out, n):\n    double[((n + 127) // 128,)](x, out, n, BLOCK=128)\n")
+    file = read_file(
+        KERNEL + "def f(x, out, n):\n    double[((n + 127) // 128,)](x, out, n, BLOCK=128)\n"
+    )
     changed = rewrite(file.source, file.space, {"double.BLOCK": 64})
     assert "double[((n + (64 - 1)) // 64,)](x, out, n, BLOCK=64)" in changed
 
@@ -99,7 +103,9 @@ def test_a_size_that_a_shape_decides_is_left_alone_with_the_reason():
 
 
 def test_blocks_without_masks_are_not_made_larger():
-    source = (KERNEL + "def f(x, out, n):\n    double[(n // 256,)](x, out, n, BLOCK=256)\n").replace(", at < n)", ")")
+    source = (
+        KERNEL + "def f(x, out, n):\n    double[(n // 256,)](x, out, n, BLOCK=256)\n"
+    ).replace(", at < n)", ")")
     assert max(read_file(source).space.named("double.BLOCK").values) == 256
 
 

@@ -25,7 +25,11 @@ def test_all_parameters_of_a_matmul_reach_the_launch_and_its_grid_follows(tracin
 
 def test_a_tile_whose_grid_does_not_follow_is_left_alone(tracing):
     """The grid divides by a number that is computed, so that no rewriting of the text can change it."""
-    found = followed(tracing, "vector_add", lambda text: text.replace("triton.cdiv(n, 1024)", "triton.cdiv(n, 2**10)"))
+    found = followed(
+        tracing,
+        "vector_add",
+        lambda text: text.replace("triton.cdiv(n, 1024)", "triton.cdiv(n, 2**10)"),
+    )
     assert not [p for p in found.space.parameters if p.role is ParameterRole.TILE]
     [refused] = [r for r in found.space.refused if r.name.endswith("BLOCK")]
     assert "the grid stays" in refused.why
@@ -38,7 +42,11 @@ def test_kernels_that_this_size_does_not_launch_are_left_alone(tracing):
 
 
 def test_half_precision_operands_have_no_input_precision(tracing):
-    assert not [p for p in followed(tracing, "matmul_fp16").space.parameters if p.role is ParameterRole.PRECISION]
+    assert not [
+        p
+        for p in followed(tracing, "matmul_fp16").space.parameters
+        if p.role is ParameterRole.PRECISION
+    ]
 
 
 def test_half_precision_operands_beside_a_bias_of_fp32_have_no_input_precision(tracing):
@@ -48,7 +56,10 @@ def test_half_precision_operands_beside_a_bias_of_fp32_have_no_input_precision(t
 
     halved = "x.half(), self.linear.weight.half(), self.linear.bias"
     assert precisions(lambda text: text) == [("weight_ptr", "x_ptr")]
-    assert precisions(lambda text: text.replace("x, self.linear.weight, self.linear.bias", halved)) == []
+    assert (
+        precisions(lambda text: text.replace("x, self.linear.weight, self.linear.bias", halved))
+        == []
+    )
 
 
 @pytest.mark.parametrize("name", ["matvec", "mse_loss", "avg_pool2d"])
@@ -59,8 +70,14 @@ def test_a_changed_value_is_what_the_tracer_sees_launched(tracing, name):
     text = (GOOD / f"{name}.py").read_text(encoding="utf-8")
     file, problem = read_file(text), find_by_name(name.replace("_", " "))
     found = find_tunable_space(file, tracing(problem))
-    for parameter in (p for p in found.space.parameters if p.role is ParameterRole.TILE and not p.capped):
+    for parameter in (
+        p for p in found.space.parameters if p.role is ParameterRole.TILE and not p.capped
+    ):
         value = next(v for v in parameter.values if v != parameter.start)
-        launches = launches_at(tracing(problem)(rewrite(file.source, found.space, {parameter.name: value})).traced)
+        launches = launches_at(
+            tracing(problem)(rewrite(file.source, found.space, {parameter.name: value})).traced
+        )
         own = [launch for launch in launches if launch.function in parameter.kernels]
-        assert any(launch.constants[name] == value for launch in own for name in parameter.constexprs)
+        assert any(
+            launch.constants[name] == value for launch in own for name in parameter.constexprs
+        )

@@ -15,7 +15,9 @@ from typing import Any
 from kernelwright.tools.comparing.tolerance import Tensor, allowance
 from kernelwright.tools.references.seeds import is_order_open
 
-CHOOSING_OPERATORS = frozenset({"argmin", "argmax", "min", "max", "topk", "cummax", "cummin", "sort", "argsort"})
+CHOOSING_OPERATORS = frozenset(
+    {"argmin", "argmax", "min", "max", "topk", "cummax", "cummin", "sort", "argsort"}
+)
 RUNNING_OPERATORS = frozenset({"cummax", "cummin"})
 SORTING_OPERATORS = frozenset({"sort", "argsort"})
 SEVERAL_OPERATORS = SORTING_OPERATORS | {"topk"}
@@ -76,7 +78,9 @@ class IndexRecorder:
         calls, operators = self.calls, self.operators
 
         class Noting(TorchFunctionMode):
-            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            def __torch_function__(
+                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
                 out = func(*args, **(kwargs or {}))
                 calls.extend(index_calls(func, out, args, kwargs or {}, operators))
                 return out
@@ -84,7 +88,9 @@ class IndexRecorder:
         return Noting()
 
 
-def index_calls(func: Any, out: Any, args: Any, named: dict[str, Any], operators: Collection[str]) -> list[IndexCall]:
+def index_calls(
+    func: Any, out: Any, args: Any, named: dict[str, Any], operators: Collection[str]
+) -> list[IndexCall]:
     """The call of a function among `operators`, where it gave indices of floating values; else an empty list."""
     import torch
 
@@ -98,15 +104,25 @@ def index_calls(func: Any, out: Any, args: Any, named: dict[str, Any], operators
     dim = args[before] if len(args) > before else named.get("dim", -1 if several else None)
     if not isinstance(indices, torch.Tensor) or indices.is_floating_point():
         return []
-    if not isinstance(values, torch.Tensor) or not values.is_floating_point() or not isinstance(dim, int | None):
+    if (
+        not isinstance(values, torch.Tensor)
+        or not values.is_floating_point()
+        or not isinstance(dim, int | None)
+    ):
         return []
     dim = dim if values.dim() else None
     along = dim is not None
     stable = name in SORTING_OPERATORS and bool(named.get("stable")) and not is_order_open()
-    return [IndexCall(values, dim, indices, several and along, name in RUNNING_OPERATORS and along, stable)]
+    return [
+        IndexCall(
+            values, dim, indices, several and along, name in RUNNING_OPERATORS and along, stable
+        )
+    ]
 
 
-def is_as_good(index: Tensor, expected: Tensor, exact: list[IndexCall], eager: list[IndexCall]) -> bool:
+def is_as_good(
+    index: Tensor, expected: Tensor, exact: list[IndexCall], eager: list[IndexCall]
+) -> bool:
     """Whether each of the candidate's indices names a value as good as the best, up to what honest arithmetic is off
     by.
 
@@ -118,12 +134,15 @@ def is_as_good(index: Tensor, expected: Tensor, exact: list[IndexCall], eager: l
     found = [
         (r, e)
         for r, e in zip(exact, eager, strict=False)
-        if r.indices.numel() == expected.numel() and torch.equal(r.indices.reshape(-1), expected.reshape(-1))
+        if r.indices.numel() == expected.numel()
+        and torch.equal(r.indices.reshape(-1), expected.reshape(-1))
     ]
     if not found or index.shape != expected.shape:
         return False
     taken, own = found[-1]
-    if own.values.shape != taken.values.shape or bool(((index < 0) | (index >= taken.length)).any()):
+    if own.values.shape != taken.values.shape or bool(
+        ((index < 0) | (index >= taken.length)).any()
+    ):
         return False
     if taken.several or taken.running:
         return _several_are_as_good(index, taken, own)
@@ -131,7 +150,9 @@ def is_as_good(index: Tensor, expected: Tensor, exact: list[IndexCall], eager: l
     noise = taken.most((own.values.double() - taken.values).abs())
     allowed = allow.factor * noise + allowed_ulps(taken, own) * taken.most(taken.values.abs())
     short = (taken.at(index) - taken.at(expected)).abs()
-    later = (index.reshape(-1) != expected.reshape(-1)) & (short == 0)  # of exact equals torch names the first
+    later = (index.reshape(-1) != expected.reshape(-1)) & (
+        short == 0
+    )  # of exact equals torch names the first
     return bool(((short <= allowed) & ~later).all())
 
 
@@ -141,7 +162,9 @@ def allowed_ulps(exact: IndexCall, eager: IndexCall) -> float:
     """
     import torch
 
-    is_exact = torch.equal(_with_nan_largest(eager.values).double(), _with_nan_largest(exact.values).double())
+    is_exact = torch.equal(
+        _with_nan_largest(eager.values).double(), _with_nan_largest(exact.values).double()
+    )
     return 0.0 if is_exact else allowance(eager.values.dtype).ulps
 
 
@@ -156,12 +179,20 @@ def _several_are_as_good(index: Tensor, exact: IndexCall, eager: IndexCall) -> b
     values, own = (_with_nan_largest(one.values) for one in (exact, eager))
     allow = allowance(eager.values.dtype)
     noise = (own.double() - values).abs().amax(dim, keepdim=True)
-    allowed = allow.factor * noise + allowed_ulps(exact, eager) * values.abs().amax(dim, keepdim=True)
+    allowed = allow.factor * noise + allowed_ulps(exact, eager) * values.abs().amax(
+        dim, keepdim=True
+    )
     short = (values.gather(dim, chosen) - values.gather(dim, exact.indices)).abs()
     if exact.running:
         places = torch.arange(exact.length, device=chosen.device).unsqueeze(-1)
-        before = chosen.movedim(dim, 0).flatten(1) <= places if chosen.dim() > 1 else chosen <= places.squeeze(-1)
-        named = (chosen == exact.indices) | (short > 0) | (noise > 0)  # of equals that nothing rounded, the last
+        before = (
+            chosen.movedim(dim, 0).flatten(1) <= places
+            if chosen.dim() > 1
+            else chosen <= places.squeeze(-1)
+        )
+        named = (
+            (chosen == exact.indices) | (short > 0) | (noise > 0)
+        )  # of equals that nothing rounded, the last
         return bool((short <= allowed).all()) and bool(before.all()) and bool(named.all())
     distinct = chosen.sort(dim).values.diff(dim=dim) != 0
     in_order = (chosen == exact.indices) | (short > 0) if exact.stable else short <= allowed
@@ -185,7 +216,9 @@ def naming_equals(last: bool) -> Any:
     class Naming(TorchFunctionMode):
         seen = 0
 
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             named = kwargs or {}
             out = func(*args, **named)
             if "out" in named:

@@ -48,7 +48,9 @@ class ChoiceMode:
         outer, number = self, [0]
 
         class Mode(TorchFunctionMode):
-            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            def __torch_function__(
+                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
                 named = kwargs or {}
                 out = func(*args, **named)
                 if getattr(func, "__name__", "") not in CHOOSING_FUNCTIONS or "out" in named:
@@ -59,7 +61,9 @@ class ChoiceMode:
 
         return Mode()
 
-    def _choice(self, func: Any, out: Any, args: Any, named: dict[str, Any], number: int | None) -> Any:
+    def _choice(
+        self, func: Any, out: Any, args: Any, named: dict[str, Any], number: int | None
+    ) -> Any:
         """The same result with our indices; None where it has none, or where they are of all elements."""
         import torch
 
@@ -101,7 +105,9 @@ class ChoiceMode:
 
 def _is_descending(func: Any, args: Any, named: dict[str, Any]) -> bool:
     """Whether `topk` or a sort gives the largest value first."""
-    place, name, default = (3, "largest", True) if func.__name__ == "topk" else (2, "descending", False)
+    place, name, default = (
+        (3, "largest", True) if func.__name__ == "topk" else (2, "descending", False)
+    )
     return bool(args[place] if len(args) > place else named.get(name, default))
 
 
@@ -113,7 +119,12 @@ def _reordered(exact: IndexCall, eager: IndexCall, seed: int) -> Tensor:
     values, allow = exact.values, allowance(eager.values.dtype)
     ulps = allowed_ulps(exact, eager)
     finite = values.masked_fill(~values.isfinite(), 0.0)
-    noise = (eager.values.double() - values).nan_to_num(0.0, 0.0, 0.0).abs().amax(exact.dim, keepdim=True)
+    noise = (
+        (eager.values.double() - values)
+        .nan_to_num(0.0, 0.0, 0.0)
+        .abs()
+        .amax(exact.dim, keepdim=True)
+    )
     allowed = allow.factor * noise + ulps * finite.abs().amax(exact.dim, keepdim=True)
     turns = finite / allowed.clamp(min=torch.finfo(torch.float32).tiny) * (997 + 2 * seed)
     return values + allowed * torch.sin(turns) / 2
@@ -145,13 +156,20 @@ def other_choices(run: Any) -> Iterator[tuple[list[Any], list[Any]]]:
             yield precise, rounded
 
 
-def expected_of_other_choices(prepared: PreparedProblem, expected: ExpectedOutputs) -> Iterator[ExpectedOutputs]:
+def expected_of_other_choices(
+    prepared: PreparedProblem, expected: ExpectedOutputs
+) -> Iterator[ExpectedOutputs]:
     """The same draw with what should come of it where the reference chooses otherwise among equals."""
     import torch
 
     def run(exact: bool) -> list[Any]:
         if exact:
-            return run_on(prepared, expected, model_in_float64(expected.weights), inputs_in_float64(expected.inputs))
+            return run_on(
+                prepared,
+                expected,
+                model_in_float64(expected.weights),
+                inputs_in_float64(expected.inputs),
+            )
         return run_on(prepared, expected, expected.weights, expected.inputs)
 
     if expected.exact is None:
@@ -161,7 +179,9 @@ def expected_of_other_choices(prepared: PreparedProblem, expected: ExpectedOutpu
             yield replace(expected, exact=exact, eager=eager)
 
 
-def names_equal_values(prepared: PreparedProblem, expected: ExpectedOutputs, number: int, index: Any) -> bool:
+def names_equal_values(
+    prepared: PreparedProblem, expected: ExpectedOutputs, number: int, index: Any
+) -> bool:
     """Whether a candidate's whole numbers are indices of values as good as those that the reference's name
     (tools/comparing/choices/near_ties.py).
     """
@@ -172,7 +192,12 @@ def names_equal_values(prepared: PreparedProblem, expected: ExpectedOutputs, num
     exact, eager = IndexRecorder(), IndexRecorder()
     try:
         with exact.noting():
-            outputs = run_on(prepared, expected, model_in_float64(expected.weights), inputs_in_float64(expected.inputs))
+            outputs = run_on(
+                prepared,
+                expected,
+                model_in_float64(expected.weights),
+                inputs_in_float64(expected.inputs),
+            )
         if not exact.calls:
             return False
         with eager.noting():

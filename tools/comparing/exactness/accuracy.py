@@ -35,7 +35,12 @@ MAX_BYTES_ROUNDED = 2
 
 
 def inaccuracy(
-    c: torch.Tensor, e: torch.Tensor, r: torch.Tensor, s: torch.Tensor | None, allow: Allowance, dtype: torch.dtype
+    c: torch.Tensor,
+    e: torch.Tensor,
+    r: torch.Tensor,
+    s: torch.Tensor | None,
+    allow: Allowance,
+    dtype: torch.dtype,
 ) -> tuple[str, torch.Tensor | None]:
     """Returns what is wrong with the relative or the signed errors of an output, and a boolean for each element that
     shows it; an empty text and None where nothing is.
@@ -51,7 +56,9 @@ def inaccuracy(
             "(a cut-off of what is small, or lower precision).",
             _relative_errors(c, r, dtype) > limit,
         )
-    if dtype.itemsize <= MAX_BYTES_ROUNDED and (mean := _mean_signed_error(mine, eager, exact, dtype)):
+    if dtype.itemsize <= MAX_BYTES_ROUNDED and (
+        mean := _mean_signed_error(mine, eager, exact, dtype)
+    ):
         name = str(dtype).removeprefix("torch.")
         return (
             f"The mean signed error is {mean:+.2f} units in the last place of {name}, where rounding to nearest has 0: "
@@ -117,10 +124,16 @@ def _mean_signed_error(
     limits = torch.finfo(dtype)
     size = exact[inexact].abs().clamp(min=limits.smallest_normal)
     unit = torch.exp2(torch.floor(torch.log2(size))) * limits.eps
-    mine_off, eager_off = (((t[inexact] - nearest[inexact]) / unit).clamp(-1, 1) for t in (mine, eager))
+    mine_off, eager_off = (
+        ((t[inexact] - nearest[inexact]) / unit).clamp(-1, 1) for t in (mine, eager)
+    )
     away = torch.sign(exact[inexact])
-    means = torch.stack([mine_off.mean(), (mine_off * away).mean(), eager_off.mean(), (eager_off * away).mean()])
+    means = torch.stack(
+        [mine_off.mean(), (mine_off * away).mean(), eager_off.mean(), (eager_off * away).mean()]
+    )
     up, outwards, *eagers = means.tolist()
     largest = outwards if abs(outwards) > abs(up) else up
-    allowed = MAX_MEAN_SIGNED_ERROR + 2 * max(abs(m) for m in eagers) + MEAN_DEVIATIONS / math.sqrt(count)
+    allowed = (
+        MAX_MEAN_SIGNED_ERROR + 2 * max(abs(m) for m in eagers) + MEAN_DEVIATIONS / math.sqrt(count)
+    )
     return largest if abs(largest) > allowed else 0.0

@@ -11,7 +11,11 @@ from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKi
 from kernelwright.tools.comparing.pieces import pieces
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem, expected_outputs
+from kernelwright.tools.references.prepared_problem import (
+    ExpectedOutputs,
+    PreparedProblem,
+    expected_outputs,
+)
 from kernelwright.tools.references.weights import perturbed_model, weights_of
 
 if TYPE_CHECKING:
@@ -40,7 +44,11 @@ def kind_of_output(
     import torch
 
     kind = prepared.kind_of(number)
-    if kind is ArithmeticKind.STEPPED or expected.exact is None or torch.equal(candidate, expected.eager[number]):
+    if (
+        kind is ArithmeticKind.STEPPED
+        or expected.exact is None
+        or torch.equal(candidate, expected.eager[number])
+    ):
         return kind
     if not _rounds_nothing(expected, number):
         is_float = candidate.is_floating_point() or candidate.is_complex()

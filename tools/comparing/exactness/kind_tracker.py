@@ -80,26 +80,40 @@ class KindTracker(TorchDispatchMode):
         self.hides_rounding |= any(t.dtype in WIDEST_TYPES for t in operands)
         before = {_storage(t): self.kind_of(t) for t in operands}
         is_new = func.overloadpacket.__name__.startswith("lift")
-        kind = ArithmeticKind.EXACT if is_new else max(before.values(), default=ArithmeticKind.EXACT)
+        kind = (
+            ArithmeticKind.EXACT if is_new else max(before.values(), default=ArithmeticKind.EXACT)
+        )
         made = func(*args, **named)
         results = tensors_of(made)
-        if not results and func.overloadpacket.__name__ in HOST_READS and kind > ArithmeticKind.EXACT:
+        if (
+            not results
+            and func.overloadpacket.__name__ in HOST_READS
+            and kind > ArithmeticKind.EXACT
+        ):
             self._least = ArithmeticKind.STEPPED  # the host may decide by it
         for result in results:
             self.hides_rounding |= kind > ArithmeticKind.EXACT and _narrows(func, operands, result)
             found = _kind_of_result(func, args, named, result, kind)
             storage = _storage(result)
-            self._kinds[storage] = max(found, before[storage]) if storage in before and not is_new else found
+            self._kinds[storage] = (
+                max(found, before[storage]) if storage in before and not is_new else found
+            )
         return made
 
 
 def _narrows(func: Any, operands: list[torch.Tensor], result: torch.Tensor) -> bool:
     """Whether a conversion gives floats of fewer bytes."""
-    is_conversion = func.overloadpacket.__name__ in CONVERTING_OPERATORS and result.is_floating_point()
-    return is_conversion and any(t.is_floating_point() and t.itemsize > result.itemsize for t in operands)
+    is_conversion = (
+        func.overloadpacket.__name__ in CONVERTING_OPERATORS and result.is_floating_point()
+    )
+    return is_conversion and any(
+        t.is_floating_point() and t.itemsize > result.itemsize for t in operands
+    )
 
 
-def _kind_of_result(func: Any, args: Any, named: Any, result: torch.Tensor, kind: ArithmeticKind) -> ArithmeticKind:
+def _kind_of_result(
+    func: Any, args: Any, named: Any, result: torch.Tensor, kind: ArithmeticKind
+) -> ArithmeticKind:
     if not (result.is_floating_point() or result.is_complex()):
         return ArithmeticKind.STEPPED if kind > ArithmeticKind.EXACT else kind
     name = func.overloadpacket.__name__.removesuffix("_")
@@ -112,7 +126,9 @@ def _kind_of_result(func: Any, args: Any, named: Any, result: torch.Tensor, kind
         name = "floor_divide"
     if name in STEP_OPERATORS and kind > ArithmeticKind.EXACT:
         return ArithmeticKind.STEPPED
-    if func.overloadpacket.__name__ in CONVERTING_OPERATORS:  # of eight bits the largest are converted in several ways
+    if (
+        func.overloadpacket.__name__ in CONVERTING_OPERATORS
+    ):  # of eight bits the largest are converted in several ways
         return max(kind, ArithmeticKind.ROUNDED) if result.itemsize == 1 else kind
     return max(kind, ArithmeticKind.ROUNDED) if may_round(func, args) else kind
 

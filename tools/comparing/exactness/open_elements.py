@@ -39,7 +39,10 @@ def fill_open_elements(
             (where_other_roundings_fail, ~torch.isfinite(candidate) & torch.isfinite(eager)),
         ):
             known = silent if undefined is None else silent & ~undefined
-            if bool(known.any()) and (open_elements := failing(prepared, expected)[number]) is not None:
+            if (
+                bool(known.any())
+                and (open_elements := failing(prepared, expected)[number]) is not None
+            ):
                 silent &= open_elements
                 undefined = silent if undefined is None else undefined | silent
     if undefined is None or not bool(undefined.any()):
@@ -47,7 +50,9 @@ def fill_open_elements(
     return torch.where(undefined, eager, candidate)
 
 
-def where_casts_are_undefined(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[torch.Tensor | None]:
+def where_casts_are_undefined(
+    prepared: PreparedProblem, expected: ExpectedOutputs
+) -> list[torch.Tensor | None]:
     """Returns a boolean for each element of each output, true where it follows from a cast without a defined result;
     None for an output without such elements.
     """
@@ -65,7 +70,9 @@ def where_casts_are_undefined(prepared: PreparedProblem, expected: ExpectedOutpu
     return [_differing(one, other) for one, other in zip(*runs, strict=True)]
 
 
-def where_usual_forms_fail(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[torch.Tensor | None]:
+def where_usual_forms_fail(
+    prepared: PreparedProblem, expected: ExpectedOutputs
+) -> list[torch.Tensor | None]:
     """Returns a boolean for each element of each floating output, true where functions by exp and log have no answer
     (`inf / inf`) and eager has one; None for every other output.
     """
@@ -75,11 +82,16 @@ def where_usual_forms_fail(prepared: PreparedProblem, expected: ExpectedOutputs)
     with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError), usual_forms() as forms:
         made = run_on(prepared, expected, expected.weights, expected.inputs)
         if forms.seen:
-            found = [_nan_where_float(other, eager) for other, eager in zip(made, expected.eager, strict=True)]
+            found = [
+                _nan_where_float(other, eager)
+                for other, eager in zip(made, expected.eager, strict=True)
+            ]
     return found
 
 
-def where_other_roundings_fail(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[torch.Tensor | None]:
+def where_other_roundings_fail(
+    prepared: PreparedProblem, expected: ExpectedOutputs
+) -> list[torch.Tensor | None]:
     """Returns a boolean for each element of each floating output, true in rows where the reference is not finite once
     its intermediate results are rounded otherwise, with functions as torch has them; None for every other output.
     """
@@ -91,7 +103,11 @@ def where_other_roundings_fail(prepared: PreparedProblem, expected: ExpectedOutp
     with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
         for outputs in outputs_rounded_at_random(prepared, expected, in_usual_forms=False):
             for number, (output, eager) in enumerate(zip(outputs, expected.eager, strict=True)):
-                if isinstance(output, torch.Tensor) and output.is_floating_point() and output.shape == eager.shape:
+                if (
+                    isinstance(output, torch.Tensor)
+                    and output.is_floating_point()
+                    and output.shape == eager.shape
+                ):
                     fails = ~torch.isfinite(output)
                     fails = fails.any(-1, keepdim=True).expand_as(fails) if fails.dim() else fails
                     earlier = failing[number]
@@ -102,7 +118,11 @@ def where_other_roundings_fail(prepared: PreparedProblem, expected: ExpectedOutp
 def _nan_where_float(other: Any, eager: Any) -> torch.Tensor | None:
     import torch
 
-    if not isinstance(other, torch.Tensor) or not other.is_floating_point() or other.shape != eager.shape:
+    if (
+        not isinstance(other, torch.Tensor)
+        or not other.is_floating_point()
+        or other.shape != eager.shape
+    ):
         return None
     return torch.isnan(other) & ~torch.isnan(eager)
 
@@ -126,7 +146,9 @@ def casts_without_result(filler: int) -> Any:
     class Casts(TorchDispatchMode):
         seen = 0
 
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             made = func(*args, **(kwargs or {}))
             name = func.overloadpacket.__name__
             source = args[1] if name == "copy_" else args[0] if name == "_to_copy" else None

@@ -23,7 +23,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kernelwright.tools.comparing.exactness.kind_tracker import CONVERTING_OPERATORS, WIDEST_TYPES, may_round
+from kernelwright.tools.comparing.exactness.kind_tracker import (
+    CONVERTING_OPERATORS,
+    WIDEST_TYPES,
+    may_round,
+)
 from kernelwright.tools.comparing.exactness.usual_forms import usual_form
 from kernelwright.tools.comparing.tolerance import FP32_EPS
 from kernelwright.tools.nested import tensors_of_model
@@ -70,12 +74,17 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 
     compound = frozenset(_COMPOUND_CORE_OPERATORS.split())
     table = dict(core_aten_decompositions().items())
-    table |= {func: form for func, form in decomposition_table.items() if _name_of(func) in compound}
+    table |= {
+        func: form for func, form in decomposition_table.items() if _name_of(func) in compound
+    }
     return {func: form for func, form in table.items() if _may_be_taken_apart(func)}
 
 
 def _may_be_taken_apart(func: Any) -> bool:
-    if not isinstance(func, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded in func.tags:
+    if (
+        not isinstance(func, torch._ops.OpOverload)
+        or torch.Tag.nondeterministic_seeded in func.tags
+    ):
         return False
     writes_in_place = _name_of(func).endswith("_") or "out" in func._overloadname
     return not writes_in_place and may_round(func, ())
@@ -107,7 +116,9 @@ class RandomRounding(TorchDispatchMode):
         places = itertools.count()
         written = _written_arguments(func)
         moved = [a if place in written else self._moved(a, places) for place, a in enumerate(args)]
-        named = {name: v if name in written else self._moved(v, places) for name, v in named.items()}
+        named = {
+            name: v if name in written else self._moved(v, places) for name, v in named.items()
+        }
         result = func(*moved, **named)
         del moved, named  # they are as large as the operands
         return result if written else _within_range(result)
@@ -116,7 +127,9 @@ class RandomRounding(TorchDispatchMode):
         """Returns the tensors of an argument off by noise. places: numbers the operands."""
         if isinstance(value, list | tuple):
             return type(value)(self._moved(part, places) for part in value)
-        if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
+        if not isinstance(value, torch.Tensor) or not (
+            value.is_floating_point() or value.is_complex()
+        ):
             return value
         if value.dtype.to_real().itemsize < MIN_ROUNDED_BYTES or not value.numel():
             return value
@@ -129,7 +142,9 @@ class RandomRounding(TorchDispatchMode):
         if value.device not in self._generators:
             self._generators[value.device] = torch.Generator(value.device).manual_seed(self._seed)
         generator = self._generators[value.device]
-        noise = torch.rand(value.shape, generator=generator, device=value.device, dtype=value.dtype.to_real())
+        noise = torch.rand(
+            value.shape, generator=generator, device=value.device, dtype=value.dtype.to_real()
+        )
         return noise.mul_(2 * UNIT_ROUNDOFF).add_(1 - UNIT_ROUNDOFF)
 
 
@@ -146,7 +161,11 @@ def _computes(func: Any, args: Any) -> bool:
 def _written_arguments(func: Any) -> frozenset[int | str]:
     """Returns the places and names of the arguments that an operator writes to."""
     arguments = enumerate(func._schema.arguments)
-    written = [(place, a.name) for place, a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    written = [
+        (place, a.name)
+        for place, a in arguments
+        if a.alias_info is not None and a.alias_info.is_write
+    ]
     return frozenset(key for pair in written for key in pair)
 
 
@@ -170,15 +189,21 @@ def outputs_rounded_at_random(
     Raises ProblemError where the reference cannot be run so.
     """
     weights = [] if expected.weights is None else tensors_of_model(expected.weights)
-    tensors = [v for v in (*expected.inputs, *expected.eager, *weights) if isinstance(v, torch.Tensor)]
+    tensors = [
+        v for v in (*expected.inputs, *expected.eager, *weights) if isinstance(v, torch.Tensor)
+    ]
     if expected.exact is None or any(t.dtype in WIDEST_TYPES for t in tensors):
         return
-    for number, direction in enumerate([Direction.FIRST_UP, Direction.FIRST_DOWN, *[Direction.RANDOM] * RANDOM_RUNS]):
+    for number, direction in enumerate(
+        [Direction.FIRST_UP, Direction.FIRST_DOWN, *[Direction.RANDOM] * RANDOM_RUNS]
+    ):
         rounding = RandomRounding(expected.rng + number, direction, in_usual_forms=in_usual_forms)
         yield _run_rounded(prepared, expected, rounding)
 
 
-def _run_rounded(prepared: PreparedProblem, expected: ExpectedOutputs, rounding: RandomRounding) -> list[Any]:
+def _run_rounded(
+    prepared: PreparedProblem, expected: ExpectedOutputs, rounding: RandomRounding
+) -> list[Any]:
     model, inputs = model_in_float64(expected.weights), inputs_in_float64(expected.inputs)
     with rounding:
         return run_on(prepared, expected, model, inputs)

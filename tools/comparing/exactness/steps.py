@@ -77,7 +77,12 @@ def base_tolerance(r: torch.Tensor, allow: Allowance) -> torch.Tensor:
 
 
 def unexplained_elements(
-    c: torch.Tensor, r: torch.Tensor, wrong: torch.Tensor, steps: StepReach, base: torch.Tensor, allow: Allowance
+    c: torch.Tensor,
+    r: torch.Tensor,
+    wrong: torch.Tensor,
+    steps: StepReach,
+    base: torch.Tensor,
+    allow: Allowance,
 ) -> torch.Tensor:
     """Returns the wrong elements that noise does not explain; all that stepped where they are more than noise moves.
 
@@ -96,7 +101,9 @@ def unexplained_elements(
     return torch.zeros_like(wrong).masked_scatter_(wrong, unexplained)
 
 
-def are_one_sided(c: torch.Tensor, e: torch.Tensor, r: torch.Tensor, not_eager: torch.Tensor, eps: float) -> bool:
+def are_one_sided(
+    c: torch.Tensor, e: torch.Tensor, r: torch.Tensor, not_eager: torch.Tensor, eps: float
+) -> bool:
     """Whether a candidate takes other steps than eager, more of them than lie near by chance, and on one side: above or
     below eager, farther from or nearer to zero.
 
@@ -123,7 +130,9 @@ def _excess(greater: torch.Tensor, less: torch.Tensor) -> int:
 
 
 def _size(r: torch.Tensor) -> float:
-    return sum(float(piece.double().abs().nan_to_num_(0.0, 0.0, 0.0).sum()) for (piece,) in pieces(r))
+    return sum(
+        float(piece.double().abs().nan_to_num_(0.0, 0.0, 0.0).sum()) for (piece,) in pieces(r)
+    )
 
 
 def _noise_of_rows(reach: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
@@ -141,4 +150,6 @@ def raise_reach(reach: torch.Tensor, moved: torch.Tensor, exact: torch.Tensor) -
     import torch
 
     for found, here, there in pieces(reach, moved, exact):
-        torch.maximum(found, distance(here, there).nan_to_num_(posinf=0.0).to(found.dtype), out=found)
+        torch.maximum(
+            found, distance(here, there).nan_to_num_(posinf=0.0).to(found.dtype), out=found
+        )

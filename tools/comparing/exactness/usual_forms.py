@@ -45,7 +45,9 @@ def usual_forms() -> Any:
     class Usual(TorchDispatchMode):
         seen = 0
 
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             form = usual_form(func, args, kwargs)
             if form is None:
                 return func(*args, **(kwargs or {}))

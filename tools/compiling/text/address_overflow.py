@@ -13,7 +13,14 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kernelwright.tools.compiling.text.intervals import Range, Wrap, computed, constant, joined, widened
+from kernelwright.tools.compiling.text.intervals import (
+    Range,
+    Wrap,
+    computed,
+    constant,
+    joined,
+    widened,
+)
 from kernelwright.tools.compiling.text.kernel_text import place
 from kernelwright.tools.compiling.text.signature import parameters
 from kernelwright.tools.parsing import parse_module
@@ -28,7 +35,9 @@ MAX_STATEMENTS = 20_000
 """Statements that are walked through, those of a device function at each of its calls."""
 MAX_DEPTH = 8
 """Device functions that call each other."""
-AS_THEY_ARE = frozenset({"multiple_of", "max_contiguous", "max_constancy", "broadcast_to", "reshape", "expand_dims"})
+AS_THEY_ARE = frozenset(
+    {"multiple_of", "max_contiguous", "max_constancy", "broadcast_to", "reshape", "expand_dims"}
+)
 """Functions of Triton whose result takes the values of the first argument."""
 WIDE_TYPES = frozenset({"int64", "uint64"})
 
@@ -41,12 +50,20 @@ def overflow_failure(traced: Traced, warnings: list[str]) -> Failure | None:
     What may wrap is added to the warnings.
     """
     trace = traced.traces[0] if traced.traces else None
-    steps = all_steps([*trace.setup, *trace.first, *(trace.later or ())]) if trace is not None else ()
+    steps = (
+        all_steps([*trace.setup, *trace.first, *(trace.later or ())]) if trace is not None else ()
+    )
     examined: set[str] = set()
     for step in itertools.islice(steps, MAX_LAUNCHES):
         if not isinstance(step, Launch) or step.kernel not in traced.kernels:
             continue
-        form = repr((step.kernel, step.grid, sorted(item for item in step.args.items() if type(item[1]) is int)))
+        form = repr(
+            (
+                step.kernel,
+                step.grid,
+                sorted(item for item in step.args.items() if type(item[1]) is int),
+            )
+        )
         if form in examined:
             continue
         examined.add(form)
@@ -70,7 +87,9 @@ def _told(wrap: Wrap, reaches: str, wraps: str) -> str:
     )
 
 
-def wraps_of_launch(launch: Launch, kernel: Kernel, functions: Mapping[str, Function]) -> list[tuple[Function, Wrap]]:
+def wraps_of_launch(
+    launch: Launch, kernel: Kernel, functions: Mapping[str, Function]
+) -> list[tuple[Function, Wrap]]:
     """Returns the wrapped integers that one launch adds to pointers, and the function that computes each."""
     function = functions.get(kernel.function)
     if function is None or not all(launch.grid):
@@ -78,8 +97,15 @@ def wraps_of_launch(launch: Launch, kernel: Kernel, functions: Mapping[str, Func
     walk = _Walk(launch.grid, functions)
     try:
         names = [parameter.arg for parameter in parameters(_definition(function))]
-        walk.run(function, dict(zip(names, map(_argument, _values(names, launch, kernel)), strict=True)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # a text that the compiler refuses with a message
+        walk.run(
+            function, dict(zip(names, map(_argument, _values(names, launch, kernel)), strict=True))
+        )
+    except (
+        SyntaxError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ):  # a text that the compiler refuses with a message
         return []
     return walk.wraps
 
@@ -174,7 +200,9 @@ class _Walk:
         result = self._block(statement.body, values)
         result_of_other = self._block(statement.orelse, other)
         if not any(isinstance(node, ast.Return) for node in ast.walk(statement)):
-            self._guards -= 1  # otherwise a program may end here, and what follows is not certain either
+            self._guards -= (
+                1  # otherwise a program may end here, and what follows is not certain either
+            )
         for name in {*values, *other}:
             first, second = values.get(name), other.get(name)
             if isinstance(first, Range) and isinstance(second, Range) and first != second:
@@ -186,7 +214,11 @@ class _Walk:
     def _loop(self, statement: ast.For | ast.While, values: dict[str, Value]) -> None:
         """One turn for all of them: what a turn hands to the next one is not followed, but for pointers."""
         for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and values.get(node.id) is not POINTER:
+            if (
+                isinstance(node, ast.Name)
+                and isinstance(node.ctx, ast.Store)
+                and values.get(node.id) is not POINTER
+            ):
                 values[node.id] = None
         if isinstance(statement, ast.While):
             self._guards += 1
@@ -212,7 +244,11 @@ class _Walk:
         last = start.low + (stop.high - 1 - start.low) // step.low * step.low
         exact = start.is_constant and stop.is_constant
         return Range(
-            start.low, last, start.wide or stop.wide, start.sources | stop.sources | {f"line {iterated.lineno}"}, exact
+            start.low,
+            last,
+            start.wide or stop.wide,
+            start.sources | stop.sources | {f"line {iterated.lineno}"},
+            exact,
         )
 
     # ------------------------------------------------------------------ expressions
@@ -222,7 +258,9 @@ class _Walk:
         if isinstance(node, ast.Name):
             return values[node.id] if node.id in values else self._global(node.id)
         if isinstance(node, ast.BinOp):
-            return self._operation(node, self._value(node.left, values), self._value(node.right, values))
+            return self._operation(
+                node, self._value(node.left, values), self._value(node.right, values)
+            )
         if isinstance(node, ast.Call):
             return self._call(node, values)
         if isinstance(node, ast.Subscript):
@@ -246,7 +284,11 @@ class _Walk:
                 if isinstance(offset, Range) and offset.wrap is not None:
                     self._note(offset.wrap)
                 return POINTER
-        return computed(node, left, right) if isinstance(left, Range) and isinstance(right, Range) else None
+        return (
+            computed(node, left, right)
+            if isinstance(left, Range) and isinstance(right, Range)
+            else None
+        )
 
     def _note(self, wrap: Wrap) -> None:
         certain = wrap.certain and not self._guards
@@ -257,10 +299,18 @@ class _Walk:
         name = _name(node.func)
         arguments = [self._value(a, values) for a in node.args]
         first = arguments[0] if arguments else None
-        if name in ("program_id", "num_programs") and isinstance(first, Range) and 0 <= first.low <= 2:
+        if (
+            name in ("program_id", "num_programs")
+            and isinstance(first, Range)
+            and 0 <= first.low <= 2
+        ):
             count = self._grid[first.low]
             axis = frozenset({f"axis {first.low}"})
-            return Range(0, count - 1, sources=axis, dense=True) if name == "program_id" else constant(count)
+            return (
+                Range(0, count - 1, sources=axis, dense=True)
+                if name == "program_id"
+                else constant(count)
+            )
         if len(arguments) == 2 and isinstance(first, Range) and isinstance(arguments[1], Range):
             if name == "arange":
                 lanes = frozenset({f"lanes {node.lineno} {node.col_offset}"})
@@ -279,14 +329,22 @@ class _Walk:
         types = [_name(a) for a in (*node.args, *(k.value for k in node.keywords))]
         if not isinstance(value, Range):
             return None
-        return widened(value) if WIDE_TYPES.intersection(types) else value if "int32" in types else None
+        return (
+            widened(value)
+            if WIDE_TYPES.intersection(types)
+            else value
+            if "int32" in types
+            else None
+        )
 
     def _receiver(self, node: ast.Call, values: dict[str, Value]) -> Value:
         if not isinstance(node.func, ast.Attribute) or _name(node.func.value) == "tl":
             return None
         return self._value(node.func.value, values)
 
-    def _called(self, node: ast.Call, name: str, arguments: list[Value], values: dict[str, Value]) -> Value:
+    def _called(
+        self, node: ast.Call, name: str, arguments: list[Value], values: dict[str, Value]
+    ) -> Value:
         """The value of a device function of the candidate's own. Everything else is not followed."""
         named = {k.arg: self._value(k.value, values) for k in node.keywords if k.arg is not None}
         self._receiver(node, values)
@@ -295,7 +353,9 @@ class _Walk:
         if called is None or self._depth >= MAX_DEPTH:
             return None
         names = [parameter.arg for parameter in parameters(_definition(called))]
-        return self.run(called, dict.fromkeys(names) | dict(zip(names, arguments, strict=False)) | named)
+        return self.run(
+            called, dict.fromkeys(names) | dict(zip(names, arguments, strict=False)) | named
+        )
 
 
 def _name(node: ast.expr) -> str:

@@ -21,8 +21,13 @@ def uses_atomic_results(text: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True
     unused = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and id(node) not in unused)
-    return any(_name(call.func).startswith("atomic_") and _name(call.func) not in ORDER_FREE for call in calls)
+    calls = (
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and id(node) not in unused
+    )
+    return any(
+        _name(call.func).startswith("atomic_") and _name(call.func) not in ORDER_FREE
+        for call in calls
+    )
 
 
 def _name(function: ast.expr) -> str:

@@ -38,7 +38,10 @@ class Contents:
 
     def _closure(self, kernel: Kernel) -> tuple[dict[str, int], str]:
         """The keys with their numbers, and a digest of all that they stand for."""
-        entries = (kernel.function, *(key for _, form in kernel.constants for key in functions_in(form)))
+        entries = (
+            kernel.function,
+            *(key for _, form in kernel.constants for key in functions_in(form)),
+        )
         if entries not in self._closures:
             numbers: dict[str, int] = {}
             waiting = list(reversed(entries))
@@ -47,7 +50,10 @@ class Contents:
                 if key in self._functions and key not in numbers:
                     numbers[key] = len(numbers)
                     waiting += reversed(self._called_by(key))
-            told = [[self._digest(key), [numbers.get(c, -1) for c in self._called_by(key)]] for key in numbers]
+            told = [
+                [self._digest(key), [numbers.get(c, -1) for c in self._called_by(key)]]
+                for key in numbers
+            ]
             self._closures[entries] = numbers, _sha256(told)
         return self._closures[entries]
 
@@ -55,7 +61,9 @@ class Contents:
         """The keys of the functions that a function names, each once, in the order of the names."""
         if key not in self._called:
             names = self._functions[key].names
-            self._called[key] = tuple(dict.fromkeys(k for name in sorted(names) for k in functions_in(names[name])))
+            self._called[key] = tuple(
+                dict.fromkeys(k for name in sorted(names) for k in functions_in(names[name]))
+            )
         return self._called[key]
 
     def _digest(self, key: str) -> str:

@@ -21,7 +21,11 @@ def value(form: Json, functions: Mapping[str, Any]) -> Any:
 
     Raises ValueError for what is no constant; Failed where a device function among it cannot be rebuilt.
     """
-    if form is None or isinstance(form, bool | int | str) or (isinstance(form, float) and math.isfinite(form)):
+    if (
+        form is None
+        or isinstance(form, bool | int | str)
+        or (isinstance(form, float) and math.isfinite(form))
+    ):
         return form
     if isinstance(form, list | tuple):
         return tuple(value(inner, functions) for inner in form)
@@ -116,7 +120,12 @@ def fields_of(kernels: Iterable[Kernel]) -> frozenset[str]:
     """The names of all fields of named tuples among the parameters of kernels, which attributes in their texts may
     have.
     """
-    return frozenset(name for kernel in kernels for names in getattr(kernel, "fields", {}).values() for name in names)
+    return frozenset(
+        name
+        for kernel in kernels
+        for names in getattr(kernel, "fields", {}).values()
+        for name in names
+    )
 
 
 def constexpr_functions(functions: Mapping[str, Function]) -> frozenset[str]:
@@ -124,7 +133,9 @@ def constexpr_functions(functions: Mapping[str, Function]) -> frozenset[str]:
     while a kernel is compiled.
     """
     found: set[str] = set()
-    waiting: list[Json] = [form for function in functions.values() for form in function.names.values()]
+    waiting: list[Json] = [
+        form for function in functions.values() for form in function.names.values()
+    ]
     while waiting:
         inner = waiting.pop()
         if isinstance(inner, dict):
@@ -142,7 +153,11 @@ def functions_in(form: Json) -> list[str]:
     while waiting:
         inner = waiting.pop()
         if isinstance(inner, dict):
-            found += [key for key in (inner.get("function"), inner.get("constexpr_function")) if isinstance(key, str)]
+            found += [
+                key
+                for key in (inner.get("function"), inner.get("constexpr_function"))
+                if isinstance(key, str)
+            ]
             waiting += inner.values()
         elif isinstance(inner, list | tuple):
             waiting += inner

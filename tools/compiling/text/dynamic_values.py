@@ -31,7 +31,9 @@ class Rewriter(ast.NodeTransformer):
         """`for i in range(...)` counts in tensors: the call of `range` becomes one of this module's loop."""
         self.generic_visit(node)
         if isinstance(node.iter, ast.Call) and self._is_range(node.iter.func):
-            node.iter.func = ast.copy_location(ast.Name(_PREFIX + "loop", ast.Load()), node.iter.func)
+            node.iter.func = ast.copy_location(
+                ast.Name(_PREFIX + "loop", ast.Load()), node.iter.func
+            )
         return node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
@@ -70,7 +72,9 @@ class Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if _binds(node):
             return node
-        return _call("both" if isinstance(node.op, ast.And) else "either", node, *map(_delayed, node.values))
+        return _call(
+            "both" if isinstance(node.op, ast.And) else "either", node, *map(_delayed, node.values)
+        )
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         """`not a` becomes a call; other operators of one operand stay."""
@@ -93,7 +97,9 @@ class Rewriter(ast.NodeTransformer):
         form = self._names.get(function.id)
         if form is None:
             return function.id == "range"
-        return isinstance(form, dict) and str(form.get("triton", "")).replace(":", ".").endswith(".range")
+        return isinstance(form, dict) and str(form.get("triton", "")).replace(":", ".").endswith(
+            ".range"
+        )
 
 
 def _call(name: str, at: ast.expr, *arguments: ast.expr) -> ast.Call:
@@ -204,7 +210,11 @@ def _tuple_like(value: Any, inner: list[Any]) -> Any:
 
 
 def _as_tensor(value: Any) -> Any:
-    return _semantic().to_tensor(value, False) if isinstance(_unwrapped(value), bool | int | float) else value
+    return (
+        _semantic().to_tensor(value, False)
+        if isinstance(_unwrapped(value), bool | int | float)
+        else value
+    )
 
 
 def chosen(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:

@@ -76,7 +76,9 @@ def examine(function: Function, fields: Collection[str] = ()) -> ast.FunctionDef
     """
     definition = _parse(function)
     _check_names(function.names)
-    attributes = vocabulary.value_attributes() | (frozenset(fields) - vocabulary.internal_attributes())
+    attributes = vocabulary.value_attributes() | (
+        frozenset(fields) - vocabulary.internal_attributes()
+    )
     _Walk(definition, function.names, attributes).check()
     return definition
 
@@ -93,8 +95,14 @@ def _parse(function: Function) -> ast.FunctionDef:
             Refusal(f"SyntaxError: {error.msg}", error.lineno or 1, max((error.offset or 1) - 1, 0))
         ) from None
     except (RecursionError, MemoryError, ValueError, OverflowError) as error:
-        raise TextRefused(Refusal(f"the text is nested too deeply or cannot be read: {type(error).__name__}")) from None
-    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef) or tree.body[0].name != function.name:
+        raise TextRefused(
+            Refusal(f"the text is nested too deeply or cannot be read: {type(error).__name__}")
+        ) from None
+    if (
+        len(tree.body) != 1
+        or not isinstance(tree.body[0], ast.FunctionDef)
+        or tree.body[0].name != function.name
+    ):
         raise TextRefused(_forged("the text of a kernel is not one function of its name"))
     return tree.body[0]
 
@@ -114,7 +122,9 @@ def _unsupported(message: str, node: Any) -> TextRefused:
 class _Walk:
     """One pass over one tree."""
 
-    def __init__(self, definition: ast.FunctionDef, names: Mapping[str, Json], attributes: frozenset[str]) -> None:
+    def __init__(
+        self, definition: ast.FunctionDef, names: Mapping[str, Json], attributes: frozenset[str]
+    ) -> None:
         self._definition, self._names, self._attributes = definition, names, attributes
         self._bound: set[str] = set()
         self._done: set[int] = set()
@@ -124,7 +134,9 @@ class _Walk:
         """Raises TextRefused for the first node that a kernel's text may not hold."""
         nodes = list(self._nodes())
         self._bound = {n.arg for n in nodes if isinstance(n, ast.arg)}
-        self._bound |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        self._bound |= {
+            n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
         for node in nodes:
             if id(node) not in self._done:
                 getattr(self, f"_check_{type(node).__name__}", _accept)(node)
@@ -138,9 +150,13 @@ class _Walk:
             place = node if hasattr(node, "lineno") else place
             seen += 1
             if seen > MAX_SYNTAX_NODES:
-                raise _unsupported(f"the text of a kernel has more than {MAX_SYNTAX_NODES} parts", place)
+                raise _unsupported(
+                    f"the text of a kernel has more than {MAX_SYNTAX_NODES} parts", place
+                )
             if depth > MAX_NESTING:
-                raise _unsupported(f"an expression is nested more than {MAX_NESTING} levels deep", place)
+                raise _unsupported(
+                    f"an expression is nested more than {MAX_NESTING} levels deep", place
+                )
             if not isinstance(node, _FORMS):
                 raise _unsupported(f"unsupported AST node type: {type(node).__name__}", place)
             yield node
@@ -156,7 +172,9 @@ class _Walk:
 
     def _check_arguments(self, node: ast.arguments) -> None:
         if node.posonlyargs or node.kwarg:
-            raise _unsupported("a kernel takes no positional-only parameters and no **parameters", self._definition)
+            raise _unsupported(
+                "a kernel takes no positional-only parameters and no **parameters", self._definition
+            )
 
     def _check_arg(self, node: ast.arg) -> None:
         self._check_word(node.arg, node)
@@ -188,22 +206,30 @@ class _Walk:
         while waiting:
             node = waiting.pop()
             if isinstance(node, ast.Subscript):
-                raise _unsupported("NotImplementedError('__setitem__ is not supported in triton')", node)
+                raise _unsupported(
+                    "NotImplementedError('__setitem__ is not supported in triton')", node
+                )
             if isinstance(node, ast.Attribute):
-                raise _unsupported("NotImplementedError('Attribute assignment is not supported in triton')", node)
+                raise _unsupported(
+                    "NotImplementedError('Attribute assignment is not supported in triton')", node
+                )
             waiting += getattr(node, "elts", ())
 
     # ---------------------------------------------------------------- expressions
     def _check_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, bytes | complex):
-            raise _unsupported(f"a kernel knows no constants of type {type(node.value).__name__}", node)
+            raise _unsupported(
+                f"a kernel knows no constants of type {type(node.value).__name__}", node
+            )
         if isinstance(node.value, int) and node.value.bit_length() > MAX_INTEGER_BITS:
             raise _unsupported(f"an integer of more than {MAX_INTEGER_BITS} bits", node)
 
     def _check_Name(self, node: ast.Name) -> None:
         self._check_word(node.id, node)
         if node.id in _ATTRIBUTE_FUNCTIONS and node.id not in self._bound:
-            raise _unsupported(f"{node.id} is only called, with the attribute's name written out", node)
+            raise _unsupported(
+                f"{node.id} is only called, with the attribute's name written out", node
+            )
 
     def _check_keyword(self, node: ast.keyword) -> None:
         if node.arg is None:
@@ -220,7 +246,9 @@ class _Walk:
             return
         name = node.args[1] if len(node.args) in (2, 3) and not node.keywords else None
         if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
-            raise _unsupported(f"{node.func.id} is only called with the attribute's name written out", node)
+            raise _unsupported(
+                f"{node.func.id} is only called with the attribute's name written out", node
+            )
         self._done.add(id(node.func))
         self._check_chain(node.args[0], [(name.value, name)])
 
@@ -248,7 +276,11 @@ class _Walk:
     def _check_word(self, word: str, node: ast.AST, *, tamper: bool = False) -> None:
         if len(word) > MAX_IDENTIFIER_CHARACTERS:
             raise _unsupported(f"an identifier of {len(word)} characters", node)
-        if word.startswith("__") or word in vocabulary.RESERVED or (tamper and word.startswith("_")):
+        if (
+            word.startswith("__")
+            or word in vocabulary.RESERVED
+            or (tamper and word.startswith("_"))
+        ):
             raise _tampering(f"a kernel names {clean_text(word, 60)}", node)
 
 
@@ -278,7 +310,9 @@ _INTERNAL_ATTRIBUTES = frozenset(
 def _unknown_attribute(name: str, node: ast.expr) -> TextRefused:
     if name in _INTERNAL_ATTRIBUTES:
         return _tampering(f"a kernel asks a value of Triton for its {name}", node)
-    return _unsupported(repr(AttributeError(f"a value in a kernel has no attribute {clean_text(name, 80)!r}")), node)
+    return _unsupported(
+        repr(AttributeError(f"a value in a kernel has no attribute {clean_text(name, 80)!r}")), node
+    )
 
 
 def _walked(form: Json, chain: list[tuple[str, ast.expr]]) -> list[tuple[str, ast.expr]]:

@@ -84,7 +84,9 @@ def computed(node: ast.BinOp, left: Range, right: Range) -> Range | None:
     return Range(low, high, wide, left.sources | right.sources, exact, dense, wrap)
 
 
-def _wrap(node: ast.BinOp, left: Range, right: Range, bounds: tuple[int, int], exact: bool) -> Wrap | None:
+def _wrap(
+    node: ast.BinOp, left: Range, right: Range, bounds: tuple[int, int], exact: bool
+) -> Wrap | None:
     """Where a sum, difference or product wrapped. In 32 bits a result that fits is right whatever wrapped before."""
     low, high = bounds
     wide = left.wide or right.wide

@@ -24,7 +24,12 @@ from typing import Any
 from kernelwright.tools.compiling.text import dynamic_values, vocabulary
 from kernelwright.tools.compiling.text.constants import constexpr_functions, functions_in, value
 from kernelwright.tools.compiling.text.grammar import Refusal, TextRefused, examine
-from kernelwright.tools.compiling.text.signature import CONSTEXPR, Defaults, constexpr_parameters, reduce_annotations
+from kernelwright.tools.compiling.text.signature import (
+    CONSTEXPR,
+    Defaults,
+    constexpr_parameters,
+    reduce_annotations,
+)
 from kernelwright.tools.compiling.text.triton_functions import (
     code,
     compiled,
@@ -39,7 +44,17 @@ from kernelwright.tools.report import Failed, Failure, SourceLine, clean_text
 from kernelwright.tools.tracing.trace import Function, Json
 
 FILE = "candidate.py"
-__all__ = ["FILE", "Rebuilt", "TextFailed", "check", "failure_of", "file_name", "place", "rebuild", "value"]
+__all__ = [
+    "FILE",
+    "Rebuilt",
+    "TextFailed",
+    "check",
+    "failure_of",
+    "file_name",
+    "place",
+    "rebuild",
+    "value",
+]
 
 MAX_LINE = 200_000
 """Line and column of a definition beyond which a trace is not believed."""
@@ -61,7 +76,9 @@ def check(function: Function, *, fields: Collection[str] = ()) -> Failure | None
 
 def failure_of(refusal: Refusal, function: Function, kernel: str) -> Failure:
     """A refusal as the failure of a kernel."""
-    message = clean_text(f"kernel {kernel} does not compile: {refusal.message}".replace("\n", " "), 600)
+    message = clean_text(
+        f"kernel {kernel} does not compile: {refusal.message}".replace("\n", " "), 600
+    )
     where = place(function, refusal.line, refusal.column)
     return Failure(fault=refusal.fault, cheat=refusal.cheat, message=message, where=where)
 
@@ -80,7 +97,9 @@ def place(function: Function, line: int, column: int) -> SourceLine | None:
     return SourceLine(line=function.line + line - 1, column=before + function.indent, text=indented)
 
 
-def rebuild(functions: Mapping[str, Function], entry: str, *, interpreted: bool, folder: Path) -> Any:
+def rebuild(
+    functions: Mapping[str, Function], entry: str, *, interpreted: bool, folder: Path
+) -> Any:
     """One kernel with all that it calls. Raises Failed."""
     return Rebuilt(functions, interpreted=interpreted, folder=folder)[entry]
 
@@ -106,9 +125,19 @@ class Rebuilt(Mapping[str, Any]):
     """The functions of one trace, each rebuilt when it is first asked for."""
 
     def __init__(
-        self, functions: Mapping[str, Function], *, interpreted: bool, folder: Path, fields: Collection[str] = ()
+        self,
+        functions: Mapping[str, Function],
+        *,
+        interpreted: bool,
+        folder: Path,
+        fields: Collection[str] = (),
     ) -> None:
-        self._functions, self._interpreted, self._folder, self._fields = functions, interpreted, folder, fields
+        self._functions, self._interpreted, self._folder, self._fields = (
+            functions,
+            interpreted,
+            folder,
+            fields,
+        )
         self._made: dict[str, Any] = {}
         self._worlds: dict[str, dict[str, Any]] = {}
         """Names of functions in which those of other functions are not filled in yet."""
@@ -166,7 +195,11 @@ class Rebuilt(Mapping[str, Any]):
             if key in self._constant:
                 made = constant(python, function, definition)
             else:
-                made = interpreted_function(python) if self._interpreted else compiled(python, function, definition)
+                made = (
+                    interpreted_function(python)
+                    if self._interpreted
+                    else compiled(python, function, definition)
+                )
             self._worlds[key], self._made[key] = world, made
         return made
 
@@ -175,7 +208,9 @@ class Rebuilt(Mapping[str, Any]):
         if (world := self._worlds.pop(key, None)) is not None:
             with self._blamed_on(key):
                 forms = self._functions[key].names.items()
-                world |= {name: self._named(name, form) for name, form in forms if functions_in(form)}
+                world |= {
+                    name: self._named(name, form) for name, form in forms if functions_in(form)
+                }
 
     @contextlib.contextmanager
     def _blamed_on(self, key: str) -> Iterator[None]:
@@ -205,7 +240,9 @@ class Rebuilt(Mapping[str, Any]):
             CONSTEXPR: tl.constexpr,
         }
         later = {name for name, form in function.names.items() if functions_in(form)}
-        return world | {n: self._named(n, form) for n, form in function.names.items() if n not in later}
+        return world | {
+            n: self._named(n, form) for n, form in function.names.items() if n not in later
+        }
 
     def _named(self, name: str, form: Json) -> Any:
         [(kind, inner)] = form.items()
@@ -222,7 +259,9 @@ class Rebuilt(Mapping[str, Any]):
         return patched(inner, found) if kind == "triton" and self._interpreted else found
 
     # ---------------------------------------------------------------- functions
-    def _python(self, key: str, function: Function, definition: ast.FunctionDef, world: dict[str, Any]) -> Any:
+    def _python(
+        self, key: str, function: Function, definition: ast.FunctionDef, world: dict[str, Any]
+    ) -> Any:
         """The definition executed, at the candidate's lines. Changes `definition` to what Triton reads."""
         annotations, defaults = constexpr_parameters(definition), Defaults.of(definition)
         reduce_annotations(definition, function.names)
@@ -237,10 +276,18 @@ class Rebuilt(Mapping[str, Any]):
         python = made[function.name]
         python.__annotations__ = annotations
         needed = defaults.names()
-        later = {n: self._named(n, f) for n, f in function.names.items() if n in needed and functions_in(f)}
+        later = {
+            n: self._named(n, f)
+            for n, f in function.names.items()
+            if n in needed and functions_in(f)
+        }
         python.__defaults__, python.__kwdefaults__ = defaults.values(world | later)
-        if any(other is not function and _twins(other, function) for other in self._functions.values()):
-            python.__qualname__ = f"{function.name}_{len(self._made)}"  # Triton tells functions apart by their names
+        if any(
+            other is not function and _twins(other, function) for other in self._functions.values()
+        ):
+            python.__qualname__ = (
+                f"{function.name}_{len(self._made)}"  # Triton tells functions apart by their names
+            )
         return python
 
 

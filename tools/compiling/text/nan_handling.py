@@ -7,11 +7,18 @@ import functools
 
 from kernelwright.tools.parsing import parse_module
 
-NAN_TESTS = frozenset({"isnan", "isnand", "isfinited", "finitef", "isinf", "propagate_nan", "PropagateNan"})
+NAN_TESTS = frozenset(
+    {"isnan", "isnand", "isfinited", "finitef", "isinf", "propagate_nan", "PropagateNan"}
+)
 
 BITS_OF_INFINITY = frozenset(
     bits + more
-    for sign, bits in ((1 << 15, 0x7C00), (1 << 15, 0x7F80), (1 << 31, 0x7F800000), (1 << 63, 0x7FF0 << 48))
+    for sign, bits in (
+        (1 << 15, 0x7C00),
+        (1 << 15, 0x7F80),
+        (1 << 31, 0x7F800000),
+        (1 << 63, 0x7FF0 << 48),
+    )
     for more in (-1, 0, 1, sign)
 ) | {0x7FFF, 0x7FFFFFFF, (1 << 63) - 1}
 """The bits of an infinity as half, bfloat16, single and double; the numbers beside them, and the masks that leave the
@@ -46,7 +53,8 @@ def _looks_at_bits(tree: ast.AST) -> bool:
     nodes = list(ast.walk(tree))
     cast = any(isinstance(node, ast.keyword) and node.arg == "bitcast" for node in nodes)
     return cast and any(
-        isinstance(n, ast.Constant) and type(n.value) is int and n.value in BITS_OF_INFINITY for n in nodes
+        isinstance(n, ast.Constant) and type(n.value) is int and n.value in BITS_OF_INFINITY
+        for n in nodes
     )
 
 
@@ -59,9 +67,17 @@ def _has_both_sides(tree: ast.AST) -> bool:
         if not (isinstance(node, ast.Call) and len(node.args) == 3):
             continue
         asked, taken = node.args[:2]
-        if not isinstance(asked, ast.Compare) or len(asked.ops) != 1 or type(asked.ops[0]) not in _OPPOSITE:
+        if (
+            not isinstance(asked, ast.Compare)
+            or len(asked.ops) != 1
+            or type(asked.ops[0]) not in _OPPOSITE
+        ):
             continue
-        left, right, below = asked.left, asked.comparators[0], isinstance(asked.ops[0], ast.Lt | ast.LtE)
+        left, right, below = (
+            asked.left,
+            asked.comparators[0],
+            isinstance(asked.ops[0], ast.Lt | ast.LtE),
+        )
         if _is_number(left):
             left, right, below = right, left, not below
         if _is_number(right) and ast.dump(left) == ast.dump(taken):
@@ -81,7 +97,11 @@ _OPPOSITE = {ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt}
 def _parts_all_numbers(node: ast.AST) -> bool:
     """`(v < c) | (v >= c)`, which every number is and NaN is not; `v - v`, which is 0 for every finite number."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
-        return isinstance(node.left, ast.Name) and isinstance(node.right, ast.Name) and node.left.id == node.right.id
+        return (
+            isinstance(node.left, ast.Name)
+            and isinstance(node.right, ast.Name)
+            and node.left.id == node.right.id
+        )
     sides: list[ast.AST] = []
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr | ast.BitAnd):
         sides = [node.left, node.right]

@@ -24,7 +24,9 @@ def is_constexpr(annotation: ast.expr | None) -> bool:
     if annotation is None:
         return False
     nodes = list(ast.walk(annotation))
-    words = [n.id for n in nodes if isinstance(n, ast.Name)] + [n.attr for n in nodes if isinstance(n, ast.Attribute)]
+    words = [n.id for n in nodes if isinstance(n, ast.Name)] + [
+        n.attr for n in nodes if isinstance(n, ast.Attribute)
+    ]
     words += [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
     return any("constexpr" in word for word in words)
 
@@ -44,13 +46,25 @@ def bare_arguments(definition: ast.FunctionDef, refused: Collection[str] = ()) -
     """
 
     def bare(arg: ast.arg) -> ast.arg:
-        names = (n for n in ast.walk(arg.annotation) if isinstance(n, ast.Name)) if arg.annotation else ()
-        return ast.copy_location(ast.arg(arg.arg, next((n for n in names if n.id in refused), None)), arg)
+        names = (
+            (n for n in ast.walk(arg.annotation) if isinstance(n, ast.Name))
+            if arg.annotation
+            else ()
+        )
+        return ast.copy_location(
+            ast.arg(arg.arg, next((n for n in names if n.id in refused), None)), arg
+        )
 
     args = definition.args
     named = [bare(a) for a in args.kwonlyargs]
     return ast.arguments(
-        [], [bare(a) for a in args.args], args.vararg and bare(args.vararg), named, [None] * len(named), None, []
+        [],
+        [bare(a) for a in args.args],
+        args.vararg and bare(args.vararg),
+        named,
+        [None] * len(named),
+        None,
+        [],
     )
 
 
@@ -80,7 +94,10 @@ class Defaults:
         """
 
         def computed(expression: ast.expr) -> Any:
-            found = eval(compile(ast.Expression(expression), "<default value>", "eval", dont_inherit=True), world)
+            found = eval(
+                compile(ast.Expression(expression), "<default value>", "eval", dont_inherit=True),
+                world,
+            )
             return tuple(found) if isinstance(found, list) else found
 
         return tuple(map(computed, self.positional)), {name: computed(e) for name, e in self.named}
@@ -93,7 +110,11 @@ def reduce_annotations(definition: ast.FunctionDef, names: Mapping[str, Any]) ->
 
     names: what the names of the definition stand for, as a trace holds it.
     """
-    refused = {name for name, form in names.items() if isinstance(form, dict) and form.keys() & {"value", "unknown"}}
+    refused = {
+        name
+        for name, form in names.items()
+        if isinstance(form, dict) and form.keys() & {"value", "unknown"}
+    }
     definition.args = bare_arguments(definition, refused)
     definition.returns = None
     for node in list(ast.walk(definition)):

@@ -24,7 +24,9 @@ def code(definition: ast.FunctionDef, line: int, path: str) -> Any:
     """
     empty = copy.copy(definition)
     empty.body = [ast.copy_location(ast.Pass(), definition)]
-    return _compiled_code(copy.deepcopy(ast.Module([empty], [])), line, path)  # Triton counts lines from the definition
+    return _compiled_code(
+        copy.deepcopy(ast.Module([empty], [])), line, path
+    )  # Triton counts lines from the definition
 
 
 def constant_code(definition: ast.FunctionDef, line: int, path: str) -> Any:
@@ -33,7 +35,11 @@ def constant_code(definition: ast.FunctionDef, line: int, path: str) -> Any:
 
 
 def interpreted_code(
-    definition: ast.FunctionDef, line: int, path: str, names: Mapping[str, Json], world: dict[str, Any]
+    definition: ast.FunctionDef,
+    line: int,
+    path: str,
+    names: Mapping[str, Json],
+    world: dict[str, Any],
 ) -> Any:
     """The definition as Python's code, rewritten for Triton's interpreter.
 
@@ -93,7 +99,9 @@ def compiled(python: Any, function: Function, definition: ast.FunctionDef) -> An
 
     tree = ast.Module([definition], [])
     with _source_given(function.text, function.line):
-        return KernelFromText(python, do_not_specialize=list(function.do_not_specialize), noinline=function.noinline)
+        return KernelFromText(
+            python, do_not_specialize=list(function.do_not_specialize), noinline=function.noinline
+        )
 
 
 def constant(python: Any, function: Function, definition: ast.FunctionDef) -> Any:

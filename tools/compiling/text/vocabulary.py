@@ -88,7 +88,9 @@ def value_attributes() -> frozenset[str]:
 
     methods = {n for owner in (tl.tensor, tl.tensor_descriptor) for n in dir(owner)}
     types_ = {n for n in dir(tl.block_type) if n.startswith("is_")}
-    return frozenset({n for n in methods if not n.startswith("_")} | types_ | _OF_TYPES | _OF_VALUES)
+    return frozenset(
+        {n for n in methods if not n.startswith("_")} | types_ | _OF_TYPES | _OF_VALUES
+    )
 
 
 @functools.cache
@@ -105,7 +107,14 @@ def internal_attributes() -> frozenset[str]:
         interpreter.TensorHandle, interpreter.TensorDescHandle, interpreter.InterpreterBuilder, str, bytes, dict, float,
         type, types.FunctionType,
     )  # fmt: skip
-    found = {name for owner in owners for name in dir(owner)} | {"handle", "base", "data", "attr", "rewriter", "kwargs"}
+    found = {name for owner in owners for name in dir(owner)} | {
+        "handle",
+        "base",
+        "data",
+        "attr",
+        "rewriter",
+        "kwargs",
+    }
     found |= {name for value in (tl.sum, tl.cdiv, tl.max) for name in vars(value)}
     for module in MODULES:
         with contextlib.suppress(ImportError):
@@ -122,9 +131,15 @@ def members(module_name: str) -> frozenset[str]:
     module = importlib.import_module(module_name)
     importlib.import_module("triton.runtime.interpreter")
     found = {
-        n for n, value in list(vars(module).items()) if not n.startswith("__") and _nameable(value, n, module_name)
+        n
+        for n, value in list(vars(module).items())
+        if not n.startswith("__") and _nameable(value, n, module_name)
     }
-    found |= {n for n in ("core", "extra", "math", "random", "standard") if module_name == "triton.language"}
+    found |= {
+        n
+        for n in ("core", "extra", "math", "random", "standard")
+        if module_name == "triton.language"
+    }
     return frozenset(found & TOP_LEVEL if module_name == "triton" else found)
 
 
@@ -142,12 +157,20 @@ def _nameable(value: Any, name: str, owner: str) -> bool:
     if isinstance(value, tl.dtype | tl.constexpr | int | float):
         return True
     device_function = getattr(jit, "JITCallable", jit.JITFunction)
-    if isinstance(value, device_function | InterpretedFunction | getattr(jit, "ConstexprFunction", jit.JITFunction)):
-        return str(getattr(getattr(value, "fn", value), "__module__", "")).partition(".")[0] == "triton"
+    if isinstance(
+        value,
+        device_function | InterpretedFunction | getattr(jit, "ConstexprFunction", jit.JITFunction),
+    ):
+        return (
+            str(getattr(getattr(value, "fn", value), "__module__", "")).partition(".")[0]
+            == "triton"
+        )
     if name.startswith("_"):
         return False  # of what is private, libraries name the device functions
     if isinstance(value, types.FunctionType):
-        return owner in LIBDEVICE or owner == "triton" or name in HELPERS or tl.core.is_builtin(value)
+        return (
+            owner in LIBDEVICE or owner == "triton" or name in HELPERS or tl.core.is_builtin(value)
+        )
     return False
 
 
@@ -156,7 +179,9 @@ def member(module: types.ModuleType, name: str) -> Any:
     if name in members(module.__name__):
         return getattr(module, name)
     if not hasattr(module, name):
-        raise NotThere(repr(AttributeError(f"module {module.__name__!r} has no attribute {name!r}")))
+        raise NotThere(
+            repr(AttributeError(f"module {module.__name__!r} has no attribute {name!r}"))
+        )
     raise NotNameable(f"{module.__name__}.{name} is no part of Triton's language")
 
 

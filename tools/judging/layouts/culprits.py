@@ -20,7 +20,12 @@ TracesVariants = Callable[[Selection], "tuple[TracedCandidate, Mapping[str, Any]
 
 
 def name_culprits(
-    judge: Judge, judged: JudgeFindings, selection: Selection, trace: TracesVariants, seed: int, rules: Rules
+    judge: Judge,
+    judged: JudgeFindings,
+    selection: Selection,
+    trace: TracesVariants,
+    seed: int,
+    rules: Rules,
 ) -> JudgeFindings:
     """Returns the findings with the names of the inputs whose strides the candidate ignores.
 
@@ -34,7 +39,9 @@ def name_culprits(
     if len(singles) < 2:
         return judged
     problem = selection.base.problem
-    variants = with_variants(Selection(base=AtSize(index=0, problem=problem)), size, singles, like=None)
+    variants = with_variants(
+        Selection(base=AtSize(index=0, problem=problem)), size, singles, like=None
+    )
     candidate, binaries = trace(variants)
     wrong: list[LayoutCheck] = []
     for variant in variants.layouts:
@@ -45,4 +52,6 @@ def name_culprits(
     layouts = {name: layout for check in wrong for name, layout in check.layouts.items()}
     culprits: LayoutCheck = wrong[0].with_(layouts=layouts)
     failure = judged.result.failure and failure_of_layouts(culprits)
-    return judged.with_result(judged.result.with_(layouts=(*checks[:-1], culprits), failure=failure))
+    return judged.with_result(
+        judged.result.with_(layouts=(*checks[:-1], culprits), failure=failure)
+    )

@@ -38,7 +38,9 @@ class InputLayout(Value):
 
     def elements(self, shape: Sequence[int]) -> int:
         """Returns the elements of the storage from its begin to the last element of a tensor of this shape."""
-        reach = sum((extent - 1) * stride for extent, stride in zip(shape, self.strides, strict=True))
+        reach = sum(
+            (extent - 1) * stride for extent, stride in zip(shape, self.strides, strict=True)
+        )
         return self.offset + reach + 1
 
 
@@ -58,7 +60,9 @@ def transposed(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
     if len(long) < 2:
         return None
     order = _swapped(len(shape), long[-2], long[-1])
-    return InputLayout(strides=_strides(shape, order), offset=rng.choice(OFFSETS), name="transposed")
+    return InputLayout(
+        strides=_strides(shape, order), offset=rng.choice(OFFSETS), name="transposed"
+    )
 
 
 def stepped(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
@@ -83,7 +87,9 @@ def sliced(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
         return None
     extents = [extent + rng.randint(1, MAX_GAP) for extent in shape]
     strides = _strides(extents, range(len(shape)))
-    return InputLayout(strides=strides, offset=rng.choice(OFFSETS[1:]), name="a slice of a larger tensor")
+    return InputLayout(
+        strides=strides, offset=rng.choice(OFFSETS[1:]), name="a slice of a larger tensor"
+    )
 
 
 def expanded(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
@@ -92,11 +98,15 @@ def expanded(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
     if not long:
         return None
     dimension = rng.choice(long)
-    extents = [1 if d == dimension else extent + rng.randint(0, MAX_GAP) for d, extent in enumerate(shape)]
+    extents = [
+        1 if d == dimension else extent + rng.randint(0, MAX_GAP) for d, extent in enumerate(shape)
+    ]
     strides = list(_strides(extents, range(len(shape))))
     strides[dimension] = 0
     name = f"expanded along dimension {dimension}"
-    return InputLayout(strides=tuple(strides), offset=rng.choice(OFFSETS), expanded=dimension, name=name)
+    return InputLayout(
+        strides=tuple(strides), offset=rng.choice(OFFSETS), expanded=dimension, name=name
+    )
 
 
 def heads_transposed(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
@@ -104,7 +114,9 @@ def heads_transposed(shape: Sequence[int], rng: random.Random) -> InputLayout | 
     if len(shape) < 4 or not {1, 2} <= set(long_dimensions(shape)):
         return None
     strides = _strides(shape, _swapped(len(shape), 1, 2))
-    return InputLayout(strides=strides, offset=rng.choice(OFFSETS), name="as view(...).transpose(1, 2) leaves it")
+    return InputLayout(
+        strides=strides, offset=rng.choice(OFFSETS), name="as view(...).transpose(1, 2) leaves it"
+    )
 
 
 def channels_last(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
@@ -125,7 +137,11 @@ def copy_values(target: torch.Tensor, values: torch.Tensor) -> None:
 
 def long_dimensions(shape: Sequence[int]) -> list[int]:
     """Returns the dimensions with more than one element; none for an empty tensor."""
-    return [dimension for dimension, extent in enumerate(shape) if extent > 1] if 0 not in shape else []
+    return (
+        [dimension for dimension, extent in enumerate(shape) if extent > 1]
+        if 0 not in shape
+        else []
+    )
 
 
 def _swapped(count: int, first: int, second: int) -> tuple[int, ...]:

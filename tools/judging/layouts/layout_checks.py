@@ -46,7 +46,12 @@ class LayoutChecks:
         open_checks: Callable[[PreparedProblem, int], SizeChecks],
     ) -> None:  # fmt: skip
         """open_checks: opens the trace of this index. Raises Failed."""
-        self._judge, self._candidate, self._seed, self._open_checks = judge, candidate, seed, open_checks
+        self._judge, self._candidate, self._seed, self._open_checks = (
+            judge,
+            candidate,
+            seed,
+            open_checks,
+        )
 
     def check(self, size: AtSize, late: str = "") -> LayoutCheck:
         """Calls the candidate on a variant of a size.
@@ -64,7 +69,9 @@ class LayoutChecks:
         try:
             return self._called(size, prepared, own, found)
         except ProblemError as error:
-            return found.with_(outcome=SizeOutcome.UNUSED, message=clean_text(error, MAX_MESSAGE_CHARACTERS))
+            return found.with_(
+                outcome=SizeOutcome.UNUSED, message=clean_text(error, MAX_MESSAGE_CHARACTERS)
+            )
 
     def _called(
         self, size: AtSize, prepared: PreparedProblem, own: ExpectedOutputs, right: LayoutCheck
@@ -75,19 +82,27 @@ class LayoutChecks:
             self._call(prepared, size.index, size.layouts, expected)
         except Failed as failed:
             check = _with_failure(right, failed.failure)
-            if check.outcome is SizeOutcome.WRONG and (reason := self._excuse(size, prepared, expected)):
+            if check.outcome is SizeOutcome.WRONG and (
+                reason := self._excuse(size, prepared, expected)
+            ):
                 return right.with_(outcome=SizeOutcome.UNUSED, message=reason)
             return check
         return right
 
     def _call(
-        self, prepared: PreparedProblem, index: int, layouts: Sequence[InputLayout | None], expected: ExpectedOutputs
+        self,
+        prepared: PreparedProblem,
+        index: int,
+        layouts: Sequence[InputLayout | None],
+        expected: ExpectedOutputs,
     ) -> None:
         """Makes one call, and a later one if the candidate keeps state between calls. Raises Failed."""
         checks = self._open_checks(prepared, index)
         checks.calls.layouts = layouts
         for number in range(1 + checks.calls.keeps_state):
-            checks.check(expected, POISON_BYTES[number % 2], self._seed & 0x7FFFFFFF, name="other layouts")
+            checks.check(
+                expected, POISON_BYTES[number % 2], self._seed & 0x7FFFFFFF, name="other layouts"
+            )
 
     def _excuse(self, size: AtSize, prepared: PreparedProblem, expected: ExpectedOutputs) -> str:
         """Returns why a wrong answer is not due to the layout; empty if the layout is to blame."""
@@ -105,18 +120,28 @@ class LayoutChecks:
 def failure_of_layouts(check: LayoutCheck) -> Failure:
     """Returns the failure of a candidate that answers wrongly on inputs in other layouts."""
     subject = "it is" if len(check.layouts) == 1 else "they are"
-    message = f"ignores strides: wrong where {check.where}, right where {subject} contiguous: {HINT}"
-    mismatch = check.mismatch and check.mismatch.with_(hint=f"It ignores strides: {HINT}.", pattern=None)
+    message = (
+        f"ignores strides: wrong where {check.where}, right where {subject} contiguous: {HINT}"
+    )
+    mismatch = check.mismatch and check.mismatch.with_(
+        hint=f"It ignores strides: {HINT}.", pattern=None
+    )
     return Failure(fault=Fault.LAYOUT, message=clean_text(message, 700), mismatch=mismatch)
 
 
-def named_layouts(size: AtSize, prepared: PreparedProblem, inputs: Sequence[object]) -> dict[str, str]:
+def named_layouts(
+    size: AtSize, prepared: PreparedProblem, inputs: Sequence[object]
+) -> dict[str, str]:
     """Returns the layout of each input that lies otherwise, by its name: `input 0 (x)`."""
     parameters = list(inspect.signature(prepared.model.forward).parameters)
     names = []
     for path, value in zip(prepared.reference.input_names, inputs, strict=True):
         if hasattr(value, "stride"):
-            argument = f" ({parameters[int(path)]})" if path.isdigit() and int(path) < len(parameters) else ""
+            argument = (
+                f" ({parameters[int(path)]})"
+                if path.isdigit() and int(path) < len(parameters)
+                else ""
+            )
             names.append(f"input {path}{argument}")
     pairs = zip(names, size.layouts, strict=True)
     return {name: layout.description for name, layout in pairs if layout is not None}
@@ -138,7 +163,9 @@ def _expected(size: AtSize, prepared: PreparedProblem, own: ExpectedOutputs) -> 
                 raise ProblemError("the reference writes to an input that would be expanded")
             value = value.narrow(layout.expanded, 0, 1).expand_as(value).contiguous()
         inputs.append(value)
-    expected = ExpectedOutputs(inputs, [], None, own.rng, own.weights, "own, equal along a dimension")
+    expected = ExpectedOutputs(
+        inputs, [], None, own.rng, own.weights, "own, equal along a dimension"
+    )
     expected.eager = run_on(prepared, expected, own.weights, inputs)
     expected.exact = float64_outputs(prepared, expected) if own.exact is not None else None
     return expected
@@ -149,7 +176,10 @@ def _reference_takes(
 ) -> bool:  # fmt: skip
     """Tells whether the reference runs on inputs in these layouts and answers as it does on contiguous ones."""
     waiting = iter(layouts)
-    inputs = [_laid_out(value, next(waiting)) if hasattr(value, "stride") else value for value in expected.inputs]
+    inputs = [
+        _laid_out(value, next(waiting)) if hasattr(value, "stride") else value
+        for value in expected.inputs
+    ]
     try:
         outputs = run_on(prepared, expected, expected.weights, inputs)
     except ProblemError:

@@ -56,13 +56,18 @@ def with_layouts(selection: Selection, seed: int) -> Selection:
     return with_variants(selection, size, variants, like=size.index)
 
 
-def with_variants(selection: Selection, size: AtSize, variants: Sequence[Layouts], like: int | None) -> Selection:
+def with_variants(
+    selection: Selection, size: AtSize, variants: Sequence[Layouts], like: int | None
+) -> Selection:
     """Adds variants of a size, which are traced after all sizes.
 
     like: the index of the trace at this size with the problem's own layouts; None if that was not traced.
     """
     first = len(selection.every) + 1
-    added = [size.with_(index=first + i, like=like, layouts=layouts) for i, layouts in enumerate(variants)]
+    added = [
+        size.with_(index=first + i, like=like, layouts=layouts)
+        for i, layouts in enumerate(variants)
+    ]
     extended: Selection = selection.with_(layouts=tuple(added))
     return extended
 
@@ -94,7 +99,9 @@ def _laid_out(tree: Any, waiting: Iterator[InputLayout | None]) -> Any:
         layout = next(waiting)
         if layout is None:
             return tree
-        return {"tensor": tree["tensor"] | {"stride": list(layout.strides), "offset": layout.offset}}
+        return {
+            "tensor": tree["tensor"] | {"stride": list(layout.strides), "offset": layout.offset}
+        }
     return {tag: _laid_out_body(tag, body, waiting) for tag, body in tree.items()}
 
 

@@ -23,7 +23,13 @@ from kernelwright.tools.coverage_results.comparison_coverage import (
     SearchedDraw,
 )
 from kernelwright.tools.references.prepared_problem import ExpectedOutputs
-from kernelwright.tools.references.redrawing.searched_draws import Change, Put, Scaled, Spread, usable_numbers
+from kernelwright.tools.references.redrawing.searched_draws import (
+    Change,
+    Put,
+    Scaled,
+    Spread,
+    usable_numbers,
+)
 from kernelwright.tools.replaying.interpreter.comparisons.messages import ToldComparison
 from kernelwright.tools.replaying.interpreter.comparisons.outcomes import LOGICAL
 
@@ -50,7 +56,9 @@ Tell = Callable[[], list[ToldComparison]]
 class OutcomeSearch:
     """The search of one verdict."""
 
-    def __init__(self, expect: Expect, check: Callable[[ExpectedOutputs, int], None], tell: Tell) -> None:
+    def __init__(
+        self, expect: Expect, check: Callable[[ExpectedOutputs, int], None], tell: Tell
+    ) -> None:
         """expect: a changed draw and what should come of it, None where the reference is not accurate on it. check: one
         call of the candidate on it, compared; raises Failed.
         """
@@ -107,7 +115,9 @@ class OutcomeSearch:
             self._check(expected, len(self._draws))
             self._listen(change)
         produced = missing - len(self._missing())
-        self._draws.append(SearchedDraw(change=str(change)[:200], used=expected is not None, produced=produced))
+        self._draws.append(
+            SearchedDraw(change=str(change)[:200], used=expected is not None, produced=produced)
+        )
 
     def _changes(self) -> Iterator[Change]:
         """Yields a draw of all numbers that are compared with, one of numbers whose functions are those, then further
@@ -116,7 +126,9 @@ class OutcomeSearch:
         constants = [told.constant for told in self._told.values() if told.constant is not None]
         if usable := self._usable([*self._turning_numbers(), *constants]):
             yield Put(usable)
-        if usable := self._usable(self._numbers_of_functions()):  # a larger number of the row may have hidden a turn
+        if usable := self._usable(
+            self._numbers_of_functions()
+        ):  # a larger number of the row may have hidden a turn
             yield Put(usable)
         if self._missing() and (spread := self._spread()) is not None:
             yield spread
@@ -126,16 +138,22 @@ class OutcomeSearch:
 
     def _usable(self, numbers: Sequence[float]) -> tuple[float, ...]:
         chosen = tuple(dict.fromkeys(n for n in numbers if math.isfinite(n) and n))[:MAX_NUMBERS]
-        return usable_numbers(chosen, lambda group: self._expected(Put(group)) is not None, MAX_TRIALS)
+        return usable_numbers(
+            chosen, lambda group: self._expected(Put(group)) is not None, MAX_TRIALS
+        )
 
     def _turning_numbers(self) -> list[float]:
         """The second operands of one-sided comparisons. A conjunction turns at those of other comparisons, or between
         two of them.
         """
         missing = self._missing()
-        numbers = [n for told in missing for n in _turning_numbers(told, self._misses.get(told.number, []))]
+        numbers = [
+            n for told in missing for n in _turning_numbers(told, self._misses.get(told.number, []))
+        ]
         if any(told.operator in LOGICAL for told in missing):
-            constants = sorted({told.constant for told in self._told.values() if told.constant is not None})
+            constants = sorted(
+                {told.constant for told in self._told.values() if told.constant is not None}
+            )
             numbers += [(a + b) / 2 for a, b in itertools.pairwise(constants)] + constants
         return numbers
 
@@ -146,7 +164,10 @@ class OutcomeSearch:
         return [value for number in numbers for value in _arguments_of_functions(number)]
 
     def _spread(self) -> Spread | None:
-        return next((Spread(limit) for limit in SPREAD_LIMITS if self._expected(Spread(limit)) is not None), None)
+        return next(
+            (Spread(limit) for limit in SPREAD_LIMITS if self._expected(Spread(limit)) is not None),
+            None,
+        )
 
     def _scaled(self, in_turns: bool) -> Scaled | None:
         """The scale that should bring the operands of the first comparison together that inputs move at all."""
@@ -154,7 +175,9 @@ class OutcomeSearch:
             misses = self._misses.get(told.number, [])
             if not misses or misses[-1] in misses[-3:-1]:
                 continue  # other inputs give the same operands: no scale moves them
-            logarithm = _missing_scale(misses, () if in_turns else self._scales.get(told.number, ()))
+            logarithm = _missing_scale(
+                misses, () if in_turns else self._scales.get(told.number, ())
+            )
             if logarithm is None:
                 continue
             for part in TRIED_FACTORS:
@@ -171,7 +194,9 @@ class OutcomeSearch:
 
     def coverage(self, told: Sequence[ToldComparison]) -> Coverage:
         """What was exercised. told: the comparisons at the end of the verdict, all sizes counted."""
-        listed = sorted(map(self._coverage_of, told), key=lambda c: (c.outcomes is OutcomeCoverage.BOTH, c.line))
+        listed = sorted(
+            map(self._coverage_of, told), key=lambda c: (c.outcomes is OutcomeCoverage.BOTH, c.line)
+        )
         return Coverage(
             comparisons=tuple(listed[:MAX_COMPARISONS]), comparison_count=len(listed),
             searched=tuple(self._draws), search_seconds=self._seconds,
@@ -186,7 +211,9 @@ class OutcomeSearch:
             nearest=nearest if told.one_sided else None,
         )  # fmt: skip
 
-    def _outcomes(self, told: ToldComparison, misses: Sequence[tuple[float, float]]) -> OutcomeCoverage:
+    def _outcomes(
+        self, told: ToldComparison, misses: Sequence[tuple[float, float]]
+    ) -> OutcomeCoverage:
         if not told.one_sided:
             return OutcomeCoverage.BOTH
         if told.number not in self._told:
@@ -194,7 +221,9 @@ class OutcomeSearch:
         if told.operator in LOGICAL:
             return OutcomeCoverage.UNDECIDED
         if not misses or _distance(misses[0]) == 0.0:
-            return OutcomeCoverage.BOUNDED  # an infinite bound; or the operands meet, and cross nowhere
+            return (
+                OutcomeCoverage.BOUNDED
+            )  # an infinite bound; or the operands meet, and cross nowhere
         searched = min(map(_distance, misses[1:]), default=math.inf)
         moved = 0.0 < searched < NEARER * _distance(misses[0])
         return OutcomeCoverage.UNCOVERED if moved else OutcomeCoverage.BOUNDED
@@ -208,11 +237,15 @@ def _distance(operands: tuple[float, float]) -> float:
     return abs(operands[0] - operands[1])
 
 
-def _turning_numbers(told: ToldComparison, misses: Sequence[tuple[float, float]]) -> Iterator[float]:
+def _turning_numbers(
+    told: ToldComparison, misses: Sequence[tuple[float, float]]
+) -> Iterator[float]:
     """Yields the second operand, and what its bits are as a float where the kernel compares bits."""
     import struct
 
-    for other in [told.constant] if told.constant is not None else [other for _, other in misses[:1]]:
+    for other in (
+        [told.constant] if told.constant is not None else [other for _, other in misses[:1]]
+    ):
         yield other
         if told.dtype in ("int32", "uint32") and abs(other) < 1 << 31 and other == int(other):
             yield struct.unpack("<f", struct.pack("<i", int(other)))[0]
@@ -235,7 +268,9 @@ def _arguments_of_functions(number: float) -> Iterator[float]:
         yield size * size
 
 
-def _missing_scale(misses: Sequence[tuple[float, float]], scales: Sequence[tuple[float, float]]) -> float | None:
+def _missing_scale(
+    misses: Sequence[tuple[float, float]], scales: Sequence[tuple[float, float]]
+) -> float | None:
     """Returns the logarithm of the scale of all inputs that should bring the operands together; None where one of them
     is zero, or they have met.
 

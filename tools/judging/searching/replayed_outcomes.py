@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kernelwright.tools.replaying.interpreter.comparisons.messages import ToldComparison, read_comparisons
+from kernelwright.tools.replaying.interpreter.comparisons.messages import (
+    ToldComparison,
+    read_comparisons,
+)
 from kernelwright.tools.replaying.messages import failure_of_forgery
 from kernelwright.tools.report import Failed
 

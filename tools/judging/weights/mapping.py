@@ -19,7 +19,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from kernelwright.tools.judging.state import buffers_of, listed_state
 from kernelwright.tools.references.prepared_problem import PreparedProblem
-from kernelwright.tools.references.weights import Position, match_by_name, match_by_order, weights_of
+from kernelwright.tools.references.weights import (
+    Position,
+    match_by_name,
+    match_by_order,
+    weights_of,
+)
 from kernelwright.tools.tracing.shared_memory import SharedMemory, numbers_of, written_by
 from kernelwright.tools.tracing.trace import Operator, Step, Trace, Traced, all_steps, tensors_in
 
@@ -50,7 +55,10 @@ def read_positions(answer: Any, trace: Trace) -> dict[str, Position]:
     """Returns what a replayer says of where weights lie, without what is no position in a tensor of the set-up."""
     numbers = {n for step in all_steps(trace.setup) for n in numbers_of(step)[1]}
     try:
-        positions = {n: Position(*entry) for n, entry in _POSITIONS.validate_python(answer, strict=False).items()}
+        positions = {
+            n: Position(*entry)
+            for n, entry in _POSITIONS.validate_python(answer, strict=False).items()
+        }
     except ValidationError:
         return {}
     return {name: position for name, position in positions.items() if position.tensor in numbers}
@@ -78,7 +86,9 @@ def _name_of(trace: Trace, reference_name: str, position: Position) -> str:
     another one.
     """
     if position.whole:
-        own = next((name for name, number in trace.state.items() if number == position.tensor), None)
+        own = next(
+            (name for name, number in trace.state.items() if number == position.tensor), None
+        )
         if own is not None:
             return own
     return f"{reference_name} (by value)" if reference_name in trace.state else reference_name
@@ -102,10 +112,19 @@ def _with_state(trace: Trace, name: str, position: Position, weight: Any) -> Tra
 def _largest_number(trace: Trace) -> int:
     steps = [*all_steps(trace.setup), *all_steps(trace.first), *all_steps(trace.later or ())]
     numbers = (n for step in steps for both in numbers_of(step) for n in both)
-    return max([*numbers, *trace.state.values(), *tensors_in(trace.inputs), *tensors_in(trace.later_inputs)])
+    return max(
+        [
+            *numbers,
+            *trace.state.values(),
+            *tensors_in(trace.inputs),
+            *tensors_in(trace.later_inputs),
+        ]
+    )
 
 
-def _with_view(setup: Sequence[Step], position: Position, number: int, shape: list[int]) -> list[Step]:
+def _with_view(
+    setup: Sequence[Step], position: Position, number: int, shape: list[int]
+) -> list[Step]:
     """Returns the set-up with views that end in that part, after the last step that writes to the tensor. number: of
     that part; the two before it are free.
     """
@@ -114,13 +133,19 @@ def _with_view(setup: Sequence[Step], position: Position, number: int, shape: li
 
     def writes(step: Step) -> bool:
         inner = list(all_steps([step]))
-        return any(memory.storage(n) == storage for s in inner for n in (*written_by(s), *numbers_of(s)[1]))
+        return any(
+            memory.storage(n) == storage for s in inner for n in (*written_by(s), *numbers_of(s)[1])
+        )
 
     last = max(place for place, step in enumerate(setup) if writes(step))
     flat, rest = number - 2, number - 1
     views = [
         Operator(op="aten.view.default", args=({"t": position.tensor}, [-1]), out={"t": flat}),
         Operator(op="aten.slice.Tensor", args=({"t": flat}, 0, position.offset), out={"t": rest}),
-        Operator(op="aten.as_strided.default", args=({"t": rest}, shape, list(position.stride)), out={"t": number}),
+        Operator(
+            op="aten.as_strided.default",
+            args=({"t": rest}, shape, list(position.stride)),
+            out={"t": number},
+        ),
     ]
     return [*setup[: last + 1], *views, *setup[last + 1 :]]

@@ -40,9 +40,15 @@ def computed_from_weights(trace: Trace, loaded: Collection[int], computes: Compu
     return _needed(trace, memory, computed, loaded)
 
 
-def _needed(trace: Trace, memory: SharedMemory, computed: dict[int, str], loaded: Collection[int]) -> str:
+def _needed(
+    trace: Trace, memory: SharedMemory, computed: dict[int, str], loaded: Collection[int]
+) -> str:
     """Returns what is noted of the first tensor that a call needs."""
-    wanted = {n for step in (*all_steps(trace.first), *all_steps(trace.later or ())) for n in numbers_of(step)[0]}
+    wanted = {
+        n
+        for step in (*all_steps(trace.first), *all_steps(trace.later or ()))
+        for n in numbers_of(step)[0]
+    }
     wanted |= {*tensors_in(trace.first_outputs), *tensors_in(trace.later_outputs)}
     return memory.first_entry(computed, sorted(wanted - set(loaded)))
 

@@ -43,11 +43,15 @@ def constant_inputs(draws: Sequence[Sequence[Any]]) -> tuple[int, ...]:
     return tuple(
         place
         for place, value in enumerate(first)
-        if isinstance(value, torch.Tensor) and value.numel() and all(same_bits(value, draw[place]) for draw in others)
+        if isinstance(value, torch.Tensor)
+        and value.numel()
+        and all(same_bits(value, draw[place]) for draw in others)
     )
 
 
-def redraw_constant_inputs(prepared: PreparedProblem, model: Any, inputs: list[Any], seed: int) -> tuple[int, ...]:
+def redraw_constant_inputs(
+    prepared: PreparedProblem, model: Any, inputs: list[Any], seed: int
+) -> tuple[int, ...]:
     """Draws the inputs of a prepared problem that never vary anew, in place of the list. Returns their places.
 
     On a GPU whole numbers are left alone: an index out of range ends the process there.
@@ -58,7 +62,9 @@ def redraw_constant_inputs(prepared: PreparedProblem, model: Any, inputs: list[A
     draws = [reference.inputs(seed + number) for number in range(1, EQUAL_DRAWS)]
     places = constant_inputs([inputs, *draws])
     if reference.device != "cpu":
-        places = tuple(p for p in places if inputs[p].is_floating_point() or inputs[p].dtype == torch.bool)
+        places = tuple(
+            p for p in places if inputs[p].is_floating_point() or inputs[p].dtype == torch.bool
+        )
 
     def answer(drawn: list[Any]) -> list[Any]:
         copies = [v.clone() if isinstance(v, torch.Tensor) else v for v in drawn]
@@ -84,7 +90,9 @@ def is_whole(tensor: torch.Tensor) -> bool:
     return not (tensor.is_floating_point() or tensor.is_complex())
 
 
-def redraw(inputs: list[Any], places: Sequence[int], seed: int, accepts: Accepts) -> tuple[int, ...]:
+def redraw(
+    inputs: list[Any], places: Sequence[int], seed: int, accepts: Accepts
+) -> tuple[int, ...]:
     """Draws the inputs at these places anew, as far from the problem's own as the reference accepts. Returns the places
     that were changed; `inputs` is changed in place of the list.
     """
@@ -129,7 +137,9 @@ def _coins(own: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     heads = torch.rand(own.shape, generator=generator) < 0.5
     if own.dim() and own.shape[-1] > 1:
         columns, places = own.shape[-1], torch.arange(own.shape[-1])
-        lengths, singles, turns = (torch.randint(1 << 30, (*own.shape[:-1], 1), generator=generator) for _ in range(3))
+        lengths, singles, turns = (
+            torch.randint(1 << 30, (*own.shape[:-1], 1), generator=generator) for _ in range(3)
+        )
         heads = torch.where(turns % 4 == 2, places <= lengths % columns, heads)
         heads = torch.where(turns % 4 == 3, places == singles % columns, heads)
     heads = heads.to(own.device)
@@ -142,7 +152,12 @@ def _normal_numbers(own: torch.Tensor, generator: torch.Generator) -> torch.Tens
 
     size = float(own.double().abs().mean()) or 1.0
     drawn = (torch.randn(own.shape, generator=generator) * size).to(own.device, own.dtype)
-    if own.dim() and own.shape[-1] > 1 and own.itemsize > 1 and bool((own != own.flatten()[0]).any()):
+    if (
+        own.dim()
+        and own.shape[-1] > 1
+        and own.itemsize > 1
+        and bool((own != own.flatten()[0]).any())
+    ):
         if bool((own.diff(dim=-1) >= 0).all()):
             return drawn.sort(dim=-1).values
         if own.dim() > 1 and says_things_twice(own):
@@ -175,7 +190,9 @@ def _whole_numbers(own: torch.Tensor, generator: torch.Generator) -> Iterator[to
         yield values.to(own.device, own.dtype).view(own.shape)
 
 
-def _rising(low: int, high: int, count: int, distinct: bool, generator: torch.Generator) -> torch.Tensor:
+def _rising(
+    low: int, high: int, count: int, distinct: bool, generator: torch.Generator
+) -> torch.Tensor:
     """Numbers that never fall, from `low` to `high`, both included; each once where the problem's are `distinct`."""
     import torch
 

@@ -28,7 +28,9 @@ Unread = Sequence[tuple[int, Sequence[tuple[int, int]]]]
 """Positions of inputs, with ranges of their elements."""
 
 
-def require_inputs_read(prepared: PreparedProblem, expected: ExpectedOutputs, unread: Unread) -> None:
+def require_inputs_read(
+    prepared: PreparedProblem, expected: ExpectedOutputs, unread: Unread
+) -> None:
     """Raises Failed where the reference's answer on this draw depends on elements that were not read."""
     if prepared.random_outputs:
         return
@@ -48,7 +50,11 @@ def _mask(tensor: Any, ranges: Sequence[tuple[int, int]]) -> torch.Tensor | None
     """The elements of these ranges; None where they are not those of the tensor."""
     import torch
 
-    if not isinstance(tensor, torch.Tensor) or not ranges or max(end for _, end in ranges) > tensor.numel():
+    if (
+        not isinstance(tensor, torch.Tensor)
+        or not ranges
+        or max(end for _, end in ranges) > tensor.numel()
+    ):
         return None
     flat = torch.zeros(tensor.numel(), dtype=torch.bool, device=tensor.device)
     for begin, end in ranges:
@@ -69,7 +75,9 @@ def _is_read_in_part(prepared: PreparedProblem, tensor: torch.Tensor, place: int
     return is_whole(tensor) and bool(tensor.unique().numel() == tensor.numel())
 
 
-def _other_values(prepared: PreparedProblem, expected: ExpectedOutputs, place: int) -> Iterator[torch.Tensor]:
+def _other_values(
+    prepared: PreparedProblem, expected: ExpectedOutputs, place: int
+) -> Iterator[torch.Tensor]:
     """Yields legal values of one input: another draw of the problem, then values at the ends of its domain."""
     import torch
 
@@ -93,7 +101,9 @@ def _other_values(prepared: PreparedProblem, expected: ExpectedOutputs, place: i
         yield tensor + 1.0
 
 
-def _changes_answer(prepared: PreparedProblem, expected: ExpectedOutputs, place: int, changed: torch.Tensor) -> bool:
+def _changes_answer(
+    prepared: PreparedProblem, expected: ExpectedOutputs, place: int, changed: torch.Tensor
+) -> bool:
     """Whether the reference, in float64 where it runs so, answers otherwise with this input."""
     if bool((changed == expected.inputs[place]).all()):
         return False
@@ -102,8 +112,12 @@ def _changes_answer(prepared: PreparedProblem, expected: ExpectedOutputs, place:
     try:
         if exact is not None:
             model = model_in_float64(expected.weights)
-            return _differ(run_on(prepared, expected, model, inputs_in_float64(inputs)), exact, LEAST_CHANGE[0])
-        return _differ(run_on(prepared, expected, expected.weights, inputs), expected.eager, LEAST_CHANGE[1])
+            return _differ(
+                run_on(prepared, expected, model, inputs_in_float64(inputs)), exact, LEAST_CHANGE[0]
+            )
+        return _differ(
+            run_on(prepared, expected, expected.weights, inputs), expected.eager, LEAST_CHANGE[1]
+        )
     except ProblemError:
         return False
 
@@ -113,13 +127,19 @@ def _differ(answers: Sequence[Any], before: Sequence[Any], least: float) -> bool
     import torch
 
     for now, was in zip(answers, before, strict=True):
-        if not isinstance(now, torch.Tensor) or not isinstance(was, torch.Tensor) or now.shape != was.shape:
+        if (
+            not isinstance(now, torch.Tensor)
+            or not isinstance(was, torch.Tensor)
+            or now.shape != was.shape
+        ):
             continue
         if is_whole(was):
             if not torch.equal(now, was):
                 return True
             continue
-        wide, earlier = (t.to(torch.complex128 if t.is_complex() else torch.float64) for t in (now, was))
+        wide, earlier = (
+            t.to(torch.complex128 if t.is_complex() else torch.float64) for t in (now, was)
+        )
         finite = wide.isfinite() & earlier.isfinite()
         if not bool(finite.any()):
             continue

@@ -113,7 +113,9 @@ def watch_intervals() -> Iterator[Intervals]:
     known = _Known()
 
     class Watch(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             provenance = _provenance(str(getattr(func, "__name__", "")), args, known)
             result = func(*args, **(kwargs or {}))
             in_place = bool(args) and result is args[0]
@@ -157,9 +159,15 @@ def _computed(first: _Provenance | None, operation: str, operand: Any) -> _Prove
         return None
     if operation in ("mul", "div") and operand:
         factor = float(operand) if operation == "mul" else 1.0 / operand
-        return _negated(first, -factor) if factor < 0 else first._replace(interval=first.interval.scaled(factor))
+        return (
+            _negated(first, -factor)
+            if factor < 0
+            else first._replace(interval=first.interval.scaled(factor))
+        )
     if operation in ("add", "sub"):
-        return first._replace(interval=first.interval.shifted(operand if operation == "add" else -operand))
+        return first._replace(
+            interval=first.interval.shifted(operand if operation == "add" else -operand)
+        )
     if operation == "rsub" and first.is_meant:
         return _Provenance(first.interval.scaled(-1.0).shifted(operand), True)
     return None
@@ -200,7 +208,9 @@ class DomainsKept:
     def __init__(self, inputs: Sequence[Any], domains: Sequence[Domain]) -> None:
         """Copies the inputs of two values; intervals need none."""
         self._inputs, self._domains = inputs, domains
-        self._copies = {n: inputs[n].clone() for n, domain in enumerate(domains) if domain == TWO_VALUES}
+        self._copies = {
+            n: inputs[n].clone() for n, domain in enumerate(domains) if domain == TWO_VALUES
+        }
 
     def restore(self) -> None:
         """Brings the inputs, changed in place meanwhile, back into their domains."""

@@ -102,4 +102,6 @@ def with_infinities(x: Any, h: Any) -> Any:
     most = math.log2(huge_magnitude(x))
     power = torch.exp2((most - (h >> 9) % int(most * 0.7)).to(x.dtype))
     grown = torch.where((h >> 1) % 41 == 0, x.sign() * power, x)
-    return torch.where(((h >> 3) % 97 == 0) & (x != 0), torch.full_like(x, float("inf")), grown) * sign_of_hash(h)
+    return torch.where(
+        ((h >> 3) % 97 == 0) & (x != 0), torch.full_like(x, float("inf")), grown
+    ) * sign_of_hash(h)

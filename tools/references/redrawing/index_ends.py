@@ -40,7 +40,9 @@ def reach_ends(inputs: Sequence[Any]) -> None:
 def _holds_indices(tensor: torch.Tensor) -> bool:
     import torch
 
-    whole = tensor.dtype in (torch.int64, torch.int32) and tensor.is_contiguous() and tensor.numel() > 1
+    whole = (
+        tensor.dtype in (torch.int64, torch.int32) and tensor.is_contiguous() and tensor.numel() > 1
+    )
     if not whole or int(tensor.min()) < 0:
         return False
     is_sorted = bool((tensor.view(-1).diff() >= 0).all())

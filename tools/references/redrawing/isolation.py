@@ -63,7 +63,10 @@ def deciding_elements(tensor: torch.Tensor, per_row: int = ELEMENTS_OF_A_SUM) ->
 
 def _walk(columns: int) -> list[int]:
     """The columns that decide in one row after the other."""
-    edges = [1 << power for power in range(int(math.log2(FIRST_BLOCK_EDGE)), int(math.log2(LAST_BLOCK_EDGE)) + 1)]
+    edges = [
+        1 << power
+        for power in range(int(math.log2(FIRST_BLOCK_EDGE)), int(math.log2(LAST_BLOCK_EDGE)) + 1)
+    ]
     near_edges = [edge - back for edge in edges for back in (1, 0)]
     walk = [0, columns - 1, 1, columns - 2, columns // 2, *near_edges]
     return list(dict.fromkeys(column for column in walk if 0 <= column < columns))
@@ -78,21 +81,31 @@ def isolate(tensor: torch.Tensor, filling: float) -> None:
     if math.isinf(filling):
         larger.mul_(TIMES_LARGER)
     zeros = tensor == 0
-    decides = deciding_elements(tensor, ELEMENTS_OF_A_MAXIMUM if math.isinf(filling) else ELEMENTS_OF_A_SUM)
+    decides = deciding_elements(
+        tensor, ELEMENTS_OF_A_MAXIMUM if math.isinf(filling) else ELEMENTS_OF_A_SUM
+    )
     tensor.masked_fill_(~(decides | zeros), filling)
     tensor.copy_(larger.where(decides & ~zeros, tensor))
 
 
 def repeats_itself(tensor: torch.Tensor) -> bool:
     """Whether a kernel may read a part of the tensor alone: a symmetric matrix, or a row that says everything twice."""
-    return tensor.dim() > 1 and bool((tensor != tensor.flatten()[0]).any()) and says_things_twice(tensor)
+    return (
+        tensor.dim() > 1
+        and bool((tensor != tensor.flatten()[0]).any())
+        and says_things_twice(tensor)
+    )
 
 
 def isolate_largest(tensors: Sequence[torch.Tensor], filling: float) -> None:
     """Isolates elements of the tensors that have the most elements, in place. The others stay: the few elements of
     several tensors of different forms seldom meet.
     """
-    wide = [t for t in tensors if t.itemsize > 1 and t.is_contiguous() and t.dim() and not repeats_itself(t)]
+    wide = [
+        t
+        for t in tensors
+        if t.itemsize > 1 and t.is_contiguous() and t.dim() and not repeats_itself(t)
+    ]
     most = max((t.numel() for t in wide), default=0)
     for tensor in wide:
         if tensor.numel() == most:
@@ -107,7 +120,9 @@ def let_agree(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
 
     for first, second in pairs:
         if second.dim() and second.shape == first.shape and not repeats_itself(second):
-            second.copy_(torch.where(deciding_elements(second), second, _counterpart(first, second)))
+            second.copy_(
+                torch.where(deciding_elements(second), second, _counterpart(first, second))
+            )
 
 
 def _counterpart(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
@@ -142,7 +157,9 @@ def scale_rows(tensors: Sequence[torch.Tensor], limit: int) -> None:
         highest = min(limit, LIMIT_OF_FLOAT16) if tensor.dtype == torch.float16 else limit
         lowest = -min(highest, LIMIT_OF_SMALL_SCALES)
         row = torch.arange(rows.shape[0], device=tensor.device)
-        spread = (row * GOLDEN_RATIO + float(rows[0, 0].abs()) * 1e3) % 1.0  # other powers for other numbers
+        spread = (
+            row * GOLDEN_RATIO + float(rows[0, 0].abs()) * 1e3
+        ) % 1.0  # other powers for other numbers
         exponents = lowest + (highest - lowest) * spread
         exponents[row == 1] = lowest
         exponents[(row == 0) | (row == 2)] = highest
@@ -164,5 +181,9 @@ def offset_rows(tensors: Sequence[torch.Tensor]) -> None:
         scales = LEAST_OFFSET * (LARGEST_OFFSET / LEAST_OFFSET) ** turn
         offsets = (scales.to(tensor.dtype) * spread).unsqueeze(-1)
         tensor.copy_(
-            torch.where(tensor == 0, tensor, tensor + offsets.expand(rows, tensor.shape[-1]).view(tensor.shape))
+            torch.where(
+                tensor == 0,
+                tensor,
+                tensor + offsets.expand(rows, tensor.shape[-1]).view(tensor.shape),
+            )
         )

@@ -29,7 +29,9 @@ NEAR_EXTREME_EXPONENTS = 6
 """Distances from the largest or smallest are 4, 16, ... units in its last place: so many powers of four."""
 
 
-def mix_rows(tensors: Sequence[torch.Tensor], special: Callable[[torch.Tensor], torch.Tensor]) -> None:
+def mix_rows(
+    tensors: Sequence[torch.Tensor], special: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
     """Lets the rows of floating tensors take turns between kinds of numbers, in place. The first row's kind follows
     from the first number, so other seeds and sizes begin with another kind. Tensors whose rows repeat one another stay.
 
@@ -59,7 +61,10 @@ def _near_extreme(tensor: torch.Tensor) -> torch.Tensor:
     rows = tensor.numel() // tensor.shape[-1]
     scattered = scatter(torch.arange(tensor.numel(), device=tensor.device)).view(tensor.shape)
     units = 4.0 ** (scattered // NEAR_EXTREME_EVERY % NEAR_EXTREME_EXPONENTS + 1)
-    is_upper = torch.arange(rows, device=tensor.device).view(*tensor.shape[:-1], 1) // KINDS_OF_ROWS % 2 == 0
+    is_upper = (
+        torch.arange(rows, device=tensor.device).view(*tensor.shape[:-1], 1) // KINDS_OF_ROWS % 2
+        == 0
+    )
     extreme = torch.where(is_upper, tensor.amax(-1, keepdim=True), tensor.amin(-1, keepdim=True))
     distance = units.to(tensor.dtype) * torch.finfo(tensor.dtype).eps * extreme.abs()
     is_near = (scattered % NEAR_EXTREME_EVERY == 0) & (tensor != 0) & (tensor != extreme)

@@ -129,7 +129,12 @@ def structured(tensor: torch.Tensor) -> torch.Tensor:
     import torch
 
     columns = tensor.shape[-1] if tensor.dim() else 1
-    if columns < 2 or tensor.itemsize == 1 or repeats_itself(tensor) or not bool(torch.isfinite(tensor).all()):
+    if (
+        columns < 2
+        or tensor.itemsize == 1
+        or repeats_itself(tensor)
+        or not bool(torch.isfinite(tensor).all())
+    ):
         return tensor
     rows = tensor.reshape(-1, columns)
     if bool((rows.diff(dim=-1) >= 0).all()):
@@ -138,11 +143,17 @@ def structured(tensor: torch.Tensor) -> torch.Tensor:
     structures = (*WITHIN_THE_DOMAIN, *(OF_BOTH_SIGNS if both_signs else ()))
     scattered = scatter(torch.arange(rows.numel(), device=rows.device)).view(rows.shape)
     turn = torch.arange(rows.shape[0], device=rows.device) + _first_turn(rows)
-    first, second = turn % len(structures), scatter(turn) % (len(structures) * UNCHANGED // (UNCHANGED - 1))
+    first, second = (
+        turn % len(structures),
+        scatter(turn) % (len(structures) * UNCHANGED // (UNCHANGED - 1)),
+    )
     result = rows
     for choice in (second, first):
         result = _by_choice(result, scattered, structures, choice)
-    is_like_before = torch.arange(rows.shape[0], device=rows.device) % LIKE_THE_ROW_BEFORE == LIKE_THE_ROW_BEFORE - 1
+    is_like_before = (
+        torch.arange(rows.shape[0], device=rows.device) % LIKE_THE_ROW_BEFORE
+        == LIKE_THE_ROW_BEFORE - 1
+    )
     result = torch.where(is_like_before[:, None], result.roll(1, dims=0), result)
     return torch.where(rows == 0, rows, result).reshape(tensor.shape)
 

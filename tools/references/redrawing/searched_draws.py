@@ -63,9 +63,17 @@ class Put:
         mixed, width = hash_of_values(values), values.shape[-1] if values.dim() else 1
         numbers = torch.tensor(fitting, dtype=values.dtype, device=values.device)
         offsets = torch.tensor(RELATIVE_OFFSETS, dtype=values.dtype, device=values.device)
-        row = torch.arange(values.numel(), device=values.device).div(width, rounding_mode="floor").view(values.shape)
+        row = (
+            torch.arange(values.numel(), device=values.device)
+            .div(width, rounding_mode="floor")
+            .view(values.shape)
+        )
         near = numbers[(mixed >> 9).remainder(len(fitting)).long()]
-        near = near * (1 + offsets[((mixed >> 5) % len(offsets)).long()]) * (1 - 2 * ((mixed >> 3) & 1))
+        near = (
+            near
+            * (1 + offsets[((mixed >> 5) % len(offsets)).long()])
+            * (1 - 2 * ((mixed >> 3) & 1))
+        )
         turn, number = row // (2 * len(fitting)), numbers[row // 2 % len(fitting)]
         spread = 1 + (mixed % 4096) / 4096.0
         grows = (number.abs() >= 1) ^ (turn % 2 == 1)
@@ -80,7 +88,11 @@ class Put:
         import torch
 
         limits = torch.iinfo(values.dtype)
-        fitting = [int(n) for n in self.numbers if math.isfinite(n) and limits.min < n - 1 and n + 1 < limits.max]
+        fitting = [
+            int(n)
+            for n in self.numbers
+            if math.isfinite(n) and limits.min < n - 1 and n + 1 < limits.max
+        ]
         if bool((values >= 0).all()):
             fitting = [n for n in map(abs, fitting) if n > 0]
         if not fitting:
@@ -133,11 +145,21 @@ class Scaled:
         import torch
 
         powers = POWERS_OF_ROWS if self.in_turns else (1.0,)
-        scales = torch.tensor([_beyond(self.factor**power) for power in powers], dtype=torch.float64)
+        scales = torch.tensor(
+            [_beyond(self.factor**power) for power in powers], dtype=torch.float64
+        )
         width = values.shape[-1] if values.dim() else 1
-        row = torch.arange(values.numel(), device=values.device).div(width, rounding_mode="floor").view(values.shape)
+        row = (
+            torch.arange(values.numel(), device=values.device)
+            .div(width, rounding_mode="floor")
+            .view(values.shape)
+        )
         scaled = values.double() * scales.to(values.device)[row % len(powers)]
-        values.copy_(torch.where(scaled.abs() <= torch.finfo(values.dtype).max, scaled.to(values.dtype), values))
+        values.copy_(
+            torch.where(
+                scaled.abs() <= torch.finfo(values.dtype).max, scaled.to(values.dtype), values
+            )
+        )
 
     whole = staticmethod(_as_it_is)
 
@@ -149,7 +171,9 @@ def _beyond(scale: float) -> float:
 Change = Put | Spread | Scaled
 
 
-def searched_outputs(prepared: PreparedProblem, change: Change, seed: int, model: Any = None) -> ExpectedOutputs | None:
+def searched_outputs(
+    prepared: PreparedProblem, change: Change, seed: int, model: Any = None
+) -> ExpectedOutputs | None:
     """A changed draw of the problem's own inputs, and what should come of it.
 
     None where no input can be changed so, and where the reference raises, is not finite, or is far from float64: such
@@ -171,7 +195,9 @@ def searched_outputs(prepared: PreparedProblem, change: Change, seed: int, model
             change.floating(value)
         elif takes_whole and value.dtype in (torch.int16, torch.int32, torch.int64):
             change.whole(value)
-    if not takes_whole and not any(isinstance(v, torch.Tensor) and v.dtype.to_real().is_floating_point for v in inputs):
+    if not takes_whole and not any(
+        isinstance(v, torch.Tensor) and v.dtype.to_real().is_floating_point for v in inputs
+    ):
         return None
     domains.restore()
     if prepared.exponentiates_products:

@@ -29,7 +29,9 @@ def choices_of(steps: Sequence[Step]) -> dict[int, Choice]:
     return dict(enumerate(step for step in steps if isinstance(step, Choice)))
 
 
-def time_alternatives(call: TimedCall, choices: Mapping[int, Choice], seconds: float) -> dict[int, dict[int, float]]:
+def time_alternatives(
+    call: TimedCall, choices: Mapping[int, Choice], seconds: float
+) -> dict[int, dict[int, float]]:
     """Milliseconds by choice and alternative.
 
     Missing are those that cannot be launched, and those that were not reached in `seconds`.
@@ -55,7 +57,10 @@ def ranked(times: Mapping[int, Mapping[int, float]]) -> dict[int, list[int]]:
 
 
 def _timed_singly(
-    call: TimedCall, choices: Mapping[int, Choice], times: Mapping[int, Mapping[int, float]], taken: Mapping[int, int]
+    call: TimedCall,
+    choices: Mapping[int, Choice],
+    times: Mapping[int, Mapping[int, float]],
+    taken: Mapping[int, int],
 ) -> dict[int, float]:
     """One of these alternatives cannot be launched: each by itself beside the fastest that are known of the other
     choices.
@@ -70,9 +75,13 @@ def _timed_singly(
     return told
 
 
-def _timed(call: TimedCall, choices: Mapping[int, Choice], taken: Mapping[int, int]) -> dict[int, float] | None:
+def _timed(
+    call: TimedCall, choices: Mapping[int, Choice], taken: Mapping[int, int]
+) -> dict[int, float] | None:
     """Milliseconds of the steps of each choice's alternative. None where one of them cannot be launched."""
-    owner = {id(step): number for number, c in choices.items() for step in c.alternatives[taken[number]]}
+    owner = {
+        id(step): number for number, c in choices.items() for step in c.alternatives[taken[number]]
+    }
     found: dict[int, list[float]] = {number: [] for number in choices}
     for _ in range(CALLS_PER_ALTERNATIVE):
         steps = StepTimes(lambda step: id(step) in owner)
@@ -92,4 +101,7 @@ def _timed(call: TimedCall, choices: Mapping[int, Choice], taken: Mapping[int, i
 
 def as_rows(found: Mapping[int, Any]) -> list[list[Any]]:
     """A dict with whole numbers as keys, as JSON."""
-    return [[number, list(value.items()) if isinstance(value, dict) else value] for number, value in found.items()]
+    return [
+        [number, list(value.items()) if isinstance(value, dict) else value]
+        for number, value in found.items()
+    ]

@@ -52,7 +52,11 @@ class DriverError(RuntimeError):
 class _Value(ctypes.Union):
     """CUlaunchAttributeValue, as far as it is used."""
 
-    _fields_ = (("padding", ctypes.c_char * 64), ("number", ctypes.c_int), ("dimensions", ctypes.c_uint * 3))
+    _fields_ = (
+        ("padding", ctypes.c_char * 64),
+        ("number", ctypes.c_int),
+        ("dimensions", ctypes.c_uint * 3),
+    )
 
 
 class _Attribute(ctypes.Structure):
@@ -110,7 +114,10 @@ def device_attribute(device: int, attribute: int) -> int:
     """Reads an attribute of a GPU by its number in the driver's header. Raises DriverError."""
     value, handle = ctypes.c_int(), ctypes.c_int()
     check(driver().cuDeviceGet(ctypes.byref(handle), device), "cuDeviceGet")
-    check(driver().cuDeviceGetAttribute(ctypes.byref(value), attribute, handle), "cuDeviceGetAttribute")
+    check(
+        driver().cuDeviceGetAttribute(ctypes.byref(value), attribute, handle),
+        "cuDeviceGetAttribute",
+    )
     return value.value
 
 
@@ -143,11 +150,16 @@ class LoadedKernel:
         self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
         check(cuda.cuModuleLoadData(ctypes.byref(self._module), image), "cuModuleLoadData")
         try:
-            found = cuda.cuModuleGetFunction(ctypes.byref(self._function), self._module, name.encode())
+            found = cuda.cuModuleGetFunction(
+                ctypes.byref(self._function), self._module, name.encode()
+            )
             check(found, "cuModuleGetFunction")
             self._allow_shared(device)
             if shape.ctas == 16:
-                check(cuda.cuFuncSetAttribute(self._function, _LARGE_CLUSTERS, 1), "cuFuncSetAttribute")
+                check(
+                    cuda.cuFuncSetAttribute(self._function, _LARGE_CLUSTERS, 1),
+                    "cuFuncSetAttribute",
+                )
         except DriverError:
             self.unload()
             raise
@@ -168,7 +180,10 @@ class LoadedKernel:
     def attribute(self, key: int) -> int:
         """One of CUfunction_attribute, by its number. Raises DriverError."""
         value = ctypes.c_int()
-        check(driver().cuFuncGetAttribute(ctypes.byref(value), key, self._function), "cuFuncGetAttribute")
+        check(
+            driver().cuFuncGetAttribute(ctypes.byref(value), key, self._function),
+            "cuFuncGetAttribute",
+        )
         return value.value
 
     @property
@@ -182,7 +197,10 @@ class LoadedKernel:
             return None
         offset, size = ctypes.c_size_t(), ctypes.c_size_t()
         count = 0
-        while ask(self._function, ctypes.c_size_t(count), ctypes.byref(offset), ctypes.byref(size)) == SUCCESS:
+        while (
+            ask(self._function, ctypes.c_size_t(count), ctypes.byref(offset), ctypes.byref(size))
+            == SUCCESS
+        ):
             count += 1
         return count
 
@@ -197,7 +215,10 @@ class LoadedKernel:
             attributes=self._attributes,
             count=self._count,
         )
-        check(driver().cuLaunchKernelEx(ctypes.byref(config), self._function, pointers, None), "cuLaunchKernelEx")
+        check(
+            driver().cuLaunchKernelEx(ctypes.byref(config), self._function, pointers, None),
+            "cuLaunchKernelEx",
+        )
 
     def unload(self) -> None:
         """Unloads the kernel, which must not be launched any more, nor a graph replayed that holds it."""

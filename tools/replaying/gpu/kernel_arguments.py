@@ -69,7 +69,10 @@ class Parameters:
     """The run-time parameters of one kernel, in order."""
 
     def __init__(
-        self, signature: Mapping[str, Json], tensor_maps: Sequence[Mapping[str, Any]] | None, flags: int
+        self,
+        signature: Mapping[str, Json],
+        tensor_maps: Sequence[Mapping[str, Any]] | None,
+        flags: int,
     ) -> None:
         """signature: parameter -> Triton's type, a list for a tuple.
 
@@ -77,9 +80,13 @@ class Parameters:
         """
         self._types = {name: kind for name, kind in signature.items() if kind != "constexpr"}
         self._maps, self._flags = list(tensor_maps or ()), flags
-        found = sum(1 for kind in _leaves(list(self._types.values())) if kind.startswith("tensordesc"))
+        found = sum(
+            1 for kind in _leaves(list(self._types.values())) if kind.startswith("tensordesc")
+        )
         if self._maps and len(self._maps) != found:
-            raise ArgumentError(f"{found} descriptors in the signature, {len(self._maps)} tensor maps in the binary")
+            raise ArgumentError(
+                f"{found} descriptors in the signature, {len(self._maps)} tensor maps in the binary"
+            )
 
     def cells(self, args: Mapping[str, Any], encode: Encode) -> list[Any]:
         """One ctypes object a parameter of the binary, without the two scratch pointers. Raises ArgumentError."""
@@ -91,7 +98,9 @@ class Parameters:
             self._add(name, kind, args[name], cells, waiting, encode)
         return cells
 
-    def _add(self, name: str, kind: Json, value: Any, cells: list[Any], waiting: Any, encode: Encode) -> None:
+    def _add(
+        self, name: str, kind: Json, value: Any, cells: list[Any], waiting: Any, encode: Encode
+    ) -> None:
         if isinstance(kind, list | tuple):
             for inner, one in _pairs(name, kind, value):
                 self._add(name, inner, one, cells, waiting, encode)
@@ -100,11 +109,15 @@ class Parameters:
         else:
             cells.append(cell(kind, value, name))
 
-    def _descriptor(self, name: str, kind: str, value: Any, tensor_map: Any, encode: Encode) -> list[Any]:
+    def _descriptor(
+        self, name: str, kind: str, value: Any, tensor_map: Any, encode: Encode
+    ) -> list[Any]:
         described = _Descriptor.of(value, name)
         if (found := _DESCRIPTOR.match(kind)) is None or len(described.shape) > MAX_DIMENSIONS:
             raise ArgumentError(f"{name} is of a type that cannot be launched: {kind[:60]}")
-        again = [cell("i32", n, name) for n in described.shape] + [cell("i64", n, name) for n in described.strides]
+        again = [cell("i32", n, name) for n in described.shape] + [
+            cell("i64", n, name) for n in described.strides
+        ]
         if tensor_map is not None:
             return [encode(described.tensor_map(name, tensor_map)), *again]
         flags = (described.padding == "nan", described.rounded)[: self._flags]
@@ -129,9 +142,19 @@ class _Descriptor:
     @classmethod
     def of(cls, value: Any, name: str) -> _Descriptor:
         """Makes one from Triton's TensorDescriptor, or from a dict of the same fields."""
-        ask = value.get if isinstance(value, Mapping) else lambda key, default=None: getattr(value, key, default)
+        ask = (
+            value.get
+            if isinstance(value, Mapping)
+            else lambda key, default=None: getattr(value, key, default)
+        )
         base, shape, strides = ask("base"), ask("shape"), ask("strides")
-        if base is None or shape is None or strides is None or len(shape) != len(strides) or not len(shape):
+        if (
+            base is None
+            or shape is None
+            or strides is None
+            or len(shape) != len(strides)
+            or not len(shape)
+        ):
             raise ArgumentError(f"{name} is no tensor descriptor")
         return cls(
             base,
@@ -171,7 +194,9 @@ def cell(kind: str, value: Any, name: str) -> Any:
         return ctypes.c_uint64(_address(value, name))
     if kind in INTEGER_TYPES:
         if not isinstance(value, int):
-            raise ArgumentError(f"{name} is to be a whole number ({kind}), and is a {type(value).__name__}")
+            raise ArgumentError(
+                f"{name} is to be a whole number ({kind}), and is a {type(value).__name__}"
+            )
         return ctypes.c_uint64(value & _ALL_BITS)
     if kind not in FLOAT_TYPES:
         raise ArgumentError(f"{name} is of a type that cannot be launched: {kind[:60]}")

@@ -20,7 +20,11 @@ from kernelwright.tools.replaying.gpu.cuda_kernels import (
     LoadedKernel,
     Shape,
 )
-from kernelwright.tools.replaying.gpu.kernel_arguments import ArgumentError, Parameters, flags_of_descriptor
+from kernelwright.tools.replaying.gpu.kernel_arguments import (
+    ArgumentError,
+    Parameters,
+    flags_of_descriptor,
+)
 from kernelwright.tools.tensor_memory import found_no_memory
 
 MAX_WARPS, MAX_CTAS = 32, 16
@@ -71,7 +75,9 @@ class Binaries:
         """Whether programs are numbered from the other end, in launches whose programs wait for no other, or all run at
         once: there none waits for one that has not begun.
         """
-        self._multiprocessors = cuda_kernels.device_attribute(self._index, cuda_kernels.MULTIPROCESSORS)
+        self._multiprocessors = cuda_kernels.device_attribute(
+            self._index, cuda_kernels.MULTIPROCESSORS
+        )
 
     def load(self) -> dict[str, Failure]:
         """Every kernel.
@@ -108,7 +114,9 @@ class Binaries:
         try:
             function = LoadedKernel(_image(one["binary"]), name, shape, self._index)
             if one.get("reversed"):
-                self._reversed[key] = LoadedKernel(_image(one["reversed"]), name, shape, self._index)
+                self._reversed[key] = LoadedKernel(
+                    _image(one["reversed"]), name, shape, self._index
+                )
             parameters = Parameters(one["signature"], metadata.get("tensordesc_meta"), flags)
         except DriverError as error:
             raise _refused(error, name) from error
@@ -133,22 +141,31 @@ class Binaries:
         blocks = _checked_grid(grid, function)
         if not math.prod(blocks):
             return
-        if self.reverse and (not compiled.get("may_wait", True) or math.prod(blocks) <= self._multiprocessors):
+        if self.reverse and (
+            not compiled.get("may_wait", True) or math.prod(blocks) <= self._multiprocessors
+        ):
             function = self._reversed.get(kernel_key, function)
         try:
             cells = self._parameters[kernel_key].cells(args, cuda_kernels.encode)
-            scratch = [self._scratch(compiled["metadata"], kind, math.prod(blocks)) for kind in ("global", "profile")]
+            scratch = [
+                self._scratch(compiled["metadata"], kind, math.prod(blocks))
+                for kind in ("global", "profile")
+            ]
             cells += [_pointer(one) for one in scratch]
             self._check_count(function, len(cells))
             function.launch(blocks, cells, self._stream())
         except ArgumentError as error:
-            raise Failed(Failure(fault=Fault.LAUNCH, message=clean_text(f"{function.name}: {error}", 300))) from error
+            raise Failed(
+                Failure(fault=Fault.LAUNCH, message=clean_text(f"{function.name}: {error}", 300))
+            ) from error
         except DriverError as error:
             raise _refused(error, function.name) from error
 
     def _check_count(self, function: LoadedKernel, given: int) -> None:
         if function.parameters is not None and function.parameters != given:
-            raise ArgumentError(f"the binary has {function.parameters} parameters, the launch {given}")
+            raise ArgumentError(
+                f"the binary has {function.parameters} parameters, the launch {given}"
+            )
 
     def _scratch(self, metadata: Mapping[str, Any], kind: str, programs: int) -> Any:
         """Memory that the compiler asks for beside the arguments, freed in the order of the stream; None where it
@@ -159,7 +176,9 @@ class Binaries:
         each = int(metadata.get(f"{kind}_scratch_size") or 0)
         nbytes = each * programs * int(metadata.get("num_ctas") or 1)
         if nbytes > MAX_SCRATCH_BYTES:
-            raise ArgumentError(f"{nbytes} bytes of scratch memory, and no more than {MAX_SCRATCH_BYTES} are given")
+            raise ArgumentError(
+                f"{nbytes} bytes of scratch memory, and no more than {MAX_SCRATCH_BYTES} are given"
+            )
         return torch.empty(nbytes, dtype=torch.uint8, device=self._device) if nbytes else None
 
     def _stream(self) -> int:
@@ -187,7 +206,11 @@ def _described(metadata: Mapping[str, Any]) -> tuple[str, Shape]:
     Raises Failed for what a compiler would not say: it had hostile input.
     """
     try:
-        name, warps, ctas = str(metadata["name"]), int(metadata["num_warps"]), int(metadata.get("num_ctas") or 1)
+        name, warps, ctas = (
+            str(metadata["name"]),
+            int(metadata["num_warps"]),
+            int(metadata.get("num_ctas") or 1),
+        )
         shared = int(metadata.get("shared") or 0)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Failed(
@@ -199,7 +222,10 @@ def _described(metadata: Mapping[str, Any]) -> tuple[str, Shape]:
     if not (0 < warps <= MAX_WARPS and 0 < ctas <= MAX_CTAS and 0 <= shared < 1 << 31):
         message = f"{name}: {warps} warps, {ctas} blocks a cluster, {shared} bytes of shared memory: no GPU has so much"
         raise Failed(Failure(fault=Fault.RESOURCES, message=clean_text(message, 300)))
-    cooperative, programmatic = bool(metadata.get("launch_cooperative_grid")), bool(metadata.get("launch_pdl"))
+    cooperative, programmatic = (
+        bool(metadata.get("launch_cooperative_grid")),
+        bool(metadata.get("launch_pdl")),
+    )
     return clean_text(name, 400), Shape(warps, shared, ctas, cooperative, programmatic)
 
 
@@ -215,7 +241,9 @@ def _checked_grid(grid: Sequence[int], function: LoadedKernel) -> tuple[int, int
     ctas = (function.shape.ctas, 1, 1)
     for axis, count, times, most in zip("xyz", blocks, ctas, MAX_GRID, strict=True):
         if not isinstance(count, int) or not 0 <= count * times <= most:
-            message = f"{function.name}: a grid of {count} programs along {axis}; CUDA takes 0 to {most}"
+            message = (
+                f"{function.name}: a grid of {count} programs along {axis}; CUDA takes 0 to {most}"
+            )
             raise Failed(Failure(fault=Fault.LAUNCH, message=clean_text(message, 300)))
     return blocks
 
@@ -234,7 +262,9 @@ class DeviceDied(Failed):
     def __init__(self, code: int, what: str = "a kernel") -> None:
         """what: that did it; the driver does not say which kernel it was."""
         fault, told = _CONTEXT_ERRORS.get(code, (Fault.CRASH, "{} ended the GPU's context"))
-        super().__init__(Failure(fault=fault, message=f"{told.format(what)} ({cuda_kernels.name_of(code)})"))
+        super().__init__(
+            Failure(fault=fault, message=f"{told.format(what)} ({cuda_kernels.name_of(code)})")
+        )
 
 
 def synchronize(what: str = "a kernel") -> None:

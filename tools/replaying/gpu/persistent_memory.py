@@ -35,7 +35,12 @@ class PersistentTensors:
     """
 
     def __init__(
-        self, own: Sequence[Any], given: Sequence[Any], sets: Sequence[Sequence[Any]], *, everything: bool = False
+        self,
+        own: Sequence[Any],
+        given: Sequence[Any],
+        sets: Sequence[Sequence[Any]],
+        *,
+        everything: bool = False,
     ) -> None:
         """own: made by the candidate's set-up.
 
@@ -43,7 +48,9 @@ class PersistentTensors:
         """
         kept = [_storage_bytes(t) for t in _first_of_each_storage([*own, *given]) if t.is_cuda]
         shared = [_storage_bytes(t) for t in tensors_of(list(sets)) if t.is_cuda and t.numel()]
-        self.copied = sum(t.numel() for t in (*kept, *shared)) <= _free_bytes() // COPIED_MEMORY_DIVISOR
+        self.copied = (
+            sum(t.numel() for t in (*kept, *shared)) <= _free_bytes() // COPIED_MEMORY_DIVISOR
+        )
         """Whether there was room for the copies: without them nothing is restored, and the judge's own memory is
         timed.
         """
@@ -57,9 +64,14 @@ class PersistentTensors:
         self._inputs_from = len(kept)
         """Index of the first pair that is an input's; the pairs of each set follow those of the one before."""
         self._inputs_of_a_set = max((len(self._pairs) - len(kept)) // max(len(sets), 1), 1)
-        small = sum(_storage_bytes(t).numel() for t in _first_of_each_storage(own)) <= ALWAYS_RESTORED_BYTES
+        small = (
+            sum(_storage_bytes(t).numel() for t in _first_of_each_storage(own))
+            <= ALWAYS_RESTORED_BYTES
+        )
         always = {_storage_address(t) for t in own} if small else set()
-        self._restored = {i for i, (t, _) in enumerate(self._pairs) if everything or _storage_address(t) in always}
+        self._restored = {
+            i for i, (t, _) in enumerate(self._pairs) if everything or _storage_address(t) in always
+        }
 
     def _moved(self, value: Any) -> Any:
         """Returns the same inputs with tensors in memory of this process."""
@@ -75,7 +87,9 @@ class PersistentTensors:
         local = original.clone()
         self._pairs.append((local, original))
         flat = torch.empty(0, dtype=value.dtype, device=value.device)
-        return flat.set_(local.untyped_storage(), value.storage_offset(), value.shape, value.stride())
+        return flat.set_(
+            local.untyped_storage(), value.storage_offset(), value.shape, value.stride()
+        )
 
     def note_changes(self) -> None:
         """After a first call on the first set: what it changed is restored from now on, in the other sets too."""
@@ -97,7 +111,11 @@ class PersistentTensors:
         import torch
 
         waiting = [(i, pair) for i, pair in enumerate(self._pairs) if i not in self._restored]
-        return {i for i, (tensor, before) in waiting if not torch.equal(_as_words(tensor), _as_words(before))}
+        return {
+            i
+            for i, (tensor, before) in waiting
+            if not torch.equal(_as_words(tensor), _as_words(before))
+        }
 
 
 def give_back_unused() -> None:
@@ -154,7 +172,10 @@ def poison(ranges: Sequence[tuple[int, int]]) -> None:
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     for address, nbytes in ranges:
         place, size = ctypes.c_uint64(address), ctypes.c_size_t(nbytes)
-        check(driver().cuMemsetD8Async(place, ctypes.c_ubyte(POISON_BYTE), size, stream), "cuMemsetD8Async")
+        check(
+            driver().cuMemsetD8Async(place, ctypes.c_ubyte(POISON_BYTE), size, stream),
+            "cuMemsetD8Async",
+        )
 
 
 def poison_free(ranges: Sequence[tuple[int, int]]) -> None:
@@ -181,7 +202,9 @@ def _storage_bytes(tensor: Any) -> Any:
     import torch
 
     storage = tensor.untyped_storage()
-    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(
+        storage, 0, (storage.nbytes(),), (1,)
+    )
 
 
 def _as_words(flat: Any) -> Any:

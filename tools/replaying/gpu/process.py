@@ -60,7 +60,9 @@ class OnGpu:
         self._in_order()
         return timing_of(replay, traced, self._launch)
 
-    def _launch(self, key: str, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table) -> None:
+    def _launch(
+        self, key: str, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table
+    ) -> None:
         assert self._binaries is not None
         self._binaries.launch(key, grid, args)
 
@@ -110,9 +112,14 @@ class OnGpu:
     def noted(self) -> dict[str, Any]:
         """Whether a margin round the call's memory was written to; a GPU does not show reads outside."""
         outside = any(one.written_outside() for one in (self._allocations, *self._lasting))
-        return {"written_outside": "a kernel writes outside of its tensors" if outside else "", "read_outside": ""}
+        return {
+            "written_outside": "a kernel writes outside of its tensors" if outside else "",
+            "read_outside": "",
+        }
 
     def explained(self, error: BaseException, failure: Failure) -> tuple[Failure, bool]:
         """The failure as the driver's error tells it, and whether the process's context is lost."""
         told, dead = gpu.failure_of(error)
-        return (told.with_(where=failure.where) if dead or told.fault is not failure.fault else failure), dead
+        return (
+            told.with_(where=failure.where) if dead or told.fault is not failure.fault else failure
+        ), dead

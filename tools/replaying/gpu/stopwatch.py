@@ -121,7 +121,9 @@ class StepTimes:
     def told(self) -> list[tuple[Any, float]]:
         """Step and milliseconds, in order, once the device has finished; without what two events cost by themselves."""
         empty = min((start.elapsed_time(end) for start, end in self._nothing), default=0.0)
-        return [(step, max(start.elapsed_time(end) - empty, 0.0)) for step, start, end in self._events]
+        return [
+            (step, max(start.elapsed_time(end) - empty, 0.0)) for step, start, end in self._events
+        ]
 
 
 def _recorded_pair() -> tuple[Any, Any]:

@@ -15,7 +15,12 @@ from typing import Any, Protocol
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.replaying import operators
 from kernelwright.tools.replaying.allocations import Allocations
-from kernelwright.tools.replaying.gpu.autotune_choice import as_rows, choices_of, ranked, time_alternatives
+from kernelwright.tools.replaying.gpu.autotune_choice import (
+    as_rows,
+    choices_of,
+    ranked,
+    time_alternatives,
+)
 from kernelwright.tools.replaying.gpu.cuda_graphs import Captured, CaptureFailed, Pool
 from kernelwright.tools.replaying.gpu.persistent_memory import (
     PersistentTensors,
@@ -24,7 +29,13 @@ from kernelwright.tools.replaying.gpu.persistent_memory import (
     poison,
     poison_free,
 )
-from kernelwright.tools.replaying.gpu.stopwatch import StepTimes, flush_l2_cache, host_time, idle_device, timed_block
+from kernelwright.tools.replaying.gpu.stopwatch import (
+    StepTimes,
+    flush_l2_cache,
+    host_time,
+    idle_device,
+    timed_block,
+)
 from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, Traced, all_steps
 
 MAX_REPORTED_LAUNCHES = 256
@@ -73,12 +84,16 @@ class TimedTrace:
         self._calls: list[_Call] = []
         self._host_us = 0.0
 
-    def answer(self, message: Mapping[str, Any], sets: Callable[[Any], Sequence[Inputs]]) -> dict[str, Any]:
+    def answer(
+        self, message: Mapping[str, Any], sets: Callable[[Any], Sequence[Inputs]]
+    ) -> dict[str, Any]:
         """One of the messages above.
 
         sets: gives the inputs that came with it, as `run` takes them. Raises what running the steps raises.
         """
-        return getattr(self, f"_{message['do']}")(message, sets(message) if "sets" in message else ())
+        return getattr(self, f"_{message['do']}")(
+            message, sets(message) if "sets" in message else ()
+        )
 
     def _clock_choose(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
         """`seconds`: for all.
@@ -117,11 +132,15 @@ class TimedTrace:
             list(self._own()), list(self._given()), sets, everything=bool(message.get("everything"))
         )
         timed = kept.sets
-        self._host_us = host_time(lambda: self._run(timed[0], allocations=Allocations(None, 0), choices=self._choices))
+        self._host_us = host_time(
+            lambda: self._run(timed[0], allocations=Allocations(None, 0), choices=self._choices)
+        )
         kept.note_changes()
         give_back_unused()
         pool, why = (Pool() if message.get("graphs", True) else None), ""
-        libraries = any(_has_work(step) for step in all_steps(self._steps) if not isinstance(step, Launch))
+        libraries = any(
+            _has_work(step) for step in all_steps(self._steps) if not isinstance(step, Launch)
+        )
         try:
             for inputs in timed:
                 first = libraries and not self._calls
@@ -130,7 +149,12 @@ class TimedTrace:
             self._release()
             pool, why = None, str(error)
             self._calls = [_Call(self._run, inputs, self._choices, None, kept) for inputs in timed]
-        return {"captured": pool is not None, "why": why, "host_ms": self._host_us / 1e3, "copied": kept.copied}
+        return {
+            "captured": pool is not None,
+            "why": why,
+            "host_ms": self._host_us / 1e3,
+            "copied": kept.copied,
+        }
 
     def _clock_block(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
         """`order`: which sets, one call each. Milliseconds of each call and of the whole block."""
@@ -177,7 +201,10 @@ class TimedTrace:
         rows = []
         for same in zip(*found[uncounted:], strict=True):
             rows.append(self._row(same[0][0], statistics.median(ms for _, ms in same)))
-        return {"launches": rows[:MAX_REPORTED_LAUNCHES], "total_ms": sum(float(row["ms"]) for row in rows)}
+        return {
+            "launches": rows[:MAX_REPORTED_LAUNCHES],
+            "total_ms": sum(float(row["ms"]) for row in rows),
+        }
 
     def _row(self, step: Any, ms: float) -> dict[str, Any]:
         name, grid = self._label(step)
@@ -215,8 +242,12 @@ def timing_of(replay: Any, traced: Traced, launch: Callable[..., None]) -> Timed
     assert trace is not None
     state = {_place(t) for t in replay.state.values()}
 
-    def run(inputs: Inputs, *, allocations: Allocations, choices: Mapping[int, int], around: Any = None) -> Any:
-        return replay.run("later", inputs, Call(launch, allocations, choices=choices, around=around), None)
+    def run(
+        inputs: Inputs, *, allocations: Allocations, choices: Mapping[int, int], around: Any = None
+    ) -> Any:
+        return replay.run(
+            "later", inputs, Call(launch, allocations, choices=choices, around=around), None
+        )
 
     def label(step: Any) -> tuple[str, tuple[int, ...]]:
         if isinstance(step, Launch):

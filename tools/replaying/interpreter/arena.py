@@ -62,7 +62,10 @@ class Arena:
         begin, gap = self._top, GAP_BYTES if self._top < self._size // 2 else _ALIGN
         if begin + used + GAP_BYTES > self._size:
             raise Failed(
-                Failure(fault=Fault.MEMORY, message=f"one call of forward allocates more than {self._size >> 20} MiB")
+                Failure(
+                    fault=Fault.MEMORY,
+                    message=f"one call of forward allocates more than {self._size >> 20} MiB",
+                )
             )
         self._top = begin + -(-used // _ALIGN) * _ALIGN + gap
         self._highest = max(self._highest, self._top)

@@ -51,7 +51,9 @@ class KernelParameters:
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The values of a launch by parameter. Raises Failed for a value that does not fit its type."""
         return {
-            name: self._with_fields(name, self._value(name, (index,), kind, given.get(name, NOTHING), plain))
+            name: self._with_fields(
+                name, self._value(name, (index,), kind, given.get(name, NOTHING), plain)
+            )
             for name, index, kind, plain in self._parameters
         }
 
@@ -63,7 +65,9 @@ class KernelParameters:
         except ValueError as error:
             raise forged_trace(f"has {error}") from error
 
-    def _value(self, name: str, path: tuple[int | str, ...], kind: Json, given: Any, plain: bool) -> Any:
+    def _value(
+        self, name: str, path: tuple[int | str, ...], kind: Json, given: Any, plain: bool
+    ) -> Any:
         if isinstance(kind, list | tuple):
             return self._tuple(name, path, kind, given, plain)
         if given is NOTHING or kind == "constexpr":
@@ -71,7 +75,9 @@ class KernelParameters:
             return constant if plain else _as_constant(constant)
         return _typed(name, kind, given)
 
-    def _tuple(self, name: str, path: tuple[int | str, ...], kinds: Sequence[Json], given: Any, plain: bool) -> Any:
+    def _tuple(
+        self, name: str, path: tuple[int | str, ...], kinds: Sequence[Json], given: Any, plain: bool
+    ) -> Any:
         """A tuple of parameters: constants may stand among the values, or be left out of them."""
         if (whole := self._constants.get(path, NOTHING)) is not NOTHING:
             return whole if plain else _as_constant(whole)
@@ -83,7 +89,10 @@ class KernelParameters:
             found = dict(zip(passed, values, strict=True))
         else:
             raise forged_trace(f"gives other values for the tuple {name} than its type has")
-        return tuple(self._value(name, (*path, i), kind, found.get(i, NOTHING), plain) for i, kind in enumerate(kinds))
+        return tuple(
+            self._value(name, (*path, i), kind, found.get(i, NOTHING), plain)
+            for i, kind in enumerate(kinds)
+        )
 
 
 def _as_constant(value: Any) -> Any:
@@ -149,6 +158,10 @@ def _descriptor(name: str, value: Any) -> Any:
     if not isinstance(value, Descriptor):
         raise forged_trace(f"gives a {type(value).__name__} for the descriptor {name}")
     made = TensorDescriptor(
-        value.base, list(value.shape), list(value.strides), list(value.block_shape), padding=value.padding
+        value.base,
+        list(value.shape),
+        list(value.strides),
+        list(value.block_shape),
+        padding=value.padding,
     )
     return interpreter._implicit_cvt(made)

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 
-def _lstm_cell(input_gates: Any, hidden_gates: Any, cell: Any, input_bias: Any = None, hidden_bias: Any = None) -> Any:
+def _lstm_cell(
+    input_gates: Any, hidden_gates: Any, cell: Any, input_bias: Any = None, hidden_bias: Any = None
+) -> Any:
     """aten._thnn_fused_lstm_cell: hidden state, cell state, activated gates."""
     import torch
 
@@ -19,7 +21,13 @@ def _lstm_cell(input_gates: Any, hidden_gates: Any, cell: Any, input_bias: Any =
     return leave * new_cell.tanh(), new_cell, torch.cat([enter, forget, candidate, leave], 1)
 
 
-def _gru_cell(input_gates: Any, hidden_gates: Any, hidden: Any, input_bias: Any = None, hidden_bias: Any = None) -> Any:
+def _gru_cell(
+    input_gates: Any,
+    hidden_gates: Any,
+    hidden: Any,
+    input_bias: Any = None,
+    hidden_bias: Any = None,
+) -> Any:
     """aten._thnn_fused_gru_cell: hidden state, and what a backward pass would need."""
     import torch
 
@@ -36,7 +44,14 @@ def _sum(*terms: Any) -> Any:
 
 
 def _flash(
-    query: Any, key: Any, value: Any, dropout: float = 0.0, causal: bool = False, *_: Any, scale: Any = None, **__: Any
+    query: Any,
+    key: Any,
+    value: Any,
+    dropout: float = 0.0,
+    causal: bool = False,
+    *_: Any,
+    scale: Any = None,
+    **__: Any,
 ) -> Any:
     return _attention(query, key, value, None, dropout, causal, scale, 9)
 
@@ -57,7 +72,14 @@ def _cudnn(
 
 
 def _attention(
-    query: Any, key: Any, value: Any, bias: Any, dropout: float, causal: bool, scale: Any, results: int
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any,
+    dropout: float,
+    causal: bool,
+    scale: Any,
+    results: int,
 ) -> Any:
     """The output, and an empty tensor for each of the other results, which serve a backward pass."""
     import torch

@@ -51,7 +51,9 @@ class Extents:
         after = np.searchsorted(starts, addresses, side="right")
         above = addresses - ends[np.maximum(after - 1, 0)]
         below = starts[np.minimum(after, len(starts) - 1)] - addresses
-        near = ((after > 0) & (above <= NEAR_BYTES)) | ((after < len(starts)) & (below <= NEAR_BYTES))
+        near = ((after > 0) & (above <= NEAR_BYTES)) | (
+            (after < len(starts)) & (below <= NEAR_BYTES)
+        )
         return not bool(near.all())
 
     def described(self, address: int) -> str:
@@ -168,7 +170,9 @@ class ReadElements:
         """inputs: the arguments of forward; those without memory are left out."""
         from kernelwright.tools.tensor_memory import has_memory
 
-        self._inputs = {number: tensor for number, tensor in enumerate(inputs) if has_memory(tensor)}
+        self._inputs = {
+            number: tensor for number, tensor in enumerate(inputs) if has_memory(tensor)
+        }
         self._spans: list[_Span] = []
         self._copies: list[tuple[Any, Any]] = []
         """Flags of what was copied and of the copy, in the order in which the copies were made."""
@@ -219,7 +223,11 @@ class ReadElements:
         if not has_memory(tensor):
             return []
         begin, end = address_range(tensor)
-        return [self._flags_in(span, tensor) for span in self._spans if begin < span.end and span.begin < end]
+        return [
+            self._flags_in(span, tensor)
+            for span in self._spans
+            if begin < span.end and span.begin < end
+        ]
 
     def _flags_in(self, span: _Span, tensor: Any) -> Any:
         """The flags of a tensor's elements in its shape; all flags where its elements are not the span's."""
@@ -227,8 +235,14 @@ class ReadElements:
 
         flags, first = torch.from_numpy(span.read), int(tensor.data_ptr()) - span.begin
         steps = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-        fits = tensor.element_size() == span.size and first >= 0 and first // span.size + steps < flags.numel()
-        return flags.as_strided(tensor.shape, tensor.stride(), first // span.size) if fits else flags
+        fits = (
+            tensor.element_size() == span.size
+            and first >= 0
+            and first // span.size + steps < flags.numel()
+        )
+        return (
+            flags.as_strided(tensor.shape, tensor.stride(), first // span.size) if fits else flags
+        )
 
     def unread(self) -> list[tuple[int, list[tuple[int, int]]]]:
         """Returns the inputs that were not read completely: their positions, and ranges of elements, in the order of

@@ -45,7 +45,15 @@ class Guard:
     """Lets another program run, where programs run in turns."""
     read_outside: list[str] = field(default_factory=list)
 
-    def load(self, addresses: Any, mask: Any, other: Any, dtype: Any, volatile: bool, acquires: bool = False) -> Any:
+    def load(
+        self,
+        addresses: Any,
+        mask: Any,
+        other: Any,
+        dtype: Any,
+        volatile: bool,
+        acquires: bool = False,
+    ) -> Any:
         """The values at the addresses where the mask holds, `other` elsewhere. volatile: whether other programs are
         looked for, as by a volatile or an atomic load. acquires: whether it is ordered after what it finds.
         """
@@ -67,7 +75,9 @@ class Guard:
         loaded = _loaded(addresses, mask, other, dtype)
         if self.races is None:
             return loaded
-        stale = self.races.is_written(storage) and self._grow_stale(storage, addresses, mask, loaded, dtype, volatile)
+        stale = self.races.is_written(storage) and self._grow_stale(
+            storage, addresses, mask, loaded, dtype, volatile
+        )
         if acquires and not stale:
             self.races.acquire(addresses[mask])
         return loaded
@@ -106,7 +116,12 @@ class Guard:
             self.races.acquire(addresses.reshape(-1))
 
     def atomic(
-        self, addresses: Any, mask: Any | None, size: int, order: MemoryOrder, operation: Callable[[], Any]
+        self,
+        addresses: Any,
+        mask: Any | None,
+        size: int,
+        order: MemoryOrder,
+        operation: Callable[[], Any],
     ) -> Any:
         """The result of `operation`, which reads and writes `size` bytes at each active address. Where it acquires, the
         program sees what those wrote that released the same addresses before it. Raises OutOfBounds.
@@ -132,7 +147,9 @@ class Guard:
             self._places_to_write(active, size)
         return operation()
 
-    def _note_read(self, storage: int, addresses: Any, mask: Any, size: int, active: Any | None) -> None:
+    def _note_read(
+        self, storage: int, addresses: Any, mask: Any, size: int, active: Any | None
+    ) -> None:
         """Is told of every load before it is made. storage: that all active addresses lie in; -1 where there is none.
         active: these, where they are known.
         """
@@ -143,7 +160,10 @@ class Guard:
         if addresses.size == 1:
             low = high = addresses.item()
         elif addresses.size:
-            low, high = int(np.minimum.reduce(addresses, None)), int(np.maximum.reduce(addresses, None))
+            low, high = (
+                int(np.minimum.reduce(addresses, None)),
+                int(np.maximum.reduce(addresses, None)),
+            )
         else:
             return -1
         return self.extents.holding(low, high + size)
@@ -151,7 +171,9 @@ class Guard:
     def _places_to_write(self, active: Any, size: int) -> Any:
         places = self.extents.places(active, size)
         if (places < 0).any():
-            raise OutOfBounds(f"{self.kernel} writes outside of its tensors, {self._where(active[places < 0])}")
+            raise OutOfBounds(
+                f"{self.kernel} writes outside of its tensors, {self._where(active[places < 0])}"
+            )
         return places
 
     def _where(self, outside: Any) -> str:
@@ -188,7 +210,11 @@ class Guard:
         assert self.races is not None
         if volatile:
             self._let_others_run()
-        elif storage >= 0 and self.races.reads_overwritten(storage, addresses[mask]) and self.turn is not None:
+        elif (
+            storage >= 0
+            and self.races.reads_overwritten(storage, addresses[mask])
+            and self.turn is not None
+        ):
             self.turn()
 
     def _before_writing(self, active: Any, size: int, storage: int) -> list[tuple[int, Any]]:
@@ -204,7 +230,10 @@ class Guard:
 
     def _let_others_update(self, active: Any, found: list[tuple[int, Any]]) -> None:
         assert self.races is not None
-        meets = [self.races.meets_others(one, active if lanes is None else active[lanes]) for one, lanes in found]
+        meets = [
+            self.races.meets_others(one, active if lanes is None else active[lanes])
+            for one, lanes in found
+        ]
         if any(meets) and self.turn is not None:
             self.turn()
 
@@ -240,7 +269,10 @@ def _loaded(addresses: Any, mask: Any, other: Any, dtype: Any) -> Any:
     if not _is_sparse(mask):
         return _memory().load(addresses, mask, other, dtype)
     active = addresses[mask]
-    lanes, filling = np.broadcast_to(np.True_, active.shape), np.broadcast_to(dtype.type(0), active.shape)
+    lanes, filling = (
+        np.broadcast_to(np.True_, active.shape),
+        np.broadcast_to(dtype.type(0), active.shape),
+    )
     loaded = np.array(np.broadcast_to(other, addresses.shape), dtype)
     loaded[mask] = _memory().load(active, lanes, filling, dtype)
     return loaded
@@ -297,7 +329,11 @@ def install() -> None:
     """Replaces what touches memory in the interpreter's builder. Once in a process."""
     from triton.runtime import interpreter
 
-    builder, handle, np_dtype = interpreter.InterpreterBuilder, interpreter.TensorHandle, interpreter._get_np_dtype
+    builder, handle, np_dtype = (
+        interpreter.InterpreterBuilder,
+        interpreter.TensorHandle,
+        interpreter._get_np_dtype,
+    )
 
     def masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
         element = ptrs.get_element_ty()
@@ -331,7 +367,9 @@ def _install_atomic_updates() -> None:
     adding = interpreter._ir.ATOMIC_OP.FADD
     original_rmw, original_cas = builder.create_atomic_rmw, builder.create_atomic_cas
 
-    def atomic_rmw(self: Any, operation: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
+    def atomic_rmw(
+        self: Any, operation: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any
+    ) -> Any:
         addresses, lanes, _ = _same_shape(ptr.data, _boolean(mask.data), val.data)
         size = val.data.dtype.itemsize
 
@@ -356,22 +394,32 @@ def _install_atomic_accesses() -> None:
     """`tl.atomic_load`, `tl.atomic_store` and `tl.atomic_poll`."""
     from triton.runtime import interpreter
 
-    builder, handle, np_dtype = interpreter.InterpreterBuilder, interpreter.TensorHandle, interpreter._get_np_dtype
+    builder, handle, np_dtype = (
+        interpreter.InterpreterBuilder,
+        interpreter.TensorHandle,
+        interpreter._get_np_dtype,
+    )
     original_poll = builder.create_atomic_poll
 
     def atomic_load(self: Any, ptr: Any, mask: Any, sem: Any, scope: Any) -> Any:
         element = ptr.get_element_ty()
         dtype = np_dtype(element)
-        addresses, lanes, filling = _same_shape(ptr.data, _boolean(mask.data), np.zeros(ptr.data.shape, dtype))
+        addresses, lanes, filling = _same_shape(
+            ptr.data, _boolean(mask.data), np.zeros(ptr.data.shape, dtype)
+        )
         acquires = MemoryOrder.of(sem).acquires
         return handle(current[-1].load(addresses, lanes, filling, dtype, True, acquires), element)
 
     def atomic_store(self: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
         addresses, lanes, values = _same_shape(ptr.data, _boolean(mask.data), val.data)
         size = values.dtype.itemsize
-        current[-1].atomic(addresses, lanes, size, MemoryOrder.of(sem), lambda: _stored(addresses, values, lanes))
+        current[-1].atomic(
+            addresses, lanes, size, MemoryOrder.of(sem), lambda: _stored(addresses, values, lanes)
+        )
 
-    def atomic_poll(self: Any, ptr: Any, expected: Any, timeout_ns: Any, sem: Any, scope: Any) -> Any:
+    def atomic_poll(
+        self: Any, ptr: Any, expected: Any, timeout_ns: Any, sem: Any, scope: Any
+    ) -> Any:
         matched = original_poll(self, ptr, expected, timeout_ns, sem, scope)
         if MemoryOrder.of(sem).acquires:
             current[-1].acquire(ptr.data[matched.data])

@@ -48,7 +48,13 @@ class Interleaving:
 
         entered: makes the interpreter's state that of a program that goes on.
         """
-        self._programs, self._run, self._entered, self._random, self._races = programs, run, entered, random, races
+        self._programs, self._run, self._entered, self._random, self._races = (
+            programs,
+            run,
+            entered,
+            random,
+            races,
+        )
         self._runners: list[_Runner] = []
         self._active: _Runner | None = None
         self._finished = threading.Event()

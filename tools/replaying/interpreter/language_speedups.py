@@ -59,7 +59,17 @@ def unwrap_sooner() -> None:
     import triton.language.core as core
 
     original, constexpr = core._unwrap_if_constexpr, core.constexpr
-    plain = {int, float, bool, str, type(None), core.tensor, core.dtype, core.block_type, core.pointer_type}
+    plain = {
+        int,
+        float,
+        bool,
+        str,
+        type(None),
+        core.tensor,
+        core.dtype,
+        core.block_type,
+        core.pointer_type,
+    }
 
     def unwrap(value: Any) -> Any:
         kind = type(value)
@@ -82,7 +92,9 @@ def make_handles_sooner() -> None:
 
     checked = interpreter.TensorHandle.__post_init__
     sizes = {
-        t: max(t.primitive_bitwidth // 8, 1) for t in vars(tl).values() if type(t) is tl.dtype and t.name != "void"
+        t: max(t.primitive_bitwidth // 8, 1)
+        for t in vars(tl).values()
+        if type(t) is tl.dtype and t.name != "void"
     }
     by_name = {t.name: size for t, size in sizes.items()}
 
@@ -104,10 +116,16 @@ def remember_types() -> None:
 
     blocks: dict[tuple[str, tuple[int, ...]], Any] = {}
     computed: dict[tuple[str, bool, str, bool, bool], Any] = {}
-    with_element_ty, computation_type = core.block_type.with_element_ty, TritonSemantic.computation_type_impl
+    with_element_ty, computation_type = (
+        core.block_type.with_element_ty,
+        TritonSemantic.computation_type_impl,
+    )
 
     def with_element(self: Any, scalar: Any) -> Any:
-        if type(scalar) not in (core.dtype, core.pointer_type) or getattr(scalar, "address_space", 1) != 1:
+        if (
+            type(scalar) not in (core.dtype, core.pointer_type)
+            or getattr(scalar, "address_space", 1) != 1
+        ):
             return with_element_ty(self, scalar)
         key = scalar.name, builtins.tuple(self.shape.values)
         found = blocks.get(key)
@@ -117,7 +135,9 @@ def remember_types() -> None:
                 blocks[key] = found
         return found
 
-    def computation(self: Any, a: Any, a_scalar: bool, b: Any, b_scalar: bool, division: bool) -> Any:
+    def computation(
+        self: Any, a: Any, a_scalar: bool, b: Any, b_scalar: bool, division: bool
+    ) -> Any:
         key = a.name, a_scalar, b.name, b_scalar, division
         found = computed.get(key)
         if found is None:
@@ -137,7 +157,10 @@ def broadcast_by_type() -> None:
     from triton.language.semantic import TritonSemantic
     from triton.runtime import interpreter
 
-    original, check = TritonSemantic.broadcast_impl_value, TritonSemantic.binary_op_type_checking_impl
+    original, check = (
+        TritonSemantic.broadcast_impl_value,
+        TritonSemantic.binary_op_type_checking_impl,
+    )
     operands: list[bool] = []
 
     def check_types(self: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -161,19 +184,28 @@ def broadcast_by_type() -> None:
         if shape is None:
             return original(self, lhs, rhs)
         common = core.block_type(left.element_ty, shape)
-        return core.tensor(lhs.handle, common), core.tensor(rhs.handle, common.with_element_ty(right.element_ty))
+        return core.tensor(lhs.handle, common), core.tensor(
+            rhs.handle, common.with_element_ty(right.element_ty)
+        )
 
     def expand_dims(self: Any, value: Any, axis: int) -> Any:
         shape = value.data.shape
-        return interpreter.TensorHandle(value.data.reshape(*shape[:axis], 1, *shape[axis:]), value.dtype.scalar)
+        return interpreter.TensorHandle(
+            value.data.reshape(*shape[:axis], 1, *shape[axis:]), value.dtype.scalar
+        )
 
-    TritonSemantic.broadcast_impl_value, TritonSemantic.binary_op_type_checking_impl = broadcast, check_types
+    TritonSemantic.broadcast_impl_value, TritonSemantic.binary_op_type_checking_impl = (
+        broadcast,
+        check_types,
+    )
     interpreter.InterpreterBuilder.create_expand_dims = expand_dims
 
 
 def _common(left: list[int], right: list[int]) -> list[int] | None:
     """The shape that both spread to; None where there is none, or their ranks differ."""
-    if len(left) != len(right) or any(a != b and 1 not in (a, b) for a, b in zip(left, right, strict=True)):
+    if len(left) != len(right) or any(
+        a != b and 1 not in (a, b) for a, b in zip(left, right, strict=True)
+    ):
         return None
     return [max(a, b) for a, b in zip(left, right, strict=True)]
 
@@ -189,7 +221,11 @@ def call_builtins_at_once() -> None:
         for name, found in list(vars(owner).items()):
             member = (getattr(found, "__kwdefaults__", None) or {}).get("member")
             raw = getattr(member, "__wrapped__", None)
-            if raw is not None and core.is_builtin(member) and found.__code__.co_filename == interpreter.__file__:
+            if (
+                raw is not None
+                and core.is_builtin(member)
+                and found.__code__.co_filename == interpreter.__file__
+            ):
                 semantic = interpreter.interpreter_semantic
                 setattr(owner, name, _direct(raw, semantic))
 
@@ -215,7 +251,9 @@ def extra_modules(names: Iterable[str]) -> list[Any]:
         by_attributes: Any = tl.extra
         for part in name.split(".")[3:]:
             by_attributes = getattr(by_attributes, part, None)
-        found += [m for m in (sys.modules.get(name), by_attributes) if isinstance(m, types.ModuleType)]
+        found += [
+            m for m in (sys.modules.get(name), by_attributes) if isinstance(m, types.ModuleType)
+        ]
     return found
 
 
@@ -249,7 +287,9 @@ def _spread(lhs: Any, rhs: Any) -> Any:
     if shape is None:
         return None
     common = core.block_type(left.element_ty, shape)
-    return core.tensor(lhs.handle, common), core.tensor(rhs.handle, common.with_element_ty(right.element_ty))
+    return core.tensor(lhs.handle, common), core.tensor(
+        rhs.handle, common.with_element_ty(right.element_ty)
+    )
 
 
 def check_types_at_once() -> None:
@@ -277,25 +317,39 @@ def check_types_at_once() -> None:
         key = kind.name, number, division
         if key in constants:
             return constants[key]
-        beside, made = check(self, self.scalar_constant(0, kind), number, False, False, True, division)
+        beside, made = check(
+            self, self.scalar_constant(0, kind), number, False, False, True, division
+        )
         if beside.dtype != kind:
             made = None
         if len(constants) < MAX_REMEMBERED_SHAPES:
             constants[key] = made
         return made
 
-    def at_once(self: Any, lhs: Any, rhs: Any, pointers: bool, arithmetic: bool, division: bool) -> Any:
+    def at_once(
+        self: Any, lhs: Any, rhs: Any, pointers: bool, arithmetic: bool, division: bool
+    ) -> Any:
         """The operands, where nothing but their types has to be looked at; None elsewhere."""
         kind = lhs.dtype
         if type(rhs) is int:
-            if type(kind) is not dtype or not arithmetic or (made := constant(self, kind, rhs, division)) is None:
+            if (
+                type(kind) is not dtype
+                or not arithmetic
+                or (made := constant(self, kind, rhs, division)) is None
+            ):
                 return None
             return lhs, tensor(made.handle, lhs.type) if lhs.type.is_block() else made
         if type(rhs) is not tensor or type(rhs.dtype) is not dtype:
             return None
         if type(kind) is dtype:
-            return _spread(lhs, rhs) if kind.name == rhs.dtype.name and keeps(self, kind, division) else None
-        return _spread(lhs, rhs) if type(kind) is pointer and pointers and rhs.dtype.is_int() else None
+            return (
+                _spread(lhs, rhs)
+                if kind.name == rhs.dtype.name and keeps(self, kind, division)
+                else None
+            )
+        return (
+            _spread(lhs, rhs) if type(kind) is pointer and pointers and rhs.dtype.is_int() else None
+        )
 
     def check_types(
         self: Any, lhs: Any, rhs: Any, allow_lhs_ptr: bool = False, allow_rhs_ptr: bool = False,

@@ -55,7 +55,9 @@ class Interpreted:
     beside their tensors.
     """
 
-    def __init__(self, kernels: Mapping[str, Kernel], rebuilt: Rebuilt, before: Interpreted | None = None) -> None:
+    def __init__(
+        self, kernels: Mapping[str, Kernel], rebuilt: Rebuilt, before: Interpreted | None = None
+    ) -> None:
         """Rebuilds every kernel. Raises Failed for a text that is no kernel, NotInterpreted for one that only a GPU
         runs. before: of another trace of the same candidate, rebuilt from the same texts: kernels of that one and of
         those before it which an interpreter does not tell apart are used again, with what was recorded of them.
@@ -70,7 +72,9 @@ class Interpreted:
         """What its launches do that a GPU may do otherwise."""
 
     def _kernel(self, kernel: Kernel, rebuilt: Rebuilt) -> _Kernel:
-        form = repr(kernel.with_(attributes=()))  # what divides an argument is told to compilers alone
+        form = repr(
+            kernel.with_(attributes=())
+        )  # what divides an argument is told to compilers alone
         if (known := self._known.get(form)) is not None:
             return known.again()
         made = self._known[form] = _Kernel(kernel, rebuilt)
@@ -82,7 +86,9 @@ class Interpreted:
         open_order.begin_call(shuffle)
         self.read_outside, self.undecided = [], set()
 
-    def launch(self, key: str, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table) -> None:
+    def launch(
+        self, key: str, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table
+    ) -> None:
         """Runs every program of the grid.
 
         Raises Failed, OutOfBounds, NotInterpreted, and whatever the kernel raises.
@@ -106,7 +112,9 @@ class _Kernel:
             constants = {tuple(path): value(form, rebuilt) for path, form in kernel.constants}
         except ValueError as error:
             raise forged_trace(f"has a constant of a kernel of no known form: {error}") from error
-        self._arguments = KernelParameters(self._function, kernel.signature, constants, kernel.fields)
+        self._arguments = KernelParameters(
+            self._function, kernel.signature, constants, kernel.fields
+        )
         self._options = _options(kernel)
         self._uses_atomic_results = any(map(uses_atomic_results, rebuilt.texts(kernel.function)))
         self._in_turns = False
@@ -119,7 +127,12 @@ class _Kernel:
         return self
 
     def launch(
-        self, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table, random: Random, noted: list[str]
+        self,
+        grid: tuple[int, int, int],
+        args: Mapping[str, Any],
+        table: Table,
+        random: Random,
+        noted: list[str],
     ) -> bool:
         """Runs all programs of one launch. Gives whether one of them reads what several threads of another one stored,
         handed on without a barrier. Raises Failed where one of them does something wrong.
@@ -163,10 +176,14 @@ class _Kernel:
         if (found := form_of(given)) is None:
             return None
         form, handles = found
-        record = self._records.setdefault(form, Programs()) if len(self._records) < MAX_RECORDS else None
+        record = (
+            self._records.setdefault(form, Programs()) if len(self._records) < MAX_RECORDS else None
+        )
         return None if record is None or not record.begin(count) else (record, handles)
 
-    def _run_many(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard) -> None:
+    def _run_many(
+        self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard
+    ) -> None:
         if not self._in_turns:
             if self._run_together(grid, given, random, guard):
                 return
@@ -180,9 +197,16 @@ class _Kernel:
         self._run_in_turns(grid, given, random, guard)
 
     def _races(self, guard: Guard, random: Random, *, interleaved: bool) -> Races:
-        return Races(guard.extents, random, interleaved=interleaved, uses_atomic_results=self._uses_atomic_results)
+        return Races(
+            guard.extents,
+            random,
+            interleaved=interleaved,
+            uses_atomic_results=self._uses_atomic_results,
+        )
 
-    def _run_together(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard) -> bool:
+    def _run_together(
+        self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard
+    ) -> bool:
         """Many programs at a time; whether they could be. Where not, memory and `random` are as they were before."""
         count, builder, function = math.prod(grid), _builder(), self._function
         if count < MIN_BATCHED_PROGRAMS or (found := self._record(given, count)) is None:
@@ -204,7 +228,9 @@ class _Kernel:
             guarded_memory.current.append(together)
             try:
                 with np.errstate(all="ignore"):
-                    done = Batches(record, together, enter, run, handles).run_all(_shuffled(grid, random))
+                    done = Batches(record, together, enter, run, handles).run_all(
+                        _shuffled(grid, random)
+                    )
             finally:
                 guarded_memory.current.pop()
             if done:
@@ -215,7 +241,9 @@ class _Kernel:
                 return False
         return False
 
-    def _run_in_order(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, races: Races) -> None:
+    def _run_in_order(
+        self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, races: Races
+    ) -> None:
         builder, run = _builder(), self._program(given, math.prod(grid))
         builder.grid_dim = grid
         with np.errstate(all="ignore"):
@@ -224,7 +252,9 @@ class _Kernel:
                 races.begin(program)
                 run()
 
-    def _run_in_turns(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard) -> None:
+    def _run_in_turns(
+        self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard
+    ) -> None:
         builder = _builder()
         builder.grid_dim = grid
         guard.races = races = self._races(guard, random, interleaved=True)
@@ -313,7 +343,9 @@ def install() -> None:
     for change in (*language_speedups.SPEEDUP_PATCHES, *interpreter_repairs.SPEEDUP_PATCHES):
         change()
     language_speedups.call_builtins_at_once()
-    language_speedups.call_extra_builtins(language_speedups.extra_modules(vocabulary.MODULES - vocabulary.LIBDEVICE))
+    language_speedups.call_extra_builtins(
+        language_speedups.extra_modules(vocabulary.MODULES - vocabulary.LIBDEVICE)
+    )
     provide_libdevice()
     tree_reductions.install()
     scalar_functions.install()

@@ -57,8 +57,14 @@ def by_torch(name: str) -> Function:
     def call(values: Any) -> Any:
         import torch
 
-        whole = np.ascontiguousarray(values, np.float64 if values.dtype == np.float64 else np.float32)
-        return getattr(torch.special, name)(torch.from_numpy(whole)).numpy().astype(values.dtype, copy=False)
+        whole = np.ascontiguousarray(
+            values, np.float64 if values.dtype == np.float64 else np.float32
+        )
+        return (
+            getattr(torch.special, name)(torch.from_numpy(whole))
+            .numpy()
+            .astype(values.dtype, copy=False)
+        )
 
     return call
 
@@ -106,7 +112,9 @@ def _first_set(values: Any) -> Any:
     """The place of the lowest set bit, from 1; 0 of 0."""
     bits = _unsigned(values)
     lowest = bits & (~bits + bits.dtype.type(1))
-    return np.where(bits == 0, 0, np.bitwise_count(lowest - bits.dtype.type(1)).astype(np.int32) + 1)
+    return np.where(
+        bits == 0, 0, np.bitwise_count(lowest - bits.dtype.type(1)).astype(np.int32) + 1
+    )
 
 
 def _reversed_bits(values: Any) -> Any:
@@ -172,7 +180,9 @@ def provide_libdevice() -> None:
                 setattr(
                     module,
                     function,
-                    _missing(function) if numpy is None else recorded(function, _interpreted(function, numpy)),
+                    _missing(function)
+                    if numpy is None
+                    else recorded(function, _interpreted(function, numpy)),
                 )
 
 
@@ -193,10 +203,15 @@ def _interpreted(name: str, function: Function) -> Function:
         tensors = [a for a in arguments if isinstance(a, tl.tensor)]
         if not tensors:
             raise TypeError(f"libdevice.{name} takes a tensor")
-        values = [a.handle.data if isinstance(a, tl.tensor) else np.asarray(getattr(a, "value", a)) for a in arguments]
+        values = [
+            a.handle.data if isinstance(a, tl.tensor) else np.asarray(getattr(a, "value", a))
+            for a in arguments
+        ]
         largest = max(tensors, key=lambda t: t.handle.data.size)
         if name in OF_WHOLE_NUMBERS and largest.dtype.primitive_bitwidth < 32:
-            raise TypeError(f"libdevice.{name} takes whole numbers of 32 or 64 bits, not {largest.dtype}")
+            raise TypeError(
+                f"libdevice.{name} takes whole numbers of 32 or 64 bits, not {largest.dtype}"
+            )
         with np.errstate(all="ignore"):
             out = np.asarray(function(*values))
         scalar = tl.int1 if out.dtype == np.bool_ else largest.dtype

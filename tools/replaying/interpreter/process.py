@@ -44,7 +44,9 @@ def warm() -> None:
     function = Function(name="warm", text=WARM_TEXT, names={"tl": {"triton": "triton.language"}})
     signature = {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}
     kernel = Kernel(function="warm", signature=signature, constants=(((3,), 16),))
-    kernels = Interpreted({"warm": kernel}, Rebuilt({"warm": function}, interpreted=True, folder=Path.cwd()))
+    kernels = Interpreted(
+        {"warm": kernel}, Rebuilt({"warm": function}, interpreted=True, folder=Path.cwd())
+    )
     x, y = torch.ones(16), torch.ones(16)
     kernels.launch("warm", (2, 1, 1), {"x": x, "y": y, "n": 16}, {0: x, 1: y})
 

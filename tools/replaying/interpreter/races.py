@@ -81,7 +81,11 @@ class Shadow:
 
     def elements(self, addresses: Any) -> Any:
         """The same as `places`; of one address a plain number."""
-        return (addresses.item() - self.start) // self.grain if addresses.size == 1 else self.places(addresses)
+        return (
+            (addresses.item() - self.start) // self.grain
+            if addresses.size == 1
+            else self.places(addresses)
+        )
 
     def old(self, addresses: Any, dtype: Any) -> Any:
         """What lay there before the launch.
@@ -97,7 +101,12 @@ class Races:
     """The programs of one launch. Storages are numbered as in its Extents."""
 
     def __init__(
-        self, extents: Extents, random: Random, *, interleaved: bool, uses_atomic_results: bool = False
+        self,
+        extents: Extents,
+        random: Random,
+        *,
+        interleaved: bool,
+        uses_atomic_results: bool = False,
     ) -> None:
         """uses_atomic_results: whether programs act upon what atomic operations return."""
         self._extents, self._random, self._interleaved = extents, random, interleaved
@@ -152,7 +161,11 @@ class Races:
             updaters = self._updaters[storage] = np.zeros_like(shadow.writers)
         elements = shadow.elements(addresses)
         before = updaters[elements]
-        if before not in (0, own) if type(elements) is int else bool(((before != 0) & (before != own)).any()):
+        if (
+            before not in (0, own)
+            if type(elements) is int
+            else bool(((before != 0) & (before != own)).any())
+        ):
             self._contended.add(storage)
             if self._uses_atomic_results:
                 self._require_interleaving()
@@ -199,7 +212,9 @@ class Races:
         """Whether the launch has written to the storage, or is about to."""
         return storage in self._shadows
 
-    def stale(self, storage: int, addresses: Any, dtype: Any, volatile: bool) -> tuple[Any, Any] | None:
+    def stale(
+        self, storage: int, addresses: Any, dtype: Any, volatile: bool
+    ) -> tuple[Any, Any] | None:
         """Which of the active addresses hold a write that the current program need not see, and what lay there before;
         None where it sees everything.
         """

@@ -36,9 +36,13 @@ def repair_dot() -> None:
 
     builder = interpreter.interpreter_builder
     known = builder.options.allowed_dot_input_precisions
-    builder.options = replace(builder.options, allowed_dot_input_precisions=(*dict.fromkeys((*known, *PARTS)),))
+    builder.options = replace(
+        builder.options, allowed_dot_input_precisions=(*dict.fromkeys((*known, *PARTS)),)
+    )
 
-    def create_dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
+    def create_dot(
+        self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any
+    ) -> Any:
         parts = PARTS.get(str(input_precision).rsplit(".", 1)[-1].lower())
         if parts is not None and a.dtype.scalar == tl.float32:
             made = _product_in_parts(a.data, b.data, parts) + d.data
@@ -189,7 +193,9 @@ def _operand(handle: Any, tl: Any, interpreter: Any, precision: str) -> Any:
     return handle
 
 
-def _product_in_parts(a: np.ndarray, b: np.ndarray, pairs: tuple[tuple[int, int], ...]) -> np.ndarray:
+def _product_in_parts(
+    a: np.ndarray, b: np.ndarray, pairs: tuple[tuple[int, int], ...]
+) -> np.ndarray:
     """The sum of products of bf16 parts (Henry, Tang and Heinecke 2019, arXiv:1904.06376).
 
     A part of an infinity is NaN: as in Triton, such sums of small parts count as zero beside the product of the large
@@ -207,7 +213,9 @@ def _product_in_half(a: np.ndarray, b: np.ndarray, sums: np.ndarray) -> np.ndarr
     """A product that a tensor core adds to float16 sums: rounded after each of its steps (mma.m16n8k16)."""
     for first in range(0, a.shape[-1], HALF_DOT_STEP):
         step = slice(first, first + HALF_DOT_STEP)
-        sums = (sums + np.matmul(a[..., step], b[..., step, :], dtype=np.float32)).astype(np.float16)
+        sums = (sums + np.matmul(a[..., step], b[..., step, :], dtype=np.float32)).astype(
+            np.float16
+        )
     return sums
 
 
@@ -224,7 +232,9 @@ def _bf16_parts(values: np.ndarray) -> list[np.ndarray]:
 def _bf16(values: np.ndarray) -> np.ndarray:
     """Round to nearest, ties to even, on 7 bits of mantissa; what is not finite stays."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
-    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
+    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(
+        np.float32
+    )
     return np.where(np.isfinite(values), rounded, values)
 
 
@@ -232,12 +242,19 @@ def _tf32(values: np.ndarray) -> np.ndarray:
     """Round to nearest, ties away, on 10 bits of mantissa (cvt.rna.tf32.f32); what is not finite stays."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     rounded = (
-        (bits + np.uint32(1 << (TF32_DROPPED_BITS - 1))) & np.uint32(0xFFFFFFFF << TF32_DROPPED_BITS & 0xFFFFFFFF)
+        (bits + np.uint32(1 << (TF32_DROPPED_BITS - 1)))
+        & np.uint32(0xFFFFFFFF << TF32_DROPPED_BITS & 0xFFFFFFFF)
     ).view(np.float32)
     return np.where(np.isfinite(values), rounded, values)
 
 
-REPAIRS = (compute_erf_at_once, repair_dot, repair_splat, repair_index, repair_arguments_of_extremes)
+REPAIRS = (
+    compute_erf_at_once,
+    repair_dot,
+    repair_splat,
+    repair_index,
+    repair_arguments_of_extremes,
+)
 """Repairs of what Triton's interpreter computes otherwise than a GPU."""
 SPEEDUP_PATCHES = (keep_dtypes, forget_overflow, patch_permanently, raise_as_it_is)
 """Changes of Triton's interpreter that give the same answers sooner."""

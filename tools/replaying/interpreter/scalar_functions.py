@@ -84,11 +84,15 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: int = 1, **_: Any) -> Any:
     types = [a.dtype.scalar for a in args for _ in range(pack)]
     columns = [np.ascontiguousarray(array[:, j]) for array in lanes for j in range(pack)]
     tensors = [_block(c, kind) for c, kind in zip(columns, types, strict=True)]
-    results, single = results_of_lanes(getattr(scalar_fn, "fn", scalar_fn), tensors, len(columns[0]))
+    results, single = results_of_lanes(
+        getattr(scalar_fn, "fn", scalar_fn), tensors, len(columns[0])
+    )
     blocks = []
     for number in range(0, len(results), pack):
         parts = results[number : number + pack]
-        data = np.stack([np.broadcast_to(array, columns[0].shape) for array, _ in parts], -1).reshape(shape)
+        data = np.stack(
+            [np.broadcast_to(array, columns[0].shape) for array, _ in parts], -1
+        ).reshape(shape)
         kind = parts[0][1]
         block = tl.block_type(kind, list(shape)) if shape else kind
         blocks.append(tl.tensor(interpreter.TensorHandle(data, kind), block))
@@ -103,7 +107,9 @@ def _block(data: Any, kind: Any) -> Any:
     return tl.tensor(interpreter.TensorHandle(data, kind), tl.block_type(kind, [len(data)]))
 
 
-def results_of_lanes(function: Callable[..., Any], tensors: Sequence[Any], count: int) -> tuple[list[Any], bool]:
+def results_of_lanes(
+    function: Callable[..., Any], tensors: Sequence[Any], count: int
+) -> tuple[list[Any], bool]:
     """Returns (array, type) of each result of a function that may branch by value, and whether it gives one alone. The
     arrays are flat where some lanes branch otherwise than others.
 
@@ -123,9 +129,16 @@ def results_of_lanes(function: Callable[..., Any], tensors: Sequence[Any], count
             return parts, single
         results = results or [(np.zeros(count, array.dtype), kind) for array, kind in parts]
         for (target, _), (array, _) in zip(results, parts, strict=True):
-            np.copyto(target, np.broadcast_to(array.reshape(-1), (count,)), where=way.lanes, casting="unsafe")
+            np.copyto(
+                target,
+                np.broadcast_to(array.reshape(-1), (count,)),
+                where=way.lanes,
+                casting="unsafe",
+            )
         waiting += way.others
-    raise TooManyWays(f"map_elementwise: more than {MAX_WAYS:,} ways through {function.__name__} in one block")
+    raise TooManyWays(
+        f"map_elementwise: more than {MAX_WAYS:,} ways through {function.__name__} in one block"
+    )
 
 
 @contextmanager

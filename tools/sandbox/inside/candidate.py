@@ -23,7 +23,12 @@ CHANNEL, RULESET = 3, 4
 
 
 def run(
-    kind: ProcessKind, layers: Layers, request: Request, channel_fd: int, output_fd: int, common: list[tuple[int, int]]
+    kind: ProcessKind,
+    layers: Layers,
+    request: Request,
+    channel_fd: int,
+    output_fd: int,
+    common: list[tuple[int, int]],
 ) -> None:
     """Runs the job in this process, which ends with it. Never returns."""
     code = 70
@@ -40,7 +45,9 @@ def run(
         close_all_files: Callable[[], object] | None = None
         if ruleset is not None:
             close_all_files = lambda: kernel.enter_ruleset(RULESET)  # noqa: E731
-        enter_process_walls(layers, kind, request.limits, close_all_files, memory_files=request.memory_files)
+        enter_process_walls(
+            layers, kind, request.limits, close_all_files, memory_files=request.memory_files
+        )
         if kind is ProcessKind.CUDA:
             _hold_context()
         channel.send({"ready": layers.as_message()})
@@ -58,7 +65,9 @@ def run(
         os._exit(code)
 
 
-def _make_ruleset(layers: Layers, kind: ProcessKind, request: Request, common: list[tuple[int, int]]) -> int | None:
+def _make_ruleset(
+    layers: Layers, kind: ProcessKind, request: Request, common: list[tuple[int, int]]
+) -> int | None:
     try:
         return make_ruleset(common, request.scratch, kind)
     except OSError as error:

@@ -19,7 +19,13 @@ from kernelwright.tools.sandbox.inside.usage_watch import TICK_SECONDS, Bound, U
 from kernelwright.tools.sandbox.isolation import cgroup
 from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
 from kernelwright.tools.sandbox.isolation.descendants import descendants, end_descendants
-from kernelwright.tools.sandbox.isolation.layers import MEMORY_GROUP, MEMORY_WATCH, OWN_SCRATCH, Layers, open_session
+from kernelwright.tools.sandbox.isolation.layers import (
+    MEMORY_GROUP,
+    MEMORY_WATCH,
+    OWN_SCRATCH,
+    Layers,
+    open_session,
+)
 from kernelwright.tools.sandbox.limits import ProcessKind
 from kernelwright.tools.sandbox.request import Request
 
@@ -51,7 +57,12 @@ def keep(
     if request.groups:
         layers.enter(MEMORY_GROUP, lambda: cgroup.enter_groups(list(request.groups)))
     outside = os.open(request.scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    open_session(layers, request.limits, own_mounts=own_mounts, scratch=request.scratch * request.private_scratch)
+    open_session(
+        layers,
+        request.limits,
+        own_mounts=own_mounts,
+        scratch=request.scratch * request.private_scratch,
+    )
     if MEMORY_GROUP not in layers.active:
         layers.active.append(MEMORY_WATCH)
     if (pid := os.fork()) == 0:
@@ -60,7 +71,11 @@ def keep(
         candidate.run(kind, layers, request, channel_fd, output_fd, common)
     os.close(channel_fd)
     os.close(output_fd)
-    how = _wait(pid, _watch(kind, layers, request), CUDA_TICK_SECONDS if kind is ProcessKind.CUDA else TICK_SECONDS)
+    how = _wait(
+        pid,
+        _watch(kind, layers, request),
+        CUDA_TICK_SECONDS if kind is ProcessKind.CUDA else TICK_SECONDS,
+    )
     if OWN_SCRATCH in layers.active:
         for name in request.handed_out:
             with contextlib.suppress(OSError):
@@ -76,20 +91,29 @@ def _hand_out(scratch: str, name: str, outside: int) -> None:
     """Copies the beginning of a file of the private folder to the folder that it covers; what is no regular file is
     left. Raises OSError.
     """
-    inside = os.open(os.path.join(scratch, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    inside = os.open(
+        os.path.join(scratch, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    )
     try:
         if stat.S_ISREG(os.fstat(inside).st_mode):
-            copy = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=outside)
+            copy = os.open(
+                name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=outside
+            )
             os.write(copy, os.read(inside, MAX_HANDED_OUT_BYTES))
             os.close(copy)
     finally:
         os.close(inside)
 
 
+def _every_process() -> list[int]:
+    """Returns the identifiers in /proc, without that of the process of its own name space."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+
+
 def _watch(kind: ProcessKind, layers: Layers, request: Request) -> UsageWatch:
     processes: Callable[[], list[int]] = lambda: descendants(os.getpid())  # noqa: E731
     if "own /proc" in layers.active:
-        processes = lambda: [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]  # noqa: E731
+        processes = _every_process
     return UsageWatch(
         request.limits,
         processes,
@@ -123,7 +147,11 @@ def _ended(pid: int) -> str | None:
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             if found[0] == pid:
                 status = found[1]
-                how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit {os.WEXITSTATUS(status)}"
+                how = (
+                    f"signal {os.WTERMSIG(status)}"
+                    if os.WIFSIGNALED(status)
+                    else f"exit {os.WEXITSTATUS(status)}"
+                )
     return how
 
 

@@ -59,7 +59,11 @@ class UsageWatch:
         pids = self._processes()
         if len(pids) > self._limits.processes:
             return Bound.PROCESSES
-        if self._memory and self._at_most(pids) > self._limits.memory and _held(pids) > self._limits.memory:
+        if (
+            self._memory
+            and self._at_most(pids) > self._limits.memory
+            and _held(pids) > self._limits.memory
+        ):
             return Bound.MEMORY
         return self._look_through_folder(pids) if self._folder else None
 

@@ -52,7 +52,9 @@ def main() -> None:
         if os.geteuid() == 0 or kind is not ProcessKind.CUDA:
             enter_namespaces(layers, own_user=True)
         else:
-            layers.missing.append("namespaces: CUDA IPC does not cross user namespaces, and this is an ordinary user's")
+            layers.missing.append(
+                "namespaces: CUDA IPC does not cross user namespaces, and this is an ordinary user's"
+            )
         warm_up(kind, sys.argv[3] if len(sys.argv) > 3 else "")
         gc.collect()
         gc.freeze()  # a collection in a fork would write to, and so copy, every page with an object on it
@@ -136,7 +138,9 @@ def _call_hook(hook: str) -> None:
         time.sleep(0.01)
     if threading.active_count() > before:
         names = ", ".join(thread.name for thread in threading.enumerate())
-        raise RuntimeError(f"{hook} left threads running ({names}): a zygote forks, and must have none")
+        raise RuntimeError(
+            f"{hook} left threads running ({names}): a zygote forks, and must have none"
+        )
     while _native_threads() > native and time.monotonic() < begun + LIBRARY_THREADS_END_SECONDS:
         time.sleep(0.01)
 
@@ -180,15 +184,28 @@ class ForkServer:
         if self._forks == FORKS_BEFORE_HUGE_PAGES:
             kernel.gather_memory()
         between = _native_threads() > 1
-        forked = _fork_by_steps(request, descriptors) if between else _fork_apart(request.pid_namespace)
+        forked = (
+            _fork_by_steps(request, descriptors) if between else _fork_apart(request.pid_namespace)
+        )
         if forked.pid == 0:
-            self._layers.active += ["pid namespace"] if request.pid_namespace and not forked.lacks else []
+            self._layers.active += (
+                ["pid namespace"] if request.pid_namespace and not forked.lacks else []
+            )
             self._layers.missing += forked.lacks
             self._channel.close()
             signal.set_wakeup_fd(-1)
-            for status in self._living.values():  # whose end is told to whoever holds the last of them
+            for (
+                status
+            ) in self._living.values():  # whose end is told to whoever holds the last of them
                 os.close(status)
-            keeper.keep(self._kind, self._layers, request, descriptors, self._common, own_mounts=forked.own_mounts)
+            keeper.keep(
+                self._kind,
+                self._layers,
+                request,
+                descriptors,
+                self._common,
+                own_mounts=forked.own_mounts,
+            )
         for descriptor in descriptors[:2]:
             os.close(descriptor)
         self._living[forked.pid] = descriptors[2]

@@ -40,7 +40,11 @@ class Hierarchy:
             ("pids", 2): {"pids.max": processes},
             ("pids", 1): {"pids.max": processes},
         }
-        return {file: value for name in sorted(self.controllers) for file, value in names[name, self.version].items()}
+        return {
+            file: value
+            for name in sorted(self.controllers)
+            for file, value in names[name, self.version].items()
+        }
 
 
 class Group:
@@ -51,7 +55,9 @@ class Group:
 
     def memory_ran_out(self) -> bool:
         """Whether the kernel ended a process of this group for want of memory."""
-        for folder, file in itertools.product(self.folders, ("memory.events", "memory.oom_control")):
+        for folder, file in itertools.product(
+            self.folders, ("memory.events", "memory.oom_control")
+        ):
             with contextlib.suppress(OSError):
                 for line in (folder / file).read_text().splitlines():
                     name, _, count = line.partition(" ")
@@ -121,7 +127,10 @@ def find_groups(proc: Path = Path("/proc/self")) -> Groups:
     except (OSError, ValueError) as error:
         reasons.append(str(error))
     if not any("memory" in hierarchy.controllers for hierarchy in hierarchies):
-        return Groups(hierarchies, "; ".join(dict.fromkeys(reasons)) or "no memory controller can be used here")
+        return Groups(
+            hierarchies,
+            "; ".join(dict.fromkeys(reasons)) or "no memory controller can be used here",
+        )
     return Groups(hierarchies)
 
 
@@ -155,7 +164,9 @@ def _own_groups(proc: Path) -> Iterator[tuple[int, frozenset[str], Path, str]]:
         _, names, path = line.split(":", 2)
         wanted = frozenset(names.split(",")) & frozenset(WANTED_CONTROLLERS)
         for kind, options, root, point in mounts:
-            if (not names and kind == "cgroup2") or (wanted and kind == "cgroup" and wanted <= options):
+            if (not names and kind == "cgroup2") or (
+                wanted and kind == "cgroup" and wanted <= options
+            ):
                 inside = os.path.relpath(path, root) if path.startswith(root) else path.lstrip("/")
                 yield (1 if names else 2), wanted, Path(point, inside), path
                 break
@@ -192,7 +203,9 @@ def _usable(version: int, controllers: frozenset[str], folder: Path) -> frozense
     Raises OSError where no folder may be made.
     """
     if version == 2:
-        present = frozenset((folder / "cgroup.controllers").read_text().split()) & frozenset(WANTED_CONTROLLERS)
+        present = frozenset((folder / "cgroup.controllers").read_text().split()) & frozenset(
+            WANTED_CONTROLLERS
+        )
         for name in present - frozenset((folder / "cgroup.subtree_control").read_text().split()):
             with contextlib.suppress(OSError):
                 _write(folder / "cgroup.subtree_control", f"+{name}")

@@ -31,7 +31,9 @@ def end_descendants(*, spared: Collection[int] = (), seconds: float = 5.0) -> No
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         stopped: set[int] = set()
-        while (found := set(descendants(os.getpid(), spared=spared))) - stopped and time.monotonic() < deadline:
+        while (
+            found := set(descendants(os.getpid(), spared=spared))
+        ) - stopped and time.monotonic() < deadline:
             _send(signal.SIGSTOP, found - stopped)
             stopped |= found
         if not found:
@@ -54,7 +56,11 @@ def _children(pid: int) -> list[int]:
     try:
         texts = [Path(task, "children").read_text() for task in os.scandir(f"/proc/{pid}/task")]
     except (FileNotFoundError, ProcessLookupError):
-        return _by_parent(pid) if not Path("/proc/self/task", str(os.getpid()), "children").exists() else []
+        return (
+            _by_parent(pid)
+            if not Path("/proc/self/task", str(os.getpid()), "children").exists()
+            else []
+        )
     return [int(child) for text in texts for child in text.split()]
 
 

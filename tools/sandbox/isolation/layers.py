@@ -171,7 +171,9 @@ def enter_process_walls(
 
     `memory_files`: whether memfd_create stays open.
     """
-    layers.enter("resource limits", lambda: set_limits(kind, limits, PROCESS_CEILING in layers.active))
+    layers.enter(
+        "resource limits", lambda: set_limits(kind, limits, PROCESS_CEILING in layers.active)
+    )
     layers.enter("no capabilities", kernel.drop_capabilities)
     layers.enter("no new privileges", kernel.no_new_privileges)
     if close_all_files is not None:
@@ -192,7 +194,10 @@ def available() -> list[tuple[str, bool, str]]:
         with os.fdopen(reader, "rb") as pipe:
             found = json.loads(pipe.read() or b'{"active": [], "missing": []}')
         os.waitpid(pid, 0)
-    missing = [(name, False, reason) for name, _, reason in (text.partition(": ") for text in found["missing"])]
+    missing = [
+        (name, False, reason)
+        for name, _, reason in (text.partition(": ") for text in found["missing"])
+    ]
     return [(name, True, "") for name in found["active"]] + missing
 
 
@@ -207,9 +212,13 @@ def _try_everything(writer: int, scratch: str) -> None:
         layers.enter("pid namespace", lambda: kernel.unshare(kernel.NEWPID))
         if (pid := os.fork()) == 0:
             try:
-                open_session(layers, Limits(), own_mounts="private mounts" in layers.active, scratch=scratch)
+                open_session(
+                    layers, Limits(), own_mounts="private mounts" in layers.active, scratch=scratch
+                )
                 close = lambda: close_files(scratch, ProcessKind.INTERPRET)  # noqa: E731
-                enter_process_walls(layers, ProcessKind.INTERPRET, Limits(), close, memory_files=False)
+                enter_process_walls(
+                    layers, ProcessKind.INTERPRET, Limits(), close, memory_files=False
+                )
             finally:
                 os.write(writer, json.dumps(layers.as_message()).encode())
                 os._exit(0)

@@ -25,7 +25,12 @@ def readable_paths() -> list[str]:
     """Returns Python, its packages, system libraries and CUDA; of our own package only what the processes in a
     sandbox import, `tools` and the modules below it.
     """
-    python = {sys.base_prefix, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), sys.base_exec_prefix}
+    python = {
+        sys.base_prefix,
+        sysconfig.get_path("stdlib"),
+        sysconfig.get_path("platstdlib"),
+        sys.base_exec_prefix,
+    }
     paths = [*SYSTEM_FOLDERS, *(p for p in python if p)]
     ours = Path(kernelwright.__file__).parent
     paths += [str(ours / "tools"), *map(str, sorted(ours.glob("*.py")))]
@@ -62,7 +67,11 @@ def make_ruleset(common: list[tuple[int, int]], scratch: str, kind: ProcessKind)
     own = [(scratch, kernel.ALL_RIGHTS), ("/proc", kernel.READ_RIGHTS)]
     if kind is ProcessKind.CUDA:
         # The driver writes under /proc (names of its threads); what rules the kernel there is mounted read-only.
-        own = [(scratch, kernel.ALL_RIGHTS), ("/proc", kernel.DEVICE_RIGHTS), ("/dev/shm", kernel.DEVICE_RIGHTS)]
+        own = [
+            (scratch, kernel.ALL_RIGHTS),
+            ("/proc", kernel.DEVICE_RIGHTS),
+            ("/dev/shm", kernel.DEVICE_RIGHTS),
+        ]
     opened = kernel.open_landlock(own)
     try:
         return kernel.make_ruleset([*common, *opened])

@@ -15,10 +15,25 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x00020000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
+NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
+    0x00020000,
+    0x04000000,
+    0x08000000,
+    0x10000000,
+    0x20000000,
+    0x40000000,
+)
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
-_MS_PRIVATE, _MS_REC, _MS_BIND, _MS_REMOUNT, _MS_RDONLY, _MS_NOSUID, _MS_NODEV = 1 << 18, 1 << 14, 1 << 12, 32, 1, 2, 4
+_MS_PRIVATE, _MS_REC, _MS_BIND, _MS_REMOUNT, _MS_RDONLY, _MS_NOSUID, _MS_NODEV = (
+    1 << 18,
+    1 << 14,
+    1 << 12,
+    32,
+    1,
+    2,
+    4,
+)
 
 _PR_SET_CHILD_SUBREAPER = 36
 _CLONE = {"x86_64": 56, "aarch64": 220}
@@ -54,14 +69,19 @@ def fork_into(flags: int) -> int:
     """
     number = _CLONE[platform.machine()]
     zeros = [ctypes.c_long(0)] * 4
-    result = _libc_with_lock.syscall(ctypes.c_long(number), ctypes.c_long(flags | signal.SIGCHLD), *zeros)
+    result = _libc_with_lock.syscall(
+        ctypes.c_long(number), ctypes.c_long(flags | signal.SIGCHLD), *zeros
+    )
     return _check(result, "clone")
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
     """Mounts a file system. Raises OSError."""
     encoded = [None if text is None else text.encode() for text in (source, target, kind, data)]
-    _check(_libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]), f"mount {target}")
+    _check(
+        _libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]),
+        f"mount {target}",
+    )
 
 
 def make_mounts_private() -> None:
@@ -85,7 +105,9 @@ def mount_scratch(folder: str, size: int, files: int) -> None:
     """An empty file system in memory over `folder`, for this mount namespace only: at most `size` bytes and `files`
     files.
     """
-    mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={size},nr_inodes={files},mode=0700")
+    mount(
+        "tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={size},nr_inodes={files},mode=0700"
+    )
 
 
 def make_read_only(path: str) -> None:
@@ -190,13 +212,19 @@ def make_ruleset(opened: Iterable[tuple[int, int]]) -> int:
         raise OSError(38, "not in this kernel")
     rights = _ALL_FILE_RIGHTS.get(version, ALL_RIGHTS)
     net, scope = (3 if version >= 4 else 0), (3 if version >= 6 else 0)
-    attributes = struct.pack("<QQQ", rights, net, scope)[: 8 if version < 4 else 16 if version < 6 else 24]
-    ruleset = _syscall(_LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
+    attributes = struct.pack("<QQQ", rights, net, scope)[
+        : 8 if version < 4 else 16 if version < 6 else 24
+    ]
+    ruleset = _syscall(
+        _LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0)
+    )
     try:
         for descriptor, allowed in opened:
             allowed &= rights if stat.S_ISDIR(os.fstat(descriptor).st_mode) else rights & _FILE_ONLY
             rule = struct.pack("<Qi", allowed, descriptor)
-            _syscall(_LANDLOCK_ADD, ctypes.c_int(ruleset), ctypes.c_int(1), rule, ctypes.c_uint32(0))
+            _syscall(
+                _LANDLOCK_ADD, ctypes.c_int(ruleset), ctypes.c_int(1), rule, ctypes.c_uint32(0)
+            )
     except BaseException:
         os.close(ruleset)
         raise

@@ -61,7 +61,12 @@ def _composed(node: ast.AST, value_of: Callable[[ast.AST], Number]) -> Number:
         return int(all(values) if isinstance(node.op, ast.And) else any(values))
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
-        return int(all(_compare(op, a, b, value_of) for op, a, b in zip(node.ops, sides, sides[1:], strict=False)))
+        return int(
+            all(
+                _compare(op, a, b, value_of)
+                for op, a, b in zip(node.ops, sides, sides[1:], strict=False)
+            )
+        )
     if isinstance(node, ast.IfExp):
         return value_of(node.body if value_of(node.test) else node.orelse)
     if isinstance(node, ast.Call):
@@ -69,7 +74,9 @@ def _composed(node: ast.AST, value_of: Callable[[ast.AST], Number]) -> Number:
     raise NotANumber
 
 
-def _compare(op: ast.cmpop, left: ast.AST, right: ast.AST, value_of: Callable[[ast.AST], Number]) -> bool:
+def _compare(
+    op: ast.cmpop, left: ast.AST, right: ast.AST, value_of: Callable[[ast.AST], Number]
+) -> bool:
     value = value_of(left)
     if isinstance(op, ast.In | ast.NotIn):
         return _is_among(value, right, value_of) is isinstance(op, ast.In)
@@ -83,7 +90,11 @@ def _is_among(value: Number, node: ast.AST, value_of: Callable[[ast.AST], Number
     """Says whether a value is an element of a written-out collection or of a range."""
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
         return value in [value_of(element) for element in node.elts]
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "range" and 1 <= len(node.args) <= 3:
+    if (
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "range"
+        and 1 <= len(node.args) <= 3
+    ):
         bounds = [int(value_of(argument)) for argument in node.args]
         if len(bounds) == 3 and not bounds[2]:
             raise NotANumber

@@ -18,7 +18,12 @@ from collections.abc import Iterator, Mapping
 
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.sizing.arithmetic import is_power_of_two
-from kernelwright.tools.sizing.comparisons.expressions import FUNCTIONS, NotANumber, constant_value, evaluate
+from kernelwright.tools.sizing.comparisons.expressions import (
+    FUNCTIONS,
+    NotANumber,
+    constant_value,
+    evaluate,
+)
 
 MAX_SYNTAX_NODES = 200_000
 """Nodes of a candidate's syntax tree that are looked through."""
@@ -30,7 +35,17 @@ MAX_INLINED = 4
 """Steps in which names are replaced by what was assigned to them."""
 LANE_CALLS = ("arange", "program_id", "load", "zeros", "full")
 """Functions of Triton whose results are no extents: a mask compares them at every size."""
-EXTENT_CALLS = ("size", "numel", "stride", "dim", "len", "num_programs", "element_size", "ndimension", "nelement")
+EXTENT_CALLS = (
+    "size",
+    "numel",
+    "stride",
+    "dim",
+    "len",
+    "num_programs",
+    "element_size",
+    "ndimension",
+    "nelement",
+)
 """Functions whose results are extents or follow from them."""
 Tree = ast.Module | None
 
@@ -42,7 +57,9 @@ class Relation:
         self._node = node
         self.text = ast.unparse(node)
         self.variables = variables
-        self.numbers = tuple(sorted({n for part in ast.walk(node) if (n := constant_value(part)) is not None}))
+        self.numbers = tuple(
+            sorted({n for part in ast.walk(node) if (n := constant_value(part)) is not None})
+        )
         """Whole numbers in it, written out or as arithmetic."""
 
     def holds(self, values: Mapping[str, int]) -> bool | None:
@@ -55,7 +72,11 @@ class Relation:
     @property
     def comparisons(self) -> list[ast.Compare]:
         """The comparisons of two sides of which it is made."""
-        return [part for part in ast.walk(self._node) if isinstance(part, ast.Compare) and len(part.ops) == 1]
+        return [
+            part
+            for part in ast.walk(self._node)
+            if isinstance(part, ast.Compare) and len(part.ops) == 1
+        ]
 
 
 def difference(comparison: ast.Compare, values: Mapping[str, int]) -> float | None:
@@ -107,7 +128,9 @@ def _tree(source: str) -> Tree:
 def _rank(relation: Relation) -> tuple[bool, int]:
     """Orders equations and remainders first, then thresholds, then orders of two variables."""
     parts = list(ast.walk(relation._node))
-    equation = any(isinstance(part, ast.Eq | ast.NotEq | ast.Mod | ast.In | ast.NotIn) for part in parts)
+    equation = any(
+        isinstance(part, ast.Eq | ast.NotEq | ast.Mod | ast.In | ast.NotIn) for part in parts
+    )
     has_number = any(isinstance(part, ast.Constant) for part in parts)
     return (not equation and not has_number, len(relation.variables))
 
@@ -115,9 +138,13 @@ def _rank(relation: Relation) -> tuple[bool, int]:
 def _comparisons(function: ast.AST) -> Iterator[ast.expr]:
     """Yields what is decided: comparisons, tests of branches, the order of two sides of min and max, remainders."""
     for node in itertools.islice(ast.walk(function), MAX_SYNTAX_NODES):
-        if isinstance(node, ast.Compare | ast.BoolOp) or (isinstance(node, ast.BinOp) and _joins_comparisons(node)):
+        if isinstance(node, ast.Compare | ast.BoolOp) or (
+            isinstance(node, ast.BinOp) and _joins_comparisons(node)
+        ):
             yield node
-        elif isinstance(node, ast.If | ast.While | ast.IfExp) and not isinstance(node.test, ast.Compare | ast.BoolOp):
+        elif isinstance(node, ast.If | ast.While | ast.IfExp) and not isinstance(
+            node.test, ast.Compare | ast.BoolOp
+        ):
             yield node.test
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod | ast.FloorDiv):
             remainder = ast.BinOp(node.left, ast.Mod(), node.right)
@@ -132,12 +159,16 @@ def _joins_comparisons(node: ast.BinOp) -> bool:
     """Says whether arithmetic joins two comparisons: `(a == b) & (c > d)`, `(a == b) * (c > d)`."""
     if not isinstance(node.op, ast.BitAnd | ast.BitOr | ast.Mult):
         return False
-    return all(any(isinstance(n, ast.Compare) for n in ast.walk(side)) for side in (node.left, node.right))
+    return all(
+        any(isinstance(n, ast.Compare) for n in ast.walk(side)) for side in (node.left, node.right)
+    )
 
 
 def _assigned_once(function: ast.AST) -> dict[str, ast.expr]:
     """Returns the names to which a function assigns arithmetic in one place, with the expression."""
-    stores = Counter(n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    stores = Counter(
+        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    )
     assigned: dict[str, ast.expr] = {}
     for node in ast.walk(function):
         if not isinstance(node, ast.Assign) or len(node.targets) != 1:
@@ -146,11 +177,20 @@ def _assigned_once(function: ast.AST) -> dict[str, ast.expr]:
         pairs = [(target, node.value)]
         if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
             pairs = list(zip(target.elts, node.value.elts, strict=False))
-        elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call) and _called(node.value) == "divmod":
-            parts = (ast.BinOp(node.value.args[0], op, node.value.args[-1]) for op in (ast.FloorDiv(), ast.Mod()))
+        elif (
+            isinstance(target, ast.Tuple)
+            and isinstance(node.value, ast.Call)
+            and _called(node.value) == "divmod"
+        ):
+            parts = (
+                ast.BinOp(node.value.args[0], op, node.value.args[-1])
+                for op in (ast.FloorDiv(), ast.Mod())
+            )
             pairs = list(zip(target.elts, parts, strict=False))
         for name, value in pairs:
-            arithmetic = isinstance(value, ast.BinOp | ast.Constant | ast.UnaryOp | ast.Compare | ast.BoolOp)
+            arithmetic = isinstance(
+                value, ast.BinOp | ast.Constant | ast.UnaryOp | ast.Compare | ast.BoolOp
+            )
             known_call = isinstance(value, ast.Call) and _called(value) in (*FUNCTIONS, *LANE_CALLS)
             if isinstance(name, ast.Name) and stores[name.id] == 1 and (arithmetic or known_call):
                 assigned[name.id] = value
@@ -198,7 +238,11 @@ def _variables(node: ast.AST) -> Iterator[str]:
         if not isinstance(node.slice, ast.Constant | ast.UnaryOp):
             raise NotANumber
         yield ast.unparse(node)
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "to"
+    ):
         yield from _variables(node.func.value)
     elif isinstance(node, ast.Call) and _called(node) not in (*FUNCTIONS, "len", "range"):
         if _called(node) not in EXTENT_CALLS:

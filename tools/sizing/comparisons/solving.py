@@ -74,7 +74,9 @@ class BoundRelation:
     def solutions(self, outcome: bool, chosen: Extents) -> Iterator[Extents]:
         """Yields extents at which the relation has the outcome; those that are chosen already stay."""
         fixed = {i: chosen[i] for i in self.dimensions if i in chosen}
-        solutions = (e for e in self._candidates(fixed) if self.relation.holds(self.values(e)) is outcome)
+        solutions = (
+            e for e in self._candidates(fixed) if self.relation.holds(self.values(e)) is outcome
+        )
         return itertools.islice(solutions, MAX_SOLUTIONS)
 
     def _candidates(self, fixed: dict[int, int]) -> Iterator[dict[int, int]]:
@@ -98,7 +100,13 @@ class BoundRelation:
         others = list(extents.values())
         for other in {*others, math.prod(others), sum(others)} if others else ():
             for times in (*TIMES, *numbers, other):
-                candidates += [other * times, other // max(times, 1), other + times, other - times, times // other + 1]
+                candidates += [
+                    other * times,
+                    other // max(times, 1),
+                    other + times,
+                    other - times,
+                    times // other + 1,
+                ]
             candidates.append(math.isqrt(other))
         if not others:
             candidates += [*_near(numbers), *EXTENTS]
@@ -140,22 +148,34 @@ def _bindings(relation: Relation, context: Context) -> list[tuple[tuple[int, ...
     thresholds = [n for n in relation.numbers if n > SMALL_NUMBER]
     choices: list[list[tuple[int, ...]]] = []
     for variable in relation.variables:
-        alike: list[tuple[int, ...]] = [(i,) for i in order if context.names[i].lower() == variable.lower()]
+        alike: list[tuple[int, ...]] = [
+            (i,) for i in order if context.names[i].lower() == variable.lower()
+        ]
         if variable.endswith("numel()"):
             alike = [every, *itertools.combinations(order, 2)] if len(order) > 2 else [every]
         choices.append(alike or [(i,) for i in order])
     if len(choices) == 1 and thresholds:  # no extent of the problem is beyond the others
         is_named = len(choices[0]) == 1
-        choices = [[part for part in choices[0] if math.prod(context.full[i] for i in part) > min(thresholds)]]
+        choices = [
+            [
+                part
+                for part in choices[0]
+                if math.prod(context.full[i] for i in part) > min(thresholds)
+            ]
+        ]
         choices[0] += [every] if len(every) > 1 and not is_named else []
     bindings = itertools.product(*choices)
-    return [b for b in itertools.islice(bindings, 4 * MAX_BINDINGS) if len(set(b)) == len(b)][:MAX_BINDINGS]
+    return [b for b in itertools.islice(bindings, 4 * MAX_BINDINGS) if len(set(b)) == len(b)][
+        :MAX_BINDINGS
+    ]
 
 
 def _near(numbers: Sequence[int]) -> list[int]:
     """Returns numbers on both sides of those of a relation, the largest of its numbers first."""
     near: list[int] = []
     for number in reversed(numbers):
-        beyond = [number + number // 2 | 1] if is_power_of_two(number) and number >= LEAST_MARGIN else []
+        beyond = (
+            [number + number // 2 | 1] if is_power_of_two(number) and number >= LEAST_MARGIN else []
+        )
         near += [*beyond, number + 1, number, number - 1, 2 * number, 3 * number, 5 * number]
     return [n for n in dict.fromkeys(near) if n > 0]

@@ -57,7 +57,11 @@ def install(target: Target) -> None:
         (torch.autograd, "grad", gradients.grad),
         (torch.autograd, "backward", gradients.backward),
         (torch.Tensor, "backward", gradients.backward_of_tensor),
-        (torch.nn.RNNBase, "flatten_parameters", lambda self: None),  # a kernel of cuDNN's lays weights side by side
+        (
+            torch.nn.RNNBase,
+            "flatten_parameters",
+            lambda self: None,
+        ),  # a kernel of cuDNN's lays weights side by side
         (torch.library, "wrap_triton", lambda kernel: kernel),
         (torch.cuda, "_lazy_init", lambda: None),
         (torch.cuda, "CUDAGraph", redirect._Nothing),
@@ -145,7 +149,9 @@ def lay_at(tensor: Any, other: Any) -> None:
 def _address(tensor: Any) -> int:
     """Returns the address as on a GPU: storages begin at multiples of 256 bytes, and a view at its offset."""
     storage = tensor.untyped_storage()._cdata
-    address = (_laid.get(storage, storage) << 8) + int(tensor.storage_offset()) * tensor.dtype.itemsize
+    address = (_laid.get(storage, storage) << 8) + int(
+        tensor.storage_offset()
+    ) * tensor.dtype.itemsize
     _told_addresses[address] = tensor
     return address
 
@@ -244,7 +250,11 @@ class Fakes(FakeTensorMode):
 
 _META = torch.device("meta")
 _EMPTY_LIKE = torch.ops.aten.empty_like.default
-_ALLOCATING = (torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default, _EMPTY_LIKE)
+_ALLOCATING = (
+    torch.ops.aten.empty.memory_format,
+    torch.ops.aten.empty_strided.default,
+    _EMPTY_LIKE,
+)
 
 
 def _is_plain(sizes: Any) -> bool:
@@ -261,7 +271,9 @@ class FirstDevice(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name == "cuda":
             return args[0].to(
-                _numbered(args[1] if len(args) > 1 and args[1] is not None else kwargs.get("device") or 0)
+                _numbered(
+                    args[1] if len(args) > 1 and args[1] is not None else kwargs.get("device") or 0
+                )
             )
         if name in ("pin_memory", "record_stream"):
             return args[0] if name == "pin_memory" else None
@@ -289,7 +301,9 @@ def fake() -> Iterator[None]:
         yield
 
 
-def fake_tensor(shape: list[int], stride: list[int], dtype: torch.dtype, offset: int = 0) -> torch.Tensor:
+def fake_tensor(
+    shape: list[int], stride: list[int], dtype: torch.dtype, offset: int = 0
+) -> torch.Tensor:
     """Call it inside `fake`. The operator itself: torch.empty_strided gives a second tensor, its `detach`, there.
 
     offset: elements of the storage before the first element.
@@ -297,5 +311,7 @@ def fake_tensor(shape: list[int], stride: list[int], dtype: torch.dtype, offset:
     if not offset:
         return torch.ops.aten.empty_strided.default(shape, stride, dtype=dtype, device=CUDA)
     reach = sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
-    storage = torch.ops.aten.empty_strided.default([offset + reach + 1], [1], dtype=dtype, device=CUDA)
+    storage = torch.ops.aten.empty_strided.default(
+        [offset + reach + 1], [1], dtype=dtype, device=CUDA
+    )
     return torch.ops.aten.as_strided.default(storage, shape, stride, offset)

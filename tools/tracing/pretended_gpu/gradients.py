@@ -22,12 +22,16 @@ def grad(
 ) -> tuple[Any, ...]:  # fmt: skip
     """As `torch.autograd.grad`; hooks of tensors are not called, and batches of gradients are refused."""
     if is_grads_batched:
-        raise RuntimeError("is_grads_batched is not understood where no GPU is: take the gradients one by one")
+        raise RuntimeError(
+            "is_grads_batched is not understood where no GPU is: take the gradients one by one"
+        )
     wanted = [_edge(one) for one in _listed(inputs)]
     found = _backwards(_listed(outputs), _listed(grad_outputs), create_graph)
     gradients = tuple(found.get(edge) for edge in wanted)
     if any(g is None for g in gradients) and not (allow_unused or materialize_grads):
-        raise RuntimeError("One of the differentiated Tensors appears to not have been used in the graph.")
+        raise RuntimeError(
+            "One of the differentiated Tensors appears to not have been used in the graph."
+        )
     if not materialize_grads:
         return gradients
     pairs = zip(gradients, _listed(inputs), strict=True)
@@ -48,7 +52,11 @@ def backward(
 
 
 def backward_of_tensor(
-    self: Any, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+    self: Any,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
 ) -> None:
     """As `torch.Tensor.backward`."""
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
@@ -78,7 +86,9 @@ def _backwards(outputs: list[Any], given: list[Any], create_graph: bool) -> dict
             if all(one is None for one in inputs):
                 continue
             made = _call(node)(*_without_gaps(node, inputs))
-            for edge, gradient in zip(node.next_functions, made if isinstance(made, tuple) else (made,), strict=False):
+            for edge, gradient in zip(
+                node.next_functions, made if isinstance(made, tuple) else (made,), strict=False
+            ):
                 if edge[0] is not None and gradient is not None:
                     _add(arrived, edge, gradient)
     return arrived

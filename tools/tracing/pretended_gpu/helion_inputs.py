@@ -35,7 +35,9 @@ def make_sizes_symbolic() -> str:
         return NOT_TUNED
 
     def to_fake_tensor(self: Any, tensor: Any, source: Any) -> Any:
-        return original(self, tensor if self.settings.static_shapes else _symbolic(self, tensor), source)
+        return original(
+            self, tensor if self.settings.static_shapes else _symbolic(self, tensor), source
+        )
 
     CompileEnvironment._to_fake_tensor = to_fake_tensor
     return NOT_TUNED

@@ -44,7 +44,13 @@ class OfflineUtils:
         """
         usage = read_usage(kernel, name, self._target)
         words = (usage.spills or 0) // 4
-        return _LOADED, _LOADED, usage.registers or 0, words, max_threads(usage.registers or 0, self._target)
+        return (
+            _LOADED,
+            _LOADED,
+            usage.registers or 0,
+            words,
+            max_threads(usage.registers or 0, self._target),
+        )
 
     def unload_module(self, module: Any) -> None:
         """Does nothing: nothing was loaded."""
@@ -65,7 +71,9 @@ def read_usage(kernel: Any, name: str, target: Target) -> Usage:
 
 def read_compiled(asm: Any, name: str, target: Target) -> Usage:
     """Reads what a kernel uses from the stages of its compilation."""
-    return read_cubin(asm["cubin"], name) if target.backend == "cuda" else read_amdgcn(asm["amdgcn"])
+    return (
+        read_cubin(asm["cubin"], name) if target.backend == "cuda" else read_amdgcn(asm["amdgcn"])
+    )
 
 
 def max_threads(registers: int, target: Target) -> int:
@@ -135,8 +143,14 @@ def check_arguments(names: tuple[str, ...], args: tuple[Any, ...], kernel: str) 
     """Raises LaunchRefused where a kernel is given a tensor that only a CPU can read."""
     for name, value in zip(names, args, strict=False):
         tensor = getattr(value, "base", value)
-        if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu" and not tensor.is_pinned():
-            raise LaunchRefused(f"argument {name} of {kernel} is a tensor on the CPU: a kernel cannot read it")
+        if (
+            isinstance(tensor, torch.Tensor)
+            and tensor.device.type == "cpu"
+            and not tensor.is_pinned()
+        ):
+            raise LaunchRefused(
+                f"argument {name} of {kernel} is a tensor on the CPU: a kernel cannot read it"
+            )
 
 
 class OfflineDriver:
@@ -144,7 +158,9 @@ class OfflineDriver:
 
     launcher_cls = OfflineLauncher
 
-    def __init__(self, target: Target, during_benchmark: Callable[[Callable[[], Any]], None]) -> None:
+    def __init__(
+        self, target: Target, during_benchmark: Callable[[Callable[[], Any]], None]
+    ) -> None:
         self._target, self._during = target, during_benchmark
         self.utils = OfflineUtils(target)
 
@@ -183,7 +199,9 @@ class OfflineDriver:
         """What `triton.autotune` times configurations with."""
         return self.benchmark
 
-    def benchmark(self, call: Callable[[], Any], *args: Any, quantiles: Any = None, **kwargs: Any) -> Any:
+    def benchmark(
+        self, call: Callable[[], Any], *args: Any, quantiles: Any = None, **kwargs: Any
+    ) -> Any:
         """Compiles what `call` launches, once, and measures nothing."""
         self._during(call)
         return [1.0] * len(quantiles) if quantiles else 1.0

@@ -35,7 +35,9 @@ class _Nothing:
         return 1.0
 
 
-def install(capability: tuple[int, int] = (9, 0), multiprocessors: int = 132, shared: int = 232448) -> None:
+def install(
+    capability: tuple[int, int] = (9, 0), multiprocessors: int = 132, shared: int = 232448
+) -> None:
     """torch.cuda answers as a GPU of this kind would. Once a process, before the candidate's text is read."""
     properties = types.SimpleNamespace(
         name="offline", major=capability[0], minor=capability[1], multi_processor_count=multiprocessors,

@@ -17,7 +17,10 @@ def warm() -> None:
     from kernelwright.tools.tracing import tracer
 
     kept = [(owner, "compile", owner.compile) for owner in (triton, triton.compiler, compiler)]
-    kept += [(Autotuner, "run", Autotuner.run), (triton.testing, "do_bench", triton.testing.do_bench)]
+    kept += [
+        (Autotuner, "run", Autotuner.run),
+        (triton.testing, "do_bench", triton.testing.do_bench),
+    ]
     kept += [(triton.testing, "do_bench_cudagraph", triton.testing.do_bench_cudagraph)]
     tracer.warm()
     for owner, name, value in kept:

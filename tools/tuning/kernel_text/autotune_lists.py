@@ -47,7 +47,9 @@ def lists_of(tree: ast.Module, scopes: Scopes) -> list[AutotuneList]:
         node = scopes.value_of(given) if isinstance(given, ast.Name | ast.Attribute) else given
         if isinstance(node, ast.List | ast.Tuple) and node.elts:
             configs = [_config(e, scopes) for e in node.elts if isinstance(e, ast.Call)]
-            if len(configs) == len(node.elts) and all(called_name(c.call) == "Config" for c in configs):
+            if len(configs) == len(node.elts) and all(
+                called_name(c.call) == "Config" for c in configs
+            ):
                 found.append(AutotuneList(kernel.name, node, configs))
     return found
 
@@ -70,7 +72,9 @@ def _configs(call: ast.Call) -> ast.expr | None:
 
 
 def _config(call: ast.Call, scopes: Scopes) -> ListedConfig:
-    given = next((k.value for k in call.keywords if k.arg == "kwargs"), None) or next(iter(call.args), None)
+    given = next((k.value for k in call.keywords if k.arg == "kwargs"), None) or next(
+        iter(call.args), None
+    )
     nodes = entries(scopes, given) if given is not None else {}
     options = {k.arg: k.value for k in call.keywords if k.arg in OPTIONS}
     values: dict[str, Setting] = {}

@@ -40,21 +40,35 @@ def _operands(kernel: KernelSyntax) -> tuple[str, ...]:
     parameters = {a.arg for a in kernel.node.args.args}
     loaded: dict[str, set[str]] = {}
     for node in ast.walk(kernel.node):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        if (
+            isinstance(node, ast.Assign)
+            and len(node.targets) == 1
+            and isinstance(node.targets[0], ast.Name)
+        ):
             value, name = node.value, node.targets[0].id
             plain = isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.load"
-            pointer = value.args[0] if isinstance(value, ast.Call) and plain and value.args else None
+            pointer = (
+                value.args[0] if isinstance(value, ast.Call) and plain and value.args else None
+            )
             while isinstance(pointer, ast.BinOp):
                 pointer = pointer.left
             own = isinstance(pointer, ast.Name) and pointer.id in parameters
-            loaded.setdefault(name, set()).add(pointer.id if isinstance(pointer, ast.Name) and own else "")
-    found = [loaded.get(ast.unparse(operand), {""}) for dot in kernel.dots for operand in dot.args[:2]]
+            loaded.setdefault(name, set()).add(
+                pointer.id if isinstance(pointer, ast.Name) and own else ""
+            )
+    found = [
+        loaded.get(ast.unparse(operand), {""}) for dot in kernel.dots for operand in dot.args[:2]
+    ]
     names = set().union(*found)
     return () if "" in names else tuple(sorted(names))
 
 
 def _of_dot(
-    text: Text, scopes: Scopes, kernel: KernelSyntax, dot: ast.Call, launches: Sequence[LaunchSyntax]
+    text: Text,
+    scopes: Scopes,
+    kernel: KernelSyntax,
+    dot: ast.Call,
+    launches: Sequence[LaunchSyntax],
 ) -> tuple[str, list[Site]] | None:
     """The precision that is written, or what Triton takes, and where it stands; None where that is no plain text."""
     for keyword in dot.keywords:
@@ -71,7 +85,11 @@ def _of_dot(
 
 
 def _written(
-    text: Text, scopes: Scopes, kernel: KernelSyntax, value: ast.expr, launches: Sequence[LaunchSyntax]
+    text: Text,
+    scopes: Scopes,
+    kernel: KernelSyntax,
+    value: ast.expr,
+    launches: Sequence[LaunchSyntax],
 ) -> tuple[str, list[Site]] | None:
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         return value.value, [text.site(value, '"{}"')]

@@ -108,8 +108,12 @@ def _read(node: ast.FunctionDef) -> KernelSyntax:
     kernel = KernelSyntax(node)
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     kernel.parameters = [a.arg for a in arguments]
-    kernel.constexprs = [a.arg for a in arguments if a.annotation and dotted(a.annotation).endswith("constexpr")]
-    kernel.autotune = next((d for d in node.decorator_list if isinstance(d, ast.Call) and _is(d, "autotune")), None)
+    kernel.constexprs = [
+        a.arg for a in arguments if a.annotation and dotted(a.annotation).endswith("constexpr")
+    ]
+    kernel.autotune = next(
+        (d for d in node.decorator_list if isinstance(d, ast.Call) and _is(d, "autotune")), None
+    )
     names = set(kernel.constexprs)
     blocks = _blocks(node)
     for inner in ast.walk(node):
@@ -142,8 +146,13 @@ def _read_call(kernel: KernelSyntax, call: ast.Call, names: set[str], blocks: se
         kernel.tiles |= {call.args[2].id} & names
     elif called in ("load", "store") and dotted(call.func).count(".") == 1 and call.args:
         given = {k.arg for k in call.keywords}
-        whole = len(call.args) <= (1 if called == "load" else 2) and not given & {"mask", "boundary_check"}
-        kernel.unmasked |= whole and dotted(call.func).startswith("tl.") and _is_block(call.args[0], blocks)
+        whole = len(call.args) <= (1 if called == "load" else 2) and not given & {
+            "mask",
+            "boundary_check",
+        }
+        kernel.unmasked |= (
+            whole and dotted(call.func).startswith("tl.") and _is_block(call.args[0], blocks)
+        )
     elif called == "cdiv" and len(call.args) == 2:
         divided, by = call.args
         if isinstance(divided, ast.Name) and isinstance(by, ast.Name) and by.id in names:
@@ -172,7 +181,13 @@ def _blocks(node: ast.FunctionDef) -> set[str]:
 
 def _is_block(value: ast.expr, blocks: set[str]) -> bool:
     """Whether an expression is a block, as far as it is seen; a reduction to a number is none."""
-    if isinstance(value, ast.Call) and called_name(value) in ("sum", "max", "min", "program_id", "cdiv"):
+    if isinstance(value, ast.Call) and called_name(value) in (
+        "sum",
+        "max",
+        "min",
+        "program_id",
+        "cdiv",
+    ):
         return False
     return any(
         (isinstance(inner, ast.Name) and inner.id in blocks)
@@ -194,7 +209,11 @@ def _placed(node: ast.FunctionDef, names: set[str]) -> dict[str, set[int]]:
     for inner in ast.walk(node):
         if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult):
             for one, other in ((inner.left, inner.right), (inner.right, inner.left)):
-                if isinstance(one, ast.Name) and one.id in names and (found := _axes_of(other, axes)):
+                if (
+                    isinstance(one, ast.Name)
+                    and one.id in names
+                    and (found := _axes_of(other, axes))
+                ):
                     placed[one.id] = placed.get(one.id, set()) | found
     return placed
 
@@ -209,7 +228,9 @@ def _axes_of(value: ast.expr, known: dict[str, set[int]]) -> set[int]:
                 return set()
             if called == "program_id":
                 given = [*inner.args, *(k.value for k in inner.keywords)]
-                found |= {a.value for a in given if isinstance(a, ast.Constant) and type(a.value) is int}
+                found |= {
+                    a.value for a in given if isinstance(a, ast.Constant) and type(a.value) is int
+                }
         elif isinstance(inner, ast.Name):
             found |= known.get(inner.id, set())
     return found

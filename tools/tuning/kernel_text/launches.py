@@ -35,7 +35,9 @@ class GridDivision:
     """The 63 of `(n + 63) // 64`."""
 
 
-def launches_of(tree: ast.Module, kernels: dict[str, KernelSyntax], scopes: Scopes) -> list[LaunchSyntax]:
+def launches_of(
+    tree: ast.Module, kernels: dict[str, KernelSyntax], scopes: Scopes
+) -> list[LaunchSyntax]:
     """Yields the launches in the order of the text."""
     found = []
     for node in ast.walk(tree):
@@ -43,7 +45,9 @@ def launches_of(tree: ast.Module, kernels: dict[str, KernelSyntax], scopes: Scop
             name = node.func.value
             if isinstance(name, ast.Name) and name.id in kernels:
                 kernel = kernels[name.id]
-                found.append(LaunchSyntax(node, kernel, _bound(node, kernel, scopes), node.func.slice))
+                found.append(
+                    LaunchSyntax(node, kernel, _bound(node, kernel, scopes), node.func.slice)
+                )
     return sorted(found, key=lambda launch: (launch.call.lineno, launch.call.col_offset))
 
 
@@ -66,7 +70,9 @@ def _bound(call: ast.Call, kernel: KernelSyntax, scopes: Scopes) -> dict[str, as
 
 
 def _starred(call: ast.Call) -> bool:
-    return any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
+    return any(isinstance(a, ast.Starred) for a in call.args) or any(
+        k.arg is None for k in call.keywords
+    )
 
 
 def divisions_of(launch: LaunchSyntax, scopes: Scopes) -> list[GridDivision]:
@@ -76,7 +82,9 @@ def divisions_of(launch: LaunchSyntax, scopes: Scopes) -> list[GridDivision]:
     if isinstance(grid, ast.Tuple | ast.List):
         starred = any(isinstance(e, ast.Starred) for e in grid.elts)
         axes = [(None if starred else i, element) for i, element in enumerate(grid.elts)]
-    return [d for axis, element in axes for d in _divisions(scopes, element, axis, MAX_NAMES_FOLLOWED)]
+    return [
+        d for axis, element in axes for d in _divisions(scopes, element, axis, MAX_NAMES_FOLLOWED)
+    ]
 
 
 def _body(scopes: Scopes, grid: ast.expr, deepest: int) -> ast.expr:
@@ -85,13 +93,17 @@ def _body(scopes: Scopes, grid: ast.expr, deepest: int) -> ast.expr:
     if isinstance(function, ast.Lambda):
         return function.body
     if isinstance(function, ast.FunctionDef):
-        returned = [n.value for n in ast.walk(function) if isinstance(n, ast.Return) and n.value is not None]
+        returned = [
+            n.value for n in ast.walk(function) if isinstance(n, ast.Return) and n.value is not None
+        ]
         return returned[0] if len(returned) == 1 else grid
     value = scopes.value_of(grid) if isinstance(grid, ast.Name | ast.Attribute) else None
     return _body(scopes, value, deepest - 1) if value is not None and deepest else grid
 
 
-def _divisions(scopes: Scopes, value: ast.expr, axis: int | None, deepest: int) -> list[GridDivision]:
+def _divisions(
+    scopes: Scopes, value: ast.expr, axis: int | None, deepest: int
+) -> list[GridDivision]:
     found: list[GridDivision] = []
     for node in ast.walk(value):
         if isinstance(node, ast.Call) and called_name(node) == "cdiv" and len(node.args) == 2:
@@ -99,12 +111,16 @@ def _divisions(scopes: Scopes, value: ast.expr, axis: int | None, deepest: int) 
             found += _division(scopes, extent, by, axis)
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
             found += _division(scopes, node.left, node.right, axis)
-        elif isinstance(node, ast.Name) and deepest and (inner := scopes.value_of(node)) is not None:
+        elif (
+            isinstance(node, ast.Name) and deepest and (inner := scopes.value_of(node)) is not None
+        ):
             found += _divisions(scopes, inner, axis, deepest - 1)
     return found
 
 
-def _division(scopes: Scopes, extent: ast.expr, by: ast.expr, axis: int | None) -> list[GridDivision]:
+def _division(
+    scopes: Scopes, extent: ast.expr, by: ast.expr, axis: int | None
+) -> list[GridDivision]:
     resolved = resolve(scopes, by)
     if resolved is None or type(resolved.literal.value) is not int:
         return []

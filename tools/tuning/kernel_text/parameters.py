@@ -94,7 +94,9 @@ class ParameterSpace(Value):
 
     def only(self, names: set[str]) -> ParameterSpace:
         """Returns the parameters that are named, without the others."""
-        kept: ParameterSpace = self.with_(parameters=tuple(p for p in self.parameters if p.name in names))
+        kept: ParameterSpace = self.with_(
+            parameters=tuple(p for p in self.parameters if p.name in names)
+        )
         return kept
 
 

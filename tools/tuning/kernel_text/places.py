@@ -10,7 +10,14 @@ import tokenize
 from kernelwright.tools.tuning.kernel_text.parameters import Site
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
-_IGNORED = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+_IGNORED = {
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.COMMENT,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 
 
 class Text:
@@ -28,7 +35,9 @@ class Text:
         """Returns the first byte of a node and the byte after its last."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
-        return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
+        return self.offset(node.lineno, node.col_offset), self.offset(
+            node.end_lineno, node.end_col_offset
+        )
 
     def site(self, node: ast.expr | ast.keyword, form: str = "{}") -> Site:
         """Returns the node itself as a site."""

@@ -10,10 +10,19 @@ import ast
 from dataclasses import dataclass, field
 
 from kernelwright.tools.parsing import parse_module
-from kernelwright.tools.tuning.kernel_text.autotune_lists import AutotuneList, lists_of, without_all_but_first
+from kernelwright.tools.tuning.kernel_text.autotune_lists import (
+    AutotuneList,
+    lists_of,
+    without_all_but_first,
+)
 from kernelwright.tools.tuning.kernel_text.dot_precision import precision_parameters
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax, kernels_of
-from kernelwright.tools.tuning.kernel_text.launches import GridDivision, LaunchSyntax, divisions_of, launches_of
+from kernelwright.tools.tuning.kernel_text.launches import (
+    GridDivision,
+    LaunchSyntax,
+    divisions_of,
+    launches_of,
+)
 from kernelwright.tools.tuning.kernel_text.parameters import (
     FixedNumber,
     Parameter,
@@ -25,7 +34,12 @@ from kernelwright.tools.tuning.kernel_text.parameters import (
 from kernelwright.tools.tuning.kernel_text.places import Text
 from kernelwright.tools.tuning.kernel_text.resolving import Resolved, Scopes, resolve
 from kernelwright.tools.tuning.kernel_text.rewriting import joined_sites
-from kernelwright.tools.tuning.legal_values import TRITON_DEFAULTS, counts_work, option_values, tile_values
+from kernelwright.tools.tuning.legal_values import (
+    TRITON_DEFAULTS,
+    counts_work,
+    option_values,
+    tile_values,
+)
 
 LAUNCH_OPTIONS = (ParameterRole.WARPS, ParameterRole.STAGES, ParameterRole.CTAS)
 
@@ -92,8 +106,12 @@ class _Reader:
         parameters = [p for group in self._unique() if (p := self._parameter(group)) is not None]
         parameters += self._options()
         launched = {launch.kernel.name: launch.kernel for launch in self._launches}
-        parameters += precision_parameters(self._text, self._scopes, self._launches, launched.values())
-        return ParameterSpace(parameters=tuple(_distinct(parameters)), refused=tuple(dict.fromkeys(self._refused)))
+        parameters += precision_parameters(
+            self._text, self._scopes, self._launches, launched.values()
+        )
+        return ParameterSpace(
+            parameters=tuple(_distinct(parameters)), refused=tuple(dict.fromkeys(self._refused))
+        )
 
     # -------------------------------------------------------------- constexprs
     def _constexprs(self, launch: LaunchSyntax) -> None:
@@ -101,14 +119,24 @@ class _Reader:
         listed = self._lists.get(kernel.name)
         config = listed.configs[0] if listed is not None else None
         for name in kernel.constexprs:
-            value = config.nodes.get(name) if config is not None and name in config.nodes else launch.bound.get(name)
+            value = (
+                config.nodes.get(name)
+                if config is not None and name in config.nodes
+                else launch.bound.get(name)
+            )
             if value is None or not (name in kernel.tiles or counts_work(name)):
                 continue
             resolved = resolve(self._scopes, value)
             if resolved is None:
-                self._refuse(f"{kernel.name}.{name}", value, "a shape decides it, or more than one place of the text")
+                self._refuse(
+                    f"{kernel.name}.{name}",
+                    value,
+                    "a shape decides it, or more than one place of the text",
+                )
             elif type(resolved.literal.value) is int:
-                self._group(resolved, config is not None and name in config.nodes).uses.append((kernel, name))
+                self._group(resolved, config is not None and name in config.nodes).uses.append(
+                    (kernel, name)
+                )
 
     def _outside(self, launch: LaunchSyntax) -> None:
         """Constants of the module that the kernel takes its extents from."""
@@ -128,7 +156,9 @@ class _Reader:
     def _group(self, resolved: Resolved, listed: bool) -> _Group:
         key = id(resolved.literal)
         if key not in self._groups:
-            self._groups[key] = _Group([resolved.literal], resolved.capped, config=0 if listed else None)
+            self._groups[key] = _Group(
+                [resolved.literal], resolved.capped, config=0 if listed else None
+            )
         group = self._groups[key]
         group.capped |= resolved.capped
         return group
@@ -139,8 +169,15 @@ class _Reader:
     # -------------------------------------------------------------- the grid follows
     def _link_grid(self, launch: LaunchSyntax) -> None:
         """Numbers that a grid repeats belong to the tile that they repeat."""
-        divisions = [d for d in divisions_of(launch, self._scopes) if id(d.literal) not in self._groups]
-        own = [(g, n) for g in self._unique() for k, n in g.uses if k is launch.kernel and n in k.placed]
+        divisions = [
+            d for d in divisions_of(launch, self._scopes) if id(d.literal) not in self._groups
+        ]
+        own = [
+            (g, n)
+            for g in self._unique()
+            for k, n in g.uses
+            if k is launch.kernel and n in k.placed
+        ]
         waiting = [(g, n) for g, n in own if not _follows_already(g, launch, self._scopes)]
         for division in divisions:
             fitting = [(g, n) for g, n in waiting if g.literals[0].value == division.literal.value]
@@ -177,11 +214,21 @@ class _Reader:
         tile = any(name in k.tiles for k, name in group.uses)
         in_product = any(name in k.dot_tiles for k, name in group.uses)
         unmasked = any(k.unmasked and name in k.tiles for k, name in group.uses)
-        values = tile_values(start, in_product, unmasked) if tile else option_values(ParameterRole.COUNT, start)
+        values = (
+            tile_values(start, in_product, unmasked)
+            if tile
+            else option_values(ParameterRole.COUNT, start)
+        )
         if tile and start & (start - 1):
-            self._refuse(f"{kernel.name}.{constexpr}", group.literals[0], f"{start} is no power of two")
+            self._refuse(
+                f"{kernel.name}.{constexpr}", group.literals[0], f"{start} is no power of two"
+            )
             return None
-        less = [self._text.site(d.less_one, "({} - 1)") for d in group.divisions if d.less_one is not None]
+        less = [
+            self._text.site(d.less_one, "({} - 1)")
+            for d in group.divisions
+            if d.less_one is not None
+        ]
         nodes = [*group.literals, *(d.literal for d in group.divisions)]
         return Parameter(
             name=f"{kernel.name}.{constexpr}", role=ParameterRole.TILE if tile else ParameterRole.COUNT, start=start,
@@ -203,13 +250,23 @@ class _Reader:
                 ParameterRole.STAGES: kernel.loops,
                 ParameterRole.CTAS: bool(kernel.dots),
             }
-            found += [self._option(name, role, launches, listed) for role in LAUNCH_OPTIONS if wanted[role]]
+            found += [
+                self._option(name, role, launches, listed)
+                for role in LAUNCH_OPTIONS
+                if wanted[role]
+            ]
         return found
 
     def _option(
-        self, kernel: str, role: ParameterRole, launches: list[LaunchSyntax], listed: AutotuneList | None
+        self,
+        kernel: str,
+        role: ParameterRole,
+        launches: list[LaunchSyntax],
+        listed: AutotuneList | None,
     ) -> Parameter:
-        calls = [listed.configs[0].call] if listed is not None else [launch.call for launch in launches]
+        calls = (
+            [listed.configs[0].call] if listed is not None else [launch.call for launch in launches]
+        )
         sites: list[Site] = []
         starts: list[int] = []
         for call in calls:
@@ -221,7 +278,9 @@ class _Reader:
             resolved = resolve(self._scopes, given)
             value = None if resolved is None or resolved.capped else resolved.literal.value
             plain = type(value) is int
-            sites.append(self._text.site(resolved.literal if plain and resolved is not None else given))
+            sites.append(
+                self._text.site(resolved.literal if plain and resolved is not None else given)
+            )
             starts.append(value if isinstance(value, int) and plain else 0)
         start = starts[0]
         return Parameter(
@@ -257,5 +316,7 @@ def _distinct(parameters: list[Parameter]) -> list[Parameter]:
             kept.append(one)
         else:
             kernels = tuple(dict.fromkeys((*same.kernels, *one.kernels)))
-            kept[kept.index(same)] = same.with_(kernels=kernels, sites=joined_sites(same.sites, one.sites))
+            kept[kept.index(same)] = same.with_(
+                kernels=kernels, sites=joined_sites(same.sites, one.sites)
+            )
     return kept

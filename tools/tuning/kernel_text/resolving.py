@@ -35,7 +35,11 @@ class Scopes:
         """
         if isinstance(name, ast.Name):
             return self._of_name(name)
-        if isinstance(name, ast.Attribute) and isinstance(name.value, ast.Name) and name.value.id == "self":
+        if (
+            isinstance(name, ast.Attribute)
+            and isinstance(name.value, ast.Name)
+            and name.value.id == "self"
+        ):
             return self._of_attribute(name)
         return None
 
@@ -86,7 +90,11 @@ class Scopes:
         for node in ast.walk(owner):
             if isinstance(node, ast.Assign):
                 wanted = f"self.{attribute.attr}"
-                found += [node.value for t in node.targets if isinstance(t, ast.Attribute) and dotted(t) == wanted]
+                found += [
+                    node.value
+                    for t in node.targets
+                    if isinstance(t, ast.Attribute) and dotted(t) == wanted
+                ]
         return found[0] if len(found) == 1 else None
 
 
@@ -97,7 +105,9 @@ class Resolved:
         self.literal, self.capped = literal, capped
 
 
-def resolve(scopes: Scopes, value: ast.expr | None, deepest: int = MAX_NAMES_FOLLOWED) -> Resolved | None:
+def resolve(
+    scopes: Scopes, value: ast.expr | None, deepest: int = MAX_NAMES_FOLLOWED
+) -> Resolved | None:
     """The number or text in the file that decides an expression; None where a shape, or nothing that is written once,
     decides it.
     """
@@ -123,7 +133,9 @@ def entries(scopes: Scopes, value: ast.expr) -> dict[str, ast.expr]:
         return entries(scopes, inner) if inner is not None else {}
     if isinstance(value, ast.Dict):
         pairs = zip(value.keys, value.values, strict=True)
-        return {k.value: v for k, v in pairs if isinstance(k, ast.Constant) and isinstance(k.value, str)}
+        return {
+            k.value: v for k, v in pairs if isinstance(k, ast.Constant) and isinstance(k.value, str)
+        }
     if isinstance(value, ast.Call) and dotted(value.func) == "dict":
         return {k.arg: k.value for k in value.keywords if k.arg is not None}
     return {}

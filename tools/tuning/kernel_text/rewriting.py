@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernelwright.tools.tuning.kernel_text.parameters import Configuration, ParameterSpace, Site, changed_settings
+from kernelwright.tools.tuning.kernel_text.parameters import (
+    Configuration,
+    ParameterSpace,
+    Site,
+    changed_settings,
+)
 
 Edit = tuple[int, int, str]
 """First byte, byte after the last, and the text that replaces them."""
@@ -17,7 +22,9 @@ def rewrite(source: str, space: ParameterSpace, configuration: Configuration) ->
     """
     edits: list[Edit] = []
     for name, value in changed_settings(space, configuration).items():
-        edits += [(site.start, site.end, site.form.format(value)) for site in space.named(name).sites]
+        edits += [
+            (site.start, site.end, site.form.format(value)) for site in space.named(name).sites
+        ]
     return apply_edits(source, edits)
 
 

@@ -62,7 +62,9 @@ class JudgeClient:
         judged again; the fault that it has after that is its own, so that hanging is worth no more than being wrong.
         timeout: seconds that one verdict may take in all, the service's queue included; then the score has none.
         """
-        address, _, url_token = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).partition("#token=")
+        address, _, url_token = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).partition(
+            "#token="
+        )
         self.url = address.rstrip("/")
         secret = url_token or token or os.environ.get(TOKEN_VARIABLE)
         self._options, self._device, self._patience = dict(options or {}), device, patience
@@ -79,7 +81,13 @@ class JudgeClient:
 
     # -------------------------------------------------------------- verdicts
     def score(
-        self, problem: str, code: str, *, group: str | None = None, timeout: float | None = None, **options: Any
+        self,
+        problem: str,
+        code: str,
+        *,
+        group: str | None = None,
+        timeout: float | None = None,
+        **options: Any,
     ) -> Score:
         """Judges one candidate and waits for the verdict. Raises JudgeError for what the user must mend.
 
@@ -92,19 +100,36 @@ class JudgeClient:
         return self._settled(score)
 
     async def score_async(
-        self, problem: str, code: str, *, group: str | None = None, timeout: float | None = None, **options: Any
+        self,
+        problem: str,
+        code: str,
+        *,
+        group: str | None = None,
+        timeout: float | None = None,
+        **options: Any,
     ) -> Score:
         """The same as `score`, without holding the event loop up."""
         score = await self._score_async(problem, code, group, options, timeout)
         for _ in range(self._insist if score.fault in FAULTS_OF_LOAD else 0):
-            score = await self._score_async(problem, code, group, options, timeout) if score.mask else score
+            score = (
+                await self._score_async(problem, code, group, options, timeout)
+                if score.mask
+                else score
+            )
         return self._settled(score)
 
     def _settled(self, score: Score) -> Score:
-        return replace(score, mask=False) if self._insist and score.fault in FAULTS_OF_LOAD else score
+        return (
+            replace(score, mask=False) if self._insist and score.fault in FAULTS_OF_LOAD else score
+        )
 
     def _score(
-        self, problem: str, code: str, group: str | None, options: Mapping[str, Any], timeout: float | None
+        self,
+        problem: str,
+        code: str,
+        group: str | None,
+        options: Mapping[str, Any],
+        timeout: float | None,
     ) -> Score:
         steps, answer = self._steps(problem, code, group, options, timeout), None
         while True:
@@ -122,7 +147,12 @@ class JudgeClient:
                 answer = trouble
 
     async def _score_async(
-        self, problem: str, code: str, group: str | None, options: Mapping[str, Any], timeout: float | None
+        self,
+        problem: str,
+        code: str,
+        group: str | None,
+        options: Mapping[str, Any],
+        timeout: float | None,
     ) -> Score:
         steps, answer = self._steps(problem, code, group, options, timeout), None
         while True:
@@ -140,7 +170,12 @@ class JudgeClient:
                 answer = trouble
 
     def _steps(
-        self, problem: str, code: str, group: str | None, options: Mapping[str, Any], timeout: float | None
+        self,
+        problem: str,
+        code: str,
+        group: str | None,
+        options: Mapping[str, Any],
+        timeout: float | None,
     ) -> Generator[_Ask | float, httpx.Response | httpx.TransportError | None, Score]:
         """The requests of one verdict, for whoever sends them: yields a request, and is sent its answer or its error;
         or yields the seconds of a pause. Returns the score.
@@ -154,7 +189,9 @@ class JudgeClient:
             if (remaining := end - time.monotonic()) <= 0:
                 if path:
                     yield _Ask("DELETE", path)
-                return Score.unscored("timeout", f"no verdict within {seconds:g} s: give a larger timeout")
+                return Score.unscored(
+                    "timeout", f"no verdict within {seconds:g} s: give a larger timeout"
+                )
             if path:
                 ask = _Ask("GET", f"{path}?wait={min(WAIT_SECONDS, remaining):.2f}")
             try:
@@ -170,7 +207,11 @@ class JudgeClient:
             path, patience, tries = f"/v1/verdicts/{status['verdict_id']}", self._deadline(), 0
 
     async def score_many_async(
-        self, candidates: Sequence[tuple[str, str]], *, group: str | Sequence[str] | None = None, **options: Any
+        self,
+        candidates: Sequence[tuple[str, str]],
+        *,
+        group: str | Sequence[str] | None = None,
+        **options: Any,
     ) -> list[Score]:
         """Judges (problem, code) pairs side by side; the scores are in their order. options: also `timeout`.
 
@@ -178,10 +219,16 @@ class JudgeClient:
         """
         groups = [group] * len(candidates) if group is None or isinstance(group, str) else group
         pairs = zip(candidates, groups, strict=True)
-        return await asyncio.gather(*(self.score_async(p, c, group=g, **options) for (p, c), g in pairs))
+        return await asyncio.gather(
+            *(self.score_async(p, c, group=g, **options) for (p, c), g in pairs)
+        )
 
     def score_many(
-        self, candidates: Sequence[tuple[str, str]], *, group: str | Sequence[str] | None = None, **options: Any
+        self,
+        candidates: Sequence[tuple[str, str]],
+        *,
+        group: str | Sequence[str] | None = None,
+        **options: Any,
     ) -> list[Score]:
         """The same without an event loop of the caller's."""
 
@@ -217,14 +264,22 @@ class JudgeClient:
                 return _read(self._http.get(path))
             except (httpx.TransportError, _Again) as trouble:
                 if time.monotonic() > deadline:
-                    raise JudgeError(f"no answer of the judge at {self.url}: {trouble}") from trouble
+                    raise JudgeError(
+                        f"no answer of the judge at {self.url}: {trouble}"
+                    ) from trouble
                 time.sleep(_pause(trouble, tries))
                 tries += 1
 
     # -------------------------------------------------------------- requests
-    def _body(self, problem: str, code: str, group: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _body(
+        self, problem: str, code: str, group: str | None, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
         named = {"source": problem, "name": "given"} if "\n" in problem else {"name": problem}
-        body: dict[str, Any] = {"problem": named, "candidate": _sendable(code), "options": {**self._options, **options}}
+        body: dict[str, Any] = {
+            "problem": named,
+            "candidate": _sendable(code),
+            "options": {**self._options, **options},
+        }
         if self._device:
             body["device"] = self._device
         if group:
@@ -310,7 +365,10 @@ def _sendable(code: str) -> str:
 
 def _too_large(code: str) -> Score | None:
     """The service refuses such a text; it is the candidate's fault all the same."""
-    if len(json.dumps(code)) <= LARGEST_CANDIDATE or len(code.encode("utf-8", "replace")) <= LARGEST_CANDIDATE:
+    if (
+        len(json.dumps(code)) <= LARGEST_CANDIDATE
+        or len(code.encode("utf-8", "replace")) <= LARGEST_CANDIDATE
+    ):
         return None
     why = f"ended at source: the text has more than {LARGEST_CANDIDATE:,} bytes"
     return Score(ended_at="source", fault="too_large", mask=False, explanation=why)

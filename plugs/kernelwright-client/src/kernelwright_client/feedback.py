@@ -8,7 +8,9 @@ from typing import Any
 GOES_ON = "Hand in a faster kernel that is still correct."
 
 
-def feedback_of(correct: bool, explanation: str, report: Mapping[str, Any], *, goes_on: bool) -> str:
+def feedback_of(
+    correct: bool, explanation: str, report: Mapping[str, Any], *, goes_on: bool
+) -> str:
     """Returns a few lines: why a kernel is not correct, or how fast it is and what bounds it.
 
     report: as `agent check --json` prints it. goes_on: a correct kernel is to be made faster.
@@ -42,7 +44,11 @@ def _speed(profile: Mapping[str, Any]) -> list[str]:
 
 def _bound(profile: Mapping[str, Any]) -> list[str]:
     roofline, candidate = profile.get("roofline") or {}, profile.get("candidate") or {}
-    bound, least, taken = roofline.get("bound"), roofline.get("milliseconds"), candidate.get("median")
+    bound, least, taken = (
+        roofline.get("bound"),
+        roofline.get("milliseconds"),
+        candidate.get("median"),
+    )
     if not bound or least is None or not taken:
         return []
     return [
@@ -58,4 +64,6 @@ def _slowest_launch(profile: Mapping[str, Any]) -> list[str]:
     slowest = max(timed, key=lambda launch: launch["ms"])
     share = f", {slowest['share']:.0%} of a call" if slowest.get("share") is not None else ""
     grid = tuple(slowest["grid"])
-    return [f"Its slowest launch is {slowest['kernel']} on the grid {grid}: {slowest['ms']:.4g} ms{share}."]
+    return [
+        f"Its slowest launch is {slowest['kernel']} on the grid {grid}: {slowest['ms']:.4g} ms{share}."
+    ]

@@ -8,7 +8,13 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from kernelwright_client.feedback import feedback_of
-from kernelwright_client.reward_parts import PRESET_WEIGHTS, Findings, Weights, is_kept, reward_parts
+from kernelwright_client.reward_parts import (
+    PRESET_WEIGHTS,
+    Findings,
+    Weights,
+    is_kept,
+    reward_parts,
+)
 
 CHEAT = "cheat"
 
@@ -89,7 +95,10 @@ class Score:
     def unscored(cls, trouble: str, why: str, status: Mapping[str, Any] | None = None) -> Score:
         """Where there is no verdict, which is never the candidate's fault."""
         return cls(
-            trouble=trouble, explanation=why, answer=status or {}, verdict_id=(status or {}).get("verdict_id", "")
+            trouble=trouble,
+            explanation=why,
+            answer=status or {},
+            verdict_id=(status or {}).get("verdict_id", ""),
         )
 
     @property
@@ -124,7 +133,9 @@ class Score:
         else:
             weights = weights_of(pays)
             parts = reward_parts(weights, self.findings)
-            if not self.mask and is_kept(weights, self.findings, str(self.answer.get("candidate_hash", ""))):
+            if not self.mask and is_kept(
+                weights, self.findings, str(self.answer.get("candidate_hash", ""))
+            ):
                 total = math.fsum(parts.values())
         return Reward(total, parts, self.ended_at, self.fault or self.trouble, self.explanation)
 
@@ -141,7 +152,9 @@ class Score:
         """
         if self.trouble:
             return "The judge could not look at this kernel. Hand in the same kernel again."
-        return feedback_of(self.correct, self.explanation, self.answer.get("report") or {}, goes_on=goes_on)
+        return feedback_of(
+            self.correct, self.explanation, self.answer.get("report") or {}, goes_on=goes_on
+        )
 
 
 Pays = Weights | str | Mapping[str, Any] | Callable[[Score], float | None] | None
@@ -157,5 +170,7 @@ def weights_of(pays: Weights | str | Mapping[str, Any] | None) -> Weights:
             raise ValueError(f"no reward {pays!r}: choose {', '.join(PRESET_WEIGHTS)}")
         return PRESET_WEIGHTS[pays]
     if unknown := sorted(set(pays) - {weight.name for weight in fields(Weights)}):
-        raise ValueError(f"no weight {', '.join(unknown)}: choose {', '.join(w.name for w in fields(Weights))}")
+        raise ValueError(
+            f"no weight {', '.join(unknown)}: choose {', '.join(w.name for w in fields(Weights))}"
+        )
     return Weights(**pays)

@@ -28,7 +28,9 @@ class Task:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Task:
-        return cls(told["name"], told.get("title", ""), told.get("family", ""), told.get("source", ""))
+        return cls(
+            told["name"], told.get("title", ""), told.get("family", ""), told.get("source", "")
+        )
 
     @property
     def prompt(self) -> list[dict[str, str]]:

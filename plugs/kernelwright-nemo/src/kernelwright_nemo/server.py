@@ -67,7 +67,9 @@ class KernelResourcesServer(SimpleResourcesServer):
     async def verify(self, body: KernelVerifyRequest) -> KernelVerifyResponse:
         """The verdict on the last message. A candidate that could not be judged is masked: its reward says nothing."""
         group = f"nemo/{body.problem}"
-        score = await self._judge.score_async(body.problem, code_of(text_of_response(body)), group=group)
+        score = await self._judge.score_async(
+            body.problem, code_of(text_of_response(body)), group=group
+        )
         return answered(body, score, score.reward(self.config.weights))
 
 
@@ -100,7 +102,9 @@ def text_of_response(body: BaseVerifyRequest) -> str:
     return "".join(part.text for part in parts if part.type == "output_text")
 
 
-def rows(judge: JudgeClient | None = None, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
+def rows(
+    judge: JudgeClient | None = None, names: Iterable[str] | None = None
+) -> list[dict[str, Any]]:
     """Rows of a data set in NeMo-Gym's form, a JSON object a line."""
     return [
         {

@@ -12,7 +12,11 @@ from kernelwright_openenv.models import KernelAction, KernelObservation
 SESSIONS = 64
 
 app = create_app(
-    KernelEnvironment, KernelAction, KernelObservation, env_name="kernelwright", max_concurrent_envs=SESSIONS
+    KernelEnvironment,
+    KernelAction,
+    KernelObservation,
+    env_name="kernelwright",
+    max_concurrent_envs=SESSIONS,
 )
 
 

@@ -18,7 +18,11 @@ class KernelEnv(EnvClient[KernelAction, KernelObservation, State]):
         return {"code": action.code}
 
     def _parse_result(self, payload: dict[str, Any]) -> StepResult[KernelObservation]:
-        told = {**payload.get("observation", {}), "reward": payload.get("reward"), "done": payload.get("done", False)}
+        told = {
+            **payload.get("observation", {}),
+            "reward": payload.get("reward"),
+            "done": payload.get("done", False),
+        }
         observation = KernelObservation.model_validate(told)
         return StepResult(observation=observation, reward=observation.reward, done=observation.done)
 

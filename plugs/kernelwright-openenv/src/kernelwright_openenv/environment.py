@@ -22,14 +22,22 @@ class KernelEnvironment(Environment[KernelAction, KernelObservation, State]):
     SUPPORTS_CONCURRENT_SESSIONS = True
 
     def __init__(
-        self, judge: JudgeClient | None = None, weights: Pays = None, attempts: int = 8, until: str = "correct"
+        self,
+        judge: JudgeClient | None = None,
+        weights: Pays = None,
+        attempts: int = 8,
+        until: str = "correct",
     ) -> None:
         """judge: None asks the one that KERNELWRIGHT_JUDGE_URL names. weights: Weights, a preset's name or a function
         of a Score. attempts: candidates in one episode. until: `correct` ends an episode at the first correct kernel,
         `turns` goes on for a faster one.
         """
         super().__init__()
-        self._judge, self._weights, self._attempts = judge or _judge_of_the_environment(), weights, attempts
+        self._judge, self._weights, self._attempts = (
+            judge or _judge_of_the_environment(),
+            weights,
+            attempts,
+        )
         self._until = until
         self._state = State(episode_id=str(uuid4()), step_count=0)
         self._episode = Episode(attempts, until, weights)
@@ -48,27 +56,43 @@ class KernelEnvironment(Environment[KernelAction, KernelObservation, State]):
         """
         names = [] if problem else self._names()
         chosen = (
-            problem or names[index % len(names) if index is not None else random.Random(seed).randrange(len(names))]
+            problem
+            or names[
+                index % len(names)
+                if index is not None
+                else random.Random(seed).randrange(len(names))
+            ]
         )
         self._task = self._judge.task(chosen)
         self._state = State(episode_id=episode_id or str(uuid4()), step_count=0)
         self._episode = Episode(self._attempts, self._until, self._weights)
         self._group = group or f"openenv/{self._task.id}"
         return KernelObservation(
-            problem=self._task.id, text=self._task.prompt[0]["content"], attempts_left=self._attempts, done=False
+            problem=self._task.id,
+            text=self._task.prompt[0]["content"],
+            attempts_left=self._attempts,
+            done=False,
         )
 
-    async def step_async(self, action: KernelAction, timeout_s: float | None = None, **_: Any) -> KernelObservation:
+    async def step_async(
+        self, action: KernelAction, timeout_s: float | None = None, **_: Any
+    ) -> KernelObservation:
         """Judges a candidate without holding other sessions up. timeout_s: seconds for the verdict in all."""
         task = self._begun()
         code = code_of(action.code)
-        return self._observed(task, await self._judge.score_async(task.id, code, group=self._group, timeout=timeout_s))
+        return self._observed(
+            task, await self._judge.score_async(task.id, code, group=self._group, timeout=timeout_s)
+        )
 
-    def step(self, action: KernelAction, timeout_s: float | None = None, **_: Any) -> KernelObservation:
+    def step(
+        self, action: KernelAction, timeout_s: float | None = None, **_: Any
+    ) -> KernelObservation:
         """Judges a candidate. timeout_s: seconds for the verdict in all."""
         task = self._begun()
         code = code_of(action.code)
-        return self._observed(task, self._judge.score(task.id, code, group=self._group, timeout=timeout_s))
+        return self._observed(
+            task, self._judge.score(task.id, code, group=self._group, timeout=timeout_s)
+        )
 
     def _begun(self) -> Task:
         if self._task is None:

@@ -9,7 +9,9 @@ from pydantic import Field
 class KernelAction(Action):
     """A candidate."""
 
-    code: str = Field(description="The whole Python file with `class ModelNew`, or a reply that holds it in a fence.")
+    code: str = Field(
+        description="The whole Python file with `class ModelNew`, or a reply that holds it in a fence."
+    )
 
 
 class KernelObservation(Observation):
@@ -21,11 +23,16 @@ class KernelObservation(Observation):
     """
 
     problem: str = Field(default="", description="The judge's name of the problem.")
-    text: str = Field(default="", description="The prompt after a reset, the verdict in words after a step.")
-    ended_at: str = Field(default="", description="source, compile, interpreted, correctness, profile or unscored.")
+    text: str = Field(
+        default="", description="The prompt after a reset, the verdict in words after a step."
+    )
+    ended_at: str = Field(
+        default="", description="source, compile, interpreted, correctness, profile or unscored."
+    )
     correct: bool = False
     failure_kind: str = Field(default="", description="The fault, or why it could not be judged.")
     parts: dict[str, float] = Field(
-        default_factory=dict, description="form, compile, checks, correct, speed, share, length, cheat."
+        default_factory=dict,
+        description="form, compile, checks, correct, speed, share, length, cheat.",
     )
     attempts_left: int = 0

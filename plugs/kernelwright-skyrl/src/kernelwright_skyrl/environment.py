@@ -22,7 +22,9 @@ class KernelEnv(BaseTextEnv):
     that of a cheat.
     """
 
-    def __init__(self, env_config: Mapping[str, Any] | None = None, extras: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, env_config: Mapping[str, Any] | None = None, extras: Mapping[str, Any] | None = None
+    ) -> None:
         """env_config: `judge_url`, `patience`, `until` (`correct`, or `turns` to go on for a faster kernel) and
         `weights` (a table or a preset's name), all optional. extras: a row of `rows`, and `group` of rollouts of one
         prompt.
@@ -33,11 +35,15 @@ class KernelEnv(BaseTextEnv):
         settings, row = dict(env_config or {}), dict(extras or {})
         self._problem = (row.get("reward_spec") or {}).get("ground_truth") or ""
         if not self._problem:
-            raise ValueError("reward_spec.ground_truth of the row must name a problem of the judge: see rows()")
+            raise ValueError(
+                "reward_spec.ground_truth of the row must name a problem of the judge: see rows()"
+            )
         self.max_turns = int(row.get("max_turns", 1))
         self._judge = _judge(settings.get("judge_url"), float(settings.get("patience", 900.0)))
         self._group = str(row.get("group") or f"skyrl/{self._problem}")
-        self._episode = Episode(self.max_turns, settings.get("until", "correct"), settings.get("weights"))
+        self._episode = Episode(
+            self.max_turns, settings.get("until", "correct"), settings.get("weights")
+        )
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Judges one reply. Raises Unscored where there is no verdict."""
@@ -52,7 +58,11 @@ class KernelEnv(BaseTextEnv):
             observations=[] if done else [{"role": "user", "content": self._episode.feedback()}],
             reward=gained,
             done=done,
-            metadata={"ended_at": reward.ended_at, "failure_kind": reward.failure_kind, **reward.flat("part_")},
+            metadata={
+                "ended_at": reward.ended_at,
+                "failure_kind": reward.failure_kind,
+                **reward.flat("part_"),
+            },
         )
 
     def get_metrics(self) -> dict[str, float]:

@@ -26,12 +26,21 @@ class KernelEnvironment:
     """
 
     def __init__(
-        self, judge: JudgeClient | None = None, weights: Pays = None, attempts: int = 8, until: str = "correct"
+        self,
+        judge: JudgeClient | None = None,
+        weights: Pays = None,
+        attempts: int = 8,
+        until: str = "correct",
     ) -> None:
         """weights: Weights, a preset's name or a function of a Score. attempts: verdicts that one rollout may ask for.
         until: `correct` ends a rollout at the first correct kernel, `turns` goes on for a faster one.
         """
-        self._judge, self._weights, self._attempts, self._until = judge or JudgeClient(), weights, attempts, until
+        self._judge, self._weights, self._attempts, self._until = (
+            judge or JudgeClient(),
+            weights,
+            attempts,
+            until,
+        )
         self._problem, self._rollouts = "", 0
         self._episode = Episode(attempts, until, weights)
 

@@ -33,10 +33,15 @@ class KernelReward:
         **_: Any,
     ) -> list[float | None]:
         """One reward for each completion. Raises JudgeError for what the user must mend."""
-        asked = [(name, code_of(completion)) for name, completion in zip(problem, completions, strict=True)]
+        asked = [
+            (name, code_of(completion))
+            for name, completion in zip(problem, completions, strict=True)
+        ]
         self._calls += 1
         step = getattr(trainer_state, "global_step", self._calls)
-        scores = await self._judge.score_many_async(asked, group=[f"trl/step-{step}/{name}" for name in problem])
+        scores = await self._judge.score_many_async(
+            asked, group=[f"trl/step-{step}/{name}" for name in problem]
+        )
         rewards = [score.reward(self._weights) for score in scores]
         if log_extra is not None:
             log_extra("ended_at", [reward.ended_at for reward in rewards])

@@ -30,7 +30,9 @@ async def compute_score(
     Raises Unscored, and JudgeError for what the user must mend.
     """
     row = extra_info or {}
-    group = str(row.get("group") or f"verl/{row.get('split', '')}-{row.get('index', '')}/{ground_truth}")
+    group = str(
+        row.get("group") or f"verl/{row.get('split', '')}-{row.get('index', '')}/{ground_truth}"
+    )
     score = await _judge(judge_url).score_async(ground_truth, code_of(solution_str), group=group)
     reward = score.reward(weights)
     if reward.total is None and unscored != "nan":

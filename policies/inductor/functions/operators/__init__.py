@@ -12,7 +12,12 @@ def library_operators() -> dict[Any, Callable[..., Any]]:
     """Returns aten's operators with their decompositions."""
     import torch
 
-    from kernelwright.policies.inductor.functions.operators import floats, products, resizing, segments
+    from kernelwright.policies.inductor.functions.operators import (
+        floats,
+        products,
+        resizing,
+        segments,
+    )
 
     aten = torch.ops.aten
     return {

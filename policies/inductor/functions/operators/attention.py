@@ -28,7 +28,9 @@ def scaled_dot_product_attention(
 ) -> Any:  # fmt: skip
     """Writes `torch.nn.functional.scaled_dot_product_attention` as one operator where a kernel or a library has it."""
     if dropout_p:
-        raise DraftRefused("dropout of scaled_dot_product_attention draws random numbers", advice=DROPOUT_ADVICE)
+        raise DraftRefused(
+            "dropout of scaled_dot_product_attention draws random numbers", advice=DROPOUT_ADVICE
+        )
     if _is_one_operator(query, value):
         return _operator_call(query, key, value, attn_mask, is_causal, scale, enable_gqa)
     return _composed(query, key, value, attn_mask, is_causal, scale, enable_gqa)
@@ -127,7 +129,9 @@ def _result(
     return query.new_empty(batch, rows, heads, value.shape[-1]).transpose(1, 2)
 
 
-def _composed(query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: Any, grouped: bool) -> Any:
+def _composed(
+    query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: Any, grouped: bool
+) -> Any:
     """softmax(q k^T * scale + mask) v by products and a softmax."""
     import torch
 
@@ -145,6 +149,8 @@ def _composed(query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: 
     if mask.dtype == torch.bool:  # added, as eager does: NaN in a score that is masked stays NaN
         mask = torch.where(mask, 0.0, -math.inf).to(scores.dtype)
     scores = scores + mask
-    empty = scores.amax(-1, keepdim=True) == -math.inf  # a row that sees nothing is zero in eager (_safe_softmax)
+    empty = (
+        scores.amax(-1, keepdim=True) == -math.inf
+    )  # a row that sees nothing is zero in eager (_safe_softmax)
     weights = torch.softmax(scores, dim=-1).masked_fill(empty, 0.0)
     return weights @ value

@@ -15,7 +15,11 @@ def loss_functions() -> dict[str, Any]:
 
 
 def multilabel_margin_loss(
-    input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
 ) -> Any:
     """Writes the loss as a sum over pairs of a label and a class that is no label.
 
@@ -75,7 +79,9 @@ def ctc_loss(
 
     batched = log_probs.dim() == 3
     if targets.dim() != (2 if batched else 1):
-        raise DraftRefused("ctc_loss of concatenated targets has no kernel", advice="pad them to (batch, length)")
+        raise DraftRefused(
+            "ctc_loss of concatenated targets has no kernel", advice="pad them to (batch, length)"
+        )
     probabilities = log_probs if batched else log_probs.unsqueeze(1)
     labels = targets if batched else targets.unsqueeze(0)
     ends, lengths = (_lengths(v, probabilities) for v in (input_lengths, target_lengths))
@@ -90,11 +96,17 @@ def ctc_loss(
 def _lengths(lengths: Any, log_probs: Any) -> Any:
     import torch
 
-    made = lengths if isinstance(lengths, torch.Tensor) else torch.tensor(lengths, device=log_probs.device)
+    made = (
+        lengths
+        if isinstance(lengths, torch.Tensor)
+        else torch.tensor(lengths, device=log_probs.device)
+    )
     return made.to(torch.int64).reshape(-1)
 
 
-def _alignment_log_probability(log_probs: Any, labels: Any, ends: Any, lengths: Any, blank: int) -> Any:
+def _alignment_log_probability(
+    log_probs: Any, labels: Any, ends: Any, lengths: Any, blank: int
+) -> Any:
     """Returns the log probability of the labels of each sequence of a batch, over all alignments.
 
     The states of a sequence are its labels with a blank before, between and after them.
@@ -123,7 +135,12 @@ def _alignment_log_probability(log_probs: Any, labels: Any, ends: Any, lengths: 
         return {"alpha": torch.where((ends > time)[:, None], reached, alpha).to(alpha.dtype)}, {}
 
     # All probability is in the first state before time 0, so that the first step reaches the first two.
-    start = torch.where(state == 0, 0.0, -math.inf).to(log_probs.dtype).expand(labels.shape[0], states).contiguous()
+    start = (
+        torch.where(state == 0, 0.0, -math.inf)
+        .to(log_probs.dtype)
+        .expand(labels.shape[0], states)
+        .contiguous()
+    )
     alpha = over_steps(step, log_probs.shape[0], {"alpha": start})[0]["alpha"]
     last_blank = torch.gather(alpha, 1, 2 * lengths[:, None]).squeeze(1)
     last_label = torch.gather(alpha, 1, (2 * lengths - 1).clamp(min=0)[:, None]).squeeze(1)

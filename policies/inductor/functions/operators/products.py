@@ -16,7 +16,9 @@ def int_mm(left: Any, right: Any) -> Any:
     return wide.sum(1, dtype=torch.int32)
 
 
-def grouped_mm(left: Any, right: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+def grouped_mm(
+    left: Any, right: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
+) -> Any:
     """Writes `torch._grouped_mm` as one product, or one batched product, whose operand is zero outside of a group.
 
     offs: where each group ends, along the rows of a two-dimensional `left`, the columns of a two-dimensional `right`,
@@ -41,7 +43,9 @@ def _in_groups(rows: Any, ends: Any) -> Any:
     row = torch.arange(rows.shape[0], device=rows.device)
     group = (row[:, None] >= ends[None, :]).to(torch.int64).sum(1)
     member = torch.arange(ends.shape[0], device=rows.device)[:, None] == group[None, :]
-    return torch.where(member[:, :, None], rows[None], torch.zeros((), dtype=rows.dtype, device=rows.device))
+    return torch.where(
+        member[:, :, None], rows[None], torch.zeros((), dtype=rows.dtype, device=rows.device)
+    )
 
 
 def _rows_by_group(rows: Any, matrices: Any, ends: Any) -> Any:
@@ -57,7 +61,9 @@ def kron(input: Any, other: Any) -> Any:
     left = input.reshape(*[1] * (axes - input.dim()), *input.shape)
     right = other.reshape(*[1] * (axes - other.dim()), *other.shape)
     pairs = [(a, b) for a, b in zip(left.shape, right.shape, strict=True)]
-    outer = left.reshape([n for a, _ in pairs for n in (a, 1)]) * right.reshape([n for _, b in pairs for n in (1, b)])
+    outer = left.reshape([n for a, _ in pairs for n in (a, 1)]) * right.reshape(
+        [n for _, b in pairs for n in (1, b)]
+    )
     return outer.reshape([a * b for a, b in pairs])
 
 
@@ -67,10 +73,13 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
         raise DraftRefused("tensordot with out= has no kernel: assign its result")
     summed: Any = (list(range(-dims, 0)), list(range(dims))) if isinstance(dims, int) else dims
     left, right = (
-        [n % x.dim() for n in ([d] if isinstance(d, int) else d)] for x, d in zip((a, b), summed, strict=True)
+        [n % x.dim() for n in ([d] if isinstance(d, int) else d)]
+        for x, d in zip((a, b), summed, strict=True)
     )
     rows = [n for n in range(a.dim()) if n not in left]
     columns = [n for n in range(b.dim()) if n not in right]
     inner = math.prod(a.shape[n] for n in left)
-    matrix = a.permute(rows + left).reshape(-1, inner) @ b.permute(right + columns).reshape(inner, -1)
+    matrix = a.permute(rows + left).reshape(-1, inner) @ b.permute(right + columns).reshape(
+        inner, -1
+    )
     return matrix.reshape([a.shape[n] for n in rows] + [b.shape[n] for n in columns])

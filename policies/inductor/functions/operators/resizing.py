@@ -11,20 +11,30 @@ Filter = Callable[[Any], Any]
 
 
 def upsample_bilinear2d_aa(
-    x: Any, output_size: Any, align_corners: bool, scales_h: float | None = None, scales_w: float | None = None
+    x: Any,
+    output_size: Any,
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
 ) -> Any:
     """Writes the operator of `interpolate(mode="bilinear", antialias=True)` with a triangle of width one."""
     return _resized(x, output_size, align_corners, (scales_h, scales_w), _triangle, 1)
 
 
 def upsample_bicubic2d_aa(
-    x: Any, output_size: Any, align_corners: bool, scales_h: float | None = None, scales_w: float | None = None
+    x: Any,
+    output_size: Any,
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
 ) -> Any:
     """Writes the operator of `interpolate(mode="bicubic", antialias=True)` with a cubic of width two."""
     return _resized(x, output_size, align_corners, (scales_h, scales_w), _cubic, 2)
 
 
-def _resized(x: Any, sizes: Any, align_corners: bool, scales: tuple[Any, Any], filter: Filter, width: int) -> Any:
+def _resized(
+    x: Any, sizes: Any, align_corners: bool, scales: tuple[Any, Any], filter: Filter, width: int
+) -> Any:
     import torch
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 

@@ -32,7 +32,9 @@ def segment_reduce(
     wide = (ends.shape[0], data.shape[0], *[1] * (data.dim() - 1))
     rows = torch.where(member.view(wide), data.unsqueeze(0), NEUTRAL[reduce]).to(data.dtype)
     if reduce in ("max", "min"):
-        extreme, join = (rows.amax(1), torch.maximum) if reduce == "max" else (rows.amin(1), torch.minimum)
+        extreme, join = (
+            (rows.amax(1), torch.maximum) if reduce == "max" else (rows.amin(1), torch.minimum)
+        )
         return join(extreme, torch.full((), neutral, dtype=data.dtype, device=data.device))
     if reduce == "prod":
         return rows.prod(1) * neutral

@@ -19,7 +19,9 @@ def plain_sum(node: ast.BinOp, is_whole: Callable[[ast.expr], bool]) -> ast.BinO
     if not isinstance(node.op, ast.Add | ast.Sub) or not is_whole(node):
         return node
     terms = _terms(node, 1)
-    number = sum(sign * int(ast.literal_eval(term)) for sign, term in terms if isinstance(term, ast.Constant))
+    number = sum(
+        sign * int(ast.literal_eval(term)) for sign, term in terms if isinstance(term, ast.Constant)
+    )
     rest = [(sign, term) for sign, term in terms if not isinstance(term, ast.Constant)]
     first = next((place for place, (sign, _) in enumerate(rest) if sign > 0), None)
     if first is not None:
@@ -41,7 +43,10 @@ def _terms(node: ast.expr, sign: int) -> list[Term]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         right = sign if isinstance(node.op, ast.Add) else -sign
         bracket = isinstance(node.right, ast.BinOp) and isinstance(node.right.op, ast.Add | ast.Sub)
-        return [*_terms(node.left, sign), (right, node.right) if bracket else _signed(node.right, right)]
+        return [
+            *_terms(node.left, sign),
+            (right, node.right) if bracket else _signed(node.right, right),
+        ]
     return [_signed(node, sign)]
 
 

@@ -31,9 +31,15 @@ def _values_of(function: ast.FunctionDef) -> dict[str, list[ast.expr]]:
     """Returns the value that is assigned to each name."""
     found: dict[str, list[ast.expr]] = {}
     for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        if (
+            isinstance(node, ast.Assign)
+            and len(node.targets) == 1
+            and isinstance(node.targets[0], ast.Name)
+        ):
             found.setdefault(node.targets[0].id, []).append(node.value)
-        elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For) and isinstance(node.target, ast.Name):
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For) and isinstance(
+            node.target, ast.Name
+        ):
             found.setdefault(node.target.id, []).append(ast.Name("changing", ast.Load()))
     return found
 
@@ -63,7 +69,9 @@ def _is_index(node: ast.expr) -> bool:
     if isinstance(node, ast.Name):
         return bool(INDEX.match(node.id) or SIZE.match(node.id))
     if isinstance(node, ast.Call):
-        return ast.unparse(node.func) in ("floor_divide", "remainder") and all(map(_is_index, node.args))
+        return ast.unparse(node.func) in ("floor_divide", "remainder") and all(
+            map(_is_index, node.args)
+        )
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, ARITHMETIC) and _is_index(node.left) and _is_index(node.right)
     return False
@@ -71,7 +79,11 @@ def _is_index(node: ast.expr) -> bool:
 
 def _plain(number: ast.expr) -> ast.expr:
     """Noughts as 0, which leaves the other operand what it is: 0.0 would make a float of an index."""
-    nought = isinstance(number, ast.Constant) and number.value == 0 and not isinstance(number.value, bool)
+    nought = (
+        isinstance(number, ast.Constant)
+        and number.value == 0
+        and not isinstance(number.value, bool)
+    )
     return ast.Constant(0) if nought else number
 
 
@@ -102,7 +114,11 @@ class _Tidying(ast.NodeTransformer):
         dtype = ast.unparse(full.args[2])
         if dtype in ("tl.float32", "tl.int32", "tl.int64"):
             return full.args[1]
-        return _plain(full.args[1]) if isinstance(other, ast.Name) and dtype == f"{other.id}.dtype" else None
+        return (
+            _plain(full.args[1])
+            if isinstance(other, ast.Name) and dtype == f"{other.id}.dtype"
+            else None
+        )
 
     def _truth(self, node: ast.expr) -> bool | None:
         """Returns True or False where the condition is that everywhere."""
@@ -142,7 +158,11 @@ class _Tidying(ast.NodeTransformer):
             return self._where(node)
         if name in COMBINING and len(node.args) == 2:
             return self._combined(node, name)
-        if name == "tl.load" and ast.unparse(node.args[0]).endswith(" + 0") and isinstance(node.args[0], ast.BinOp):
+        if (
+            name == "tl.load"
+            and ast.unparse(node.args[0]).endswith(" + 0")
+            and isinstance(node.args[0], ast.BinOp)
+        ):
             node.args[0] = node.args[0].left
         if name.endswith(".to") and isinstance(node.func, ast.Attribute):
             return simplify_conversion(node, node.func)
@@ -150,14 +170,20 @@ class _Tidying(ast.NodeTransformer):
             full = self._full(node.func.value)
             if full is not None and ast.unparse(full.args[1]) == "0":
                 shape = ", ".join(map(ast.unparse, node.args))
-                return ast.parse(f"tl.zeros([{shape}], {ast.unparse(full.args[2])})", mode="eval").body
+                return ast.parse(
+                    f"tl.zeros([{shape}], {ast.unparse(full.args[2])})", mode="eval"
+                ).body
         return node
 
     def _where(self, node: ast.Call) -> ast.expr:
         condition, yes, no = node.args
         if (truth := self._truth(condition)) is not None and self._same_form(yes, no):
             return yes if truth else no
-        if isinstance(yes, ast.Call) and _calls(yes, "tl.where") and ast.dump(yes.args[0]) == ast.dump(condition):
+        if (
+            isinstance(yes, ast.Call)
+            and _calls(yes, "tl.where")
+            and ast.dump(yes.args[0]) == ast.dump(condition)
+        ):
             yes = node.args[1] = yes.args[1]
         if (numbers := self._two_numbers(yes, no)) is not None:
             node.args[1:] = numbers
@@ -183,7 +209,11 @@ class _Tidying(ast.NodeTransformer):
         places = []
         for node in (one, other):
             load = self._once.get(node.id) if isinstance(node, ast.Name) else node
-            if not (isinstance(load, ast.Call) and _calls(load, "tl.load") and isinstance(load.args[0], ast.BinOp)):
+            if not (
+                isinstance(load, ast.Call)
+                and _calls(load, "tl.load")
+                and isinstance(load.args[0], ast.BinOp)
+            ):
                 return False
             places.append(ast.dump(load.args[0].right))
         return places[0] == places[1]
@@ -262,16 +292,36 @@ def simplify_conversion(node: ast.Call, function: ast.Attribute) -> ast.expr:
     inner = function.value
     if isinstance(inner, ast.Constant) and isinstance(inner.value, int | float):
         return _converted_number(inner.value, node)
-    if isinstance(inner, ast.Name) and inner.id.startswith("ks") and ast.unparse(node.args[0]).startswith("tl.int"):
+    if (
+        isinstance(inner, ast.Name)
+        and inner.id.startswith("ks")
+        and ast.unparse(node.args[0]).startswith("tl.int")
+    ):
         return inner
-    if isinstance(inner, ast.Name) and inner.id.startswith("ks") and ast.unparse(node.args[0]) == "tl.float32":
+    if (
+        isinstance(inner, ast.Name)
+        and inner.id.startswith("ks")
+        and ast.unparse(node.args[0]) == "tl.float32"
+    ):
         return ast.parse(f"{inner.id} * 1.0", mode="eval").body
-    if ast.unparse(node.args[0]) == "tl.float32" and re.fullmatch(r"ks\d+ \* 1\.0", ast.unparse(inner)):
+    if ast.unparse(node.args[0]) == "tl.float32" and re.fullmatch(
+        r"ks\d+ \* 1\.0", ast.unparse(inner)
+    ):
         return inner
-    if _of_sizes(inner):  # Triton makes a constant of an argument that is 1, and a constant has no `to`
-        return ast.parse(f"tl.cast({ast.unparse(inner)}, {ast.unparse(node.args[0])})", mode="eval").body
-    converted = isinstance(inner, ast.Call) and (ast.unparse(inner.func).endswith(".to") or _calls(inner, "tl.cast"))
-    if converted and isinstance(inner, ast.Call) and ast.dump(inner.args[-1]) == ast.dump(node.args[0]):
+    if _of_sizes(
+        inner
+    ):  # Triton makes a constant of an argument that is 1, and a constant has no `to`
+        return ast.parse(
+            f"tl.cast({ast.unparse(inner)}, {ast.unparse(node.args[0])})", mode="eval"
+        ).body
+    converted = isinstance(inner, ast.Call) and (
+        ast.unparse(inner.func).endswith(".to") or _calls(inner, "tl.cast")
+    )
+    if (
+        converted
+        and isinstance(inner, ast.Call)
+        and ast.dump(inner.args[-1]) == ast.dump(node.args[0])
+    ):
         return inner
     return node
 
@@ -291,7 +341,11 @@ def _of_sizes(value: ast.expr) -> bool:
     nodes = list(ast.walk(value))
     parts = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.Load)
     names = [n.id for n in nodes if isinstance(n, ast.Name)]
-    return bool(names) and all(isinstance(n, parts) for n in nodes) and all(re.fullmatch(r"ks\d+", n) for n in names)
+    return (
+        bool(names)
+        and all(isinstance(n, parts) for n in nodes)
+        and all(re.fullmatch(r"ks\d+", n) for n in names)
+    )
 
 
 def use_augmented_assignments(function: ast.FunctionDef) -> None:
@@ -302,7 +356,11 @@ def use_augmented_assignments(function: ast.FunctionDef) -> None:
 class _Augmented(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         target, value = node.targets[0], node.value
-        if len(node.targets) != 1 or not isinstance(target, ast.Name) or not isinstance(value, ast.BinOp):
+        if (
+            len(node.targets) != 1
+            or not isinstance(target, ast.Name)
+            or not isinstance(value, ast.BinOp)
+        ):
             return node
         if ast.unparse(value.left) == target.id:
             return ast.copy_location(ast.AugAssign(target, value.op, value.right), node)

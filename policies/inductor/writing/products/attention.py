@@ -153,12 +153,16 @@ def attention_statements(statement: ast.stmt) -> tuple[list[ast.stmt], bool]:
     """
     assert isinstance(statement, ast.Assign)
     assert isinstance(statement.value, ast.Call)
-    query, key, value, mask, causal, scale, grouped, library = map(ast.unparse, statement.value.args)
+    query, key, value, mask, causal, scale, grouped, library = map(
+        ast.unparse, statement.value.args
+    )
     target = ast.unparse(statement.targets[0])
     if library == "False":
         text = f"{target} = {FLASH}({query}, {key}, {value}, {mask}, {causal}, {scale})"
         return ast.parse(text).body, False
-    options = [f"attn_mask={mask}"] * (mask != "None") + [f"is_causal={causal}"] * (causal == "True")
+    options = [f"attn_mask={mask}"] * (mask != "None") + [f"is_causal={causal}"] * (
+        causal == "True"
+    )
     options += [f"scale={scale}"] * (scale != "None") + ["enable_gqa=True"] * (grouped == "True")
     call = f"nn.functional.{LIBRARY_NAME}({', '.join([query, key, value, *options])})"
     # Its kernels write (batch, rows, heads, columns) in memory, so that the copy is none; what reads it relies on that.

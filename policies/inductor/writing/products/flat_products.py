@@ -8,7 +8,12 @@ import ast
 import copy
 
 from kernelwright.policies.inductor.writing.expressions.tidying import simplify_conversion
-from kernelwright.policies.inductor.writing.plain import assignments, count_reads, drop_unused, statement_lists
+from kernelwright.policies.inductor.writing.plain import (
+    assignments,
+    count_reads,
+    drop_unused,
+    statement_lists,
+)
 
 CHANGES_SHAPE = {
     "reshape", "trans", "full", "zeros", "broadcast_to", "sum", "dot", "max", "min", "reduce", "cumsum", "view",
@@ -23,10 +28,15 @@ class _NotFlat(Exception):
 
 def flat_products(function: ast.FunctionDef) -> None:
     """Rewrites the operands of every product, in place; a product that is not understood is left as it is."""
-    for dot in [n for n in ast.walk(function) if isinstance(n, ast.Call) and ast.unparse(n.func) == "tl.dot"]:
+    for dot in [
+        n for n in ast.walk(function) if isinstance(n, ast.Call) and ast.unparse(n.func) == "tl.dot"
+    ]:
         trial = copy.deepcopy(function.body)
         try:
-            dot.args[:2] = [_flat(function, operand, side) for operand, side in zip(dot.args, _SIDES, strict=False)]
+            dot.args[:2] = [
+                _flat(function, operand, side)
+                for operand, side in zip(dot.args, _SIDES, strict=False)
+            ]
         except _NotFlat:
             function.body = trial
             ast.fix_missing_locations(function)
@@ -45,11 +55,19 @@ def _without_second_masks(function: ast.FunctionDef) -> None:
     for dot in [n for n in ast.walk(function) if _is_call(n, "dot")]:
         assert isinstance(dot, ast.Call)
         for place, operand in enumerate(dot.args[:2]):
-            if not _is_call(operand, "where") or not isinstance(operand, ast.Call) or len(operand.args) != 3:
+            if (
+                not _is_call(operand, "where")
+                or not isinstance(operand, ast.Call)
+                or len(operand.args) != 3
+            ):
                 continue
             mask, value, other = operand.args
             load = defined.get(value.id) if isinstance(value, ast.Name) else None
-            if ast.unparse(other) in ("0", "0.0") and isinstance(load, ast.Call) and _is_call(load, "load"):
+            if (
+                ast.unparse(other) in ("0", "0.0")
+                and isinstance(load, ast.Call)
+                and _is_call(load, "load")
+            ):
                 under = [ast.unparse(a) for a in load.args[1:2]] or [""]
                 outside = [ast.unparse(k.value) for k in load.keywords if k.arg == "other"]
                 if ast.unparse(mask) in under[0].split(" & ") and outside == ["0.0"]:
@@ -78,7 +96,11 @@ def _flat(function: ast.FunctionDef, operand: ast.expr, side: str) -> ast.expr:
     defined = dict(assignments(function))
     turned, value = False, operand
     while True:
-        if isinstance(value, ast.Name) and value.id in defined and _is_call(defined[value.id], "trans", "reshape"):
+        if (
+            isinstance(value, ast.Name)
+            and value.id in defined
+            and _is_call(defined[value.id], "trans", "reshape")
+        ):
             value = defined[value.id]
         elif _is_call(value, "trans") and isinstance(value, ast.Call) and len(value.args) == 1:
             turned, value = not turned, value.args[0]
@@ -105,13 +127,22 @@ def _one_element(node: ast.Call) -> ast.expr | None:
 
 def _stored_otherwise(function: ast.FunctionDef) -> set[str]:
     """Names that something else than a plain assignment gives a value: `x += y`, the variable of a loop."""
-    plain = {id(t) for n in ast.walk(function) if isinstance(n, ast.Assign) and len(n.targets) == 1 for t in n.targets}
-    stored = [n for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    plain = {
+        id(t)
+        for n in ast.walk(function)
+        if isinstance(n, ast.Assign) and len(n.targets) == 1
+        for t in n.targets
+    }
+    stored = [
+        n for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    ]
     return {n.id for n in stored if id(n) not in plain}
 
 
 def _is_call(value: ast.AST, *names: str) -> bool:
-    return isinstance(value, ast.Call) and ast.unparse(value.func) in {f"tl.{name}" for name in names}
+    return isinstance(value, ast.Call) and ast.unparse(value.func) in {
+        f"tl.{name}" for name in names
+    }
 
 
 class _Orienting:
@@ -123,9 +154,13 @@ class _Orienting:
         for name, value in assignments(function):
             values.setdefault(name, {})[ast.unparse(value)] = value
         again = _stored_otherwise(function)
-        self._defined = {n: next(iter(v.values())) for n, v in values.items() if len(v) == 1 and n not in again}
+        self._defined = {
+            n: next(iter(v.values())) for n, v in values.items() if len(v) == 1 and n not in again
+        }
         self._there = {*values, *again}
-        self._changing = {name: list(v.values()) for name, v in values.items() if name not in self._defined}
+        self._changing = {
+            name: list(v.values()) for name, v in values.items() if name not in self._defined
+        }
         self._shaped: dict[str, bool] = {}
         self._made: dict[str, ast.expr] = {}
 
@@ -181,7 +216,9 @@ class _Orienting:
         return self._shaped[name]
 
     def _has_axes(self, value: ast.expr) -> bool:
-        own = any(isinstance(n, ast.Subscript) or _is_call(n, *CHANGES_SHAPE) for n in ast.walk(value))
+        own = any(
+            isinstance(n, ast.Subscript) or _is_call(n, *CHANGES_SHAPE) for n in ast.walk(value)
+        )
         return own or any(self._is_shaped(read) for read in count_reads(value))
 
     def _insert_after(self, name: str, statement: ast.Assign) -> None:
@@ -211,7 +248,11 @@ class _Copying(ast.NodeTransformer):
         if (element := _one_element(node)) is not None:
             made: ast.expr = self.visit(element)
             return made
-        if _is_call(node, "broadcast_to") and len(node.args) == 2 and len(getattr(node.args[1], "elts", [])) > 2:
+        if (
+            _is_call(node, "broadcast_to")
+            and len(node.args) == 2
+            and len(getattr(node.args[1], "elts", [])) > 2
+        ):
             node.args[1] = ast.parse(f"[{', '.join(self._orienting.shape)}]", mode="eval").body
             node.args[0] = self.visit(node.args[0])
             return node

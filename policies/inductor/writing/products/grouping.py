@@ -21,7 +21,9 @@ def group_tiles(function: ast.FunctionDef) -> bool:
     of_columns = whole.count("tl.program_id(0)")
     if whole.count(ROWS) != 1 or not of_columns or whole.count("tl.program_id(") != of_columns + 2:
         return False
-    if {"row_tile", "column_tile", "GROUP"} & {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}:
+    if {"row_tile", "column_tile", "GROUP"} & {
+        n.id for n in ast.walk(function) if isinstance(n, ast.Name)
+    }:
         return False
     more = ROWS.replace("tl.program_id(1)", "row_tile")
     tree = ast.parse(whole.replace(ROWS, more).replace("tl.program_id(0)", "column_tile"))

@@ -26,8 +26,12 @@ def hoist_divisions(function: ast.FunctionDef) -> None:
 
 class _Hoisting(ast.NodeTransformer):
     def __init__(self, function: ast.FunctionDef, loop: ast.For) -> None:
-        self._changing = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        self._taken = {name for name, _ in assignments(function)} | {a.arg for a in function.args.args}
+        self._changing = {
+            n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
+        self._taken = {name for name, _ in assignments(function)} | {
+            a.arg for a in function.args.args
+        }
         self._taken |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
         self._known: dict[str, str] = {}
         self.made: list[ast.stmt] = []
@@ -57,7 +61,10 @@ class _Hoisting(ast.NodeTransformer):
             elif isinstance(inner, ast.Name):
                 if inner.id in self._changing:
                     return False
-            elif not isinstance(inner, ast.BinOp | ast.UnaryOp | ast.Constant | ast.operator | ast.unaryop | ast.Load):
+            elif not isinstance(
+                inner,
+                ast.BinOp | ast.UnaryOp | ast.Constant | ast.operator | ast.unaryop | ast.Load,
+            ):
                 return False
         return True
 

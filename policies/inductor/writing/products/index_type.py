@@ -33,7 +33,9 @@ class _Casting(ast.NodeTransformer):
         """Names of what has the type INDEX."""
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:
-        named = {n.id for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+        named = {
+            n.id for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name)
+        }
         place = _is_place(node.value, self.places)
         self.generic_visit(node)
         if place:
@@ -45,7 +47,11 @@ class _Casting(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         cast = isinstance(node.func, ast.Attribute) and node.func.attr == "to"
-        if not (cast and isinstance(node.func, ast.Attribute) and [ast.unparse(a) for a in node.args] == ["tl.int64"]):
+        if not (
+            cast
+            and isinstance(node.func, ast.Attribute)
+            and [ast.unparse(a) for a in node.args] == ["tl.int64"]
+        ):
             return node
         if not _is_place(node.func.value, self.places):
             return node
@@ -62,4 +68,6 @@ def _names(node: ast.AST) -> set[str]:
 def _is_place(node: ast.expr, known: set[str]) -> bool:
     """Whether it is arithmetic, at least in part, of where a program or an element of a block is, and loads nothing."""
     calls = {ast.unparse(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
-    return not calls & {"tl.load", "tl.dot"} and bool(calls & {"tl.program_id", "tl.arange"} or _names(node) & known)
+    return not calls & {"tl.load", "tl.dot"} and bool(
+        calls & {"tl.program_id", "tl.arange"} or _names(node) & known
+    )

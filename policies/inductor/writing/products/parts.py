@@ -20,7 +20,10 @@ SUM_OF_THREE = re.compile(r"(\w+) \+ (\w+) \+ (\w+)")
 def is_operand_split(text: str) -> bool:
     """Whether a kernel, as Inductor wrote it, splits an operand into its parts."""
     return "tl.dot(" not in text and bool(
-        re.search(r"(\w+) = (\w+)\.to\(tl\.float16\)\s+(\w+) = \1\.to\(tl\.float32\)\s+(\w+) = \2 - \3\s", text)
+        re.search(
+            r"(\w+) = (\w+)\.to\(tl\.float16\)\s+(\w+) = \1\.to\(tl\.float32\)\s+(\w+) = \2 - \3\s",
+            text,
+        )
     )
 
 
@@ -28,10 +31,16 @@ def add_up_parts(function: ast.FunctionDef) -> bool:
     """Rewrites every loop over three products of parts, in place. Returns whether there is one."""
     found = 0
     for place, loop in reversed(list(enumerate(function.body))):
-        if isinstance(loop, ast.For) and (total := _added_up(loop, f"{SMALL_SUM}_{found + 1}" if found else SMALL_SUM)):
+        if isinstance(loop, ast.For) and (
+            total := _added_up(loop, f"{SMALL_SUM}_{found + 1}" if found else SMALL_SUM)
+        ):
             small = f"{SMALL_SUM}_{found + 1}" if found else SMALL_SUM
-            start = next(v for n, v in assignments(ast.Module(function.body[:place], [])) if n == total)
-            whole = f"{total} = tl.where(tl.abs({total}) < float('inf'), {total} + {small}, {total})"
+            start = next(
+                v for n, v in assignments(ast.Module(function.body[:place], [])) if n == total
+            )
+            whole = (
+                f"{total} = tl.where(tl.abs({total}) < float('inf'), {total} + {small}, {total})"
+            )
             function.body.insert(place + 1, ast.parse(whole).body[0])
             function.body.insert(place, ast.parse(f"{small} = {ast.unparse(start)}").body[0])
             found += 1
@@ -43,8 +52,14 @@ def add_up_parts(function: ast.FunctionDef) -> bool:
 def _added_up(loop: ast.For, small: str) -> str:
     """The name of the total; empty where the loop is another one."""
     last = loop.body[-1]
-    added = SUM_OF_THREE.fullmatch(ast.unparse(last.value)) if isinstance(last, ast.AugAssign) else None
-    dots = {n: v for n, v in assignments(loop) if isinstance(v, ast.Call) and ast.unparse(v.func) == "tl.dot"}
+    added = (
+        SUM_OF_THREE.fullmatch(ast.unparse(last.value)) if isinstance(last, ast.AugAssign) else None
+    )
+    dots = {
+        n: v
+        for n, v in assignments(loop)
+        if isinstance(v, ast.Call) and ast.unparse(v.func) == "tl.dot"
+    }
     if added is None or not isinstance(last, ast.AugAssign) or set(added.groups()) != set(dots):
         return ""
     for statement in loop.body:
@@ -71,11 +86,17 @@ def without_round_trips(function: ast.FunctionDef) -> None:
     for dtype in ("bfloat16", "float16"):
         for name, value in list(assignments(function)):
             call = value if isinstance(value, ast.Call) else None
-            wide = call is not None and re.fullmatch(r"tl\.load\(.*\)\.to\(tl\.float32\)", ast.unparse(value), re.S)
+            wide = call is not None and re.fullmatch(
+                r"tl\.load\(.*\)\.to\(tl\.float32\)", ast.unparse(value), re.S
+            )
             read = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name
                     and isinstance(n.ctx, ast.Load)]  # fmt: skip
             narrow = f"{name}.to(tl.{dtype})"
-            back = [n for n in ast.walk(function) if isinstance(n, ast.Call) and ast.unparse(n) == narrow]
+            back = [
+                n
+                for n in ast.walk(function)
+                if isinstance(n, ast.Call) and ast.unparse(n) == narrow
+            ]
             if wide and call is not None and read and len(back) == len(read):
                 _Narrow(narrow, name).visit(function)
                 assert isinstance(call.func, ast.Attribute)

@@ -116,7 +116,11 @@ def _statements(lines: list[str]) -> list[Statement]:
 
 def _callables(tree: ast.AST) -> set[str]:
     """Names that are functions, modules, or arguments of a function in place; not what forward holds."""
-    called = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    called = {
+        n.func.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+    }
     arguments = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
     launched = {n.value.id for n in ast.walk(tree) if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)
         and n.value.id.endswith("_kernel")}  # fmt: skip
@@ -125,7 +129,11 @@ def _callables(tree: ast.AST) -> set[str]:
 
 def _best(statements: list[Statement]) -> RepeatedBlock | None:
     """The block that saves most; None where none saves enough."""
-    found = [block for candidate in _candidates(statements) if (block := _block(statements, *candidate)) is not None]
+    found = [
+        block
+        for candidate in _candidates(statements)
+        if (block := _block(statements, *candidate)) is not None
+    ]
     best = max(found, key=lambda block: block.saved, default=None)
     return best if best is not None and best.saved >= MIN_SAVED_CHARACTERS else None
 
@@ -133,7 +141,10 @@ def _best(statements: list[Statement]) -> RepeatedBlock | None:
 def _candidates(statements: list[Statement]) -> list[tuple[int, list[int]]]:
     """Lengths and places of runs of statements of the same form, those first that may save most."""
     numbers: dict[str, int] = {}
-    forms = [numbers.setdefault(s.form, len(numbers) + 1) if s.form else -i - 1 for i, s in enumerate(statements)]
+    forms = [
+        numbers.setdefault(s.form, len(numbers) + 1) if s.form else -i - 1
+        for i, s in enumerate(statements)
+    ]
     counted = Counter(forms)
     sizes = [0]
     for statement in statements:
@@ -159,7 +170,11 @@ def _candidates(statements: list[Statement]) -> list[tuple[int, list[int]]]:
                 saved = (len(apart) - 1) * (sizes[starts[0] + length] - sizes[starts[0]])
                 rated.append((saved, length, starts))
     rated.sort(key=lambda one: -one[0])
-    return [(length, starts) for saved, length, starts in rated[:MAX_CANDIDATE_BLOCKS] if saved >= MIN_SAVED_CHARACTERS]
+    return [
+        (length, starts)
+        for saved, length, starts in rated[:MAX_CANDIDATE_BLOCKS]
+        if saved >= MIN_SAVED_CHARACTERS
+    ]
 
 
 def _without_overlaps(starts: list[int], length: int) -> list[int]:
@@ -178,8 +193,14 @@ def _block(statements: list[Statement], length: int, starts: list[int]) -> Repea
     ways: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
     for start in starts:
         some = statements[start : start + length]
-        ways[_pattern([n for s in some for n in s.names]), _pattern([p for s in some for p in s.paths])].append(start)
-    made = [_make_block(statements, length, _without_overlaps(places, length)) for places in ways.values()]
+        ways[
+            _pattern([n for s in some for n in s.names]),
+            _pattern([p for s in some for p in s.paths]),
+        ].append(start)
+    made = [
+        _make_block(statements, length, _without_overlaps(places, length))
+        for places in ways.values()
+    ]
     return max((b for b in made if b is not None), key=lambda block: block.saved, default=None)
 
 
@@ -188,7 +209,9 @@ def _pattern(words: list[str]) -> tuple[int, ...]:
     return tuple(first.setdefault(word, len(first)) for word in words)
 
 
-def _make_block(statements: list[Statement], length: int, places: list[int]) -> RepeatedBlock | None:
+def _make_block(
+    statements: list[Statement], length: int, places: list[int]
+) -> RepeatedBlock | None:
     if len(places) < 2:
         return None
     windows = [statements[start : start + length] for start in places]
@@ -206,8 +229,12 @@ def _make_block(statements: list[Statement], length: int, places: list[int]) -> 
         outputs |= {i for i, n in enumerate(own) if n in stored & later}
     numbers = list(zip(*([n for s in some for n in s.numbers] for some in windows), strict=True))
     read = [names[0].index(n) for n in inputs]
-    block = RepeatedBlock(length, places, names, paths, _prefixes(paths), read, sorted(outputs), numbers)
-    handed = len(read) + (1 if block.prefixes else len(paths[0]) * 2) + len(outputs) + len(block.extents)
+    block = RepeatedBlock(
+        length, places, names, paths, _prefixes(paths), read, sorted(outputs), numbers
+    )
+    handed = (
+        len(read) + (1 if block.prefixes else len(paths[0]) * 2) + len(outputs) + len(block.extents)
+    )
     launches = sum("_kernel[" in s.lines[0] for s in windows[0])
     if launches < 2 or not outputs or handed > MAX_PARAMETERS:
         return None
@@ -252,7 +279,10 @@ def _function(name: str, block: RepeatedBlock, statements: list[Statement]) -> s
     places = range(block.places[0], block.places[0] + block.length)
     read = {word for i in places for line in statements[i].lines for word in WORD.findall(line)}
     own = {*(read - set(block.names[0])), name, LAYER, "block", "device"}
-    new = {n: "device" if n == "device" else _unique(re.sub(r"(_\d+)+$", "", n), own) for n in block.names[0]}
+    new = {
+        n: "device" if n == "device" else _unique(re.sub(r"(_\d+)+$", "", n), own)
+        for n in block.names[0]
+    }
     paths, extra = block.paths[0], {}
     if block.prefixes:
         extra = {p: LAYER + p[len(block.prefixes[0]) :] for p in paths}
@@ -268,7 +298,10 @@ def _function(name: str, block: RepeatedBlock, statements: list[Statement]) -> s
 
     lines = []
     for i in places:
-        lines += ["".join(map(renamed, re.split(f"({PATH.pattern})", line))) for line in statements[i].lines]
+        lines += [
+            "".join(map(renamed, re.split(f"({PATH.pattern})", line)))
+            for line in statements[i].lines
+        ]
     given = [LAYER] if block.prefixes else list(extra.values())
     given += [*(new[block.names[0][i]] for i in block.inputs), *extents.values()]
     made = ", ".join(new[block.names[0][i]] for i in block.outputs)
@@ -280,7 +313,11 @@ def _function(name: str, block: RepeatedBlock, statements: list[Statement]) -> s
 def _path_word(path: str) -> str:
     """`conv_weight` of `self.layers[0].conv.weight`, `bn_0_weight` of `self.bn[0].weight`."""
     words = re.findall(r"[A-Za-z_]\w*|\d+", path)
-    first = next(i for i in reversed(range(len(words))) if words[i].isidentifier() and (i < len(words) - 1 or i == 0))
+    first = next(
+        i
+        for i in reversed(range(len(words)))
+        if words[i].isidentifier() and (i < len(words) - 1 or i == 0)
+    )
     return "_".join(words[first:])
 
 

@@ -42,7 +42,15 @@ def _form(kernel: LoweredKernel) -> str:
     function.name, function.decorator_list = "_", []
     for node, field, at in _numbers(function):
         _replace_at(node, field, at, ast.Name("number"))
-    kinds = (kernel.kind, kernel.dot, kernel.persistent, kernel.inner, kernel.grid, kernel.splits, kernel.convolves)
+    kinds = (
+        kernel.kind,
+        kernel.dot,
+        kernel.persistent,
+        kernel.inner,
+        kernel.grid,
+        kernel.splits,
+        kernel.convolves,
+    )
     return f"{kinds} {ast.dump(function)}"
 
 
@@ -56,10 +64,14 @@ def _merge(group: list[LoweredKernel], host: Host) -> None:
             name = given.setdefault(numbers, f"ks{1000 + len(given)}")
             _replace_at(*place, ast.Name(name, ast.Load()))
     extents = {name for kernel in group[1:] for name in _other_extents(first, kernel)}
-    first.function.body = [s for s in first.function.body if not (_is_extent(s) and _extent(s)[0] in extents)]
+    first.function.body = [
+        s for s in first.function.body if not (_is_extent(s) and _extent(s)[0] in extents)
+    ]
     _add_parameters(first.function, list(given.values()))
     first.operators = tuple(dict.fromkeys(o for kernel in group for o in kernel.operators))
-    first.common = tuple(o for o in first.operators if all(o in kernel.operators for kernel in group))
+    first.common = tuple(
+        o for o in first.operators if all(o in kernel.operators for kernel in group)
+    )
     by_kernel = {kernel.original: i for i, kernel in enumerate(group)}
     hints = [dict(kernel.hints) for kernel in group]
     for launch in host.launches():
@@ -73,10 +85,14 @@ def _numbers(function: ast.FunctionDef) -> Places:
     found: Places = []
     for node in ast.walk(function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ARITHMETIC):
-            found += [(node, side, None) for side in ("left", "right") if _is_integer(getattr(node, side))]
+            found += [
+                (node, side, None) for side in ("left", "right") if _is_integer(getattr(node, side))
+            ]
         elif isinstance(node, ast.Compare):
             found += [(node, "left", None)] * _is_integer(node.left)
-            found += [(node, "comparators", i) for i, c in enumerate(node.comparators) if _is_integer(c)]
+            found += [
+                (node, "comparators", i) for i, c in enumerate(node.comparators) if _is_integer(c)
+            ]
         elif _is_extent(node):
             found.append((node, "value", None))
     return found
@@ -100,7 +116,11 @@ def _replace_at(node: ast.AST, field: str, at: int | None, new: ast.expr) -> Non
 
 def _is_extent(node: ast.AST) -> bool:
     """Whether it is `xnumel = 64`."""
-    if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
+    if (
+        not isinstance(node, ast.Assign)
+        or len(node.targets) != 1
+        or not isinstance(node.targets[0], ast.Name)
+    ):
         return False
     return bool(NUMEL.fullmatch(node.targets[0].id)) and _is_integer(node.value)
 
@@ -113,7 +133,13 @@ def _extent(node: ast.stmt) -> tuple[str, int]:
 def _other_extents(first: LoweredKernel, other: LoweredKernel) -> set[str]:
     """The extents that the two do not share."""
     own = dict(_extent(s) for s in first.function.body if _is_extent(s))
-    return {name for s in other.function.body if _is_extent(s) for name, n in [_extent(s)] if own.get(name) != n}
+    return {
+        name
+        for s in other.function.body
+        if _is_extent(s)
+        for name, n in [_extent(s)]
+        if own.get(name) != n
+    }
 
 
 def _add_parameters(function: ast.FunctionDef, names: list[str]) -> None:

@@ -9,10 +9,34 @@ import ast
 import re
 
 NON_COMPUTING_OPERATORS = {
-    "view", "permute", "unsqueeze", "squeeze", "expand", "clone", "slice", "select", "transpose", "t", "_unsafe_view",
-    "alias", "kernelwright.steps", "kernelwright.attention",
-    "full", "full_like", "scalar_tensor", "prims.iota", "prims.convert_element_type",
-    "lift_fresh_copy", "copy", "arange", "zeros", "zeros_like", "ones", "ones_like", "empty_like"}  # fmt: skip
+    "view",
+    "permute",
+    "unsqueeze",
+    "squeeze",
+    "expand",
+    "clone",
+    "slice",
+    "select",
+    "transpose",
+    "t",
+    "_unsafe_view",
+    "alias",
+    "kernelwright.steps",
+    "kernelwright.attention",
+    "full",
+    "full_like",
+    "scalar_tensor",
+    "prims.iota",
+    "prims.convert_element_type",
+    "lift_fresh_copy",
+    "copy",
+    "arange",
+    "zeros",
+    "zeros_like",
+    "ones",
+    "ones_like",
+    "empty_like",
+}
 """Operators that a kernel may have and compute nothing."""
 COPY, FILL = ("clone",), ("full",)
 """What is said of a kernel that computes nothing, and of one that reads nothing either."""
@@ -43,7 +67,9 @@ def operators_shown(function: ast.FunctionDef, operators: tuple[str, ...]) -> tu
     """Those of the operators that the kernel may compute; COPY or FILL where it can be none of them."""
     values = _values(function)
     text, products = "\n".join(values), _adds_products(function, operators)
-    shown = tuple(o for o in operators if (products if re.match(PRODUCT, _plain(o)) else _is_shown(o, text)))
+    shown = tuple(
+        o for o in operators if (products if re.match(PRODUCT, _plain(o)) else _is_shown(o, text))
+    )
     if shown == operators or not set(shown) <= NON_COMPUTING_OPERATORS:
         return shown
     return COPY if "tl.load" in ast.unparse(function) else FILL
@@ -70,7 +96,9 @@ def _adds_products(function: ast.FunctionDef, operators: tuple[str, ...]) -> boo
         if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)
     ]
     both, one = sum(bool(a and b) for a, b in factors), sum(bool(a or b) for a, b in factors)
-    alone = not any(re.match(OTHER_SUMS if adds else OTHER_REDUCTIONS, _plain(o)) for o in operators)
+    alone = not any(
+        re.match(OTHER_SUMS if adds else OTHER_REDUCTIONS, _plain(o)) for o in operators
+    )
     few, many = (1, 1) if adds else (FEW_TERMS, MANY_TERMS)
     return both >= few or (one >= many and alone)
 
@@ -82,7 +110,11 @@ def _values(function: ast.FunctionDef) -> list[str]:
         if isinstance(node, ast.Assign):
             names = [n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
             if not all(map(PLACE.search, names)):
-                found.append(ast.unparse(_WithoutAddresses().visit(ast.parse(ast.unparse(node.value), mode="eval"))))
+                found.append(
+                    ast.unparse(
+                        _WithoutAddresses().visit(ast.parse(ast.unparse(node.value), mode="eval"))
+                    )
+                )
     return found
 
 

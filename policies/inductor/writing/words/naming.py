@@ -113,13 +113,19 @@ class Names:
             if not name.startswith("_tmp"):
                 accumulators |= dict.fromkeys(used, name)
         for name, value in assignments(function):
-            if name not in self._known and (state := STATES.get(re.sub(r"^tmp\d+(_next)?", "", name))):
+            if name not in self._known and (
+                state := STATES.get(re.sub(r"^tmp\d+(_next)?", "", name))
+            ):
                 self._known[name] = self._unique(state)
             elif name not in self._known and not name.startswith("_tmp"):
                 self._known[name] = self._unique(self._word(name, value, function))
         self._give_several(function)
         for node in ast.walk(function):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id not in self._known:
+            if (
+                isinstance(node, ast.Name)
+                and isinstance(node.ctx, ast.Store)
+                and node.id not in self._known
+            ):
                 base = self._known.get(accumulators.get(node.id, ""), "")
                 self._known[node.id] = self._unique(f"{base}_so_far" if base else "accumulator")
 
@@ -157,7 +163,9 @@ class Names:
             size = ast.unparse(value.right)
             if size.isidentifier():
                 known = self._known.get(size, "")
-                return f"{'inner' if any(c in known for c in COMPOUND) else known}_index".lstrip("_")
+                return f"{'inner' if any(c in known for c in COMPOUND) else known}_index".lstrip(
+                    "_"
+                )
             return f"index_of_{size}" if size.isdigit() else "index"
         return "outer_index"
 

@@ -25,8 +25,11 @@ def parameter_names(kernel: LoweredKernel, launches: list[WrittenLaunch]) -> dic
         values = tuple(launch.given[old] for launch in launches)
         same = len(set(values)) == 1
         if "ptr" in old:
-            made = f"{simple_path(values[0])}_pointer" if same and re.fullmatch(r"[\w.\[\]']+",
-                unwrapped_path(values[0])) else _numbered("out" if "out" in old else "in", numbers)  # fmt: skip
+            made = (
+                f"{simple_path(values[0])}_pointer"
+                if same and re.fullmatch(r"[\w.\[\]']+", unwrapped_path(values[0]))
+                else _numbered("out" if "out" in old else "in", numbers)
+            )
         elif values in by_value:
             found[old] = by_value[values]
             continue
@@ -35,11 +38,21 @@ def parameter_names(kernel: LoweredKernel, launches: list[WrittenLaunch]) -> dic
         elif old.endswith("numel"):
             made = plural(roles[old.removesuffix("numel")])
         else:
-            made = (same and name_of(ast.parse(values[0], mode="eval").body)) or _numbered("size", numbers)
+            made = (same and name_of(ast.parse(values[0], mode="eval").body)) or _numbered(
+                "size", numbers
+            )
         base, number = made.removesuffix("_pointer"), 2
         while made in found.values():
-            made = f"{base}_{number}" if "ptr" not in old else f"{base}_{'out_' * ('out' in old)}pointer"
-            base, number = (base, number + 1) if made not in found.values() else (f"{base}_{number}", number + 1)
+            made = (
+                f"{base}_{number}"
+                if "ptr" not in old
+                else f"{base}_{'out_' * ('out' in old)}pointer"
+            )
+            base, number = (
+                (base, number + 1)
+                if made not in found.values()
+                else (f"{base}_{number}", number + 1)
+            )
         found[old] = made
         if "ptr" not in old:
             by_value[values] = made

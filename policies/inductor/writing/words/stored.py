@@ -40,7 +40,11 @@ def _pairs(node: ast.Assign) -> list[tuple[str, ast.expr]]:
         return [(target.id, node.value)]
     if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call):
         elements = enumerate(target.elts)
-        return [(e.id, ast.Subscript(node.value, ast.Constant(i))) for i, e in elements if isinstance(e, ast.Name)]
+        return [
+            (e.id, ast.Subscript(node.value, ast.Constant(i)))
+            for i, e in elements
+            if isinstance(e, ast.Name)
+        ]
     return []
 
 
@@ -55,7 +59,11 @@ def _word(node: ast.expr, values: dict[str, ast.expr]) -> str:
             node = node.value
         elif isinstance(node, ast.Subscript):
             node = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "to"
+        ):
             node = node.func.value
         else:
             break

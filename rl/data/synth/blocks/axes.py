@@ -59,7 +59,10 @@ INNER_AXIS = Axis(
     name="inner",
     sizes=("length", "inner"),
     blocks=("BLOCK_L", "BLOCK"),
-    head=("outer = tl.program_id(0).to(tl.int64)", "cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)"),
+    head=(
+        "outer = tl.program_id(0).to(tl.int64)",
+        "cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)",
+    ),
     loop="for start in range(0, length, BLOCK_L):",
     inside=(
         "rows = start + tl.arange(0, BLOCK_L)[:, None]",
@@ -104,7 +107,10 @@ class AxisKernel:
         """A pass: the loop, the load, the chain, then these lines."""
         axis, cast = self.axis, self.sketch.cast
         self.lines.append("    " + axis.loop)
-        body = [*axis.inside, f"x = tl.load(x_ptr + {axis.offsets}, mask=mask, other={self.other}){cast}"]
+        body = [
+            *axis.inside,
+            f"x = tl.load(x_ptr + {axis.offsets}, mask=mask, other={self.other}){cast}",
+        ]
         self.lines += ["        " + line for line in body]
         self.lines += self.chain(self.before, "x", "        ")
         self.lines += ["        " + line for line in lines]
@@ -124,7 +130,9 @@ class AxisKernel:
 
     def masked(self, identity: str) -> str:
         """x, with the identity of the reduction where there is no element: only where the load did not put it there."""
-        return "x" if self.other == identity and not self.before else f"tl.where(mask, x, {identity})"
+        return (
+            "x" if self.other == identity and not self.before else f"tl.where(mask, x, {identity})"
+        )
 
     def accumulator(self, name: str, start: str, dtype: str = "tl.float32") -> None:
         """Adds the line that makes an accumulator: a block of `start` over the lanes, outside of any loop."""
@@ -151,7 +159,11 @@ class AxisKernel:
         sketch.kernels.append(kernel(name, parameters, self.lines))
         sketch.host += self._sizes(source)
         kind = dtype or f"{source}.dtype"
-        made = f"torch.empty({shape}, device={source}.device, dtype={kind})" if shape else f"torch.empty_like({source})"
+        made = (
+            f"torch.empty({shape}, device={source}.device, dtype={kind})"
+            if shape
+            else f"torch.empty_like({source})"
+        )
         sketch.host.append(f"{target} = {made}")
         values = ", ".join([source, *self.extra.values, target, *axis.sizes])
         sketch.host.append(f"{name}[{self._grid(source)}]({values}, {self._blocks()})")
@@ -161,7 +173,10 @@ class AxisKernel:
         if self.axis.spread:
             at = 0 if self.leading else 1
             return [f"length, inner = {source}.shape[{at}], {source}.stride({at})"]
-        return [f"columns = {self.columns or f'{source}.shape[-1]'}", f"rows = {source}.numel() // columns"]
+        return [
+            f"columns = {self.columns or f'{source}.shape[-1]'}",
+            f"rows = {source}.numel() // columns",
+        ]
 
     def _grid(self, source: str) -> str:
         if not self.axis.spread:

@@ -71,7 +71,12 @@ def draw_steps(
     kept = ""
     for at in range(count):
         if kept and steps[-1].along != "kept":
-            step, kept = Step(sketch.rng.choices(JOINING_OPERATIONS, (4, 1))[0], operand=kept, along="again"), ""
+            step, kept = (
+                Step(
+                    sketch.rng.choices(JOINING_OPERATIONS, (4, 1))[0], operand=kept, along="again"
+                ),
+                "",
+            )
         else:
             step = _other(sketch, steps, channels, tensors, binary)
         _take(sketch, steps, step)
@@ -85,7 +90,11 @@ def draw_steps(
 def _other(sketch: Sketch, steps: list[Step], channels: str, tensors: bool, binary: float) -> Step:
     """A step that is another operation than the last one."""
     while True:
-        step = _second(sketch, channels, tensors) if sketch.chance(binary) and (channels or tensors) else _first(sketch)
+        step = (
+            _second(sketch, channels, tensors)
+            if sketch.chance(binary) and (channels or tensors)
+            else _first(sketch)
+        )
         if not steps or step.op.name != steps[-1].op.name:
             return step
 
@@ -115,7 +124,12 @@ def _named(sketch: Sketch, op: Op, a: str, b: str) -> Step:
         sketch.inputs.append((name, a))
         return Step(op, a=name, operand=name, along="input")
     name = sketch.free(called)
-    if sketch.wild and not sketch.narrow and op.name in OPERATIONS_WITH_A_TENSOR and sketch.chance(LEARNED_SHARE):
+    if (
+        sketch.wild
+        and not sketch.narrow
+        and op.name in OPERATIONS_WITH_A_TENSOR
+        and sketch.chance(LEARNED_SHARE)
+    ):
         return _learned(sketch, op, name, a)
     sketch.argument(name, a)
     if not op.bound:
@@ -132,7 +146,11 @@ def _learned(sketch: Sketch, op: Op, name: str, value: str) -> Step:
         sketch.module(name, f"nn.Parameter(torch.tensor({name}))")
     else:
         shape = sketch.argument(f"{name}_shape", "(1,)", keep=False)
-        drawn = "torch.rand({}) + 0.5" if op.name == "divide" else sketch.pick(("torch.randn({})", "torch.ones({})"))
+        drawn = (
+            "torch.rand({}) + 0.5"
+            if op.name == "divide"
+            else sketch.pick(("torch.randn({})", "torch.ones({})"))
+        )
         sketch.module(name, f"nn.Parameter({drawn.format(shape)})")
     return Step(op, a=f"self.{name}", operand=name, along="learned")
 
@@ -160,7 +178,11 @@ def _axis_of(sketch: Sketch, channels: str) -> int:
     product.
     """
     usual = 1 if len(sketch.shape) > 2 else len(sketch.shape) - 1
-    return usual if sketch.shape[usual] == channels else max(i for i, n in enumerate(sketch.shape) if n == channels)
+    return (
+        usual
+        if sketch.shape[usual] == channels
+        else max(i for i, n in enumerate(sketch.shape) if n == channels)
+    )
 
 
 def _statement(sketch: Sketch, step: Step) -> str:
@@ -173,7 +195,9 @@ def _statement(sketch: Sketch, step: Step) -> str:
     return f"x = {sketch.pick(op.torch).format(x='x', y=y, a=step.a, b=step.b)}"
 
 
-def kernel_lines(sketch: Sketch, steps: list[Step], site: ChainSite, extra: ChainNeeds) -> list[str]:
+def kernel_lines(
+    sketch: Sketch, steps: list[Step], site: ChainSite, extra: ChainNeeds
+) -> list[str]:
     """The chain's lines in a kernel; its pointers and scalars are added to `extra`."""
     lines = []
     for step in steps:
@@ -194,7 +218,11 @@ def kernel_lines(sketch: Sketch, steps: list[Step], site: ChainSite, extra: Chai
         elif step.along and step.along != "again":
             value = f"self.{step.operand}" if step.along == "weight" else step.operand
             _add(extra, f"{name}_ptr", value)
-            where, mask = (site.offsets, site.mask) if step.along == "all" else (site.channel, site.channel_mask)
+            where, mask = (
+                (site.offsets, site.mask)
+                if step.along == "all"
+                else (site.channel, site.channel_mask)
+            )
             masked = f", mask={mask}" if mask else ""
             lines.append(f"{name} = tl.load({name}_ptr + {where}{masked}){sketch.cast}")
         y = step.operand if step.along == "again" else name

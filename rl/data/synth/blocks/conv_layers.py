@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 AXES_OF_RANK = {1: ("W",), 2: ("H", "W"), 3: ("D", "H", "W")}
-TORCH_DEFAULTS = {"stride": "1", "padding": "0", "output_padding": "0", "dilation": "1", "groups": "1", "bias": "False"}
+TORCH_DEFAULTS = {
+    "stride": "1",
+    "padding": "0",
+    "output_padding": "0",
+    "dilation": "1",
+    "groups": "1",
+    "bias": "False",
+}
 """Torch's, but for the bias."""
 ARGUMENTS_OVER_AXES = ("kernel_size", "stride", "padding", "output_padding", "dilation")
 SPELT_OUT_SHARE = 0.6
@@ -41,7 +48,9 @@ class DrawnConvolution:
 def draw_layer(sketch: Sketch) -> DrawnConvolution:
     """Inputs, arguments and the layer of the reference; the sketch's shape is the output's."""
     axes = sketch.rng.choices((1, 2, 3), (2, 5, 2))[0]
-    form = sketch.rng.choices(("standard", "pointwise", "depthwise", "transposed", "grouped"), (5, 1.5, 2, 3, 1))[0]
+    form = sketch.rng.choices(
+        ("standard", "pointwise", "depthwise", "transposed", "grouped"), (5, 1.5, 2, 3, 1)
+    )[0]
     names = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}[axes]
     full = {1: (8192, 32768), 2: (64, 128, 256), 3: (16, 32)}[axes]
     small = {1: (19, 33), 2: (8, 10), 3: (6, 7)}[axes]
@@ -91,7 +100,11 @@ def _spelt_out(sketch: Sketch, axes: int, form: str, out: str) -> DrawnConvoluti
     values = {
         "kernel_size": "1" if form == "pointwise" else sketch.pick(("3", "3", "2")),
         "stride": sketch.pick(("1", "1", "2")),
-        "padding": "0" if form == "pointwise" else "2" if dilation == "2" else sketch.pick(("0", "1")),
+        "padding": "0"
+        if form == "pointwise"
+        else "2"
+        if dilation == "2"
+        else sketch.pick(("0", "1")),
         **({"output_padding": "0"} if transposed else {}),
         "dilation": dilation,
         "groups": "in_channels" if depthwise else "2" if grouped else "1",
@@ -134,7 +147,11 @@ def _given(sketch: Sketch, axes: int, values: dict[str, str]) -> dict[str, str]:
         own, default = {name: value}, TORCH_DEFAULTS.get(name, "")
         if name in ARGUMENTS_OVER_AXES and form != "numbers":
             each = value.strip("()").split(", ") if value.startswith("(") else [value] * axes
-            own = {name: _tuple(each)} if form == "tuples" else dict(zip(_per_axis(name, axes), each, strict=True))
+            own = (
+                {name: _tuple(each)}
+                if form == "tuples"
+                else dict(zip(_per_axis(name, axes), each, strict=True))
+            )
             default = _tuple([default] * axes) if default and form == "tuples" else default
         for argument, number in own.items():
             sketch.argument(argument, number, keep=False)

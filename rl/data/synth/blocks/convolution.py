@@ -34,7 +34,13 @@ def conv_kernel(sketch: Sketch, layer: DrawnConvolution, depth: int) -> None:
     count = [] if layer.depthwise else ["M"]
     parameters = ["x_ptr", "w_ptr", *bias, *extra.parameters, "out_ptr", *sizes, *count]
     constants = [f"{w}: tl.constexpr" for w in window]
-    name = "conv_transpose_kernel" if layer.transposed else "depthwise_kernel" if layer.depthwise else "conv_kernel"
+    name = (
+        "conv_transpose_kernel"
+        if layer.transposed
+        else "depthwise_kernel"
+        if layer.depthwise
+        else "conv_kernel"
+    )
     body += _bias(layer) + tail + [_store(layer)]
     sketch.kernels.append(kernel(name, [*parameters, *constants, *blocks], body))
     _host(sketch, layer, name, extra, [*sizes, *count], window)
@@ -57,7 +63,10 @@ def _taps(letters: tuple[str, ...]) -> tuple[list[str], str]:
             return ["c, kw = k // KW, k % KW"], "KW"
         case ("H", "W"):
             return ["c, kh, kw = k // (KH * KW), k // KW % KH, k % KW"], "KH * KW"
-    return ["c, kd = k // (KD * KH * KW), k // (KH * KW) % KD", "kh, kw = k // KW % KH, k % KW"], "KD * KH * KW"
+    return [
+        "c, kd = k // (KD * KH * KW), k // (KH * KW) % KD",
+        "kh, kw = k // KW % KH, k % KW",
+    ], "KD * KH * KW"
 
 
 def _gathered(layer: DrawnConvolution) -> list[str]:
@@ -83,7 +92,11 @@ def _gathered(layer: DrawnConvolution) -> list[str]:
         else:
             inner.append(f"{x} = o{x}[:, None] * S{a} - P{a} + k{x}[None, :] * L{a}")
     inner += _inside(layer, depth)
-    channel = "n[:, None] * C + c[None, :]" if not layer.groups else "(n[:, None] * G + g) * C + c[None, :]"
+    channel = (
+        "n[:, None] * C + c[None, :]"
+        if not layer.groups
+        else "(n[:, None] * G + g) * C + c[None, :]"
+    )
     place = channel
     for a in letters:
         place = f"({place}) * {a} + {a.lower()}"
@@ -93,10 +106,17 @@ def _gathered(layer: DrawnConvolution) -> list[str]:
     else:
         row = "(g * O + oc[None, :])" if layer.groups else "oc[None, :]"
         weight = f"{row} * ({depth}) + k[:, None]"
-    inner.append(f"w_tile = tl.load(w_ptr + {weight}, mask=(k[:, None] < {depth}) & (oc[None, :] < O), other=0.0)")
+    inner.append(
+        f"w_tile = tl.load(w_ptr + {weight}, mask=(k[:, None] < {depth}) & (oc[None, :] < O), other=0.0)"
+    )
     inner.append('acc = tl.dot(x, w_tile, acc, input_precision="tf32x3")')
     return [
-        "    " + line for line in (*head, *("    " + i for i in inner), "mask = (m[:, None] < M) & (oc[None, :] < O)")
+        "    " + line
+        for line in (
+            *head,
+            *("    " + i for i in inner),
+            "mask = (m[:, None] < M) & (oc[None, :] < O)",
+        )
     ]
 
 
@@ -157,12 +177,21 @@ def _store(layer: DrawnConvolution) -> str:
     pixels = " * ".join(f"O{a}" for a in layer.letters)
     if layer.depthwise:
         return f"    tl.store(out_ptr + plane * ({pixels}) + m, acc, mask=mask)"
-    row = "(n[:, None] * G + g) * O + oc[None, :]" if layer.groups else "n[:, None] * O + oc[None, :]"
-    return f"    tl.store(out_ptr + ({row}) * ({pixels}) + (m % ({pixels}))[:, None], acc, mask=mask)"
+    row = (
+        "(n[:, None] * G + g) * O + oc[None, :]" if layer.groups else "n[:, None] * O + oc[None, :]"
+    )
+    return (
+        f"    tl.store(out_ptr + ({row}) * ({pixels}) + (m % ({pixels}))[:, None], acc, mask=mask)"
+    )
 
 
 def _host(
-    sketch: Sketch, layer: DrawnConvolution, name: str, extra: ChainNeeds, sizes: list[str], window: list[str]
+    sketch: Sketch,
+    layer: DrawnConvolution,
+    name: str,
+    extra: ChainNeeds,
+    sizes: list[str],
+    window: list[str],
 ) -> None:
     conv, letters, target = f"self.{layer.name}", layer.letters, sketch.target()
     tuples = [", ".join(f"{kind}{a}" for a in letters) for kind in WINDOW]
@@ -182,7 +211,9 @@ def _host(
             sketch.host.append(f"O{a} = ({a} + 2 * P{a} - L{a} * (K{a} - 1) - 1) // S{a} + 1")
     outs = ", ".join(f"O{a}" for a in letters)
     channels = "C" if layer.depthwise else "O"
-    sketch.host.append(f"{target} = torch.empty((B, {channels}, {outs}), device=x.device, dtype=x.dtype)")
+    sketch.host.append(
+        f"{target} = torch.empty((B, {channels}, {outs}), device=x.device, dtype=x.dtype)"
+    )
     _launch(sketch, layer, name, extra, (sizes, window), target)
 
 

@@ -9,7 +9,9 @@ def group_layer(sketch: Sketch, channels: str) -> tuple[str, bool]:
     """Returns the text of the layer, and whether it has weights."""
     _even(sketch, channels)
     groups = sketch.free(sketch.pick(("num_groups", "groups")))
-    value = sketch.size(groups, (2, 4, 8), (2,)) if sketch.chance(0.5) else sketch.pick(("2", "2", "1"))
+    value = (
+        sketch.size(groups, (2, 4, 8), (2,)) if sketch.chance(0.5) else sketch.pick(("2", "2", "1"))
+    )
     before = sketch.chance(0.4)
     if not before:
         _channels(sketch, channels)
@@ -24,14 +26,19 @@ def group_layer(sketch: Sketch, channels: str) -> tuple[str, bool]:
 def batch_layer(sketch: Sketch, axes: int, channels: str) -> str:
     """Draws a batch norm without running statistics, which a kernel would have to update as well."""
     _channels(sketch, channels)
-    return f"nn.BatchNorm{axes}d({channels}{_eps(sketch, ('momentum',))}, track_running_stats=False)"
+    return (
+        f"nn.BatchNorm{axes}d({channels}{_eps(sketch, ('momentum',))}, track_running_stats=False)"
+    )
 
 
 def instance_layer(sketch: Sketch, axes: int, channels: str) -> tuple[str, bool]:
     """Returns the text of the layer, and whether it has weights."""
     _channels(sketch, channels)
     affine = sketch.chance(0.4)
-    return f"nn.InstanceNorm{axes}d({channels}{_eps(sketch, ('momentum',))}{', affine=True' if affine else ''})", affine
+    return (
+        f"nn.InstanceNorm{axes}d({channels}{_eps(sketch, ('momentum',))}{', affine=True' if affine else ''})",
+        affine,
+    )
 
 
 def _channels(sketch: Sketch, channels: str) -> None:

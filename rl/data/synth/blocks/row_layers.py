@@ -8,8 +8,15 @@ from dataclasses import dataclass
 
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
-MEAN_SPELLINGS = ("x.mean(-1, keepdim=True)", "x.mean(dim=-1, keepdim=True)", "torch.mean(x, dim=-1, keepdim=True)")
-VARIANCE_SPELLINGS = ("x.var(-1, keepdim=True, unbiased=False)", "((x - mean) ** 2).mean(dim=-1, keepdim=True)")
+MEAN_SPELLINGS = (
+    "x.mean(-1, keepdim=True)",
+    "x.mean(dim=-1, keepdim=True)",
+    "torch.mean(x, dim=-1, keepdim=True)",
+)
+VARIANCE_SPELLINGS = (
+    "x.var(-1, keepdim=True, unbiased=False)",
+    "((x - mean) ** 2).mean(dim=-1, keepdim=True)",
+)
 RMS_SPELLINGS = (
     "inv_rms = torch.rsqrt(torch.mean(x * x, dim=-1, keepdim=True) + {eps})\nx = x * inv_rms{by}",
     "rms = torch.sqrt(x.pow(2).mean(-1, keepdim=True) + {eps})\nx = {of}(x / rms)",
@@ -34,7 +41,9 @@ def layer_norm(sketch: Sketch) -> NormScaling:
         shape = sketch.pick((columns, columns, f"({columns},)"))
         bare = ", elementwise_affine=False" if sketch.chance(0.15) else ""
         return _module(sketch, "nn.LayerNorm", f"{shape}{_eps_of_module(sketch)}{bare}", not bare)
-    gamma, beta = (_parameter(sketch, names, columns) for names in (("weight", "gamma"), ("bias", "beta")))
+    gamma, beta = (
+        _parameter(sketch, names, columns) for names in (("weight", "gamma"), ("bias", "beta"))
+    )
     eps = _eps(sketch)
     if sketch.chance(0.6):
         shape = sketch.pick((f"({sketch.shape[-1]},)", "x.shape[-1:]", f"{gamma}.shape"))
@@ -61,12 +70,18 @@ def rms_norm(sketch: Sketch) -> NormScaling:
     eps = _eps(sketch) if first else ""
     gamma = _parameter(sketch, ("weight", "gamma", "scale_weight"), columns)
     eps = eps or _eps(sketch)
-    sketch.reference += sketch.pick(RMS_SPELLINGS).format(eps=eps, by=f" * {gamma}", of=f"{gamma} * ").split("\n")
+    sketch.reference += (
+        sketch.pick(RMS_SPELLINGS).format(eps=eps, by=f" * {gamma}", of=f"{gamma} * ").split("\n")
+    )
     return NormScaling(eps, gamma)
 
 
-def _module(sketch: Sketch, kind: str, given: str, affine: bool, weight: bool = False) -> NormScaling:
-    name = sketch.module(sketch.free(sketch.pick(("norm", "norm", "layer_norm", "ln"))), f"{kind}({given})")
+def _module(
+    sketch: Sketch, kind: str, given: str, affine: bool, weight: bool = False
+) -> NormScaling:
+    name = sketch.module(
+        sketch.free(sketch.pick(("norm", "norm", "layer_norm", "ln"))), f"{kind}({given})"
+    )
     sketch.reference.append(f"x = self.{name}(x)")
     gamma = f"self.{name}.weight" if affine or weight else ""
     return NormScaling(f"self.{name}.eps", gamma, f"self.{name}.bias" if affine else "")
@@ -77,7 +92,11 @@ def _columns(sketch: Sketch) -> str:
     columns = sketch.shape[-1]
     if sketch.takes(columns):
         return columns
-    name = sketch.free(sketch.pick(("dim", "num_features", "normalized_shape"))) if sketch.chance(0.2) else columns
+    name = (
+        sketch.free(sketch.pick(("dim", "num_features", "normalized_shape")))
+        if sketch.chance(0.2)
+        else columns
+    )
     return sketch.argument(name, columns, keep=False)
 
 

@@ -105,4 +105,6 @@ def _depth(rng: random.Random, split: Split) -> int:
         return rng.randint(TRAINING_DEPTH + 1, MAX_OPERATIONS)
     if split is Split.HELD_OUT_COMPOSITION:
         return rng.randint(2, TRAINING_DEPTH)
-    return rng.choices((1, 2, 3, 4, 5), (3.5, 3.5, 3, 3, 3) if split is Split.TRAIN else (4, 3.5, 3, 2.5, 2))[0]
+    return rng.choices(
+        (1, 2, 3, 4, 5), (3.5, 3.5, 3, 3, 3) if split is Split.TRAIN else (4, 3.5, 3, 2.5, 2)
+    )[0]

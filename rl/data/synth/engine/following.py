@@ -7,12 +7,23 @@ from __future__ import annotations
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.families.column_norms import column_norm
 from kernelwright.rl.data.synth.families.image_norms import image_norm
-from kernelwright.rl.data.synth.families.normalising import LAYERS, NORMS, SOFTMAXES, normalise_current
+from kernelwright.rl.data.synth.families.normalising import (
+    LAYERS,
+    NORMS,
+    SOFTMAXES,
+    normalise_current,
+)
 from kernelwright.rl.data.synth.families.reductions import reduce_current
 from kernelwright.rl.data.synth.families.windows import pool_current
 
 IMAGE_PART_WEIGHTS = {"pool": 2.0, "reduce": 2.0, "softmax": 1.5, "norm": 0.7, "image norm": 3.0}
-ROW_PART_WEIGHTS = {"reduce": 2.0, "softmax": 1.5, "norm": 1.5, "image norm": 1.2, "column norm": 1.2}
+ROW_PART_WEIGHTS = {
+    "reduce": 2.0,
+    "softmax": 1.5,
+    "norm": 1.5,
+    "image norm": 1.2,
+    "column norm": 1.2,
+}
 LAST_KINDS = {"pool": 1, "reduce": 2}
 """A norm of an image needs more than one pixel, and what is reduced has no axes to go on with."""
 SECOND_PART_SHARE = 0.45
@@ -39,7 +50,9 @@ def append_parts(sketch: Sketch, axes: int, parts: list[int]) -> None:
         kind = sketch.rng.choices(list(left), list(left.values()))[0]
         kinds.append(kind)
         left.pop(kind)
-    for kind, depth in zip(sorted(kinds, key=lambda kind: LAST_KINDS.get(kind, 0)), parts, strict=True):
+    for kind, depth in zip(
+        sorted(kinds, key=lambda kind: LAST_KINDS.get(kind, 0)), parts, strict=True
+    ):
         _one(sketch, kind, axes, depth)
 
 

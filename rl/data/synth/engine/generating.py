@@ -118,12 +118,16 @@ def _found(wanted: CorpusRequest, folder: Path) -> CorpusProgress:
     path = folder / STATE_FILE
     if not path.is_file():
         if folder.is_dir() and any(folder.glob("*.parquet")):
-            raise InputError(f"{folder} holds rows that rl data synth did not write: choose another --out")
+            raise InputError(
+                f"{folder} holds rows that rl data synth did not write: choose another --out"
+            )
         return CorpusProgress(wanted=wanted)
     try:
         state = CorpusProgress.model_validate_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{path} is damaged: delete it and its folder, or choose another --out") from error
+        raise InputError(
+            f"{path} is damaged: delete it and its folder, or choose another --out"
+        ) from error
     if state.wanted != wanted:
         was = state.wanted
         raise InputError(
@@ -149,7 +153,11 @@ def _seen(folder: Path) -> tuple[set[str], set[str]]:
 
 
 def _counted(
-    state: CorpusProgress, outcome: TaskOutcome, seen: set[str], graphs: set[str], waiting: list[Row]
+    state: CorpusProgress,
+    outcome: TaskOutcome,
+    seen: set[str],
+    graphs: set[str],
+    waiting: list[Row],
 ) -> CorpusProgress:
     rejected = Counter(state.rejected) + Counter(outcome.rejected)
     tried = state.tried + len(outcome.rows) + len(outcome.rejected)
@@ -172,7 +180,11 @@ def _counted(
 
 # -------------------------------------------------------------- processes
 def _outcomes(
-    pool: ProcessPoolExecutor, wanted: CorpusRequest, first: int, workers: int, forbidden: frozenset[str] | None
+    pool: ProcessPoolExecutor,
+    wanted: CorpusRequest,
+    first: int,
+    workers: int,
+    forbidden: frozenset[str] | None,
 ) -> Iterator[TaskOutcome]:
     """Yields the outcomes in the order of the draws, a few units ahead."""
     ahead: deque[Future[list[TaskOutcome]]] = deque()

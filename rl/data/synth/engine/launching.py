@@ -22,7 +22,11 @@ VECTOR_CONFIGURATIONS = ((512, 4), (1024, 4), (2048, 8), (4096, 8))
 OTHER_CONFIGURATIONS: dict[tuple[str, ...], tuple[tuple[int, ...], ...]] = {
     ("BLOCK_L", "BLOCK"): ((16, 128, 4), (32, 64, 4), (8, 256, 4)),
     ("BLOCK_M", "BLOCK_N", "BLOCK_K"): ((64, 64, 32, 4), (128, 64, 32, 8), (64, 128, 32, 8)),
-    ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"): ((64, 64, 32, 8, 4), (128, 64, 32, 8, 8), (128, 128, 32, 8, 8)),
+    ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"): (
+        (64, 64, 32, 8, 4),
+        (128, 64, 32, 8, 8),
+        (128, 128, 32, 8, 8),
+    ),
     ("BLOCK_M", "BLOCK_N"): ((64, 32, 4), (32, 32, 4)),
 }
 """Configurations of the blocks of these names; the last number is that of the warps."""
@@ -67,7 +71,9 @@ def _launches(host: list[str]) -> list[DrawnLaunch]:
         before = host[at - 1] if at else ""
         separate = call["grid"] == "grid" and before.startswith("grid = ")
         grid = before.removeprefix("grid = ") if separate else call["grid"]
-        found.append(DrawnLaunch(at, call["name"], grid, call["values"], at - 1 if separate else None))
+        found.append(
+            DrawnLaunch(at, call["name"], grid, call["values"], at - 1 if separate else None)
+        )
     return found
 
 
@@ -126,13 +132,22 @@ def _configs(launch: DrawnLaunch, rng: random.Random) -> list[str]:
     given = launch.constants
     warps = given.get("num_warps", 4)
     drawn = (*(given[name] for name in launch.blocks), warps)
-    others = VECTOR_CONFIGURATIONS if launch.blocks == ("BLOCK",) else OTHER_CONFIGURATIONS.get(launch.blocks, ())
+    others = (
+        VECTOR_CONFIGURATIONS
+        if launch.blocks == ("BLOCK",)
+        else OTHER_CONFIGURATIONS.get(launch.blocks, ())
+    )
     rest = [config for config in others if config[:-1] != drawn[:-1]]
     if not rest:
         return []
     chosen = [drawn, *rng.sample(rest, rng.choice((1, min(2, len(rest)))))]
-    shown = [", ".join(f'"{n}": {v}' for n, v in zip(launch.blocks, c, strict=False)) for c in chosen]
-    return [f"triton.Config({{{text}}}, num_warps={c[-1]})" for text, c in zip(shown, chosen, strict=True)]
+    shown = [
+        ", ".join(f'"{n}": {v}' for n, v in zip(launch.blocks, c, strict=False)) for c in chosen
+    ]
+    return [
+        f"triton.Config({{{text}}}, num_warps={c[-1]})"
+        for text, c in zip(shown, chosen, strict=True)
+    ]
 
 
 def _keys(kernel: str, launch: DrawnLaunch, inputs: set[str]) -> list[str]:

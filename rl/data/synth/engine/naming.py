@@ -57,20 +57,30 @@ def rename_identifiers(sketch: Sketch, reference: str, candidate: str) -> tuple[
     rng = sketch.style
     if not sketch.wild or rng.random() >= RENAMED_PROGRAMS_SHARE:
         return reference, candidate
-    taken = set(re.findall(r"[A-Za-z_]\w*", reference + candidate)) | set(keyword.kwlist) | set(dir(builtins))
+    taken = (
+        set(re.findall(r"[A-Za-z_]\w*", reference + candidate))
+        | set(keyword.kwlist)
+        | set(dir(builtins))
+    )
     given = {name for name, _ in (*sketch.arguments, *sketch.inputs)}
     for name in _names(sketch, rng):
         new = _fresh(name, taken, rng)
         taken |= {new, f"{new}_ptr"}
         reference = _replaced(reference, name, new)
         if name not in sketch.sizes or name in given:
-            candidate = _in_candidate(candidate, name, new, any(name == n for n, _ in sketch.inputs))
+            candidate = _in_candidate(
+                candidate, name, new, any(name == n for n, _ in sketch.inputs)
+            )
     return reference, candidate
 
 
 def _names(sketch: Sketch, rng: random.Random) -> list[str]:
     """Returns the names to replace. A name that the family's kernel uses itself stays."""
-    layers = [line.split(" = ")[0].removeprefix("self.") for line in sketch.reference_init if line.startswith("self.")]
+    layers = [
+        line.split(" = ")[0].removeprefix("self.")
+        for line in sketch.reference_init
+        if line.startswith("self.")
+    ]
     own = list(dict.fromkeys([*(n for n, _ in sketch.arguments), *layers, *sketch.sizes]))
     inputs = [name for name, _ in sketch.inputs if name != "x" and name not in own]
     chosen = [name for name in own if rng.random() < RENAMED_NAMES_SHARE] + [
@@ -119,7 +129,9 @@ def _replaced(text: str, name: str, new: str) -> str:
 
     Not as another object's attribute, and not as a keyword of a call.
     """
-    found = re.compile(rf"(?:(?<=self\.)|(?<![\w.])){re.escape(name)}(?P<pointer>_ptr)?\b(?P<keyword>=(?!=))?")
+    found = re.compile(
+        rf"(?:(?<=self\.)|(?<![\w.])){re.escape(name)}(?P<pointer>_ptr)?\b(?P<keyword>=(?!=))?"
+    )
 
     def other(match: re.Match[str]) -> str:
         line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]

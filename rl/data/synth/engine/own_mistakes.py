@@ -90,14 +90,25 @@ def collect_mistakes(
 
 
 def _judged(
-    pool: ProcessPoolExecutor, policy: Policy, wanted: MistakesRequest, forbidden: frozenset[str] | None
+    pool: ProcessPoolExecutor,
+    policy: Policy,
+    wanted: MistakesRequest,
+    forbidden: frozenset[str] | None,
 ) -> Iterator[list[JudgedDrafts]]:
     """A round of problems after another; the policy writes the next one's drafts while the tools judge."""
-    source, waiting = stream(wanted.split, wanted.seed, forbidden), deque[list[Future[JudgedDrafts]]]()
+    source, waiting = (
+        stream(wanted.split, wanted.seed, forbidden),
+        deque[list[Future[JudgedDrafts]]](),
+    )
     while True:
         tasks = list(islice(source, wanted.at_once))
         drafts = draft_tasks(policy, wanted, tasks)
-        waiting.append([pool.submit(judge_drafts, *pair, wanted.target) for pair in zip(tasks, drafts, strict=True)])
+        waiting.append(
+            [
+                pool.submit(judge_drafts, *pair, wanted.target)
+                for pair in zip(tasks, drafts, strict=True)
+            ]
+        )
         if len(waiting) > 1:
             yield [future.result() for future in waiting.popleft()]
 
@@ -110,16 +121,21 @@ def draft_tasks(policy: Policy, wanted: MistakesRequest, tasks: list[Task]) -> l
     from kernelwright.tools.markdown.fenced_code import extract_code
 
     prompts = Prompts(policy.prompt_form)
-    sampling = Sampling(temperature=wanted.temperature, seed=wanted.seed, max_tokens=wanted.reply_tokens)
+    sampling = Sampling(
+        temperature=wanted.temperature, seed=wanted.seed, max_tokens=wanted.reply_tokens
+    )
     requests = [
         request
         for task in tasks
         for request in Request(
-            messages=prompts.messages(PromptFields(problem=task.problem, action=Action.DRAFT)), sampling=sampling
+            messages=prompts.messages(PromptFields(problem=task.problem, action=Action.DRAFT)),
+            sampling=sampling,
         ).repeated(wanted.samples)
     ]
     codes = [extract_code(completion.text) for completion in policy.sample(requests)]
-    grouped = [codes[place : place + wanted.samples] for place in range(0, len(codes), wanted.samples)]
+    grouped = [
+        codes[place : place + wanted.samples] for place in range(0, len(codes), wanted.samples)
+    ]
     return [list(dict.fromkeys(code for code in group if code)) for group in grouped]
 
 

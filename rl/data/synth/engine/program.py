@@ -29,7 +29,9 @@ class DrawnProgram:
 def finish_program(sketch: Sketch, returns: str = "x") -> DrawnProgram:
     """Writes a sketch out."""
     name = "_".join(sketch.ops) or sketch.family
-    reference, candidate = rename_identifiers(sketch, _reference(sketch, returns), _candidate(sketch))
+    reference, candidate = rename_identifiers(
+        sketch, _reference(sketch, returns), _candidate(sketch)
+    )
     return DrawnProgram(name, sketch.family, reference, candidate, tuple(sketch.ops))
 
 
@@ -40,7 +42,12 @@ def _reference(sketch: Sketch, returns: str) -> str:
     body = "\n\n".join([*parts, _getters(sketch, constants)])
     math = ["import math"] if "math." in body else []
     functional = ["import torch.nn.functional as F"] if "F." in body else []
-    return "\n".join([*math, "import torch", "import torch.nn as nn", *functional]) + "\n\n\n" + body + "\n"
+    return (
+        "\n".join([*math, "import torch", "import torch.nn as nn", *functional])
+        + "\n\n\n"
+        + body
+        + "\n"
+    )
 
 
 def _model(sketch: Sketch, returns: str) -> str:
@@ -49,7 +56,10 @@ def _model(sketch: Sketch, returns: str) -> str:
     typed = sketch.chance(0.5)
     arguments = "".join(_argument(sketch, name, value, typed) for name, value in sketch.arguments)
     if sketch.reference_init or sketch.chance(0.6):
-        lines += [f"    def __init__(self{arguments}):", f"        super({'Model, self' if named else ''}).__init__()"]
+        lines += [
+            f"    def __init__(self{arguments}):",
+            f"        super({'Model, self' if named else ''}).__init__()",
+        ]
         lines += [f"        {line}" for line in sketch.reference_init] + [""]
     inputs = [name for name, _ in sketch.inputs]
     kinds = {name: "torch.Tensor" if "(" in text else "float" for name, text in sketch.inputs}
@@ -89,7 +99,11 @@ def _renamed(lines: list[str], name: str) -> list[str]:
     for at, line in enumerate(lines):
         if line.startswith("x = "):
             first = [f"{name} = {line.removeprefix('x = ')}"]
-            return [*renamed, *first, *(re.sub(r"(?<![\w.])x\b(?!=)", name, later) for later in lines[at + 1 :])]
+            return [
+                *renamed,
+                *first,
+                *(re.sub(r"(?<![\w.])x\b(?!=)", name, later) for later in lines[at + 1 :]),
+            ]
         renamed.append(line)
     return renamed
 
@@ -156,7 +170,12 @@ def _given(sketch: Sketch) -> list[tuple[str, str]]:
 def _candidate(sketch: Sketch) -> str:
     kernels, host = write_launches(sketch)
     body = "\n\n\n".join([*kernels, _model_new(sketch, host)])
-    head = ["import torch", "import torch.nn as nn", "import triton", "import triton.language as tl"]
+    head = [
+        "import torch",
+        "import torch.nn as nn",
+        "import triton",
+        "import triton.language as tl",
+    ]
     if "libdevice." in body:
         head.append("from triton.language.extra import libdevice")
     return "\n".join(head) + "\n\n\n" + body + "\n"
@@ -164,7 +183,9 @@ def _candidate(sketch: Sketch) -> str:
 
 def _model_new(sketch: Sketch, host: list[str]) -> str:
     lines = ["class ModelNew(nn.Module):"]
-    arguments = "".join(_argument(sketch, name, value, typed=False) for name, value in sketch.arguments)
+    arguments = "".join(
+        _argument(sketch, name, value, typed=False) for name, value in sketch.arguments
+    )
     if arguments or sketch.init:
         lines += [f"    def __init__(self{arguments}):", "        super().__init__()"]
         lines += [f"        {line}" for line in sketch.init] + [""]
@@ -176,6 +197,7 @@ def _model_new(sketch: Sketch, host: list[str]) -> str:
 def kernel(name: str, parameters: list[str], body: list[str]) -> str:
     """One kernel's text; blocks and the like are constexprs."""
     shown = ", ".join(
-        f"{p}: tl.constexpr" if re.match(r"(BLOCK|GROUP$|KERNEL|STRIDE|PADDING|DILATION)", p) else p for p in parameters
+        f"{p}: tl.constexpr" if re.match(r"(BLOCK|GROUP$|KERNEL|STRIDE|PADDING|DILATION)", p) else p
+        for p in parameters
     )
     return "\n".join(["@triton.jit", f"def {name}({shown}):", *body])

@@ -85,7 +85,10 @@ class Sketch:
         """Adds an argument of forward. `make`: an expression with `{shape}`; None draws from a normal or uniform
         distribution.
         """
-        made = make or f"torch.{self.rng.choice(('randn', 'randn', 'rand'))}({{shape}}{{dtype}}){self._spread(shape)}"
+        made = (
+            make
+            or f"torch.{self.rng.choice(('randn', 'randn', 'rand'))}({{shape}}{{dtype}}){self._spread(shape)}"
+        )
         dtype = f", dtype=torch.{self.dtype}" if self.narrow else ""
         self.inputs.append((name, made.format(shape=", ".join(shape), dtype=dtype)))
         return name
@@ -148,7 +151,12 @@ class Sketch:
         """The name of a parameter of the model's own: in training as people write it, though a layer's kernel has
         one of that name (`local` parts them).
         """
-        if self.wild and name in self.reserved and self.free(f"{name}2") == f"{name}2" and not self._defined(name):
+        if (
+            self.wild
+            and name in self.reserved
+            and self.free(f"{name}2") == f"{name}2"
+            and not self._defined(name)
+        ):
             self.reserved.add(f"{name}2")
             return name
         return self.free(name)

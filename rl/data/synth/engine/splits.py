@@ -34,7 +34,8 @@ def is_single_benchmark_operation(ops: tuple[str, ...]) -> bool:
     if len(ops) == 2 and ops[1] in ("triu", "tril"):
         return True
     return len(ops) == 1 and (
-        BENCHMARK_OPERATIONS.fullmatch(ops[0]) is not None or (ops[0] in OPERATIONS and OPERATIONS[ops[0]].plain)
+        BENCHMARK_OPERATIONS.fullmatch(ops[0]) is not None
+        or (ops[0] in OPERATIONS and OPERATIONS[ops[0]].plain)
     )
 
 

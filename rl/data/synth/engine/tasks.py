@@ -28,7 +28,9 @@ class Task(Value):
     split: Split
 
 
-def tasks(split: Split, n: int, seed: int = 0, forbidden: frozenset[str] | None = None) -> list[Task]:
+def tasks(
+    split: Split, n: int, seed: int = 0, forbidden: frozenset[str] | None = None
+) -> list[Task]:
     """The first `n` tasks of a split: no two of them the same problem."""
     source = stream(split, seed, forbidden)
     return [next(source) for _ in range(n)]
@@ -44,7 +46,9 @@ def stream(split: Split, seed: int = 0, forbidden: frozenset[str] | None = None)
             yield task
 
 
-def task_of(split: Split, seed: int, number: int, forbidden: frozenset[str] | None = None) -> Task | None:
+def task_of(
+    split: Split, seed: int, number: int, forbidden: frozenset[str] | None = None
+) -> Task | None:
     """One draw; None where what was drawn belongs to another split, or its dataflow graph is forbidden.
 
     forbidden: graphs as `rl.data.cleaning.suites.graphs_of` has them; None: those of every benchmark that is known.

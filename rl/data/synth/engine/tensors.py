@@ -26,7 +26,11 @@ def start(sketch: Sketch, axes: int = 0, name: str = "x") -> None:
 
 
 def _one(sketch: Sketch) -> tuple[str, ...]:
-    return (sketch.size(sketch.pick(("n", "size", "length", "N")), (50000001, 16777216, 30000000), (1031, 2053)),)
+    return (
+        sketch.size(
+            sketch.pick(("n", "size", "length", "N")), (50000001, 16777216, 30000000), (1031, 2053)
+        ),
+    )
 
 
 def _two(sketch: Sketch) -> tuple[str, ...]:

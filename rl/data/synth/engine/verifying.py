@@ -40,7 +40,9 @@ def options(target: str) -> Options:
     return Options(targets=(target,), sizes=0, profile=False, torch_compile=False)
 
 
-def verify(evaluator: Evaluator, task: Task, asked: Options, repairs: int, number: int = 0) -> TaskOutcome:
+def verify(
+    evaluator: Evaluator, task: Task, asked: Options, repairs: int, number: int = 0
+) -> TaskOutcome:
     """The draft, and up to `repairs` broken versions of it. A draft that the tools refuse gives no rows at all."""
     report = evaluator.evaluate(task.problem, task.solution, asked)
     if not report.correct:
@@ -65,7 +67,12 @@ def _reason(report: Report) -> str:
 
 
 def row_for(
-    task: Task, asked: Options, kind: Kind, code: str = "", said: Report | None = None, mistake: str = ""
+    task: Task,
+    asked: Options,
+    kind: Kind,
+    code: str = "",
+    said: Report | None = None,
+    mistake: str = "",
 ) -> Row:
     """A row of the corpus. mistake: what was done to the broken kernel, or whose it is."""
     facts: dict[str, Any] = {

@@ -21,7 +21,10 @@ def attention(sketch: Sketch, depth: int) -> DrawnProgram:
     )
     for name in names:
         sketch.inputs.append(
-            (name, f"torch.randn({', '.join(shape)}{', dtype=torch.float16' if sketch.narrow else ''})")
+            (
+                name,
+                f"torch.randn({', '.join(shape)}{', dtype=torch.float16' if sketch.narrow else ''})",
+            )
         )
     sketch.shape = shape
     causal = sketch.chance(0.45)
@@ -65,9 +68,13 @@ def _write(sketch: Sketch, names: tuple[str, str, str], causal: bool) -> None:
     sketch.reference.append(f"scores = torch.matmul({q}, {k}.transpose(-2, -1)) / {root}")
     if causal:
         length = f"{q}.shape[2]"
-        sketch.reference.append(f"mask = torch.tril(torch.ones({length}, {length}, device={q}.device)) == 0")
+        sketch.reference.append(
+            f"mask = torch.tril(torch.ones({length}, {length}, device={q}.device)) == 0"
+        )
         sketch.reference.append('scores = scores.masked_fill(mask, float("-inf"))')
-    sketch.reference.append(f"weights = {sketch.pick(('torch.softmax(scores, dim=-1)', 'F.softmax(scores, dim=-1)'))}")
+    sketch.reference.append(
+        f"weights = {sketch.pick(('torch.softmax(scores, dim=-1)', 'F.softmax(scores, dim=-1)'))}"
+    )
     sketch.reference.append(f"x = torch.matmul(weights, {v})")
 
 
@@ -75,7 +82,11 @@ def _body(sketch: Sketch, causal: bool, tail: list[str]) -> list[str]:
     precision = "" if sketch.narrow else ', input_precision="tf32x3"'
     weights = "weights.to(v.dtype)" if sketch.narrow else "weights"
     end = "tl.minimum(length, (tl.program_id(0) + 1) * BLOCK_M)" if causal else "length"
-    seen = "(cols[None, :] < length) & (cols[None, :] <= rows[:, None])" if causal else "cols[None, :] < length"
+    seen = (
+        "(cols[None, :] < length) & (cols[None, :] <= rows[:, None])"
+        if causal
+        else "cols[None, :] < length"
+    )
     lines = [
         "base = tl.program_id(1).to(tl.int64) * length * dim",
         "rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)",

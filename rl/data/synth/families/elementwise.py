@@ -15,7 +15,9 @@ def elementwise(sketch: Sketch, depth: int) -> DrawnProgram:
     sketch.family = "elementwise"
     draw_dtype(sketch)
     start(sketch)
-    channels = "" if sketch.narrow else sketch.shape[1] if len(sketch.shape) > 2 else sketch.shape[-1]
+    channels = (
+        "" if sketch.narrow else sketch.shape[1] if len(sketch.shape) > 2 else sketch.shape[-1]
+    )
     steps = draw_steps(sketch, depth, channels=channels, binary=0.3 if depth > 1 else 0.15)
     flat_kernel(sketch, steps)
     return finish_program(sketch)
@@ -36,7 +38,9 @@ def flat_kernel(sketch: Sketch, steps: list) -> None:
         "    tl.store(out_ptr + offs, x, mask=mask)",
     ]
     sizes = ["n", *more]
-    sketch.kernels.append(kernel("elementwise_kernel", ["x_ptr", *extra.parameters, "out_ptr", *sizes, "BLOCK"], body))
+    sketch.kernels.append(
+        kernel("elementwise_kernel", ["x_ptr", *extra.parameters, "out_ptr", *sizes, "BLOCK"], body)
+    )
     block = sketch.pick(BLOCKS)
     values = [source, *extra.values, target, "n", *more.values()]
     sketch.host += [

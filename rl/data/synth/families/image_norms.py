@@ -30,7 +30,11 @@ def image_norm(sketch: Sketch, axes: int, depth: int) -> None:
     axes: behind the channels; a matrix has none and gets group norm.
     """
     channels = sketch.shape[1]
-    kinds = ["group", "group", "instance", "batch", *(["layer"] if all(sketch.shape) else [])] if axes else ["group"]
+    kinds = (
+        ["group", "group", "instance", "batch", *(["layer"] if all(sketch.shape) else [])]
+        if axes
+        else ["group"]
+    )
     kind = sketch.pick(kinds)
     usual = {"group": "group_norm", "instance": "instance_norm", "batch": "bn", "layer": "ln"}[kind]
     name = sketch.free(sketch.pick(("norm", usual)))
@@ -83,7 +87,9 @@ def _statistics(sketch: Sketch) -> list[str]:
     ]
 
 
-def _grouped(sketch: Sketch, name: str, kind: str, affine: bool, extra: ChainNeeds, tail: list[str]) -> None:
+def _grouped(
+    sketch: Sketch, name: str, kind: str, affine: bool, extra: ChainNeeds, tail: list[str]
+) -> None:
     lines = [
         *_statistics(sketch),
         "factor = tl.rsqrt(tl.sum(acc, axis=0) / size + eps)",
@@ -92,15 +98,20 @@ def _grouped(sketch: Sketch, name: str, kind: str, affine: bool, extra: ChainNee
         "    x = (x - mean) * factor",
     ]
     if affine:
-        channel = {"group": "row % groups * (size // pixels) + cols // pixels", "layer": "cols"}.get(
-            kind, "row % groups"
-        )
+        channel = {
+            "group": "row % groups * (size // pixels) + cols // pixels",
+            "layer": "cols",
+        }.get(kind, "row % groups")
         mask = "" if kind == "instance" else ", mask=mask"
         lines += [
             f"    channel = {channel}",
             f"    x = x * tl.load(weight_ptr + channel{mask}) + tl.load(bias_ptr + channel{mask})",
         ]
-    body = [*("    " + line for line in lines), *tail, "        tl.store(out_ptr + row * size + cols, x, mask=mask)"]
+    body = [
+        *("    " + line for line in lines),
+        *tail,
+        "        tl.store(out_ptr + row * size + cols, x, mask=mask)",
+    ]
     weights = ["weight_ptr", "bias_ptr"] if affine else []
     sizes = [
         "size",
@@ -109,7 +120,11 @@ def _grouped(sketch: Sketch, name: str, kind: str, affine: bool, extra: ChainNee
         "eps",
     ]
     sketch.kernels.append(
-        kernel(f"{kind}_norm_kernel", ["x_ptr", *weights, *extra.parameters, "out_ptr", *sizes, "BLOCK"], body)
+        kernel(
+            f"{kind}_norm_kernel",
+            ["x_ptr", *weights, *extra.parameters, "out_ptr", *sizes, "BLOCK"],
+            body,
+        )
     )
     source, target = sketch.current, sketch.target()
     groups = f"self.{name}.num_groups" if kind == "group" else f"{source}.shape[1]"
@@ -122,7 +137,10 @@ def _grouped(sketch: Sketch, name: str, kind: str, affine: bool, extra: ChainNee
     if "pixels" in sizes:
         sketch.host.append(f"pixels = {source}.stride(1)")
     arguments = ", ".join([source, *values, *extra.values, target, *sizes[:-1], f"self.{name}.eps"])
-    sketch.host += [f"{target} = torch.empty_like({source})", f"{kind}_norm_kernel[(rows,)]({arguments}, BLOCK=1024)"]
+    sketch.host += [
+        f"{target} = torch.empty_like({source})",
+        f"{kind}_norm_kernel[(rows,)]({arguments}, BLOCK=1024)",
+    ]
     sketch.current = target
 
 
@@ -143,14 +161,24 @@ JOINED_LINES = (
 
 
 def _batch(sketch: Sketch, name: str, extra: ChainNeeds, tail: list[str]) -> None:
-    first = [*_statistics(sketch), "tl.store(mean_ptr + row, mean)", "tl.store(square_ptr + row, tl.sum(acc, axis=0))"]
+    first = [
+        *_statistics(sketch),
+        "tl.store(mean_ptr + row, mean)",
+        "tl.store(square_ptr + row, tl.sum(acc, axis=0))",
+    ]
     second = [*JOINED_LINES, *LOOP_LINES, _load(sketch), "    x = (x - mean) * factor + bias"]
-    body = [*("    " + line for line in second), *tail, "        tl.store(out_ptr + row * size + cols, x, mask=mask)"]
+    body = [
+        *("    " + line for line in second),
+        *tail,
+        "        tl.store(out_ptr + row * size + cols, x, mask=mask)",
+    ]
     planes = ["x_ptr", "mean_ptr", "square_ptr", "size", "BLOCK"]
     sketch.kernels.append(kernel("plane_kernel", planes, ["    " + line for line in first]))
     weights = ["weight_ptr", "bias_ptr", *extra.parameters]
     sizes = ["batch", "channels", "size", "eps", "BLOCK_B", "BLOCK"]
-    sketch.kernels.append(kernel("batch_norm_kernel", [*planes[:3], *weights, "out_ptr", *sizes], body))
+    sketch.kernels.append(
+        kernel("batch_norm_kernel", [*planes[:3], *weights, "out_ptr", *sizes], body)
+    )
     source, target, layer = sketch.current, sketch.target(), f"self.{name}"
     values = [source, "mean", "square", f"{layer}.weight", f"{layer}.bias", *extra.values, target]
     given = ", ".join([*values, "batch", "channels", "size", f"{layer}.eps"])

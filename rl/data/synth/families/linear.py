@@ -35,7 +35,11 @@ def _layer(sketch: Sketch) -> tuple[str, bool]:
     """The layer's name, and whether it has a bias."""
     batch = sketch.size("batch_size", (128, 1024, 4096), (5, 17))
     name_in, name_out = sketch.pick(
-        (("in_features", "out_features"), ("in_features", "out_features"), ("input_size", "hidden_size"))
+        (
+            ("in_features", "out_features"),
+            ("in_features", "out_features"),
+            ("input_size", "hidden_size"),
+        )
     )
     sketch.size(name_in, (512, 1024, 4096, 8192), (33, 40))
     sketch.size(name_out, (512, 1024, 4096, 8192), (66, 37))

@@ -10,8 +10,12 @@ from kernelwright.rl.data.synth.engine.sketch import Sketch
 def embedding(sketch: Sketch, depth: int) -> DrawnProgram:
     """Rows of a table or of an input by index -> chain."""
     sketch.family = "embedding"
-    columns = sketch.size(sketch.pick(("embedding_dim", "dim", "columns")), (512, 768, 1024), (67, 45))
-    many = sketch.size(sketch.pick(("num_embeddings", "vocab_size", "rows")), (32000, 50257), (53, 71))
+    columns = sketch.size(
+        sketch.pick(("embedding_dim", "dim", "columns")), (512, 768, 1024), (67, 45)
+    )
+    many = sketch.size(
+        sketch.pick(("num_embeddings", "vocab_size", "rows")), (32000, 50257), (53, 71)
+    )
     batch = sketch.size("batch_size", (16, 32), (2, 3))
     length = sketch.size("seq_len", (512, 2048), (5, 7))
     layer = sketch.chance(0.6)
@@ -42,7 +46,11 @@ def embedding(sketch: Sketch, depth: int) -> DrawnProgram:
         "    tl.store(out_ptr + pick * columns + cols, x, mask=mask)",
     ]
     sketch.kernels.append(
-        kernel("gather_kernel", ["table_ptr", "index_ptr", *extra.parameters, "out_ptr", "columns", "BLOCK"], body)
+        kernel(
+            "gather_kernel",
+            ["table_ptr", "index_ptr", *extra.parameters, "out_ptr", "columns", "BLOCK"],
+            body,
+        )
     )
     values = ", ".join([table, "index", *extra.values, "out", "columns"])
     sketch.host += [
@@ -72,9 +80,13 @@ def quantisation(sketch: Sketch, depth: int) -> DrawnProgram:
         "    tl.store(out_ptr + offs, x, mask=mask)",
     ]
     size = ["n", "columns"] if back else ["n"]
-    sketch.kernels.append(kernel("quantise_kernel", [*pointers, *extra.parameters, "out_ptr", *size, "BLOCK"], body))
+    sketch.kernels.append(
+        kernel("quantise_kernel", [*pointers, *extra.parameters, "out_ptr", *size, "BLOCK"], body)
+    )
     first = names[0]
-    values = ", ".join([*names, *extra.values, "out", "n", *([f"{first}.shape[1]"] if back else [])])
+    values = ", ".join(
+        [*names, *extra.values, "out", "n", *([f"{first}.shape[1]"] if back else [])]
+    )
     sketch.host += [
         f"out = torch.empty({first}.shape, device={first}.device)",
         f"n = {first}.numel()",
@@ -88,7 +100,9 @@ def _dequantise(sketch: Sketch, rows: str, columns: str) -> tuple[list[str], lis
     sketch.inputs.append(("scale", f"0.01 + torch.rand({rows}, 1)"))
     sketch.reserved |= {"scale", "q"}
     zero = sketch.chance(0.4)
-    sketch.reference.append("x = (q.float() - 3.0) * scale" if zero else "x = q.to(torch.float32) * scale")
+    sketch.reference.append(
+        "x = (q.float() - 3.0) * scale" if zero else "x = q.to(torch.float32) * scale"
+    )
     sketch.ops.append("dequantise_shifted" if zero else "dequantise")
     value = "(q - 3.0) * scale" if zero else "q * scale"
     lines = [

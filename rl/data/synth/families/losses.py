@@ -59,10 +59,14 @@ def loss(sketch: Sketch, depth: int) -> DrawnProgram:
     if sketch.chance(0.35):
         return _row_loss(sketch, depth)
     chosen = sketch.pick([one for one in ELEMENTS if depth > 1 or not one.plain])
-    names = sketch.pick((("predictions", "targets"), ("x", "y"), ("input", "target"), ("pred", "target")))
+    names = sketch.pick(
+        (("predictions", "targets"), ("x", "y"), ("input", "target"), ("pred", "target"))
+    )
     start(sketch, sketch.pick((2, 2, 3)), name=names[0])
     shape = ", ".join(sketch.shape)
-    sketch.input(names[1], sketch.shape, chosen.target.replace("{shape}", shape) or "torch.randn({shape})")
+    sketch.input(
+        names[1], sketch.shape, chosen.target.replace("{shape}", shape) or "torch.randn({shape})"
+    )
     steps, factor = _written(sketch, chosen, names, depth)
     _kernels(sketch, chosen, steps, factor, names)
     return finish_program(sketch)
@@ -83,7 +87,9 @@ def _written(sketch: Sketch, chosen: Loss, names: tuple[str, str], depth: int) -
     return steps, factor
 
 
-def _kernels(sketch: Sketch, chosen: Loss, steps: list, factor: str, names: tuple[str, str]) -> None:
+def _kernels(
+    sketch: Sketch, chosen: Loss, steps: list, factor: str, names: tuple[str, str]
+) -> None:
     extra = ChainNeeds()
     lines = kernel_lines(sketch, steps, ChainSite("x", "offs", "mask"), extra)
     body = [
@@ -95,7 +101,9 @@ def _kernels(sketch: Sketch, chosen: Loss, steps: list, factor: str, names: tupl
         *("    " + line for line in chosen.triton),
         "    tl.store(part_ptr + tl.program_id(0), tl.sum(tl.where(mask, loss, 0.0), axis=0))",
     ]
-    sketch.kernels.append(kernel("loss_kernel", ["x_ptr", "y_ptr", *extra.parameters, "part_ptr", "n", "BLOCK"], body))
+    sketch.kernels.append(
+        kernel("loss_kernel", ["x_ptr", "y_ptr", *extra.parameters, "part_ptr", "n", "BLOCK"], body)
+    )
     write_sum_kernel(sketch, factor)
     first = names[0]
     values = ", ".join([first, names[1], *extra.values, "part", "n"])
@@ -113,7 +121,9 @@ def write_sum_kernel(sketch: Sketch, factor: str = "") -> None:
     """Writes the second kernel, which adds up n partial sums, divides by `count` and multiplies by the factor."""
     scaled = f"{factor} * " if factor else ""
     body = [*SUM_KERNEL_LINES, f"    tl.store(out_ptr, {scaled}tl.sum(acc, axis=0) / count)"]
-    sketch.kernels.append(kernel("total_kernel", ["part_ptr", "out_ptr", "n", "count", "BLOCK"], body))
+    sketch.kernels.append(
+        kernel("total_kernel", ["part_ptr", "out_ptr", "n", "count", "BLOCK"], body)
+    )
 
 
 LOSS_ROW_HEAD = ["row = tl.program_id(0).to(tl.int64)"]
@@ -140,7 +150,9 @@ def _finished_row_loss(
     body = ["    " + line for line in [*LOSS_ROW_HEAD, *lines, "tl.store(part_ptr + row, loss)"]]
     pointers = [f"{p}_ptr" for p in ("x", "y", "z")[: len(inputs)]]
     scalars = ["margin"] if sketch.takes("margin") else []
-    sketch.kernels.append(kernel("loss_kernel", [*pointers, "part_ptr", "columns", *scalars, "BLOCK"], body))
+    sketch.kernels.append(
+        kernel("loss_kernel", [*pointers, "part_ptr", "columns", *scalars, "BLOCK"], body)
+    )
     write_sum_kernel(sketch, factor)
     first = inputs[0]
     sketch.host += [

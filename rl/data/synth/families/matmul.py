@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, Step, draw_steps, kernel_lines
+from kernelwright.rl.data.synth.blocks.chain import (
+    ChainNeeds,
+    ChainSite,
+    Step,
+    draw_steps,
+    kernel_lines,
+)
 from kernelwright.rl.data.synth.engine.following import append_parts, draw_parts
 from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
@@ -69,16 +75,32 @@ def product_kernel(sketch: Sketch, product: DrawnProduct, steps: list[Step]) -> 
         offsets = f"batch * M * N + {offsets}"
     site = ChainSite("acc", offsets, "mask", "cols[None, :]", "cols[None, :] < N")
     tail = kernel_lines(sketch, steps, site, extra)
-    body = ["    " + line for line in (*GROUPED_ORDER_LINES, *_batch_lines(product), *_loop(sketch, product))]
+    body = [
+        "    " + line
+        for line in (*GROUPED_ORDER_LINES, *_batch_lines(product), *_loop(sketch, product))
+    ]
     if product.keep:
         body.append(f"    acc = tl.where({product.keep}, acc, 0.0)")
     if product.bias:
-        body.append(f"    acc += tl.load(bias_ptr + cols, mask=cols < N, other=0.0)[None, :]{sketch.cast}")
+        body.append(
+            f"    acc += tl.load(bias_ptr + cols, mask=cols < N, other=0.0)[None, :]{sketch.cast}"
+        )
     body += [*tail, f"    tl.store(out_ptr + {offsets}, acc, mask=mask)"]
     bias = ["bias_ptr"] if product.bias else []
     blocks = ["BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"]
     strides = STRIDES if product.strides else ()
-    parameters = ["a_ptr", "b_ptr", *bias, *extra.parameters, "out_ptr", "M", "N", "K", *strides, *blocks]
+    parameters = [
+        "a_ptr",
+        "b_ptr",
+        *bias,
+        *extra.parameters,
+        "out_ptr",
+        "M",
+        "N",
+        "K",
+        *strides,
+        *blocks,
+    ]
     sketch.kernels.append(kernel(product.name, parameters, body))
     _launch(sketch, product, extra)
 
@@ -86,7 +108,11 @@ def product_kernel(sketch: Sketch, product: DrawnProduct, steps: list[Step]) -> 
 def _batch_lines(product: DrawnProduct) -> list[str]:
     if not product.batch:
         return []
-    return ["batch = tl.program_id(1).to(tl.int64)", "a_ptr += batch * M * K", "b_ptr += batch * K * N"]
+    return [
+        "batch = tl.program_id(1).to(tl.int64)",
+        "a_ptr += batch * M * K",
+        "b_ptr += batch * K * N",
+    ]
 
 
 def _loop(sketch: Sketch, product: DrawnProduct) -> list[str]:
@@ -113,7 +139,9 @@ def _launch(sketch: Sketch, product: DrawnProduct, extra: ChainNeeds) -> None:
     target = sketch.target()
     batch = ", batch" if product.batch else ","
     bias = [product.bias] if product.bias else []
-    values = ", ".join([product.a, product.b, *bias, *extra.values, target, "M", "N", "K", *product.strides])
+    values = ", ".join(
+        [product.a, product.b, *bias, *extra.values, target, "M", "N", "K", *product.strides]
+    )
     sketch.host += [
         *product.sizes,
         f"{target} = torch.empty({product.shape}, device={product.a}.device, dtype={product.a}.dtype)",
@@ -131,12 +159,19 @@ def matmul(sketch: Sketch, depth: int) -> DrawnProgram:
     """A product of two inputs in one of many forms -> chain."""
     sketch.family = "matmul"
     sketch.dtype = sketch.rng.choices(("float32", "float16", "bfloat16"), (8, 1, 1))[0]
-    form = sketch.rng.choices((_plain, _transposed, _batched, _three, _triangular), (3, 4, 2, 2, 1))[0]
+    form = sketch.rng.choices(
+        (_plain, _transposed, _batched, _three, _triangular), (3, 4, 2, 2, 1)
+    )[0]
     product = form(sketch)
     if form in (_plain, _transposed, _triangular) and sketch.style.random() < STRIDED_SHARE:
         _strided(product)
     channels = "" if sketch.narrow else sketch.shape[-1]
-    followed = sketch.wild and not sketch.narrow and form in (_plain, _transposed) and sketch.chance(FOLLOWED_SHARE)
+    followed = (
+        sketch.wild
+        and not sketch.narrow
+        and form in (_plain, _transposed)
+        and sketch.chance(FOLLOWED_SHARE)
+    )
     first, *later = draw_parts(sketch, depth) if followed else [depth]
     steps = draw_steps(sketch, first - 1, binary=0.2, channels=channels, tensors=True)
     product_kernel(sketch, product, steps)
@@ -149,7 +184,12 @@ def _strided(product: DrawnProduct) -> None:
     a, b = product.a, product.b
     depth, column = (0, 1) if product.b_strides[1] == "1" else (1, 0)
     row, along = (0, 1) if product.a_strides[1] == "1" else (1, 0)
-    product.strides = (f"{a}.stride({row})", f"{a}.stride({along})", f"{b}.stride({depth})", f"{b}.stride({column})")
+    product.strides = (
+        f"{a}.stride({row})",
+        f"{a}.stride({along})",
+        f"{b}.stride({depth})",
+        f"{b}.stride({column})",
+    )
     product.a_strides, product.b_strides = (STRIDES[0], STRIDES[1]), (STRIDES[2], STRIDES[3])
 
 
@@ -166,12 +206,17 @@ def _sides(sketch: Sketch) -> tuple[str, str, str]:
     )[0]  # fmt: skip
     names = sketch.pick((("M", "K", "N"), ("M", "K", "N"), ("m", "k", "n")))
     small = ((17, 33, 70), (35, 40, 65), (19, 37, 66))
-    sizes = [sketch.size(name, full, cpu) for name, full, cpu in zip(names, (m, k, n), small, strict=True)]
+    sizes = [
+        sketch.size(name, full, cpu)
+        for name, full, cpu in zip(names, (m, k, n), small, strict=True)
+    ]
     return sizes[0], sizes[1], sizes[2]
 
 
 def _statement(sketch: Sketch, a: str, b: str) -> None:
-    sketch.reference.append("x = " + sketch.pick((f"torch.matmul({a}, {b})", f"{a} @ {b}", f"torch.matmul({a}, {b})")))
+    sketch.reference.append(
+        "x = " + sketch.pick((f"torch.matmul({a}, {b})", f"{a} @ {b}", f"torch.matmul({a}, {b})"))
+    )
     sketch.ops.append("matmul")
 
 
@@ -194,9 +239,17 @@ def _transposed(sketch: Sketch) -> DrawnProduct:
     sketch.ops[-1] = "matmul_" + "a" * first + "b" * second
     sketch.shape = (m, n)
     sizes = (
-        f"(K, M), N = {a}.shape, {b}.shape[{0 if second else 1}]" if first else f"(M, K), N = {a}.shape, {b}.shape[0]"
+        f"(K, M), N = {a}.shape, {b}.shape[{0 if second else 1}]"
+        if first
+        else f"(M, K), N = {a}.shape, {b}.shape[0]"
     )
-    return DrawnProduct(a, b, ("1", "M") if first else ("K", "1"), ("1", "K") if second else ("N", "1"), sizes=[sizes])
+    return DrawnProduct(
+        a,
+        b,
+        ("1", "M") if first else ("K", "1"),
+        ("1", "K") if second else ("N", "1"),
+        sizes=[sizes],
+    )
 
 
 def _batched(sketch: Sketch) -> DrawnProduct:
@@ -230,8 +283,15 @@ def _three(sketch: Sketch) -> DrawnProduct:
         else sketch.pick((("N", "M", "K"), ("batch_size", "seq_len", "dim")))
     )
     full, cpu = ((8, 16), (128, 256), (64, 256), (256, 512)), ((2,), (3, 4), (5, 6), (33, 40))
-    sides = [sketch.size(n, f, c) for n, f, c in zip(names, full[-len(names) :], cpu[-len(names) :], strict=True)]
-    last = sketch.size(sketch.pick(("L", "out_features", "dim_out")) if not many else "k", (512, 768, 1024), (35, 66))
+    sides = [
+        sketch.size(n, f, c)
+        for n, f, c in zip(names, full[-len(names) :], cpu[-len(names) :], strict=True)
+    ]
+    last = sketch.size(
+        sketch.pick(("L", "out_features", "dim_out")) if not many else "k",
+        (512, 768, 1024),
+        (35, 66),
+    )
     sketch.input(a, sides)
     sketch.input(b, (sides[-1], last))
     spellings = [f"torch.matmul({a}, {b})", f"{a} @ {b}"] + (
@@ -247,7 +307,9 @@ def _three(sketch: Sketch) -> DrawnProduct:
 def _triangular(sketch: Sketch) -> DrawnProduct:
     product = _plain(sketch)
     upper = sketch.chance(0.5)
-    sketch.reference[-1] = f"x = {'torch.triu' if upper else 'torch.tril'}({sketch.reference[-1].removeprefix('x = ')})"
+    sketch.reference[-1] = (
+        f"x = {'torch.triu' if upper else 'torch.tril'}({sketch.reference[-1].removeprefix('x = ')})"
+    )
     sketch.ops.append("triu" if upper else "tril")
     product.keep = f"rows[:, None] {'<=' if upper else '>='} cols[None, :]"
     return product

@@ -53,7 +53,9 @@ def _diagonal(sketch: Sketch, depth: int) -> DrawnProgram:
     columns = sketch.size("M", (2048, 4096, 16384), (67, 45))
     sketch.input(a, (rows,))
     sketch.input(b, (rows, columns))
-    sketch.reference.append("x = " + sketch.pick((f"torch.diag({a}) @ {b}", f"torch.matmul(torch.diag({a}), {b})")))
+    sketch.reference.append(
+        "x = " + sketch.pick((f"torch.diag({a}) @ {b}", f"torch.matmul(torch.diag({a}), {b})"))
+    )
     sketch.ops.append("diagonal_matmul")
     sketch.shape = (rows, columns)
     steps = draw_steps(sketch, depth - 1, tensors=False, binary=0)
@@ -68,7 +70,11 @@ def _diagonal(sketch: Sketch, depth: int) -> DrawnProgram:
         "    tl.store(out_ptr + offs, x, mask=mask)",
     ]
     sketch.kernels.append(
-        kernel("diagonal_kernel", ["d_ptr", "x_ptr", *extra.parameters, "out_ptr", "n", "columns", "BLOCK"], body)
+        kernel(
+            "diagonal_kernel",
+            ["d_ptr", "x_ptr", *extra.parameters, "out_ptr", "n", "columns", "BLOCK"],
+            body,
+        )
     )
     sketch.host += [
         f"out = torch.empty_like({b})",
@@ -107,7 +113,9 @@ def gated(sketch: Sketch, depth: int) -> DrawnProgram:
         "    tl.store(out_ptr + offs, x, mask=mask)",
     ]
     sketch.kernels.append(
-        kernel("gated_kernel", ["x_ptr", *extra.parameters, "out_ptr", "n", "columns", "BLOCK"], body)
+        kernel(
+            "gated_kernel", ["x_ptr", *extra.parameters, "out_ptr", "n", "columns", "BLOCK"], body
+        )
     )
     sketch.host += [
         "columns = x.shape[-1] // 2",

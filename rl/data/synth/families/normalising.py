@@ -11,7 +11,11 @@ from kernelwright.rl.data.synth.blocks.row_layers import NormScaling, layer_norm
 from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
-from kernelwright.rl.data.synth.families.reductions import LOWEST, online_exp_sum_pass, squared_deviation_passes
+from kernelwright.rl.data.synth.families.reductions import (
+    LOWEST,
+    online_exp_sum_pass,
+    squared_deviation_passes,
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,9 @@ def _log_softmax(walk: AxisKernel) -> str:
     return "x - top - tl.log(total)"
 
 
-def _gathered(walk: AxisKernel, term: str, final: str, identity: str = "0.0", fold: str = "acc += {t}") -> None:
+def _gathered(
+    walk: AxisKernel, term: str, final: str, identity: str = "0.0", fold: str = "acc += {t}"
+) -> None:
     x = walk.masked(identity)
     walk.accumulator("acc", identity)
     lines = [] if x == "x" else [f"x = {x}"]
@@ -120,13 +126,19 @@ def _rms_with_eps(walk: AxisKernel) -> str:
 SOFTMAXES = (
     Norm(
         "softmax",
-        _says("x = torch.softmax(x, dim={d})", "x = F.softmax(x, dim={d})", "x = x.softmax(dim={d})"),
+        _says(
+            "x = torch.softmax(x, dim={d})", "x = F.softmax(x, dim={d})", "x = x.softmax(dim={d})"
+        ),
         _softmax,
         2.0,
     ),
     Norm(
         "log_softmax",
-        _says("x = torch.log_softmax(x, dim={d})", "x = F.log_softmax(x, dim={d})", "x = x.log_softmax(dim={d})"),
+        _says(
+            "x = torch.log_softmax(x, dim={d})",
+            "x = F.log_softmax(x, dim={d})",
+            "x = x.log_softmax(dim={d})",
+        ),
         _log_softmax,
         1.5,
     ),
@@ -182,7 +194,9 @@ def _program(sketch: Sketch, depth: int, pool: tuple[Norm, ...]) -> DrawnProgram
     return finish_program(sketch)
 
 
-def normalise_current(sketch: Sketch, pool: tuple[Norm, ...], depth: int, before: int | None = None) -> None:
+def normalise_current(
+    sketch: Sketch, pool: tuple[Norm, ...], depth: int, before: int | None = None
+) -> None:
     """One of `pool` over the current tensor with depth - 1 element-wise steps around it, few of them before: every
     pass repeats those.
     """
@@ -197,7 +211,13 @@ def normalise_current(sketch: Sketch, pool: tuple[Norm, ...], depth: int, before
     _given(walk, scaled)
     element = chosen.passes(walk)
     channels = (
-        "" if sketch.narrow else sketch.shape[-1] if last_axis else sketch.shape[1] if len(sketch.shape) > 2 else ""
+        ""
+        if sketch.narrow
+        else sketch.shape[-1]
+        if last_axis
+        else sketch.shape[1]
+        if len(sketch.shape) > 2
+        else ""
     )
     later = draw_steps(
         sketch,

@@ -84,7 +84,9 @@ def _extreme_index(walk: AxisKernel, identity: str, better: str, final: str) -> 
     ]
     walk.each(*([] if x == "x" else [f"x = {x}"]), *update)
     walk.at(f"top = {final}(best, axis=0)")
-    walk.at(f"y = tl.min(tl.where(best == top{walk.axis.spread}, index, {walk.axis.count}), axis=0)")
+    walk.at(
+        f"y = tl.min(tl.where(best == top{walk.axis.spread}, index, {walk.axis.count}), axis=0)"
+    )
     return "y"
 
 
@@ -124,7 +126,10 @@ def online_exp_sum_pass(walk: AxisKernel) -> None:
     """Writes one pass: `top`, the maximum so far, and `total`, the sum of exp(x - top)."""
     walk.other = LOWEST if not walk.before else "0.0"
     x = walk.masked(LOWEST)
-    first = [f"top = tl.full((BLOCK,), {LOWEST}, tl.float32)", "total = tl.zeros((BLOCK,), tl.float32)"]
+    first = [
+        f"top = tl.full((BLOCK,), {LOWEST}, tl.float32)",
+        "total = tl.zeros((BLOCK,), tl.float32)",
+    ]
     walk.at(*(first if walk.axis is INNER_AXIS else [f"top = {LOWEST}", "total = 0.0"]))
     update = [
         "new_top = tl.maximum(top, tl.max(x, axis=0))",
@@ -181,7 +186,11 @@ def reduction(sketch: Sketch, depth: int) -> DrawnProgram:
 def reduce_current(sketch: Sketch, depth: int, before: int | None = None) -> None:
     """A reduction of the current tensor with depth - 1 element-wise steps around it."""
     planes = len(sketch.shape) > 3 and (depth > 1 or bool(sketch.ops)) and sketch.chance(0.5)
-    chosen = sketch.rng.choices(OVER_SEVERAL_AXES, (3, 1, 1, 1, 1))[0] if planes else _chosen(sketch, depth)
+    chosen = (
+        sketch.rng.choices(OVER_SEVERAL_AXES, (3, 1, 1, 1, 1))[0]
+        if planes
+        else _chosen(sketch, depth)
+    )
     around = depth - 1
     first = sketch.rng.randint(0, around) if before is None else before
     if chosen.integer:
@@ -201,7 +210,12 @@ def reduce_current(sketch: Sketch, depth: int, before: int | None = None) -> Non
     walk.after(draw_steps(sketch, around - first, tensors=False, binary=0), name)
     walk.store_reduced(name)
     dtype = "torch.int64" if chosen.integer else ""
-    walk.launch("reduce_kernel", sketch.target(), _shape(sketch.current, last_axis, keep, len(sketch.shape)), dtype)
+    walk.launch(
+        "reduce_kernel",
+        sketch.target(),
+        _shape(sketch.current, last_axis, keep, len(sketch.shape)),
+        dtype,
+    )
 
 
 def _planes(sketch: Sketch, chosen: Reduction, around: int, first: int) -> None:
@@ -227,7 +241,9 @@ def _planes(sketch: Sketch, chosen: Reduction, around: int, first: int) -> None:
     walk.store_reduced(name)
     source = sketch.current
     walk.columns = f"{source}.stride({behind - 1})"
-    shape = f"(*{source}.shape[:{behind}], {', '.join(ones)})" if keep else f"{source}.shape[:{behind}]"
+    shape = (
+        f"(*{source}.shape[:{behind}], {', '.join(ones)})" if keep else f"{source}.shape[:{behind}]"
+    )
     walk.launch("reduce_kernel", sketch.target(), shape)
 
 
@@ -241,7 +257,9 @@ def _adaptive(sketch: Sketch, kind: str, keep: bool) -> None:
         call = f"self.{name}(x)"
     else:
         call = f"F.adaptive_{kind.lower()}_pool{axes}d(x, {to})"
-    flat = "" if keep else sketch.pick((".flatten(1)", ".view(x.size(0), -1)", ".squeeze(-1)" * axes))
+    flat = (
+        "" if keep else sketch.pick((".flatten(1)", ".view(x.size(0), -1)", ".squeeze(-1)" * axes))
+    )
     sketch.reference.append(f"x = {call}{flat}")
 
 
@@ -256,7 +274,9 @@ def _write(sketch: Sketch, chosen: Reduction, last_axis: bool, keep: bool) -> No
         sketch.reference_init.append("self.dim = dim")
         sketch.arguments.append(("dim", dim))
         dim = "self.dim"
-    sketch.reference.append("x = " + sketch.pick(chosen.torch).format(d=dim, k=", keepdim=True" if keep else ""))
+    sketch.reference.append(
+        "x = " + sketch.pick(chosen.torch).format(d=dim, k=", keepdim=True" if keep else "")
+    )
 
 
 def _reduced(shape: tuple[str, ...], last_axis: bool, keep: bool) -> tuple[str, ...]:

@@ -61,7 +61,9 @@ def _write(sketch: Sketch, form: str, last_axis: bool) -> None:
         case "exclusive_cumsum":
             line = f"x = torch.cumsum(x, dim={dim}) - x"
         case _:
-            sketch.inputs.append(("mask", f"torch.randint(0, 2, ({', '.join(sketch.shape)})).bool()"))
+            sketch.inputs.append(
+                ("mask", f"torch.randint(0, 2, ({', '.join(sketch.shape)})).bool()")
+            )
             line = f"x = torch.cumsum(x * mask, dim={dim})"
     sketch.reference.append(line)
 
@@ -77,7 +79,10 @@ def _passes(walk: AxisKernel, form: str, tail: list[str]) -> None:
     if form == "masked_cumsum":
         walk.extra.parameters.append("keep_ptr")
         walk.extra.values.append("mask")
-        lines += [f"keep = tl.load(keep_ptr + {axis.offsets}, mask=mask, other=0)", "x = tl.where(keep != 0, x, 0.0)"]
+        lines += [
+            f"keep = tl.load(keep_ptr + {axis.offsets}, mask=mask, other=0)",
+            "x = tl.where(keep != 0, x, 0.0)",
+        ]
     if walk.before:
         lines.append(f"x = tl.where(mask, x, {walk.other})")
     spread = axis.spread
@@ -106,6 +111,10 @@ def _last(axis: Axis) -> str:
 def _backwards(axis: Axis) -> Axis:
     """Returns the same walk from the end: places are counted from the last element."""
     if not axis.spread:
-        return replace(axis, inside=("cols = columns - 1 - start - tl.arange(0, BLOCK)", "mask = cols >= 0"))
+        return replace(
+            axis, inside=("cols = columns - 1 - start - tl.arange(0, BLOCK)", "mask = cols >= 0")
+        )
     rows = "rows = length - 1 - start - tl.arange(0, BLOCK_L)[:, None]"
-    return replace(axis, inside=(rows, axis.inside[1], "mask = (rows >= 0) & (cols[None, :] < inner)"))
+    return replace(
+        axis, inside=(rows, axis.inside[1], "mask = (rows >= 0) & (cols[None, :] < inner)")
+    )

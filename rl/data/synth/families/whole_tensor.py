@@ -43,16 +43,33 @@ def whole_tensor(sketch: Sketch, depth: int) -> DrawnProgram:
         "    x = tl.load(x_ptr + offs, mask=mask, other=0.0)",
         *lines,
     ]
-    body = [*head, f"    tl.store(part_ptr + tl.program_id(0), tl.sum(tl.where(mask, {term}, 0.0), axis=0))"]
-    sketch.kernels.append(kernel("part_kernel", ["x_ptr", *parts.parameters, "part_ptr", "n", "BLOCK"], body))
+    body = [
+        *head,
+        f"    tl.store(part_ptr + tl.program_id(0), tl.sum(tl.where(mask, {term}, 0.0), axis=0))",
+    ]
+    sketch.kernels.append(
+        kernel("part_kernel", ["x_ptr", *parts.parameters, "part_ptr", "n", "BLOCK"], body)
+    )
     tail = [] if element else kernel_lines(sketch, after, ChainSite("number", "", ""), last)
     _total(sketch, final, tail, last)
     if element:
-        again, later = ChainNeeds(list(parts.parameters), list(parts.values)), [f"    x = {element}"]
+        again, later = (
+            ChainNeeds(list(parts.parameters), list(parts.values)),
+            [f"    x = {element}"],
+        )
         later += kernel_lines(sketch, after, ChainSite("x", "", "mask"), again)
-        body = [*head, "    number = tl.load(number_ptr)", *later, "    tl.store(out_ptr + offs, x, mask=mask)"]
+        body = [
+            *head,
+            "    number = tl.load(number_ptr)",
+            *later,
+            "    tl.store(out_ptr + offs, x, mask=mask)",
+        ]
         sketch.kernels.append(
-            kernel("apply_kernel", ["x_ptr", "number_ptr", *again.parameters, "out_ptr", "n", "BLOCK"], body)
+            kernel(
+                "apply_kernel",
+                ["x_ptr", "number_ptr", *again.parameters, "out_ptr", "n", "BLOCK"],
+                body,
+            )
         )
         _host(sketch, parts, last, again)
     else:
@@ -72,7 +89,11 @@ def _total(sketch: Sketch, final: str, tail: list[str], extra: ChainNeeds) -> No
         "    tl.store(number_ptr, number)",
     ]
     sketch.kernels.append(
-        kernel("total_kernel", ["part_ptr", *extra.parameters, "number_ptr", "blocks", "n", "BLOCK"], body)
+        kernel(
+            "total_kernel",
+            ["part_ptr", *extra.parameters, "number_ptr", "blocks", "n", "BLOCK"],
+            body,
+        )
     )
 
 
@@ -90,4 +111,7 @@ def _host(sketch: Sketch, parts: ChainNeeds, last: ChainNeeds, again: ChainNeeds
     ]
     if again is not None:
         elements = ", ".join(["x", "number", *again.values, "out", "n"])
-        sketch.host += ["out = torch.empty_like(x)", f"apply_kernel[(blocks,)]({elements}, BLOCK=4096)"]
+        sketch.host += [
+            "out = torch.empty_like(x)",
+            f"apply_kernel[(blocks,)]({elements}, BLOCK=4096)",
+        ]

@@ -34,9 +34,19 @@ def pool_current(sketch: Sketch, axes: int, depth: int) -> None:
     extra = ChainNeeds()
     tail = kernel_lines(sketch, steps, ChainSite("y", "", "mask"), extra)
     names = AXES[axes]
-    parameters = ["x_ptr", *extra.parameters, "out_ptr", *_sizes(names), "KERNEL", "STRIDE", "PADDING"]
+    parameters = [
+        "x_ptr",
+        *extra.parameters,
+        "out_ptr",
+        *_sizes(names),
+        "KERNEL",
+        "STRIDE",
+        "PADDING",
+    ]
     parameters += ["DILATION"] if largest else []
-    sketch.kernels.append(kernel("pool_kernel", [*parameters, "BLOCK"], _body(sketch, names, largest, tail)))
+    sketch.kernels.append(
+        kernel("pool_kernel", [*parameters, "BLOCK"], _body(sketch, names, largest, tail))
+    )
     _host(sketch, names, extra, host)
 
 
@@ -55,12 +65,18 @@ def _write(sketch: Sketch, name: str, axes: int, largest: bool) -> dict[str, str
         fallback = f" or {prefix}kernel_size" if argument == "stride" else ""
         sketch.arguments.append((f"{prefix}{argument}", value))
         sketch.init.append(f"self.{prefix}{argument} = {prefix}{argument}{fallback}")
-    sketch.defaults |= {f"{prefix}stride": "None", f"{prefix}padding": "0", f"{prefix}dilation": "1"}
+    sketch.defaults |= {
+        f"{prefix}stride": "None",
+        f"{prefix}padding": "0",
+        f"{prefix}dilation": "1",
+    }
     host = {a: f"self.{prefix}{a}" if a in shown else value for a, value in values.items()}
     if "stride" not in shown:
         host["stride"] = host["kernel_size"]
     if sketch.chance(0.35):
-        sketch.reference_init += [f"self.{prefix}{argument} = {prefix}{argument}" for argument in shown]
+        sketch.reference_init += [
+            f"self.{prefix}{argument} = {prefix}{argument}" for argument in shown
+        ]
         named = sketch.chance(0.4) or tuple(shown) != tuple(values)[: len(shown)]
         given = ", ".join(f"{a}=self.{prefix}{a}" if named else f"self.{prefix}{a}" for a in shown)
         sketch.reference.append(f"x = F.{name}(x, {given})")
@@ -69,7 +85,10 @@ def _write(sketch: Sketch, name: str, axes: int, largest: bool) -> dict[str, str
             sketch,
             name,
             axes,
-            {argument: f"{prefix}{argument}" for argument in [*shown, *_flags(sketch, largest, prefix)]},
+            {
+                argument: f"{prefix}{argument}"
+                for argument in [*shown, *_flags(sketch, largest, prefix)]
+            },
         )
     return host
 
@@ -108,11 +127,19 @@ def _shown(sketch: Sketch, values: dict[str, str]) -> dict[str, str]:
 
 def _layer(sketch: Sketch, name: str, axes: int, given: dict[str, str]) -> None:
     kind = f"nn.{'Max' if name.startswith('max') else 'Avg'}Pool{axes}d"
-    plain = list(given) == ["kernel_size", "stride", "padding", "dilation"][: len(given)] and name.startswith("max")
-    plain = (plain or list(given) == ["kernel_size", "stride", "padding"][: len(given)]) and sketch.chance(0.35)
-    shown = ", ".join(value if plain else f"{argument}={value}" for argument, value in given.items())
+    plain = list(given) == ["kernel_size", "stride", "padding", "dilation"][
+        : len(given)
+    ] and name.startswith("max")
+    plain = (
+        plain or list(given) == ["kernel_size", "stride", "padding"][: len(given)]
+    ) and sketch.chance(0.35)
+    shown = ", ".join(
+        value if plain else f"{argument}={value}" for argument, value in given.items()
+    )
     called = sketch.pick(("pool", name.removesuffix(f"{axes}d"), f"{name.split('_')[0]}pool"))
-    sketch.reference.append(f"x = self.{sketch.module(called, f'{kind}({shown})', weights=False)}(x)")
+    sketch.reference.append(
+        f"x = self.{sketch.module(called, f'{kind}({shown})', weights=False)}(x)"
+    )
 
 
 def _sizes(names: tuple[str, ...]) -> list[str]:
@@ -138,7 +165,11 @@ def _body(sketch: Sketch, names: tuple[str, ...], largest: bool, tail: list[str]
     inside = " & ".join(f"({n.lower()} >= 0) & ({n.lower()} < {n})" for n in names)
     place = names[0].lower()
     for name in names[1:]:
-        place = f"({place}) * {name} + {name.lower()}" if " " in place else f"{place} * {name} + {name.lower()}"
+        place = (
+            f"({place}) * {name} + {name.lower()}"
+            if " " in place
+            else f"{place} * {name} + {name.lower()}"
+        )
     planes = " * ".join(names)
     value = (
         f"tl.load(x_ptr + plane * {planes} + {place}, mask=mask & {inside}, "
@@ -149,9 +180,16 @@ def _body(sketch: Sketch, names: tuple[str, ...], largest: bool, tail: list[str]
             f"tl.load(x_ptr + plane * ({planes}) + {place}, mask=mask & {inside}, "
             f"other={LOWEST_VALUE if largest else '0.0'}){sketch.cast}"
         )
-    lines += [f"{indent}x = {value}", f"{indent}y = tl.maximum(y, x)" if largest else f"{indent}y += x"]
+    lines += [
+        f"{indent}x = {value}",
+        f"{indent}y = tl.maximum(y, x)" if largest else f"{indent}y += x",
+    ]
     if not largest:
-        lines.append("y = y / (" + " * ".join("KERNEL" for _ in names) + ")" if len(names) > 1 else "y = y / KERNEL")
+        lines.append(
+            "y = y / (" + " * ".join("KERNEL" for _ in names) + ")"
+            if len(names) > 1
+            else "y = y / KERNEL"
+        )
     store = f"tl.store(out_ptr + plane * ({total}) + offs, y, mask=mask)"
     return [*("    " + line for line in lines), *tail, "    " + store]
 
@@ -165,7 +203,9 @@ def _coordinates(names: tuple[str, ...]) -> list[str]:
     return ["od = offs // (OH * OW)", "oh = offs // OW % OH", "ow = offs % OW"]
 
 
-def _host(sketch: Sketch, names: tuple[str, ...], extra: ChainNeeds, window: dict[str, str]) -> None:
+def _host(
+    sketch: Sketch, names: tuple[str, ...], extra: ChainNeeds, window: dict[str, str]
+) -> None:
     source, target = sketch.current, sketch.target()
     size, stride, padding = (window[name] for name in ("kernel_size", "stride", "padding"))
     reach = f"{window['dilation']} * ({size} - 1)" if "dilation" in window else f"({size} - 1)"

@@ -95,7 +95,9 @@ def test_a_module_is_rebuilt_with_the_same_weights_by_name_and_shape(value, inpu
     }
     assert model.training == original.training
     expected = (
-        original(**inputs) if isinstance(inputs, dict) else original(*(inputs if isinstance(inputs, list) else [X]))
+        original(**inputs)
+        if isinstance(inputs, dict)
+        else original(*(inputs if isinstance(inputs, list) else [X]))
     )
     assert outputs[0].shape == expected.shape
 
@@ -110,7 +112,11 @@ def test_a_function_of_a_program_comes_with_everything_that_it_names():
 
 
 def test_inputs_are_drawn_with_the_range_that_the_examples_have():
-    examples = [torch.randint(5, 9, (4, 16)), torch.rand(16) * 40, torch.zeros(4, 16, dtype=torch.bool)]
+    examples = [
+        torch.randint(5, 9, (4, 16)),
+        torch.rand(16) * 40,
+        torch.zeros(4, 16, dtype=torch.bool),
+    ]
 
     problem = kernelwright.find_problem(chosen, examples)
     _, (ids, positive, mask), _ = run(problem)
@@ -141,7 +147,9 @@ def test_what_no_text_can_hold_is_refused_with_a_line_that_says_what_to_do(value
 
 
 def test_a_name_takes_the_arguments_of_the_command_line():
-    problem = kernelwright.find_problem("torch.nn:Linear", ["4x8"], init={"in_features": 8, "out_features": 4})
+    problem = kernelwright.find_problem(
+        "torch.nn:Linear", ["4x8"], init={"in_features": 8, "out_features": 4}
+    )
     assert run(problem)[0][0].shape == (4, 4)
     assert kernelwright.find_problem(problem) is problem
 
@@ -173,7 +181,12 @@ def test_a_class_inside_of_a_block_is_a_problem():
 def test_a_live_module_is_solved_and_its_kernel_checked(tmp_path):
     module, kernel = Norm(16), tmp_path / "norm_kernel.py"
     solved = kernelwright.solve(
-        module, (X,), output=kernel, policy="compiler", device="cpu", database=str(tmp_path / "runs.db")
+        module,
+        (X,),
+        output=kernel,
+        policy="compiler",
+        device="cpu",
+        database=str(tmp_path / "runs.db"),
     )
     assert solved.correct, solved.message
     assert kernelwright.check(kernel, module, inputs=(X,), device="cpu").correct

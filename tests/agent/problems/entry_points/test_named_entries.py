@@ -82,37 +82,76 @@ def test_a_class_or_function_of_a_package_is_a_problem(name, init, inputs, shape
 def test_a_layer_of_transformers_takes_its_configuration_and_the_dtype_of_its_input(tmp_path):
     name = "transformers.models.llama.modeling_llama:LlamaMLP"
     (tmp_path / "llama.json").write_text(json.dumps({"hidden_size": 128, "intermediate_size": 96}))
-    for config in ("LlamaConfig(hidden_size=128, intermediate_size=96)", f"LlamaConfig(@{tmp_path}/llama.json)"):
+    for config in (
+        "LlamaConfig(hidden_size=128, intermediate_size=96)",
+        f"LlamaConfig(@{tmp_path}/llama.json)",
+    ):
         problem = find_by_name(name, init=[f"config={config}"], inputs=["x=2x7x128:bf16"])
         (out,), _, model = run(problem)
         assert (out.shape, out.dtype) == ((2, 7, 128), torch.bfloat16)
-        assert [n for n, _ in model.named_parameters()] == ["gate_proj.weight", "up_proj.weight", "down_proj.weight"]
-        assert module_integers(problem.source) == {"hidden_size": 128, "intermediate_size": 96, "x_0": 2, "x_1": 7}
+        assert [n for n, _ in model.named_parameters()] == [
+            "gate_proj.weight",
+            "up_proj.weight",
+            "down_proj.weight",
+        ]
+        assert module_integers(problem.source) == {
+            "hidden_size": 128,
+            "intermediate_size": 96,
+            "x_0": 2,
+            "x_1": 7,
+        }
 
 
 @pytest.mark.parametrize(
     ("name", "init", "inputs", "message"),
     [
-        ("torch.nn:GELU", [], [], "torch.nn:GELU needs inputs, it takes input: name each, such as --input"),
+        (
+            "torch.nn:GELU",
+            [],
+            [],
+            "torch.nn:GELU needs inputs, it takes input: name each, such as --input",
+        ),
         ("torch.nn:Gelu", [], ["4"], "torch.nn has no Gelu: near names are GELU"),
-        ("torch.nn:Linear", [], ["4x8"], "is built with in_features, out_features.*--init in_features=64"),
+        (
+            "torch.nn:Linear",
+            [],
+            ["4x8"],
+            "is built with in_features, out_features.*--init in_features=64",
+        ),
         ("torch.nn:GELU", [], ["y=4x8"], "takes input: name each input"),
         ("torch.nn:Parameter", [], ["4"], "no torch.nn.Module: name a module, or a function"),
         ("torch.pi", [], ["4"], "is a float: name a class of modules or a function"),
-        ("nowhere.blocks:Block", [], ["4"], "no package nowhere is installed here: pip install it, or name a file"),
+        (
+            "nowhere.blocks:Block",
+            [],
+            ["4"],
+            "no package nowhere is installed here: pip install it, or name a file",
+        ),
         ("torch.nowhere:Block", [], ["4"], "no module torch.nowhere here"),
         ("torch.nn:GELU", [], ["4x8:floaty"], "no dtype floaty: choose float32"),
         ("torch.nn:GELU", [], ["4x8:f32<3"], "range of integers"),
         ("torch.nn:GELU", [], ["open('x')"], "write NAME=SHAPE:DTYPE"),
-        ("torch.nn:GELU", ["approximate=__import__('os').getcwd() + 'x'"], ["4"], "neither a literal nor a call"),
+        (
+            "torch.nn:GELU",
+            ["approximate=__import__('os').getcwd() + 'x'"],
+            ["4"],
+            "neither a literal nor a call",
+        ),
         ("torch.nn:GELU", ["a=1", "2"], ["4"], "without a name come before"),
         ("torch.nn:GELU", ["a=1", "a=2"], ["4"], "names a twice"),
-        ("torch.nn:Linear", ["Config(8)", "4"], ["4"], "knows no Config: quote it where it is a text"),
+        (
+            "torch.nn:Linear",
+            ["Config(8)", "4"],
+            ["4"],
+            "knows no Config: quote it where it is a text",
+        ),
         ("torch.nn:Linear", ["@nowhere.json"], ["4"], "nowhere.json cannot be read"),
         ("fused softmax", [], ["4x8"], "--input go with a class or function"),
     ],
 )
-def test_what_cannot_be_taken_is_refused_with_a_line_that_says_what_to_do(name, init, inputs, message):
+def test_what_cannot_be_taken_is_refused_with_a_line_that_says_what_to_do(
+    name, init, inputs, message
+):
     with pytest.raises(ProblemError, match=message) as raised:
         find_by_name(name, init=init, inputs=inputs)
     assert "\n" not in str(raised.value)
@@ -121,20 +160,29 @@ def test_what_cannot_be_taken_is_refused_with_a_line_that_says_what_to_do(name, 
 def test_a_file_with_several_classes_is_asked_for_one_by_name(tmp_path: Path):
     file = tmp_path / "blocks.py"
     file.write_text(
-        BLOCKS + "\n\nnorm = Norm(8)\nnorm(torch.randn(3, 8))\nshifted(torch.randn(2, 5), torch.randn(5))\n"
+        BLOCKS
+        + "\n\nnorm = Norm(8)\nnorm(torch.randn(3, 8))\nshifted(torch.randn(2, 5), torch.randn(5))\n"
     )
     (out,), (x,), _ = run(find_by_name(f"{file}:Norm"))
     assert out.shape == (3, 8)
     (out,), (x, shift), _ = run(find_by_name(f"{file}:shifted"))
     assert torch.equal(out, x * 2 + shift)
-    gate = find_by_name(f"{file}:Gate", init=["config=Config(width=32, rate=0.25)"], inputs=["x=4x32", "scale=0.5"])
+    gate = find_by_name(
+        f"{file}:Gate", init=["config=Config(width=32, rate=0.25)"], inputs=["x=4x32", "scale=0.5"]
+    )
     (out,), (x, scale), model = run(gate)
     assert (out.shape, scale, model.rate) == ((4, 32), 0.5, 0.25)
-    (out,), (x, _), _ = run(find_by_name(f"{file}:shifted", init=["scale=3.0"], inputs=["4x8", "8"]))
+    (out,), (x, _), _ = run(
+        find_by_name(f"{file}:shifted", init=["scale=3.0"], inputs=["4x8", "8"])
+    )
     assert out.shape == (4, 8)
-    with pytest.raises(ProblemError, match="it defines no Block: it has Config, Norm, Gate, shifted"):
+    with pytest.raises(
+        ProblemError, match="it defines no Block: it has Config, Norm, Gate, shifted"
+    ):
         find_by_name(f"{file}:Block")
-    with pytest.raises(ProblemError, match="__init__ of Gate takes config: name each argument with --init"):
+    with pytest.raises(
+        ProblemError, match="__init__ of Gate takes config: name each argument with --init"
+    ):
         find_by_name(f"{file}:Gate", inputs=["4x32"])
 
 
@@ -148,7 +196,10 @@ def test_a_notebook_is_read_without_its_magics_and_broken_cells(tmp_path: Path):
         ("code", "this is no Python"),
         ("code", "norm?\nnorm.weight"),
     ]
-    content = {"cells": [{"cell_type": kind, "source": source} for kind, source in cells], "nbformat": 4}
+    content = {
+        "cells": [{"cell_type": kind, "source": source} for kind, source in cells],
+        "nbformat": 4,
+    }
     file = tmp_path / "norms.ipynb"
     file.write_text(json.dumps(content))
     (out,), _, _ = run(find_by_name(file))

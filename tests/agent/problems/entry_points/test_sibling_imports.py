@@ -54,7 +54,9 @@ def test_the_text_holds_what_the_file_imports_from_its_folder(tmp_path):
     model, (x,) = reference.model(0), reference.inputs(0)
     (out,) = reference.run(model, [x], 0)
     hidden = model.layer(x)
-    assert torch.allclose(out, hidden * torch.sigmoid(1.702 * hidden) + x * torch.sigmoid(1.702 * x) * 1.702)
+    assert torch.allclose(
+        out, hidden * torch.sigmoid(1.702 * hidden) + x * torch.sigmoid(1.702 * x) * 1.702
+    )
 
 
 def test_two_definitions_of_one_name_and_circles_are_refused(tmp_path):

@@ -107,8 +107,13 @@ def test_arguments_that_a_call_names_have_their_places(call):
 
 
 def test_what_is_left_out_between_two_arguments_is_its_default_and_a_star_leaves_the_signature():
-    text = MODULE.replace("width, offset=1.0", "*, width, offset=1.0").replace("(self, x)", "(self, x, y=None, *, z=0)")
-    text = text.replace("x * self.weight", "x * self.weight + z") + "Scale(width=48)(torch.randn(16, 48), z=3.0)\n"
+    text = MODULE.replace("width, offset=1.0", "*, width, offset=1.0").replace(
+        "(self, x)", "(self, x, y=None, *, z=0)"
+    )
+    text = (
+        text.replace("x * self.weight", "x * self.weight + z")
+        + "Scale(width=48)(torch.randn(16, 48), z=3.0)\n"
+    )
     out, x, y, z = answer(complete_reference(text))
     assert (y, z) == (None, 3.0)
     assert torch.equal(out, x + z + 1.0)
@@ -118,14 +123,21 @@ def test_what_is_left_out_between_two_arguments_is_its_default_and_a_star_leaves
     ("prepared", "training", "dtype"),
     [
         ("model = Scale(48).eval()\n", False, torch.float32),
-        ("model = Scale(48)\nmodel.eval()\nmodel = model.to('cuda').to(torch.bfloat16)\n", False, torch.bfloat16),
+        (
+            "model = Scale(48)\nmodel.eval()\nmodel = model.to('cuda').to(torch.bfloat16)\n",
+            False,
+            torch.bfloat16,
+        ),
         ("model = Scale(48).cuda().half()\n", True, torch.float16),
         ("model = Scale(48).to(device='cuda', dtype=torch.float64)\n", True, torch.float64),
     ],
 )
 def test_what_a_file_does_with_its_module_before_it_calls_it_is_done(prepared, training, dtype):
     names: dict = {"__name__": "reference"}
-    exec(complete_reference(MODULE + prepared + "model(torch.randn(16, 48))\nmodel.double()\n"), names)
+    exec(
+        complete_reference(MODULE + prepared + "model(torch.randn(16, 48))\nmodel.double()\n"),
+        names,
+    )
     model = names["Model"](*names["get_init_inputs"]())
     assert (model.training, model.weight.dtype) == (training, dtype)
 
@@ -136,13 +148,17 @@ def test_a_function_with_a_test_becomes_a_module_without_weights():
 
 
 def test_a_function_beside_get_inputs_is_the_forward():
-    text = FUNCTION.split("def test_")[0] + "def get_inputs():\n    return [torch.randn(3, 4), torch.randn(4)]\n"
+    text = (
+        FUNCTION.split("def test_")[0]
+        + "def get_inputs():\n    return [torch.randn(3, 4), torch.randn(4)]\n"
+    )
     out, x, shift = answer(complete_reference(text))
     assert torch.equal(out, x * 2.0 + shift)
 
 
 @pytest.mark.parametrize(
-    "inputs", ["[x, shift, 3.0]", "{'x': x, 'shift': shift, 'scale': 3.0}", "{'shift': shift, 'x': x}"]
+    "inputs",
+    ["[x, shift, 3.0]", "{'x': x, 'shift': shift, 'scale': 3.0}", "{'shift': shift, 'x': x}"],
 )
 def test_inputs_may_give_what_a_function_has_defaults_for(inputs):
     text = FUNCTION.split("def test_")[0] + (
@@ -218,7 +234,12 @@ def test_objects_and_layers_that_a_constructor_is_given_are_made_by_the_model_it
     for given in ("[6, 'relu']", "[6, torch.float32]", "[torch.ones(3), 2.0]"):
         plain = CONFIGURED.replace("[Config(), torch.relu]", given)
         assert complete_reference(plain) == plain
-    for given in ("[6, torch.relu]", "[6, nn.ReLU()]", "[6, lambda x: x]", "[size, act]\nact = F.relu"):
+    for given in (
+        "[6, torch.relu]",
+        "[6, nn.ReLU()]",
+        "[6, lambda x: x]",
+        "[size, act]\nact = F.relu",
+    ):
         assert "class Model(ModelOfArguments)" in complete_reference(
             CONFIGURED.replace("[Config(), torch.relu]", given)
         )
@@ -250,8 +271,16 @@ def test_layers_of_torch_that_a_file_calls_are_a_problem():
 
 def test_a_class_of_the_file_that_is_called_goes_before_layers_and_layers_may_hold_it():
     call = "x = torch.randn(16, 48, device='cuda')\n"
-    out, x = answer(complete_reference(f"{MODULE}loss = nn.MSELoss()\nmodel = Scale(48)\n{call}loss(model(x), x)\n"))
+    out, x = answer(
+        complete_reference(
+            f"{MODULE}loss = nn.MSELoss()\nmodel = Scale(48)\n{call}loss(model(x), x)\n"
+        )
+    )
     assert torch.equal(out, x + 1.0)
-    out, x = answer(complete_reference(f"{MODULE}model = nn.Sequential(Scale(48), Scale(48)).half()\n{call}model(x)\n"))
+    out, x = answer(
+        complete_reference(
+            f"{MODULE}model = nn.Sequential(Scale(48), Scale(48)).half()\n{call}model(x)\n"
+        )
+    )
     assert out.dtype == torch.float32
     assert torch.equal(out, x + 1.0 + 1.0)

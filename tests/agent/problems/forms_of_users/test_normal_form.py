@@ -102,14 +102,19 @@ def test_a_list_and_a_dictionary_are_two_arguments_where_the_signature_says_so()
     text = MODEL.replace("self, x, *, mask=None, gain=2.0", "self, parts, options").replace(
         "y = x * self.weight * gain + self.offset", "mask = None; y = parts[0] * options['gain']"
     )
-    text += "\n\ndef get_inputs():\n    return [[torch.ones(rows, 8)], {'gain': torch.ones(8) * 7}]\n\n\n" + INITS
+    text += (
+        "\n\ndef get_inputs():\n    return [[torch.ones(rows, 8)], {'gain': torch.ones(8) * 7}]\n\n\n"
+        + INITS
+    )
     made = complete_reference(text)
     assert "return [[torch.ones(rows, 8)], {'gain': torch.ones(8) * 7}]" in made
     assert torch.equal(answer(made)[0], torch.full((6, 8), 7.0))
 
 
 def test_names_that_only_kwargs_takes_are_passed_on_by_a_subclass():
-    text = MODEL.replace("self, x, *, mask=None, gain=2.0", "self, x, **options").replace("* gain", "* options['gain']")
+    text = MODEL.replace("self, x, *, mask=None, gain=2.0", "self, x, **options").replace(
+        "* gain", "* options['gain']"
+    )
     text = text.replace("return y if mask is None else y * mask", "return y + options['more']")
     given = "return {'x': torch.ones(rows, 8), 'gain': 3.0, 'more': torch.ones(8)}"
     made = complete_reference(f"{text}\n\ndef get_inputs():\n    {given}\n\n\n{INITS}")
@@ -129,15 +134,27 @@ def test_names_that_only_kwargs_takes_are_passed_on_by_a_subclass():
             "@dataclasses.dataclass\nclass Batch:\n    x: torch.Tensor\n    gain: float\n",
             "Batch(torch.ones(rows, 8), gain=2.0)",
         ),
-        ("class Batch(typing.NamedTuple):\n    x: torch.Tensor\n    gain: float = 2.0\n", "Batch(torch.ones(rows, 8))"),
+        (
+            "class Batch(typing.NamedTuple):\n    x: torch.Tensor\n    gain: float = 2.0\n",
+            "Batch(torch.ones(rows, 8))",
+        ),
         ("Batch = collections.namedtuple('Batch', 'x gain')\n", "Batch(torch.ones(rows, 8), 2.0)"),
-        ("Batch = collections.namedtuple('Batch', ['x', 'gain'])\n", "Batch(gain=2.0, x=torch.ones(rows, 8))"),
+        (
+            "Batch = collections.namedtuple('Batch', ['x', 'gain'])\n",
+            "Batch(gain=2.0, x=torch.ones(rows, 8))",
+        ),
     ],
 )
-@pytest.mark.parametrize("returned", ["return [{}]", "batch = {}\n    return [batch]", "return {{'batch': {}}}"])
+@pytest.mark.parametrize(
+    "returned", ["return [{}]", "batch = {}\n    return [batch]", "return {{'batch': {}}}"]
+)
 def test_a_dataclass_and_a_named_tuple_are_given_as_dictionaries(kind, call, returned):
-    text = MODEL.replace("self, x, *, mask=None, gain=2.0", "self, batch").replace("x * self", "batch.x * self")
-    text = text.replace("* gain", "* batch.gain").replace("return y if mask is None else y * mask", "return y")
+    text = MODEL.replace("self, x, *, mask=None, gain=2.0", "self, batch").replace(
+        "x * self", "batch.x * self"
+    )
+    text = text.replace("* gain", "* batch.gain").replace(
+        "return y if mask is None else y * mask", "return y"
+    )
     body = returned.format(call)
     made = complete_reference(f"{text}\n\n{kind}\n\ndef get_inputs():\n    {body}\n\n\n{INITS}")
     out, batch = answer(made)

@@ -5,7 +5,13 @@ import torch
 import torch.nn.functional as F
 
 from kernelwright.policies.inductor.functions.indexing import tensor_split
-from kernelwright.policies.inductor.functions.operators import floats, losses, products, resizing, segments
+from kernelwright.policies.inductor.functions.operators import (
+    floats,
+    losses,
+    products,
+    resizing,
+    segments,
+)
 
 TORCH_CTC_LOSS = F.ctc_loss
 
@@ -60,7 +66,9 @@ def test_a_product_of_bytes_is_exact():
     assert torch.equal(products.int_mm(left, right), torch._int_mm(left, right))
 
 
-@pytest.mark.parametrize("shapes", [[(64, 32), (4, 32, 48)], [(4, 24, 32), (32, 64)], [(24, 64), (64, 16)]])
+@pytest.mark.parametrize(
+    "shapes", [[(64, 32), (4, 32, 48)], [(4, 24, 32), (32, 64)], [(24, 64), (64, 16)]]
+)
 def test_products_by_group_are_torch_s(shapes: list[tuple[int, ...]]):
     left, right = (torch.randn(shape).bfloat16() for shape in shapes)
     ends = torch.tensor([16, 32, 32, 64], dtype=torch.int32)
@@ -71,12 +79,16 @@ def test_products_by_group_are_torch_s(shapes: list[tuple[int, ...]]):
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("corners", [False, True])
 @pytest.mark.parametrize("size", [(7, 9), (20, 30), (5, 18), (1, 1)])
-def test_antialiased_images_are_torch_s_and_no_further_element_is_read(mode: str, corners: bool, size: tuple[int, int]):
+def test_antialiased_images_are_torch_s_and_no_further_element_is_read(
+    mode: str, corners: bool, size: tuple[int, int]
+):
     x = torch.randn(2, 3, 14, 18)
     x[0, 0, 3, 3] = float("nan")
     function = getattr(resizing, f"upsample_{mode}2d_aa")
     expected = F.interpolate(x, size=size, mode=mode, antialias=True, align_corners=corners)
-    torch.testing.assert_close(function(x, size, corners), expected, equal_nan=True, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        function(x, size, corners), expected, equal_nan=True, atol=1e-5, rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
@@ -86,12 +98,16 @@ def test_segments_are_reduced_as_torch_does(reduce: str, lengths: list[int]):
     for initial in (None, 2):
         words = {"lengths": torch.tensor(lengths), "initial": initial}
         expected = torch.segment_reduce(x, reduce, **words)
-        torch.testing.assert_close(segments.segment_reduce(x, reduce, **words), expected, equal_nan=True)
+        torch.testing.assert_close(
+            segments.segment_reduce(x, reduce, **words), expected, equal_nan=True
+        )
 
 
 def test_values_are_scattered_where_a_mask_is_true():
     x, mask = torch.randn(20, 6), torch.rand(20, 6) < 0.5
-    assert torch.equal(segments.masked_scatter(x, mask, x.flip(0)), x.masked_scatter(mask, x.flip(0)))
+    assert torch.equal(
+        segments.masked_scatter(x, mask, x.flip(0)), x.masked_scatter(mask, x.flip(0))
+    )
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
@@ -103,7 +119,9 @@ def test_distances_of_pairs_are_torch_s(p: float):
 @pytest.mark.parametrize("dims", [2, 0, ([1, 2], [0, 1]), ([-1], [1])])
 def test_products_over_several_axes_are_torch_s(dims: object):
     left, right = torch.randn(4, 5, 6), torch.randn(5, 6, 7)
-    torch.testing.assert_close(products.tensordot(left, right, dims), torch.tensordot(left, right, dims))
+    torch.testing.assert_close(
+        products.tensordot(left, right, dims), torch.tensordot(left, right, dims)
+    )
 
 
 def test_products_of_all_pairs_are_torch_s():
@@ -115,5 +133,7 @@ def test_products_of_all_pairs_are_torch_s():
 @pytest.mark.parametrize("parts", [3, 17, 20, [2, 5], [-3]])
 def test_parts_of_a_tensor_are_torch_s(parts: object):
     x = torch.randn(4, 17)
-    for got, expected in zip(tensor_split(x, parts, 1), torch.tensor_split(x, parts, 1), strict=True):
+    for got, expected in zip(
+        tensor_split(x, parts, 1), torch.tensor_split(x, parts, 1), strict=True
+    ):
         assert torch.equal(got, expected)

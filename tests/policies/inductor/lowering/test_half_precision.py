@@ -53,18 +53,26 @@ def test_every_operand_of_a_half_precision_product_is_what_was_loaded(gated):
             for node in ast.walk(kernel)
             if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("tl.load(")
         }
-        products = [n for n in ast.walk(kernel) if isinstance(n, ast.Call) and ast.unparse(n.func) == "tl.dot"]
+        products = [
+            n
+            for n in ast.walk(kernel)
+            if isinstance(n, ast.Call) and ast.unparse(n.func) == "tl.dot"
+        ]
         operands = {ast.unparse(operand) for product in products for operand in product.args[:2]}
         assert operands <= loaded
 
 
 def test_half_precision_products_copy_ahead_and_two_of_them_share_a_tile(gated):
-    launches = re.findall(r"ROW_BLOCK=tile_for\(rows, 128\), COLUMN_BLOCK=tile_for\(\w+, (\d+)\)", gated.source)
+    launches = re.findall(
+        r"ROW_BLOCK=tile_for\(rows, 128\), COLUMN_BLOCK=tile_for\(\w+, (\d+)\)", gated.source
+    )
     assert launches == ["128", "256"]
     assert gated.source.count("num_stages=3") == 2
 
 
 def test_a_gated_layer_of_bfloat16_is_right(gated):
     with Evaluator(device="cpu") as evaluator:
-        report = evaluator.evaluate(Problem(name="gated", source=GATED_LAYER), gated.source, Options(seed=3, sizes=2))
+        report = evaluator.evaluate(
+            Problem(name="gated", source=GATED_LAYER), gated.source, Options(seed=3, sizes=2)
+        )
     assert report.correct, report.explanation

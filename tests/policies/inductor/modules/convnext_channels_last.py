@@ -22,7 +22,11 @@ class Model(nn.Module):
         super().__init__()
         self.dw = nn.Conv2d(dim, dim, 7, padding=3, groups=dim)
         self.norm = nn.LayerNorm(dim, eps=1e-6)
-        self.up, self.grn, self.down = nn.Linear(dim, 4 * dim), GRN(4 * dim), nn.Linear(4 * dim, dim)
+        self.up, self.grn, self.down = (
+            nn.Linear(dim, 4 * dim),
+            GRN(4 * dim),
+            nn.Linear(4 * dim, dim),
+        )
         self.scale = nn.Parameter(1e-1 * torch.ones(dim))
 
     def forward(self, x):

@@ -10,7 +10,9 @@ class Model(nn.Module):
         layer = nn.TransformerEncoderLayer(
             d, heads, ff, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
         )
-        self.enc = nn.TransformerEncoder(layer, layers, norm=nn.LayerNorm(d), enable_nested_tensor=False)
+        self.enc = nn.TransformerEncoder(
+            layer, layers, norm=nn.LayerNorm(d), enable_nested_tensor=False
+        )
 
     def forward(self, x, pad):
         mask = nn.Transformer.generate_square_subsequent_mask(x.size(1), device=x.device)

@@ -14,7 +14,10 @@ class Model(nn.Module):
     def forward(self, x):
         g = x.shape[1] // 5
         parts = list(torch.split(x[:, : 4 * g], g, dim=1))
-        parts = [torch.roll(p, s, d) for p, s, d in zip(parts, (1, -1, 1, -1), (2, 2, 3, 3), strict=False)]
+        parts = [
+            torch.roll(p, s, d)
+            for p, s, d in zip(parts, (1, -1, 1, -1), (2, 2, 3, 3), strict=False)
+        ]
         x = torch.cat([*parts, x[:, 4 * g :]], 1)
         p = F.relu6(self.bn(self.primary(x)))
         y = torch.cat([p, F.hardswish(self.cheap(p))], 1)

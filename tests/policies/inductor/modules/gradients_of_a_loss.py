@@ -16,7 +16,9 @@ class Model(nn.Module):
         scale = scale.detach().requires_grad_(True)
         energy = self.second(F.softplus(self.first(x))).sum()
         (slope,) = torch.autograd.grad(energy, x, create_graph=True)
-        (slope * torch.rsqrt(slope.square().mean(-1, keepdim=True) + 1e-3) * scale).backward(upstream)
+        (slope * torch.rsqrt(slope.square().mean(-1, keepdim=True) + 1e-3) * scale).backward(
+            upstream
+        )
         return -slope.detach(), x.grad, scale.grad
 
 

@@ -12,7 +12,9 @@ class Model(nn.Module):
         self.register_buffer("zero", torch.randint(-4, 4, (cout, cin // group), dtype=torch.int8))
 
     def forward(self, x):
-        w = self.q.view(self.q.shape[0], -1, self.group).to(x.dtype) - self.zero[..., None].to(x.dtype)
+        w = self.q.view(self.q.shape[0], -1, self.group).to(x.dtype) - self.zero[..., None].to(
+            x.dtype
+        )
         w = (w * self.scale[..., None].to(x.dtype)).flatten(1)
         return F.linear(x, w)
 

@@ -10,7 +10,9 @@ class Model(nn.Module):
 
     def forward(self, x, seg):
         a = self.att(x).squeeze(-1)
-        mx = torch.full((self.s,), float("-inf"), device=x.device, dtype=x.dtype).index_reduce(0, seg, a, "amax")
+        mx = torch.full((self.s,), float("-inf"), device=x.device, dtype=x.dtype).index_reduce(
+            0, seg, a, "amax"
+        )
         w = torch.exp(a - mx[seg])
         z = torch.zeros(self.s, device=x.device, dtype=x.dtype).index_add(0, seg, w)
         out = torch.zeros(self.s, x.shape[1], device=x.device, dtype=x.dtype)

@@ -19,7 +19,9 @@ class Model(nn.Module):
             a = a.softmax(1) + 1e-8
             a = a / a.sum(-1, keepdim=True)
             u = torch.einsum("bjd,bij->bid", v, a)
-            slots = self.gru(u.reshape(-1, u.shape[-1]), prev.reshape(-1, u.shape[-1])).view_as(prev)
+            slots = self.gru(u.reshape(-1, u.shape[-1]), prev.reshape(-1, u.shape[-1])).view_as(
+                prev
+            )
         return slots, a
 
 

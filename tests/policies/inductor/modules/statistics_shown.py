@@ -16,7 +16,11 @@ class Model(nn.Module):
 
     def forward(self, x):
         self.calls += 1
-        return self.norm(x), self.norm.running_mean, {"variance": self.norm.running_var, "calls": self.calls}
+        return (
+            self.norm(x),
+            self.norm.running_mean,
+            {"variance": self.norm.running_var, "calls": self.calls},
+        )
 
 
 def get_inputs():

@@ -3,7 +3,13 @@ import pytest
 from kernelwright.errors import InputError
 from kernelwright.rl.command_line.options.spreading import VISIBLE_DEVICES_VARIABLE, spread
 
-ASKED = {"device": "cuda:0", "judge": "interpreted", "sampling_device": None, "ray": None, "seed": 3}
+ASKED = {
+    "device": "cuda:0",
+    "judge": "interpreted",
+    "sampling_device": None,
+    "ray": None,
+    "seed": 3,
+}
 
 
 def test_one_gpu_is_left_as_it_was_asked_for(monkeypatch):
@@ -17,7 +23,9 @@ def test_each_process_of_a_training_on_three_gpus_is_shown_its_own(monkeypatch):
     import os
 
     monkeypatch.setenv(VISIBLE_DEVICES_VARIABLE, "4,5,7")
-    fields = spread({**ASKED, "device": "cuda:1", "sampling_device": "cuda:0", "judge": "cuda:2, cuda:0"}, str)
+    fields = spread(
+        {**ASKED, "device": "cuda:1", "sampling_device": "cuda:0", "judge": "cuda:2, cuda:0"}, str
+    )
     assert fields == {
         "device": "cuda:0", "judge": "cuda:0", "judge_gpus": ("7", "4"), "sampling_gpu": "4", "ray": None,
         "seed": 3,
@@ -29,7 +37,10 @@ def test_a_training_without_a_gpu_may_be_judged_on_several(monkeypatch):
     import os
 
     monkeypatch.setenv(VISIBLE_DEVICES_VARIABLE, "0,1")
-    assert spread({**ASKED, "device": "cpu", "judge": "cuda:0,cuda:1"}, str)["judge_gpus"] == ("0", "1")
+    assert spread({**ASKED, "device": "cpu", "judge": "cuda:0,cuda:1"}, str)["judge_gpus"] == (
+        "0",
+        "1",
+    )
     assert os.environ[VISIBLE_DEVICES_VARIABLE] == "0,1"
     with pytest.raises(InputError, match="needs the training on a GPU"):
         spread({**ASKED, "device": "cpu", "sampling_device": "cuda:1"}, str)

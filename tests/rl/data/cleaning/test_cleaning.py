@@ -52,7 +52,9 @@ def benchmark(tmp_path):
     level = tmp_path / "bench" / "KernelBench" / "level1"
     level.mkdir(parents=True)
     (level / "1_Cosine.py").write_text(reference("return torch.cos(x)"))
-    (level / "2_Sine_then_mean.py").write_text(reference("y = torch.sin(x)\n        return torch.mean(y, dim=1)"))
+    (level / "2_Sine_then_mean.py").write_text(
+        reference("y = torch.sin(x)\n        return torch.mean(y, dim=1)")
+    )
     return f"kernelbench:{tmp_path / 'bench'}"
 
 
@@ -70,7 +72,10 @@ def rows_of(*references: str):
         ("return torch.relu(x)", "return x.relu()"),
         ("return torch.relu(x)", "return torch.clamp(x, min=0)"),
         ("return x * torch.sigmoid(x)", "return F.silu(x)"),
-        ("return torch.softmax(x * 2.0, dim=1)", "y = x * 3.0\n        return F.softmax(y, dim=-1)"),
+        (
+            "return torch.softmax(x * 2.0, dim=1)",
+            "y = x * 3.0\n        return F.softmax(y, dim=-1)",
+        ),
         ("return torch.sum(x, dim=1, keepdim=True)", "return x.sum(dim=-1)"),
         (
             "return (x + 1.0) @ x.T",
@@ -126,7 +131,8 @@ def test_a_benchmarks_problem_is_dropped_however_it_is_spelt(tmp_path, benchmark
 
 
 SAID = (
-    "Rewrite this for a GPU, please don't change its results:\n{code}\nKeep the signature, and don't forget the tests."
+    "Rewrite this for a GPU, please don't change its results:\n{code}\nKeep the "
+    "signature, and don't forget the tests."
 )
 
 
@@ -136,19 +142,29 @@ SAID = (
         (SAID.format(code=reference("return x.cos()")), "sure"),
         (SAID.format(code="```python\nwidth = 3\n" + reference("return x.cos()") + "```"), "sure"),
         ("What is it?\n" + reference("return x.cos()").replace("\n", "\n    "), "sure"),
-        ("Write a cosine", SAID.format(code=reference("return x.cos()").replace("class Model(", "class Cosine("))),
+        (
+            "Write a cosine",
+            SAID.format(code=reference("return x.cos()").replace("class Model(", "class Cosine(")),
+        ),
     ],
     ids=["between sentences", "fenced", "indented", "in the completion"],
 )
-def test_a_benchmarks_problem_in_a_text_is_dropped_without_a_reference(tmp_path, benchmark, prompt, completion):
-    write_rows(tmp_path / "in", [row_of(Kind.INSTRUCT, prompt, completion), row_of(Kind.INSTRUCT, "Write", "@jit")])
+def test_a_benchmarks_problem_in_a_text_is_dropped_without_a_reference(
+    tmp_path, benchmark, prompt, completion
+):
+    write_rows(
+        tmp_path / "in",
+        [row_of(Kind.INSTRUCT, prompt, completion), row_of(Kind.INSTRUCT, "Write", "@jit")],
+    )
     result = clean_corpus(tmp_path / "in", tmp_path / "out", [benchmark], 1, lambda _: None)
     assert (result.leaked, result.leaks) == (1, {"kernelbench:1/1": 1})
     assert (result.rows, result.uncompared, result.kept) == (2, 1, 1)
 
 
 def test_a_prompt_with_a_benchmarks_words_is_flagged_without_a_reference(tmp_path, benchmark):
-    cut = reference("return torch.cos(x)").replace("def forward(self, x):", "def forward(self, x) ->")
+    cut = reference("return torch.cos(x)").replace(
+        "def forward(self, x):", "def forward(self, x) ->"
+    )
     write_rows(tmp_path / "in", [row_of(Kind.FIM, cut, "rest")])
     result = clean_corpus(tmp_path / "in", tmp_path / "out", [benchmark], 1, lambda _: None)
     assert (result.leaked, result.flagged, result.uncompared) == (0, 1, 1)
@@ -175,7 +191,12 @@ def test_exact_and_near_duplicates_go_and_another_graph_stays(tmp_path):
     code = "\n".join(f"line_{i} = tl.load(x_ptr + {i})" for i in range(60))
     again = row_of(Kind.DRAFT, text + "  \r\n", code, reference=text)
     nearly = row_of(Kind.DRAFT, text, code.replace("line_7 ", "other "), reference=text)
-    other = row_of(Kind.DRAFT, text, code.replace("line_7 ", "other "), reference=reference("return torch.exp(x) * x"))
+    other = row_of(
+        Kind.DRAFT,
+        text,
+        code.replace("line_7 ", "other "),
+        reference=reference("return torch.exp(x) * x"),
+    )
     first = row_of(Kind.DRAFT, text, code, reference=text)
     write_rows(tmp_path / "in", [first, again, nearly, other])
     result = clean_corpus(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
@@ -192,7 +213,9 @@ def test_signatures_tell_likeness():
 
 
 def test_an_interrupted_cleaning_uses_what_it_has(tmp_path):
-    rows = rows_of(*(reference(f"return torch.{name}(x) * x") for name in ("exp", "sin", "tan", "erf")))
+    rows = rows_of(
+        *(reference(f"return torch.{name}(x) * x") for name in ("exp", "sin", "tan", "erf"))
+    )
     write_rows(tmp_path / "in", rows, shard_rows=2)
 
     def stop(step: str) -> None:
@@ -206,7 +229,11 @@ def test_an_interrupted_cleaning_uses_what_it_has(tmp_path):
     assert result.kept == 4
     assert not any("looked at" in step for step in steps)
     assert len(list(read_rows(tmp_path / "out"))) == 4
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["clean.json", "flagged.jsonl", "rows-00000.parquet"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "clean.json",
+        "flagged.jsonl",
+        "rows-00000.parquet",
+    ]
 
 
 def test_a_source_that_changed_is_not_given_the_old_result(tmp_path):
@@ -246,7 +273,12 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
 def test_labels_are_the_tools_own(tmp_path):
     task = tasks(Split.TRAIN, 1, seed=4)[0]
     good = row_of(Kind.DRAFT, "p", task.solution, reference=task.problem.source)
-    bad = row_of(Kind.DRAFT, "p", task.solution.replace("tl.arange", "tl.aranje"), reference=task.problem.source)
+    bad = row_of(
+        Kind.DRAFT,
+        "p",
+        task.solution.replace("tl.arange", "tl.aranje"),
+        reference=task.problem.source,
+    )
     prose = row_of(Kind.INSTRUCT, "p", "no kernel")
     bare = row_of(Kind.TRANSLATE, "p", "def kernel(): ...", reference=task.problem.source)
     useless = row_of(Kind.TRANSLATE, "p", task.solution, reference="class Other: ...")
@@ -265,7 +297,9 @@ def test_labels_are_the_tools_own(tmp_path):
 
 
 def test_a_report_proves_what_is_not_in_the_data(tmp_path, benchmark):
-    write_rows(tmp_path / "c", rows_of(reference("return torch.cos(x) * x"), reference("return x.cos()")))
+    write_rows(
+        tmp_path / "c", rows_of(reference("return torch.cos(x) * x"), reference("return x.cos()"))
+    )
     facts = gather_facts(tmp_path / "c", [benchmark])
     assert facts.rows == 2
     assert len(facts.leaks) == 1
@@ -274,15 +308,25 @@ def test_a_report_proves_what_is_not_in_the_data(tmp_path, benchmark):
     page = (tmp_path / "r" / "report.md").read_text()
     assert "1 rows are a benchmark's" in page
     assert "could not be compared" not in page
-    assert {p.name for p in written} == {"report.md", "provenance.json", "families.png", "lengths.png"}
-    assert json.loads((tmp_path / "r" / "provenance.json").read_text())["against"]["kernelbench"] == 2
+    assert {p.name for p in written} == {
+        "report.md",
+        "provenance.json",
+        "families.png",
+        "lengths.png",
+    }
+    assert (
+        json.loads((tmp_path / "r" / "provenance.json").read_text())["against"]["kernelbench"] == 2
+    )
     result = clean_corpus(tmp_path / "c", tmp_path / "cleaned", [benchmark], 1, lambda _: None)
     after = gather_facts(tmp_path / "cleaned", [benchmark])
     assert (after.leaks, after.suites) == ((), result.suites)
 
 
 def test_a_report_says_how_many_rows_it_can_say_nothing_of(tmp_path, benchmark):
-    rows = [*rows_of(reference("return torch.cos(x) * x")), row_of(Kind.INSTRUCT, "Write a cosine", "@triton.jit")]
+    rows = [
+        *rows_of(reference("return torch.cos(x) * x")),
+        row_of(Kind.INSTRUCT, "Write a cosine", "@triton.jit"),
+    ]
     write_rows(tmp_path / "c", rows)
     facts = gather_facts(tmp_path / "c", [benchmark])
     write_report(tmp_path / "c", facts, tmp_path / "c")

@@ -22,9 +22,14 @@ DRAWS = 600
 
 def test_the_file_is_of_todays_hashes_and_holds_no_text():
     found = load_known_benchmarks()
-    assert {suite.name: suite.problems for suite in found.suites} == {"kernelbench": 250, "tritonbench-t": 152}
+    assert {suite.name: suite.problems for suite in found.suites} == {
+        "kernelbench": 250,
+        "tritonbench-t": 152,
+    }
     for suite in found.suites:
-        assert all(len(digest) == 40 and int(digest, 16) for digest in [*suite.graphs, *suite.trees])
+        assert all(
+            len(digest) == 40 and int(digest, 16) for digest in [*suite.graphs, *suite.trees]
+        )
 
 
 def test_a_benchmarks_operation_is_known_however_it_is_spelt():
@@ -45,7 +50,9 @@ def test_a_file_of_another_hash_is_refused(monkeypatch):
 
 def test_nothing_that_is_drawn_is_a_benchmarks():
     """Some draws are, before they are held against the benchmarks; none is after."""
-    free = [task for number in range(DRAWS) if (task := task_of(Split.TRAIN, 0, number, frozenset()))]
+    free = [
+        task for number in range(DRAWS) if (task := task_of(Split.TRAIN, 0, number, frozenset()))
+    ]
     assert any(graph_hash(task.problem.source) in graphs_of() for task in free)
     drawn = [row.reference for row in drawn_rows(200, 0, 1)]
     of_streams = [task.problem.source for task in tasks(Split.TRAIN, 200)]
@@ -62,8 +69,14 @@ def test_a_suite_of_ones_own_is_kept_out_besides(tmp_path):
 
 
 def test_a_suite_is_its_problems_hashes():
-    suite = hash_suite("mine", [Problem(name="mine:1", source=RELU), Problem(name="mine:2", source=RELU)])
-    assert (suite.problems, list(suite.graphs.values()), list(suite.trees.values())) == (2, ["mine:1"], ["mine:1"])
+    suite = hash_suite(
+        "mine", [Problem(name="mine:1", source=RELU), Problem(name="mine:2", source=RELU)]
+    )
+    assert (suite.problems, list(suite.graphs.values()), list(suite.trees.values())) == (
+        2,
+        ["mine:1"],
+        ["mine:1"],
+    )
 
 
 def test_held_out_problems_are_not_trained_on():

@@ -48,7 +48,11 @@ def written(path, *records):
         {"messages": [{"role": "user", "content": [{"type": "text", "text": ASKED}]}, ASSISTANT]},
         {"conversations": [{"from": "human", "value": ASKED}, {"from": "gpt", "value": ANSWER}]},
         {"conversations": [USER, ASSISTANT, {"role": "user", "content": "Thanks."}]},
-        {"prompt": [USER], "chosen": [ASSISTANT], "rejected": [{"role": "assistant", "content": "no"}]},
+        {
+            "prompt": [USER],
+            "chosen": [ASSISTANT],
+            "rejected": [{"role": "assistant", "content": "no"}],
+        },
         {"chosen": [USER, ASSISTANT], "rejected": [USER, {"role": "assistant", "content": "no"}]},
         {"prompt": ASKED, "chosen": ANSWER, "rejected": "no"},
         {"prompt": [USER], "completions": [{"text": ANSWER}]},
@@ -57,14 +61,22 @@ def written(path, *records):
 )
 def test_every_common_form_gives_the_same_row(tmp_path, record):
     (row,) = rows_of(written(tmp_path / "rows", record))
-    assert (row.kind, row.prompt, row.completion, row.messages) == (Kind.INSTRUCT, ASKED, ANSWER, ())
+    assert (row.kind, row.prompt, row.completion, row.messages) == (
+        Kind.INSTRUCT,
+        ASKED,
+        ANSWER,
+        (),
+    )
 
 
 @pytest.mark.parametrize(
     "record",
     [
         {"messages": [SYSTEM, USER, ASSISTANT]},
-        {"system": SYSTEM["content"], "conversations": [{"from": "human", "value": ASKED}, ASSISTANT]},
+        {
+            "system": SYSTEM["content"],
+            "conversations": [{"from": "human", "value": ASKED}, ASSISTANT],
+        },
         {"prompt": [SYSTEM, USER], "completion": ANSWER},
     ],
     ids=["messages", "sharegpt", "prompt"],
@@ -83,16 +95,27 @@ def test_a_system_message_stays_in_the_conversation_that_is_trained_on(tmp_path,
 def test_of_a_longer_conversation_the_last_answer_is_learnt_and_the_rest_is_its_prompt(tmp_path):
     again = {"role": "user", "content": "It is wrong."}
     (row,) = rows_of(
-        written(tmp_path / "a", {"messages": [USER, {"role": "assistant", "content": "x"}, again, ASSISTANT]})
+        written(
+            tmp_path / "a",
+            {"messages": [USER, {"role": "assistant", "content": "x"}, again, ASSISTANT]},
+        )
     )
     assert row.completion == ANSWER
     assert row.messages[1] == Message(role=Role.ASSISTANT, content="x")
 
 
 def test_replies_that_say_they_are_wrong_are_marked_as_wrong(tmp_path):
-    group = {"prompt": [USER], "completions": [{"text": ANSWER, "correct": True}, {"text": "no", "correct": False}]}
+    group = {
+        "prompt": [USER],
+        "completions": [{"text": ANSWER, "correct": True}, {"text": "no", "correct": False}],
+    }
     assert [row.correct for row in rows_of(written(tmp_path / "a", group))] == [True, False]
-    assert rows_of(written(tmp_path / "b", {"prompt": ASKED, "completion": "no", "label": False}))[0].correct is False
+    assert (
+        rows_of(written(tmp_path / "b", {"prompt": ASKED, "completion": "no", "label": False}))[
+            0
+        ].correct
+        is False
+    )
 
 
 def test_plain_text_is_a_row_without_a_prompt(tmp_path):
@@ -142,7 +165,9 @@ def _csv(delimiter: str) -> bytes:
 @pytest.mark.parametrize("name", ["rows.parquet", "rows"])
 def test_the_container_is_told_by_content_whatever_the_files_name(tmp_path, content, name):
     (tmp_path / name).write_bytes(content)
-    assert [row.prompt for row in rows_of(tmp_path / name)] == [f"{ASKED} {number}" for number in range(3)]
+    assert [row.prompt for row in rows_of(tmp_path / name)] == [
+        f"{ASKED} {number}" for number in range(3)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +218,11 @@ def test_a_folder_is_read_by_its_files_of_rows_and_one_without_any_is_refused(tm
 
 def test_records_that_make_no_row_are_counted_and_the_others_are_read(tmp_path):
     skipped: dict[str, int] = {}
-    records = [{"messages": [USER]}, {"messages": [USER, ASSISTANT]}, {"messages": [USER, {"content": "x"}]}]
+    records = [
+        {"messages": [USER]},
+        {"messages": [USER, ASSISTANT]},
+        {"messages": [USER, {"content": "x"}]},
+    ]
     assert len(rows_of(written(tmp_path / "a", *records), skipped)) == 1
     assert sum(skipped.values()) == 2
 
@@ -202,7 +231,9 @@ def test_rows_of_others_become_a_corpus_once_and_a_corpus_is_used_where_it_lies(
     source, said = written(tmp_path / "a", *RECORDS, {"messages": [USER]}), []
     corpus = as_corpus(source, tmp_path / "work" / "rows", said.append)
     assert (len(list(read_rows(corpus))), is_corpus(corpus), is_corpus(source)) == (3, True, False)
-    assert said == [f"read 3 rows of {source} (left out: 1 conversations without an answer of the assistant)"]
+    assert said == [
+        f"read 3 rows of {source} (left out: 1 conversations without an answer of the assistant)"
+    ]
     source.unlink()
     assert as_corpus(source, tmp_path / "work" / "rows", said.append) == corpus
     write_rows(tmp_path / "own", [row_of(Kind.DRAFT, "a", "b")])

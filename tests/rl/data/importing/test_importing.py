@@ -59,8 +59,12 @@ def refused(form: CorpusFormat, path, tmp_path, match: str) -> None:
 def test_the_two_csv_layout_gives_its_two_kinds_with_indentation_kept(tmp_path):
     place = tmp_path / "in"
     place.mkdir()
-    (place / "fim_sft.csv").write_text('prompt,completion\n"def f(x):\n    if x:\n        return","1\n    return 2"\n')
-    (place / "cu2triton_sft.csv").write_text('prompt,completion\n__global__ void k(),@triton.jit\n"  ",nothing\n')
+    (place / "fim_sft.csv").write_text(
+        'prompt,completion\n"def f(x):\n    if x:\n        return","1\n    return 2"\n'
+    )
+    (place / "cu2triton_sft.csv").write_text(
+        'prompt,completion\n__global__ void k(),@triton.jit\n"  ",nothing\n'
+    )
     result, rows = imported(CorpusFormat.CSV, place, tmp_path, licence="MIT")
     assert [(row.kind, row.source, row.licence) for row in rows] == [
         (Kind.TRANSLATE, "two_csv", "MIT"),
@@ -97,7 +101,9 @@ def test_a_malformed_csv_is_refused_and_nothing_is_written(tmp_path, text, match
         (b'"never closed,b\nfoo(a, b)\n', "the record of line 4 is not well-formed CSV"),
     ],
 )
-def test_one_bad_record_costs_a_csv_file_no_other_record_and_is_reported_with_its_line(tmp_path, bad, reason):
+def test_one_bad_record_costs_a_csv_file_no_other_record_and_is_reported_with_its_line(
+    tmp_path, bad, reason
+):
     good = [b'"first\nof two lines","1"\n', b'"second","2"\n', b'"third","3"\n']
     text = b"prompt,completion\n" + good[0] + bad + b"".join(good[1:])
     (tmp_path / "fim_sft.csv").write_bytes(text)
@@ -141,7 +147,9 @@ def _triton_helper_fn_other(x):
 @pytest.mark.parametrize("name", ["triton_per_fused_cumsum_0", "triton_"])
 def test_a_scans_kernel_comes_with_the_functions_that_it_uses(name):
     code = SCAN.replace("def triton_per_fused_cumsum_0(", f"def {name}(")
-    scanned = code.replace("libdevice.exp(tmp0)", "tl.associative_scan(tmp0, 0, _triton_helper_fn_add0)")
+    scanned = code.replace(
+        "libdevice.exp(tmp0)", "tl.associative_scan(tmp0, 0, _triton_helper_fn_add0)"
+    )
     (kernel,) = kernels_of(scanned)
     defined = [line.split("(")[0] for line in kernel.source.splitlines() if line.startswith("def ")]
     assert defined == ["def _triton_helper_fn_add0", "def _triton_helper_fn_inner", f"def {name}"]
@@ -154,7 +162,9 @@ def test_without_a_fragment_the_whole_graph_is_the_prompt(tmp_path):
     (tmp_path / "output_code.py").write_text(
         "\n".join(line for line in OUTPUT.splitlines() if not line.startswith("#"))
     )
-    (tmp_path / "fx_graph_readable.py").write_text("class GraphModule: exp = torch.ops.aten.exp.default(arg0)")
+    (tmp_path / "fx_graph_readable.py").write_text(
+        "class GraphModule: exp = torch.ops.aten.exp.default(arg0)"
+    )
     _, (row,) = imported(CorpusFormat.INDUCTOR, tmp_path / "output_code.py", tmp_path)
     assert "GraphModule" in row.prompt
     assert kernels_of(OUTPUT)[0].graph.startswith("%exp")
@@ -199,8 +209,15 @@ class LayerNorm(nn.Module):
 
 
 def test_a_pair_of_classes_gets_the_names_that_the_tools_ask_for(tmp_path):
-    triton = LAYER.replace("LayerNorm(nn", "LayerNormNew(nn").replace("super(LayerNorm,", "super(LayerNormNew,")
-    table = {"python_code": [LAYER], "triton_code": [triton], "licenses": [["MIT"]], "entry_point": ["LayerNorm"]}
+    triton = LAYER.replace("LayerNorm(nn", "LayerNormNew(nn").replace(
+        "super(LayerNorm,", "super(LayerNormNew,"
+    )
+    table = {
+        "python_code": [LAYER],
+        "triton_code": [triton],
+        "licenses": [["MIT"]],
+        "entry_point": ["LayerNorm"],
+    }
     pq.write_table(pa.table(table), tmp_path / "kb.parquet")
     _, (row,) = imported(CorpusFormat.KERNELBOOK, tmp_path / "kb.parquet", tmp_path)
     assert "class Model(nn.Module)" in row.reference
@@ -227,7 +244,12 @@ def test_texts_without_such_a_pair_stay_as_they_are(reference, candidate):
 
 def test_parquet_that_is_broken_or_of_another_form_is_refused(tmp_path):
     pq.write_table(pa.table({"code": ["a"]}), tmp_path / "other.parquet")
-    refused(CorpusFormat.KERNELBOOK, tmp_path / "other.parquet", tmp_path, "no column python_code, triton_code")
+    refused(
+        CorpusFormat.KERNELBOOK,
+        tmp_path / "other.parquet",
+        tmp_path,
+        "no column python_code, triton_code",
+    )
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "other.parquet").read_bytes()[:60])
     refused(CorpusFormat.KERNELBOOK, tmp_path / "cut.parquet", tmp_path, "not a readable parquet")
 
@@ -256,7 +278,9 @@ def test_a_folder_that_is_there_is_not_written_over(tmp_path):
     with pytest.raises(InputError, match="exists already"):
         import_corpus(CorpusFormat.JSONL, tmp_path / "a.jsonl", tmp_path / "out", ImportOptions())
     with pytest.raises(InputError, match="nothing at"):
-        import_corpus(CorpusFormat.JSONL, tmp_path / "none.jsonl", tmp_path / "new", ImportOptions())
+        import_corpus(
+            CorpusFormat.JSONL, tmp_path / "none.jsonl", tmp_path / "new", ImportOptions()
+        )
 
 
 @pytest.mark.slow
@@ -265,7 +289,10 @@ def test_inductor_writes_triton_for_a_reference_without_a_gpu(tmp_path):
     from kernelwright.rl.data.synth.engine.tasks import tasks
 
     problem = next(t.problem for t in tasks(Split.TRAIN, 60) if t.family == "softmax")
-    broken = Problem(name="broken", source=problem.source.replace("def forward(self, ", "def forward(self, missing, "))
+    broken = Problem(
+        name="broken",
+        source=problem.source.replace("def forward(self, ", "def forward(self, missing, "),
+    )
     result = collect_kernels([broken, problem], tmp_path / "out", "cpu", lambda _: None)
     rows = list(read_rows(tmp_path / "out"))
     assert result.rows == len(rows) >= 1
@@ -274,12 +301,20 @@ def test_inductor_writes_triton_for_a_reference_without_a_gpu(tmp_path):
 
 
 def test_an_array_of_instructions_is_read_as_its_lines_are(tmp_path):
-    told = [{"instruction": "write it", "input": "x", "output": "a = 1"}, {"instruction": "again", "output": "b = 2"}]
+    told = [
+        {"instruction": "write it", "input": "x", "output": "a = 1"},
+        {"instruction": "again", "output": "b = 2"},
+    ]
     (tmp_path / "a.json").write_text("\n" + json.dumps(told, indent=2))
     _, rows = imported(CorpusFormat.JSONL, tmp_path / "a.json", tmp_path)
-    assert [(row.prompt, row.provenance) for row in rows] == [("write it\nx", "a.json:1"), ("again", "a.json:2")]
+    assert [(row.prompt, row.provenance) for row in rows] == [
+        ("write it\nx", "a.json:1"),
+        ("again", "a.json:2"),
+    ]
     (tmp_path / "b.json").write_text(json.dumps([told[0], {"instruction": 1}]))
-    with pytest.raises(InputError, match=r"b\.json:2 is of no known form \(its fields: instruction\)"):
+    with pytest.raises(
+        InputError, match=r"b\.json:2 is of no known form \(its fields: instruction\)"
+    ):
         import_corpus(CorpusFormat.JSONL, tmp_path / "b.json", tmp_path / "out2", ImportOptions())
     (tmp_path / "c.json").write_text("[{")
     with pytest.raises(InputError, match=r"c\.json is not JSON"):

@@ -74,7 +74,10 @@ def test_kernels_of_a_tree_come_with_their_own_files_helpers_and_nothing_else(tm
     assert copy.licence == "MIT"
     assert "Copies half of it." in copy.prompt
     compile(copy.completion, "kernel", "exec")
-    assert result.skipped == {"imports more than torch and triton": 1, "uses a name that its file does not define": 1}
+    assert result.skipped == {
+        "imports more than torch and triton": 1,
+        "uses a name that its file does not define": 1,
+    }
 
 
 def of_tree(text: str, tmp_path):
@@ -147,7 +150,9 @@ def test_sources_under_other_licences_are_left_out_unless_told_otherwise(tmp_pat
     (place / "free" / "b.py").write_text("# SPDX-License-Identifier: BSD-3-Clause\n" + KERNEL)
     _, rows = imported(CorpusFormat.TREE, place, tmp_path)
     assert {row.licence for row in rows} == {"BSD-3-Clause"}
-    all_of_it = import_corpus(CorpusFormat.TREE, place, tmp_path / "all", ImportOptions(any_licence=True))
+    all_of_it = import_corpus(
+        CorpusFormat.TREE, place, tmp_path / "all", ImportOptions(any_licence=True)
+    )
     assert all_of_it.rows == 2 * len(rows)
 
 
@@ -181,7 +186,9 @@ def test_licences_that_hold_together_must_all_be_permissive(text, permissive):
 
 
 def test_a_files_tag_is_read_whole():
-    assert licence_of_tag("# SPDX-License-Identifier: MIT AND GPL-3.0\nimport os") == "MIT AND GPL-3.0"
+    assert (
+        licence_of_tag("# SPDX-License-Identifier: MIT AND GPL-3.0\nimport os") == "MIT AND GPL-3.0"
+    )
     assert licence_of_tag("# SPDX-License-Identifier: MIT\nimport os") == "MIT"
 
 

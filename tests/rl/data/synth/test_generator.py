@@ -16,7 +16,11 @@ from kernelwright.rl.data.synth.engine.drawing import FAMILIES, draw_program
 from kernelwright.rl.data.synth.engine.generating import CorpusRequest, generate, state_of
 from kernelwright.rl.data.synth.engine.mistakes import MISTAKES, make_mistakes
 from kernelwright.rl.data.synth.engine.sketch import NameTaken, Sketch
-from kernelwright.rl.data.synth.engine.splits import HELD_OUT_FAMILIES, TRAINING_DEPTH, is_held_out_pair
+from kernelwright.rl.data.synth.engine.splits import (
+    HELD_OUT_FAMILIES,
+    TRAINING_DEPTH,
+    is_held_out_pair,
+)
 from kernelwright.rl.data.synth.engine.tasks import tasks
 from kernelwright.rl.data.synth.engine.verifying import options, verify
 from kernelwright.store.models import Action
@@ -55,7 +59,10 @@ def test_training_never_shows_what_the_other_splits_ask_for():
         assert task.family not in HELD_OUT_FAMILIES
         assert task.depth <= TRAINING_DEPTH
         assert not any(is_held_out_pair(a, b) for a, b in pairwise(task.ops))
-    assert all(any(is_held_out_pair(a, b) for a, b in pairwise(t.ops)) for t in tasks(Split.HELD_OUT_COMPOSITION, FEW))
+    assert all(
+        any(is_held_out_pair(a, b) for a, b in pairwise(t.ops))
+        for t in tasks(Split.HELD_OUT_COMPOSITION, FEW)
+    )
     assert all(t.depth > TRAINING_DEPTH for t in tasks(Split.HELD_OUT_DEPTH, FEW))
     assert {t.family for t in tasks(Split.HELD_OUT_FAMILY, FEW)} <= HELD_OUT_FAMILIES
 
@@ -70,7 +77,9 @@ def test_every_family_is_drawn_at_every_depth_and_parses():
     for family in FAMILIES:
         for seed in range(30):
             with suppress(NameTaken):
-                program = family.make(Sketch(random.Random(f"{family.name}{seed}")), 1 + seed % min(family.deepest, 8))
+                program = family.make(
+                    Sketch(random.Random(f"{family.name}{seed}")), 1 + seed % min(family.deepest, 8)
+                )
                 ast.parse(program.reference)
                 ast.parse(program.candidate)
 
@@ -100,7 +109,9 @@ def test_a_drawn_kernel_is_right_and_its_broken_versions_are_told_why(evaluator,
     assert draft.kind is Kind.DRAFT
     assert (
         draft.prompt
-        == Prompts(PromptForm.COMPACT).messages(PromptFields(problem=task.problem, action=Action.DRAFT))[-1].content
+        == Prompts(PromptForm.COMPACT)
+        .messages(PromptFields(problem=task.problem, action=Action.DRAFT))[-1]
+        .content
     )
     assert draft.completion == task.solution
     assert (draft.correct, draft.compile) == (True, {"sm_90": True})
@@ -121,7 +132,9 @@ def test_kernels_of_every_family_pass_the_tools(evaluator, family):
     for seed in range(4):
         program = make(Sketch(random.Random(f"{family}/{seed}")), 1 + seed % 3)
         report = evaluator.evaluate(
-            Problem(name=program.name, source=program.reference), program.candidate, options("sm_90")
+            Problem(name=program.name, source=program.reference),
+            program.candidate,
+            options("sm_90"),
         )
         assert report.correct, f"{report.failure}\n{program.reference}\n{program.candidate}"
 

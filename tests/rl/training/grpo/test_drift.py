@@ -18,7 +18,9 @@ def test_the_end_of_a_log_counts_as_much_as_its_beginning(tmp_path, count):
     model, tokenizer = loaded(save_tiny_model(tmp_path))
     own, others = on_policy(model, random_rows(count)), random_rows(count, seed=1)
     quarter = count // 4
-    moved = measure_drift(model, own[:-quarter] + others[-quarter:], tokenizer.pad_token_id, 1.0, at_most=20)
+    moved = measure_drift(
+        model, own[:-quarter] + others[-quarter:], tokenizer.pad_token_id, 1.0, at_most=20
+    )
     assert moved.rows == 20
     assert moved.largest > 0.1
     assert measure_drift(model, own, tokenizer.pad_token_id, 1.0, at_most=20).largest < 1e-4

@@ -67,8 +67,12 @@ def test_order_padding_and_the_way_a_batch_is_split_change_nothing(tiny, rows, t
     model, tokenizer = tiny
     whole = loss_of(trainer(model, tokenizer, rows, tmp_path, loss_type=kind))
     turned = loss_of(trainer(model, tokenizer, rows[::-1], tmp_path, loss_type=kind))
-    parts = loss_of(trainer(model, tokenizer, rows, tmp_path, loss_type=kind, gradient_accumulation_steps=3))
-    stumps = loss_of(trainer(model, tokenizer, rows, tmp_path, loss_type=kind, gradient_accumulation_steps=9))
+    parts = loss_of(
+        trainer(model, tokenizer, rows, tmp_path, loss_type=kind, gradient_accumulation_steps=3)
+    )
+    stumps = loss_of(
+        trainer(model, tokenizer, rows, tmp_path, loss_type=kind, gradient_accumulation_steps=9)
+    )
     for loss, gradient in (turned, parts, stumps):
         assert loss == pytest.approx(whole[0], abs=1e-6, rel=1e-5)
         assert float((gradient - whole[1]).abs().max()) < 1e-6 + 1e-5 * float(whole[1].abs().max())
@@ -93,19 +97,25 @@ def test_on_policy_the_loss_is_the_plain_policy_gradient(tiny, rows, tmp_path):
     tokens = sum(len(row.completion_ids) for row in own)
     plain = -sum(scored(model, row).sum() * row.advantage for row in own) / tokens
     [wanted] = torch.autograd.grad(plain, dict(model.named_parameters())[PARAMETER])
-    assert loss == pytest.approx(-sum(len(row.completion_ids) * row.advantage for row in own) / tokens, abs=1e-5)
+    assert loss == pytest.approx(
+        -sum(len(row.completion_ids) * row.advantage for row in own) / tokens, abs=1e-5
+    )
     assert float((gradient - wanted).abs().max()) < 1e-5 * float(wanted.abs().max()) + 1e-7
 
 
 def test_what_the_environment_wrote_is_not_in_the_loss(tiny, tmp_path):
     model, tokenizer = tiny
-    own = ScoredCompletion([5, 6, 7], [10, 11, 12, 13, 14, 15], [-6.0] * 6, 1.0, mask=[1, 1, 0, 0, 1, 1])
+    own = ScoredCompletion(
+        [5, 6, 7], [10, 11, 12, 13, 14, 15], [-6.0] * 6, 1.0, mask=[1, 1, 0, 0, 1, 1]
+    )
     masked = loss_of(trainer(model, tokenizer, [own, own], tmp_path))
     other = own._replace(logps=[-6.0, -6.0, -0.1, -9.0, -6.0, -6.0])
-    assert loss_of(trainer(model, tokenizer, [other, other], tmp_path))[0] == pytest.approx(masked[0], abs=1e-7)
-    assert loss_of(trainer(model, tokenizer, [own._replace(mask=None)] * 2, tmp_path))[0] != pytest.approx(
-        masked[0], abs=1e-3
+    assert loss_of(trainer(model, tokenizer, [other, other], tmp_path))[0] == pytest.approx(
+        masked[0], abs=1e-7
     )
+    assert loss_of(trainer(model, tokenizer, [own._replace(mask=None)] * 2, tmp_path))[
+        0
+    ] != pytest.approx(masked[0], abs=1e-3)
 
 
 def test_an_advantage_a_token_is_taken_as_it_is(tiny, rows, tmp_path):
@@ -125,11 +135,15 @@ def test_the_temperature_of_the_log_is_that_of_the_loss(tiny, rows, tmp_path):
 
 def test_a_decoupled_region_weighs_tokens_by_trls_own_correction(tiny, rows, tmp_path):
     model, tokenizer = tiny
-    options = {"vllm_importance_sampling_mode": "token_truncate", "vllm_importance_sampling_clip_max": 2.0}
+    options = {
+        "vllm_importance_sampling_mode": "token_truncate",
+        "vllm_importance_sampling_clip_max": 2.0,
+    }
     loss, _ = loss_of(trainer(model, tokenizer, rows, tmp_path, decoupled=True, **options))
     tokens = sum(len(row.completion_ids) for row in rows)
     weighed = [
-        (scored(model, row).detach() - torch.tensor(list(row.logps))).exp().clamp(max=2.0).sum() * row.advantage
+        (scored(model, row).detach() - torch.tensor(list(row.logps))).exp().clamp(max=2.0).sum()
+        * row.advantage
         for row in rows
     ]
     assert loss == pytest.approx(-float(sum(weighed)) / tokens, abs=1e-5)
@@ -150,8 +164,12 @@ def test_a_rewarded_completion_becomes_likelier_and_a_punished_one_less_likely(t
     rows = on_policy(model, random_rows(8, seed=5))
     before = [float(scored(model, row).sum()) for row in rows]
     trainer(model, tokenizer, rows, tmp_path, steps=4, learning_rate=2e-3).train()
-    moved = [float(scored(model.eval(), row).sum()) - was for row, was in zip(rows, before, strict=True)]
-    assert all((change > 0) == (row.advantage > 0) for row, change in zip(rows, moved, strict=True)), moved
+    moved = [
+        float(scored(model.eval(), row).sum()) - was for row, was in zip(rows, before, strict=True)
+    ]
+    assert all(
+        (change > 0) == (row.advantage > 0) for row, change in zip(rows, moved, strict=True)
+    ), moved
 
 
 def test_lora_trains_the_adapter_only(tiny, rows, tmp_path):
@@ -161,14 +179,18 @@ def test_lora_trains_the_adapter_only(tiny, rows, tmp_path):
     adapted = peft.get_peft_model(
         model, peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
     )
-    trainer(adapted, tokenizer, on_policy(model, rows), tmp_path, steps=2, learning_rate=1e-2, beta=0.01).train()
+    trainer(
+        adapted, tokenizer, on_policy(model, rows), tmp_path, steps=2, learning_rate=1e-2, beta=0.01
+    ).train()
     after = {
         name.replace(".base_layer", ""): weight
         for name, weight in adapted.get_base_model().state_dict().items()
         if "lora_" not in name
     }
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert any(weight.abs().max() > 0 for name, weight in adapted.named_parameters() if "lora_B" in name)
+    assert any(
+        weight.abs().max() > 0 for name, weight in adapted.named_parameters() if "lora_B" in name
+    )
 
 
 def test_the_same_number_gives_the_same_rows_and_an_epoch_gives_each_once():

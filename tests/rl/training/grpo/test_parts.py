@@ -8,7 +8,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from kernelwright.rl.training.grpo.rows import EMPTY_COMPLETION, ScoredCompletion, split_into_micro_batches
+from kernelwright.rl.training.grpo.rows import (
+    EMPTY_COMPLETION,
+    ScoredCompletion,
+    split_into_micro_batches,
+)
 
 CASES = list(itertools.product(range(1, 12), (1, 3, 4), (1, 2, 3)))
 """Rows, parts, processes."""
@@ -22,10 +26,18 @@ def some(count: int) -> list[ScoredCompletion]:
 @pytest.mark.parametrize(("count", "parts", "world"), CASES)
 def test_every_process_brings_as_many_rows_to_a_part(count, parts, world):
     """trl gathers a figure a row: with one row more in one of two processes, gloo aborted and two GPUs stood still."""
-    shares = [split_into_micro_batches(some(count), parts, "dapo", rank, world) for rank in range(world)]
+    shares = [
+        split_into_micro_batches(some(count), parts, "dapo", rank, world) for rank in range(world)
+    ]
     for same in zip(*shares, strict=True):
         assert len({len(part.rows) for part in same}) == 1
-    shared = [row for share in shares for part in share for row in part.rows if row is not EMPTY_COMPLETION]
+    shared = [
+        row
+        for share in shares
+        for part in share
+        for row in part.rows
+        if row is not EMPTY_COMPLETION
+    ]
     assert sorted(row.advantage for row in shared) == [float(number) for number in range(count)]
 
 
@@ -36,4 +48,6 @@ def test_each_row_weighs_the_same_wherever_it_is(count, parts, world):
         for part in split_into_micro_batches(some(count), parts, "grpo", rank, world):
             for row in part.rows:
                 if row is not EMPTY_COMPLETION:
-                    assert part.weight / len(part.rows) / (parts * world) == pytest.approx(1 / count)
+                    assert part.weight / len(part.rows) / (parts * world) == pytest.approx(
+                        1 / count
+                    )

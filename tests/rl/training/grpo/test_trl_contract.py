@@ -30,9 +30,18 @@ def source(name: str) -> str:
 
 
 def test_the_names_that_are_overridden_exist_with_the_arguments_they_are_called_with():
-    assert list(inspect.signature(trl.GRPOTrainer._prepare_inputs).parameters) == ["self", "generation_batch"]
-    assert list(inspect.signature(trl.GRPOTrainer._compute_loss).parameters) == ["self", "model", "inputs"]
-    first = list(inspect.signature(trl.GRPOTrainer._get_per_token_logps_and_entropies).parameters)[:5]
+    assert list(inspect.signature(trl.GRPOTrainer._prepare_inputs).parameters) == [
+        "self",
+        "generation_batch",
+    ]
+    assert list(inspect.signature(trl.GRPOTrainer._compute_loss).parameters) == [
+        "self",
+        "model",
+        "inputs",
+    ]
+    first = list(inspect.signature(trl.GRPOTrainer._get_per_token_logps_and_entropies).parameters)[
+        :5
+    ]
     assert first == ["self", "model", "input_ids", "attention_mask", "logits_to_keep"]
 
 
@@ -76,11 +85,20 @@ def test_the_version_is_the_one_that_was_read():
 def test_the_fields_that_set_takes_are_those_that_the_loss_reads():
     attributes = set(re.findall(r"self\.(?:args\.)?(\w+)", source("_compute_loss")))
     # The loss reads epsilon under another name; the other two are set by the batch, and by what is sampled.
-    read = OF_TRL & (attributes | {"epsilon"}) - {"steps_per_generation", "max_completion_length", "use_vllm"}
+    read = OF_TRL & (attributes | {"epsilon"}) - {
+        "steps_per_generation",
+        "max_completion_length",
+        "use_vllm",
+    }
     assert read - CORRECTION_FIELDS - MODEL_FIELDS == LOSS_FIELDS
 
 
 def test_every_other_field_of_trl_is_refused():
     assert OF_TRL - decided_grpo_fields() == LOSS_FIELDS | MODEL_FIELDS | CORRECTION_FIELDS
-    for name in MODEL_FIELDS & {"router_aux_loss_coef", "disable_dropout", "cast_lm_head_to_fp32", "sync_ref_model"}:
+    for name in MODEL_FIELDS & {
+        "router_aux_loss_coef",
+        "disable_dropout",
+        "cast_lm_head_to_fp32",
+        "sync_ref_model",
+    }:
         assert f"args.{name}" in source("__init__")

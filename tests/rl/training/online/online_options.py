@@ -13,7 +13,12 @@ from kernelwright.rl.training.online.options import OnlineOptions  # noqa: E402
 
 
 def options(novice: Path, problems: str, output: Path, **more) -> OnlineOptions:
-    settings = {"learning_rate": 1e-3, "warmup_steps": 0, "gradient_accumulation_steps": 2, **more.pop("settings", {})}
+    settings = {
+        "learning_rate": 1e-3,
+        "warmup_steps": 0,
+        "gradient_accumulation_steps": 2,
+        **more.pop("settings", {}),
+    }
     known = {
         "prompts": 3,
         "group": 8,
@@ -24,5 +29,9 @@ def options(novice: Path, problems: str, output: Path, **more) -> OnlineOptions:
         "db": str(output.parent / "runs.db"),
     }
     return OnlineOptions(
-        policy=f"transformers:{novice}", output=output, problems=(problems,), settings=settings, **{**known, **more}
+        policy=f"transformers:{novice}",
+        output=output,
+        problems=(problems,),
+        settings=settings,
+        **{**known, **more},
     )

@@ -32,7 +32,11 @@ class Blind:
 
     def evaluate(self, problem, source, options=None, progress=None):
         return Report(
-            problem=problem.name, problem_hash=problem.hash, candidate_hash="h" * 64, correct=True, judged_on="cpu"
+            problem=problem.name,
+            problem_hash=problem.hash,
+            candidate_hash="h" * 64,
+            correct=True,
+            judged_on="cpu",
         )
 
 
@@ -65,10 +69,22 @@ def test_a_candidate_over_which_judges_die_fails_alone(tmp_path):
         deaths = kill_over(own, deadly)
         bad = threads.submit(own.evaluate, problem("double"), deadly, judge_options("interpreted"))
         good = [
-            threads.submit(own.evaluate, problem("double"), KERNEL.format(f"x * {n}.0"), judge_options("interpreted"))
+            threads.submit(
+                own.evaluate,
+                problem("double"),
+                KERNEL.format(f"x * {n}.0"),
+                judge_options("interpreted"),
+            )
             for n in range(2, 8)
         ]
-        assert [future.result(500).correct for future in good] == [True, False, False, False, False, False]
+        assert [future.result(500).correct for future in good] == [
+            True,
+            False,
+            False,
+            False,
+            False,
+            False,
+        ]
         with pytest.raises(InfrastructureError, match="three times on one candidate"):
             bad.result(500)
         assert len(deaths) == 3

@@ -27,7 +27,12 @@ STEPS = 4
 
 
 def command(novice: Path, problems: Path, output: Path) -> list[str]:
-    settings = ("learning_rate=1e-3", "warmup_steps=0", "gradient_accumulation_steps=2", "save_steps=1")
+    settings = (
+        "learning_rate=1e-3",
+        "warmup_steps=0",
+        "gradient_accumulation_steps=2",
+        "save_steps=1",
+    )
     return [
         sys.executable, "-m", "kernelwright.rl", "train", "--online", "--policy", f"transformers:{novice}",
         "--problems", str(problems),
@@ -43,7 +48,11 @@ def test_an_online_training_that_is_killed_goes_on_to_the_same_weights(tmp_path)
     novice, problems = save_novice(tmp_path / "model"), write_problems(tmp_path / "toys")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     whole = subprocess.run(
-        command(novice, problems, tmp_path / "whole"), check=True, capture_output=True, timeout=500, env=environment
+        command(novice, problems, tmp_path / "whole"),
+        check=True,
+        capture_output=True,
+        timeout=500,
+        env=environment,
     )
     assert json.loads(whole.stdout)["steps"] == STEPS
     killed = subprocess.Popen(
@@ -51,13 +60,20 @@ def test_an_online_training_that_is_killed_goes_on_to_the_same_weights(tmp_path)
         env=environment, start_new_session=True,
     )  # fmt: skip
     deadline = time.monotonic() + 400
-    while not list((tmp_path / "cut.training").glob("checkpoint-2/whole.json")) and time.monotonic() < deadline:
+    while (
+        not list((tmp_path / "cut.training").glob("checkpoint-2/whole.json"))
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.02)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
     assert not (tmp_path / "cut").exists()
     done = subprocess.run(
-        command(novice, problems, tmp_path / "cut"), check=True, capture_output=True, timeout=500, env=environment
+        command(novice, problems, tmp_path / "cut"),
+        check=True,
+        capture_output=True,
+        timeout=500,
+        env=environment,
     )
     told = json.loads(done.stdout)
     assert (told["resumed_at"], told["steps"]) == (2, STEPS)

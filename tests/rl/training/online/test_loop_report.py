@@ -21,10 +21,20 @@ from tests.rl.novice import write_problems
 
 def cycle(number: int, promoted: bool) -> Cycle:
     splits = ("synth:depth", "synth:family")
-    figures = {"samples": 8, "compile_rate": 1.0, "solved": 0.5, "repair_rate": None, "tokens": 9.0, "by_problem": {}}
-    measured = tuple(HeldOutFigures(split=split, problems=64, pass_at_1=0.5, **figures) for split in splits)
+    figures = {
+        "samples": 8,
+        "compile_rate": 1.0,
+        "solved": 0.5,
+        "repair_rate": None,
+        "tokens": 9.0,
+        "by_problem": {},
+    }
+    measured = tuple(
+        HeldOutFigures(split=split, problems=64, pass_at_1=0.5, **figures) for split in splits
+    )
     compared = tuple(
-        PolicyComparison(split=split, before=0.4, after=0.5, difference=0.1, low=0.02, high=0.18) for split in splits
+        PolicyComparison(split=split, before=0.4, after=0.5, difference=0.1, low=0.02, high=0.18)
+        for split in splits
     )
     return Cycle(
         cycle=number, policy="embedded", candidate=f"transformers:loop/cycle-{number + 1:02d}", measured=measured,
@@ -59,7 +69,9 @@ def test_progress_has_a_bar_a_count_over_all_splits_and_an_estimate():
     lines: list[str] = []
     progress = RolloutProgress("measuring embedded", 20, lines.append)
     progress.watch("synth:depth", Standing(0, 0))
-    assert lines[-1].endswith("[....................] 0 of 20 rollouts, no estimate before the first one ends")
+    assert lines[-1].endswith(
+        "[....................] 0 of 20 rollouts, no estimate before the first one ends"
+    )
     progress.watch("synth:depth", Standing(5, 5))
     assert "on synth:depth [#####...............] 5 of 20 rollouts, about " in lines[-1]
     progress.end_split(10)
@@ -70,7 +82,8 @@ def test_progress_has_a_bar_a_count_over_all_splits_and_an_estimate():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (12, "15 s"), (88, "90 s"), (100, "2 min"), (3600, "60 min"), (7200, "2.0 h")]
+    ("seconds", "text"),
+    [(0, "0 s"), (12, "15 s"), (88, "90 s"), (100, "2 min"), (3600, "60 min"), (7200, "2.0 h")],
 )
 def test_a_duration_has_two_digits(seconds, text):
     assert format_duration(seconds) == text
@@ -79,7 +92,10 @@ def test_a_duration_has_two_digits(seconds, text):
 def test_a_loop_with_other_settings_is_refused_before_a_model_is_looked_at(tmp_path):
     problems = str(write_problems(tmp_path / "toys"))
     options = LoopOptions(
-        policy="transformers:/nowhere", output=tmp_path / "loop", problems=(problems,), db=str(tmp_path / "runs.db")
+        policy="transformers:/nowhere",
+        output=tmp_path / "loop",
+        problems=(problems,),
+        db=str(tmp_path / "runs.db"),
     )
     begin(options)
     refuse_other_loop(options)

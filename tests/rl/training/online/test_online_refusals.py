@@ -30,7 +30,9 @@ from tests.rl.training.online.online_options import options  # noqa: E402
         ({"engine": "openai:m@http://127.0.0.1:9/v1"}, "is the server up"),
     ],
 )
-def test_what_an_online_training_cannot_do_is_refused_before_anything_starts(novice, problems, tmp_path, more, said):
+def test_what_an_online_training_cannot_do_is_refused_before_anything_starts(
+    novice, problems, tmp_path, more, said
+):
     with pytest.raises((InputError, PolicyError), match=said):
         train_online(options(novice, problems, tmp_path / "out", **more))
     assert not (tmp_path / "out.training").exists()
@@ -46,7 +48,9 @@ def test_an_engine_that_is_not_installed_is_named_as_a_missing_package(novice, p
     "launched", [{"ACCELERATE_USE_FSDP": "true"}, {"ACCELERATE_USE_DEEPSPEED": "true",
     "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}]
 )  # fmt: skip
-def test_weights_that_are_spread_over_gpus_are_refused_online(novice, problems, tmp_path, monkeypatch, launched):
+def test_weights_that_are_spread_over_gpus_are_refused_online(
+    novice, problems, tmp_path, monkeypatch, launched
+):
     for name, value in launched.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(InputError, match=r"two_gpus\.yaml"):
@@ -64,7 +68,11 @@ def test_a_loop_of_another_policy_or_of_none_is_refused(novice, problems, tmp_pa
     from kernelwright.rl.training.online.looping import run_loop
     from kernelwright.rl.training.online.options import LoopOptions
 
-    fields = {**options(novice, problems, tmp_path / "loop").model_dump(), "held_out": (problems,), "cycles": 1}
+    fields = {
+        **options(novice, problems, tmp_path / "loop").model_dump(),
+        "held_out": (problems,),
+        "cycles": 1,
+    }
     with pytest.raises(PolicyRefused, match="no model at"):
         run_loop(LoopOptions(**{**fields, "policy": "transformers:/nowhere"}))
     assert begin(LoopOptions(**fields)) == []
@@ -79,7 +87,9 @@ def test_what_rl_loop_asks_of_its_rollouts_is_what_rl_train_asks(tmp_path, monke
     from kernelwright.rl.cli import build
 
     asked = []
-    monkeypatch.setattr("kernelwright.rl.command_line.loop._looped", lambda options, as_json: asked.append(options))
+    monkeypatch.setattr(
+        "kernelwright.rl.command_line.loop._looped", lambda options, as_json: asked.append(options)
+    )
     words = ["loop", "--out", str(tmp_path / "loop"), "--own-work", "share:0.8", "--lag", "2"]
     assert CliRunner().invoke(build(), words).exit_code == 0
     assert (asked[0].own_work, asked[0].lag) == ("share:0.8", 2)

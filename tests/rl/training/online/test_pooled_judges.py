@@ -19,12 +19,26 @@ def judges():
 
 
 def test_equal_programs_are_judged_once_and_counted_so(judges):
-    problem, text, options = find_by_name("fused_silu"), "import triton\nNUMBER = 1\n", Options(sizes=0, seed=1)
+    problem, text, options = (
+        find_by_name("fused_silu"),
+        "import triton\nNUMBER = 1\n",
+        Options(sizes=0, seed=1),
+    )
     same = Problem(name="another name", source=problem.source)
     with ThreadPoolExecutor(4) as threads:
-        asked = [(problem, text), (same, f"{text}# equal\n"), (problem, text), (problem, f"{text}MORE = 2\n")]
+        asked = [
+            (problem, text),
+            (same, f"{text}# equal\n"),
+            (problem, text),
+            (problem, f"{text}MORE = 2\n"),
+        ]
         reports = list(threads.map(lambda one: judges.evaluate(*one, options), asked))
-    assert [report.problem for report in reports] == ["fused_silu", "another name", "fused_silu", "fused_silu"]
+    assert [report.problem for report in reports] == [
+        "fused_silu",
+        "another name",
+        "fused_silu",
+        "fused_silu",
+    ]
     assert sorted(report.cached for report in reports) == [False, False, True, True]
     assert (judges.figures.asked, judges.figures.judged, judges.workers) == (4, 2, 1)
     assert judges.figures.seconds > 0

@@ -29,9 +29,15 @@ def test_generated_problems_never_come_twice_and_held_out_ones_are_of_another_sp
 
 
 def test_a_stream_that_is_named_twice_gives_twice_as_many():
-    found = [p.name.split("/")[1] for p in ProblemSource(("synth", "synth:depth", "synth:depth"), 0).at(0, 6)]
+    found = [
+        p.name.split("/")[1]
+        for p in ProblemSource(("synth", "synth:depth", "synth:depth"), 0).at(0, 6)
+    ]
     assert found.count("held_out_depth") == 4
-    assert len({p.hash for p in ProblemSource(("synth", "synth:depth", "synth:depth"), 0).at(0, 12)}) == 12
+    assert (
+        len({p.hash for p in ProblemSource(("synth", "synth:depth", "synth:depth"), 0).at(0, 12)})
+        == 12
+    )
 
 
 def test_problems_in_the_place_of_flat_groups_are_others_and_come_at_once(problems):

@@ -63,7 +63,9 @@ def test_sampled_and_judged_on_a_cluster_a_training_is_the_same(cluster, tmp_pat
 
         asked = options(novice, problems, tmp_path / name / "better", max_steps=2, **more)
         train_online(asked, say=said.append, watch=watch)
-        ways[name] = [(line["reward"], line["pass_at_1"], line["completion_length"]) for line in lines]
+        ways[name] = [
+            (line["reward"], line["pass_at_1"], line["completion_length"]) for line in lines
+        ]
         assert (tmp_path / name / "better" / "model.safetensors").is_file()
         assert any("Ray cluster" in line for line in said) == (name == "ray")
         assert set(samplers) == {2 if name == "ray" else 0}
@@ -83,15 +85,47 @@ def judged(database):
             return 0
 
 
-def test_as_a_user_types_it_samplers_judges_and_a_node_may_be_lost_and_it_ends_with_every_verdict(cluster, tmp_path):
+def test_as_a_user_types_it_samplers_judges_and_a_node_may_be_lost_and_it_ends_with_every_verdict(
+    cluster, tmp_path
+):
     novice, problems = save_novice(tmp_path / "novice"), write_problems(tmp_path / "toys")
-    words = ["train", "--online", "--problems", str(problems), "--policy", f"transformers:{novice}", "--ray"]
-    words += [cluster.address, "--rollout-actors", "2", "--out", "better", "--db", "runs.db", "--max-steps", "3"]
-    words += ["--problems-per-step", "3", "--group", "8", "--lag", "0", "--reply-tokens", "40", "--json"]
+    words = [
+        "train",
+        "--online",
+        "--problems",
+        str(problems),
+        "--policy",
+        f"transformers:{novice}",
+        "--ray",
+    ]
+    words += [
+        cluster.address,
+        "--rollout-actors",
+        "2",
+        "--out",
+        "better",
+        "--db",
+        "runs.db",
+        "--max-steps",
+        "3",
+    ]
+    words += [
+        "--problems-per-step",
+        "3",
+        "--group",
+        "8",
+        "--lag",
+        "0",
+        "--reply-tokens",
+        "40",
+        "--json",
+    ]
     log, database = tmp_path / "said", tmp_path / "runs.db"
     with log.open("w") as said:
         command = [sys.executable, "-m", "kernelwright.rl", *words]
-        training = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=said, text=True)
+        training = subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=said, text=True
+        )
     harm = {5: lambda: kill("PolicyActor"), 20: lambda: kill("JudgeActor"),
             45: lambda: bool(cluster.remove_node(cluster.lost, allow_graceful=False)) or 1}  # fmt: skip
     done = []
@@ -109,4 +143,6 @@ def test_as_a_user_types_it_samplers_judges_and_a_node_may_be_lost_and_it_ends_w
     with sqlite3.connect(database) as plain:
         whole = "SELECT count(*), sum(finished IS NOT NULL), sum(stop_reason = 'infrastructure') FROM trajectory"
         assert plain.execute(whole).fetchone() == (72, 72, 0)
-        assert plain.execute("SELECT count(*) FROM candidate WHERE verdict_id IS NULL").fetchone() == (0,)
+        assert plain.execute(
+            "SELECT count(*) FROM candidate WHERE verdict_id IS NULL"
+        ).fetchone() == (0,)

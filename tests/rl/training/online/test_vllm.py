@@ -58,7 +58,11 @@ def server(novice, tmp_path_factory):
         "--enforce-eager --enable-lora --max-lora-rank 64"
     )
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *options.split()]
-    more = ["--logprobs-mode=processed_logprobs", f"--worker-extension-cls={EXTENSION_CLASS}", "--api-key=sk-loopback"]
+    more = [
+        "--logprobs-mode=processed_logprobs",
+        f"--worker-extension-cls={EXTENSION_CLASS}",
+        "--api-key=sk-loopback",
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_SERVER_DEV_MODE", "1")
         patch.setenv("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "1")
@@ -68,12 +72,24 @@ def server(novice, tmp_path_factory):
 
 @pytest.fixture(params=["vllm", "server"])
 def engine(request) -> str:
-    return f"openai:novice@{request.getfixturevalue('server')}" if request.param == "server" else "vllm"
+    return (
+        f"openai:novice@{request.getfixturevalue('server')}"
+        if request.param == "server"
+        else "vllm"
+    )
 
 
 def options(novice: Path, output: Path, problems: str = "synth", **more) -> OnlineOptions:
     settings = {"learning_rate": 1e-3, "warmup_steps": 0, "gradient_accumulation_steps": 2}
-    known = {"prompts": 2, "group": 4, "turns": 1, "reply_tokens": 40, "workers": 1, "lag": 0, "max_steps": 3}
+    known = {
+        "prompts": 2,
+        "group": 4,
+        "turns": 1,
+        "reply_tokens": 40,
+        "workers": 1,
+        "lag": 0,
+        "max_steps": 3,
+    }
     return OnlineOptions(
         policy=f"transformers:{novice}", output=output, problems=(problems,), settings=settings, key="sk-loopback",
         db=str(output.parent / "runs.db"), **{**known, **more},
@@ -81,7 +97,10 @@ def options(novice: Path, output: Path, problems: str = "synth", **more) -> Onli
 
 
 REQUESTS = [
-    Request(messages=(Message(role=Role.USER, content="x" * 300),), sampling=Sampling(max_tokens=12, seed=seed))
+    Request(
+        messages=(Message(role=Role.USER, content="x" * 300),),
+        sampling=Sampling(max_tokens=12, seed=seed),
+    )
     for seed in range(4)
 ]
 """One prompt of several blocks of the engine's cache: under new weights nothing of it may be used again."""
@@ -100,7 +119,9 @@ def distance(model, completions) -> float:
 
 
 @pytest.mark.parametrize("lora", [False, True])
-def test_the_next_round_is_drawn_from_the_weights_that_were_handed_over(novice, tmp_path, engine, lora):
+def test_the_next_round_is_drawn_from_the_weights_that_were_handed_over(
+    novice, tmp_path, engine, lora
+):
     subject = open_subject(f"transformers:{novice}")
     [sampler] = open_samplers(subject, options(novice, tmp_path / "out", engine=engine, lora=lora))
     model = load_weights(subject, "cpu", lora).eval()
@@ -117,18 +138,27 @@ def test_the_next_round_is_drawn_from_the_weights_that_were_handed_over(novice, 
     assert distance(model, after) < 1e-4
     assert all(completion.exact for completion in after)
     for revision, completions in ((first, before), (second, after)):
-        assert {"+".join(filter(None, (c.revision, c.adapter_revision))) for c in completions} == {revision}
+        assert {"+".join(filter(None, (c.revision, c.adapter_revision))) for c in completions} == {
+            revision
+        }
     assert sampler.drawn()[0] == sum(len(c.token_ids) for c in (*before, *after))
     sampler.close()
 
 
 @pytest.mark.parametrize("lora", [False, True])
-def test_an_online_training_samples_each_step_from_the_one_before(novice, problems, tmp_path, engine, lora):
-    lines, asked = [], options(novice, tmp_path / "better", problems, engine=engine, lora=lora, group=8)
+def test_an_online_training_samples_each_step_from_the_one_before(
+    novice, problems, tmp_path, engine, lora
+):
+    lines, asked = (
+        [],
+        options(novice, tmp_path / "better", problems, engine=engine, lora=lora, group=8),
+    )
     trained = train_online(asked, watch=lambda step, of, figures: lines.append(figures))
     assert trained.steps == 3
     assert sum(line["rows"] for line in lines) > 0
-    assert all(line["drift/largest_log_ratio"] < 1e-3 for line in lines), "sampled from the very weights of the step"
+    assert all(line["drift/largest_log_ratio"] < 1e-3 for line in lines), (
+        "sampled from the very weights of the step"
+    )
     assert all(line["sampled_tokens_a_second"] > 0 for line in lines)
     lineage = json.loads((Path(trained.output) / "kernelwright.json").read_text())["lineage"]
     with Store.open(asked.db) as store:
@@ -140,7 +170,10 @@ def test_an_online_training_samples_each_step_from_the_one_before(novice, proble
 def test_a_server_gets_its_own_weights_back(server, novice, tmp_path):
     subject, asked = open_subject(f"transformers:{novice}"), f"openai:novice@{server}"
     [sampler] = open_samplers(subject, options(novice, tmp_path / "out", engine=asked))
-    model, own = load_weights(subject, "cpu", False).eval(), load_weights(subject, "cpu", False).eval()
+    model, own = (
+        load_weights(subject, "cpu", False).eval(),
+        load_weights(subject, "cpu", False).eval(),
+    )
     with torch.no_grad():
         model.get_input_embeddings().weight.mul_(2.0)
     sampler.follow(model)
@@ -165,6 +198,8 @@ def test_vllm_is_taken_on_a_gpu_where_it_is_installed_and_fits(novice, tmp_path)
     assert engine_of(subject, options(novice, tmp_path / "out", **on_gpu)) == "vllm"
     assert engine_of(subject, options(novice, tmp_path / "out", **on_gpu, lag=2)) == "auto"
     assert engine_of(subject, options(novice, tmp_path / "out", **on_gpu), world=2) == "auto"
-    assert engine_of(subject, options(novice, tmp_path / "out", lora=True)) == "auto", "on a CPU transformers is faster"
+    assert engine_of(subject, options(novice, tmp_path / "out", lora=True)) == "auto", (
+        "on a CPU transformers is faster"
+    )
     with pytest.raises(InputError, match="use --lag 1"):
         engine_of(subject, options(novice, tmp_path / "out", engine="vllm", lag=2))

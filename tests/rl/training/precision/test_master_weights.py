@@ -45,11 +45,15 @@ def test_steps_of_a_millionth_reach_the_wanted_change_with_masters_and_nearly_no
 
     weight = torch.nn.Parameter(start.to(torch.bfloat16))
     master = start.clone()
-    optimizer = MasterWeights(torch.optim.AdamW([weight], lr=RATE, weight_decay=0.0), {weight: master})
+    optimizer = MasterWeights(
+        torch.optim.AdamW([weight], lr=RATE, weight_decay=0.0), {weight: master}
+    )
     moved_by(weight, optimizer)
     in_bf16 = (weight.float() - start).mean().item() / wanted
     in_fp32 = (master - start).mean().item() / wanted
-    print(f"of the wanted change: bf16 alone {lost:.3f}, its masters {in_fp32:.4f}, the bf16 weights {in_bf16:.4f}")
+    print(
+        f"of the wanted change: bf16 alone {lost:.3f}, its masters {in_fp32:.4f}, the bf16 weights {in_bf16:.4f}"
+    )
     assert lost < 0.5
     assert in_fp32 == pytest.approx(1.0, abs=0.02)
     assert in_bf16 == pytest.approx(1.0, abs=0.02)
@@ -108,10 +112,15 @@ def test_weights_that_fit_in_no_precision_are_refused_with_what_they_need(device
 
 def test_the_line_before_a_training_names_the_precision_and_the_memory():
     narrow = hold_weights(torch.nn.Linear(1000, 1000), "cpu", Precision.BF16)
-    assert narrow.text == "weights bf16 with fp32 masters: 0.0 GB on cpu and 0.0 GB in host memory with the optimizer"
+    assert (
+        narrow.text
+        == "weights bf16 with fp32 masters: 0.0 GB on cpu and 0.0 GB in host memory with the optimizer"
+    )
     assert {weight.dtype for weight in narrow.model.parameters()} == {torch.bfloat16}
     assert {master.dtype for master in (narrow.masters or {}).values()} == {torch.float32}
-    assert hold_weights(torch.nn.Linear(10, 10), "cpu", Precision.AUTO).text.startswith("weights fp32")
+    assert hold_weights(torch.nn.Linear(10, 10), "cpu", Precision.AUTO).text.startswith(
+        "weights fp32"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +143,15 @@ def test_a_training_in_bf16_publishes_the_masters_that_it_trained(log, tiny, tmp
     )  # fmt: skip
     trained = train_from_log(options, show=lambda plan: None, say=said.append)
     assert any("weights bf16 with fp32 masters" in line for line in said)
-    before, after = load_file(tiny / "model.safetensors"), load_file(tmp_path / "out" / "model.safetensors")
+    before, after = (
+        load_file(tiny / "model.safetensors"),
+        load_file(tmp_path / "out" / "model.safetensors"),
+    )
     changes = torch.cat([(after[name].float() - before[name].float()).flatten() for name in after])
     assert trained.steps == 6
-    assert 0.2 * 6 * RATE < changes.abs().mean().item() <= 6 * RATE, "AdamW moves a weight by the rate at most"
+    assert 0.2 * 6 * RATE < changes.abs().mean().item() <= 6 * RATE, (
+        "AdamW moves a weight by the rate at most"
+    )
     assert json.loads((tmp_path / "out" / "config.json").read_text())["dtype"] == "float32"
 
 
@@ -160,16 +174,25 @@ def test_a_training_in_bf16_whose_time_is_up_goes_on_with_its_masters(log, tiny,
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_the_weights_are_bf16_there_and_the_masters_move_in_host_memory(log, tiny, tmp_path):
+def test_on_a_gpu_the_weights_are_bf16_there_and_the_masters_move_in_host_memory(
+    log, tiny, tmp_path
+):
     held = hold_weights(torch.nn.Linear(2000, 2000), "cuda:0", Precision.BF16)
-    assert {(weight.device.type, weight.dtype) for weight in held.model.parameters()} == {("cuda", torch.bfloat16)}
-    assert {(master.device.type, master.dtype) for master in (held.masters or {}).values()} == {("cpu", torch.float32)}
+    assert {(weight.device.type, weight.dtype) for weight in held.model.parameters()} == {
+        ("cuda", torch.bfloat16)
+    }
+    assert {(master.device.type, master.dtype) for master in (held.masters or {}).values()} == {
+        ("cpu", torch.float32)
+    }
     options = LogOptions(
         db=str(log), policy=f"transformers:{tiny}", output=tmp_path / "out", method=Method.GRPO, max_steps=6,
         settings={"learning_rate": RATE, "warmup_steps": 0, "per_device_train_batch_size": 8},
         precision=Precision.BF16, device="cuda:0", force=True,
     )  # fmt: skip
     train_from_log(options, show=lambda plan: None)
-    before, after = load_file(tiny / "model.safetensors"), load_file(tmp_path / "out" / "model.safetensors")
+    before, after = (
+        load_file(tiny / "model.safetensors"),
+        load_file(tmp_path / "out" / "model.safetensors"),
+    )
     changes = torch.cat([(after[name].float() - before[name].float()).flatten() for name in after])
     assert 0.2 * 6 * RATE < changes.abs().mean().item() <= 6 * RATE

@@ -31,7 +31,13 @@ LIMITS = AlarmBounds()
 
 def seen(count=32, **changes):
     return [
-        WatchedCandidate(candidate_id=n, problem_hash=f"p{n % 8}", source_hash=f"s{n}", correct=n % 2 == 0, **changes)
+        WatchedCandidate(
+            candidate_id=n,
+            problem_hash=f"p{n % 8}",
+            source_hash=f"s{n}",
+            correct=n % 2 == 0,
+            **changes,
+        )
         for n in range(count)
     ]
 
@@ -50,7 +56,10 @@ def test_an_honest_step_raises_no_alarm():
 
 def test_a_speed_over_physics_stops_the_training_at_the_first_candidate():
     assert (
-        raised([WatchedCandidate(candidate_id=1, problem_hash="p", correct=True, speed_of_light=1.3)]) is Alarm.TOO_FAST
+        raised(
+            [WatchedCandidate(candidate_id=1, problem_hash="p", correct=True, speed_of_light=1.3)]
+        )
+        is Alarm.TOO_FAST
     )
 
 
@@ -59,7 +68,9 @@ def test_many_cheats_stop_it():
 
 
 def test_one_program_that_is_right_for_most_problems_stops_it():
-    assert raised([one.with_(source_hash="same", correct=True) for one in seen()]) is Alarm.TAKEN_OVER
+    assert (
+        raised([one.with_(source_hash="same", correct=True) for one in seen()]) is Alarm.TAKEN_OVER
+    )
 
 
 def test_one_program_that_is_right_for_one_problem_many_times_is_just_a_sure_policy():
@@ -127,7 +138,10 @@ def test_a_promotion_replaces_the_old_policy_whole(tmp_path):
 
 
 def test_curves_leave_out_what_is_not_finite(tmp_path: Path):
-    history = [{"step": 1, "loss": 0.5, "reward": float("nan")}, {"step": 2, "loss": 0.4, "reward": 0.7}]
+    history = [
+        {"step": 1, "loss": 0.5, "reward": float("nan")},
+        {"step": 2, "loss": 0.4, "reward": 0.7},
+    ]
     assert series_of(history, "reward") == ([2], [0.7])
     assert draw_curves(tmp_path / "curves.png", history)
     assert not draw_curves(tmp_path / "none.png", json.loads("[]"))

@@ -25,21 +25,35 @@ def log(store, tell):
 
 
 def options(data, tmp_path):
-    settings = {"max_steps": 1, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 1, "max_length": 400}
+    settings = {
+        "max_steps": 1,
+        "per_device_train_batch_size": 1,
+        "gradient_accumulation_steps": 1,
+        "max_length": 400,
+    }
     base = save_tiny_model(tmp_path / "tiny")
     return SftOptions(
-        base=str(base), data=data, output=tmp_path / "model", preset=PresetName.FULL, settings=settings, device="cpu"
+        base=str(base),
+        data=data,
+        output=tmp_path / "model",
+        preset=PresetName.FULL,
+        settings=settings,
+        device="cpu",
     )
 
 
 @pytest.mark.parametrize(("form", "rows"), [("sft", 2), ("dpo", 1), ("grpo", 2), ("jsonl", 2)])
 def test_an_export_is_trained_on_as_it_is_and_never_on_its_wrong_answers(tmp_path, form, rows):
     out = tmp_path / "exported"
-    exported = agent_here("export", "--format", form, "--db", "runs.db", "--out", str(out), folder=tmp_path)
+    exported = agent_here(
+        "export", "--format", form, "--db", "runs.db", "--out", str(out), folder=tmp_path
+    )
     assert exported.returncode == 0, exported.stderr
     trained = train(options(out, tmp_path), lambda _: None)
     assert trained.rows["trained on: instruct"] == rows
-    assert trained.rows["read"] == sum(number for name, number in trained.rows.items() if name != "read")
+    assert trained.rows["read"] == sum(
+        number for name, number in trained.rows.items() if name != "read"
+    )
     assert trained.steps == 1
     assert not (tmp_path / "model.training").exists()
 

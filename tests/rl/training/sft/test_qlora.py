@@ -25,7 +25,12 @@ from tests.tiny_model import save_tiny_model
 
 pytest.importorskip("bitsandbytes", reason="needs bitsandbytes: pip install 'kernelwright[qlora]'")
 
-QUICK = {"max_steps": 4, "logging_steps": 1, "gradient_accumulation_steps": 1, "learning_rate": 0.02}
+QUICK = {
+    "max_steps": 4,
+    "logging_steps": 1,
+    "gradient_accumulation_steps": 1,
+    "learning_rate": 0.02,
+}
 DEVICES = ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)]
 SHORT_OF_MEMORY = """
 import sys, torch
@@ -47,19 +52,25 @@ def tiny(tmp_path_factory) -> str:
 
 def trained(corpus: Path, tiny: str, output: Path, device: str, **changes) -> FineTuningResult:
     given = {"settings": QUICK, "choice": RowSelection(form=PromptForm.COMPACT), **changes}
-    options = SftOptions(base=tiny, data=corpus, output=output, preset=PresetName.QLORA_3090, device=device, **given)
+    options = SftOptions(
+        base=tiny, data=corpus, output=output, preset=PresetName.QLORA_3090, device=device, **given
+    )
     return train(options, lambda text: None)
 
 
 def logprobs(policy: TransformersPolicy) -> tuple[float, ...]:
-    asked = Request(messages=(Message(role=Role.USER, content="x"),), sampling=Sampling(max_tokens=3, seed=1))
+    asked = Request(
+        messages=(Message(role=Role.USER, content="x"),), sampling=Sampling(max_tokens=3, seed=1)
+    )
     [completion] = policy.sample([asked])
     assert completion.exact
     return completion.logprobs
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_the_recipe_learns_in_four_bits_and_its_adapter_is_a_policy_and_is_gone_on_with(corpus, tiny, device, tmp_path):
+def test_the_recipe_learns_in_four_bits_and_its_adapter_is_a_policy_and_is_gone_on_with(
+    corpus, tiny, device, tmp_path
+):
     if device != "cpu" and torch.cuda.device_count() > 1:
         pytest.skip("one process trains on the one GPU that it sees: CUDA_VISIBLE_DEVICES=0")
     first = trained(corpus, tiny, tmp_path / "lora", device)
@@ -71,7 +82,8 @@ def test_the_recipe_learns_in_four_bits_and_its_adapter_is_a_policy_and_is_gone_
     assert f"`bf16={device != 'cpu'}`" in card
     assert not list((tmp_path / "lora").glob("model*.safetensors")), "the adapter alone"
     plain, adapted = (
-        logprobs(TransformersPolicy(tiny, adapter=adapter, device=device)) for adapter in (None, str(tmp_path / "lora"))
+        logprobs(TransformersPolicy(tiny, adapter=adapter, device=device))
+        for adapter in (None, str(tmp_path / "lora"))
     )
     assert plain != adapted
     more = trained(corpus, tiny, tmp_path / "more", device, adapter=str(tmp_path / "lora"))
@@ -102,18 +114,37 @@ def test_recomputing_is_as_the_settings_say(corpus, tiny, tmp_path, monkeypatch,
 
     monkeypatch.setattr("kernelwright.rl.training.sft.running._save_weights", keep)
     trained(
-        corpus, tiny, tmp_path / "lora", "cpu", settings={**QUICK, "max_steps": 1, "gradient_checkpointing": wanted}
+        corpus,
+        tiny,
+        tmp_path / "lora",
+        "cpu",
+        settings={**QUICK, "max_steps": 1, "gradient_checkpointing": wanted},
     )
-    assert any(getattr(part, "gradient_checkpointing", False) for part in seen[0].modules()) is wanted
+    assert (
+        any(getattr(part, "gradient_checkpointing", False) for part in seen[0].modules()) is wanted
+    )
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     ("preset", "ends", "said"),
-    [("qlora-3090", 2, "does not fit in this GPU's memory: use a smaller base"), ("lora", 3, "out of GPU memory")],
+    [
+        ("qlora-3090", 2, "does not fit in this GPU's memory: use a smaller base"),
+        ("lora", 3, "out of GPU memory"),
+    ],
 )
 def test_too_little_memory_of_a_gpu_is_one_line(corpus, tiny, tmp_path, preset, ends, said):
-    command = ["sft", "--base", tiny, "--data", str(corpus), "--preset", preset, "--form", "compact"]
+    command = [
+        "sft",
+        "--base",
+        tiny,
+        "--data",
+        str(corpus),
+        "--preset",
+        preset,
+        "--form",
+        "compact",
+    ]
     done = subprocess.run(
         [sys.executable, "-c", SHORT_OF_MEMORY, *command, "--out", str(tmp_path / "model"), "--device", "cuda:0"],
         env={**os.environ, "CUDA_VISIBLE_DEVICES": visible(0)}, capture_output=True, text=True,

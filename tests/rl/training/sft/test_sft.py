@@ -55,7 +55,13 @@ def tiny(tmp_path_factory):
 
 
 def options(corpus, output, **changes):
-    given = {"base": "new:tiny", "settings": QUICK, "batch_tokens": 4096, "vocabulary": 600, **changes}
+    given = {
+        "base": "new:tiny",
+        "settings": QUICK,
+        "batch_tokens": 4096,
+        "vocabulary": 600,
+        **changes,
+    }
     return SftOptions(data=corpus, output=output, **given)
 
 
@@ -73,7 +79,10 @@ def test_a_model_from_scratch_learns_and_is_a_whole_policy(corpus, tmp_path):
     assert (tmp_path / "model" / "loss.png").read_bytes()[:4] == b"\x89PNG"
     policy = TransformersPolicy(str(tmp_path / "model"), device="cpu")
     assert policy.prompt_form is PromptForm.COMPACT
-    asked = Request(messages=(Message(role=Role.USER, content="draft\n"),), sampling=Sampling(max_tokens=3, seed=1))
+    asked = Request(
+        messages=(Message(role=Role.USER, content="draft\n"),),
+        sampling=Sampling(max_tokens=3, seed=1),
+    )
     assert policy.sample([asked])[0].exact
 
 
@@ -81,7 +90,9 @@ class Killed(BaseException):
     """As if the process were gone."""
 
 
-def test_a_training_that_was_killed_goes_on_at_its_checkpoint_with_the_same_losses(corpus, tmp_path):
+def test_a_training_that_was_killed_goes_on_at_its_checkpoint_with_the_same_losses(
+    corpus, tmp_path
+):
     short = {**QUICK, "num_train_epochs": 2, "save_steps": 2}
     whole = train(options(corpus, tmp_path / "whole", settings=short), quiet)
 
@@ -97,7 +108,9 @@ def test_a_training_that_was_killed_goes_on_at_its_checkpoint_with_the_same_loss
         train(options(corpus, tmp_path / "model", settings=short, seed=1), quiet)
     resumed = train(options(corpus, tmp_path / "model", settings=short), quiet)
     assert resumed.resumed_at == 2
-    assert dict(resumed.losses)[resumed.steps] == pytest.approx(dict(whole.losses)[whole.steps], rel=1e-3)
+    assert dict(resumed.losses)[resumed.steps] == pytest.approx(
+        dict(whole.losses)[whole.steps], rel=1e-3
+    )
 
 
 def test_ctrl_c_ends_the_step_saves_and_the_same_command_goes_on(corpus, tmp_path):
@@ -138,11 +151,17 @@ def test_lora_on_a_language_model_gives_an_adapter_that_the_policy_opens(corpus,
     trained = train(lora, quiet)
     assert 0 < trained.trained < trained.parameters
     policy = TransformersPolicy(tiny, adapter=str(tmp_path / "lora"), device="cpu")
-    assert (policy.prompt_form, TransformersPolicy(tiny).prompt_form) == (PromptForm.COMPACT, PromptForm.CHAT)
-    asked = Request(messages=(Message(role=Role.USER, content="x"),), sampling=Sampling(max_tokens=2, seed=1))
+    assert (policy.prompt_form, TransformersPolicy(tiny).prompt_form) == (
+        PromptForm.COMPACT,
+        PromptForm.CHAT,
+    )
+    asked = Request(
+        messages=(Message(role=Role.USER, content="x"),), sampling=Sampling(max_tokens=2, seed=1)
+    )
     assert policy.sample([asked])[0].adapter_revision
     assert (
-        f"--policy transformers:{tiny} --adapter {tmp_path / 'lora'}" in (tmp_path / "lora" / "README.md").read_text()
+        f"--policy transformers:{tiny} --adapter {tmp_path / 'lora'}"
+        in (tmp_path / "lora" / "README.md").read_text()
     )
     more = train(lora.with_(output=tmp_path / "more", adapter=str(tmp_path / "lora")), quiet)
     assert more.trained == trained.trained
@@ -156,7 +175,9 @@ def test_packing_as_in_the_published_recipe_trains(corpus, tiny, tmp_path):
         "packing": True,
         "max_length": 1500,
     }
-    trained = train(options(corpus, tmp_path / "m", base=tiny, preset=PresetName.FULL, settings=settings), quiet)
+    trained = train(
+        options(corpus, tmp_path / "m", base=tiny, preset=PresetName.FULL, settings=settings), quiet
+    )
     assert trained.steps == 2
 
 
@@ -171,10 +192,14 @@ def test_weights_in_int8_are_small_and_say_nearly_the_same(tiny, tmp_path):
     AutoTokenizer.from_pretrained(tiny).save_pretrained(tmp_path / "small")
     ids = torch.arange(5, 25)[None]
     with torch.inference_mode():
-        assert torch.allclose(read_int8(tmp_path / "small").eval()(ids).logits, whole(ids).logits, atol=0.3)
+        assert torch.allclose(
+            read_int8(tmp_path / "small").eval()(ids).logits, whole(ids).logits, atol=0.3
+        )
     small = next((tmp_path / "small").glob("*.safetensors")).stat().st_size
     assert small < 0.4 * (Path(tiny) / "model.safetensors").stat().st_size
-    asked = Request(messages=(Message(role=Role.USER, content="x"),), sampling=Sampling(max_tokens=3, seed=1))
+    asked = Request(
+        messages=(Message(role=Role.USER, content="x"),), sampling=Sampling(max_tokens=3, seed=1)
+    )
     assert TransformersPolicy(str(tmp_path / "small"), device="cpu").sample([asked])[0].revision
 
 
@@ -192,7 +217,9 @@ def test_weights_in_int8_are_small_and_say_nearly_the_same(tiny, tmp_path):
         ({"data": "EMPTY"}, "holds no file of rows"),
     ],
 )
-def test_what_cannot_be_used_is_one_line_and_leaves_no_model(corpus, tiny, tokenizer, tmp_path, changes, said):
+def test_what_cannot_be_used_is_one_line_and_leaves_no_model(
+    corpus, tiny, tokenizer, tmp_path, changes, said
+):
     tokenizer.save_pretrained(tmp_path / "other")
     (tmp_path / "empty").mkdir()
     adapter = tmp_path / "adapter"
@@ -202,8 +229,16 @@ def test_what_cannot_be_used_is_one_line_and_leaves_no_model(corpus, tiny, token
             "base_model_name_or_path": "Someone/Else-8B"
         }
         (adapter / "adapter_config.json").write_text(json.dumps(notes))
-    places = {"TINY": tiny, "ADAPTER": str(adapter), "OTHER": str(tmp_path / "other"), "EMPTY": tmp_path / "empty"}
-    changes = {name: places.get(value, value) if isinstance(value, str) else value for name, value in changes.items()}
+    places = {
+        "TINY": tiny,
+        "ADAPTER": str(adapter),
+        "OTHER": str(tmp_path / "other"),
+        "EMPTY": tmp_path / "empty",
+    }
+    changes = {
+        name: places.get(value, value) if isinstance(value, str) else value
+        for name, value in changes.items()
+    }
     given = {"output": tmp_path / "model", "data": corpus, **changes}
     with pytest.raises((InputError, PolicyRefused), match=said) as caught:
         train(options(given.pop("data"), given.pop("output"), **given), quiet)
@@ -213,13 +248,17 @@ def test_what_cannot_be_used_is_one_line_and_leaves_no_model(corpus, tiny, token
         assert not prepared(options(corpus, tmp_path / "model")), "a mistake stands in nobody's way"
 
 
-def test_a_recipe_in_four_bits_is_refused_without_a_gpu_and_taken_to_a_cpu_that_is_named(corpus, tiny, monkeypatch):
+def test_a_recipe_in_four_bits_is_refused_without_a_gpu_and_taken_to_a_cpu_that_is_named(
+    corpus, tiny, monkeypatch
+):
     monkeypatch.setattr("kernelwright.tools.hardware.gpus.read_driver", Driver)
     asked = ["sft", "--base", tiny, "--data", str(corpus), "--preset", "qlora-3090"]
     refused = CliRunner().invoke(build(), asked).exception
     assert isinstance(refused, InputError)
     assert "needs an NVIDIA GPU" in str(refused)
-    assert parse_device("cpu", PresetName.QLORA_3090) == parse_device("auto", PresetName.LORA) == "cpu"
+    assert (
+        parse_device("cpu", PresetName.QLORA_3090) == parse_device("auto", PresetName.LORA) == "cpu"
+    )
 
 
 def test_without_bitsandbytes_the_recipe_says_what_to_install(corpus, tiny, tmp_path, monkeypatch):
@@ -266,7 +305,9 @@ def test_our_loss_is_the_models_own(corpus, tokenizer):
         total = sum_of_losses(model, batch["input_ids"], batch["labels"], head_loss)
         ours = total / (batch["labels"][:, 1:] != -100).sum()
         mask = (batch["input_ids"] != tokenizer.pad_token_id).long()
-        assert float(ours) == pytest.approx(float(model(**batch, attention_mask=mask).loss), rel=1e-4)
+        assert float(ours) == pytest.approx(
+            float(model(**batch, attention_mask=mask).loss), rel=1e-4
+        )
 
 
 @pytest.mark.slow
@@ -285,7 +326,10 @@ def test_a_compiled_step_is_the_same_step_and_compiles_one_layer_for_all(tokeniz
     counters.clear()
     for number, shape in enumerate([(2, 32), (3, 64), (2, 32)]):
         ids = torch.randint(10, 200, shape, generator=torch.Generator().manual_seed(number))
-        losses = [sum_of_losses(plain, ids, ids, head_loss), sum_of_losses(compiled, ids, ids, head)]
+        losses = [
+            sum_of_losses(plain, ids, ids, head_loss),
+            sum_of_losses(compiled, ids, ids, head),
+        ]
         for model, loss in zip((plain, compiled), losses, strict=True):
             model.zero_grad()
             loss.backward()
@@ -304,9 +348,13 @@ def test_a_row_is_trained_on_with_the_ids_that_the_policy_will_be_asked_with(cor
     assert encoded.ids[-1] == tokenizer.eos_token_id
 
 
-def test_repairs_are_trained_on_as_often_as_asked_and_never_where_they_are_kept_back(corpus, tokenizer):
+def test_repairs_are_trained_on_as_often_as_asked_and_never_where_they_are_kept_back(
+    corpus, tokenizer
+):
     rows = [row for row in read_rows(corpus) if row.kind is Kind.REPAIR]
-    once, thrice = (encode(rows, tokenizer, RowSelection(repairs=times), held_rows=1) for times in (1, 3))
+    once, thrice = (
+        encode(rows, tokenizer, RowSelection(repairs=times), held_rows=1) for times in (1, 3)
+    )
     assert len(thrice.train) == 3 * len(once.train)
     assert len(thrice.held) == len(once.held)
     assert thrice.counts["trained on: repair"] == 3 * once.counts["trained on: repair"]
@@ -337,7 +385,9 @@ def test_rows_made_ready_where_they_are_drawn_are_those_that_one_process_encodes
     from kernelwright.rl.training.sft.drawn_rows import drawn_rows, encoded_drawn_rows
 
     choice = RowSelection(fim=0.5, longest=1000)
-    apart = gather_encoded_rows(encoded_drawn_rows(60, 5, 2, (), tokenizer, choice), tokenizer.eos_token_id, choice)
+    apart = gather_encoded_rows(
+        encoded_drawn_rows(60, 5, 2, (), tokenizer, choice), tokenizer.eos_token_id, choice
+    )
     here = encode(drawn_rows(60, 5, 1), tokenizer, choice)
     assert apart.counts == here.counts
     assert apart.counts["read"] == 60
@@ -371,7 +421,9 @@ def test_a_template_that_does_more_is_left_to_transformers(tokenizer):
     from kernelwright.rl.training.sft.light_tokenizer import LightTokenizer
 
     trimming = deepcopy(tokenizer)
-    trimming.chat_template = trimming.chat_template.replace("m['content'] }}", "m['content'] | trim }}")
+    trimming.chat_template = trimming.chat_template.replace(
+        "m['content'] }}", "m['content'] | trim }}"
+    )
     assert trimming.chat_template != tokenizer.chat_template
     assert LightTokenizer.of(trimming) is None
     assert LightTokenizer.of(tokenizer) is not None
@@ -389,6 +441,8 @@ def test_fill_in_the_middle_gives_the_whole_back(corpus, tokenizer):
 def test_one_process_that_sees_several_gpus_is_told_to_see_one(corpus, tmp_path, monkeypatch):
     """transformers would use all of them, and `--device cuda:1` would be the first."""
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    with pytest.raises(InputError, match=r"several GPUs: show it one \(CUDA_VISIBLE_DEVICES=1 rl sft"):
+    with pytest.raises(
+        InputError, match=r"several GPUs: show it one \(CUDA_VISIBLE_DEVICES=1 rl sft"
+    ):
         train(options(corpus, tmp_path / "model", device="cuda:1"), quiet)
     assert not list(tmp_path.glob("model*"))

@@ -72,7 +72,9 @@ METHODS = {".argmin(dim=-1)": "x.shape[0]", ".min(1, keepdim=True)[1]": "x.shape
 
 def judged(evaluator: Evaluator, method: str, more: str, times: int) -> list[Fault | None]:
     problem = Problem(name="near_ties", source=REFERENCE.format(method=method))
-    texts = [KERNEL.format(name=f"smallest_{n}", more=more, shape=METHODS[method]) for n in range(times)]
+    texts = [
+        KERNEL.format(name=f"smallest_{n}", more=more, shape=METHODS[method]) for n in range(times)
+    ]
     reports = [evaluator.evaluate(problem, text, Options(torch_compile=False)) for text in texts]
     return [report.failure.fault if report.failure else None for report in reports]
 
@@ -135,7 +137,9 @@ def test_of_equals_topk_may_name_any_but_no_index_twice_and_no_worse_value() -> 
     calls = recorder.calls, own.calls
     assert is_as_good(torch.tensor([[2, 1], [3, 0]]), expected, *calls)
     assert not is_as_good(torch.tensor([[1, 1], [3, 0]]), expected, *calls), "one index twice"
-    assert not is_as_good(torch.tensor([[1, 0], [3, 0]]), expected, *calls), "a value that is not among the largest two"
+    assert not is_as_good(torch.tensor([[1, 0], [3, 0]]), expected, *calls), (
+        "a value that is not among the largest two"
+    )
 
 
 def test_nothing_is_as_good_as_the_largest_of_what_nothing_rounds() -> None:

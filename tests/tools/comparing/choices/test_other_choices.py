@@ -33,7 +33,12 @@ def test_eager_makes_the_choices_of_float64():
 
 def test_where_there_is_one_choice_there_is_no_other():
     values = torch.tensor([4.0, 1.0, 2.0, 3.0, 8.0, 5.0], dtype=torch.float64)
-    for take in (tokens, lambda v: [v.max(0).indices], lambda v: [v.sort().indices], lambda v: [v * 2]):
+    for take in (
+        tokens,
+        lambda v: [v.max(0).indices],
+        lambda v: [v.sort().indices],
+        lambda v: [v * 2],
+    ):
         assert not list(other_choices(choosing(values, take)))
 
 

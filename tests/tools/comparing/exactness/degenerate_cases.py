@@ -43,8 +43,14 @@ class Case:
 
     def problem(self, rows: int, columns: int) -> Problem:
         """Returns the problem at a size."""
-        source = REFERENCE.replace("ROWS", str(rows)).replace("COLUMNS", str(columns)).replace("INPUTS", self.inputs)
-        source = source.replace("ARGUMENTS", self.arguments).replace("BODY", "\n        ".join(self.body))
+        source = (
+            REFERENCE.replace("ROWS", str(rows))
+            .replace("COLUMNS", str(columns))
+            .replace("INPUTS", self.inputs)
+        )
+        source = source.replace("ARGUMENTS", self.arguments).replace(
+            "BODY", "\n        ".join(self.body)
+        )
         return Problem(name=self.name, source=source)
 
 
@@ -118,7 +124,10 @@ def _rms_norm_gradient(x, g, w):
 
 
 def _cosine(x, y):
-    return _sum(x * y)[..., 0] * (approximate_rsqrt(_sum(x * x)) * approximate_rsqrt(_sum(y * y)))[..., 0]
+    return (
+        _sum(x * y)[..., 0]
+        * (approximate_rsqrt(_sum(x * x)) * approximate_rsqrt(_sum(y * y)))[..., 0]
+    )
 
 
 def _group_norm(x):

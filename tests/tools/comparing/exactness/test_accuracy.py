@@ -78,13 +78,22 @@ def test_softplus_by_exp_and_log_passes_and_one_that_ends_too_early_does_not():
     moved = lambda: outputs_of_perturbed_inputs(prepared, expected)[0]  # noqa: E731
     naive = torch.where(x > 20, x, torch.log(1 + torch.exp(x)))
     assert measure(naive, eager, exact, draw="large", moved=moved).check.passed
-    assert not measure(torch.where(x < -3, 0.0, naive), eager, exact, draw="large", moved=moved).check.passed
+    assert not measure(
+        torch.where(x < -3, 0.0, naive), eager, exact, draw="large", moved=moved
+    ).check.passed
 
 
 def test_usual_forms_count_the_functions_that_they_replace():
     x = torch.randn(50)
     with (forms := usual_forms()):
-        made = [F.softplus(x), F.mish(x), torch.log1p(x.abs()), torch.expm1(x), F.logsigmoid(x), torch.sin(x)]
+        made = [
+            F.softplus(x),
+            F.mish(x),
+            torch.log1p(x.abs()),
+            torch.expm1(x),
+            F.logsigmoid(x),
+            torch.sin(x),
+        ]
     assert forms.seen == 5
     for form, function in zip(made, [F.softplus, F.mish], strict=False):
         assert torch.allclose(form, function(x), atol=1e-6)

@@ -36,7 +36,10 @@ def test_zero_over_a_scale_of_zero_is_open_and_a_number_over_it_is_not():
 
 def test_without_such_a_cast_nothing_is_open():
     prepared = prepare_problem(Problem(name="quantiser", source=QUANTISER), "cpu", 1)
-    assert where_casts_are_undefined(prepared, expected_outputs(prepared, Draw.OWN, 5)) == [None, None]
+    assert where_casts_are_undefined(prepared, expected_outputs(prepared, Draw.OWN, 5)) == [
+        None,
+        None,
+    ]
 
 
 TANH = """

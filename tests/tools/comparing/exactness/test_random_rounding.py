@@ -30,7 +30,9 @@ def is_accepted(prepared: PreparedProblem, expected: ExpectedOutputs, answer: to
     kind = kind_of_output(prepared, expected, 0, answer)
     assert kind is not ArithmeticKind.STEPPED
     moves = moved if may_move(expected, 0, kind, at_size=True) else None
-    compared = partial(measure_by_draw, expected=expected, number=0, name="sizes", moved=moves, kind=kind)
+    compared = partial(
+        measure_by_draw, expected=expected, number=0, name="sizes", moved=moves, kind=kind
+    )
     if compared(answer).check.passed:
         return True
     filled = fill_open_elements(prepared, expected, 0, answer)
@@ -47,7 +49,11 @@ def draws(case: Case, base: PreparedProblem):
         prepared = prepare_problem(case.problem(rows, columns), "cpu", 1, like=base)
         for draw in (Draw.OWN, Draw.SIGNED, Draw.LARGE):
             for seed in (3, 4):
-                yield f"{draw} {seed} at {rows}, {columns}", prepared, expected_outputs(prepared, draw, seed)
+                yield (
+                    f"{draw} {seed} at {rows}, {columns}",
+                    prepared,
+                    expected_outputs(prepared, draw, seed),
+                )
 
 
 def test_other_honest_arithmetic_is_accepted_at_extents_of_one_and_two(case_and_base):

@@ -10,7 +10,11 @@ from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKi
 from kernelwright.tools.comparing.perturbed_outputs import steps_of_outputs
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import ExpectedOutputs, expected_outputs, prepare_problem
+from kernelwright.tools.references.prepared_problem import (
+    ExpectedOutputs,
+    expected_outputs,
+    prepare_problem,
+)
 
 REFERENCE = """
 import torch
@@ -61,7 +65,9 @@ def _half_away(x):
 
 
 @pytest.mark.parametrize("rounding", [_half_up, _half_away])
-@pytest.mark.parametrize("body", ["torch.round(x / 0.1).to(torch.int8)", "torch.round(x / 0.1) * 0.1"])
+@pytest.mark.parametrize(
+    "body", ["torch.round(x / 0.1).to(torch.int8)", "torch.round(x / 0.1) * 0.1"]
+)
 def test_halves_on_a_grid_that_are_rounded_another_way_are_wrong(body, rounding):
     expected, steps = drawn(body, GRID)
     [x], [eager] = expected.inputs, expected.eager
@@ -79,7 +85,9 @@ def test_a_comparison_with_a_rounded_quotient_keeps_its_side():
 
 def test_what_is_right_in_half_precision_is_right_in_single():
     """Eager's own steps in bf16 are coarse; a kernel that computes in fp32 lies where float64 does."""
-    expected, steps = drawn("torch.floor(x / 0.1).to(torch.int64)", f"({NORMAL}).to(torch.bfloat16)")
+    expected, steps = drawn(
+        "torch.floor(x / 0.1).to(torch.int64)", f"({NORMAL}).to(torch.bfloat16)"
+    )
     [x] = expected.inputs
     assert passes(torch.floor(x.double() / 0.1), expected, steps)
 

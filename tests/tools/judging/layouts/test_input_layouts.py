@@ -33,7 +33,11 @@ def test_a_tensor_of_any_shape_holds_its_values_in_every_layout(kind, shape):
     view = storage.as_strided(shape, layout.strides, layout.offset)
     copy_values(view, values)
     assert torch.equal(view, values)
-    assert not is_contiguous(shape, layout.strides) or (kind is sliced and len(shape) == 1) or layout.offset
+    assert (
+        not is_contiguous(shape, layout.strides)
+        or (kind is sliced and len(shape) == 1)
+        or layout.offset
+    )
 
 
 def test_the_strides_are_those_of_the_view_that_gives_the_layout_its_name():
@@ -49,4 +53,6 @@ def test_the_strides_are_those_of_the_view_that_gives_the_layout_its_name():
 
 
 def test_a_scalar_and_an_empty_tensor_have_one_layout_alone():
-    assert [kind(shape, random.Random(0)) for kind in KINDS for shape in ((), (1, 1), (0, 4))] == [None] * 18
+    assert [kind(shape, random.Random(0)) for kind in KINDS for shape in ((), (1, 1), (0, 4))] == [
+        None
+    ] * 18

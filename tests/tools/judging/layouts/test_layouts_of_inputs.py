@@ -27,7 +27,9 @@ class ModelNew(nn.Module):
         add_kernel[(x.shape[0],)](x, y, out, {strides}, n, BLOCK=triton.next_power_of_2(n))
         return out
 """
-OPTIONS = Options(profile=False, torch_compile=False, sizes=1, seed=5 << 16, contiguous_inputs=False)
+OPTIONS = Options(
+    profile=False, torch_compile=False, sizes=1, seed=5 << 16, contiguous_inputs=False
+)
 
 
 def problem_of(
@@ -56,7 +58,9 @@ def test_the_input_whose_strides_are_ignored_is_named(evaluator):
     assert report.ignores_strides.startswith("wrong where input 1 (y)")
 
 
-def test_a_kernel_right_on_contiguous_inputs_alone_is_correct_where_that_is_enough_and_the_report_says_so(evaluator):
+def test_a_kernel_right_on_contiguous_inputs_alone_is_correct_where_that_is_enough_and_the_report_says_so(
+    evaluator,
+):
     source = kernel("pass", "n, 1, n, 1")
     report = evaluator.evaluate(problem_of(), source, OPTIONS.with_(contiguous_inputs=True))
     assert report.correct
@@ -75,8 +79,12 @@ def test_a_kernel_that_copies_or_uses_strides_is_right_in_every_layout(evaluator
     assert not report.ignores_strides
 
 
-def test_a_kernel_that_raises_on_other_layouts_is_correct_and_they_lie_outside_of_its_contract(evaluator):
-    source = kernel("assert x.is_contiguous() and y.is_contiguous(), 'contiguous inputs only'", "n, 1, n, 1")
+def test_a_kernel_that_raises_on_other_layouts_is_correct_and_they_lie_outside_of_its_contract(
+    evaluator,
+):
+    source = kernel(
+        "assert x.is_contiguous() and y.is_contiguous(), 'contiguous inputs only'", "n, 1, n, 1"
+    )
     report = evaluator.evaluate(problem_of(), source, OPTIONS)
     assert report.correct, report.explanation
     assert outcomes(report) == {SizeOutcome.OUTSIDE_CONTRACT}
@@ -86,7 +94,9 @@ def test_a_kernel_that_raises_on_other_layouts_is_correct_and_they_lie_outside_o
 
 def test_nothing_is_said_of_a_layout_that_the_reference_does_not_take(evaluator):
     source = kernel("pass", "n, 1, n, 1")
-    report = evaluator.evaluate(problem_of("return (x.view(-1) + y.view(-1)).view(x.shape)"), source, OPTIONS)
+    report = evaluator.evaluate(
+        problem_of("return (x.view(-1) + y.view(-1)).view(x.shape)"), source, OPTIONS
+    )
     assert report.interpreted is not None
     first = report.interpreted.layouts[0]  # `view` raises on a transposed tensor
     assert first.outcome is SizeOutcome.UNUSED
@@ -95,7 +105,11 @@ def test_nothing_is_said_of_a_layout_that_the_reference_does_not_take(evaluator)
 
 def test_an_input_that_the_problem_gives_transposed_stays_so(evaluator):
     given = "torch.randn(columns, rows).t(), torch.randn(rows, columns)"
-    report = evaluator.evaluate(problem_of(inputs=given), kernel("pass", "1, x.shape[0], *y.stride()"), OPTIONS)
+    report = evaluator.evaluate(
+        problem_of(inputs=given), kernel("pass", "1, x.shape[0], *y.stride()"), OPTIONS
+    )
     assert report.correct, report.explanation
     assert report.interpreted is not None
-    assert {name for check in report.interpreted.layouts for name in check.layouts} == {"input 1 (y)"}
+    assert {name for check in report.interpreted.layouts for name in check.layouts} == {
+        "input 1 (y)"
+    }

@@ -47,23 +47,42 @@ def get_init_inputs():
 """
 
 
-def after_a_right_answer(evaluator: Evaluator, problem: Problem, source: str, own_work: str = "strict") -> Report:
+def after_a_right_answer(
+    evaluator: Evaluator, problem: Problem, source: str, own_work: str = "strict"
+) -> Report:
     """The report that a GPU found right, with the interpreter's findings added."""
     problem = admit(problem, train_mode=False).problem
-    right = Report(problem=problem.name, problem_hash=problem.hash, candidate_hash="c", correct=True, judged_on="a GPU")
-    ladder = Ladder(evaluator._shared_resources(), problem, source, Options(), Rule.parse(own_work), lambda doing: None)
+    right = Report(
+        problem=problem.name,
+        problem_hash=problem.hash,
+        candidate_hash="c",
+        correct=True,
+        judged_on="a GPU",
+    )
+    ladder = Ladder(
+        evaluator._shared_resources(),
+        problem,
+        source,
+        Options(),
+        Rule.parse(own_work),
+        lambda doing: None,
+    )
     return ladder._interpreted_beside_gpu(right, SEED)
 
 
 @pytest.mark.parametrize("entry", exploits(GOT_THROUGH_ON_A_GPU), ids=lambda entry: entry.name)
 def test_what_a_gpus_draws_do_not_show_is_refused(evaluator, entry):
-    report = after_a_right_answer(evaluator, problem_of(entry.problem), entry.source, entry.own_work)
+    report = after_a_right_answer(
+        evaluator, problem_of(entry.problem), entry.source, entry.own_work
+    )
     assert not report.correct
     assert report.failure.message.startswith("right on the GPU's draws; under the interpreter ")
     assert not report.reward_eligible
 
 
-@pytest.mark.parametrize("entry", honest(["fused_softmax", "matmul", "layer_norm"]), ids=lambda entry: entry.name)
+@pytest.mark.parametrize(
+    "entry", honest(["fused_softmax", "matmul", "layer_norm"]), ids=lambda entry: entry.name
+)
 def test_an_honest_kernel_stays_right_and_has_its_comparisons_told(evaluator, entry):
     report = after_a_right_answer(evaluator, problem_of(entry.problem), entry.source)
     assert report.correct, report.failure
@@ -84,7 +103,9 @@ def test_a_kernel_that_no_interpreter_can_run_stays_right_and_earns_no_full_rewa
 
 def test_a_problem_that_no_interpreter_can_run_costs_no_reward(evaluator):
     extents = ", ".join(["2"] * 22)  # no size of it is written where it could be made smaller
-    report = after_a_right_answer(evaluator, Problem(name="relu", source=RELU.format(extents=extents)), INLINE_ASSEMBLY)
+    report = after_a_right_answer(
+        evaluator, Problem(name="relu", source=RELU.format(extents=extents)), INLINE_ASSEMBLY
+    )
     assert report.correct
     assert report.interpreted is None
     assert report.reward_eligible, report.reward_ineligible_because

@@ -40,7 +40,11 @@ class Kernel:
     def expect(self, change: Change) -> ExpectedOutputs | None:
         x = torch.randn(12, 64, generator=torch.Generator().manual_seed(2))
         change.floating(x)
-        return None if float(x.abs().max()) > self.largest else ExpectedOutputs([x], [x], None, 0, None)
+        return (
+            None
+            if float(x.abs().max()) > self.largest
+            else ExpectedOutputs([x], [x], None, 0, None)
+        )
 
     def check(self, expected: ExpectedOutputs, number: int) -> None:
         self.run(expected.inputs[0])
@@ -100,7 +104,10 @@ def test_numbers_that_the_reference_cannot_be_given_are_left_out() -> None:
     kernel = Kernel(lambda x: x, 1e7, largest=1e5)
     search = kernel.searched()
     assert not kernel.true
-    assert all(not draw.used or "1e+07" not in draw.change for draw in search.coverage(kernel.tell()).searched)
+    assert all(
+        not draw.used or "1e+07" not in draw.change
+        for draw in search.coverage(kernel.tell()).searched
+    )
 
 
 def test_nothing_is_searched_for_without_comparisons() -> None:

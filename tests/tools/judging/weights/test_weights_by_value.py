@@ -18,9 +18,12 @@ def judged(evaluator: Evaluator, source: str, problem: str) -> Report:
 def test_parts_of_one_draw_are_two_weights_and_follow_what_is_loaded(evaluator):
     whole = ONE_DRAW.replace("self.c = both[0] @ both[1]", "self.both = both")
     whole = whole.replace(
-        "linear(x, self.c, None, True)", "linear(linear(x, both[0], None, True), both[1], None, True)"
+        "linear(x, self.c, None, True)",
+        "linear(linear(x, both[0], None, True), both[1], None, True)",
     )
-    whole = whole.replace("def forward(self, x):", "def forward(self, x):\n        both = self.both")
+    whole = whole.replace(
+        "def forward(self, x):", "def forward(self, x):\n        both = self.both"
+    )
     report = judged(evaluator, whole, "two_products_with_drawn_buffers")
     assert report.correct, report.failure
     assert report.interpreted.weights_reloaded is True

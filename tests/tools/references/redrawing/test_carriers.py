@@ -28,7 +28,9 @@ def get_init_inputs():
 
 
 def redrawn(answer: str, other: str) -> torch.Tensor:
-    prepared = prepare_problem(Problem(name="p", source=PROBLEM.format(answer=answer, other=other)), "cpu", 1)
+    prepared = prepare_problem(
+        Problem(name="p", source=PROBLEM.format(answer=answer, other=other)), "cpu", 1
+    )
     own = expected_outputs(prepared, Draw.OWN, 3)
     drawn = expected_outputs(prepared, Draw.REDRAWN, 3)
     assert torch.equal(drawn.inputs[0], own.inputs[0])  # it varies by itself
@@ -38,7 +40,9 @@ def redrawn(answer: str, other: str) -> torch.Tensor:
 
 def test_inputs_that_are_equal_in_every_draw_are_found():
     fixed, same = torch.ones(3), torch.arange(4)
-    assert constant_inputs([[torch.ones(3), torch.tensor([1.0]), 5, same], [fixed, torch.tensor([2.0]), 5, same]]) == (
+    assert constant_inputs(
+        [[torch.ones(3), torch.tensor([1.0]), 5, same], [fixed, torch.tensor([2.0]), 5, same]]
+    ) == (
         0,
         3,
     )
@@ -51,7 +55,9 @@ def test_a_state_of_zeros_becomes_normal_numbers():
 
 
 def test_a_causal_mask_falls_by_a_coin_as_long_as_no_row_is_masked_throughout():
-    mask = redrawn("torch.softmax(x.masked_fill(~other, -torch.inf), -1)", "torch.ones(16, 24).tril().bool()")
+    mask = redrawn(
+        "torch.softmax(x.masked_fill(~other, -torch.inf), -1)", "torch.ones(16, 24).tril().bool()"
+    )
     causal = torch.ones(16, 24).tril().bool()
     assert bool((mask & ~causal).any())
     assert bool((causal & ~mask).any())
@@ -65,7 +71,9 @@ def test_full_lengths_become_lengths_that_are_not_full_and_not_zero_where_one_di
 
 
 def test_offsets_keep_their_order_and_their_ends_and_groups_get_several_sizes():
-    offsets = redrawn("torch.searchsorted(other, (8 * x.abs()).long()).float()", "torch.arange(5) * 4")
+    offsets = redrawn(
+        "torch.searchsorted(other, (8 * x.abs()).long()).float()", "torch.arange(5) * 4"
+    )
     steps = offsets.diff()
     assert (int(offsets[0]), int(offsets[-1])) == (0, 16)
     assert bool((steps > 0).all())
@@ -99,6 +107,10 @@ def test_complex_inputs_that_never_vary_get_other_parts_in_every_draw():
     spectrum = redrawn("(x * other).abs()", "torch.ones(24, dtype=torch.complex64)")
     assert float(spectrum.imag.std()) > 0.3
     prepared = prepare_problem(
-        Problem(name="p", source=PROBLEM.format(answer="(x * other).abs()", other="torch.ones(24) + 1j")), "cpu", 1
+        Problem(
+            name="p", source=PROBLEM.format(answer="(x * other).abs()", other="torch.ones(24) + 1j")
+        ),
+        "cpu",
+        1,
     )
     assert float(expected_outputs(prepared, Draw.LARGE, 3).inputs[1].abs().max()) > 15

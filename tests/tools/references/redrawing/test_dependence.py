@@ -29,7 +29,9 @@ def get_init_inputs():
 
 
 def require(answer: str, unread: list) -> None:
-    prepared = prepare_problem(Problem(name="p", source=PROBLEM.format(answer, "torch.randn(4, 8)")), "cpu", 1)
+    prepared = prepare_problem(
+        Problem(name="p", source=PROBLEM.format(answer, "torch.randn(4, 8)")), "cpu", 1
+    )
     require_inputs_read(prepared, expected_outputs(prepared, Draw.OWN, 3), unread)
 
 
@@ -39,7 +41,9 @@ def test_an_input_that_is_never_read_is_named():
 
 
 def test_an_element_that_seldom_decides_is_named():
-    with pytest.raises(Failed, match=r"1 of 32 elements of input 0 are never read, the first at \[0, 7\]"):
+    with pytest.raises(
+        Failed, match=r"1 of 32 elements of input 0 are never read, the first at \[0, 7\]"
+    ):
         require("x.amax(-1)", [(0, [(7, 8)])])
 
 

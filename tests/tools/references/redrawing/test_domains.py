@@ -76,7 +76,8 @@ def test_one_value_three_values_and_few_elements_are_no_two_values():
 @pytest.mark.parametrize("draw", [d for d in Draw if d not in (Draw.NAN, Draw.SEARCHED)])
 def test_every_draw_keeps_gates_negative_rates_and_masks_in_their_domains(draw: Draw):
     text = (
-        "torch.sigmoid(torch.randn(4, 40)), -torch.rand(4, 40), (torch.rand(4, 40) < 0.5).float(), torch.randn(4, 40)"
+        "torch.sigmoid(torch.randn(4, 40)), -torch.rand(4, 40), (torch.rand(4, 40) < "
+        "0.5).float(), torch.randn(4, 40)"
     )
     prepared = prepare_problem(Problem(name="p", source=PROBLEM.format(text)), "cpu", 1)
     gate, rate, mask, free = expected_outputs(prepared, draw, 5).inputs

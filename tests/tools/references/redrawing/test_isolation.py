@@ -31,7 +31,9 @@ def test_the_deciding_elements_walk_over_the_first_the_last_and_the_edges_of_blo
     mask = deciding_elements(torch.zeros(12, 1000), per_row=2)
     assert bool((mask[:-1].sum(1) <= 2).all())
     assert bool((mask.sum(1) >= 1).all())
-    assert [bool(mask[row, column]) for row, column in enumerate((0, 999, 1, 998, 500, 15, 16))] == [True] * 7
+    assert [
+        bool(mask[row, column]) for row, column in enumerate((0, 999, 1, 998, 500, 15, 16))
+    ] == [True] * 7
     assert mask[-1, -3:].tolist() == [True] * 3
     assert bool(deciding_elements(torch.zeros(1)).all())
 
@@ -46,7 +48,9 @@ def test_isolated_numbers_stand_among_zeros_or_minus_infinities_and_zeros_stay()
     large = x.abs().clamp(min=mean).copysign(x)
     assert bool(((zeros == 0) | (zeros == large)).all())
     assert 8 * 2 <= int((zeros != 0).sum()) <= 8 * 6 + 3
-    assert 8 <= int((alone > -torch.inf).sum()) <= 8 * 3 + 3  # two of each row, its zero, and the last three of all
+    assert (
+        8 <= int((alone > -torch.inf).sum()) <= 8 * 3 + 3
+    )  # two of each row, its zero, and the last three of all
     assert bool(((alone == -torch.inf) | (alone == 16 * large) | (x == 0)).all())
     assert bool((alone[:, 5] == 0).all())
     assert bool((alone > -torch.inf).any(-1).all())
@@ -73,7 +77,10 @@ def test_targets_agree_with_predictions_but_for_a_few_numbers():
 
 
 def test_probabilities_agree_with_logarithms_as_their_exponentials():
-    logarithms, targets = torch.log_softmax(torch.randn(20, 100), -1), torch.softmax(torch.randn(20, 100), -1)
+    logarithms, targets = (
+        torch.log_softmax(torch.randn(20, 100), -1),
+        torch.softmax(torch.randn(20, 100), -1),
+    )
     apply_draw(Draw.AGREEING, [logarithms, targets])
     assert int((targets == logarithms.exp()).sum()) >= 2000 - 20 * 6 - 3
 
@@ -98,7 +105,10 @@ def test_rows_are_scaled_as_far_as_the_reference_is_accurate():
 
 
 def test_rows_are_scaled_less_where_the_reference_loses_its_digits():
-    cubes = NORM.replace("return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp(min=1e-12)", "return x**3")
+    cubes = NORM.replace(
+        "return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp(min=1e-12)",
+        "return x**3",
+    )
     prepared = prepare_problem(Problem(name="p", source=cubes), "cpu", 1)
     largest = float(expected_outputs(prepared, Draw.SCALED, 3).inputs[0].abs().max())
     assert 2.0**20 < largest < 2.0**30  # cubes of 2^50 overflow

@@ -72,7 +72,9 @@ def test_inputs_on_which_the_reference_overflows_are_not_used(change: Change) ->
 
 
 def test_ranges_of_inputs_are_kept() -> None:
-    expected = searched_outputs(prepared("x * 1.0", "torch.sigmoid(torch.randn(24, 40))"), Put((7.0,)), 3)
+    expected = searched_outputs(
+        prepared("x * 1.0", "torch.sigmoid(torch.randn(24, 40))"), Put((7.0,)), 3
+    )
     assert expected is not None
     assert float(expected.inputs[0].max()) <= 1.0
 

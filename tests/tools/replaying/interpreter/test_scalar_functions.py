@@ -73,9 +73,16 @@ NUMBERS = {w: [0, 1, -1, 5, -(1 << (w - 1)), 1 << (w - 2), 12345, -7] for w in (
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> dict[str, list[list[int]]]:
     script = tmp_path_factory.mktemp("scalars") / "interpreted.py"
-    script.write_text(SCRIPT.replace("NUMBERS_32", str(NUMBERS[32])).replace("NUMBERS_64", str(NUMBERS[64])))
+    script.write_text(
+        SCRIPT.replace("NUMBERS_32", str(NUMBERS[32])).replace("NUMBERS_64", str(NUMBERS[64]))
+    )
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=500, env={"PYTHONPATH": "."}, check=False
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        env={"PYTHONPATH": "."},
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)

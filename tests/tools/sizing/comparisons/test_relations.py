@@ -17,7 +17,9 @@ def texts(source: str) -> list[str]:
 
 def sizes(problem: str, body: str, seed: int = 1, count: int = 8) -> list[dict[str, int]]:
     source = f"def f(m, n, k, rows, columns, x):\n{body}\n"
-    selection = select_sizes(problem_of(problem), source, "cpu", seed=(77 << 16) + seed, count=count)
+    selection = select_sizes(
+        problem_of(problem), source, "cpu", seed=(77 << 16) + seed, count=count
+    )
     return [size.sizes for size in selection.others if not size.spare]
 
 
@@ -52,7 +54,8 @@ def test_names_are_replaced_by_the_arithmetic_that_was_assigned_to_them():
 
 def test_masks_of_lanes_and_texts_are_no_relations_of_extents():
     source = (
-        "def f(n, p):\n    at = tl.program_id(0) * 4 + tl.arange(0, 4)\n    return at < n, p == 'mean', p is None\n"
+        "def f(n, p):\n    at = tl.program_id(0) * 4 + tl.arange(0, 4)\n    return at < n, p "
+        "== 'mean', p is None\n"
     )
     assert texts(source) == []
 
@@ -70,7 +73,10 @@ def test_masks_of_lanes_and_texts_are_no_relations_of_extents():
         ("k in (37, 41)", lambda s: s["k"] in (37, 41)),
         ("not k ^ (n << 1)", lambda s: s["k"] == 2 * s["n"]),
         ("10.99 < tl.log2(k.to(tl.float32)) < 11.01", lambda s: 10.99 < math.log2(s["k"]) < 11.01),
-        ("(math.sqrt(k) > 30.5) & (math.sqrt(k) < 30.6)", lambda s: 30.5 < math.sqrt(s["k"]) < 30.6),
+        (
+            "(math.sqrt(k) > 30.5) & (math.sqrt(k) < 30.6)",
+            lambda s: 30.5 < math.sqrt(s["k"]) < 30.6,
+        ),
         ("m / n == 1.5", lambda s: s["m"] / s["n"] == 1.5),
         ("math.exp(-k / 100) < 0.00012", lambda s: math.exp(-s["k"] / 100) < 0.00012),
         ("k in range(1500, 1510)", lambda s: s["k"] in range(1500, 1510)),

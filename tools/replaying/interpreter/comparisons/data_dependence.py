@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelwright.tools.replaying.interpreter.comparisons.outcomes import LOGICAL, Comparison, Sites, outcomes
+from kernelwright.tools.replaying.interpreter.comparisons.outcomes import (
+    LOGICAL,
+    Comparison,
+    Sites,
+    outcomes,
+)
 
 CONSTANT, MOVES, DATA = 0, 1, 2
 KERNEL_FILE, LIBRARY_FILE = "/candidate.py", "/triton/language/standard.py"
@@ -23,7 +28,9 @@ OPERATORS = {
     "LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ": "==", "NE": "!=",
     "min": "min", "max": "max", "clampf": "clamp", "and": "and", "or": "or",
 }  # fmt: skip
-REARRANGING = frozenset({"trans", "gather", "dot", "dot_scaled", "histogram", "cat", "join", "split"})
+REARRANGING = frozenset(
+    {"trans", "gather", "dot", "dot_scaled", "histogram", "cat", "join", "split"}
+)
 """Operations whose lanes are not those of their operands."""
 COMBINING = ("reduce", "associative_scan", "map_elementwise")
 """Functions of the language that call functions of the kernel's own."""
@@ -35,7 +42,9 @@ def operator_of(name: str) -> str:
     bare = name.removeprefix("create_")
     if bare.startswith(("fcmp", "icmp")):
         return OPERATORS[bare[-2:]]
-    return OPERATORS.get(bare[:3], "") if bare.startswith(("min", "max")) else OPERATORS.get(bare, "")
+    return (
+        OPERATORS.get(bare[:3], "") if bare.startswith(("min", "max")) else OPERATORS.get(bare, "")
+    )
 
 
 # ---------------------------------------------------------------------- origins
@@ -45,7 +54,11 @@ _within: list[Sites] = []
 
 def origin_of(value: Any) -> int:
     """Returns where a handle or a tensor has its values from."""
-    return int(vars(getattr(value, "handle", value)).get("origin", CONSTANT)) if hasattr(value, "__dict__") else 0
+    return (
+        int(vars(getattr(value, "handle", value)).get("origin", CONSTANT))
+        if hasattr(value, "__dict__")
+        else 0
+    )
 
 
 def masks_of(handle: Any) -> tuple[Any, ...]:
@@ -68,7 +81,9 @@ def install() -> None:
     builder = interpreter.InterpreterBuilder
     for name in dir(builder):
         if name.startswith("create_"):
-            setattr(builder, name, _following(name, getattr(builder, name), interpreter.TensorHandle))
+            setattr(
+                builder, name, _following(name, getattr(builder, name), interpreter.TensorHandle)
+            )
     combining = interpreter.ReduceScanOpInterface
     combining.to_tensor = data_within(combining.to_tensor)
 
@@ -106,7 +121,11 @@ def _following(name: str, function: Callable[..., Any], handle: type) -> Callabl
                 _keep_masks(name, made, arguments, handle)
                 if operator and (comparisons := comparisons_of(name, arguments, made)):
                     operands = [a.__dict__["data"] for a in arguments if type(a) is handle]
-                    comparisons.note(operands, made.__dict__["data"], [m.__dict__["data"] for m in comparisons.masks])
+                    comparisons.note(
+                        operands,
+                        made.__dict__["data"],
+                        [m.__dict__["data"] for m in comparisons.masks],
+                    )
         elif isinstance(made, tuple | list):
             for part in made:
                 part.__dict__["origin"] = origin
@@ -121,7 +140,11 @@ def _keep_masks(name: str, made: Any, arguments: Sequence[Any], handle: type) ->
     masks: list[Any] = []
     if name == "create_masked_load":
         masks = [arguments[1]]
-    elif name == "create_select" and origin_of(arguments[0]) < DATA and origin_of(arguments[2]) < DATA:
+    elif (
+        name == "create_select"
+        and origin_of(arguments[0]) < DATA
+        and origin_of(arguments[2]) < DATA
+    ):
         masks = [arguments[0], *masks_of(arguments[1])]
     elif name.removeprefix("create_") not in REARRANGING:
         masks = [mask for a in arguments if type(a) is handle for mask in masks_of(a)]
@@ -160,7 +183,12 @@ def comparisons_of(name: str, arguments: Sequence[Any], made: Any) -> Compared |
     """What an operation of the builder compares, where an operand is data; None where that is nothing."""
     operator, handle = operator_of(name), type(made)
     handles = [a for a in arguments if type(a) is handle]
-    if not operator or len(handles) < 2 or handles[0] is handles[1] or made.__dict__.get("origin", CONSTANT) != DATA:
+    if (
+        not operator
+        or len(handles) < 2
+        or handles[0] is handles[1]
+        or made.__dict__.get("origin", CONSTANT) != DATA
+    ):
         return None
     if operator in LOGICAL and made.__dict__["data"].dtype != np.bool_:
         return None
@@ -175,7 +203,11 @@ def comparisons_of(name: str, arguments: Sequence[Any], made: Any) -> Compared |
     for text, data, other in pairs:
         value = _single_number(handles[other], widened[other]) if text not in LOGICAL else None
         comparison = outcomes.at(
-            sites, text, str(handles[data].dtype.scalar.name), value, told_apart=origin_of(handles[other]) == CONSTANT
+            sites,
+            text,
+            str(handles[data].dtype.scalar.name),
+            value,
+            told_apart=origin_of(handles[other]) == CONSTANT,
         )
         if comparison is not None:
             found.append((comparison, data, other))
@@ -224,7 +256,11 @@ def carrying_origins(name: str, function: Callable[..., Any]) -> Callable[..., A
 
     def operation(*arguments: Any, **named: Any) -> Any:
         given = (*arguments, *named.values())
-        flat = [one for value in given for one in (value if isinstance(value, tuple | list) else (value,))]
+        flat = [
+            one
+            for value in given
+            for one in (value if isinstance(value, tuple | list) else (value,))
+        ]
         origin = max(map(origin_of, flat), default=CONSTANT)
         if origin < DATA or name not in COMBINING:
             made = function(*arguments, **named)

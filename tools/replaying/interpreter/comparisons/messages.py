@@ -51,7 +51,11 @@ def told_comparisons(functions: Mapping[str, Function]) -> list[dict[str, Any]]:
 def _told(number: int, comparison: Comparison, files: Mapping[str, Function]) -> dict[str, Any]:
     file, file_line, _ = comparison.sites[0] if comparison.sites else ("", 0, 0)
     function = files.get(Path(file).parent.name)
-    constant = comparison.constant if comparison.constant is not None and isfinite(comparison.constant) else None
+    constant = (
+        comparison.constant
+        if comparison.constant is not None and isfinite(comparison.constant)
+        else None
+    )
     where = None if function is None else place(function, file_line - function.line + 1, 0)
     return {
         "number": number, "line": where.line if where else 0, "text": where.text.strip()[:MAX_TEXT] if where else "",
@@ -66,5 +70,7 @@ def read_comparisons(told: Any) -> list[ToldComparison]:
     try:
         read = [ToldComparison.model_validate(one) for one in told]
     except (ValidationError, TypeError) as error:
-        raise ValueError(f"comparisons have not the form of them: {type(error).__name__}") from error
+        raise ValueError(
+            f"comparisons have not the form of them: {type(error).__name__}"
+        ) from error
     return [one.with_(text=clean_text(one.text, MAX_TEXT)) for one in read if one.evaluations]

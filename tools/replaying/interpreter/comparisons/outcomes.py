@@ -62,7 +62,9 @@ class Comparison:
             live = finite if live is None else live & finite
         if live is not None:
             live = np.broadcast_to(live, outcome.shape)
-            data, other = (np.broadcast_to(operand, outcome.shape)[live] for operand in (data, other))
+            data, other = (
+                np.broadcast_to(operand, outcome.shape)[live] for operand in (data, other)
+            )
             outcome = outcome[live]
         if not outcome.size:
             return
@@ -104,7 +106,9 @@ class Outcomes:
         if number is not None and number not in constants and len(constants) < MAX_CONSTANTS:
             constants[number] = len(constants)
         key = *place, constants.get(number, MAX_CONSTANTS)
-        if (comparison := self._comparisons.get(key)) is None and len(self._comparisons) < MAX_COMPARISONS:
+        if (comparison := self._comparisons.get(key)) is None and len(
+            self._comparisons
+        ) < MAX_COMPARISONS:
             comparison = self._comparisons[key] = Comparison(sites, operator, dtype, constant)
         return comparison
 

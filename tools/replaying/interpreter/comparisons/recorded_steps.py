@@ -49,7 +49,11 @@ def noting_outcomes(step: Step, slot_of: Callable[[Any], int]) -> Step:
         return step
     count = len(step.operands)
     operands = (*step.operands, *map(slot_of, compared.masks))
-    run = _noting(compared, step.run, count) if step.is_quick else _noting_of_all(compared, step.run, operands, count)
+    run = (
+        _noting(compared, step.run, count)
+        if step.is_quick
+        else _noting_of_all(compared, step.run, operands, count)
+    )
     together = None if step.together is None else _noting_together(compared, step.together, count)
     return step._replace(run=run, together=together, operands=operands)
 
@@ -78,7 +82,9 @@ def _noting_together(compared: Compared, together: Together, count: int) -> Toge
 
     def noted(values: list[Any], leads: Sequence[bool]) -> Any:
         if not any(leads[:count]):  # the masks alone differ from program to program
-            raise ValueError("programs that compare the same values under different masks are not batched")
+            raise ValueError(
+                "programs that compare the same values under different masks are not batched"
+            )
         made = together(values[:count], leads[:count])
         spread = aligned(values, leads)
         compared.note(spread[:count], made, spread[count:])
@@ -90,7 +96,9 @@ def _noting_together(compared: Compared, together: Together, count: int) -> Toge
 def _noting_inside(step: Step) -> Step:
     """A combination whose function is the kernel's own: what that compares is noted where it is called."""
     given = (*step.arguments, *step.named.values())
-    flat = [one for value in given for one in (value if isinstance(value, tuple | list) else (value,))]
+    flat = [
+        one for value in given for one in (value if isinstance(value, tuple | list) else (value,))
+    ]
     if max(map(origin_of, flat), default=0) < DATA:
         return step
     sites, run, together = sites_of_caller(), step.run, step.together
@@ -102,4 +110,6 @@ def _noting_inside(step: Step) -> Step:
         assert together is not None
         return call_on_data(sites, lambda: together(values, leads))
 
-    return step._replace(run=run if step.is_quick else alone, together=None if together is None else many)
+    return step._replace(
+        run=run if step.is_quick else alone, together=None if together is None else many
+    )

@@ -65,7 +65,9 @@ def install() -> None:
         return made(function(widen(value.data)))
 
     builder.binary_op, builder.unary_op = binary_op, unary_op
-    builder.create_fma = over(builder.create_fma, lambda x, y, z: (x.astype(np.float64) * y + z).astype(np.float32))
+    builder.create_fma = over(
+        builder.create_fma, lambda x, y, z: (x.astype(np.float64) * y + z).astype(np.float32)
+    )
     builder.create_rsqrt = over(builder.create_rsqrt, lambda x: 1 / np.sqrt(x))
     builder.create_erf = over(builder.create_erf, interpreter.np_erf_fp32)
     ternary, cast = builder.ternary_op, builder.cast_impl
@@ -86,7 +88,9 @@ def install() -> None:
         return cast(self, value, type_)
 
     builder.ternary_op, builder.cast_impl = ternary_op, cast_impl
-    builder.get_bf16 = lambda self, value: handle(narrow(np.array([value], np.float32)), bf16)  # Triton 3.6 has none
+    builder.get_bf16 = lambda self, value: handle(
+        narrow(np.array([value], np.float32)), bf16
+    )  # Triton 3.6 has none
 
 
 def install_reductions() -> None:

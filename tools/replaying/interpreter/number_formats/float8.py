@@ -32,9 +32,17 @@ def install() -> None:
             bits = torch.from_numpy(np.ascontiguousarray(values).view(np.uint8))
             wide = bits.view(types[source.name]).float().numpy()
         else:
-            wide = bfloat16.widen(values) if source == tl.bfloat16 else np.asarray(values).astype(np.float32)
+            wide = (
+                bfloat16.widen(values)
+                if source == tl.bfloat16
+                else np.asarray(values).astype(np.float32)
+            )
         if target.name in types:
-            return _narrowed(torch.from_numpy(np.ascontiguousarray(wide)), types[target.name]).view(torch.uint8).numpy()
+            return (
+                _narrowed(torch.from_numpy(np.ascontiguousarray(wide)), types[target.name])
+                .view(torch.uint8)
+                .numpy()
+            )
         if target == tl.bfloat16:
             return bfloat16.narrow(wide)
         return wide.astype(interpreter._get_np_dtype(target))

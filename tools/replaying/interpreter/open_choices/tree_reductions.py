@@ -17,7 +17,13 @@ import numpy as np
 
 from kernelwright.tools.replaying.interpreter.number_formats.bfloat16 import narrow, widen
 from kernelwright.tools.replaying.interpreter.open_choices import open_order
-from kernelwright.tools.replaying.interpreter.open_choices.folding import Arrays, Combine, folded, running, summed
+from kernelwright.tools.replaying.interpreter.open_choices.folding import (
+    Arrays,
+    Combine,
+    folded,
+    running,
+    summed,
+)
 from kernelwright.tools.replaying.interpreter.recording.watched_language import recorded
 from kernelwright.tools.replaying.interpreter.scalar_functions import results_of_lanes
 
@@ -28,7 +34,10 @@ def install() -> None:
     from triton.runtime import interpreter
 
     numpy_reduction = interpreter.ReduceOps.apply_impl
-    open_ties = (tl.standard._argmax_combine_tie_break_fast, tl.standard._argmin_combine_tie_break_fast)
+    open_ties = (
+        tl.standard._argmax_combine_tie_break_fast,
+        tl.standard._argmin_combine_tie_break_fast,
+    )
 
     def reduce_impl(self: Any, input: Any) -> Any:
         if any(self.combine_fn is f for f in open_ties):
@@ -43,7 +52,9 @@ def install() -> None:
     interpreter.ReduceOps.apply_impl, interpreter.ReduceOps.sum = reduce_impl, sum_of
     interpreter.ReduceOps.generic_reduce = _reduced
     interpreter.ScanOps.generic_scan = _scanned
-    interpreter.ScanOps.cumsum = interpreter.ScanOps.cumprod = lambda self, input: _scanned(self, (input,))
+    interpreter.ScanOps.cumsum = interpreter.ScanOps.cumprod = lambda self, input: _scanned(
+        self, (input,)
+    )
     for owner in (tl, tl.core):
         owner.reduce = recorded("reduce", owner.reduce)
         owner.associative_scan = recorded("associative_scan", owner.associative_scan)
@@ -73,7 +84,9 @@ def _combination(op: Any, like: Sequence[Any]) -> Combine:
         return lambda first, second: [arithmetic(first[0], second[0])]
 
     def combine(first: Arrays, second: Arrays) -> Arrays:
-        operands = [op.to_tensor(a, t.dtype) for a, t in zip((*first, *second), (*like, *like), strict=True)]
+        operands = [
+            op.to_tensor(a, t.dtype) for a, t in zip((*first, *second), (*like, *like), strict=True)
+        ]
         results, _ = results_of_lanes(op.combine_fn.fn, operands, first[0].size)
         return [_like(array, f) for (array, _), f in zip(results, first, strict=True)]
 
@@ -82,7 +95,11 @@ def _combination(op: Any, like: Sequence[Any]) -> Combine:
 
 def _like(array: Any, operand: Any) -> Any:
     """The array with the shape and the type of an operand. Results of lanes that branched are flat."""
-    shaped = array.reshape(operand.shape) if array.size == operand.size else np.broadcast_to(array, operand.shape)
+    shaped = (
+        array.reshape(operand.shape)
+        if array.size == operand.size
+        else np.broadcast_to(array, operand.shape)
+    )
     return shaped.astype(operand.dtype, copy=False)
 
 

@@ -16,7 +16,12 @@ from typing import Any
 import numpy as np
 
 from kernelwright.tools.replaying.interpreter.guarded_memory import Guard
-from kernelwright.tools.replaying.interpreter.races import MAX_SPINS, MemoryOrder, NeedsInterleaving, Races
+from kernelwright.tools.replaying.interpreter.races import (
+    MAX_SPINS,
+    MemoryOrder,
+    NeedsInterleaving,
+    Races,
+)
 
 MAX_REMEMBERED_READS = 8 << 20
 """Addresses that were read and are remembered."""
@@ -51,7 +56,15 @@ class BatchGuard(Guard):
     _noted: int = 0
     _waits: int = 0
 
-    def load(self, addresses: Any, mask: Any, other: Any, dtype: Any, volatile: bool, acquires: bool = False) -> Any:
+    def load(
+        self,
+        addresses: Any,
+        mask: Any,
+        other: Any,
+        dtype: Any,
+        volatile: bool,
+        acquires: bool = False,
+    ) -> Any:
         """Does what `Guard.load` does, for one program or for several."""
         if volatile:
             self._meets()
@@ -77,7 +90,12 @@ class BatchGuard(Guard):
         super().store(addresses, values, mask)
 
     def atomic(
-        self, addresses: Any, mask: Any | None, size: int, order: MemoryOrder, operation: Callable[[], Any]
+        self,
+        addresses: Any,
+        mask: Any | None,
+        size: int,
+        order: MemoryOrder,
+        operation: Callable[[], Any],
     ) -> Any:
         """Does what `Guard.atomic` does. Programs that meet so run one after the other, later."""
         active = addresses.reshape(-1) if mask is None else addresses[mask]
@@ -100,7 +118,9 @@ class BatchGuard(Guard):
         self.who = SEVERAL_READERS
         for storage, addresses, numbers, size in self._reads:
             if self.writes.is_written(storage):
-                writers = self.writes.shadow(storage).writers[self._places(storage, addresses, size)]
+                writers = self.writes.shadow(storage).writers[
+                    self._places(storage, addresses, size)
+                ]
                 if bool(((writers != 0) & (writers != numbers)).any()):
                     raise CannotRunTogether
 
@@ -139,7 +159,9 @@ class BatchGuard(Guard):
 
     def _places(self, storage: int, addresses: Any, size: int) -> Any:
         shadow = self.writes.shadow(storage)
-        if shadow.grain != size or bool(((addresses - np.uint64(shadow.start)) % np.uint64(size)).any()):
+        if shadow.grain != size or bool(
+            ((addresses - np.uint64(shadow.start)) % np.uint64(size)).any()
+        ):
             self._refuse(CannotRunTogether())  # elements of two sizes, or between two of them
         return shadow.places(addresses)
 
@@ -154,12 +176,18 @@ class BatchGuard(Guard):
         if np.ndim(numbers) and bool((writers[elements] != numbers).any()):
             raise CannotRunTogether
 
-    def _note_read(self, storage: int, addresses: Any, mask: Any, size: int, active: Any | None) -> None:
+    def _note_read(
+        self, storage: int, addresses: Any, mask: Any, size: int, active: Any | None
+    ) -> None:
         if active is None and (storage < 0 or self.element_by_element):
             active = addresses[mask]
-        storages = [storage] if storage >= 0 else np.unique(self.extents.places(active, size)).tolist()
+        storages = (
+            [storage] if storage >= 0 else np.unique(self.extents.places(active, size)).tolist()
+        )
         if self.element_by_element:
-            self._remember(active, self._numbers(addresses, mask), [s for s in storages if s >= 0], size)
+            self._remember(
+                active, self._numbers(addresses, mask), [s for s in storages if s >= 0], size
+            )
             return
         self._read.update(storages)
         if self._written is not None and any(self._written.is_written(s) for s in storages):
@@ -173,5 +201,11 @@ class BatchGuard(Guard):
         places = self.extents.places(active, size) if len(storages) > 1 else None
         for storage in storages:
             lanes = slice(None) if places is None else places == storage
-            own = SEVERAL_READERS if numbers is None else numbers if np.ndim(numbers) == 0 else numbers[lanes]
+            own = (
+                SEVERAL_READERS
+                if numbers is None
+                else numbers
+                if np.ndim(numbers) == 0
+                else numbers[lanes]
+            )
             self._reads.append((storage, active[lanes], own, size))

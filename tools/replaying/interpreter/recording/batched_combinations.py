@@ -31,7 +31,9 @@ def asked_for(name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> 
     """None where it is asked in a way that is not known here. arguments and named: of the operation."""
     parameters = ("input", "axis", "combine_fn", NAMES[name])
     given = dict(zip(parameters, arguments, strict=False))
-    given |= {k: v for k, v in named.items() if not k.startswith("_")}  # the language's own, which is not looked at
+    given |= {
+        k: v for k, v in named.items() if not k.startswith("_")
+    }  # the language's own, which is not looked at
     if not {"input", "axis", "combine_fn"} <= given.keys() <= {*parameters}:
         return None
     last = given.get(NAMES[name], False)
@@ -62,9 +64,15 @@ class _Call(NamedTuple):
     def of(self, arrays: Sequence[Any], types: Sequence[Any], axis: int | None) -> list[Any]:
         """The arrays of its results."""
         lang = self.lang
-        given = [lang.tensor(lang.handle(a, kind.scalar), kind) for a, kind in zip(arrays, types, strict=True)]
+        given = [
+            lang.tensor(lang.handle(a, kind.scalar), kind)
+            for a, kind in zip(arrays, types, strict=True)
+        ]
         made = self.function(
-            tuple(given) if self.several else given[0], axis, self.asked.combine, **{self.parameter: self.asked.last}
+            tuple(given) if self.several else given[0],
+            axis,
+            self.asked.combine,
+            **{self.parameter: self.asked.last},
         )
         return [array(one.handle) for one in (made if isinstance(made, list | tuple) else [made])]
 
@@ -79,7 +87,10 @@ class _Call(NamedTuple):
         blocks = [np.ascontiguousarray(a[places]) for a in arrays]
         if axis is None:
             blocks, axis = [b.reshape(len(places), -1) for b in blocks], 0
-        types = [self.lang.block(kind.scalar, list(b.shape)) for kind, b in zip(self.types, blocks, strict=True)]
+        types = [
+            self.lang.block(kind.scalar, list(b.shape))
+            for kind, b in zip(self.types, blocks, strict=True)
+        ]
         made = self.of(blocks, types, axis + 1 if axis >= 0 else axis)
         return [m[:count].reshape(count, *k.shape) for m, k in zip(made, kept, strict=True)]
 
@@ -94,17 +105,30 @@ def together(
     """
     tensors, several = tensors_of(value, lang), type(made) in (list, tuple)
     given = [array(t.handle) for t in tensors]
-    if any(not t.type.is_block() or a.shape != given[0].shape for t, a in zip(tensors, given, strict=True)):
+    if any(
+        not t.type.is_block() or a.shape != given[0].shape
+        for t, a in zip(tensors, given, strict=True)
+    ):
         return None
-    call = _Call(function, asked, NAMES[name], type(value) is tuple, tuple(t.type for t in tensors), lang)
+    call = _Call(
+        function, asked, NAMES[name], type(value) is tuple, tuple(t.type for t in tensors), lang
+    )
     kept = [np.zeros_like(one) for one in call.of_one(*given)]
     at_once = max(1, MAX_ELEMENTS // max(given[0].size, 1))
 
     def combined(values: list[Any], leads: Sequence[bool]) -> Any:
         count = next(len(v) for v, lead in zip(values, leads, strict=True) if lead)
-        whole = [v if lead else np.broadcast_to(v, (count, *v.shape)) for v, lead in zip(values, leads, strict=True)]
-        parts = [call.of_many([w[i : i + at_once] for w in whole], kept) for i in range(0, count, at_once)]
-        joined = [np.concatenate(one) if len(parts) > 1 else one[0] for one in zip(*parts, strict=True)]
+        whole = [
+            v if lead else np.broadcast_to(v, (count, *v.shape))
+            for v, lead in zip(values, leads, strict=True)
+        ]
+        parts = [
+            call.of_many([w[i : i + at_once] for w in whole], kept)
+            for i in range(0, count, at_once)
+        ]
+        joined = [
+            np.concatenate(one) if len(parts) > 1 else one[0] for one in zip(*parts, strict=True)
+        ]
         return joined if several else joined[0]
 
     return combined if agrees(combined, call.of_one, given, moves) else None

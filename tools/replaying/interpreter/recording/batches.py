@@ -33,7 +33,13 @@ BATCH_BYTES = 8 << 20
 MAX_WASTED_BATCHES = 4
 """Batches of one launch of which most programs took a way of their own, after which the rest run one by one."""
 PROGRAM_ID = "create_get_program_id"
-OF_OPERANDS = ("create_get_num_programs", "times_of_loop", "transpose", "reduce", "associative_scan")
+OF_OPERANDS = (
+    "create_get_num_programs",
+    "times_of_loop",
+    "transpose",
+    "reduce",
+    "associative_scan",
+)
 """Operations that give every program the same where their operands are the same."""
 
 
@@ -47,7 +53,13 @@ class Batches:
         """enter: makes the interpreter's state that of one program. run: the program that was entered, by itself.
         handles: of the launch's arguments.
         """
-        self._record, self._guard, self._enter, self._run, self._handles = record, guard, enter, run, handles
+        self._record, self._guard, self._enter, self._run, self._handles = (
+            record,
+            guard,
+            enter,
+            run,
+            handles,
+        )
 
     def run_all(self, programs: Iterator[Program]) -> bool:
         """Whether all of them ran, and none touched what another one wrote; where not, memory is as it was before."""
@@ -74,7 +86,11 @@ class Batches:
             waiting += islice(programs, max(size - len(waiting), 0))
             if not waiting:
                 return
-            if root is None or min(len(waiting), size) < MIN_BATCHED_PROGRAMS or wasted > MAX_WASTED_BATCHES:
+            if (
+                root is None
+                or min(len(waiting), size) < MIN_BATCHED_PROGRAMS
+                or wasted > MAX_WASTED_BATCHES
+            ):
                 self._alone(waiting.pop())
                 continue
             group, waiting = waiting[:size], waiting[size:]
@@ -107,8 +123,16 @@ class Batches:
 class _Branch:
     """Programs that have decided alike so far."""
 
-    def __init__(self, group: list[Program], values: list[Any], leads: list[bool], node: Node, wrote: bool) -> None:
-        self._group, self._values, self._leads, self._node, self._wrote = group, values, leads, node, wrote
+    def __init__(
+        self, group: list[Program], values: list[Any], leads: list[bool], node: Node, wrote: bool
+    ) -> None:
+        self._group, self._values, self._leads, self._node, self._wrote = (
+            group,
+            values,
+            leads,
+            node,
+            wrote,
+        )
 
     def take_steps(self, guard: BatchGuard, enter: Callable[[Program], None]) -> None:
         """Takes all steps of the node. Raises CannotRunTogether, and what a step raises."""
@@ -143,8 +167,12 @@ class _Branch:
         if step.batched is not None:
             leads = [self._leads[slot] for slot in step.batched.operands]
             if any(leads):
-                return step.batched.run([self._values[slot] for slot in step.batched.operands], leads), True
-        if step.batched is not None or (step.name in OF_OPERANDS and not any(self._leads[slot] for slot in step.uses)):
+                return step.batched.run(
+                    [self._values[slot] for slot in step.batched.operands], leads
+                ), True
+        if step.batched is not None or (
+            step.name in OF_OPERANDS and not any(self._leads[slot] for slot in step.uses)
+        ):
             guard.who = SEVERAL_READERS
             operands = step.operands
             return step.run(self._values) if operands is None else step.run(
@@ -152,13 +180,19 @@ class _Branch:
             ), False
         return self._one_by_one(step, guard, enter), True
 
-    def _one_by_one(self, step: RecordedOperation, guard: BatchGuard, enter: Callable[[Program], None]) -> Any:
+    def _one_by_one(
+        self, step: RecordedOperation, guard: BatchGuard, enter: Callable[[Program], None]
+    ) -> Any:
         found = []
         for place, program in enumerate(self._group):
             guard.who = program.number + 1
             enter(program)
             own = _OfOneProgram(self._values, self._leads, place)
-            found.append(step.run(own) if step.operands is None else step.run(*[own[s] for s in step.operands]))
+            found.append(
+                step.run(own)
+                if step.operands is None
+                else step.run(*[own[s] for s in step.operands])
+            )
         if guard.trouble is not None:
             raise guard.trouble
         if found[0] is None:
@@ -196,8 +230,13 @@ class _Branch:
     def _part(self, places: list[int], child: Node) -> _Branch:
         if len(places) == len(self._group):
             return _Branch(self._group, list(self._values), list(self._leads), child, self._wrote)
-        values = [_taken(v, places) if lead else v for v, lead in zip(self._values, self._leads, strict=True)]
-        return _Branch([self._group[p] for p in places], values, list(self._leads), child, self._wrote)
+        values = [
+            _taken(v, places) if lead else v
+            for v, lead in zip(self._values, self._leads, strict=True)
+        ]
+        return _Branch(
+            [self._group[p] for p in places], values, list(self._leads), child, self._wrote
+        )
 
 
 def _taken(value: Any, places: list[int]) -> Any:
@@ -216,4 +255,8 @@ class _OfOneProgram:
         found = self._values[slot]
         if not self._leads[slot]:
             return found
-        return [one[self._place, ...] for one in found] if isinstance(found, list) else found[self._place, ...]
+        return (
+            [one[self._place, ...] for one in found]
+            if isinstance(found, list)
+            else found[self._place, ...]
+        )

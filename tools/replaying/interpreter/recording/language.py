@@ -132,7 +132,9 @@ def taking_arrays(run: Callable[..., Any], made: Any, lang: Language) -> Callabl
     if isinstance(made, lang.handle):
         return lambda values: run(values).data
     if type(made) in (list, tuple):
-        return lambda values: [one.handle.data if isinstance(one, lang.tensor) else one.data for one in run(values)]
+        return lambda values: [
+            one.handle.data if isinstance(one, lang.tensor) else one.data for one in run(values)
+        ]
     return run
 
 

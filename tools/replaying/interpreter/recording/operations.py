@@ -80,7 +80,9 @@ class Quick:
     def __init__(self, builder: type) -> None:
         self._elementwise = elementwise(builder)
 
-    def of(self, name: str, handles: Sequence[Any], rest: Sequence[Any], result: Any) -> Arrays | None:
+    def of(
+        self, name: str, handles: Sequence[Any], rest: Sequence[Any], result: Any
+    ) -> Arrays | None:
         """A function of the operands' arrays that gives the result's; None where there is none. handles: the operands.
         rest: the arguments after them. result: the builder's own.
         """
@@ -96,7 +98,9 @@ class Quick:
         return next((way for way in ways if same(way, given, kept)), None)
 
     @staticmethod
-    def _shaped(name: str, handles: Sequence[Any], rest: Sequence[Any], result: Any) -> Arrays | None:
+    def _shaped(
+        name: str, handles: Sequence[Any], rest: Sequence[Any], result: Any
+    ) -> Arrays | None:
         shape, kept = result.data.shape, result.data.dtype
         if name == "create_addptr" and len(handles) == 2:
             width = max(1, handles[0].get_element_ty().primitive_bitwidth // 8)
@@ -109,7 +113,10 @@ class Quick:
             return lambda values: np.full(shape, values, kept)
         if name == "create_trans" and len(handles) == 1 and len(rest) == 1:
             return lambda values: np.transpose(values, rest[0])
-        if name in ("create_bitcast", "create_int_to_ptr", "create_ptr_to_int") and len(handles) == 1:
+        if (
+            name in ("create_bitcast", "create_int_to_ptr", "create_ptr_to_int")
+            and len(handles) == 1
+        ):
             return lambda values: values.view(kept)
         return None
 
@@ -148,10 +155,16 @@ def same(way: Arrays, given: Sequence[Any], wanted: Any) -> bool:
         found = way(*given)
     except Exception:
         return False
-    return found.dtype == wanted.dtype and found.shape == wanted.shape and found.tobytes() == wanted.tobytes()
+    return (
+        found.dtype == wanted.dtype
+        and found.shape == wanted.shape
+        and found.tobytes() == wanted.tobytes()
+    )
 
 
-def quick_access(name: str, arguments: Sequence[Any], np_dtype: Callable[[Any], Any]) -> Arrays | None:
+def quick_access(
+    name: str, arguments: Sequence[Any], np_dtype: Callable[[Any], Any]
+) -> Arrays | None:
     """A load or store through the guard of the launch, on arrays; the operands are those arguments that are handles, in
     order. None where shapes or types have to be brought together first.
     """
@@ -159,7 +172,9 @@ def quick_access(name: str, arguments: Sequence[Any], np_dtype: Callable[[Any], 
     if name in ("create_load", "create_masked_load"):
         mask = arguments[1] if name == "create_masked_load" else None
         other = arguments[2] if name == "create_masked_load" else None
-        return _load(pointers, mask, other, bool(arguments[-1]), np_dtype(pointers.get_element_ty()))
+        return _load(
+            pointers, mask, other, bool(arguments[-1]), np_dtype(pointers.get_element_ty())
+        )
     if name in ("create_store", "create_masked_store"):
         mask = arguments[2] if name == "create_masked_store" else None
         return _store(pointers, arguments[1], mask)
@@ -180,15 +195,22 @@ def reduction_of(
         standard._elementwise_max: np.nanmax,
         standard._elementwise_min: np.nanmin,
     }
-    given = {**dict(zip(("input", "axis", "combine_fn", "keep_dims"), arguments, strict=False)), **named}
-    function = next((f for combine, f in functions.items() if combine is given.get("combine_fn")), None)
+    given = {
+        **dict(zip(("input", "axis", "combine_fn", "keep_dims"), arguments, strict=False)),
+        **named,
+    }
+    function = next(
+        (f for combine, f in functions.items() if combine is given.get("combine_fn")), None
+    )
     axis = given.get("axis")
     if function is None or type(axis) not in (int, type(None)):
         return None
     return function, axis, bool(given.get("keep_dims", False))
 
 
-def quick_reduction(arguments: Sequence[Any], named: Mapping[str, Any], made: Any, tensor: Any) -> Arrays | None:
+def quick_reduction(
+    arguments: Sequence[Any], named: Mapping[str, Any], made: Any, tensor: Any
+) -> Arrays | None:
     """A sum or an extreme of one tensor, as the interpreter asks NumPy for it; None for every other reduction.
 
     arguments and named: of `tl.reduce`.
@@ -219,8 +241,12 @@ def _load(pointers: Any, mask: Any, other: Any, volatile: bool, dtype: Any) -> A
     if mask is None:
         return lambda addresses: guards[-1].load(addresses, lanes, filling, dtype, volatile)
     if other is None:
-        return lambda addresses, active: guards[-1].load(addresses, active, filling, dtype, volatile)
-    return lambda addresses, active, values: guards[-1].load(addresses, active, values, dtype, volatile)
+        return lambda addresses, active: guards[-1].load(
+            addresses, active, filling, dtype, volatile
+        )
+    return lambda addresses, active, values: guards[-1].load(
+        addresses, active, values, dtype, volatile
+    )
 
 
 def _store(pointers: Any, value: Any, mask: Any) -> Arrays | None:

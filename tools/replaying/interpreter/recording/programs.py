@@ -98,7 +98,9 @@ class Programs:
             if not done and recorder.recording:
                 self._given_up, self._root = True, None
 
-    def _replay(self, root: Node, function: Function, given: Mapping[str, Any], handles: Sequence[Any]) -> None:
+    def _replay(
+        self, root: Node, function: Function, given: Mapping[str, Any], handles: Sequence[Any]
+    ) -> None:
         node, path = root, [root]
         values = [h.data for h in handles]
         take = values.__getitem__
@@ -119,7 +121,9 @@ class Programs:
             node = child
             path.append(node)
         recorder = Recorder(root, handles, path, values)
-        if child is not None or not self._extends:  # another program records it, which waits for its turn
+        if (
+            child is not None or not self._extends
+        ):  # another program records it, which waits for its turn
             recorder.stop_at(len(node.steps))
         else:
             self._missed(recorder, node)

@@ -14,7 +14,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from kernelwright.tools.replaying.interpreter.comparisons import data_dependence
-from kernelwright.tools.replaying.interpreter.comparisons.recorded_steps import Step, noting_outcomes
+from kernelwright.tools.replaying.interpreter.comparisons.recorded_steps import (
+    Step,
+    noting_outcomes,
+)
 from kernelwright.tools.replaying.interpreter.recording import watched_language
 from kernelwright.tools.replaying.interpreter.recording.language import (
     HandleSlot,
@@ -47,7 +50,11 @@ class Recorder:
     """
 
     def __init__(
-        self, root: Node, inputs: Sequence[Any], path: Sequence[Node] = (), values: Sequence[Any] = ()
+        self,
+        root: Node,
+        inputs: Sequence[Any],
+        path: Sequence[Node] = (),
+        values: Sequence[Any] = (),
     ) -> None:
         """inputs: handles of the kernel's arguments. path: nodes of which every step has been done, but for those of
         the last beyond `stop`. values: of the replay.
@@ -102,7 +109,13 @@ class Recorder:
         """Bytes of the values that a program has at one time, at most."""
         return self._node.bytes_before + self._node.bytes
 
-    def call(self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def call(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        named: dict[str, Any],
+    ) -> Any:
         """An operation that the kernel asks for."""
         if self.busy or self.failed:
             return self._done(function, arguments, named)
@@ -119,7 +132,9 @@ class Recorder:
                 self.failed = True
         return made
 
-    def _done(self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def _done(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
         self.busy += 1
         try:
             return function(*arguments, **named)
@@ -220,12 +235,17 @@ class Recorder:
 
     def _used(self, values: Iterable[Any]) -> bool:
         ids = self._ids
-        return any(id(v) in ids or (type(v) not in self._plain and self._is_used(v)) for v in values)
+        return any(
+            id(v) in ids or (type(v) not in self._plain and self._is_used(v)) for v in values
+        )
 
     def _is_used(self, value: Any) -> bool:
         if isinstance(value, list | tuple):
             return self._used(value)
-        return id(getattr(value, "handle", value) if isinstance(value, self._lang.tensor) else value) in self._ids
+        return (
+            id(getattr(value, "handle", value) if isinstance(value, self._lang.tensor) else value)
+            in self._ids
+        )
 
     def _slots(self, value: Any) -> Iterator[int]:
         """The numbers of all values in an argument that depend on the program."""
@@ -241,7 +261,12 @@ class Recorder:
         return self._count - 1
 
     def _note(
-        self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any], made: Any
+        self,
+        name: str,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        named: dict[str, Any],
+        made: Any,
     ) -> None:
         self._steps += 1
         asked = Asked(name, function, arguments, named, made)
@@ -249,8 +274,12 @@ class Recorder:
         ways = ways_of(asked, handles, [id(h) in self._ids for h in handles])
         quick = ways.alone is not None
         operands = tuple(map(self._operand, handles)) if quick or ways.together is not None else ()
-        run = ways.alone or taking_arrays(self._as_it_is(function, arguments, named), made, self._lang)
-        step = noting_outcomes(Step(name, arguments, named, made, run, ways.together, operands, quick), self._operand)
+        run = ways.alone or taking_arrays(
+            self._as_it_is(function, arguments, named), made, self._lang
+        )
+        step = noting_outcomes(
+            Step(name, arguments, named, made, run, ways.together, operands, quick), self._operand
+        )
         run, operands = step.run, step.operands
         uses = operands if quick else (*operands, *self._slots((arguments, list(named.values()))))
         slot, before = self._new(None), self.bytes
@@ -262,12 +291,22 @@ class Recorder:
         asks = arguments[0] if arguments and type(arguments[0]) is int else None
         self._node.steps.append(
             RecordedOperation(
-                name, run, operands if quick else None, form, slot, batched, asks, uses, self.bytes - before
+                name,
+                run,
+                operands if quick else None,
+                form,
+                slot,
+                batched,
+                asks,
+                uses,
+                self.bytes - before,
             )
         )
         if type(form) in (list, tuple):
             for number, one in enumerate(form):
-                self._node.steps.append(RecordedOperation("", part(number), (slot,), None, one.slot, uses=(slot,)))
+                self._node.steps.append(
+                    RecordedOperation("", part(number), (slot,), None, one.slot, uses=(slot,))
+                )
         self._at = len(self._node.steps)
 
     def _form(self, made: Any, slot: int) -> Any:
@@ -281,7 +320,9 @@ class Recorder:
             self.bytes += array(handle).nbytes
             kind = made.type if isinstance(made, lang.tensor) else None
             return HandleSlot(slot, handle.dtype, kind, data_dependence.origin_of(handle))
-        if type(made) in (list, tuple) and all(isinstance(one, lang.handle | lang.tensor) for one in made):
+        if type(made) in (list, tuple) and all(
+            isinstance(one, lang.handle | lang.tensor) for one in made
+        ):
             return type(made)(self._form(one, self._new(None)) for one in made)
         if isinstance(made, (*_PLAIN, list, tuple)):
             self.failed = True  # a number that Python can decide by
@@ -303,7 +344,8 @@ class Recorder:
         if not by_name:
             return lambda values: function(*[make(values) for make in makers])
         return lambda values: function(
-            *[make(values) for make in makers], **{key: make(values) for key, make in by_name.items()}
+            *[make(values) for make in makers],
+            **{key: make(values) for key, make in by_name.items()},
         )
 
     def _maker(self, value: Any) -> Maker:

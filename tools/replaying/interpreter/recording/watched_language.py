@@ -17,7 +17,13 @@ class Watcher(Protocol):
     busy: int
     """Not 0 while an operation is done: what that looks into is no decision."""
 
-    def call(self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def call(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        named: dict[str, Any],
+    ) -> Any:
         """Does an operation that the kernel asks for."""
 
     def read(self, handle: Any, data: Any) -> None:

@@ -74,9 +74,15 @@ def ways_of(asked: Asked, handles: Sequence[Any], moves: Sequence[bool]) -> Ways
         wanted = asked_for(asked.name, asked.arguments, asked.named)
         if wanted is None:
             return _NONE
-        find, rest = _of_combination, (wanted.axis, id(wanted.combine), wanted.last, type(asked.arguments[0]))
+        find, rest = (
+            _of_combination,
+            (wanted.axis, id(wanted.combine), wanted.last, type(asked.arguments[0])),
+        )
     elif asked.name in ACCESSES:  # one handle or none at each place
-        find, rest = _of_access, str([a if isinstance(a, bool) else a is None for a in asked.arguments])
+        find, rest = (
+            _of_access,
+            str([a if isinstance(a, bool) else a is None for a in asked.arguments]),
+        )
     elif asked.name in PURE and isinstance(asked.made, language().handle):
         rest = str(asked.arguments[len(handles) :])
     else:
@@ -108,20 +114,29 @@ def _form_of_result(made: Any) -> tuple[Any, ...]:
 def _of_pure(asked: Asked, handles: Sequence[Any], moves: Sequence[bool]) -> Ways:
     rest = asked.arguments[len(handles) :]
     alone = language().quick.of(asked.name, handles, rest, asked.made)
-    return Ways(alone, whole_batches.of_pure(asked.name, asked.function, handles, moves, rest, asked.made, alone))
+    return Ways(
+        alone,
+        whole_batches.of_pure(asked.name, asked.function, handles, moves, rest, asked.made, alone),
+    )
 
 
 def _of_access(asked: Asked, _: Sequence[Any], __: Sequence[bool]) -> Ways:
     np_dtype = language().np_dtype
     alone = quick_access(asked.name, asked.arguments, np_dtype)
-    return Ways(alone, whole_batches.access(asked.name, asked.arguments, np_dtype) if alone else None)
+    return Ways(
+        alone, whole_batches.access(asked.name, asked.arguments, np_dtype) if alone else None
+    )
 
 
 def _of_combination(asked: Asked, _: Sequence[Any], moves: Sequence[bool]) -> Ways:
     lang, value = language(), asked.arguments[0]
     plain = asked.name == "reduce" and isinstance(value, lang.tensor)
-    alone = quick_reduction(asked.arguments, asked.named, asked.made, lang.tensor) if plain else None
-    found = whole_batches.reduction(asked.arguments, asked.named, asked.made, alone) if alone else None
+    alone = (
+        quick_reduction(asked.arguments, asked.named, asked.made, lang.tensor) if plain else None
+    )
+    found = (
+        whole_batches.reduction(asked.arguments, asked.named, asked.made, alone) if alone else None
+    )
     wanted = asked_for(asked.name, asked.arguments, asked.named)
     if found is None and wanted is not None:
         found = together(asked.name, asked.function, value, wanted, asked.made, moves, lang)

@@ -33,7 +33,9 @@ def aligned(values: Sequence[Any], leads: Leads) -> list[Any]:
     """
     rank = max(value.ndim - lead for value, lead in zip(values, leads, strict=True))
     return [
-        value.reshape(value.shape[0], *(1,) * (rank + 1 - value.ndim), *value.shape[1:]) if lead else value
+        value.reshape(value.shape[0], *(1,) * (rank + 1 - value.ndim), *value.shape[1:])
+        if lead
+        else value
         for value, lead in zip(values, leads, strict=True)
     ]
 
@@ -43,7 +45,9 @@ def plain(function: Callable[..., Any]) -> Batched:
     return lambda values, leads: function(*aligned(values, leads))
 
 
-def by_handles(function: Callable[..., Any], dtypes: Sequence[Any], rest: Sequence[Any], handle: Any) -> Batched:
+def by_handles(
+    function: Callable[..., Any], dtypes: Sequence[Any], rest: Sequence[Any], handle: Any
+) -> Batched:
     """Makes the batched form of an operation of the builder that may not mind one more axis."""
 
     def run(values: list[Any], leads: Leads) -> Any:
@@ -60,7 +64,12 @@ def one_by_one(single: Callable[..., Any]) -> Batched:
         count = next(len(value) for value, lead in zip(values, leads, strict=True) if lead)
         return np.stack(
             [
-                single(*[value[i] if lead else value for value, lead in zip(values, leads, strict=True)])
+                single(
+                    *[
+                        value[i] if lead else value
+                        for value, lead in zip(values, leads, strict=True)
+                    ]
+                )
                 for i in range(count)
             ]
         )
@@ -80,7 +89,9 @@ def shaped(name: str, rest: Sequence[Any], shape: tuple[int, ...], kept: Any) ->
         def spread(values: list[Any], leads: Leads) -> Any:
             value = values[0]
             flat = value.reshape(len(value), *(1,) * (rank + 1 - value.ndim), *value.shape[1:])
-            return np.broadcast_to(flat if flat.ndim == rank + 1 else flat.reshape(-1), (len(value), *shape))
+            return np.broadcast_to(
+                flat if flat.ndim == rank + 1 else flat.reshape(-1), (len(value), *shape)
+            )
 
         return spread
     if name == "create_trans" and len(rest) == 1:
@@ -91,7 +102,9 @@ def shaped(name: str, rest: Sequence[Any], shape: tuple[int, ...], kept: Any) ->
     return None
 
 
-def reduction(arguments: Sequence[Any], named: Mapping[str, Any], made: Any, single: Arrays) -> Batched | None:
+def reduction(
+    arguments: Sequence[Any], named: Mapping[str, Any], made: Any, single: Arrays
+) -> Batched | None:
     """Of a sum or an extreme along an axis, or of a whole block; None where it is another one.
 
     arguments and named: of `tl.reduce`. single: what gives it for one program.
@@ -125,7 +138,11 @@ def of_pure(
         return function(*map(handle, arrays, dtypes), *rest).data
 
     moved = shaped(name, rest, made.data.shape, made.data.dtype) if len(handles) == 1 else None
-    ways = (moved, plain(quick) if quick and moved is None else None, by_handles(function, dtypes, rest, handle))
+    ways = (
+        moved,
+        plain(quick) if quick and moved is None else None,
+        by_handles(function, dtypes, rest, handle),
+    )
     given = [h.data for h in handles]
     found = (way for way in ways if way is not None and agrees(way, quick or single, given, moves))
     return next(found, one_by_one(single))
@@ -151,7 +168,9 @@ def access(name: str, arguments: Sequence[Any], np_dtype: Callable[[Any], Any]) 
     return run
 
 
-def agrees(batched: Batched, single: Callable[..., Any], given: Sequence[Any], moves: Sequence[bool]) -> bool:
+def agrees(
+    batched: Batched, single: Callable[..., Any], given: Sequence[Any], moves: Sequence[bool]
+) -> bool:
     """Whether the operation gives for two programs at once, the second with the elements in the opposite order, what it
     gives for each of them alone.
 
@@ -159,18 +178,22 @@ def agrees(batched: Batched, single: Callable[..., Any], given: Sequence[Any], m
     """
     if not any(moves):
         return False
-    others = [np.ascontiguousarray(np.flip(v)) if m else v for v, m in zip(given, moves, strict=True)]
+    others = [
+        np.ascontiguousarray(np.flip(v)) if m else v for v, m in zip(given, moves, strict=True)
+    ]
     try:
         first, second = single(*given), single(*others)
         both = batched(
-            [np.stack([v, o]) if m else v for v, o, m in zip(given, others, moves, strict=True)], list(moves)
+            [np.stack([v, o]) if m else v for v, o, m in zip(given, others, moves, strict=True)],
+            list(moves),
         )
     except Exception:
         return False
     if not isinstance(both, list):
         first, second, both = _parts(first), _parts(second), [both]
     return all(
-        len(b) == 2 and _same(b[0, ...], f) and _same(b[1, ...], s) for b, f, s in zip(both, first, second, strict=True)
+        len(b) == 2 and _same(b[0, ...], f) and _same(b[1, ...], s)
+        for b, f, s in zip(both, first, second, strict=True)
     )
 
 

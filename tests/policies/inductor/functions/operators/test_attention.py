@@ -85,7 +85,9 @@ def test_a_layer_is_two_products_and_one_flash_kernel_that_reads_heads_in_place(
     made = drafted(drafter, SELF_ATTENTION, DraftMode.STRICT)
     assert made.kernels == 3
     assert not made.fixed_sizes
-    assert len(re.findall(r"torch\.empty", forward_of(made.source))) == 2, "no copies of query, key and value"
+    assert len(re.findall(r"torch\.empty", forward_of(made.source))) == 2, (
+        "no copies of query, key and value"
+    )
     judged(SELF_ATTENTION, made.source)
 
 

@@ -9,7 +9,11 @@ import pytest
 from kernelwright.errors import InputError
 from kernelwright.policies.scripted import ScriptedPolicy
 from kernelwright.rl.data.rows import Kind, Split, read_rows
-from kernelwright.rl.data.synth.engine.own_mistakes import MistakesRequest, collect_mistakes, draft_tasks
+from kernelwright.rl.data.synth.engine.own_mistakes import (
+    MistakesRequest,
+    collect_mistakes,
+    draft_tasks,
+)
 from kernelwright.rl.data.synth.engine.tasks import tasks
 
 WRONG = "class ModelNew:\n    pass\n"
@@ -21,7 +25,9 @@ def policy():
 
 
 def test_every_wrong_draft_becomes_a_repair(policy, tmp_path):
-    found = collect_mistakes(policy, MistakesRequest(samples=2, at_once=2), 2, tmp_path / "out", 1, lambda _: None)
+    found = collect_mistakes(
+        policy, MistakesRequest(samples=2, at_once=2), 2, tmp_path / "out", 1, lambda _: None
+    )
     rows = list(read_rows(tmp_path / "out"))
     assert found.repairs == len(rows) == 2
     assert found.right == 0
@@ -36,7 +42,10 @@ def test_every_wrong_draft_becomes_a_repair(policy, tmp_path):
 
 
 def test_drafts_that_are_the_same_are_judged_once(policy):
-    assert draft_tasks(policy, MistakesRequest(samples=3), tasks(Split.TRAIN, 2)) == [[WRONG], [WRONG]]
+    assert draft_tasks(policy, MistakesRequest(samples=3), tasks(Split.TRAIN, 2)) == [
+        [WRONG],
+        [WRONG],
+    ]
 
 
 def test_a_folder_that_holds_something_is_refused(policy, tmp_path):

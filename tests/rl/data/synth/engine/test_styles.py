@@ -47,19 +47,25 @@ def drawn():
 
 
 def constructor(source: str, name: str) -> list[str]:
-    body = next(n for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == name).body
+    body = next(
+        n for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == name
+    ).body
     made = next((n for n in body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
     return [a.arg for a in made.args.args] if made else ["self"]
 
 
 def test_the_answer_takes_what_the_reference_takes_under_the_same_names(drawn):
     for task in drawn:
-        assert constructor(task.problem.source, "Model") == constructor(task.solution, "ModelNew"), task.problem.name
+        assert constructor(task.problem.source, "Model") == constructor(
+            task.solution, "ModelNew"
+        ), task.problem.name
 
 
 def test_names_are_many_more_than_the_families_have(drawn):
     plain = tasks(Split.HELD_OUT_COMPOSITION, 500, 11)
-    names = [{n for t in some for n in constructor(t.problem.source, "Model")} for some in (drawn, plain)]
+    names = [
+        {n for t in some for n in constructor(t.problem.source, "Model")} for some in (drawn, plain)
+    ]
     assert len(names[0]) > 3 * len(names[1])
 
 
@@ -74,16 +80,23 @@ def test_held_out_problems_are_what_they_were_before_there_were_such_names():
 
 def test_a_name_is_not_taken_for_a_keyword_or_for_anothers_attribute():
     line = (
-        "self.conv = nn.Conv2d(stride, stride=stride)\nself.stride = self.conv.stride\nk[grid](stride_ptr, my_stride)"
+        "self.conv = nn.Conv2d(stride, stride=stride)\nself.stride = "
+        "self.conv.stride\nk[grid](stride_ptr, my_stride)"
     )
     assert _replaced(line, "stride", "pace") == (
         "self.conv = nn.Conv2d(pace, stride=pace)\nself.pace = self.conv.stride\nk[grid](pace_ptr, my_stride)"
     )
-    assert _replaced("def __init__(self, stride=1):", "stride", "pace") == "def __init__(self, pace=1):"
+    assert (
+        _replaced("def __init__(self, stride=1):", "stride", "pace")
+        == "def __init__(self, pace=1):"
+    )
 
 
 def test_every_style_of_launch_is_drawn_about_as_often_as_it_should_be(drawn):
-    shares = {name: sum(mark in task.solution for task in drawn) / len(drawn) for name, mark in STYLES.items()}
+    shares = {
+        name: sum(mark in task.solution for task in drawn) / len(drawn)
+        for name, mark in STYLES.items()
+    }
     assert 0.02 < shares["tuned"] < 0.12
     assert 0.06 < shares["meta"] < 0.25
     assert 0 < shares["strided"] < 0.1
@@ -95,9 +108,19 @@ def test_layers_take_their_window_as_numbers_tuples_or_axis_by_axis(drawn):
 
 
 def test_a_grid_reads_the_blocks_that_its_numbers_are():
-    launch = DrawnLaunch(0, "k", "(triton.cdiv(M, 64), triton.cdiv(O, 64))", "x, M, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32")
-    assert _read_from_meta(launch) == '(triton.cdiv(M, meta["BLOCK_M"]), triton.cdiv(O, meta["BLOCK_N"]))'
-    assert _read_from_meta(DrawnLaunch(0, "k", "(triton.cdiv(n, 100),)", "x, n, BLOCK=64")) == "", "nobody's number"
+    launch = DrawnLaunch(
+        0,
+        "k",
+        "(triton.cdiv(M, 64), triton.cdiv(O, 64))",
+        "x, M, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32",
+    )
+    assert (
+        _read_from_meta(launch)
+        == '(triton.cdiv(M, meta["BLOCK_M"]), triton.cdiv(O, meta["BLOCK_N"]))'
+    )
+    assert _read_from_meta(DrawnLaunch(0, "k", "(triton.cdiv(n, 100),)", "x, n, BLOCK=64")) == "", (
+        "nobody's number"
+    )
 
 
 def test_blocks_that_something_else_was_counted_by_are_not_tuned():
@@ -105,7 +128,9 @@ def test_blocks_that_something_else_was_counted_by_are_not_tuned():
     host = ["blocks = triton.cdiv(n, 4096)", "part_kernel[(blocks,)](x, part, n, BLOCK=4096)"]
     assert not _free(launch, host, "")
     assert _free(DrawnLaunch(0, "k", "(rows,)", "x, out, columns, BLOCK=1024"), host, "")
-    assert not _free(DrawnLaunch(0, "k", "(rows,)", "x, out, columns, BLOCK=1024"), [], "tl.atomic_add(p, x)")
+    assert not _free(
+        DrawnLaunch(0, "k", "(rows,)", "x, out, columns, BLOCK=1024"), [], "tl.atomic_add(p, x)"
+    )
 
 
 @pytest.mark.slow

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from kernelwright.tools.replaying.interpreter.comparisons.messages import ToldComparison, read_comparisons
+from kernelwright.tools.replaying.interpreter.comparisons.messages import (
+    ToldComparison,
+    read_comparisons,
+)
 from kernelwright.tools.tracing.trace import Trace
 
 BLOCK = 32
@@ -21,24 +24,34 @@ FLOATS = torch.linspace(-2.0, 5.0, 100)
 def compared(bench: Any, write: Any) -> Any:
     """What a kernel's body compares on some numbers, a program for every 32 of them."""
 
-    def run(body: str, numbers: torch.Tensor = FLOATS, loads: str = LOAD, programs: int = 4) -> list[ToldComparison]:
+    def run(
+        body: str, numbers: torch.Tensor = FLOATS, loads: str = LOAD, programs: int = 4
+    ) -> list[ToldComparison]:
         kernel = write.kernel(
             HEADER + loads + "".join(f"    {line}\n" for line in body.splitlines()) + STORE,
             {"x": "*fp32" if numbers.dtype == torch.float32 else "*i32", "y": "*fp32", "n": "i32"},
             BLOCK=BLOCK,
         )
         launch = write.launch("k", programs, x={"t": 0}, y={"t": 1}, n=len(numbers))
-        trace = Trace(inputs=({"t": 0},), first=(write.empty(1, len(numbers)), launch), first_outputs=({"t": 1},))
+        trace = Trace(
+            inputs=({"t": 0},),
+            first=(write.empty(1, len(numbers)), launch),
+            first_outputs=({"t": 1},),
+        )
         bench.open(write.traced(trace, kernel))
         bench.replayer.ask({"do": "comparisons", "forget": "outcomes"}, seconds=30.0)
         bench.call([numbers], [numbers.float()])
-        return read_comparisons(bench.replayer.ask({"do": "comparisons"}, seconds=30.0)["comparisons"])
+        return read_comparisons(
+            bench.replayer.ask({"do": "comparisons"}, seconds=30.0)["comparisons"]
+        )
 
     return run
 
 
 @pytest.mark.parametrize("programs", [4, 40])
-def test_a_threshold_that_nothing_reaches_is_one_sided_and_tells_the_nearest_miss(compared: Any, programs: int) -> None:
+def test_a_threshold_that_nothing_reaches_is_one_sided_and_tells_the_nearest_miss(
+    compared: Any, programs: int
+) -> None:
     (only,) = compared("out = tl.where(v > 7.0, 0.0, v)", programs=programs)
     assert (only.operator, only.true, only.false) == (">", False, True)
     assert only.nearest == (5.0, 7.0)
@@ -90,7 +103,9 @@ def test_bits_and_whole_numbers_are_compared_too(compared: Any) -> None:
     (bits,) = compared("out = tl.where(v.to(tl.int32, bitcast=True) > 0x41000000, 0.0, v)")
     assert (bits.true, bits.dtype) == (False, "int32")
     loads = "    v = tl.load(x + at, mask=at < n, other=0)\n"
-    (whole,) = compared("out = tl.where(v == 77, 0, v).to(tl.float32)", torch.arange(60, dtype=torch.int32), loads)
+    (whole,) = compared(
+        "out = tl.where(v == 77, 0, v).to(tl.float32)", torch.arange(60, dtype=torch.int32), loads
+    )
     assert (whole.true, whole.nearest) == (False, (59.0, 77.0))
 
 
@@ -102,7 +117,14 @@ def test_thresholds_of_an_unrolled_loop_are_told_apart(compared: Any) -> None:
 def test_operations_of_the_builder_stand_for_operators() -> None:
     from kernelwright.tools.replaying.interpreter.comparisons.data_dependence import operator_of
 
-    names = ("create_fcmpOLT", "create_icmpSGE", "create_maxnumf", "create_minui", "create_clampf", "create_fadd")
+    names = (
+        "create_fcmpOLT",
+        "create_icmpSGE",
+        "create_maxnumf",
+        "create_minui",
+        "create_clampf",
+        "create_fadd",
+    )
     assert [operator_of(name) for name in names] == ["<", ">=", "max", "min", "clamp", ""]
 
 

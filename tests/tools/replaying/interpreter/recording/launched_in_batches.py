@@ -113,9 +113,14 @@ one_by_one = [0]
 
 def outputs(name: str, body: str, *, together: bool) -> tuple[list[torch.Tensor], list[Programs]]:
     """What three launches give, and the kernel's records."""
-    text = f"def {name}(x, y, n, BLOCK: tl.constexpr):" + textwrap.indent(textwrap.dedent(body), "    ")
+    text = f"def {name}(x, y, n, BLOCK: tl.constexpr):" + textwrap.indent(
+        textwrap.dedent(body), "    "
+    )
     names = {"tl": {"triton": "triton.language"}}
-    functions = {k: Function(name=k, text=textwrap.dedent(t).strip(), names=names) for k, t in COMBINING.items()}
+    functions = {
+        k: Function(name=k, text=textwrap.dedent(t).strip(), names=names)
+        for k, t in COMBINING.items()
+    }
     own = names | {k: {"function": k} for k in COMBINING if k in body}
     functions[name] = Function(name=name, text=text, names=own)
     rebuilt = Rebuilt(functions, interpreted=True, folder=Path(tempfile.mkdtemp()))
@@ -159,7 +164,11 @@ def main() -> None:
         told[name]["steps_one_by_one"] = one_by_one[0]
     interpreted[0] = 0
     found, _ = outputs("hands_on", IN_TURNS, together=True)
-    told["hands_on"] = {"equal": all(map(hands_on, found)), "interpreted": interpreted[0], "programs": 3 * PROGRAMS}
+    told["hands_on"] = {
+        "equal": all(map(hands_on, found)),
+        "interpreted": interpreted[0],
+        "programs": 3 * PROGRAMS,
+    }
     print(json.dumps(told))
 
 

@@ -37,7 +37,9 @@ APART = [
 def launched() -> dict[str, dict[str, object]]:
     """What launched_in_batches.py says of each of its kernels."""
     environment = {**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    told = subprocess.run([sys.executable, str(INSTRUMENTED)], env=environment, capture_output=True, text=True)
+    told = subprocess.run(
+        [sys.executable, str(INSTRUMENTED)], env=environment, capture_output=True, text=True
+    )
     assert told.returncode == 0, told.stderr[-2000:]
     return json.loads(told.stdout)
 
@@ -57,7 +59,9 @@ def test_each_step_is_done_for_all_programs_at_once(launched, name):
     assert launched[name]["steps_one_by_one"] == 0
 
 
-@pytest.mark.parametrize("name", ["adds_atomically", "writes_the_same", "reads_a_neighbour", "swaps_in_place"])
+@pytest.mark.parametrize(
+    "name", ["adds_atomically", "writes_the_same", "reads_a_neighbour", "swaps_in_place"]
+)
 def test_programs_that_meet_run_one_after_the_other(launched, name):
     assert launched[name]["apart"]
 
@@ -87,7 +91,9 @@ def test_programs_that_run_in_turns_are_replayed_from_the_record(launched):
 def test_the_order_of_programs_decides_where_they_meet(bench, write, text):
     kernel = write.kernel(text, COUNTED)
     steps = (write.empty(1, 64), write.launch(kernel[0].name, 64, x=write.t(0), y=write.t(1), n=64))
-    bench.open(write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel))
+    bench.open(
+        write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel)
+    )
     results = set()
     for seed in range(8):
         bench.call([torch.arange(64.0)], [torch.zeros(64)], shuffle=seed, poison=0)
@@ -104,7 +110,9 @@ def test_what_was_written_before_a_launch_was_taken_back_is_not_seen(bench, writ
     """
     kernel = write.kernel(text, COUNTED)
     steps = (write.empty(1, 64), write.launch("add", 64, x=write.t(0), y=write.t(1), n=64))
-    bench.open(write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel))
+    bench.open(
+        write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel)
+    )
     for seed in range(3):
         bench.call([torch.ones(64)], [torch.zeros(64)], shuffle=seed, poison=0)
         assert bench.got[0][1:].tolist() == [1.0] * 63

@@ -17,7 +17,10 @@ COUNTED = POINTERS | {"n": "i32"}
 
 
 def launched(write, kernel, grid, shape, **args):
-    steps = (write.empty(1, *shape), write.launch(kernel[0].name, grid, x=write.t(0), y=write.t(1), **args))
+    steps = (
+        write.empty(1, *shape),
+        write.launch(kernel[0].name, grid, x=write.t(0), y=write.t(1), **args),
+    )
     return write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel)
 
 
@@ -37,7 +40,9 @@ def test_programs_and_calls_on_other_data_follow_the_data(bench, write):
         x = torch.randn(9, 40, generator=torch.Generator().manual_seed(seed))
         bench.call([x], [x], shuffle=seed)
         top = x.clamp(min=0).amax(1, keepdim=True)  # the masked lanes are zero
-        parts = torch.nn.functional.pad(x, (0, 8)).reshape(9, 3, 16).sum(1).abs().sum(1, keepdim=True)
+        parts = (
+            torch.nn.functional.pad(x, (0, 8)).reshape(9, 3, 16).sum(1).abs().sum(1, keepdim=True)
+        )
         torch.testing.assert_close(bench.got[0], (x - top) / (1.0 + parts))
 
 
@@ -108,7 +113,9 @@ def test_numbers_of_the_launch_are_no_part_of_the_record(bench, write):
     for number, factor in ((1, 2.0), (2, 3.0)):
         steps.append(write.launch("scale", 8, x=write.t(0), y=write.t(number), n=8, factor=factor))
     outputs = {"tuple": [write.t(1), write.t(2)]}
-    bench.open(write.traced(Trace(inputs=(write.t(0),), first=tuple(steps), first_outputs=outputs), kernel))
+    bench.open(
+        write.traced(Trace(inputs=(write.t(0),), first=tuple(steps), first_outputs=outputs), kernel)
+    )
     x = torch.randn(8)
     for _ in range(2):
         bench.call([x], [x, x])
@@ -130,7 +137,9 @@ def test_every_type_is_computed_as_it_is_interpreted(bench, write, dtype):
         write.empty(1, 50, dtype=str(dtype).removeprefix("torch.")),
         write.launch("mix", 4, x=write.t(0), y=write.t(1), n=50),
     )
-    bench.open(write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel))
+    bench.open(
+        write.traced(Trace(inputs=(write.t(0),), first=steps, first_outputs=write.t(1)), kernel)
+    )
     for seed in range(3):
         x = torch.zeros(50, dtype=dtype) if seed == 0 else torch.arange(-25, 25).to(dtype)
         bench.call([x], [x], shuffle=seed)
