@@ -14,7 +14,6 @@ import typer
 
 from kernelwright.agent.command_line.batch import batch
 from kernelwright.agent.command_line.check import check
-from kernelwright.agent.command_line.command_class import RenamingCommand
 from kernelwright.agent.command_line.doctor import doctor, version
 from kernelwright.agent.command_line.machine import machine
 from kernelwright.agent.command_line.mcp import mcp
@@ -30,6 +29,7 @@ from kernelwright.agent.command_line.records.report import report
 from kernelwright.agent.command_line.serve import serve
 from kernelwright.agent.command_line.solve import solve
 from kernelwright.agent.command_line.tune import tune
+from kernelwright.agent.runtime.command_class import RenamingCommand
 
 COMMANDS: tuple[Callable[..., Any], ...] = (
     solve,
@@ -69,6 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     The status is 0 when done (for `check`: correct), 1 for incorrect, 2 for bad input, 3 for this machine's trouble,
     130 when interrupted.
     """
-    from kernelwright.agent.errors import run
+    from kernelwright.agent.runtime.errors import run
 
     run(app, "agent", sys.argv[1:] if arguments is None else arguments)

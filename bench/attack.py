@@ -227,7 +227,7 @@ def _tail(path: Path, size: int = 300) -> str:
 def ours(jobs: list[Job], deadline: float) -> Iterator[Result]:
     """Our own judge: one warm evaluator, three candidates at a time."""
     from bench.trust import options_for
-    from kernelwright.tools.pipeline import Evaluator, Options
+    from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 
     known = {entry.name: entry for entry in exploits()}
     with Evaluator(device="cuda:0") as evaluator:

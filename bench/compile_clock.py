@@ -31,8 +31,8 @@ from bench.compiler_drafts import RULES, kept_draft_path, machine_of
 from bench.compiler_drafts_table import Row, geometric_mean
 from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.policies.inductor.draft import DraftMode
-from kernelwright.tools.judging.options import Options
-from kernelwright.tools.pipeline import Evaluator
+from kernelwright.tools.evaluation.pipeline import Evaluator
+from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import ProfileResult, Report, Speedup, TimingMethod, Value
 from kernelwright.tools.timing.baseline import Baselines

@@ -42,9 +42,9 @@ from kernelwright.policies.inductor.draft import (
     has_split_products,
     with_fp32_products,
 )
+from kernelwright.tools.evaluation.pipeline import Evaluator
 from kernelwright.tools.faults import ARITHMETIC_FAULTS
-from kernelwright.tools.judging.options import Options
-from kernelwright.tools.pipeline import Evaluator
+from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError, Report
 

@@ -11,7 +11,7 @@ from kernelwright.agent.tuning.tuned import TuningResult
 from kernelwright.agent.tuning.tuning import Tuner, identity_of
 from kernelwright.agent.tuning.turn import precision_for, turn_settings
 from kernelwright.errors import InputError
-from kernelwright.tools.pipeline import Evaluator
+from kernelwright.tools.evaluation.pipeline import Evaluator
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import InfrastructureError, Speedup, Value
 

@@ -171,7 +171,7 @@ def judge_all(chosen: list[tuple[Problem, str]], workers: int, sizes: int) -> Ba
 
     Memory is looked at after every tenth, which takes a tenth of a second.
     """
-    from kernelwright.tools.pipeline import Evaluator, Options
+    from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 
     options = Options(
         profile=False, torch_compile=False, compile_seconds=30.0, seconds=30.0, sizes=sizes

@@ -91,7 +91,7 @@ def problems_of(asked: argparse.Namespace) -> dict[str, Any]:
 def draw(asked: argparse.Namespace) -> None:
     from kernelwright.agent.prompts import PromptFields, Prompts
     from kernelwright.policies.base import Request, Sampling
-    from kernelwright.policies.open_policy import open_policy
+    from kernelwright.policies.opening.open_policy import open_policy
     from kernelwright.store.models import Action
     from kernelwright.tools.markdown.fenced_code import extract_code
 
@@ -170,7 +170,7 @@ def _constructor(source: str, name: str) -> list[str]:
 
 # ---------------------------------------------------------------- judge
 def sift(asked: argparse.Namespace) -> None:
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
     options = Options(profile=False, torch_compile=False, sizes=0, seconds=asked.each)
     todo = (
@@ -183,7 +183,7 @@ def judge(asked: argparse.Namespace) -> None:
     """Every problem's most frequent candidate before any problem's second: a short sitting solves as many problems
     as it can.
     """
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
     options = Options(torch_compile=False, profile=not asked.untimed)
     _judged(asked, "judged.json", _worth_a_gpu(asked), options, asked.device)
@@ -192,7 +192,7 @@ def judge(asked: argparse.Namespace) -> None:
 def _judged(
     asked: argparse.Namespace, name: str, todo: Iterator[tuple[str, str]], options: Any, device: str
 ) -> None:
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
     from kernelwright.tools.problem import ProblemError
     from kernelwright.tools.report import InfrastructureError
 
@@ -347,7 +347,7 @@ def _row(
     sifted: dict[str, Any],
     verdicts: dict[str, Any],
 ) -> str:
-    from kernelwright.agent.viewing.report.figures import pass_at
+    from kernelwright.agent.reporting.figures import pass_at
 
     facts = {
         n: [verdicts.get(_key(n, s)) if s else None for s in sources]

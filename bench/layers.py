@@ -167,8 +167,8 @@ def _note_failure(rows: Sequence[LayerRow], error: Exception) -> None:
 
 def _judge(rows: list[LayerRow], problem: Problem) -> None:
     """Judges drafts at tiny sizes, without a GPU."""
-    from kernelwright.tools.judging.options import Options
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
+    from kernelwright.tools.options import Options
 
     with Evaluator(device="cpu") as evaluator:
         for row in rows:

@@ -63,7 +63,7 @@ def candidate(number: int) -> tuple[str, str]:
 
 def judged(asked: argparse.Namespace) -> tuple[list[dict[str, int]], float]:
     """What was found after each tenth of the verdicts, and the seconds of all."""
-    from kernelwright.tools.pipeline import Evaluator, Options
+    from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 
     options = Options(profile=False, torch_compile=False, sizes=asked.sizes)
     samples, begun = list[dict[str, int]](), time.monotonic()

@@ -43,7 +43,7 @@ from kernelwright.agent.judging.local_pool import LocalPool
 from kernelwright.agent.judging.pool import DeviceKind, JudgePool
 from kernelwright.agent.judging.ray_pool import RayPool
 from kernelwright.agent.problems.finding import find_by_name
-from kernelwright.tools.judging.options import Options
+from kernelwright.tools.options import Options
 from kernelwright.tools.report import Report
 
 GOOD = Path(__file__).parents[1] / "tests" / "kernels" / "good" / "fused_silu.py"

@@ -53,7 +53,7 @@ def repairs(folder: Path, count: int) -> list[Any]:
 
 def answered(asked: argparse.Namespace, prompts: list[str]) -> list[str]:
     from kernelwright.policies.base import Message, Request, Role, Sampling
-    from kernelwright.policies.open_policy import open_policy
+    from kernelwright.policies.opening.open_policy import open_policy
     from kernelwright.tools.markdown.fenced_code import extract_code
 
     sampling = Sampling(temperature=asked.temperature, seed=0, max_tokens=1024)
@@ -67,7 +67,7 @@ def answered(asked: argparse.Namespace, prompts: list[str]) -> list[str]:
 
 
 def judged(asked: argparse.Namespace, rows: list[Any], answers: list[str]) -> list[Any]:
-    from kernelwright.tools.pipeline import Evaluator, Options
+    from kernelwright.tools.evaluation.pipeline import Evaluator, Options
     from kernelwright.tools.problem import Problem
 
     options = Options(profile=False, torch_compile=False, seconds=30.0)

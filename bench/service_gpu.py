@@ -73,8 +73,8 @@ class Turn(NamedTuple):
 @contextmanager
 def local_batch(given: argparse.Namespace) -> Iterator[Judged]:
     """Judges as `agent batch` does."""
-    from kernelwright.agent.batch.lanes import JudgingLane, Lanes
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.agent.judging.lanes import JudgingLane, Lanes
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
     on_gpu, options = given.device != "cpu", options_for([given.device])
     lanes = Lanes(1, given.workers, gpu=on_gpu)

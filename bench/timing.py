@@ -41,7 +41,7 @@ OWN_PATH = """
 import importlib.util, json, statistics, sys, torch, triton
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.reference import Reference
-from kernelwright.tools.replaying.gpu.stopwatch import timed_block
+from kernelwright.tools.gpu.stopwatch import timed_block
 for told in json.load(sys.stdin):
     try:
         reference = Reference(Problem.model_validate(told["problem"]), "cuda:0")
@@ -98,7 +98,7 @@ def own_paths(chosen: list[tuple[str, dict[str, int]]]) -> list[dict]:
 
 def ours(evaluator, name: str, sizes: dict[str, int]) -> float:
     """Milliseconds that a verdict says."""
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
     report = evaluator.evaluate(
         problem_of(name).with_sizes(sizes),
@@ -111,7 +111,7 @@ def ours(evaluator, name: str, sizes: dict[str, int]) -> float:
 
 
 def measure(device: str) -> list[dict]:
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
     chosen, rows = cases(), []
     with Evaluator(device) as evaluator:

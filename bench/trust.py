@@ -72,7 +72,7 @@ def options_for(entry: Entry) -> Any:
     """Strict about own work unless the file's header asks for less; no torch.compile baseline, which only costs
     time here.
     """
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
     options = Options(own_work=entry.own_work, torch_compile=False)
     if not entry.expect:
@@ -126,7 +126,7 @@ def judge_honest(evaluator: Any, entry: Entry) -> Outcome:
 
 def judge_library(evaluator: Any, kernel: Any) -> Outcome:
     """A kernel of a public library, used by a candidate of ours."""
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
     start = time.monotonic()
     options = Options(
@@ -170,7 +170,7 @@ def run(
     device: str, only: Iterable[str], naive: bool, at_once: int = 1, kinds: Iterable[str] = KINDS
 ) -> list[Outcome]:
     """Every file of the suites through one evaluator; a line on stderr for each."""
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
     outcomes = []
     with Traps() as traps, Evaluator(device=device) as evaluator:

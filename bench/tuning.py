@@ -77,7 +77,7 @@ def main() -> None:
         return
     asked.out.mkdir(parents=True, exist_ok=True)
     asked.until = time.monotonic() + asked.seconds
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
     with Evaluator(asked.device) as evaluator:
         if asked.what == "sweep":
@@ -302,7 +302,7 @@ def attention(evaluator: Any, asked: argparse.Namespace) -> None:
     from kernelwright.agent.tuning.settings import TuneSettings
     from kernelwright.agent.tuning.tuning import Tuner
     from kernelwright.policies.transformations.process import answer
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
     from kernelwright.tools.problem import Problem
 
     for dim, causal, length in ATTENTION:

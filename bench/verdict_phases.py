@@ -70,7 +70,7 @@ class Phases:
 
 def watched() -> Phases:
     """Phases over the classes of the judge, which stay changed for the life of this process."""
-    import kernelwright.tools.ladder as ladder
+    import kernelwright.tools.evaluation.ladder as ladder
     from kernelwright.tools.judging.calls import CandidateCalls
     from kernelwright.tools.judging.examination import Examination
     from kernelwright.tools.judging.front import Front
@@ -93,7 +93,7 @@ def watched() -> Phases:
 
 def measured(asked: argparse.Namespace) -> list[dict[str, float]]:
     """Phase -> seconds, a verdict each."""
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
     chosen = [e for e in [*entries(), *variants(1)] if e.kind in ("correct", "slow")][
         : asked.candidates

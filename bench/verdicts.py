@@ -165,7 +165,7 @@ def tell(rows: list[dict], summary: dict, asked: argparse.Namespace) -> None:
 
 def ours(asked: argparse.Namespace) -> tuple[list[dict], dict]:
     """Our verdicts one after the other, once more, and in a batch."""
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
     options, rows = options_of_all(), []
     chosen = [*entries(), *variants(1)]
@@ -215,7 +215,7 @@ def theirs_beside(rows: list[dict], summary: dict, asked: argparse.Namespace) ->
 
 def options_of_all():
     """Every check; torch.compile is not timed."""
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
     return Options(torch_compile=False)
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import typer
 
 import kernelwright.rl.command_line
-from kernelwright.agent.command_line.command_class import WrappingCommand
+from kernelwright.agent.runtime.command_class import WrappingCommand
 
 
 def build() -> typer.Typer:
@@ -42,8 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits: 0 done, 2 bad input, 3 this machine's trouble, 130 interrupted."""
     import logging
 
-    from kernelwright.agent.command_line.command_class import RENAMED_IN_RL, with_current_names
-    from kernelwright.agent.errors import run
+    from kernelwright.agent.runtime.command_class import RENAMED_IN_RL, with_current_names
+    from kernelwright.agent.runtime.errors import run
 
     # It warns of a quicker kernel that it would have to download.
     logging.getLogger("bitsandbytes.backends").setLevel(logging.ERROR)

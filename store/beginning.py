@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 from sqlmodel import col
 
 from kernelwright.store.blobs import pack_text, save_blobs
-from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.lease import LEASE_SECONDS, is_free
 from kernelwright.store.models import BatchRun, Candidate, Trajectory
 from kernelwright.store.records import TrajectoryStart

@@ -22,7 +22,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import col
 
 from kernelwright.store.connection.column_types import StoredRow
-from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.models import Blob, Link
 
 TOKENS_LABEL = "tokens"

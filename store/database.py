@@ -21,7 +21,6 @@ from kernelwright.policies.base import Completion, PaidReply, Request
 from kernelwright.store import beginning, finding, recording, sweep
 from kernelwright.store.blobs import load_blobs, unpack_text
 from kernelwright.store.connection.engine import Engines, refresh_statistics
-from kernelwright.store.connection.transactions import Transactions, open_engines
 from kernelwright.store.finding import count_everything
 from kernelwright.store.lease import new_owner, retire
 from kernelwright.store.models import Action, BatchRun, Candidate, State, Trajectory, Verdict
@@ -37,6 +36,7 @@ from kernelwright.store.records import (
     Turn,
 )
 from kernelwright.store.rows import existing_row
+from kernelwright.store.transactions import Transactions, open_engines
 from kernelwright.store.turns import turns
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report

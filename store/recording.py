@@ -22,7 +22,7 @@ from kernelwright.store.blobs import (
     save_chain,
     token_pieces,
 )
-from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.migrations import CURRENT_VERSION
 from kernelwright.store.models import Action, Candidate, Reward, State, Trajectory, Verdict
 from kernelwright.store.records import dump_report, fingerprint

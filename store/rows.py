@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.engine import Connection
 
 from kernelwright.store.connection.column_types import StoredRow
-from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 
 AnyRow = TypeVar("AnyRow", bound=StoredRow)
 

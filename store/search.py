@@ -27,7 +27,7 @@ from sqlalchemy.engine import Connection
 from sqlmodel import col
 
 from kernelwright.store.blobs import load_blobs, unpack_text
-from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.migrations.m0002_search import search_text
 from kernelwright.store.models import Candidate, Trajectory, Verdict
 from kernelwright.store.records import load_report

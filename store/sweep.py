@@ -11,7 +11,7 @@ from sqlmodel import col
 from kernelwright.store.beginning import lease_fields
 from kernelwright.store.blobs import split_into_batches
 from kernelwright.store.connection.engine import outside_transaction
-from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.models import Blob, Candidate, Link, Reward, StoredRow, Trajectory, Verdict
 from kernelwright.store.records import SweptCounts
 from kernelwright.store.rows import existing_row

@@ -18,7 +18,7 @@ from hypothesis import settings
 from tests.gpu_lock import gpu_lock
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
     from kernelwright.tools.problem import Problem
 
 
@@ -141,7 +141,7 @@ def warm_processes() -> Iterator[None]:
 @pytest.fixture
 def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluators of this test start processes of their own, and end them as they are closed."""
-    from kernelwright.tools import pipeline
+    from kernelwright.tools.evaluation import pipeline
     from tests import kept_processes
 
     monkeypatch.setattr(pipeline, "new_zygote", kept_processes.new_zygote)
@@ -150,7 +150,7 @@ def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def evaluator() -> "Iterator[Evaluator]":
     """One judge on the CPU for all tests that want no more of it than verdicts; its processes start once."""
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
     with Evaluator(device="cpu", workers=1) as found:
         yield found

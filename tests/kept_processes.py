@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from kernelwright.tools import pipeline
-from kernelwright.tools.pipeline import new_zygote
+from kernelwright.tools.evaluation import pipeline
+from kernelwright.tools.evaluation.pipeline import new_zygote
 from kernelwright.tools.reference_trials.trials import reference_trials
 from kernelwright.tools.sandbox import Limits, ProcessKind, Zygote
 

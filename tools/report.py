@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import computed_field, model_validator
 
+from kernelwright.tools.comparison_coverage import Coverage
 from kernelwright.tools.compile_results import Census, CompileResult, KernelResources
-from kernelwright.tools.coverage_results.comparison_coverage import Coverage
 from kernelwright.tools.faults import (
     Cheat,
     Failed,

@@ -8,25 +8,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelwright.agent.batch.lanes import JudgingLane, Lanes, PolicyLane, RemoteLane
 from kernelwright.agent.batch.runs import Batch, BatchStatus, list_jobs
 from kernelwright.agent.batch.tuning_lane import TuningLane
-from kernelwright.agent.databases import open_store, verdict_cache_folder
-from kernelwright.agent.errors import Exit
 from kernelwright.agent.export.kernelbench import write_layout
 from kernelwright.agent.export.kernels import kernel_files
-from kernelwright.agent.interrupts import defer_interrupts
+from kernelwright.agent.judging.lanes import JudgingLane, Lanes, PolicyLane, RemoteLane
 from kernelwright.agent.loop.gpu_turns import share_gpu
 from kernelwright.agent.loop.run_verdicts import Evaluates, RunJudge, Tunes
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.prompts import Prompts
-from kernelwright.agent.selecting import candidate_filter
+from kernelwright.agent.reporting.files import write_report, write_text
+from kernelwright.agent.reporting.run_report import RunReport, report_run
+from kernelwright.agent.reporting.samples import ReportedSample, read_samples
+from kernelwright.agent.reporting.selecting import candidate_filter
+from kernelwright.agent.runtime.databases import open_store, verdict_cache_folder
+from kernelwright.agent.runtime.errors import Exit
+from kernelwright.agent.runtime.interrupts import defer_interrupts
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.agent.solve.solving import embedded_policy_note
 from kernelwright.agent.tuning.turn import TuneTurn
-from kernelwright.agent.viewing.report.files import write_report, write_text
-from kernelwright.agent.viewing.report.run_report import RunReport, report_run
-from kernelwright.agent.viewing.report.samples import ReportedSample, read_samples
 from kernelwright.policies.base import Policy, Value
 from kernelwright.policies.inductor.draft import SUITE_DRAFT_SECONDS
 from kernelwright.store.database import Store
@@ -35,7 +35,7 @@ from kernelwright.tools.hardware.machine_info import version
 from kernelwright.tools.problem import Problem
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Evaluator, Options
+    from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 
 MAX_RUNS_AT_ONCE = 32
 """Largest number of parallel runs: enough to keep the tools busy while most runs wait for text."""
@@ -171,7 +171,7 @@ def _tuner(
 
 
 def _options(settings: Settings) -> Options:
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
     return Options(
         targets=settings.targets, own_work=settings.own_work, train_mode=settings.train_mode
@@ -181,7 +181,7 @@ def _options(settings: Settings) -> Options:
 def _evaluator(
     settings: Settings, lanes: Lanes, db: str | None, say: Callable[[str], None]
 ) -> Evaluator:
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
     say("starting the tools")
     threads = JudgingLane.threads(lanes.workers, gpu=settings.device != "cpu")

@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from kernelwright.agent.batch.lanes import Lanes, LaneUsage
+from kernelwright.agent.judging.lanes import Lanes, LaneUsage
 from kernelwright.agent.loop.run import Run, pause_owned
 from kernelwright.agent.loop.run_verdicts import RunJudge, Tunes
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSING_REASONS, StopReason
-from kernelwright.agent.worker_threads import WorkerThreads
+from kernelwright.agent.runtime.worker_threads import WorkerThreads
 from kernelwright.policies.base import Policy, Value
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.database import Store
-from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.models import BatchRun, Trajectory
 from kernelwright.store.records import TrajectoryFilter
 from kernelwright.tools.problem import Problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernelwright.agent.batch.lanes import Gate
+from kernelwright.agent.judging.lanes import Gate
 from kernelwright.agent.loop.attempts import Attempt
 from kernelwright.agent.loop.run_verdicts import Tunes
 from kernelwright.agent.loop.stopping import Spent

@@ -51,7 +51,7 @@ def interface_of(problem: Problem) -> ProblemInterface:
 def describe_here(problem: Problem) -> JsonValue:
     """An entry of the process for references: returns the `ProblemInterface` as JSON."""
     from kernelwright.tools.references.input_spec import input_spec
-    from kernelwright.tools.sizing.small_sizes import shrink
+    from kernelwright.tools.references.small_sizes import shrink
 
     spec = input_spec(problem)
     facts = facts_of(problem, shrink(problem).sizes)

@@ -200,9 +200,9 @@ def _run(
     quiet: bool,
 ) -> None:
     from kernelwright.agent.batch.running import run_batch
-    from kernelwright.agent.errors import command_seconds
-    from kernelwright.agent.interrupts import announce_stops
-    from kernelwright.agent.output_files import refuse_unwritable_folder
+    from kernelwright.agent.runtime.errors import command_seconds
+    from kernelwright.agent.runtime.interrupts import announce_stops
+    from kernelwright.agent.runtime.output_files import refuse_unwritable_folder
     from kernelwright.agent.viewing.show.batch import PAUSING_MESSAGE, live_batch
 
     refuse_unwritable_folder(folder)

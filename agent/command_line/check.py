@@ -16,8 +16,8 @@ from kernelwright.agent.command_line.options import Quiet, Targets
 from kernelwright.agent.command_line.problems import Init, Inputs, find_named
 
 if TYPE_CHECKING:
-    from kernelwright.agent.viewing.verdicts.trace import CandidateTrace
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.agent.reporting.verdicts.trace import CandidateTrace
+    from kernelwright.tools.evaluation.pipeline import Options
     from kernelwright.tools.problem import Problem
     from kernelwright.tools.report import Failure, Report
     from kernelwright.tools.timing.card_estimates import CardEstimate
@@ -126,12 +126,12 @@ def check(
     """
     from kernelwright.agent.candidates.bare_functions import as_candidate, split_name
     from kernelwright.agent.candidates.candidate_files import read_candidate
-    from kernelwright.agent.command_line.arguments import (
+    from kernelwright.agent.runtime.arguments import (
         choose_device,
         choose_targets,
         own_work_mode,
     )
-    from kernelwright.agent.output_files import refuse_unwritable_folder
+    from kernelwright.agent.runtime.output_files import refuse_unwritable_folder
     from kernelwright.tools.source import read_source
 
     if cache is not None:
@@ -165,7 +165,7 @@ def check(
         if show_trace and _runs(failure):
             trace = _trace(found, source, targets[0], place, packages, quiet=quiet)
     else:
-        from kernelwright.tools.pipeline import Options
+        from kernelwright.tools.evaluation.pipeline import Options
 
         options = Options(
             targets=targets, own_work=asked, profile=profile, ncu=ncu, sanitizer=sanitizer, seed=seed, sizes=sizes,
@@ -184,7 +184,7 @@ def check(
 
 def exit_status(report: Report) -> int:
     """Returns the exit status of `agent check` for a report."""
-    from kernelwright.agent.errors import exit_of_outcome
+    from kernelwright.agent.runtime.errors import exit_of_outcome
 
     return int(exit_of_outcome(report.outcome))
 
@@ -293,9 +293,9 @@ def _judge(
     problem: Problem, source: str, device: str, options: Options, cache: Path | None, show_trace: bool, quiet: bool
 ) -> tuple[Report, CandidateTrace | None]:  # fmt: skip
     """The report, and the trace where it is asked for: the processes that make the one make the other."""
-    from kernelwright.agent.interrupts import defer_interrupts
+    from kernelwright.agent.runtime.interrupts import defer_interrupts
     from kernelwright.agent.viewing.show.progress import progress
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
     from kernelwright.tools.reference_trials.trials import reference_trials
 
     reference_trials().begin()
@@ -305,7 +305,7 @@ def _judge(
             import torch  # noqa: F401 (here, while the evaluator's processes warm up)
         trace = None
         if show_trace:
-            from kernelwright.agent.viewing.verdicts.host_trace import trace_host_code
+            from kernelwright.agent.reporting.verdicts.host_trace import trace_host_code
 
             say("running the reference")
             reference_trials().require_working(
@@ -322,9 +322,9 @@ def _judge(
 def _trace(
     problem: Problem, source: str, target: str, device: str, packages: tuple[str, ...], quiet: bool
 ) -> CandidateTrace:  # fmt: skip
-    from kernelwright.agent.interrupts import defer_interrupts
+    from kernelwright.agent.reporting.verdicts.host_trace import trace_host_code
+    from kernelwright.agent.runtime.interrupts import defer_interrupts
     from kernelwright.agent.viewing.show.progress import progress
-    from kernelwright.agent.viewing.verdicts.host_trace import trace_host_code
 
     with progress(quiet) as say:
         say("tracing the host code")
@@ -359,21 +359,21 @@ def _show(
             shown["estimates"] = [json.loads(estimate.model_dump_json()) for estimate in estimates]
         typer.echo(json.dumps(shown, indent=2))
         return
-    from kernelwright.agent.errors import command_seconds
+    from kernelwright.agent.reporting.verdicts.verdict import report_view
+    from kernelwright.agent.runtime.errors import command_seconds
     from kernelwright.agent.viewing.show.progress import console
-    from kernelwright.agent.viewing.verdicts.verdict import report_view
 
     if trace is not None:
-        from kernelwright.agent.viewing.verdicts.trace import trace_view
+        from kernelwright.agent.reporting.verdicts.trace import trace_view
         from kernelwright.tools.judging.own_work import kind_of
 
         console().print(trace_view(trace, source, kind_of), "")
     console().print(report_view(report, command, command_seconds()))
     if explain:
-        from kernelwright.agent.viewing.verdicts.explanation import explanation_view
+        from kernelwright.agent.reporting.verdicts.explanation import explanation_view
 
         console().print("", explanation_view(report))
     if estimates:
-        from kernelwright.agent.viewing.verdicts.measurements import estimates_view
+        from kernelwright.agent.reporting.verdicts.measurements import estimates_view
 
         console().print(estimates_view(estimates))

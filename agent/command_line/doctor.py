@@ -18,7 +18,7 @@ def doctor(
     """Say what this machine can do, what is wrong with it, and how to repair it."""
     import json
 
-    from kernelwright.agent.doctor import Severity, diagnose
+    from kernelwright.agent.runtime.doctor import Severity, diagnose
     from kernelwright.tools.hardware.machine_info import read_machine
 
     machine = read_machine()

@@ -70,7 +70,7 @@ def mcp(
     as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Judge kernels for a coding agent over the Model Context Protocol, or install the server and its skill for one."""
-    from kernelwright.agent.errors import require
+    from kernelwright.agent.runtime.errors import require
     from kernelwright.errors import InputError
 
     if action not in MCP_ACTIONS:
@@ -81,11 +81,11 @@ def mcp(
     if transport not in TRANSPORTS:
         raise InputError(f"unknown transport {transport!r}: choose {' or '.join(TRANSPORTS)}")
     require("mcp", "mcp_types", "tomlkit")
-    from kernelwright.agent.command_line.arguments import choose_device
     from kernelwright.agent.mcp_server.budget import ServerBudget
     from kernelwright.agent.mcp_server.history import History
     from kernelwright.agent.mcp_server.judging import ServerJudge
     from kernelwright.agent.mcp_server.requests import Access
+    from kernelwright.agent.runtime.arguments import choose_device
 
     access = Access(
         local=transport == "stdio" or trust_clients,
@@ -128,8 +128,8 @@ def _need_token(transport: str, host: str, token: str) -> None:
 
 
 def _install(client: str, project: Path, user: bool, device: str, as_json: bool) -> None:
-    from kernelwright.agent.errors import require
     from kernelwright.agent.mcp_server.installing import ClientProgram, install
+    from kernelwright.agent.runtime.errors import require
     from kernelwright.errors import InputError
 
     if client not in tuple(ClientProgram):

@@ -270,14 +270,9 @@ def settings_of(
 
     The policy `compiler` has one answer to give, so its runs have one turn.
     """
-    from kernelwright.agent.command_line.arguments import (
-        choose_device,
-        choose_goal,
-        choose_search,
-        choose_targets,
-        own_work_mode,
-    )
+    from kernelwright.agent.command_line.search_arguments import choose_goal, choose_search
     from kernelwright.agent.loop.settings import Settings
+    from kernelwright.agent.runtime.arguments import choose_device, choose_targets, own_work_mode
     from kernelwright.agent.solve.drafting import draft_kind
 
     budget.check_policy(policy, sampling.read_prices())

@@ -75,7 +75,7 @@ def find_named(name: str, **options: Any) -> Problem:
 
 def note_near_names(found: Iterable[Problem]) -> None:
     """Prints one line on stderr for each problem whose name is only near to the one that was asked for."""
-    from kernelwright.agent.errors import note
+    from kernelwright.agent.runtime.errors import note
 
     for problem in found:
         if problem.taken_for:
@@ -102,7 +102,7 @@ def problems(
     PROBLEMS_MODES.refuse_unused(context, "--manifest" if manifest else "the catalogue")
     if manifest:
         if out is not None:
-            from kernelwright.agent.output_files import refuse_unwritable_file
+            from kernelwright.agent.runtime.output_files import refuse_unwritable_file
 
             refuse_unwritable_file(out)
         _show_manifests(_measure(manifest, path, device, out, quiet), as_json)
@@ -130,8 +130,8 @@ def _facts(problem: Problem) -> dict[str, object]:
 def _measure(
     name: str, path: Path | None, device: str, out: Path | None, quiet: bool
 ) -> list[Manifest]:
-    from kernelwright.agent.command_line.arguments import choose_device
     from kernelwright.agent.problems.finding import load_suite
+    from kernelwright.agent.runtime.arguments import choose_device
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.tools.manifests.suite import compute_suite
 
@@ -156,7 +156,7 @@ def _show_manifests(manifests: list[Manifest], as_json: bool) -> None:
         ]
         typer.echo(json.dumps(found, indent=2))
         return
-    from kernelwright.agent.command_line.arguments import peak_for_estimates
+    from kernelwright.agent.runtime.arguments import peak_for_estimates
     from kernelwright.agent.viewing.show.listings import manifests_view
     from kernelwright.agent.viewing.show.progress import console
 

@@ -123,11 +123,11 @@ def serve(
     Equal candidates are judged once, also across a restart. Ctrl-C or SIGTERM stops it; what was under way is begun
     again by the next server.
     """
-    from kernelwright.agent.errors import require
+    from kernelwright.agent.runtime.errors import require
 
     require("fastapi", "uvicorn", "prometheus_client")
     from kernelwright.agent.command_line.check import allowed_packages
-    from kernelwright.agent.output_files import refuse_unwritable_folder
+    from kernelwright.agent.runtime.output_files import refuse_unwritable_folder
     from kernelwright.agent.serving.queueing.quotas import QuotaLimits
     from kernelwright.agent.serving.server import References, ServerOptions, devices_of
     from kernelwright.errors import InputError

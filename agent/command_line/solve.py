@@ -163,8 +163,8 @@ def solve_settings(
 def _show_plan(
     problem: Problem, policy: Policy, settings: Settings, prices: Prices, out: Path | None, as_json: bool, quiet: bool
 ) -> None:  # fmt: skip
+    from kernelwright.agent.export.kernel_file import check_path, default_path
     from kernelwright.agent.solve.dry_run import dry_run
-    from kernelwright.agent.solve.kernel_file import check_path, default_path
     from kernelwright.agent.viewing.show.progress import progress
 
     check_path(out or default_path(problem))
@@ -191,9 +191,9 @@ def finish_solve(
     forked_from: the candidate after which it branches off. cards: what the speed of light is estimated for where there
     is no GPU; None for the settings' targets.
     """
-    from kernelwright.agent.errors import command_seconds
-    from kernelwright.agent.interrupts import PAUSING, announce_stops
-    from kernelwright.agent.solve.kernel_file import check_path, default_path
+    from kernelwright.agent.export.kernel_file import check_path, default_path
+    from kernelwright.agent.runtime.errors import command_seconds
+    from kernelwright.agent.runtime.interrupts import PAUSING, announce_stops
     from kernelwright.agent.solve.solving import solve_problem
     from kernelwright.agent.viewing.show.progress import live
     from kernelwright.tools.timing.card_estimates import estimate_cards

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kernelwright.agent.contracts.guarded import GuardedKernel
     from kernelwright.agent.tuning.settings import TuneSettings
     from kernelwright.agent.tuning.tuned import TuningResult
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
     from kernelwright.tools.problem import Problem
     from kernelwright.tools.report import Report
     from kernelwright.tools.tuning.kernel_text.parameters import Setting
@@ -93,14 +93,14 @@ def tune(
     where the kernel is not right.
     """
     from kernelwright.agent.candidates.candidate_files import read_candidate
-    from kernelwright.agent.command_line.arguments import (
+    from kernelwright.agent.command_line.options import precision_class
+    from kernelwright.agent.problems.finding import refuse_unused_checkouts
+    from kernelwright.agent.runtime.arguments import (
         choose_device,
         choose_targets,
         own_work_mode,
     )
-    from kernelwright.agent.command_line.options import precision_class
-    from kernelwright.agent.output_files import refuse_unwritable_file
-    from kernelwright.agent.problems.finding import refuse_unused_checkouts
+    from kernelwright.agent.runtime.output_files import refuse_unwritable_file
     from kernelwright.agent.tuning.files import check_path, default_path
     from kernelwright.agent.tuning.settings import TuneSettings
 
@@ -134,13 +134,13 @@ def _run(
     kernel: Path, source: str, problem: Problem, settings: TuneSettings, path: Path, picture: Path | None, check: int,
     db: str | None, quiet: bool,
 ) -> TuningResult:  # fmt: skip
-    from kernelwright.agent.interrupts import PAUSING, announce_stops, defer_interrupts
+    from kernelwright.agent.runtime.interrupts import PAUSING, announce_stops, defer_interrupts
     from kernelwright.agent.tuning.files import draw_picture, journal_of, picture_of, write_tuned
     from kernelwright.agent.tuning.journal import Journal
     from kernelwright.agent.tuning.tuning import Tuner, identity_of
     from kernelwright.agent.viewing.show.progress import progress
+    from kernelwright.tools.evaluation.pipeline import Evaluator
     from kernelwright.tools.hardware.machine_info import version
-    from kernelwright.tools.pipeline import Evaluator
 
     with (
         announce_stops(PAUSING),
@@ -172,7 +172,7 @@ def _guarded(
 ) -> GuardedKernel:  # fmt: skip
     """The tuned text with the contract that its verdict shows; as it is where it was not judged in full."""
     from kernelwright.agent.contracts.guarded import GuardedKernel, guarded_kernel
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
     if tuned.report is None:
         return GuardedKernel(
@@ -194,9 +194,9 @@ def _priors(db: str | None, problem: Problem, place: str, source: str) -> list[d
     """What won before for this kind of kernel on this GPU; nothing where there is no database yet, or where nobody
     asked for the one that cannot be read.
     """
-    from kernelwright.agent.databases import DEFAULT_DATABASE, open_store
+    from kernelwright.agent.runtime.databases import DEFAULT_DATABASE, open_store
     from kernelwright.agent.tuning.priors import priors_for
-    from kernelwright.store.errors import StoreError
+    from kernelwright.store.connection.errors import StoreError
 
     if db is None and not DEFAULT_DATABASE.exists():
         return []
@@ -213,7 +213,7 @@ def _priors(db: str | None, problem: Problem, place: str, source: str) -> list[d
 def _shape(text: str, problem: Problem) -> dict[str, int]:
     """`M=1024,N=512` as sizes of the problem. Raises InputError."""
     from kernelwright.errors import InputError
-    from kernelwright.tools.sizing.size_search import changeable_integers
+    from kernelwright.tools.references.size_search import changeable_integers
 
     known = changeable_integers(problem)
     sizes: dict[str, int] = {}

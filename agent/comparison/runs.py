@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from kernelwright.agent.comparison.sides import Metrics, Side, side_of, sum_metrics
 from kernelwright.agent.comparison.trajectories import DivergenceKind, find_divergence
-from kernelwright.agent.viewing.report.figures import by_problem
-from kernelwright.agent.viewing.report.pairing import RunComparison, compare_runs
-from kernelwright.agent.viewing.report.samples import read_samples
+from kernelwright.agent.reporting.figures import by_problem
+from kernelwright.agent.reporting.pairing import RunComparison, compare_runs
+from kernelwright.agent.reporting.samples import read_samples
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.store.database import Store

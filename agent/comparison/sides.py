@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kernelwright.agent.viewing.report.samples import Cost, best_entry, cost_of
+from kernelwright.agent.reporting.samples import Cost, best_entry, cost_of
 from kernelwright.policies.base import Value
 from kernelwright.store.models import Trajectory
 from kernelwright.store.records import Entry

@@ -12,7 +12,7 @@ from kernelwright.agent.comparison.trajectories import (
     Divergence,
     DivergenceKind,
 )
-from kernelwright.agent.viewing.report.texts import (
+from kernelwright.agent.reporting.texts import (
     AGAINST_HEAD,
     escape_markdown_cell,
     markdown_table,

@@ -142,7 +142,7 @@ def _small_sizes(problem: Problem, specs: Sequence[InputSpec]) -> dict[str, int]
     smallest = min(specs, key=lambda spec: spec.bytes)
     if smallest.bytes <= MAX_BYTES_TO_RUN:
         return smallest.sizes
-    from kernelwright.tools.sizing.small_sizes import shrink
+    from kernelwright.tools.references.small_sizes import shrink
 
     return shrink(problem).sizes
 

@@ -90,7 +90,7 @@ def facts_of(problem: Problem, sizes: Mapping[str, int]) -> ReferenceFacts:
 def _depends_on_weights(reference: Reference) -> tuple[bool, ...]:
     import torch
 
-    from kernelwright.tools.comparing.forms_of_outputs import flatten
+    from kernelwright.tools.trace.forms_of_outputs import flatten
 
     with torch.random.fork_rng(devices=[]), reference.settings():
         model, inputs = reference.model(SEED), reference.inputs(SEED)

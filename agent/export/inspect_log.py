@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from kernelwright.agent.viewing.report.figures import by_problem, compute_figures
-from kernelwright.agent.viewing.report.samples import ReportedSample
+from kernelwright.agent.reporting.figures import by_problem, compute_figures
+from kernelwright.agent.reporting.samples import ReportedSample
 from kernelwright.store.database import Store
 from kernelwright.store.records import Turn
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.export.kernels import kernel_text
-from kernelwright.agent.viewing.report.figures import pass_at
-from kernelwright.agent.viewing.report.samples import ReportedSample, passed_compile_rung
+from kernelwright.agent.reporting.figures import pass_at
+from kernelwright.agent.reporting.samples import ReportedSample, passed_compile_rung
 from kernelwright.store.database import Store
 from kernelwright.tools.report import Report, Timing
 

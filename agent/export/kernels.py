@@ -9,9 +9,14 @@ from pathlib import Path
 
 from kernelwright.agent.contracts.comments import wrap_comments
 from kernelwright.agent.contracts.guarded import guarded_kernel
-from kernelwright.agent.solve.kernel_file import HEADER_MARK, author_line, check_path, verdict_lines
-from kernelwright.agent.viewing.report.files import write_text
-from kernelwright.agent.viewing.report.samples import ReportedSample
+from kernelwright.agent.export.kernel_file import (
+    HEADER_MARK,
+    author_line,
+    check_path,
+    verdict_lines,
+)
+from kernelwright.agent.reporting.files import write_text
+from kernelwright.agent.reporting.samples import ReportedSample
 from kernelwright.errors import InputError
 from kernelwright.policies.authors import author_of, tuned_author
 from kernelwright.store.database import Store

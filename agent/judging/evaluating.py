@@ -17,7 +17,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
 log = logging.getLogger(__name__)
 

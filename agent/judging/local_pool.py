@@ -98,6 +98,6 @@ def _environment(device: str) -> Environment:
 
 
 def _target(device: str) -> str:
-    from kernelwright.agent.command_line.arguments import choose_targets
+    from kernelwright.agent.runtime.arguments import choose_targets
 
     return choose_targets([], device)[0]

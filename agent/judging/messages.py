@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from kernelwright.tools.faults import Value
-from kernelwright.tools.judging.options import Options
+from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.worker import TrialOutcome
 from kernelwright.tools.report import Environment, Report

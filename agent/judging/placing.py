@@ -19,7 +19,7 @@ from kernelwright.agent.judging.pool import (
     ignore,
 )
 from kernelwright.tools.faults import InfrastructureError
-from kernelwright.tools.judging.options import Options
+from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.trials import reference_trials
 from kernelwright.tools.report import Report

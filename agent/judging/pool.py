@@ -15,7 +15,7 @@ from kernelwright.tools.faults import InfrastructureError, Value
 from kernelwright.tools.report import Environment, Report
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
     from kernelwright.tools.problem import Problem
 
 MAX_VERDICT_ATTEMPTS = 3

@@ -27,7 +27,7 @@ class JudgeActor:
 
     def ready(self) -> tuple[str, str, int]:
         """Ready as JSON, the target of its device, and its process."""
-        from kernelwright.agent.command_line.arguments import choose_targets
+        from kernelwright.agent.runtime.arguments import choose_targets
 
         environment = self._maker.evaluator.environment()
         return (

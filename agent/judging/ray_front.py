@@ -21,7 +21,7 @@ from kernelwright.agent.judging.verdict_maker import error_kind, exception_of, o
 from kernelwright.tools.compiling.compiled import Compiled
 from kernelwright.tools.faults import InfrastructureError, Value
 from kernelwright.tools.judging.front import Front
-from kernelwright.tools.judging.options import Options
+from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import CompileResult
 from kernelwright.tools.sizing.selection import Selection
@@ -95,8 +95,8 @@ def trace_and_compile(ask: str) -> str:
 def _front(device: str, target: str) -> Front:
     """Returns the front of this worker process, which Ray gives one task at a time and keeps for the next one."""
     from kernelwright.tools.compiling.compiler import Compiler
+    from kernelwright.tools.evaluation.pipeline import new_zygote
     from kernelwright.tools.hardware.open_files import raise_open_files_limit
-    from kernelwright.tools.pipeline import new_zygote
     from kernelwright.tools.sandbox import ProcessKind
 
     raise_open_files_limit()

@@ -41,8 +41,8 @@ class VerdictMaker:
 
         Raises InfrastructureError where the tools cannot start.
         """
-        from kernelwright.agent.batch.lanes import Lanes
-        from kernelwright.tools.pipeline import Evaluator
+        from kernelwright.agent.judging.lanes import Lanes
+        from kernelwright.tools.evaluation.pipeline import Evaluator
 
         self._stopped: set[int] = set()
         self._lock = threading.Lock()

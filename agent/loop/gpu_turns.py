@@ -52,7 +52,7 @@ class GpuSharingPolicy(Forwarding):
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Samples as the policy does, while nothing else runs on the GPU; torch's generators are left as they were."""
-        from kernelwright.tools.references.seeds import generators_locked
+        from kernelwright.tools.numerics.seeds import generators_locked
 
         with self._tools.alone_on_the_gpu(), generators_locked():
             return self.policy.sample(requests)

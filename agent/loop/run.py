@@ -12,7 +12,6 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 
-from kernelwright.agent.interrupts import stop_was_asked
 from kernelwright.agent.loop.attempts import Attempt, best_of, from_turn, with_identity
 from kernelwright.agent.loop.machine import POLICY_STATES, Outcome, State, follow
 from kernelwright.agent.loop.policy_question import QuestionWriter
@@ -27,6 +26,7 @@ from kernelwright.agent.loop.stopping import (
     sum_spent,
 )
 from kernelwright.agent.loop.time_limit import TimeLimitReached, check_time, time_limit_seconds
+from kernelwright.agent.runtime.interrupts import stop_was_asked
 from kernelwright.policies.base import (
     AskingInterrupted,
     Completion,
@@ -42,8 +42,8 @@ from kernelwright.policies.base import (
 )
 from kernelwright.policies.deadlines import DeadlineReached
 from kernelwright.policies.inductor.draft import has_split_products, with_fp32_products
+from kernelwright.store.connection.errors import StoreError
 from kernelwright.store.database import Store
-from kernelwright.store.errors import StoreError
 from kernelwright.store.lineage import history
 from kernelwright.store.models import Action, Candidate, Trajectory
 from kernelwright.store.models import State as CandidateState

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from kernelwright.agent.loop.stopping import Budgets
-from kernelwright.tools.judging.options import Options
+from kernelwright.tools.options import Options
 from kernelwright.tools.report import InfrastructureError, Report
 from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
 

@@ -26,7 +26,7 @@ from kernelwright.tools.report import InfrastructureError, Report, Value
 from kernelwright.tools.source import candidate_hash
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Evaluator, Options
+    from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 
 log = logging.getLogger(__name__)
 NEEDS_GPU_MESSAGES = {
@@ -130,8 +130,8 @@ class ServerJudge:
 
     def _options(self, asked: JudgeRequest) -> Options:
         """Raises InputError for a target or a baseline that is not known."""
-        from kernelwright.agent.command_line.arguments import choose_targets
-        from kernelwright.tools.pipeline import Options
+        from kernelwright.agent.runtime.arguments import choose_targets
+        from kernelwright.tools.evaluation.pipeline import Options
 
         if asked.baseline not in BASELINES:
             raise InputError(
@@ -206,7 +206,7 @@ class ServerJudge:
         self._doing[verdict_id] = step
 
     def _evaluator(self, device: str) -> Evaluator:
-        from kernelwright.tools.pipeline import Evaluator
+        from kernelwright.tools.evaluation.pipeline import Evaluator
 
         with self._opening:
             if self._closed:
@@ -279,6 +279,6 @@ class ServerJudge:
 
 
 def _one_line(error: BaseException) -> str:
-    from kernelwright.agent.errors import explain
+    from kernelwright.agent.runtime.errors import explain
 
     return " ".join(explain(error)[0].split())

@@ -14,10 +14,10 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, InputRequiredResult
 
-from kernelwright.agent.interrupts import STOP_SIGNALS
 from kernelwright.agent.mcp_server.answers import ToolAnswer
 from kernelwright.agent.mcp_server.judging import ServerJudge
 from kernelwright.agent.mcp_server.tools import Tools, tool_result
+from kernelwright.agent.runtime.interrupts import STOP_SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
 MCP_WARMING_PROBLEM = "vector_add"
 WARMING_CANDIDATE = """
@@ -35,7 +35,7 @@ def warm(evaluator: Evaluator) -> None:
     Raises InfrastructureError where this machine cannot make a verdict.
     """
     from kernelwright.agent.problems.finding import find_by_name
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
     evaluator.evaluate(
         find_by_name(MCP_WARMING_PROBLEM),

@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernelwright.agent.databases import open_store
-from kernelwright.agent.interrupts import defer_interrupts
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.replay.rechecked_verdicts import (
     NotJudged,
@@ -26,8 +24,10 @@ from kernelwright.agent.replay.rechecked_verdicts import (
     one_line,
 )
 from kernelwright.agent.replay.rejudging import rescore_rewards
-from kernelwright.agent.selecting import candidate_filter
-from kernelwright.agent.worker_threads import WorkerThreads
+from kernelwright.agent.reporting.selecting import candidate_filter
+from kernelwright.agent.runtime.databases import open_store
+from kernelwright.agent.runtime.interrupts import defer_interrupts
+from kernelwright.agent.runtime.worker_threads import WorkerThreads
 from kernelwright.policies.base import Value
 from kernelwright.store.database import Store
 from kernelwright.store.lineage import history
@@ -37,7 +37,7 @@ from kernelwright.tools.report import InfrastructureError, Report, Rung
 from kernelwright.tools.verdict_cache import UNCACHED_FAULTS, evaluator_version
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
 MAX_UNJUDGED_IN_A_ROW = 3
 """Candidates that this machine's trouble may keep from being judged, one after the other, before the command gives
@@ -121,7 +121,7 @@ def _jobs(entries: Sequence[Entry], limit: int | None) -> list[ProgramToJudge]:
 
 def _evaluator(asked: RecheckRequest, say: Callable[[str], None]) -> Evaluator:
     """Makes the evaluator without the cache of verdicts: a cached verdict would be the old one."""
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
     say("starting the tools")
     with defer_interrupts():
@@ -193,7 +193,7 @@ class _Work:
                 self._save(entry, report)
 
     def _judged(self, evaluator: Evaluator, entry: Entry, settings: Settings) -> Report | None:
-        from kernelwright.tools.pipeline import Options
+        from kernelwright.tools.evaluation.pipeline import Options
 
         turn, problem = self._read(entry)
         options = Options(

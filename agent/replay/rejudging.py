@@ -13,13 +13,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelwright.agent.databases import open_store
-from kernelwright.agent.interrupts import defer_interrupts
 from kernelwright.agent.loop.run_verdicts import RunJudge, VerdictSource
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.replay.replaying import FreshVerdicts, ReplayResult, StoredVerdicts, replay
-from kernelwright.agent.selecting import candidate_filter, trajectory_id
-from kernelwright.agent.worker_threads import WorkerThreads
+from kernelwright.agent.reporting.selecting import candidate_filter, trajectory_id
+from kernelwright.agent.runtime.databases import open_store
+from kernelwright.agent.runtime.interrupts import defer_interrupts
+from kernelwright.agent.runtime.worker_threads import WorkerThreads
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.store.connection.server import split_password, without_password
@@ -29,7 +29,7 @@ from kernelwright.store.records import TrajectoryFilter, Turn, fingerprint
 from kernelwright.tools.report import Environment, Report
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
 
 class ReplayRequest(Value):
@@ -97,7 +97,7 @@ def _rows(store: Store, asked: ReplayRequest) -> list[Trajectory]:
 
 def _evaluator(asked: ReplayRequest, say: Callable[[str], None]) -> Evaluator:
     """Makes the evaluator without the cache of verdicts: a cached verdict would be the old one."""
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
     say("starting the tools")
     with defer_interrupts():
@@ -182,7 +182,7 @@ class _Work:
     ) -> VerdictSource:
         if self._evaluator is None:
             return StoredVerdicts(turns)
-        from kernelwright.tools.pipeline import Options
+        from kernelwright.tools.evaluation.pipeline import Options
 
         told = Settings.of(row)
         judging = RunJudge(

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from kernelwright.agent.judging.pool import DeviceKind, JudgePool
 from kernelwright.agent.problems.forms_of_users.forms import complete_reference
 from kernelwright.agent.serving.wire import Code, ProblemReference, Submission, VerdictOptions
-from kernelwright.tools.judging.options import Options
+from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.source import candidate_hash
 

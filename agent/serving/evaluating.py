@@ -12,7 +12,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
 
 class ServiceEvaluator:

@@ -208,7 +208,7 @@ def most_connections() -> int:
 
 def devices_of(asked: Sequence[str]) -> list[str]:
     """Reads the devices of `--device`, comma-separated or repeated, and checks them. Raises InputError."""
-    from kernelwright.agent.command_line.arguments import choose_device
+    from kernelwright.agent.runtime.arguments import choose_device
 
     names = [name.strip() for part in asked for name in part.split(",") if name.strip()]
     return list(dict.fromkeys(choose_device(name) for name in names or ["auto"]))

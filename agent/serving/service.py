@@ -52,7 +52,7 @@ from kernelwright.agent.serving.wire import (
     Submission,
     first_line,
 )
-from kernelwright.tools.judging.options import Options
+from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Report
 

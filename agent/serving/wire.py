@@ -95,7 +95,7 @@ def _targets(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _own_work(asked: str) -> str:
-    from kernelwright.agent.command_line.arguments import own_work_mode
+    from kernelwright.agent.runtime.arguments import own_work_mode
 
     return own_work_mode(asked)
 

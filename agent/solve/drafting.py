@@ -185,8 +185,8 @@ def varied_sources(problem: Problem) -> tuple[str, ...]:
     can be tried.
     """
     from kernelwright.tools.problem import ProblemError
+    from kernelwright.tools.references.small_sizes import shrink
     from kernelwright.tools.sizing.draws import draw_varied
-    from kernelwright.tools.sizing.small_sizes import shrink
 
     try:
         small = shrink(problem)

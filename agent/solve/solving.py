@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelwright.agent.contracts.guarded import GuardedKernel, guarded_kernel
-from kernelwright.agent.databases import open_store, verdict_cache_folder
-from kernelwright.agent.errors import Exit, exit_of_outcome
-from kernelwright.agent.interrupts import defer_interrupts
+from kernelwright.agent.export.kernel_file import verification_line, write_kernel
 from kernelwright.agent.loop.gpu_turns import share_gpu
 from kernelwright.agent.loop.run import Run, pause_owned
 from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Spent, StopReason
 from kernelwright.agent.prompts import Prompts
+from kernelwright.agent.runtime.databases import open_store, verdict_cache_folder
+from kernelwright.agent.runtime.errors import Exit, exit_of_outcome
+from kernelwright.agent.runtime.interrupts import defer_interrupts
 from kernelwright.agent.solve.drafting import Drafter
-from kernelwright.agent.solve.kernel_file import verification_line, write_kernel
 from kernelwright.agent.solve.next_steps import NextSteps, next_steps
 from kernelwright.agent.tuning.turn import TuneTurn
 from kernelwright.policies.base import Policy, Value
@@ -29,7 +29,7 @@ from kernelwright.tools.report import Report, ReportOutcome
 from kernelwright.tools.timing.card_estimates import CardEstimate
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Evaluator, Options
+    from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 
 
 class Solved(Value):
@@ -113,7 +113,7 @@ def solve_problem(
 
     `forked_from`: a candidate of another trajectory, after which this one goes its own way.
     """
-    from kernelwright.tools.pipeline import Evaluator, Options
+    from kernelwright.tools.evaluation.pipeline import Evaluator, Options
     from kernelwright.tools.reference_trials.trials import reference_trials
 
     start = time.monotonic()

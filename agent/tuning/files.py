@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kernelwright.agent.contracts.comments import wrap_comments
 from kernelwright.agent.contracts.guarded import GuardedKernel
-from kernelwright.agent.output_files import refuse_unwritable_file
+from kernelwright.agent.runtime.output_files import refuse_unwritable_file
 from kernelwright.agent.tuning.tuned import ConfigurationOutcome, TriedConfiguration, TuningResult
 from kernelwright.errors import InputError
 from kernelwright.tools.tuning.kernel_text.parameters import Configuration, ParameterSpace, Setting

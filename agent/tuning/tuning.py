@@ -40,8 +40,8 @@ from kernelwright.tools.tuning.kernel_text.writing_lists import with_list
 from kernelwright.tools.tuning.tunable_space import TunableSpace, find_tunable_space
 
 if TYPE_CHECKING:
+    from kernelwright.tools.evaluation.pipeline import Evaluator, Options
     from kernelwright.tools.judging.trials import TrialTimes
-    from kernelwright.tools.pipeline import Evaluator, Options
 
 Say = Callable[[str], None]
 JUDGED_KIND = "judged"
@@ -62,7 +62,7 @@ class Tuner:
         say: Say = lambda _: None, *, kernel: str = "kernel.py", priors: Priors = no_priors,
     ) -> None:  # fmt: skip
         """kernel: the file's name, to be printed. priors: gives configurations that are tried before others."""
-        from kernelwright.tools.pipeline import Options
+        from kernelwright.tools.evaluation.pipeline import Options
 
         self._evaluator, self._problem, self._settings = evaluator, problem, settings
         self._journal, self._say, self._kernel = journal, say, kernel

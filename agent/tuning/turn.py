@@ -22,7 +22,7 @@ from kernelwright.store.database import Store
 from kernelwright.tools.problem import Problem
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
 TUNER_NAME = "tuner"
 """What the stored turn names as its policy."""

@@ -62,7 +62,7 @@ def search(problem: str, honest: str, mutant: str) -> dict[str, str]:
 
 def _sizes(problem: Any) -> Iterator[dict[str, int]]:
     """Yields the problem's small sizes, then sizes near them."""
-    from kernelwright.tools.sizing.small_sizes import shrink
+    from kernelwright.tools.references.small_sizes import shrink
 
     base = problem.cpu_sizes or shrink(problem).sizes
     yield base

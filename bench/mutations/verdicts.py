@@ -67,7 +67,7 @@ def judge_mutants(
     mutants: Sequence[Mutant], seed: int, workers: int, sizes: int, file: Path | None
 ) -> list[Record]:
     """Judges every mutant that `file` does not hold yet, and appends each record to it. Returns the records of all."""
-    from kernelwright.tools.pipeline import Evaluator, Options
+    from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 
     known = {record.key: record for record in read_records(file)}
     waiting = [mutant for mutant in mutants if mutant.key not in known]

@@ -24,7 +24,7 @@ from bench.several.candidates import Candidate, endless, read
 from bench.several.results import PhaseRequest, Results, asked
 from kernelwright.agent.judging.local_pool import LocalPool
 from kernelwright.agent.judging.pool import MAX_VERDICT_ATTEMPTS, DeviceKind, JudgeLost
-from kernelwright.tools.judging.options import Options
+from kernelwright.tools.options import Options
 from kernelwright.tools.report import Report
 
 if TYPE_CHECKING:

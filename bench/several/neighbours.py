@@ -19,7 +19,7 @@ from bench.several.batch import Turn, warm
 from bench.several.candidates import Candidate, read
 from bench.several.results import Results, asked
 from kernelwright.agent.judging.local_pool import LocalPool
-from kernelwright.tools.judging.options import Options
+from kernelwright.tools.options import Options
 from kernelwright.tools.report import InfrastructureError
 
 NAMES = ("fused_softmax", "layer_norm", "matmul", "attention")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.policies.base import Sampling
 from kernelwright.policies.local.decoding import SequenceInDecoding, Spell
-from kernelwright.policies.small.small_model import KeyValueCache, SmallModel
+from kernelwright.policies.local.small_model import KeyValueCache, SmallModel
 
 if TYPE_CHECKING:
     import torch

@@ -24,6 +24,7 @@ from kernelwright.policies.base import (
 )
 from kernelwright.policies.deadlines import check_deadline, latest_deadline
 from kernelwright.policies.local.decoding import SequenceInDecoding, draw
+from kernelwright.policies.local.quantised_weights import has_int8, read_int8
 from kernelwright.policies.local.stepping import CacheKind
 from kernelwright.policies.model_identity import (
     Identity,
@@ -33,7 +34,6 @@ from kernelwright.policies.model_identity import (
     weights_revision,
 )
 from kernelwright.policies.policy_card import read_cards
-from kernelwright.policies.small.quantised_weights import has_int8, read_int8
 
 log = logging.getLogger(__name__)
 

@@ -23,13 +23,13 @@ from kernelwright.policies.base import (
 )
 from kernelwright.policies.local.decoding import SequenceInDecoding
 from kernelwright.policies.local.lookahead import NgramTable, draw_with_lookahead, fits_lookahead
+from kernelwright.policies.local.small_model import SmallModel, is_small, load_small
 from kernelwright.policies.local.transformers_policy import (
     SEED_LIMIT,
     TransformersPolicy,
     prompt_ids,
 )
 from kernelwright.policies.model_identity import Identity, identity_of, weights_revision
-from kernelwright.policies.small.small_model import SmallModel, is_small, load_small
 
 MAX_ROWS_AT_ONCE = 32
 """Rows of a batch."""

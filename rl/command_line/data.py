@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernelwright.agent.command_line.command_class import WrappingCommand
+from kernelwright.agent.runtime.command_class import WrappingCommand
 from kernelwright.rl.command_line.options.shared import (
     Against,
     AsJson,
@@ -131,9 +131,9 @@ def mistakes(
     """Let a policy draft generated problems; keep its own wrong drafts with what the tools said and a right answer:
     repairs to learn from.
     """
-    from kernelwright.agent.command_line.arguments import choose_device
+    from kernelwright.agent.runtime.arguments import choose_device
     from kernelwright.agent.viewing.show.progress import console, progress
-    from kernelwright.policies.open_policy import open_policy
+    from kernelwright.policies.opening.open_policy import open_policy
     from kernelwright.rl.data.cleaning.suites import graphs_of
     from kernelwright.rl.data.corpus_arguments import parse_split, parse_target_name
     from kernelwright.rl.data.synth.engine.own_mistakes import MistakesRequest, collect_mistakes
@@ -202,7 +202,7 @@ def inductor(
     debug: Debug = False,
 ) -> None:
     """Run torch.compile over references and keep the kernels that Inductor writes."""
-    from kernelwright.agent.command_line.arguments import choose_device
+    from kernelwright.agent.runtime.arguments import choose_device
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.rl.data.corpus_arguments import parse_problems
     from kernelwright.rl.data.importing.collecting import collect_kernels

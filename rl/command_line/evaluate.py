@@ -136,7 +136,7 @@ def evaluate(
     finished, 1 where pass@1 is lower than that of --against by more than chance explains, 2 where you must change
     something, 3 for this machine's trouble, 130 where it was paused.
     """
-    from kernelwright.agent.command_line.arguments import choose_device, choose_targets
+    from kernelwright.agent.runtime.arguments import choose_device, choose_targets
     from kernelwright.rl.evaluating.comparing import refuse_unshared
     from kernelwright.rl.evaluating.running import EvaluationOptions
 
@@ -173,7 +173,7 @@ def _earlier(against: Path | None) -> RecordedEvaluation | None:
 
 
 def _opened(policy: str, adapter: str | None, device: str) -> Policy:
-    from kernelwright.policies.open_policy import open_policy
+    from kernelwright.policies.opening.open_policy import open_policy
     from kernelwright.policies.server_names import key_variable
 
     return open_policy(
@@ -209,7 +209,7 @@ def _run(
 ) -> None:  # fmt: skip
     import shlex
 
-    from kernelwright.agent.output_files import refuse_unwritable_folder
+    from kernelwright.agent.runtime.output_files import refuse_unwritable_folder
     from kernelwright.agent.viewing.show.batch import live_batch
     from kernelwright.rl.evaluating.running import evaluate_policy
 
@@ -231,7 +231,7 @@ def _run(
 
 
 def _show(result: EvaluationResult, as_json: bool) -> None:
-    from kernelwright.agent.errors import Exit
+    from kernelwright.agent.runtime.errors import Exit
     from kernelwright.rl.command_line.show.resuming import STOPPED
 
     comparison = result.comparison

@@ -52,7 +52,7 @@ def rewards(
     """Compute the reward parts of every verdict and store them; or explain one, list the presets, or list what
     looks suspicious.
     """
-    from kernelwright.agent.databases import open_store
+    from kernelwright.agent.runtime.databases import open_store
     from kernelwright.rl.log.defaults import choose_formula
     from kernelwright.store.records import CandidateFilter
 

@@ -33,8 +33,8 @@ def stats(
     """What a log holds for training: groups, rewards and their variance, turns, faults, policies, and what cannot
     be used.
     """
-    from kernelwright.agent.command_line.arguments import named_database
-    from kernelwright.agent.databases import open_store
+    from kernelwright.agent.runtime.arguments import named_database
+    from kernelwright.agent.runtime.databases import open_store
     from kernelwright.agent.viewing.show.progress import console, progress
     from kernelwright.errors import InputError
     from kernelwright.rl.command_line.show.stats import stats_view

@@ -8,10 +8,10 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.rl.worker_pool import call_before_exit, process_pool
+from kernelwright.rl.workers.worker_pool import call_before_exit, process_pool
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
 WORKER_CLOSING_SECONDS = 4.0
 _here: dict[str, Any] = {}
@@ -82,7 +82,7 @@ def _open() -> None:
 
     import torch
 
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
     torch.set_num_threads(1)
     _here["opening"] = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kernelwright.agent.viewing.report.figures import (
+from kernelwright.agent.reporting.figures import (
     Estimate,
     Figures,
     by_problem,

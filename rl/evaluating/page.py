@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelwright.agent.viewing.report.figures import Estimate
-from kernelwright.agent.viewing.report.files import write_text
+from kernelwright.agent.reporting.figures import Estimate
+from kernelwright.agent.reporting.files import write_text
 from kernelwright.rl.evaluating.comparing import EvaluationComparison, PassDifference, ProblemChange
 from kernelwright.rl.evaluating.measures import Evaluation
 from kernelwright.rl.evaluating.text_checks import PATTERNS, TextCheckFigures

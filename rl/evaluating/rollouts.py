@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from kernelwright.agent.viewing.report.samples import Cost, ReportedSample, passed_compile_rung
+from kernelwright.agent.reporting.samples import Cost, ReportedSample, passed_compile_rung
 from kernelwright.policies.base import Value
 from kernelwright.rl.evaluating.text_checks import CheckedText, has_patterns, overlap
 from kernelwright.store.database import Store

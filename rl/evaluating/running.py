@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.batch.running import run_batch
-from kernelwright.agent.databases import open_store
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets, Goal
 from kernelwright.agent.prompts import Prompts
+from kernelwright.agent.runtime.databases import open_store
 from kernelwright.policies.base import Policy, Value
 from kernelwright.rl.evaluating.comparing import (
     DATABASE_FILE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelwright.agent.databases import open_store
+from kernelwright.agent.runtime.databases import open_store
 from kernelwright.policies.model_identity import adapter_folder, model_config
 from kernelwright.rl.training.online.options import LoopOptions, OnlineOptions
 from kernelwright.rl.training.online.problem_source import ProblemSource

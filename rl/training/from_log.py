@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernelwright.agent.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
+from kernelwright.agent.runtime.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
 from kernelwright.errors import InputError
 from kernelwright.rl.training.checkpoints import (
     facts_of,

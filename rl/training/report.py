@@ -169,7 +169,7 @@ def render_page(template: str, **fields: Any) -> str:
     """Renders a template of this folder: one page, nothing loaded from anywhere."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    from kernelwright.agent.viewing import report as beside
+    from kernelwright.agent import reporting as beside
 
     folders = [str(Path(__file__).parent), str(Path(beside.__file__).parent)]
     environment = Environment(

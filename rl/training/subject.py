@@ -100,7 +100,7 @@ def load_weights(subject: Subject, device: str, lora: bool) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils import logging
 
-    from kernelwright.policies.small.quantised_weights import has_int8, read_int8
+    from kernelwright.policies.local.quantised_weights import has_int8, read_int8
 
     folder = Path(subject.path)
     logging.disable_progress_bar()

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from kernelwright.agent.serving.requests import Verdict
     from kernelwright.agent.solve.solving import Solved
     from kernelwright.store.database import Store
-    from kernelwright.tools.pipeline import Evaluator as Judge
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Evaluator as Judge
+    from kernelwright.tools.evaluation.pipeline import Options
     from kernelwright.tools.problem import Problem
     from kernelwright.tools.report import Report
 
@@ -48,9 +48,9 @@ __all__ = [
 IMPORT_TIME = time.monotonic()
 """The time at which this process began to import the package: of a command, all but the start of Python itself."""
 _PLACES = {
-    "Judge": "kernelwright.tools.pipeline:Evaluator",
+    "Judge": "kernelwright.tools.evaluation.pipeline:Evaluator",
     "JudgeClient": "kernelwright.agent.serving.client:JudgeClient",
-    "Options": "kernelwright.tools.pipeline:Options",
+    "Options": "kernelwright.tools.evaluation.pipeline:Options",
     "Problem": "kernelwright.tools.problem:Problem",
     "Report": "kernelwright.tools.report:Report",
     "Solved": "kernelwright.agent.solve.solving:Solved",
@@ -139,8 +139,8 @@ def check(
         InfrastructureError: This machine could not make a verdict (no such GPU, no sandbox, a full disk).
         OSError: The candidate's file cannot be read.
     """
-    from kernelwright.agent.command_line.arguments import choose_device, own_work_mode
-    from kernelwright.tools.pipeline import Evaluator, Options
+    from kernelwright.agent.runtime.arguments import choose_device, own_work_mode
+    from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 
     settings = (options or Options()).with_(own_work=own_work_mode(own_work))
     if seed is not None:

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
-from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 
 DURABLE_OPTION = "durable"
 """Key of a connection's `info`: whether its next transaction must survive a power cut."""

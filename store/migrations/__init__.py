@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Connection
 
-from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.migrations import m0001_tables, m0002_search, m0003_origin
 
 MIGRATIONS: tuple[ModuleType, ...] = (m0001_tables, m0002_search, m0003_origin)

@@ -16,7 +16,7 @@ from kernelwright.agent.prompts import Prompts
 from kernelwright.policies.base import Completion, Policy
 from kernelwright.policies.scripted import ScriptedPolicy, open_scripted
 from kernelwright.store.database import Store
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 
 GOOD = Path(__file__).parents[1] / "kernels" / "good" / "fused_silu.py"
 

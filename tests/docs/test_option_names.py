@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.agent.command_line.command_class import RENAMED_IN_RL, RENAMED_OPTIONS
+from kernelwright.agent.runtime.command_class import RENAMED_IN_RL, RENAMED_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 NAMES = {("agent", command): old for command, old in RENAMED_OPTIONS.items()} | {

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from kernelwright.agent.batch.running import run_batch
-from kernelwright.agent.databases import open_store
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets, StopReason
 from kernelwright.agent.problems.finding import find_by_name
+from kernelwright.agent.runtime.databases import open_store
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
 from kernelwright.store.records import TrajectoryFilter
 

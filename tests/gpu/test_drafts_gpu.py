@@ -6,8 +6,8 @@ import pytest
 
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.policies.inductor.draft import DraftMode, draft
-from kernelwright.tools.judging.options import Options
-from kernelwright.tools.pipeline import Evaluator
+from kernelwright.tools.evaluation.pipeline import Evaluator
+from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem
 
 pytestmark = pytest.mark.gpu

@@ -9,7 +9,7 @@ import pytest
 
 from bench.judge_suites import KERNELS, Entry, header, honest, problem_of
 from bench.trust import options_for
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 
 pytestmark = pytest.mark.gpu
 BAD = sorted((KERNELS / "bad").iterdir())

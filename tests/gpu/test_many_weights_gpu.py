@@ -17,8 +17,8 @@ from kernelwright.tools.references.input_spec import input_spec  # noqa: E402
 from kernelwright.tools.references.shared_tensors import Buffers  # noqa: E402
 from kernelwright.tools.replaying.replayer import MAX_MAPPED_ALLOCATIONS, Replayer  # noqa: E402
 from kernelwright.tools.sandbox import ProcessKind, Zygote  # noqa: E402
+from kernelwright.tools.trace.trace import Launch, all_steps  # noqa: E402
 from kernelwright.tools.tracing.client import SizeRequest, trace_candidate  # noqa: E402
-from kernelwright.tools.tracing.trace import Launch, all_steps  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 PROBLEM = """
@@ -66,9 +66,7 @@ class ModelNew(nn.Module):
 def test_the_clock_reads_its_inputs_again_after_messages_that_did_not_name_them(count):
     spec = input_spec(Problem(name="sums", source=PROBLEM.replace("COUNT", str(count))))
     with (
-        Zygote(
-            ProcessKind.COMPILE, warm="kernelwright.tools.tracing.pretended_gpu.warming:warm"
-        ) as tracing,
+        Zygote(ProcessKind.COMPILE, warm="kernelwright.tools.evaluation.warming:warm") as tracing,
         Zygote(
             ProcessKind.CUDA, gpu=0, warm="kernelwright.tools.replaying.gpu.launching:warm"
         ) as running,

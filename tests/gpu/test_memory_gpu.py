@@ -10,9 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernelwright.tools.comparing.on_the_host import moved_to_host  # noqa: E402
+from kernelwright.tools.evaluation.pipeline import Evaluator  # noqa: E402
 from kernelwright.tools.hardware.memory_requests import wait_for_memory  # noqa: E402
-from kernelwright.tools.judging.options import Options  # noqa: E402
-from kernelwright.tools.pipeline import Evaluator  # noqa: E402
+from kernelwright.tools.options import Options  # noqa: E402
 from kernelwright.tools.problem import Problem  # noqa: E402
 from kernelwright.tools.replaying.allocations import Allocations  # noqa: E402
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Fault
 

@@ -168,7 +168,7 @@ def test_more_shared_memory_than_the_gpu_has_is_named():
 def test_a_descriptor_made_on_the_host():
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    from kernelwright.tools.replaying.values import Descriptor
+    from kernelwright.tools.trace.reinterpreted import Descriptor
 
     source, target = torch.randn(64, 64, device="cuda"), torch.zeros(64, 64, device="cuda")
     own = tuple(

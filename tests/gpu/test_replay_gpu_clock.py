@@ -17,7 +17,7 @@ import triton.language as tl  # noqa: E402
 from kernelwright.tools.replaying.allocations import Allocations  # noqa: E402
 from kernelwright.tools.replaying.gpu.timing import TimedTrace  # noqa: E402
 from kernelwright.tools.timing.reference_clock import ReferenceClock  # noqa: E402
-from kernelwright.tools.tracing.trace import Choice, Launch  # noqa: E402
+from kernelwright.tools.trace.trace import Choice, Launch  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 SLOW = 20_000

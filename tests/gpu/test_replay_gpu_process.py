@@ -19,8 +19,8 @@ from kernelwright.tools.references.shared_tensors import Buffers  # noqa: E402
 from kernelwright.tools.replaying.replayer import Replayer  # noqa: E402
 from kernelwright.tools.report import Failed, Fault  # noqa: E402
 from kernelwright.tools.sandbox import ProcessKind, Zygote  # noqa: E402
+from kernelwright.tools.trace.trace import Launch, all_steps  # noqa: E402
 from kernelwright.tools.tracing.client import SizeRequest, trace_candidate  # noqa: E402
-from kernelwright.tools.tracing.trace import Launch, all_steps  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 PROBLEM = """
@@ -64,9 +64,7 @@ ENDLESS = """go = tl.load(x)
 @pytest.fixture(scope="module")
 def rig() -> Any:
     with (
-        Zygote(
-            ProcessKind.COMPILE, warm="kernelwright.tools.tracing.pretended_gpu.warming:warm"
-        ) as tracing,
+        Zygote(ProcessKind.COMPILE, warm="kernelwright.tools.evaluation.warming:warm") as tracing,
         Zygote(
             ProcessKind.CUDA, gpu=0, warm="kernelwright.tools.replaying.gpu.launching:warm"
         ) as running,

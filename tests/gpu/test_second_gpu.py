@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bench.judge_suites import Entry, honest, problem_of
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.report import Report
 
 pytestmark = [

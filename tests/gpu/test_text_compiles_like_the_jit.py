@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from bench.judge_suites import EXPLOITS, HONEST, header, honest
-from kernelwright.tools.compiling.binary import code_hash
 from kernelwright.tools.compiling.compiled import Compiled
 from kernelwright.tools.compiling.compiler import Compiler
+from kernelwright.tools.hardware.binary import code_hash
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.sandbox import ProcessKind, Zygote
@@ -40,7 +40,7 @@ import gc, importlib.util, json, sys, traceback
 sys.path.insert(0, sys.argv[1])
 import torch, triton
 from triton.compiler import compiler
-from kernelwright.tools.compiling.binary import code_hash
+from kernelwright.tools.hardware.binary import code_hash
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.reference import Reference
 

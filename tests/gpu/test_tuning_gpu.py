@@ -19,7 +19,7 @@ GOOD = Path(__file__).parents[1] / "kernels" / "good"
 
 @pytest.fixture(scope="module")
 def evaluator():
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
     with Evaluator(device="cuda:0") as made:
         yield made

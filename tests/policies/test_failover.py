@@ -14,7 +14,7 @@ from kernelwright.policies.base import (
     Role,
     Trouble,
 )
-from kernelwright.policies.open_policy import open_policy
+from kernelwright.policies.opening.open_policy import open_policy
 from tests.policies.loopback import Handler, loopback, reply
 
 ASK = Request(messages=(Message(role=Role.USER, content="add"),))

@@ -18,7 +18,7 @@ from kernelwright.policies.base import (
     Trouble,
     Usage,
 )
-from kernelwright.policies.open_policy import POLICY_FORMS, open_policy
+from kernelwright.policies.opening.open_policy import POLICY_FORMS, open_policy
 from kernelwright.policies.prices import SHIPPED_PRICES, Prices, read_prices
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ def _has_vllm() -> bool:
 
 def test_naming_policies_pays_for_no_heavy_library():
     code = (
-        "import sys, kernelwright.policies.open_policy; "
+        "import sys, kernelwright.policies.opening.open_policy; "
         "print([name for name in ('torch', 'transformers', 'vllm', 'openai', 'tenacity', 'httpx') if name "
         "in sys.modules])"
     )

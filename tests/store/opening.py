@@ -6,8 +6,8 @@ from contextlib import closing, contextmanager
 import pytest
 import turnmaking as make
 
+from kernelwright.store.connection.errors import StoreError
 from kernelwright.store.database import Store
-from kernelwright.store.errors import StoreError
 from kernelwright.store.models import Action
 
 

@@ -12,8 +12,8 @@ from multiprocessing import get_context
 import pytest
 import turnmaking as make
 
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.database import Store
-from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.models import Action, State
 from kernelwright.store.records import CandidateFilter, TrajectoryFilter
 

@@ -5,8 +5,8 @@ from sqlalchemy import create_engine, inspect
 
 from kernelwright.store.connection.column_types import StoredRow
 from kernelwright.store.connection.engine import open_file
+from kernelwright.store.connection.errors import StoreTrouble
 from kernelwright.store.database import Store
-from kernelwright.store.errors import StoreTrouble
 from kernelwright.store.migrations import migrate
 
 

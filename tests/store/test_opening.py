@@ -17,8 +17,8 @@ import turnmaking as make
 from opening import plainly, refused, write
 
 from kernelwright.store.connection.engine import network_disk, open_file, set_journal
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.database import Store
-from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.migrations import APPLICATION_ID, CURRENT_VERSION
 from kernelwright.store.models import Action
 from kernelwright.store.records import TrajectoryFilter

@@ -8,8 +8,8 @@ import turnmaking as make
 from sqlalchemy import select
 
 from kernelwright.store.blobs import TOKENS_PER_LINK
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.database import Store
-from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.lineage import best_candidate, lineage
 from kernelwright.store.models import Action, Candidate
 from kernelwright.store.records import CandidateFilter

@@ -9,9 +9,9 @@ import pytest
 import turnmaking as make
 from sqlalchemy import inspect, make_url
 
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.connection.server import address_of, split_password, without_password
 from kernelwright.store.database import Store
-from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.models import Action, State
 from kernelwright.store.records import CandidateFilter, TrajectoryFilter
 from tests.postgres_server import PASSWORD, postgres_server

@@ -16,8 +16,8 @@ from kernelwright.store.blobs import (
     unpack_numbers,
     unpack_text,
 )
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.database import Store
-from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.models import Action, State
 from kernelwright.store.records import (
     CandidateFilter,

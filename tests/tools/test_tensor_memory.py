@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernelwright.tools.references.prepared_problem import out_of_memory
+from kernelwright.tools.expected.prepared_problem import out_of_memory
 from kernelwright.tools.tensor_memory import found_no_memory
 
 CUBLAS = "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"

@@ -1,5 +1,5 @@
 """The judge's comparison: form first, then numbers against the tolerance that the arithmetic of the problem allows
-(tools/comparing/tolerance.py).
+(tools/numerics/tolerance.py).
 
 Runs only in the trusted process. Works in pieces, so that outputs of 1.6e9 elements cost a few gigabytes; a GPU is
 waited for once, at the end. Does not look at aliasing and mutation: the judge knows the buffers.
@@ -20,8 +20,7 @@ from kernelwright.tools.comparing.deviation import (
 from kernelwright.tools.comparing.exactness.accuracy import inaccuracy
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.comparing.exactness.steps import StepReach
-from kernelwright.tools.comparing.forms_of_outputs import overlaps
-from kernelwright.tools.comparing.tolerance import (
+from kernelwright.tools.numerics.tolerance import (
     FP32_EPS,
     Allowance,
     Tensor,
@@ -46,6 +45,7 @@ from kernelwright.tools.report import (
     Value,
     clean_text,
 )
+from kernelwright.tools.trace.forms_of_outputs import overlaps
 
 KB_TOLERANCE = {
     "fp32": 1e-4,
@@ -182,7 +182,7 @@ def measure(
     ill-conditioned there and the candidate may move too. The judge's own (perturbed_outputs.py) is also off by what
     eager is off by nearby. A StepReach for an output that steps.
     draw: whose inputs they come from; rows that are one number each have a scale of their own
-    (tools/comparing/tolerance.py).
+    (tools/numerics/tolerance.py).
     moved: gives `perturbed`, and is asked only where the output is wrong without it.
     depth: input elements summed into one output element. dtype: the output's, where these are copies of it in
     another. explained: a wrong output says where it is wrong; else the fault is MISMATCH or NON_FINITE.

@@ -14,7 +14,7 @@ from kernelwright.tools.comparing.exactness.steps import (
     unexplained_elements,
 )
 from kernelwright.tools.comparing.row_errors import error_of, row_errors
-from kernelwright.tools.comparing.tolerance import Allowance, Tensor, Tolerance, distance, tiles
+from kernelwright.tools.numerics.tolerance import Allowance, Tensor, Tolerance, distance, tiles
 
 
 @dataclass

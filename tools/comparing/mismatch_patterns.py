@@ -12,7 +12,6 @@ import math
 from functools import reduce
 from itertools import pairwise
 
-from kernelwright.tools.comparing.tolerance import Tensor, distance, rows_of
 from kernelwright.tools.comparing.wrong_elements import (
     SAMPLED_ELEMENTS_PER_PIECE,
     Sample,
@@ -21,6 +20,7 @@ from kernelwright.tools.comparing.wrong_elements import (
     sample_wrong,
     worst_wrong_indices,
 )
+from kernelwright.tools.numerics.tolerance import Tensor, distance, rows_of
 from kernelwright.tools.report import Mismatch, Pattern
 
 SMALL_RMS = 0.03

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelwright.tools.comparing.tolerance import Tensor, all_close, distance, tiles
+from kernelwright.tools.numerics.tolerance import Tensor, all_close, distance, tiles
 
 MAX_ROWS_ON_HOST = 1 << 16
 """Rows up to which the numbers of a pass are copied to the host."""

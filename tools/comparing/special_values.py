@@ -11,7 +11,7 @@ from typing import Any
 from kernelwright.tools.comparing.comparison import ComparedOutput, measure, with_mismatch
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.comparing.exactness.steps import StepReach
-from kernelwright.tools.comparing.tolerance import FP32_EPS, Tensor, widened
+from kernelwright.tools.numerics.tolerance import FP32_EPS, Tensor, widened
 from kernelwright.tools.report import Check, Fault
 
 MAX_CANCELLATION_ULPS, MAX_CANCELLATION_SHARE = 64, 1e-2

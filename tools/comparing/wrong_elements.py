@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kernelwright.tools.comparing.tolerance import Tensor, as_rows, distance, rows_of, tiles
+from kernelwright.tools.numerics.tolerance import Tensor, as_rows, distance, rows_of, tiles
 from kernelwright.tools.report import WrongElement
 
 MAX_WORST_SHOWN = 5

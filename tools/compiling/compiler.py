@@ -28,7 +28,7 @@ from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.report import Failure, Fault, SourceLine, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
 from kernelwright.tools.sandbox.run_queue import RemainingSeconds
-from kernelwright.tools.tracing.trace import Function, Kernel, Traced
+from kernelwright.tools.trace.trace import Function, Kernel, Traced
 
 WORKER_ENTRY = "kernelwright.tools.compiling.worker:serve"
 OUTPUT_FILE = "compiler_says"

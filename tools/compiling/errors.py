@@ -15,7 +15,7 @@ from typing import Any
 from kernelwright.tools.compiling.compiled import CompileOutcome, Place
 from kernelwright.tools.compiling.text.kernel_text import FILE, TextFailed, file_name
 from kernelwright.tools.report import Fault, clean_text
-from kernelwright.tools.tracing.trace import Function
+from kernelwright.tools.trace.trace import Function
 
 MAX_MESSAGE_CHARACTERS = 600
 """Characters of a message."""

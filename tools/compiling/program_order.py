@@ -17,8 +17,8 @@ from typing import Any
 from kernelwright.tools.compiling.reads_and_writes import writes_what_it_reads
 from kernelwright.tools.compiling.text.closure import Contents
 from kernelwright.tools.parsing import parse_module
-from kernelwright.tools.tracing.shared_memory import SharedMemory
-from kernelwright.tools.tracing.trace import Launch, Trace, Traced, all_steps, tensors_of_launch
+from kernelwright.tools.trace.shared_memory import SharedMemory
+from kernelwright.tools.trace.trace import Launch, Trace, Traced, all_steps, tensors_of_launch
 
 _ATOMIC = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:atom|red)\.", re.MULTILINE)
 _NUMBER = re.compile(r"^(\s*)mov\.u32(\s+)(%r\d+),\s*%ctaid\.([xyz]);", re.MULTILINE)

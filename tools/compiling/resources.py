@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelwright.tools.compiling.binary import Usage, code_hash, read_amdgcn, read_cubin
 from kernelwright.tools.compiling.instructions import read_instructions
+from kernelwright.tools.hardware.binary import Usage, code_hash, read_amdgcn, read_cubin
 from kernelwright.tools.hardware.targets import Target, occupancy
 from kernelwright.tools.report import KernelResources, clean_text
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from kernelwright.tools.tracing.trace import Kernel, Traced
+from kernelwright.tools.trace.trace import Kernel, Traced
 
 
 def share_binaries(traced: Traced, own: Collection[str]) -> Traced:

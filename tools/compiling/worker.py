@@ -30,7 +30,7 @@ from kernelwright.tools.compiling.text.kernel_text import Rebuilt
 from kernelwright.tools.hardware.targets import Target, parse_target
 from kernelwright.tools.report import Fault, clean_text
 from kernelwright.tools.sandbox.channel import Channel
-from kernelwright.tools.tracing.trace import Function, Json, Kernel
+from kernelwright.tools.trace.trace import Function, Json, Kernel
 
 FOLDER = Path("/kernels")
 """Where the texts' files are said to be; no file is there.

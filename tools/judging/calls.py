@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelwright.tools import wire
-from kernelwright.tools.comparing.forms_of_outputs import overlaps
 from kernelwright.tools.comparing.on_the_host import ask_with_host_memory
-from kernelwright.tools.judging.layouts.input_layouts import InputLayout, copy_values
+from kernelwright.tools.expected.prepared_problem import (
+    ExpectedOutputs,
+    PreparedProblem,
+)
+from kernelwright.tools.expected.weights import Position, weights_of
 from kernelwright.tools.judging.state import state_of
 from kernelwright.tools.judging.weights.mapping import (
     map_by_name,
@@ -17,15 +20,12 @@ from kernelwright.tools.judging.weights.mapping import (
     read_positions,
     with_positions,
 )
-from kernelwright.tools.references.prepared_problem import (
-    ExpectedOutputs,
-    PreparedProblem,
-)
 from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor, TensorForm
-from kernelwright.tools.references.weights import Position, weights_of
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.replayer import Replayer, Reply
-from kernelwright.tools.tracing.trace import Trace, Traced
+from kernelwright.tools.sizing.input_layouts import InputLayout, copy_values
+from kernelwright.tools.trace.forms_of_outputs import overlaps
+from kernelwright.tools.trace.trace import Trace, Traced
 
 MARGIN_BYTE = 0xFF
 """What lies in the memory around a tensor on a GPU: NaN beyond every input."""

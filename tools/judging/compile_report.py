@@ -11,8 +11,8 @@ from typing import Any
 from kernelwright.tools.judging.own_work import census_of, with_first_configurations
 from kernelwright.tools.references.input_spec import TensorSpec
 from kernelwright.tools.report import CompileResult, Failure, Fault, KernelResources, clean_text
+from kernelwright.tools.trace.trace import Choice, Form, Launch, Trace, Traced, all_steps
 from kernelwright.tools.tracing.client import TracedCandidate
-from kernelwright.tools.tracing.trace import Choice, Form, Launch, Trace, Traced, all_steps
 
 MAX_OUTPUTS = 64
 """Outputs whose forms a trace tells, at most."""

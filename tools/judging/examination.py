@@ -11,17 +11,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.tools.comparing.movement import (
+from kernelwright.tools.expected.dependence import require_inputs_read
+from kernelwright.tools.expected.movement import (
     converts_inputs,
     draws_of,
     gives_back_inputs,
     only_moves,
 )
+from kernelwright.tools.expected.prepared_problem import ExpectedOutputs
+from kernelwright.tools.expected.searched_draws import searched_outputs
+from kernelwright.tools.expected.weights import require_visible_weights
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.rules import (
     ELSEWHERE,
     WHERE,
-    AtSize,
     Rules,
     Thoroughness,
     distributions_for,
@@ -31,13 +34,10 @@ from kernelwright.tools.judging.searching.replayed_outcomes import told_outcomes
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, POISONS, SizeChecks
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.input_distributions import WITH_INFINITIES, Draw
-from kernelwright.tools.references.prepared_problem import ExpectedOutputs
-from kernelwright.tools.references.redrawing.dependence import require_inputs_read
-from kernelwright.tools.references.redrawing.searched_draws import searched_outputs
-from kernelwright.tools.references.weights import require_visible_weights
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.report import Cheat, Check, Failed, Failure, Fault, OwnWork, clean_text
-from kernelwright.tools.tracing.alternatives import configuration_named, configurations_not_taken
+from kernelwright.tools.sizing.at_size import AtSize
+from kernelwright.tools.trace.alternatives import configuration_named, configurations_not_taken
 from kernelwright.tools.tracing.client import TracedCandidate
 
 if TYPE_CHECKING:

@@ -13,16 +13,17 @@ from kernelwright.tools.compiling.compiler import Compiler
 from kernelwright.tools.compiling.specialisations import guess_for_other_sizes, share_binaries
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import compile_result, kernels_of
-from kernelwright.tools.judging.options import TRACE_TARGET, Options
-from kernelwright.tools.judging.rules import AtSize, JudgeFindings, Rules
+from kernelwright.tools.judging.rules import JudgeFindings, Rules
+from kernelwright.tools.options import TRACE_TARGET, Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.contract_sizes import groups_of_sizes
 from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.report import CompileResult, Failure, Fault
 from kernelwright.tools.sandbox import Zygote
+from kernelwright.tools.sizing.at_size import AtSize
 from kernelwright.tools.sizing.selection import Selection, sizes_reaching_numbers, trace_requests
+from kernelwright.tools.trace.trace import Choice, Launch, Step, Traced
 from kernelwright.tools.tracing.client import SizeRequest, TracedCandidate, trace_candidate
-from kernelwright.tools.tracing.trace import Choice, Launch, Step, Traced
 
 if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge

@@ -14,22 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
-from kernelwright.tools.hardware.gpus import Gpu
-from kernelwright.tools.judging.own_work import Rule
-from kernelwright.tools.judging.profiling import Profiler
-from kernelwright.tools.judging.room_on_gpu import RoomOnGpu
-from kernelwright.tools.judging.rules import AtSize, JudgeFindings, Rules
-from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS
-from kernelwright.tools.judging.trials import TrialTimes, time_trial
-from kernelwright.tools.judging.verdict import Verdict
-from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.kept_problems import (
+from kernelwright.tools.expected.kept_problems import (
     GpuMemory,
     KeptProblems,
     key_of,
 )
-from kernelwright.tools.references.prepared_problem import (
+from kernelwright.tools.expected.prepared_problem import (
     EXACT_SECONDS,
     DoesNotFit,
     ExpectedOutputs,
@@ -39,9 +29,19 @@ from kernelwright.tools.references.prepared_problem import (
     out_of_memory,
     prepare_problem,
 )
+from kernelwright.tools.expected.weights import perturbed_model
+from kernelwright.tools.hardware.gpus import Gpu
+from kernelwright.tools.judging.own_work import Rule
+from kernelwright.tools.judging.profiling import Profiler
+from kernelwright.tools.judging.room_on_gpu import RoomOnGpu
+from kernelwright.tools.judging.rules import JudgeFindings, Rules
+from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS
+from kernelwright.tools.judging.trials import TrialTimes, time_trial
+from kernelwright.tools.judging.verdict import Verdict
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.shared_tensors import Buffers
 from kernelwright.tools.references.torch_settings import single_threaded
-from kernelwright.tools.references.weights import perturbed_model
 from kernelwright.tools.replaying.replayer import Replayer
 from kernelwright.tools.report import (
     Failed,
@@ -52,6 +52,7 @@ from kernelwright.tools.report import (
     ProfileResult,
 )
 from kernelwright.tools.sandbox import Zygote
+from kernelwright.tools.sizing.at_size import AtSize
 from kernelwright.tools.tracing.client import TracedCandidate
 
 VERDICTS_PER_SEED = 64

@@ -16,12 +16,12 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from kernelwright.tools.expected.prepared_problem import PreparedProblem
 from kernelwright.tools.judging.weights.work import computed_from_weights
-from kernelwright.tools.references.operators import operator_named
-from kernelwright.tools.references.prepared_problem import PreparedProblem
+from kernelwright.tools.operators.operators import operator_named
 from kernelwright.tools.replaying.replayer import Watched
 from kernelwright.tools.report import Census, Cheat, Failed, Failure, Fault, OwnWork, clean_text
-from kernelwright.tools.tracing.trace import (
+from kernelwright.tools.trace.trace import (
     Choice,
     Launch,
     Operator,
@@ -152,7 +152,7 @@ def with_first_configurations(steps: Iterable[Step]) -> Iterable[Step]:
 
 def kind_of(step: Operator) -> str:
     """`compute`, `layout` or `read`, by the operator's name and by the type that it converts to."""
-    from kernelwright.tools.references.operators import (
+    from kernelwright.tools.operators.operators import (
         HOST_READS,
         only_moves_data,
         reads_a_position,
@@ -264,7 +264,7 @@ class _Places:
 
 
 def _shares_memory(op: str) -> bool:
-    from kernelwright.tools.references.operators import VIEWING_OPERATORS
+    from kernelwright.tools.operators.operators import VIEWING_OPERATORS
 
     func = operator_named(op)
     viewed = op.removeprefix("aten.") in VIEWING_OPERATORS

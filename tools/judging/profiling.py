@@ -11,6 +11,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.tools.expected.kept_problems import GpuMemory, nbytes_of
+from kernelwright.tools.expected.prepared_problem import ExpectedOutputs, PreparedProblem
+from kernelwright.tools.gpu.persistent_memory import is_roomy
 from kernelwright.tools.hardware.gpus import Gpu
 from kernelwright.tools.judging.calls import MARGIN_BYTE
 from kernelwright.tools.judging.own_work import Rule
@@ -18,11 +21,8 @@ from kernelwright.tools.judging.own_work import judge as judge_work
 from kernelwright.tools.judging.size_checks import POISON_BYTES, SizeChecks
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.kept_problems import GpuMemory, nbytes_of
-from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem
 from kernelwright.tools.references.reference import BuffersAsTheyWere
 from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
-from kernelwright.tools.replaying.gpu.persistent_memory import is_roomy
 from kernelwright.tools.report import (
     KernelResources,
     LaunchTime,
@@ -36,11 +36,11 @@ from kernelwright.tools.timing.measuring import InputSet
 from kernelwright.tools.timing.precision import candidate_precision, reference_precision
 from kernelwright.tools.timing.reference_clock import ReferenceClock
 from kernelwright.tools.timing.speed_of_light import add_speed_of_light
-from kernelwright.tools.tracing.trace import Choice
+from kernelwright.tools.trace.trace import Choice
 
 if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
-    from kernelwright.tools.judging.rules import AtSize
+    from kernelwright.tools.sizing.at_size import AtSize
     from kernelwright.tools.tracing.client import TracedCandidate
 
 PROFILE_SECONDS = 120.0

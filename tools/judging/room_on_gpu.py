@@ -7,18 +7,18 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 
+from kernelwright.tools.expected.kept_problems import (
+    KEPT_MEMORY_DIVISOR,
+    LARGE_DRAW_DIVISOR,
+    GpuMemory,
+    KeptProblems,
+)
 from kernelwright.tools.hardware.gpus import Gpu
 from kernelwright.tools.hardware.memory_requests import wait_for_memory
 from kernelwright.tools.judging.profiling import Profiler
 from kernelwright.tools.judging.turns import fits_beside_others
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_spec import input_spec
-from kernelwright.tools.references.kept_problems import (
-    KEPT_MEMORY_DIVISOR,
-    LARGE_DRAW_DIVISOR,
-    GpuMemory,
-    KeptProblems,
-)
 from kernelwright.tools.references.shared_tensors import Buffers
 
 COPIES_OF_A_CALL = 6

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from kernelwright.tools.comparison_coverage import Coverage
 from kernelwright.tools.compiling.text.nan_handling import treats_nan
-from kernelwright.tools.coverage_results.comparison_coverage import Coverage
-from kernelwright.tools.judging.layouts.input_layouts import InputLayout
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import OF_PAIRS, Draw, pairs_of_tensors
+from kernelwright.tools.references.size_search import changeable_integers
 from kernelwright.tools.report import (
     CorrectnessResult,
     Failed,
@@ -20,10 +20,8 @@ from kernelwright.tools.report import (
     Fault,
     SizeOutcome,
     Tried,
-    Value,
 )
-from kernelwright.tools.sizing.size_search import changeable_integers
-from kernelwright.tools.tracing.trace import Traced
+from kernelwright.tools.trace.trace import Traced
 
 DISTRIBUTIONS = (
     Draw.SIGNED,
@@ -92,37 +90,6 @@ class Thoroughness(Enum):
     FEW = 2
     """Own inputs twice, other weights, other signs."""
     ONE_CALL = 3
-
-
-class AtSize(Value):
-    """One size that a candidate is checked at."""
-
-    index: int
-    """The index of its trace."""
-    problem: Problem
-    """The problem at this size."""
-    sizes: dict[str, int] = {}
-    """Module-level integers of the reference that were changed."""
-    why: str = ""
-    strategy: str = ""
-    """The strategies by which it was drawn: "one, edge of a block"; "base" for the base size."""
-    required: bool = False
-    """Whether the candidate may not refuse it."""
-    spare: bool = False
-    """Whether it is examined only in the place of another one that the candidate itself refuses."""
-    one_call: bool = False
-    """Whether one call is all that is made there however long it is: it is larger than most, and there are several."""
-    turn: int = 0
-    """Its place among the other sizes, the largest first: the draws of single calls take turns by it."""
-    layouts: tuple[InputLayout | None, ...] = ()
-    """The layout of each input that is a tensor, None for the problem's own; empty where all are the problem's own."""
-    like: int | None = None
-    """With `layouts`: the index of the trace at this size with the problem's own layouts, where there is one."""
-
-    @property
-    def is_degenerate(self) -> bool:
-        """Whether an extent is 1, where sums, softmaxes and losses give back what they are given, or nothing."""
-        return 1 in self.sizes.values()
 
 
 @dataclass

@@ -10,12 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from kernelwright.tools.comparing.bits import RememberedTensor, same_bits
-from kernelwright.tools.comparing.by_draw import measure_by_draw
-from kernelwright.tools.comparing.choices.other_choices import (
-    expected_of_other_choices,
-    names_equal_values,
-)
 from kernelwright.tools.comparing.comparison import (
     ComparedOutput,
     describe,
@@ -25,35 +19,41 @@ from kernelwright.tools.comparing.comparison import (
     is_right,
 )
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
-from kernelwright.tools.comparing.exactness.exact_values import kind_of_output
-from kernelwright.tools.comparing.exactness.open_elements import fill_open_elements
-from kernelwright.tools.comparing.forms_of_outputs import describe_difference, shared_memory
 from kernelwright.tools.comparing.mismatch_patterns import NEVER_STORED
 from kernelwright.tools.comparing.on_the_host import with_host_memory
-from kernelwright.tools.comparing.perturbed_outputs import (
+from kernelwright.tools.comparing.wrong_elements import holds_byte
+from kernelwright.tools.expected.by_draw import measure_by_draw
+from kernelwright.tools.expected.choices.other_choices import (
+    expected_of_other_choices,
+    names_equal_values,
+)
+from kernelwright.tools.expected.exactness.exact_values import kind_of_output
+from kernelwright.tools.expected.exactness.open_elements import fill_open_elements
+from kernelwright.tools.expected.perturbed_outputs import (
     may_move,
     outputs_of_perturbed_inputs,
     steps_of_outputs,
 )
-from kernelwright.tools.comparing.wrong_elements import holds_byte
+from kernelwright.tools.expected.prepared_problem import (
+    ExpectedOutputs,
+    PreparedProblem,
+    run_on,
+    tensors_of_run,
+)
 from kernelwright.tools.judging.calls import MARGIN_BYTE, CandidateCalls
 from kernelwright.tools.judging.state import (
     changed_weight,
     in_buffer,
     lacks_buffer,
 )
+from kernelwright.tools.numerics.bits import RememberedTensor, same_bits
 from kernelwright.tools.references.arithmetic import errors_of_tf32_convolutions
-from kernelwright.tools.references.prepared_problem import (
-    ExpectedOutputs,
-    PreparedProblem,
-    run_on,
-    tensors_of_run,
-)
 from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.replayer import Replayer, Reply, Watched
 from kernelwright.tools.report import Check, Failed, Failure, Fault, Pattern, clean_text
-from kernelwright.tools.tracing.trace import Trace, Traced
+from kernelwright.tools.trace.forms_of_outputs import describe_difference, shared_memory
+from kernelwright.tools.trace.trace import Trace, Traced
 
 POISON_BYTES = (0xFF, 0x4B)
 """NaN in every floating type, and a large finite number."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from kernelwright.tools.references.prepared_problem import same_bits
+from kernelwright.tools.expected.prepared_problem import same_bits
 from kernelwright.tools.report import Failure, Fault, clean_text
-from kernelwright.tools.tracing.trace import Trace
+from kernelwright.tools.trace.trace import Trace
 
 
 def state_of(model: Any) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.tools.judging.compile_report import kernels_of
 from kernelwright.tools.judging.front import Front, without_failed_configurations
-from kernelwright.tools.judging.options import Options
-from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.judging.size_checks import POISON_BYTES, SizeChecks
+from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Failed, Number, Timing, Value
+from kernelwright.tools.sizing.at_size import AtSize
 from kernelwright.tools.timing.measuring import Measuring
 from kernelwright.tools.tracing.client import TracedCandidate
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.tools.hardware.lease import Lease, gpu_lease
 from kernelwright.tools.hardware.memory_requests import answer_memory_request, requested_memory
-from kernelwright.tools.judging.options import Lane
+from kernelwright.tools.options import Lane
 from kernelwright.tools.problem import Problem
 
 if TYPE_CHECKING:

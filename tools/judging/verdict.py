@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.tools.comparison_coverage import Coverage
 from kernelwright.tools.compiling.text.address_overflow import overflow_failure
-from kernelwright.tools.coverage_results.comparison_coverage import Coverage
+from kernelwright.tools.expected.prepared_problem import PreparedProblem
 from kernelwright.tools.judging.compile_report import late_kernel
 from kernelwright.tools.judging.examination import Evidence, Examination
 from kernelwright.tools.judging.layouts.layout_checks import LayoutChecks, failure_of_layouts
 from kernelwright.tools.judging.rules import (
-    AtSize,
     JudgeFindings,
     Rules,
     Thoroughness,
@@ -26,7 +26,6 @@ from kernelwright.tools.judging.searching.replayed_outcomes import forget_outcom
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, SizeChecks
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.reference_trials.contract_sizes import GUARD_FAULTS
-from kernelwright.tools.references.prepared_problem import PreparedProblem
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
 from kernelwright.tools.report import (
     CorrectnessResult,
@@ -37,6 +36,7 @@ from kernelwright.tools.report import (
     SizeOutcome,
     Tried,
 )
+from kernelwright.tools.sizing.at_size import AtSize
 from kernelwright.tools.sizing.interpreted_costs import (
     HANG_FACTOR,
     CallWork,

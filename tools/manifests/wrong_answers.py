@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelwright.tools.comparing.comparison import is_all_close, is_right
-from kernelwright.tools.comparing.tolerance import perturb
 from kernelwright.tools.nested import tensors_of
+from kernelwright.tools.numerics.tolerance import perturb
 from kernelwright.tools.references.input_distributions import Draw, apply_draw
 from kernelwright.tools.references.reference import Reference, inputs_in_float64, model_in_float64
 

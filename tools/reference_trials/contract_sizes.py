@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from kernelwright.tools.problem import Problem, ProblemError, pinned
 from kernelwright.tools.references.dry_run import DryRunFailed, measure_cost
+from kernelwright.tools.references.size_search import changeable_integers
 from kernelwright.tools.report import Failure, Fault, SizeOutcome, Tried
-from kernelwright.tools.sizing.size_search import changeable_integers
 
 if TYPE_CHECKING:
-    from kernelwright.tools.judging.rules import AtSize
+    from kernelwright.tools.sizing.at_size import AtSize
 
 GUARD_FAULTS = (Fault.RUNTIME, Fault.LAUNCH, Fault.ENTRY_POINT)
 """Faults of host code that raises."""

@@ -14,11 +14,11 @@ import sys
 from typing import Any, NamedTuple
 
 from kernelwright.source_lines import insert_lines, origin_of_line
+from kernelwright.tools.numerics.seeds import seeded
+from kernelwright.tools.operators.dispatch import without_dynamo
 from kernelwright.tools.problem import Problem, ProblemError, parse
-from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.references.dry_run import DryRunFailed, load_for_dry_run, measure_cost
-from kernelwright.tools.references.seeds import seeded
-from kernelwright.tools.sizing.small_sizes import shrink
+from kernelwright.tools.references.small_sizes import shrink
 
 MAX_NAMED_MODULES = 3
 """Modules that draw random numbers which the reason names."""

@@ -1,8 +1,9 @@
 """Tries references before anything else runs them: one that exits, loops, crashes or takes all memory ends a process of
 its own, and is told as the problem's fault.
 
-The judge itself tries the reference of each verdict (`tools/ladder.py`), so that no entry can forget it. Whoever wants
-to know before a verdict, such as a command that pays for answers, asks here first; the outcome is remembered.
+The judge itself tries the reference of each verdict (`tools/evaluation/ladder.py`), so that no entry can forget it.
+Whoever wants to know before a verdict, such as a command that pays for answers, asks here first; the outcome is
+remembered.
 """
 
 from __future__ import annotations

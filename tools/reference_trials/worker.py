@@ -111,7 +111,7 @@ def try_reference(problem: Problem) -> None:
     Raises ProblemError where it fails, or returns no tensor.
     """
     from kernelwright.tools.references.input_spec import WITHOUT_DATA_ERRORS, describe_on
-    from kernelwright.tools.sizing.small_sizes import shrink
+    from kernelwright.tools.references.small_sizes import shrink
 
     spec, trouble = None, None
     try:
@@ -154,9 +154,9 @@ def randomness_of(problem: Problem, *, train_mode: bool) -> str:
     """One line with its place where the outputs follow torch's generator in the mode in which the problem is judged;
     empty where they do not, or where no size is small enough to try.
     """
+    from kernelwright.tools.expected.prepared_problem import prepare_problem
     from kernelwright.tools.reference_trials.eval_mode import as_judged, lines_that_may_draw
-    from kernelwright.tools.references.prepared_problem import prepare_problem
-    from kernelwright.tools.sizing.small_sizes import shrink
+    from kernelwright.tools.references.small_sizes import shrink
 
     lines = lines_that_may_draw(problem)
     small = shrink(problem)

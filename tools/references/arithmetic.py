@@ -15,7 +15,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from kernelwright.tools.comparing.pieces import pieces, raise_to_distance
+from kernelwright.tools.numerics.pieces import pieces, raise_to_distance
 
 TF32_DROPPED_BITS = 13
 """Bits of fp32's mantissa that tf32 drops: tensor cores read an operand's upper 19 bits (PTX ISA, wgmma and mma with
@@ -171,7 +171,7 @@ def with_tf32_convolutions(
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    from kernelwright.tools.references.dispatch import without_dynamo
+    from kernelwright.tools.operators.dispatch import without_dynamo
 
     convolutions = (torch.ops.aten.convolution, torch.ops.aten._convolution)
 

@@ -16,18 +16,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernelwright.device_mapping import cuda_mapped_to
-from kernelwright.tools.comparing.forms_of_outputs import flatten
 from kernelwright.tools.nested import tensors_of
-from kernelwright.tools.parsing import code_of
-from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.dispatch import (
+from kernelwright.tools.numerics.seeds import seeded
+from kernelwright.tools.operators.dispatch import (
     mark_as_skipped_by_dynamo,
     meta_results,
     without_dynamo,
 )
-from kernelwright.tools.references.seeds import seeded
+from kernelwright.tools.parsing import code_of
+from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.torch_settings import KeptSettings, may_change_settings
 from kernelwright.tools.report import Value
+from kernelwright.tools.trace.forms_of_outputs import flatten
 
 MAX_OPERATOR_CALLS = 2_500
 """aten calls of one dry run: about half a second of a CPU. An LSTM over 512 steps has 60,000."""
@@ -196,7 +196,7 @@ def _counter() -> Any:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    from kernelwright.tools.references.operators import operations_by_formula
+    from kernelwright.tools.operators.operators import operations_by_formula
 
     draws = torch.Tag.nondeterministic_seeded
     known, quick = _known_answers(), meta_results()

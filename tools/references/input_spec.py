@@ -14,13 +14,13 @@ from typing import Any
 from pydantic import Field
 
 from kernelwright.tools import wire
-from kernelwright.tools.comparing.tolerance import widened
-from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.dispatch import (
+from kernelwright.tools.numerics.tolerance import widened
+from kernelwright.tools.operators.dispatch import (
     mark_as_skipped_by_dynamo,
     meta_results_mode,
     without_dynamo,
 )
+from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Value
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ def _spec(
     except WITHOUT_DATA_ERRORS as error:
         log.debug("%s does not run on meta: %s", problem.name, error)
     if not sizes and not as_it_is:
-        from kernelwright.tools.sizing.small_sizes import shrink
+        from kernelwright.tools.references.small_sizes import shrink
 
         if small := shrink(problem).sizes:
             return _spec(problem, tuple(sorted(small.items())))

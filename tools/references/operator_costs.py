@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelwright.tools.comparing.tolerance import Tensor
-from kernelwright.tools.references.dispatch import without_dynamo
+from kernelwright.tools.numerics.tolerance import Tensor
+from kernelwright.tools.operators.dispatch import without_dynamo
 
 GATHERING_OPERATORS = {
     "embedding",
@@ -170,7 +170,7 @@ def _note(
 ) -> None:
     import torch
 
-    from kernelwright.tools.references.operators import operations_by_formula
+    from kernelwright.tools.operators.operators import operations_by_formula
 
     name = func._overloadpacket.__name__
     seen.ops[name] = seen.ops.get(name, 0) + 1

@@ -19,18 +19,18 @@ from typing import Any, TypeVar
 from kernelwright.device_mapping import cuda_mapped_to
 from kernelwright.program_arguments import refusal_by_argparse
 from kernelwright.source_lines import place_of_error
-from kernelwright.tools.comparing.forms_of_outputs import flatten, paths
 from kernelwright.tools.nested import Form, leaf_names, put_together, take_apart
+from kernelwright.tools.numerics.seeds import bounds_are_drawn, seeded, stable_sorts
 from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.references.arithmetic import draws_in_float32, widen_attributes
-from kernelwright.tools.references.seeds import bounds_are_drawn, seeded, stable_sorts
 from kernelwright.tools.references.torch_settings import (
     DEFAULT_DEVICE,
     KeptSettings,
     may_change_settings,
 )
 from kernelwright.tools.report import clean_text
+from kernelwright.tools.trace.forms_of_outputs import flatten, paths
 
 Made = TypeVar("Made")
 

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kernelwright.tools.gpu.persistent_memory import is_roomy
 from kernelwright.tools.hardware import cuda_driver
-from kernelwright.tools.replaying.gpu.persistent_memory import is_roomy
 from kernelwright.tools.report import InfrastructureError
 
 if TYPE_CHECKING:

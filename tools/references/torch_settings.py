@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kernelwright.program_arguments import no_program_arguments
-from kernelwright.tools.references.seeds import generators_kept, generators_locked
+from kernelwright.tools.numerics.seeds import generators_kept, generators_locked
 
 DEFAULT_DEVICE = "default device"
 _UNKNOWN = object()

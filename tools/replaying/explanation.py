@@ -13,7 +13,7 @@ from kernelwright.tools.compiling.text.kernel_text import FILE, place
 from kernelwright.tools.replaying.interpreter.guarded_memory import OutOfBounds
 from kernelwright.tools.report import Failed, Failure, Fault, SourceLine, clean_text
 from kernelwright.tools.tensor_memory import found_no_memory
-from kernelwright.tools.tracing.trace import Function, Launch, Operator, Step
+from kernelwright.tools.trace.trace import Function, Launch, Operator, Step
 
 
 def failure_of(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kernelwright.tools.compiling.program_order import may_wait
 from kernelwright.tools.report import Cheat, Failure, Fault, clean_text
 from kernelwright.tools.sandbox import Process, ProcessDied
-from kernelwright.tools.tracing.trace import Launch, Trace, Traced, all_steps
+from kernelwright.tools.trace.trace import Launch, Trace, Traced, all_steps
 
 NAME_CHARACTERS = 32
 """Hexadecimal digits of a SHA-256 that name a binary."""

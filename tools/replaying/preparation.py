@@ -13,9 +13,9 @@ from typing import Any
 
 from kernelwright.tools.replaying import operators
 from kernelwright.tools.replaying.steps import Call, Steps, binder, numbers_made, numbers_used
-from kernelwright.tools.replaying.values import Table
-from kernelwright.tools.tracing.shared_memory import SharedMemory, written_by
-from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, all_steps
+from kernelwright.tools.trace.reinterpreted import Table
+from kernelwright.tools.trace.shared_memory import SharedMemory, written_by
+from kernelwright.tools.trace.trace import Choice, Launch, Operator, Step, all_steps
 
 
 def needed(setup: Sequence[Step], wanted: Iterable[int], state: Collection[int]) -> list[Step]:

@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernelwright.tools.expected.weights import Position, find_values
 from kernelwright.tools.nested import tensors_of
-from kernelwright.tools.references.seeds import seed_everything
-from kernelwright.tools.references.weights import Position, find_values
+from kernelwright.tools.numerics.seeds import seed_everything
 from kernelwright.tools.replaying.preparation import Preparation
 from kernelwright.tools.replaying.state_forms import strides_of
 from kernelwright.tools.replaying.steps import Call, Steps, numbers_made, numbers_used
-from kernelwright.tools.replaying.values import Json, Table, bind, forged_trace
 from kernelwright.tools.tensor_memory import address_range, has_memory, overlap
-from kernelwright.tools.tracing.trace import Step, Trace, all_steps, output_leaves, tensors_in
+from kernelwright.tools.trace.reinterpreted import Json, Table, bind, forged_trace
+from kernelwright.tools.trace.trace import Step, Trace, all_steps, output_leaves, tensors_in
 
 
 class Replay:

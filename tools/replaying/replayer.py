@@ -28,7 +28,7 @@ from kernelwright.tools.replaying.messages import (
 from kernelwright.tools.report import Failed, Failure, Fault, InfrastructureError, Value, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
 from kernelwright.tools.sandbox.run_queue import RemainingSeconds
-from kernelwright.tools.tracing.trace import Json, Traced
+from kernelwright.tools.trace.trace import Json, Traced
 
 SERVICE_ENTRY = "kernelwright.tools.replaying.service:serve"
 MAX_MAPPED_ALLOCATIONS = 64

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.comparison import describe
-from kernelwright.tools.comparing.forms_of_outputs import shared_memory
 from kernelwright.tools.nested import take_apart, tensors_of
 from kernelwright.tools.replaying.explanation import failure_of
 from kernelwright.tools.replaying.gpu.one_by_one import OneByOne, count_launches
@@ -34,7 +33,8 @@ from kernelwright.tools.replaying.watching import Watch
 from kernelwright.tools.report import Failure
 from kernelwright.tools.sandbox.channel import Channel
 from kernelwright.tools.tensor_memory import has_memory, storage_of
-from kernelwright.tools.tracing.trace import Launch, Traced
+from kernelwright.tools.trace.forms_of_outputs import shared_memory
+from kernelwright.tools.trace.trace import Launch, Traced
 
 MAX_OUTPUTS = 64
 Message = dict[str, Any]

@@ -11,9 +11,9 @@ from typing import Any
 
 from kernelwright.tools.replaying import operators
 from kernelwright.tools.replaying.steps import OperatorArguments, binder, numbers_made
-from kernelwright.tools.replaying.values import Table
 from kernelwright.tools.report import Failed
-from kernelwright.tools.tracing.trace import Data, Operator, Step
+from kernelwright.tools.trace.reinterpreted import Table
+from kernelwright.tools.trace.trace import Data, Operator, Step
 
 CONTIGUOUS = frozenset(
     ["empty", "zeros", "ones", "full", "rand", "randn", "randint", "arange", "linspace", "eye"]

@@ -18,10 +18,10 @@ from typing import Any, Protocol
 from kernelwright.tools.replaying import operators
 from kernelwright.tools.replaying.interpreter.cpu_operators import STAND_INS
 from kernelwright.tools.replaying.noise import NOISE
-from kernelwright.tools.replaying.values import Json, Reader, Table, forged_trace, reader
 from kernelwright.tools.report import Failed, Failure, Fault
-from kernelwright.tools.tracing.shared_memory import numbers_of
-from kernelwright.tools.tracing.trace import (
+from kernelwright.tools.trace.reinterpreted import Json, Reader, Table, forged_trace, reader
+from kernelwright.tools.trace.shared_memory import numbers_of
+from kernelwright.tools.trace.trace import (
     Choice,
     Data,
     Launch,

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from kernelwright.tools.comparing.bits import same_bits
 from kernelwright.tools.nested import tensors_of
-from kernelwright.tools.references.dispatch import without_dynamo
-from kernelwright.tools.references.operators import (
+from kernelwright.tools.numerics.bits import same_bits
+from kernelwright.tools.operators.dispatch import without_dynamo
+from kernelwright.tools.operators.operators import (
     HOST_READS,
     only_moves_data,
     operations_of_call,

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from kernelwright.bindings import bound_names
 from kernelwright.tools.problem import Problem, ProblemError, module_integers, parse
+from kernelwright.tools.references.size_search import changeable_integers
 from kernelwright.tools.report import Value
 from kernelwright.tools.sizing.learning import AUTHOR_SHAPES
-from kernelwright.tools.sizing.size_search import changeable_integers
 from kernelwright.tools.sizing.structure import Budget
 from kernelwright.tools.sizing.trial import Trials
 

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.size_search import changeable_integers
+from kernelwright.tools.references.small_sizes import shrink
 from kernelwright.tools.sizing.arithmetic import is_power_of_two
 from kernelwright.tools.sizing.comparisons.relations import numbers_in, relations_in
 from kernelwright.tools.sizing.covering import Covering
 from kernelwright.tools.sizing.drawn_sizes import DrawnSize, DrawnSizes
 from kernelwright.tools.sizing.goals import Context, Strategy
 from kernelwright.tools.sizing.learning import learn_structure
-from kernelwright.tools.sizing.size_search import changeable_integers
-from kernelwright.tools.sizing.small_sizes import shrink
 from kernelwright.tools.sizing.strategies import (
     FURTHER,
     OF_THE_CANDIDATE,

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kernelwright.tools.judging.rules import AtSize
-from kernelwright.tools.tracing.trace import Choice, Launch, Trace
+from kernelwright.tools.sizing.at_size import AtSize
+from kernelwright.tools.trace.trace import Choice, Launch, Trace
 
 MAX_LONG_SIZES = 2
 TIMES_LONGER = 4

@@ -14,13 +14,13 @@ from itertools import chain
 
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import ReferenceCost, count_held_elements
-from kernelwright.tools.sizing.arithmetic import divisors
-from kernelwright.tools.sizing.bounds import ChangeableNumbers, structure_with_bounds
-from kernelwright.tools.sizing.size_search import (
+from kernelwright.tools.references.size_search import (
     MAX_VALUE_LEFT_ALONE,
     NAMES_LEFT_ALONE,
     changeable_integers,
 )
+from kernelwright.tools.sizing.arithmetic import divisors
+from kernelwright.tools.sizing.bounds import ChangeableNumbers, structure_with_bounds
 from kernelwright.tools.sizing.structure import (
     Probe,
     SizeStructure,

@@ -6,18 +6,18 @@ import math
 import random
 from collections.abc import Sequence
 
-from kernelwright.tools.judging.layouts.layout_draws import laid_out
-from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_spec import input_spec
+from kernelwright.tools.references.size_search import changeable_integers
+from kernelwright.tools.references.small_sizes import shrink
 from kernelwright.tools.report import Value
+from kernelwright.tools.sizing.at_size import AtSize
 from kernelwright.tools.sizing.drawn_sizes import CPU_BUDGET, GPU_BUDGET, DrawnSize, author_sizes
 from kernelwright.tools.sizing.draws import draw_pool, draw_sizes, sizes_that_reach
-from kernelwright.tools.sizing.size_search import changeable_integers
-from kernelwright.tools.sizing.small_sizes import shrink
+from kernelwright.tools.sizing.layout_draws import laid_out
 from kernelwright.tools.sizing.strategies import COMPARISONS, FURTHER, OF_THE_CANDIDATE
+from kernelwright.tools.trace.trace import Surroundings
 from kernelwright.tools.tracing.client import SizeRequest
-from kernelwright.tools.tracing.trace import Surroundings
 
 SURROUNDINGS_IN_TURNS = (
     Surroundings.PLAIN,

@@ -1,7 +1,7 @@
 """The clock of record of one GPU, on the judge's side.
 
 Blocks of a candidate's calls, timed in its process, alternate with blocks of the reference's, timed here; both with the
-same code (tools/replaying/gpu/stopwatch.py). The judge's own clock bounds every block of the candidate's from outside.
+same code (tools/gpu/stopwatch.py). The judge's own clock bounds every block of the candidate's from outside.
 A slow candidate is timed a few times only.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from kernelwright.tools.gpu.stopwatch import flush_l2_cache
 from kernelwright.tools.hardware.gpus import read_driver, read_sensors
 from kernelwright.tools.hardware.neighbours import neighbours_of
-from kernelwright.tools.replaying.gpu.stopwatch import flush_l2_cache
 from kernelwright.tools.report import InfrastructureError, Neighbour
 from kernelwright.tools.timing.clock_protocols import ReplayChannel
 from kernelwright.tools.timing.measurement import Measurement, RankedConfigurations

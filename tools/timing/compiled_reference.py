@@ -107,7 +107,7 @@ def _input_sets(reference: Reference, model: Any) -> tuple[list[list[Any]], list
     """
     import torch
 
-    from kernelwright.tools.comparing.bits import RememberedTensor
+    from kernelwright.tools.numerics.bits import RememberedTensor
 
     first = reference.inputs(INPUT_SEEDS[0])
     before = [

@@ -16,7 +16,7 @@ from kernelwright.tools.report import ProfileResult, Report, TimingMethod
 from kernelwright.tools.timing.compiled_reference import Baseline
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.options import Options
 
 
 def add_extras(

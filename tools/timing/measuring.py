@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from kernelwright.tools.gpu.stopwatch import LONG_CALL_MS
 from kernelwright.tools.hardware.gpus import read_clocks
 from kernelwright.tools.hardware.neighbours import busiest_readings
-from kernelwright.tools.replaying.gpu.stopwatch import LONG_CALL_MS
 from kernelwright.tools.report import (
     Cheat,
     Clocks,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from kernelwright.tools.gpu.cuda_graphs import Captured, CaptureFailed, Pool
+from kernelwright.tools.gpu.persistent_memory import merge_ranges, poison
+from kernelwright.tools.gpu.stopwatch import host_time, timed_block
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.reference import BuffersAsTheyWere
-from kernelwright.tools.replaying.gpu.cuda_graphs import Captured, CaptureFailed, Pool
-from kernelwright.tools.replaying.gpu.persistent_memory import merge_ranges, poison
-from kernelwright.tools.replaying.gpu.stopwatch import host_time, timed_block
 from kernelwright.tools.report import Timing, TimingMethod
 from kernelwright.tools.timing.measurement import is_settled, summarise_samples
 

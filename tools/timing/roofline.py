@@ -62,7 +62,7 @@ class Work(Value):
     """Operations that no kernel can avoid: 0 wherever algebra or structure might save them."""
     depth: int = 1
     """Input elements over output elements: how long a sum behind one output element may be
-    (tools/comparing/tolerance.py).
+    (tools/numerics/tolerance.py).
     """
     unused: tuple[str, ...] = ()
     """Inputs and weights on which the output does not depend: `input 1`, `conv.bias`."""

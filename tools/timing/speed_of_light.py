@@ -47,7 +47,7 @@ def work_of(problem: Problem) -> Work | None:
 def _unused_tensors(problem: Problem) -> tuple[str, ...]:
     """Inputs and weights that no output depends on, found at small sizes on the CPU; none where they do not fit."""
     from kernelwright.tools.references.reference import Reference
-    from kernelwright.tools.sizing.small_sizes import shrink
+    from kernelwright.tools.references.small_sizes import shrink
 
     small = shrink(problem)
     if not small.fits or small.flat:

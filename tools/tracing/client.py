@@ -13,7 +13,7 @@ from kernelwright.tools.references.input_spec import InputSpec
 from kernelwright.tools.report import Cheat, Failure, Fault, Isolation, Value, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
 from kernelwright.tools.sandbox.run_queue import RemainingSeconds
-from kernelwright.tools.tracing.trace import Surroundings, Traced, TraceError, read_traced
+from kernelwright.tools.trace.trace import Surroundings, Traced, TraceError, read_traced
 
 TRACER_ENTRY = "kernelwright.tools.tracing.tracer:serve"
 MAX_MESSAGES = 5_000

@@ -10,7 +10,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from kernelwright.tools.tracing.trace import Function, Json, Kernel, key_of
+from kernelwright.tools.trace.trace import Function, Json, Kernel, key_of
 
 _PLAIN = (bool, int, float, str, type(None))
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
+from kernelwright.tools.trace.trace import Surroundings
 from kernelwright.tools.tracing import slicing
 from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
 from kernelwright.tools.tracing.tape import Step
-from kernelwright.tools.tracing.trace import Surroundings
 
 _VALUE_ERRORS = frozenset(
     {"DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"}

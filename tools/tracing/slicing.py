@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from kernelwright.tools.tracing.trace import Json, tensors_in
+from kernelwright.tools.trace.trace import Json, tensors_in
 
 Step = dict[str, Any]
 Parts = tuple[Step, set[int], set[int]]

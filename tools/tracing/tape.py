@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kernelwright.tools.references.dispatch import without_dynamo
+from kernelwright.tools.operators.dispatch import without_dynamo
+from kernelwright.tools.trace.trace import MAX_DATA_BYTES, MAX_STEPS, Json, tensors_in
 from kernelwright.tools.tracing.kernels import NotPlain, Texts, plain
 from kernelwright.tools.tracing.pretended_gpu.fake_gpu import VALUES, tensor_at
-from kernelwright.tools.tracing.trace import MAX_DATA_BYTES, MAX_STEPS, Json, tensors_in
 
 Step = dict[str, Any]
 _SILENT = ("prim", "prims_guard")

@@ -25,6 +25,7 @@ from kernelwright.tools.hardware.targets import Target, parse_target
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.report import Failure, Fault
 from kernelwright.tools.sandbox.channel import Channel
+from kernelwright.tools.trace.trace import TRACE_VERSION, Surroundings, output_leaves
 from kernelwright.tools.tracing import deferred, recorded, slicing
 from kernelwright.tools.tracing.candidate_errors import failure_of
 from kernelwright.tools.tracing.candidate_module import MODULE_NAME, build, load
@@ -33,7 +34,6 @@ from kernelwright.tools.tracing.kernels import Texts
 from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
 from kernelwright.tools.tracing.pretended_gpu import helion_inputs
 from kernelwright.tools.tracing.tape import Step, Tape
-from kernelwright.tools.tracing.trace import TRACE_VERSION, Surroundings, output_leaves
 
 MAX_OUTPUTS = 64
 MAX_SECONDS_FOR_MANY_CALLS, CALLS_WHEN_SLOW = 0.5, 5

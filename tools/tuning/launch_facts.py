@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernelwright.tools.report import Value
-from kernelwright.tools.tracing.trace import Choice, Launch, Trace, Traced
+from kernelwright.tools.trace.trace import Choice, Launch, Trace, Traced
 
 
 class LaunchFacts(Value):

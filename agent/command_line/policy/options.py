@@ -112,8 +112,8 @@ class SamplingOptions:
             PolicyRefused: No policy has that name.
         """
         from kernelwright.agent.command_line.policy.server_check import check_server
-        from kernelwright.agent.errors import note
         from kernelwright.agent.prompts import Prompts
+        from kernelwright.agent.runtime.errors import note
         from kernelwright.policies.base import PolicyUnavailable
         from kernelwright.policies.server_names import key_variable, server_name
 
@@ -137,7 +137,7 @@ class SamplingOptions:
 
     def open_unchecked(self, name: str) -> Policy:
         """Opens the policy without contacting a server. Raises PolicyRefused, and InputError for its options."""
-        from kernelwright.policies.open_policy import open_policy
+        from kernelwright.policies.opening.open_policy import open_policy
         from kernelwright.policies.server_names import key_variable
 
         return open_policy(
@@ -152,7 +152,7 @@ class SamplingOptions:
 
     def extra_fields(self, policy: str) -> ExtraFields:
         """Returns the fields of every request. Raises InputError where the policy asks no server, or for no JSON."""
-        from kernelwright.agent.command_line.arguments import json_object
+        from kernelwright.agent.runtime.arguments import json_object
         from kernelwright.errors import InputError
         from kernelwright.policies.http.server import ExtraFields
         from kernelwright.policies.server_names import server_name

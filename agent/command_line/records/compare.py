@@ -31,7 +31,7 @@ def compare(
     """Put trajectories, or batch runs, side by side: turns aligned, where each parts from the first, what differs
     in cost, speed and rungs.
     """
-    from kernelwright.agent.databases import open_store
+    from kernelwright.agent.runtime.databases import open_store
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.errors import InputError
 
@@ -64,7 +64,7 @@ def _compared(store: Store, which: list[str]) -> ComparedTrajectories | Compared
     """A name that a run has is that run's."""
     from kernelwright.agent.comparison.runs import compare_batches
     from kernelwright.agent.comparison.trajectories import compare_trajectories
-    from kernelwright.agent.selecting import trajectory_id
+    from kernelwright.agent.reporting.selecting import trajectory_id
     from kernelwright.errors import InputError
 
     names = {run.name for run in store.runs()}

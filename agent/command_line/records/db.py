@@ -60,7 +60,7 @@ def db(
 
 
 def _do(action: str, where: str | None, as_json: bool) -> None:
-    from kernelwright.agent.databases import open_store
+    from kernelwright.agent.runtime.databases import open_store
 
     with open_store(where, readonly=action in ("path", "stats")) as store:
         match action:
@@ -102,7 +102,7 @@ def _stats(stats: Stats, as_json: bool) -> None:
 def _search(
     query: str, where: str | None, run: str | None, correct: bool | None, limit: int, as_json: bool
 ) -> None:
-    from kernelwright.agent.databases import open_store
+    from kernelwright.agent.runtime.databases import open_store
     from kernelwright.store.records import CandidateFilter
 
     with open_store(where, readonly=True) as store:

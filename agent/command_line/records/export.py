@@ -47,8 +47,8 @@ def export(
 
     With neither ID nor --run it is all that there is. What is left out is said on stderr.
     """
-    from kernelwright.agent.databases import open_store
-    from kernelwright.agent.output_files import refuse_unwritable_file
+    from kernelwright.agent.runtime.databases import open_store
+    from kernelwright.agent.runtime.output_files import refuse_unwritable_file
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.errors import InputError
 
@@ -71,8 +71,8 @@ def export(
 def _folders(store: Store, id: str | None, run: str | None, format: str, out: Path | None) -> None:
     from kernelwright.agent.export.kernelbench import write_layout
     from kernelwright.agent.export.kernels import kernel_files
-    from kernelwright.agent.selecting import samples_of
-    from kernelwright.agent.viewing.report.files import write_text
+    from kernelwright.agent.reporting.files import write_text
+    from kernelwright.agent.reporting.selecting import samples_of
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.errors import InputError
 
@@ -86,7 +86,7 @@ def _folders(store: Store, id: str | None, run: str | None, format: str, out: Pa
             )
         _say(f"written to {', '.join(map(str, folders))}")
         return
-    from kernelwright.agent.viewing.show.words import number_of
+    from kernelwright.agent.reporting.words import number_of
 
     with progress() as say:
         files = list(kernel_files(store, samples, say))
@@ -117,7 +117,7 @@ def _text(store: Store, id: str | None, run: str | None, format: str, out: Path 
         select_trainable,
         sft_lines,
     )
-    from kernelwright.agent.selecting import candidate_filter, references, samples_of
+    from kernelwright.agent.reporting.selecting import candidate_filter, references, samples_of
     from kernelwright.errors import InputError
 
     if format == "inspect":
@@ -150,7 +150,7 @@ def _text(store: Store, id: str | None, run: str | None, format: str, out: Path 
 
 
 def _write(text: str, out: Path | None) -> None:
-    from kernelwright.agent.viewing.report.files import write_text
+    from kernelwright.agent.reporting.files import write_text
 
     if out is None:
         typer.echo(text, nl=False)

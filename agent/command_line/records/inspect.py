@@ -10,7 +10,7 @@ import typer
 from kernelwright.agent.command_line.options import Database, Debug
 
 if TYPE_CHECKING:
-    from kernelwright.agent.viewing.viewer.viewed_trajectory import ViewedTrajectory
+    from kernelwright.agent.reporting.viewed_trajectory import ViewedTrajectory
     from kernelwright.agent.viewing.viewer.views import View
     from kernelwright.store.database import Store
     from kernelwright.store.records import CandidateFilter
@@ -58,8 +58,8 @@ def inspect(
 
     Without ID it lists what there is. It only reads: a batch may write meanwhile.
     """
-    from kernelwright.agent.databases import open_store
-    from kernelwright.agent.selecting import trajectory_id
+    from kernelwright.agent.reporting.selecting import trajectory_id
+    from kernelwright.agent.runtime.databases import open_store
     from kernelwright.agent.viewing.viewer.filtering import parse_filter
     from kernelwright.agent.viewing.viewer.views import choose_view
     from kernelwright.errors import InputError
@@ -89,8 +89,8 @@ def _json(
 ) -> None:
     import json
 
+    from kernelwright.agent.reporting.viewed_trajectory import read_viewed_trajectory
     from kernelwright.agent.viewing.viewer.plain import chosen_turn, list_json, trajectory_json
-    from kernelwright.agent.viewing.viewer.viewed_trajectory import read_viewed_trajectory
 
     found: object
     if id is None:
@@ -111,6 +111,7 @@ def _plain(
     wanted: CandidateFilter,
     limit: int,
 ) -> None:
+    from kernelwright.agent.reporting.viewed_trajectory import read_viewed_trajectory
     from kernelwright.agent.viewing.show.progress import console
     from kernelwright.agent.viewing.viewer.plain import (
         chosen_turn,
@@ -118,7 +119,6 @@ def _plain(
         one_view,
         whole_trajectory_view,
     )
-    from kernelwright.agent.viewing.viewer.viewed_trajectory import read_viewed_trajectory
     from kernelwright.agent.viewing.viewer.views import View
 
     out = console()
@@ -139,11 +139,11 @@ def _plain(
 
 def _assembly(store: Store, viewed: ViewedTrajectory, candidate_id: int) -> None:
     """Exits with 1 where the candidate does not compile."""
-    from kernelwright.agent.errors import Exit
+    from kernelwright.agent.runtime.errors import Exit
     from kernelwright.agent.viewing.show.progress import console, progress
     from kernelwright.agent.viewing.viewer.views import assembly_view
     from kernelwright.errors import InputError
-    from kernelwright.tools.compiling.assembly import Assembler
+    from kernelwright.tools.judging.assembly import Assembler
 
     source = store.turn(candidate_id).source
     if not source:
@@ -163,9 +163,9 @@ def _view(
     wanted: CandidateFilter,
     listing: bool,
 ) -> None:
+    from kernelwright.agent.reporting.viewed_trajectory import read_viewed_trajectory
     from kernelwright.agent.viewing.viewer.app import Viewer
     from kernelwright.agent.viewing.viewer.plain import chosen_turn
-    from kernelwright.agent.viewing.viewer.viewed_trajectory import read_viewed_trajectory
 
     chosen = (
         None

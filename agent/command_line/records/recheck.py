@@ -36,11 +36,11 @@ def recheck(
     when all are judged (changed or not), 2 for what cannot be used, 3 where some could not be judged on this machine,
     130 (SIGTERM: 143) where it was interrupted.
     """
-    from kernelwright.agent.command_line.arguments import choose_device, named_database
-    from kernelwright.agent.errors import Exit
-    from kernelwright.agent.interrupts import PAUSING, announce_stops
     from kernelwright.agent.replay.rechecking import RecheckRequest
     from kernelwright.agent.replay.rechecking import recheck as recheck_all
+    from kernelwright.agent.runtime.arguments import choose_device, named_database
+    from kernelwright.agent.runtime.errors import Exit
+    from kernelwright.agent.runtime.interrupts import PAUSING, announce_stops
     from kernelwright.agent.viewing.show.progress import console, progress
 
     where = named_database(db, database)
@@ -65,7 +65,7 @@ def _check_there(database: str | None) -> None:
     """Raises InputError where it is a folder or there is no such file; a server is asked when it is opened."""
     from pathlib import Path
 
-    from kernelwright.agent.databases import DEFAULT_DATABASE
+    from kernelwright.agent.runtime.databases import DEFAULT_DATABASE
     from kernelwright.errors import InputError
 
     if database is not None and "://" in database:

@@ -85,7 +85,7 @@ def replay(
     The replies are the stored ones. Exits with 1 where a verdict differs, 130 (SIGTERM: 143) where it was interrupted;
     with --fork as `agent solve` does.
     """
-    from kernelwright.agent.command_line.arguments import choose_device
+    from kernelwright.agent.runtime.arguments import choose_device
     from kernelwright.errors import InputError
 
     if fork is None and policy is not None:
@@ -126,8 +126,8 @@ def _replay(
     id: str | None, run: str | None, execute: bool, rescore: bool, device: str, workers: int, db: str | None,
     as_json: bool, quiet: bool
 ) -> None:  # fmt: skip
-    from kernelwright.agent.errors import Exit
     from kernelwright.agent.replay.rejudging import ReplayRequest, replay_all
+    from kernelwright.agent.runtime.errors import Exit
     from kernelwright.agent.viewing.show.progress import console, progress
 
     asked = ReplayRequest(
@@ -156,10 +156,10 @@ def _fork(
     open_policy: Callable[[], Policy], db: str | None, out: Path | None, as_json: bool,
     quiet: bool,
 ) -> None:  # fmt: skip
-    from kernelwright.agent.command_line.arguments import choose_goal, choose_search
-    from kernelwright.agent.databases import open_store
+    from kernelwright.agent.command_line.search_arguments import choose_goal, choose_search
     from kernelwright.agent.loop.settings import Settings
-    from kernelwright.agent.selecting import fork_point, trajectory_id
+    from kernelwright.agent.reporting.selecting import fork_point, trajectory_id
+    from kernelwright.agent.runtime.databases import open_store
 
     with open_store(db, readonly=True) as store:
         row = store.trajectory(trajectory_id(store, id))

@@ -40,8 +40,8 @@ def report(
     """What came of a trajectory (prompts, diffs, verdicts, speed) or of a batch run (figures, tests, a table of
     problems).
     """
-    from kernelwright.agent.databases import open_store
-    from kernelwright.agent.output_files import refuse_unwritable_file
+    from kernelwright.agent.runtime.databases import open_store
+    from kernelwright.agent.runtime.output_files import refuse_unwritable_file
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.errors import InputError
 
@@ -60,13 +60,13 @@ def report(
 
 
 def _run(store: Store, name: str, form: str, against: str | None) -> str:
-    from kernelwright.agent.viewing.report.run_report import report_run
-    from kernelwright.agent.viewing.report.texts import csv_text, write_markdown
+    from kernelwright.agent.reporting.run_report import report_run
+    from kernelwright.agent.reporting.texts import csv_text, write_markdown
 
     found = report_run(store, name, against)
     match form:
         case "html":
-            from kernelwright.agent.viewing.report.files import run_page
+            from kernelwright.agent.reporting.files import run_page
 
             return run_page(found)
         case "csv":
@@ -77,8 +77,8 @@ def _run(store: Store, name: str, form: str, against: str | None) -> str:
 
 
 def _trajectory(store: Store, asked: str, form: str) -> str:
-    from kernelwright.agent.selecting import trajectory_id
-    from kernelwright.agent.viewing.report.trajectory_report import (
+    from kernelwright.agent.reporting.selecting import trajectory_id
+    from kernelwright.agent.reporting.trajectory_report import (
         report_trajectory,
         trajectory_markdown,
     )
@@ -91,7 +91,7 @@ def _trajectory(store: Store, asked: str, form: str) -> str:
     found = report_trajectory(store, trajectory_id(store, asked))
     match form:
         case "html":
-            from kernelwright.agent.viewing.report.files import trajectory_page
+            from kernelwright.agent.reporting.files import trajectory_page
 
             return trajectory_page(found)
         case "json":
@@ -100,7 +100,7 @@ def _trajectory(store: Store, asked: str, form: str) -> str:
 
 
 def _write(text: str, out: Path | None) -> None:
-    from kernelwright.agent.viewing.report.files import write_text
+    from kernelwright.agent.reporting.files import write_text
 
     if out is None:
         typer.echo(text, nl=False)

@@ -33,7 +33,7 @@ class Trajectories:
         """The newest; none where the server was started without `--db`."""
         if self._database is None:
             return TrajectoryList(trajectories=())
-        from kernelwright.agent.databases import open_store
+        from kernelwright.agent.runtime.databases import open_store
 
         with open_store(self._database, readonly=True) as store:
             rows = store.trajectories(limit=limit)
@@ -49,10 +49,10 @@ class Trajectories:
 
     def page(self, trajectory_id: int) -> str:
         """HTML. Raises RequestRefused where there is none."""
-        from kernelwright.agent.databases import open_store
-        from kernelwright.agent.viewing.report.files import trajectory_page
-        from kernelwright.agent.viewing.report.trajectory_report import report_trajectory
-        from kernelwright.store.errors import StoreError
+        from kernelwright.agent.reporting.files import trajectory_page
+        from kernelwright.agent.reporting.trajectory_report import report_trajectory
+        from kernelwright.agent.runtime.databases import open_store
+        from kernelwright.store.connection.errors import StoreError
 
         if self._database is None:
             raise RequestRefused(

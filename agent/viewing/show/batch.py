@@ -12,10 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.agent.viewing.report.texts import figure_rows
-from kernelwright.agent.viewing.show.rendering import show
-from kernelwright.agent.viewing.show.server_notes import ServerNotes
-from kernelwright.agent.viewing.show.words import (
+from kernelwright.agent.reporting.texts import figure_rows
+from kernelwright.agent.reporting.words import (
     BAD,
     GOOD,
     LABEL,
@@ -25,11 +23,13 @@ from kernelwright.agent.viewing.show.words import (
     format_ratio,
     quoted_text,
 )
+from kernelwright.agent.viewing.show.rendering import show
+from kernelwright.agent.viewing.show.server_notes import ServerNotes
 
 if TYPE_CHECKING:
     from kernelwright.agent.batch.running import BatchResult
     from kernelwright.agent.batch.runs import Batch, BatchStatus
-    from kernelwright.agent.viewing.report.run_report import RunReport
+    from kernelwright.agent.reporting.run_report import RunReport
 
 MAX_RUNS_SHOWN = 12
 """Runs at work that are shown."""

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.agent.viewing.show.words import (
+from kernelwright.agent.reporting.words import (
     BAD,
     GOOD,
     LABEL,

@@ -6,8 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.agent.doctor import MachineTrouble, Severity
-from kernelwright.agent.viewing.show.words import (
+from kernelwright.agent.reporting.words import (
     BAD,
     GOOD,
     LABEL,
@@ -17,6 +16,7 @@ from kernelwright.agent.viewing.show.words import (
     format_bytes,
     format_rate,
 )
+from kernelwright.agent.runtime.doctor import MachineTrouble, Severity
 from kernelwright.tools.hardware.gpus import Gpu
 from kernelwright.tools.hardware.machine_info import Layer, Machine, OfflineTarget
 

@@ -10,10 +10,9 @@ from kernelwright.agent.replay.drift import VerdictChange
 from kernelwright.agent.replay.rechecked_verdicts import ChangedVerdict, Rechecks
 from kernelwright.agent.replay.rejudging import Replays, RescoredRewards
 from kernelwright.agent.replay.replaying import ReplayedTurn, ReplayResult
-from kernelwright.agent.solve.dry_run import DryRun
-from kernelwright.agent.solve.next_steps import NextSteps
-from kernelwright.agent.solve.solving import Solved
-from kernelwright.agent.viewing.show.words import (
+from kernelwright.agent.reporting.verdicts.failure import failure_view
+from kernelwright.agent.reporting.verdicts.measurements import estimates_view
+from kernelwright.agent.reporting.words import (
     BAD,
     GOOD,
     LABEL,
@@ -24,8 +23,9 @@ from kernelwright.agent.viewing.show.words import (
     format_ratio,
     quoted_text,
 )
-from kernelwright.agent.viewing.verdicts.failure import failure_view
-from kernelwright.agent.viewing.verdicts.measurements import estimates_view
+from kernelwright.agent.solve.dry_run import DryRun
+from kernelwright.agent.solve.next_steps import NextSteps
+from kernelwright.agent.solve.solving import Solved
 from kernelwright.tools.report import Environment
 
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from kernelwright.agent.viewing.show.words import QUIET, facts_table
-from kernelwright.policies.open_policy import POLICY_FORMS
+from kernelwright.agent.reporting.words import QUIET, facts_table
+from kernelwright.policies.opening.open_policy import POLICY_FORMS
 from kernelwright.policies.policy_card import PolicyCard
 
 

@@ -14,9 +14,9 @@ from rich.console import Console, Group, RenderableType
 from rich.spinner import Spinner
 from rich.text import Text
 
+from kernelwright.agent.reporting.words import BAD, GOOD, LABEL, QUIET, format_ratio, quoted_text
 from kernelwright.agent.viewing.show.rendering import show
 from kernelwright.agent.viewing.show.server_notes import ServerNotes
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, format_ratio, quoted_text
 
 if TYPE_CHECKING:
     from kernelwright.agent.loop.attempts import Attempt

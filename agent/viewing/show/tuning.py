@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kernelwright.agent.reporting.words import AdaptiveTable
 from kernelwright.agent.tuning.files import format_configuration
 from kernelwright.agent.tuning.tuned import (
     ConfigurationOutcome,
@@ -18,7 +19,6 @@ from kernelwright.agent.tuning.tuned import (
     TriedConfiguration,
     TuningResult,
 )
-from kernelwright.agent.viewing.show.words import AdaptiveTable
 from kernelwright.tools.report import Report, Speedup
 from kernelwright.tools.tuning.kernel_text.parameters import Setting
 

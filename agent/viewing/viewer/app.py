@@ -15,7 +15,8 @@ from textual.message import Message
 from textual.widgets import Static
 
 from kernelwright.agent.export.kernels import check_kernel, default_name, save_kernel
-from kernelwright.agent.viewing.show.words import BAD, QUIET, WARN, number_of, quoted_text
+from kernelwright.agent.reporting.viewed_trajectory import list_trajectories, tree_lines
+from kernelwright.agent.reporting.words import BAD, QUIET, WARN, number_of, quoted_text
 from kernelwright.agent.viewing.viewer.assembling import (
     Assembled,
     Assembling,
@@ -37,13 +38,12 @@ from kernelwright.agent.viewing.viewer.layout import (
 from kernelwright.agent.viewing.viewer.pager import Pager
 from kernelwright.agent.viewing.viewer.plain import HEADINGS, heading_view, lineage_facts, list_rows
 from kernelwright.agent.viewing.viewer.position import ViewerPosition
-from kernelwright.agent.viewing.viewer.viewed_trajectory import list_trajectories, tree_lines
 from kernelwright.agent.viewing.viewer.views import View, assembly_view, view_of
 from kernelwright.errors import InputError
+from kernelwright.store.connection.errors import StoreError
 from kernelwright.store.database import Store
-from kernelwright.store.errors import StoreError
 from kernelwright.store.records import CandidateFilter, Turn
-from kernelwright.tools.compiling.assembly import Assembly
+from kernelwright.tools.judging.assembly import Assembly
 
 POLL_INTERVAL_SECONDS = 2.0
 """Seconds between two looks at the database while it follows."""

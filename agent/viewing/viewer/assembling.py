@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from textual.message import Message
 
-from kernelwright.tools.compiling.assembly import Assembler, Assembly
+from kernelwright.tools.judging.assembly import Assembler, Assembly
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError
 

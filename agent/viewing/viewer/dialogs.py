@@ -13,11 +13,11 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Input, Static
 
-from kernelwright.agent.viewing.show.words import BAD, LABEL, QUIET, quoted_text
+from kernelwright.agent.reporting.words import BAD, LABEL, QUIET, quoted_text
 from kernelwright.agent.viewing.viewer.layout import KEYS, MAX_DIALOG_COLUMNS
 from kernelwright.agent.viewing.viewer.pager import Pager
 from kernelwright.errors import InputError
-from kernelwright.store.errors import StoreError
+from kernelwright.store.connection.errors import StoreError
 
 CLOSE_BINDING = Binding("escape,q", "close", "close")
 DIALOG_FRAME_COLUMNS = 6

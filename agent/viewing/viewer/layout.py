@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.text import Text
 from textual.binding import Binding
 
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, quoted_text
+from kernelwright.agent.reporting.viewed_trajectory import verdict_words
+from kernelwright.agent.reporting.words import BAD, GOOD, LABEL, QUIET, WARN, quoted_text
 from kernelwright.agent.viewing.viewer.position import ViewerPosition
-from kernelwright.agent.viewing.viewer.viewed_trajectory import verdict_words
 from kernelwright.agent.viewing.viewer.views import View
 from kernelwright.store.records import SearchHit
 

@@ -9,15 +9,15 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.agent.viewing.report.trajectory_report import trajectory_facts
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, facts_table, quoted_text
-from kernelwright.agent.viewing.verdicts.verdict import report_view
-from kernelwright.agent.viewing.viewer.viewed_trajectory import (
+from kernelwright.agent.reporting.trajectory_report import trajectory_facts
+from kernelwright.agent.reporting.verdicts.verdict import report_view
+from kernelwright.agent.reporting.viewed_trajectory import (
     ViewedTrajectory,
     list_trajectories,
     trajectory_verdict_words,
     tree_lines,
 )
+from kernelwright.agent.reporting.words import BAD, GOOD, LABEL, QUIET, facts_table, quoted_text
 from kernelwright.agent.viewing.viewer.views import (
     MAX_TEXT_CHARACTERS,
     View,

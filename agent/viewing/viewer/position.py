@@ -5,7 +5,7 @@ Every move says why it could not be made.
 
 from __future__ import annotations
 
-from kernelwright.agent.viewing.viewer.viewed_trajectory import (
+from kernelwright.agent.reporting.viewed_trajectory import (
     ViewedTrajectory,
     is_filtering,
     neighbouring_trajectory,

@@ -14,8 +14,12 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.segment import Segment
 from rich.text import Text
 
-from kernelwright.agent.viewing.report.trajectory_report import diff_lines
-from kernelwright.agent.viewing.show.words import (
+from kernelwright.agent.reporting.trajectory_report import diff_lines
+from kernelwright.agent.reporting.verdicts.failure import failure_view
+from kernelwright.agent.reporting.verdicts.measurements import config_text
+from kernelwright.agent.reporting.verdicts.verdict import report_view
+from kernelwright.agent.reporting.viewed_trajectory import ViewedTrajectory
+from kernelwright.agent.reporting.words import (
     BAD,
     GOOD,
     LABEL,
@@ -24,15 +28,11 @@ from kernelwright.agent.viewing.show.words import (
     facts_table,
     quoted_text,
 )
-from kernelwright.agent.viewing.verdicts.failure import failure_view
-from kernelwright.agent.viewing.verdicts.measurements import config_text
-from kernelwright.agent.viewing.verdicts.verdict import report_view
-from kernelwright.agent.viewing.viewer.viewed_trajectory import ViewedTrajectory
 from kernelwright.errors import InputError
 from kernelwright.policies.authors import author_of
 from kernelwright.store.database import Store
 from kernelwright.store.records import Turn
-from kernelwright.tools.compiling.assembly import Assembly, Listing
+from kernelwright.tools.judging.assembly import Assembly, Listing
 
 MAX_TEXT_CHARACTERS = 2_000_000
 """Characters of one text that are shown."""

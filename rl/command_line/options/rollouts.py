@@ -75,7 +75,7 @@ class RolloutOptions:
 
     def fields(self) -> dict[str, Any]:
         """Fields of OnlineOptions. Raises InputError where one means nothing."""
-        from kernelwright.agent.command_line.arguments import own_work_mode
+        from kernelwright.agent.runtime.arguments import own_work_mode
 
         return {
             "problems": tuple(self.problems or ["synth"]), "against": tuple(self.against or ()), "db": self.db,
@@ -142,7 +142,7 @@ class EngineOptions:
         """Returns the GPU that samples. Raises InputError for a GPU that does not exist, and for an engine whose GPU is
         chosen in another way.
         """
-        from kernelwright.agent.command_line.arguments import choose_device
+        from kernelwright.agent.runtime.arguments import choose_device
         from kernelwright.errors import InputError
 
         if self.sampling_device is None:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from kernelwright.agent.command_line.arguments import choose_device
+from kernelwright.agent.runtime.arguments import choose_device
 from kernelwright.errors import InputError
 
 VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"

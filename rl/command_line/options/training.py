@@ -103,7 +103,7 @@ class TrainerOptions:
 
     def fields(self) -> dict[str, Any]:
         """Fields of TrainOptions. Raises InputError where a value means nothing."""
-        from kernelwright.agent.command_line.arguments import choose_device
+        from kernelwright.agent.runtime.arguments import choose_device
         from kernelwright.rl.training.sft.presets import read_settings
         from kernelwright.rl.training.trl_settings import FIELD_OPTIONS, refuse_decided
 

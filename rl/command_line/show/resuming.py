@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import typer
 
-from kernelwright.agent.interrupts import PAUSING, announce_stops
+from kernelwright.agent.runtime.interrupts import PAUSING, announce_stops
 
 STOPPED = "stopped: the same command goes on from here"
 

@@ -48,7 +48,7 @@ def presets_view(presets: Sequence[Formula]) -> RenderableType:
     """Shows the weights of the reward formulas that have a name."""
     from rich.text import Text
 
-    from kernelwright.agent.viewing.show.words import AdaptiveTable
+    from kernelwright.agent.reporting.words import AdaptiveTable
 
     weights = ("form", "compile", "checks", "correct", "speed", "share", "length", "cheat")
     rows = [

@@ -19,7 +19,7 @@ def stats_view(stats: LogStats) -> Group:
     """Shows what a log is good for."""
     from rich.console import Group
 
-    from kernelwright.agent.viewing.show.words import number_of
+    from kernelwright.agent.reporting.words import number_of
 
     head = (
         f"{stats.where}: {number_of(stats.turns, 'turn')} ({stats.judged:,} judged, {stats.on_gpu:,} on a GPU) of "

@@ -38,7 +38,7 @@ def plan_view(plan: TrainingPlan) -> Group:
     from rich.markup import escape
     from rich.table import Table
 
-    from kernelwright.agent.viewing.show.words import number_of
+    from kernelwright.agent.reporting.words import number_of
     from kernelwright.rl.command_line.show.stats import refusal_table
 
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))

@@ -104,7 +104,7 @@ def label_row(asked: tuple[Row, tuple[str, ...], bool]) -> Row:
     """The row with its labels. A reference that cannot be compared with (it is random) leaves the labels of the
     compilation; one that fails leaves the row as it was.
     """
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
     from kernelwright.tools.problem import Problem, ProblemError
 
     row, targets, correct = asked

@@ -25,7 +25,7 @@ from kernelwright.rl.data.cleaning.known_benchmarks import load_known_benchmarks
 from kernelwright.rl.data.cleaning.near_duplicates import NearDuplicates
 from kernelwright.rl.data.cleaning.suites import Comparison, problems_of
 from kernelwright.rl.data.rows import SHARD_ROWS, Row, read_rows, shards, write_rows, write_shard
-from kernelwright.rl.worker_pool import process_pool
+from kernelwright.rl.workers.worker_pool import process_pool
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Value
 

@@ -17,7 +17,7 @@ from kernelwright.errors import InputError
 from kernelwright.rl.data.importing.formats import ImportResult, count_skipped
 from kernelwright.rl.data.importing.inductor import INDUCTOR_LICENCE, rows_of
 from kernelwright.rl.data.rows import Row, write_rows
-from kernelwright.rl.worker_pool import process_pool
+from kernelwright.rl.workers.worker_pool import process_pool
 from kernelwright.tools.problem import Problem
 
 

@@ -28,7 +28,7 @@ from kernelwright.tools.source import candidate_hash
 from kernelwright.worker_process import end_with_parent
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
 MAX_KEPT_VERDICTS = 20_000
 """Verdicts kept in memory, the newest."""
@@ -94,7 +94,12 @@ class TrainingJudges:
         # once, not once for each.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(
-            ["torch", "triton", "kernelwright.tools.pipeline", "kernelwright.tools.judging.judge"]
+            [
+                "torch",
+                "triton",
+                "kernelwright.tools.evaluation.pipeline",
+                "kernelwright.tools.judging.judge",
+            ]
         )
         _begin_to_fork()
         return ProcessPoolExecutor(
@@ -280,7 +285,7 @@ def _begin(
     end_with_parent(_close)
     import torch
 
-    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.evaluation.pipeline import Evaluator
 
     torch.set_num_threads(1)
     global _judge, _inside

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from kernelwright.agent.databases import open_store
+from kernelwright.agent.runtime.databases import open_store
 from kernelwright.rl.training.from_log import train_from_log
 from kernelwright.rl.training.online.loop_folder import (
     POLICY,

@@ -19,7 +19,7 @@ from kernelwright.tools.source import candidate_hash
 from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
 
 class Judges(Protocol):

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernelwright.agent.batch.lanes import Lanes, PolicyLane
 from kernelwright.agent.batch.runs import Batch, BatchStatus, list_jobs
+from kernelwright.agent.judging.lanes import Lanes, PolicyLane
 from kernelwright.agent.loop.run_verdicts import Evaluates, RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
@@ -26,7 +26,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Cheat, Fault, InfrastructureError
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
 TARGET_WITHOUT_GPU = "sm_90"
 ROUND_SEED_STEP = 7_368_787
@@ -164,7 +164,7 @@ def judge_options(
     """interpreted: shrunk shapes under the interpreter; compiled: every launch compiled for the target first;
     cuda:N: on that GPU, timed.
     """
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
     on_cpu = judge in ("interpreted", "compiled")
     targets = () if judge == "interpreted" else (TARGET_WITHOUT_GPU,)
@@ -179,7 +179,7 @@ def judge_device(judge: str, elsewhere: bool = False) -> str:
 
     elsewhere: on other machines, whose GPUs are not looked for here.
     """
-    from kernelwright.agent.command_line.arguments import choose_device
+    from kernelwright.agent.runtime.arguments import choose_device
     from kernelwright.errors import InputError
 
     if judge in ("interpreted", "compiled"):

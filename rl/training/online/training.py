@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from kernelwright.agent.databases import open_store, verdict_cache_folder
-from kernelwright.agent.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
+from kernelwright.agent.runtime.databases import open_store, verdict_cache_folder
+from kernelwright.agent.runtime.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
 from kernelwright.rl.credit.formula import (
     DEFAULT_FORMULA,
     EXECUTION_FORMULA,

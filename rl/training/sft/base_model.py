@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernelwright.agent.errors import require
+from kernelwright.agent.runtime.errors import require
 from kernelwright.errors import InputError
 from kernelwright.policies.base import PolicyRefused
 from kernelwright.policies.model_identity import adapter_folder, identity_of, model_config

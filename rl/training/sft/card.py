@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kernelwright.agent.viewing.report.files import write_text
+from kernelwright.agent.reporting.files import write_text
 from kernelwright.policies.policy_card import PolicyCard, front_matter
 from kernelwright.rl.training.sft.options import FineTuningResult, SftOptions
 from kernelwright.rl.training.sft.presets import PRESETS

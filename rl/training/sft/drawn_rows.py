@@ -18,7 +18,7 @@ from kernelwright.rl.data.rows import Kind, Row, Split, row_of
 from kernelwright.rl.data.synth.engine.tasks import task_of
 from kernelwright.rl.training.sft.encoding import EncodedRow, RowSelection, encode_rows
 from kernelwright.rl.training.sft.light_tokenizer import LightTokenizer
-from kernelwright.rl.worker_pool import process_pool
+from kernelwright.rl.workers.worker_pool import process_pool
 from kernelwright.store.models import Action
 from kernelwright.tools.problem import ProblemError
 

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.agent.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
+from kernelwright.agent.runtime.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
 from kernelwright.errors import InputError
 from kernelwright.policies.policy_card import PolicyCard, read_cards, trainings_of, write_card
 from kernelwright.rl.data.importing.examples import as_corpus, check_examples
@@ -309,7 +309,7 @@ def _save_weights(model: Any, folder: Path, storage: WrittenWeights) -> None:
         model.save_pretrained(folder)
         return
     if storage is WrittenWeights.INT8:
-        from kernelwright.policies.small.quantised_weights import write_int8
+        from kernelwright.policies.local.quantised_weights import write_int8
 
         write_int8(model, folder)
         return

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kernelwright.agent.command_line.arguments import choose_device
+from kernelwright.agent.runtime.arguments import choose_device
 from kernelwright.errors import InputError
 from kernelwright.policies.base import PromptForm
 from kernelwright.policies.policy_card import read_card

@@ -15,17 +15,17 @@ import pytest
 from kernelwright.agent.batch.running import run_batch
 from kernelwright.agent.batch.runs import list_jobs
 from kernelwright.agent.batch.suite_choice import choose_problems, default_run
-from kernelwright.agent.errors import Exit
 from kernelwright.agent.loop.settings import EXPLORING_TEMPERATURE, Settings
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.prompts import Prompts
+from kernelwright.agent.runtime.errors import Exit
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Origin, PromptForm
 from kernelwright.policies.scripted import ScriptedPolicy
 from kernelwright.policies.small.embedded import open_embedded
+from kernelwright.store.connection.errors import StoreError
 from kernelwright.store.database import Store
-from kernelwright.store.errors import StoreError
 from kernelwright.store.records import TrajectoryFilter
 
 ROOT = Path(__file__).parents[3]

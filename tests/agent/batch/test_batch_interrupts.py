@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from kernelwright.agent.batch.lanes import Lanes, PolicyLane
 from kernelwright.agent.batch.runs import Batch, list_jobs
+from kernelwright.agent.judging.lanes import Lanes, PolicyLane
 from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
@@ -21,7 +21,7 @@ from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 from kernelwright.policies.small.small_policy import SmallPolicy
 from kernelwright.store.database import Store
 from kernelwright.store.models import State
-from kernelwright.tools.pipeline import Options
+from kernelwright.tools.evaluation.pipeline import Options
 from tests.agent.batch.test_batch_kills import Reading
 
 TURNS = 3

@@ -11,8 +11,8 @@ from multiprocessing import get_context
 
 import pytest
 
-from kernelwright.agent.batch.lanes import Lanes, PolicyLane
 from kernelwright.agent.batch.runs import Batch, list_jobs
+from kernelwright.agent.judging.lanes import Lanes, PolicyLane
 from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
@@ -21,7 +21,7 @@ from kernelwright.policies.scripted import Script, ScriptedPolicy, ScriptPart
 from kernelwright.store.database import Store
 from kernelwright.store.models import State
 from kernelwright.store.records import CandidateFilter
-from kernelwright.tools.pipeline import Options
+from kernelwright.tools.evaluation.pipeline import Options
 from kernelwright.tools.report import Report
 from kernelwright.tools.source import candidate_hash, read_source
 

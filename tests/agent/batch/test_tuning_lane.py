@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from kernelwright.agent.batch.lanes import Gate, Lanes
 from kernelwright.agent.batch.tuning_lane import TuningLane
+from kernelwright.agent.judging.lanes import Gate, Lanes
 
 
 class Steps:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.agent.errors import Exit
+from kernelwright.agent.runtime.errors import Exit
 
 ROOT = Path(__file__).parents[3]
 HEAVY = {"torch", "triton", "transformers", "numpy"}

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.agent.command_line import arguments as asked
-from kernelwright.agent.errors import Exit
 from kernelwright.agent.problems.finding import find_by_name
+from kernelwright.agent.runtime import arguments as asked
+from kernelwright.agent.runtime.errors import Exit
 from kernelwright.errors import InputError
 from kernelwright.tools.hardware.gpus import read_driver
 from kernelwright.tools.hardware.targets import TARGETS
-from kernelwright.tools.judging.options import Options
+from kernelwright.tools.options import Options
 from kernelwright.tools.report import Report
 from tests.agent.command_in_process import agent_here
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.agent.errors import Exit, explain
-from kernelwright.agent.interrupts import STOPPING_SOON
+from kernelwright.agent.runtime.errors import Exit, explain
+from kernelwright.agent.runtime.interrupts import STOPPING_SOON
 from kernelwright.errors import InputError
 from kernelwright.policies.base import PolicyRefused, Trouble
-from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.report import InfrastructureError
 from tests.agent.command_line.processes import processes_in, wait_until_gone
@@ -216,7 +216,7 @@ def test_a_reader_that_is_gone_is_no_verdict(asked):
 def test_an_interrupt_while_a_text_is_executed_ends_with_the_exit_status_of_one(tmp_path):
     """Without `end_process`, CPython ends `python -m` by the signal itself here."""
     (tmp_path / "interrupted.py").write_text(
-        "from kernelwright.agent.errors import end_process\n"
+        "from kernelwright.agent.runtime.errors import end_process\n"
         "import atexit\natexit.register(print, 'cleaned')\n"
         "try:\n    exec('raise KeyboardInterrupt')\nexcept KeyboardInterrupt:\n    end_process(130)\n"
     )

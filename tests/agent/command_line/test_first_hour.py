@@ -10,9 +10,9 @@ import typer
 
 from kernelwright.agent.cli import app, main
 from kernelwright.agent.command_line.policy.server_check import CONNECT_SECONDS, check_server
-from kernelwright.agent.errors import Exit
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.problems.finding import files_without_model, load_suite
+from kernelwright.agent.runtime.errors import Exit
 from kernelwright.policies.base import PolicyUnavailable
 from kernelwright.store.database import Store
 from kernelwright.tools.problem import ProblemError

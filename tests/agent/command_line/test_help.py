@@ -8,7 +8,7 @@ from rich.text import Text
 
 from kernelwright.agent.cli import app
 from kernelwright.agent.cli import main as agent_main
-from kernelwright.agent.errors import Exit
+from kernelwright.agent.runtime.errors import Exit
 from kernelwright.rl.cli import build, main
 
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from kernelwright.agent.interrupts import ECHO_SECONDS, defer_interrupts, stop_on_interrupt
+from kernelwright.agent.runtime.interrupts import ECHO_SECONDS, defer_interrupts, stop_on_interrupt
 
 
 def interrupt() -> None:
@@ -87,8 +87,8 @@ def test_what_is_held_back_says_so(capsys):
 
 PAUSABLE = """
 import sys, time
-from kernelwright.agent.errors import run
-from kernelwright.agent.interrupts import PAUSING, announce_stops, stop_on_interrupt
+from kernelwright.agent.runtime.errors import run
+from kernelwright.agent.runtime.interrupts import PAUSING, announce_stops, stop_on_interrupt
 
 def command(args, **_):
     with announce_stops(PAUSING):

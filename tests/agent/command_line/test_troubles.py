@@ -23,9 +23,9 @@ from pathlib import Path
 import pytest
 
 from kernelwright.agent.cli import main
-from kernelwright.agent.errors import Exit
+from kernelwright.agent.runtime.errors import Exit
+from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.database import Store
-from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.models import State
 from tests.policies.loopback import loopback, reply
 
@@ -194,7 +194,7 @@ def test_a_database_of_a_newer_schema_or_of_another_program_is_refused_and_left_
 def test_a_locked_database_is_waited_for_then_said_so(solve, script, monkeypatch):
     Store.open("runs.db").close()
     monkeypatch.setattr(
-        "kernelwright.agent.databases.Store.open", functools.partial(Store.open, wait=0.3)
+        "kernelwright.agent.runtime.databases.Store.open", functools.partial(Store.open, wait=0.3)
     )
     with closing(sqlite3.connect("runs.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -14,7 +14,7 @@ from kernelwright.agent.export.training import (
     sft_lines,
 )
 from kernelwright.agent.problems.finding import find_by_name
-from kernelwright.agent.selecting import references, samples_of
+from kernelwright.agent.reporting.selecting import references, samples_of
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Usage
 from kernelwright.store.database import Store

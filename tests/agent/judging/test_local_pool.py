@@ -15,7 +15,7 @@ from kernelwright.agent.judging.judge_process import CPU_NICENESS
 from kernelwright.agent.judging.local_pool import LocalPool
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, PoolClosed, VerdictCancelled
 from kernelwright.agent.problems.finding import find_by_name
-from kernelwright.tools.judging.options import Options
+from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError
 

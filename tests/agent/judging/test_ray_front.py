@@ -20,8 +20,8 @@ from kernelwright.agent.judging.ray_front import (  # noqa: E402
 )
 from kernelwright.agent.judging.ray_pool import RayPool  # noqa: E402
 from kernelwright.agent.problems.finding import find_by_name  # noqa: E402
-from kernelwright.tools.judging.options import Options  # noqa: E402
-from kernelwright.tools.pipeline import Evaluator  # noqa: E402
+from kernelwright.tools.evaluation.pipeline import Evaluator  # noqa: E402
+from kernelwright.tools.options import Options  # noqa: E402
 from kernelwright.tools.sizing.selection import select_sizes  # noqa: E402
 
 OPTIONS = Options(sizes=1, seed=1)

@@ -14,7 +14,7 @@ from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, VerdictCancel
 from kernelwright.agent.judging.ray_pool import RayPool  # noqa: E402
 from kernelwright.agent.problems.finding import find_by_name  # noqa: E402
 from kernelwright.errors import InputError  # noqa: E402
-from kernelwright.tools.judging.options import Options  # noqa: E402
+from kernelwright.tools.options import Options  # noqa: E402
 from kernelwright.tools.problem import Problem, ProblemError  # noqa: E402
 
 OPTIONS = Options(sizes=1, seed=1)

@@ -12,7 +12,7 @@ import pytest
 from kernelwright.agent.loop.gpu_turns import GpuSharingPolicy, share_gpu
 from kernelwright.policies.base import Capabilities, Message, Request, Role
 from kernelwright.policies.scripted import ScriptedPolicy
-from kernelwright.tools.references.seeds import seeded
+from kernelwright.tools.numerics.seeds import seeded
 
 
 class OnGpu(ScriptedPolicy):

@@ -16,7 +16,7 @@ from kernelwright.policies.openai.openai_policy import OpenAIPolicy
 from kernelwright.policies.retrying import RetryingPolicy
 from kernelwright.policies.scripted import Script, ScriptedPolicy, ScriptPart
 from kernelwright.store.models import State
-from kernelwright.tools.judging.options import Options
+from kernelwright.tools.options import Options
 from kernelwright.tools.report import Failure, Fault, InfrastructureError, Report
 from tests.agent.conftest import fenced
 from tests.policies.loopback import loopback, reply

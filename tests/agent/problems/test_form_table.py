@@ -11,7 +11,7 @@ import pytest
 
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.solve.drafting import Drafter
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.reference import Reference
 

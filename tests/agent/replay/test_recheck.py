@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kernelwright.agent.cli import main
-from kernelwright.agent.errors import Exit
 from kernelwright.agent.replay.rechecking import RecheckRequest, recheck
+from kernelwright.agent.runtime.errors import Exit
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
 from kernelwright.tools.report import CorrectnessResult, Failure, Fault, Rung

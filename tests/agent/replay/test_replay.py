@@ -8,7 +8,6 @@ import threading
 import pytest
 
 from kernelwright.agent.cli import main
-from kernelwright.agent.errors import Exit
 from kernelwright.agent.loop.machine import State
 from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
@@ -16,11 +15,12 @@ from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.replay.drift import VerdictAspect, compare_reports
 from kernelwright.agent.replay.rejudging import ReplayRequest, replay_all
 from kernelwright.agent.replay.replaying import FreshVerdicts, StoredVerdicts, replay
-from kernelwright.agent.worker_threads import WorkerThreads
+from kernelwright.agent.runtime.errors import Exit
+from kernelwright.agent.runtime.worker_threads import WorkerThreads
 from kernelwright.policies.base import Completion, FinishReason, Usage
 from kernelwright.store.database import Store
 from kernelwright.store.models import Action
-from kernelwright.tools.pipeline import Options
+from kernelwright.tools.evaluation.pipeline import Options
 from kernelwright.tools.report import Failure, Fault, KernelResources, ProfileResult, Report, Timing
 
 

@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.text import Text
 
 from kernelwright.agent.cli import main
-from kernelwright.agent.errors import InputError
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.problems.forms_of_users.normal_form import normal_form
+from kernelwright.agent.runtime.errors import InputError
 from kernelwright.agent.solve.drafting import Drafter, DraftKind, draft_kind, varied_sources
 from kernelwright.agent.solve.solving import Solved
 from kernelwright.agent.viewing.show.outcomes import solved_view

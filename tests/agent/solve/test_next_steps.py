@@ -7,10 +7,10 @@ import json
 import pytest
 
 from kernelwright.agent.cli import main
-from kernelwright.agent.errors import Exit
 from kernelwright.agent.loop.stopping import Budgets, StopReason
 from kernelwright.agent.problems.finding import catalogue, find_by_name
 from kernelwright.agent.problems.similarity import most_similar, operators_of
+from kernelwright.agent.runtime.errors import Exit
 from kernelwright.agent.solve.next_steps import next_steps
 from kernelwright.policies.base import Origin
 from kernelwright.tools.problem import Problem

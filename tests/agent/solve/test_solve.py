@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.agent.errors import Exit
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.problems.finding import find_by_name
+from kernelwright.agent.runtime.errors import Exit
 from kernelwright.agent.solve.solving import solve_problem
 from kernelwright.policies.scripted import ScriptedPolicy
+from kernelwright.store.connection.errors import StoreError
 from kernelwright.store.database import Store
-from kernelwright.store.errors import StoreError
 from tests.agent.command_in_process import agent_here
 from tests.agent.command_line.processes import descendants
 

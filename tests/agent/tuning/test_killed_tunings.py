@@ -14,8 +14,8 @@ from kernelwright.agent.tuning.proposals import Proposals, groups_of
 from kernelwright.agent.tuning.settings import PrecisionClass, TuneSettings
 from kernelwright.agent.tuning.tuned import ConfigurationOutcome, ParameterGroup, TriedConfiguration
 from kernelwright.agent.tuning.tuning import Tuner
+from kernelwright.tools.evaluation.pipeline import Evaluator
 from kernelwright.tools.judging.trials import TrialTimes
-from kernelwright.tools.pipeline import Evaluator
 from kernelwright.tools.timing.measurement import summarise_samples
 from kernelwright.tools.tuning.compile_scores import CompileScore
 from kernelwright.tools.tuning.kernel_text.parameters import ParameterRole

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kernelwright.agent.problems.finding import find_by_name
-from kernelwright.agent.viewing.report.files import run_page, trajectory_page
-from kernelwright.agent.viewing.report.run_report import report_run
-from kernelwright.agent.viewing.report.trajectory_report import report_trajectory
+from kernelwright.agent.reporting.files import run_page, trajectory_page
+from kernelwright.agent.reporting.run_report import report_run
+from kernelwright.agent.reporting.trajectory_report import report_trajectory
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Usage
 from kernelwright.store.models import Action
 from kernelwright.store.records import TrajectoryStart

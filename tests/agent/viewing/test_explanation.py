@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from kernelwright.agent.viewing.verdicts.explanation import explanation_view
-from kernelwright.tools.coverage_results.comparison_coverage import (
+from kernelwright.agent.reporting.verdicts.explanation import explanation_view
+from kernelwright.tools.comparison_coverage import (
     ComparisonCoverage,
     Coverage,
     OutcomeCoverage,

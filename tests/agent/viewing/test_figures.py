@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from kernelwright.agent.viewing.report.figures import (
+from kernelwright.agent.reporting.figures import (
     by_problem,
     compute_figures,
     is_faster_than,
@@ -13,15 +13,15 @@ from kernelwright.agent.viewing.report.figures import (
     pass_at,
     total_cost,
 )
-from kernelwright.agent.viewing.report.files import fast_p_plot
-from kernelwright.agent.viewing.report.pairing import (
+from kernelwright.agent.reporting.files import fast_p_plot
+from kernelwright.agent.reporting.pairing import (
     compare_paired,
     compare_runs,
     permutation_test,
     sign_test,
 )
-from kernelwright.agent.viewing.report.samples import Cost, ReportedSample
-from kernelwright.agent.viewing.report.texts import figure_rows
+from kernelwright.agent.reporting.samples import Cost, ReportedSample
+from kernelwright.agent.reporting.texts import figure_rows
 
 
 def sample(problem, number=0, *, speedup=None, correct=None, judged_on="NVIDIA H200", **more):

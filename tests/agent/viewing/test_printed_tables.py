@@ -8,11 +8,11 @@ from kernelwright.agent.comparison.tables import ComparisonTable
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.replay.rejudging import Replays
 from kernelwright.agent.replay.replaying import ReplayResult
+from kernelwright.agent.reporting.verdicts.failure import SourceExcerpt, failure_view
+from kernelwright.agent.reporting.verdicts.measurements import launches_view
+from kernelwright.agent.reporting.words import AdaptiveTable
 from kernelwright.agent.viewing.show.listings import manifests_view, problems_view, tables_view
 from kernelwright.agent.viewing.show.outcomes import replays_table
-from kernelwright.agent.viewing.show.words import AdaptiveTable
-from kernelwright.agent.viewing.verdicts.failure import SourceExcerpt, failure_view
-from kernelwright.agent.viewing.verdicts.measurements import launches_view
 from kernelwright.tools.hardware.peaks import PEAKS
 from kernelwright.tools.manifests.manifest import Manifest
 from kernelwright.tools.report import Failure, Fault, LaunchTime, SourceLine

@@ -74,8 +74,8 @@ def test_quiet_shows_nothing_and_starts_no_thread(capsys):
 
 
 def test_tables_are_not_padded_in_a_pipe(capsys):
+    from kernelwright.agent.reporting.words import facts_table
     from kernelwright.agent.viewing.show.progress import console
-    from kernelwright.agent.viewing.show.words import facts_table
 
     console().print(
         facts_table([("kernel", "short"), ("kept", "a much longer value than the first one")])

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from kernelwright.agent.problems.finding import find_by_name
-from kernelwright.agent.viewing.report.files import run_page, trajectory_page
-from kernelwright.agent.viewing.report.run_report import report_run
-from kernelwright.agent.viewing.report.texts import CSV_COLUMNS, csv_text, write_markdown
-from kernelwright.agent.viewing.report.trajectory_report import diff_lines, report_trajectory
+from kernelwright.agent.reporting.files import run_page, trajectory_page
+from kernelwright.agent.reporting.run_report import report_run
+from kernelwright.agent.reporting.texts import CSV_COLUMNS, csv_text, write_markdown
+from kernelwright.agent.reporting.trajectory_report import diff_lines, report_trajectory
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Usage
 from kernelwright.policies.transformations.draft import ALGEBRA_MARK
 from kernelwright.store.database import Store

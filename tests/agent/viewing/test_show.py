@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kernelwright.agent.viewing.show.words import (
+from kernelwright.agent.reporting.verdicts.measurements import matrix_view
+from kernelwright.agent.reporting.verdicts.verdict import headline, ladder, report_view
+from kernelwright.agent.reporting.words import (
     format_bytes,
     format_interval,
     format_milliseconds,
@@ -14,8 +16,6 @@ from kernelwright.agent.viewing.show.words import (
     format_rate,
     format_ratio,
 )
-from kernelwright.agent.viewing.verdicts.measurements import matrix_view
-from kernelwright.agent.viewing.verdicts.verdict import headline, ladder, report_view
 from kernelwright.tools.report import (
     Census,
     Cheat,

@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 from kernelwright.agent.problems.finding import find_by_name
-from kernelwright.agent.viewing.verdicts.host_trace import trace_host_code
-from kernelwright.agent.viewing.verdicts.trace import CandidateTrace, TracedSize, trace_view
-from kernelwright.agent.viewing.verdicts.trace_tensors import Tensors
+from kernelwright.agent.reporting.verdicts.host_trace import trace_host_code
+from kernelwright.agent.reporting.verdicts.trace import CandidateTrace, TracedSize, trace_view
+from kernelwright.agent.reporting.verdicts.trace_tensors import Tensors
 from kernelwright.tools.report import Failure, Fault, SourceLine
-from kernelwright.tools.tracing.trace import Choice, Data, Function, Kernel, Launch, Operator, Trace
+from kernelwright.tools.trace.trace import Choice, Data, Function, Kernel, Launch, Operator, Trace
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 SOURCE = """\

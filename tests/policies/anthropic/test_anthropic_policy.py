@@ -20,7 +20,7 @@ from kernelwright.policies.base import (
     Trouble,
 )
 from kernelwright.policies.http.server import ExtraFields
-from kernelwright.policies.open_policy import open_policy
+from kernelwright.policies.opening.open_policy import open_policy
 from kernelwright.policies.prices import read_prices
 from tests.policies.loopback import Handler, loopback
 

@@ -7,7 +7,7 @@ import pytest
 from kernelwright.policies.base import Message, PolicyRefused, Request, Role
 from kernelwright.policies.inductor.draft import SPLIT_MARK, Draft, draft, with_fp32_products
 from kernelwright.policies.inductor.policy import CompilerPolicy, DraftedTurn
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 
 CONVOLUTION = """

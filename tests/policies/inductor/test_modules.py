@@ -8,7 +8,7 @@ import torch
 from kernelwright.agent.problems.reading import read_problem
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.policies.inductor.functions import statistics
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 
 MODULES = sorted((Path(__file__).parent / "modules").glob("*.py"))
 

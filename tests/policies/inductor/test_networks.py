@@ -6,7 +6,7 @@ import pytest
 
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.policies.inductor.draft import Draft
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 
 NETWORK = """

@@ -10,7 +10,7 @@ from kernelwright.policies.inductor.writing.divisors import divisors_as_constant
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
 from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
 from kernelwright.policies.inductor.writing.products.parts import add_up_parts
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 
 LINEAR = """

@@ -603,7 +603,7 @@ def test_a_server_without_tls_is_told_from_one_that_is_down():
 
 def test_ctrl_c_ends_the_wait_for_a_slow_server_at_once():
     code = (
-        "import sys; from kernelwright.policies.open_policy import open_policy; from "
+        "import sys; from kernelwright.policies.opening.open_policy import open_policy; from "
         "kernelwright.policies.base import Message, Request, "
         "Role\n"
         "print('asking', flush=True)\n"

@@ -11,10 +11,10 @@ import pytest
 from kernelwright.policies.base import Message, PolicyRefused, Request, Role, Sampling
 from kernelwright.policies.local.decoding import SequenceInDecoding
 from kernelwright.policies.local.lookahead import NgramTable, draw_with_lookahead, propose_tokens
+from kernelwright.policies.local.quantised_weights import write_int8
+from kernelwright.policies.local.small_model import KeyValueCache, is_small, load_small
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
 from kernelwright.policies.small import small_policy
-from kernelwright.policies.small.quantised_weights import write_int8
-from kernelwright.policies.small.small_model import KeyValueCache, is_small, load_small
 from kernelwright.policies.small.small_policy import SmallPolicy, open_local
 from tests.tiny_model import CONTEXT, TEXTS, save_tiny_adapter, save_tiny_model
 

@@ -4,8 +4,8 @@ import pytest
 
 from kernelwright.policies.transformations.draft import ALGEBRA_MARK, may_transform
 from kernelwright.policies.transformations.process import answer
+from kernelwright.tools.evaluation.pipeline import Options
 from kernelwright.tools.manifests.measuring import measure_manifest
-from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
 
 FRAME = """

@@ -4,7 +4,7 @@ import pytest
 
 from kernelwright.policies.transformations.draft import may_transform
 from kernelwright.policies.transformations.process import answer
-from kernelwright.tools.pipeline import Options
+from kernelwright.tools.evaluation.pipeline import Options
 from kernelwright.tools.problem import Problem
 
 FRAME = """

@@ -6,7 +6,7 @@ import json
 import sys
 
 from kernelwright.policies.base import Message, PolicyError, Request, Role, Sampling
-from kernelwright.policies.open_policy import open_policy
+from kernelwright.policies.opening.open_policy import open_policy
 
 
 def ask(text: str, **sampling: object) -> Request:

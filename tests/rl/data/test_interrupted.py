@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.agent.errors import Exit
+from kernelwright.agent.runtime.errors import Exit
 from tests.agent.command_line.processes import processes_in, wait_until_gone
 
 ROOT = Path(__file__).parents[3]

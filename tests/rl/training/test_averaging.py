@@ -107,7 +107,7 @@ def test_its_config_names_the_type_that_is_stored(tmp_path, policies, storage, k
 
 
 def test_an_option_by_its_old_name_is_accepted_for_a_release_with_a_warning(capsys):
-    from kernelwright.agent.command_line.command_class import RENAMED_IN_RL, with_current_names
+    from kernelwright.agent.runtime.command_class import RENAMED_IN_RL, with_current_names
 
     assert with_current_names(["train", "--output=x", "--output", "y"], RENAMED_IN_RL["train"]) == [
         "train",

@@ -28,7 +28,7 @@ from kernelwright.policies.base import (  # noqa: E402
     Role,
     Sampling,
 )
-from kernelwright.policies.open_policy import open_policy  # noqa: E402
+from kernelwright.policies.opening.open_policy import open_policy  # noqa: E402
 from kernelwright.policies.policy_card import PolicyCard, read_card, write_card  # noqa: E402
 from kernelwright.rl.cli import main  # noqa: E402
 from kernelwright.rl.command_line.show.training import trained_view  # noqa: E402

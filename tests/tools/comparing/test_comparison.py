@@ -17,8 +17,7 @@ from kernelwright.tools.comparing.comparison import (
     measure,
 )
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
-from kernelwright.tools.comparing.forms_of_outputs import flatten
-from kernelwright.tools.comparing.tolerance import (
+from kernelwright.tools.numerics.tolerance import (
     Tolerance,
     perturb,
     real_parts,
@@ -27,6 +26,7 @@ from kernelwright.tools.comparing.tolerance import (
     tiles,
 )
 from kernelwright.tools.report import Fault, Pattern
+from kernelwright.tools.trace.forms_of_outputs import flatten
 
 torch.manual_seed(7)
 CASES = list(bench.cases())

@@ -14,11 +14,11 @@ from torch.overrides import TorchFunctionMode
 
 from bench.tolerance import bf16, constant_rows, exp2_approx, fp16, headrooms, tf32, within
 from kernelwright.tools.comparing.comparison import measure
-from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
+from kernelwright.tools.expected.perturbed_outputs import outputs_of_perturbed_inputs
+from kernelwright.tools.expected.prepared_problem import expected_outputs, prepare_problem
+from kernelwright.tools.expected.weights import perturbed_model
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw, apply_draw
-from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
-from kernelwright.tools.references.weights import perturbed_model
 
 CATALOGUE = sorted(
     (Path(__file__).parents[3] / "agent" / "problems" / "catalogue").glob("[!_]*.py")

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernelwright.tools.comparing.by_draw import measure_by_draw
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
-from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
 from kernelwright.tools.comparing.special_values import measure_finite_part, measure_with_nan
+from kernelwright.tools.expected.by_draw import measure_by_draw
+from kernelwright.tools.expected.perturbed_outputs import outputs_of_perturbed_inputs
+from kernelwright.tools.expected.prepared_problem import expected_outputs, prepare_problem
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
 
 EXPLOITS = Path(__file__).parents[2] / "exploits"
 

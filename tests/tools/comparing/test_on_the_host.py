@@ -8,25 +8,25 @@ import torch.nn.functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from kernelwright.tools.comparing import on_the_host
-from kernelwright.tools.comparing import pieces as module
 from kernelwright.tools.comparing.on_the_host import (
     ask_with_host_memory,
     moved_to_host,
     with_host_memory,
 )
-from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
-from kernelwright.tools.comparing.pieces import pieces
+from kernelwright.tools.expected.perturbed_outputs import outputs_of_perturbed_inputs
+from kernelwright.tools.expected.prepared_problem import (
+    expected_outputs,
+    prepare_problem,
+    tensors_of_run,
+)
+from kernelwright.tools.numerics import pieces as module
+from kernelwright.tools.numerics.pieces import pieces
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.arithmetic import (
     _round_to_tf32_by_chance,
     errors_of_tf32_convolutions,
 )
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import (
-    expected_outputs,
-    prepare_problem,
-    tensors_of_run,
-)
 from kernelwright.tools.report import Failed, Failure, Fault
 
 EXPANDING = """

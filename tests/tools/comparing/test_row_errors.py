@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernelwright.tools.references.prepared_problem import ExpectedOutputs
+from kernelwright.tools.expected.prepared_problem import ExpectedOutputs
 
 ROOT = Path(__file__).parents[3]
 

@@ -13,8 +13,8 @@ from kernelwright.agent.problems.finding import CATALOGUE
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.sandbox import ProcessKind, Zygote
+from kernelwright.tools.trace.trace import Traced
 from kernelwright.tools.tracing.client import SizeRequest, trace_candidate
-from kernelwright.tools.tracing.trace import Traced
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 

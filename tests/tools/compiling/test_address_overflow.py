@@ -8,7 +8,7 @@ import pytest
 
 from kernelwright.tools.compiling.text.address_overflow import overflow_failure
 from kernelwright.tools.report import Fault
-from kernelwright.tools.tracing.trace import Function, Kernel, Launch, Trace, Traced
+from kernelwright.tools.trace.trace import Function, Kernel, Launch, Trace, Traced
 
 ROWS, COLUMNS = 600_000, 4096
 TL = {"tl": {"triton": "triton.language"}}

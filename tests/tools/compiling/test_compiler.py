@@ -14,7 +14,7 @@ from kernelwright.tools.compiling.compiler import Compiler
 from kernelwright.tools.compiling.text.closure import Contents
 from kernelwright.tools.report import Fault
 from kernelwright.tools.sandbox import Process, Zygote
-from kernelwright.tools.tracing.trace import Function, Json, Kernel, Traced
+from kernelwright.tools.trace.trace import Function, Json, Kernel, Traced
 
 NAMES: dict[str, Json] = {"tl": {"triton": "triton.language"}}
 ASSEMBLY = (

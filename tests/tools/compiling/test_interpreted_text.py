@@ -10,14 +10,14 @@ import subprocess
 import sys
 from typing import Any
 
-from kernelwright.tools.tracing.trace import Function, Json
+from kernelwright.tools.trace.trace import Function, Json
 
 SCRIPT = """
 import json, sys
 from pathlib import Path
 import torch
 from kernelwright.tools.compiling.text.kernel_text import rebuild
-from kernelwright.tools.tracing.trace import Function
+from kernelwright.tools.trace.trace import Function
 answers = []
 for given in json.load(sys.stdin):
     functions = {key: Function.model_validate_json(text) for key, text in given.items()}

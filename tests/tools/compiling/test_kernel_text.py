@@ -10,7 +10,7 @@ import pytest
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt, check, rebuild, value
 from kernelwright.tools.compiling.text.nan_handling import treats_nan
 from kernelwright.tools.report import Cheat, Failed, Failure, Fault
-from kernelwright.tools.tracing.trace import Function, Json
+from kernelwright.tools.trace.trace import Function, Json
 
 NAMES: dict[str, Json] = {"tl": {"triton": "triton.language"}, "triton": {"triton": "triton"}}
 SECONDS = 3.0

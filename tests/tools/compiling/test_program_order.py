@@ -14,7 +14,7 @@ from kernelwright.tools.compiling.program_order import (
     programs_may_meet,
 )
 from kernelwright.tools.compiling.reads_and_writes import writes_what_it_reads
-from kernelwright.tools.tracing.trace import Function, Kernel, Launch, Operator, Trace, Traced
+from kernelwright.tools.trace.trace import Function, Kernel, Launch, Operator, Trace, Traced
 
 TARGET = GPUTarget("cuda", 90, 32)
 

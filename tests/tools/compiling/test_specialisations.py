@@ -1,7 +1,7 @@
 """Sizes that differ only in what divides their arguments share one binary; the problem's own size keeps its own."""
 
 from kernelwright.tools.compiling.specialisations import guess_for_other_sizes, share_binaries
-from kernelwright.tools.tracing.trace import Function, Kernel, Traced
+from kernelwright.tools.trace.trace import Function, Kernel, Traced
 
 SIXTEEN = [["tt.divisibility", 16]]
 FUNCTION = Function(name="add", text="def add(x, n, m):\n    pass\n")

@@ -19,7 +19,7 @@ from kernelwright.tools.compiling.compiler import Compiler
 from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.report import Fault
 from kernelwright.tools.sandbox import Zygote
-from kernelwright.tools.tracing.trace import Kernel, Traced
+from kernelwright.tools.trace.trace import Kernel, Traced
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 QUICK = (

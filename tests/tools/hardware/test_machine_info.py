@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from kernelwright.agent.doctor import Severity, diagnose
+from kernelwright.agent.runtime.doctor import Severity, diagnose
 from kernelwright.tools.hardware import gpus
 from kernelwright.tools.hardware.gpus import Gpu, read_driver, throttle_reasons
 from kernelwright.tools.hardware.machine_info import (

@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from kernelwright.tools.expected import kept_problems
+from kernelwright.tools.expected.kept_problems import KeptProblems
+from kernelwright.tools.expected.prepared_problem import DoesNotFit
 from kernelwright.tools.judging import judge as judging
 from kernelwright.tools.judging import room_on_gpu
 from kernelwright.tools.judging.judge import Judge
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.room_on_gpu import RoomOnGpu
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references import kept_problems
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.kept_problems import KeptProblems
-from kernelwright.tools.references.prepared_problem import DoesNotFit
 from kernelwright.tools.report import Failure, Fault
 from kernelwright.tools.sandbox import ProcessKind, Zygote
 

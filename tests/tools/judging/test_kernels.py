@@ -13,7 +13,7 @@ import pytest
 
 from bench.judge_suites import KERNELS, Entry, header, honest, problem_of
 from bench.trust import options_for
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.report import Fault, Report
 
 GOOD = [e for e in honest() if e.tried_on("cpu") and e.on_cpu != "needs-gpu"]

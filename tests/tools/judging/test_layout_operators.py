@@ -7,8 +7,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.tools.judging.own_work import kind_of
-from kernelwright.tools.references.operators import VIEWING_OPERATORS, only_moves_data
-from kernelwright.tools.tracing.trace import Operator
+from kernelwright.tools.operators.operators import VIEWING_OPERATORS, only_moves_data
+from kernelwright.tools.trace.trace import Operator
 
 PYTHON_VIEWS = {
     "adjoint of real numbers": lambda x: x.adjoint(),

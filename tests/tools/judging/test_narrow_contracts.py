@@ -7,8 +7,8 @@ import pytest
 from kernelwright.agent.serving.scoring import score_of
 from kernelwright.rl.credit.formula import FORMULA_PRESETS
 from kernelwright.rl.credit.scoring import score
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.judging.rules import narrow_contract
-from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import CorrectnessResult, Report, SizeOutcome, Tried
 
@@ -125,7 +125,7 @@ def test_the_judge_says_who_may_earn_a_full_reward_and_what_was_right(reports, n
 def test_each_drawn_size_that_the_guard_refuses_is_listed_as_outside_the_contract(reports):
     from rich.console import Console
 
-    from kernelwright.agent.viewing.verdicts.verdict import report_view
+    from kernelwright.agent.reporting.verdicts.verdict import report_view
 
     tried = reports["two sizes of three"].interpreted.tried
     refused = [size for size in tried if size.outcome is SizeOutcome.OUTSIDE_CONTRACT]

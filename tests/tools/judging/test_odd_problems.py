@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelwright.tools.pipeline import Options
+from kernelwright.tools.evaluation.pipeline import Options
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Fault
 from tests.copied_references import candidate

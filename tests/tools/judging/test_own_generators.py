@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernelwright.tools.judging.options import Options
-from kernelwright.tools.pipeline import Evaluator
+from kernelwright.tools.evaluation.pipeline import Evaluator
+from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.reference import move_attributes
 from kernelwright.tools.report import Fault

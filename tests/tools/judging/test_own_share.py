@@ -3,7 +3,7 @@ kernels.
 """
 
 from bench.judge_suites import KERNELS, problem_of
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.report import Fault, Report
 
 RELU = """

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from bench.judge_suites import problem_of
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.judging.own_work import Rule
-from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.references.input_distributions import Draw, apply_draw, keep_edges
 from kernelwright.tools.references.shared_tensors import Buffers
 from kernelwright.tools.report import (
@@ -153,7 +153,7 @@ def test_a_syntax_error_costs_no_process():
 def test_waiting_for_a_place_is_no_part_of_what_a_verdict_took():
     """A batch of 100 problems on two cores said "8000 s of tools" after 335 s."""
     from bench.judge_suites import honest
-    from kernelwright.agent.batch.lanes import Gate
+    from kernelwright.agent.judging.lanes import Gate
 
     entry = next(e for e in honest() if e.name == "fused_silu")
     problem, gate, options = (

@@ -1,7 +1,7 @@
 """A kernel that reads outside of its tensors and is right is told so."""
 
 from bench.judge_suites import problem_of
-from kernelwright.tools.pipeline import Options
+from kernelwright.tools.evaluation.pipeline import Options
 
 KERNEL = """
 import torch

@@ -4,8 +4,8 @@ import threading
 from pathlib import Path
 
 from kernelwright.agent.problems.finding import find_by_name
-from kernelwright.tools.judging.options import Lane, Options
 from kernelwright.tools.judging.trials import CompiledTexts
+from kernelwright.tools.options import Lane, Options
 
 GOOD = Path(__file__).parents[2] / "kernels" / "good"
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from kernelwright.tools.hardware.memory_requests import requesting_memory
-from kernelwright.tools.judging.options import Lane
 from kernelwright.tools.judging.turns import Turns
+from kernelwright.tools.options import Lane
 from kernelwright.tools.problem import Problem
 
 

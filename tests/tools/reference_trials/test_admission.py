@@ -13,7 +13,7 @@ import pytest
 import kernelwright
 from kernelwright.agent.judging.local_pool import LocalPool
 from kernelwright.agent.problems.finding import find_by_name
-from kernelwright.tools.judging.options import Options
+from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.reference_trials import trials
 from kernelwright.tools.reference_trials.trials import ReferenceTrials, reference_trials

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelwright.tools.pipeline import Options
+from kernelwright.tools.evaluation.pipeline import Options
 from kernelwright.tools.problem import Problem, module_integers, pinned
 from kernelwright.tools.report import SizeOutcome
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernelwright.agent.contracts.guarded import guarded_kernel
-from kernelwright.tools.pipeline import Options
+from kernelwright.tools.evaluation.pipeline import Options
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.reference_trials.eval_mode import as_judged, in_eval_mode
 from kernelwright.tools.reference_trials.trials import ReferenceTrials

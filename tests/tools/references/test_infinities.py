@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from kernelwright.tools.expected.prepared_problem import expected_outputs, prepare_problem
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw, apply_draw
-from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
 
 
 def test_small_tensors_hold_an_infinity_of_each_sign_at_every_seed():

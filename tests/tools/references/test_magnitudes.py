@@ -5,6 +5,8 @@ a range that is drawn from; weights and statistics that are moved.
 import pytest
 import torch
 
+from kernelwright.tools.expected.prepared_problem import expected_outputs, prepare_problem
+from kernelwright.tools.numerics.seeds import bounds_are_drawn
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.magnitudes import (
@@ -13,8 +15,6 @@ from kernelwright.tools.references.magnitudes import (
     perturb_weights,
     runs_on_large_integers,
 )
-from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
-from kernelwright.tools.references.seeds import bounds_are_drawn
 
 TEXT = """
 import torch

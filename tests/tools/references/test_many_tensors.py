@@ -13,7 +13,7 @@ import sys
 import pytest
 import torch
 
-from kernelwright.tools.pipeline import Options
+from kernelwright.tools.evaluation.pipeline import Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.shared_tensors import (
     MARGIN_BYTES,
@@ -123,7 +123,7 @@ def test_twelve_problems_are_judged_with_a_hundred_and_fifty_open_files():
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (150, 150))\n"
         "from tests.tools.references.test_many_tensors import PLAIN, RELU, Options, Problem\n"
-        "from kernelwright.tools.pipeline import Evaluator\n"
+        "from kernelwright.tools.evaluation.pipeline import Evaluator\n"
         "with Evaluator('cpu', workers=1) as evaluator:\n"
         "    options = Options(targets=(), profile=False, torch_compile=False, sizes=0)\n"
         "    print([evaluator.evaluate(Problem(name=str(n), source=PLAIN % n), RELU, options).correct for "

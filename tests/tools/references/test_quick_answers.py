@@ -8,12 +8,12 @@ import sys
 import pytest
 import torch
 
+from kernelwright.tools.expected.prepared_problem import prepare_problem
+from kernelwright.tools.operators.dispatch import meta_results, meta_results_mode
+from kernelwright.tools.operators.operators import count_operations
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.dispatch import meta_results, meta_results_mode
 from kernelwright.tools.references.dry_run import measure_cost, without_data
 from kernelwright.tools.references.operator_costs import trace
-from kernelwright.tools.references.operators import count_operations
-from kernelwright.tools.references.prepared_problem import prepare_problem
 
 SHAPES = ((), (1,), (4,), (3, 4), (3, 1), (1, 4), (2, 3, 4), (2, 1, 4), (0, 4))
 NUMBERS = {

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from kernelwright.tools.expected.prepared_problem import expected_outputs, prepare_problem
+from kernelwright.tools.numerics.seeds import stable_sorts
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
-from kernelwright.tools.references.seeds import stable_sorts
 
 TEXT = """
 import torch

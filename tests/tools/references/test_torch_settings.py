@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from kernelwright.agent.problems.finding import find_by_name
+from kernelwright.tools.expected.prepared_problem import expected_outputs, prepare_problem, run_on
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.arithmetic import errors_of_tf32_convolutions
 from kernelwright.tools.references.dry_run import measure_cost
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem, run_on
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.references.torch_settings import KeptSettings, _now, may_change_settings
 from kernelwright.tools.report import TimingMethod

@@ -13,7 +13,7 @@ from kernelwright.tools import wire
 from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
 from kernelwright.tools.replaying.replayer import Replayer, Reply
 from kernelwright.tools.sandbox import ProcessKind, Zygote
-from kernelwright.tools.tracing.trace import Function, Kernel, Launch, Operator, Trace, Traced
+from kernelwright.tools.trace.trace import Function, Kernel, Launch, Operator, Trace, Traced
 
 TL = {"tl": {"triton": "triton.language"}}
 

@@ -8,16 +8,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from kernelwright.tools.gpu.persistent_memory import merge_ranges  # noqa: E402
 from kernelwright.tools.replaying import allocations as module  # noqa: E402
 from kernelwright.tools.replaying.allocations import Allocations, _Part  # noqa: E402
 from kernelwright.tools.replaying.gpu import process  # noqa: E402
-from kernelwright.tools.replaying.gpu.persistent_memory import merge_ranges  # noqa: E402
 from kernelwright.tools.replaying.messages import trace_as_text  # noqa: E402
 from kernelwright.tools.replaying.noise import NOISE  # noqa: E402
 from kernelwright.tools.replaying.service import Service  # noqa: E402
 from kernelwright.tools.replaying.steps import Call, Steps  # noqa: E402
 from kernelwright.tools.replaying.watching import Watch  # noqa: E402
-from kernelwright.tools.tracing.trace import Operator, Trace  # noqa: E402
+from kernelwright.tools.trace.trace import Operator, Trace  # noqa: E402
 
 
 def made(allocations, *shape, dtype=torch.float32):

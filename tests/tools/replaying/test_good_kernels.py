@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from kernelwright.agent.problems.finding import CATALOGUE
-from kernelwright.tools.comparing.forms_of_outputs import flatten
+from kernelwright.tools.expected.weights import match_by_name, match_by_order
+from kernelwright.tools.numerics.seeds import seeded
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_spec import input_spec
-from kernelwright.tools.references.seeds import seeded
-from kernelwright.tools.references.weights import match_by_name, match_by_order
 from kernelwright.tools.sandbox import ProcessKind, Zygote
+from kernelwright.tools.trace.forms_of_outputs import flatten
+from kernelwright.tools.trace.trace import Trace
 from kernelwright.tools.tracing.client import SizeRequest, trace_candidate
-from kernelwright.tools.tracing.trace import Trace
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 

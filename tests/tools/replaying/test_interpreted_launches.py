@@ -7,7 +7,7 @@ import torch
 
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
 from kernelwright.tools.report import Failed, Fault
-from kernelwright.tools.tracing.trace import Trace
+from kernelwright.tools.trace.trace import Trace
 
 COPY = """
 def copy(x, y, n, reach, BLOCK: tl.constexpr):

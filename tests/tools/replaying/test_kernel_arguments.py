@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernelwright.tools.replaying.gpu.kernel_arguments import ArgumentError, Parameters, cell
-from kernelwright.tools.replaying.values import Descriptor, Reinterpreted
+from kernelwright.tools.gpu.kernel_arguments import ArgumentError, Parameters, cell
+from kernelwright.tools.trace.reinterpreted import Descriptor, Reinterpreted
 
 GPU = SimpleNamespace(type="cuda")
 

@@ -20,7 +20,7 @@ from kernelwright.tools.replaying.replayer import Replayer
 from kernelwright.tools.replaying.service import Service
 from kernelwright.tools.replaying.steps import Call
 from kernelwright.tools.report import Failed, Failure, Fault
-from kernelwright.tools.tracing.trace import Choice, Launch, Trace, Traced
+from kernelwright.tools.trace.trace import Choice, Launch, Trace, Traced
 
 TEXT = "def {}(x, n, BLOCK: tl.constexpr):\n    pass"
 ILLEGAL = "{} read or wrote an illegal address"

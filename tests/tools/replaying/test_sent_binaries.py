@@ -6,7 +6,7 @@ from kernelwright.tools.replaying import replayer as replaying
 from kernelwright.tools.replaying.messages import kernels_to_send
 from kernelwright.tools.replaying.replayer import Replayer
 from kernelwright.tools.replaying.service import Service
-from kernelwright.tools.tracing.trace import Function, Kernel, Launch, Trace, Traced
+from kernelwright.tools.trace.trace import Function, Kernel, Launch, Trace, Traced
 
 
 class KeepsKernels:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernelwright.tools.tracing.trace import Trace
+from kernelwright.tools.trace.trace import Trace
 
 TWICE = """
 def twice(x, y, n, BLOCK: tl.constexpr):

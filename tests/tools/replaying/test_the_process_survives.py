@@ -15,7 +15,7 @@ import torch
 from kernelwright.tools.replaying.replayer import MAX_MAPPED_ALLOCATIONS, Replayer
 from kernelwright.tools.report import Cheat, Failed, Fault, InfrastructureError
 from kernelwright.tools.sandbox import ProcessKind, Zygote
-from kernelwright.tools.tracing.trace import Trace
+from kernelwright.tools.trace.trace import Trace
 
 NEGATE = """
 def negate(x, y, n, BLOCK: tl.constexpr):

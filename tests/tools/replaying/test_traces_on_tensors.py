@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from kernelwright.tools.report import Failed, Fault
-from kernelwright.tools.tracing.trace import Choice, Data, Trace
+from kernelwright.tools.trace.trace import Choice, Data, Trace
 
 TWICE = """
 def twice(x, y, n, BLOCK: tl.constexpr):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.tools.pipeline import Evaluator
+from kernelwright.tools.evaluation.pipeline import Evaluator
 from kernelwright.tools.sandbox import ProcessDied, ProcessKind, ProcessTimedOut, Zygote, available
 from kernelwright.tools.sandbox.channel import Channel, ChannelClosed
 from kernelwright.tools.sandbox.zygote import visible
@@ -297,8 +297,8 @@ def test_a_start_that_is_interrupted_leaves_no_folder(tmp_path, monkeypatch, own
 
 
 INTERRUPTED_CLOSE = """
-from kernelwright.agent.errors import end_process
-from kernelwright.tools.pipeline import Evaluator
+from kernelwright.agent.runtime.errors import end_process
+from kernelwright.tools.evaluation.pipeline import Evaluator
 from kernelwright.tools.sandbox.process import Process
 
 def interrupted(process, seconds=20.0):

@@ -7,9 +7,9 @@ import pytest
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.dry_run import run_once
+from kernelwright.tools.references.small_sizes import shrink
 from kernelwright.tools.sizing.drawn_sizes import CPU_BUDGET, DrawnSizes, author_sizes
 from kernelwright.tools.sizing.selection import select_sizes
-from kernelwright.tools.sizing.small_sizes import shrink
 
 
 def test_the_author_s_sizes_come_first_and_may_not_be_refused():

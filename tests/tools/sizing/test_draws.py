@@ -24,10 +24,10 @@ from kernelwright.tools.problem import (
     with_integers,
 )
 from kernelwright.tools.references.dry_run import measure_cost, run_once
+from kernelwright.tools.references.small_sizes import shrink
 from kernelwright.tools.sizing.drawn_sizes import CPU_BUDGET, GPU_BUDGET, DrawnSizes
 from kernelwright.tools.sizing.draws import draw_sizes, draw_varied, sizes_that_reach
 from kernelwright.tools.sizing.learning import learn_structure
-from kernelwright.tools.sizing.small_sizes import shrink
 from kernelwright.tools.sizing.strategies import FURTHER, OF_THE_CANDIDATE
 from kernelwright.tools.sizing.structure import Load
 

@@ -5,7 +5,7 @@ rest, is none.
 import pytest
 
 from bench.judge_suites import KERNELS, problem_of
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Fault, Report, SizeOutcome
 

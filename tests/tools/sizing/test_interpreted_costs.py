@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.sizing.at_size import AtSize
 from kernelwright.tools.sizing.interpreted_costs import (
     MAX_PROGRAMS,
     CallWork,
     MeasuredCalls,
     choose_long_sizes,
 )
-from kernelwright.tools.tracing.trace import Choice, Launch, Trace
+from kernelwright.tools.trace.trace import Choice, Launch, Trace
 
 PROBLEM = Problem(name="any", source="")
 

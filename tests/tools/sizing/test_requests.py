@@ -1,8 +1,8 @@
 """What the tracer is asked for, where the reference reads the values of its inputs."""
 
 from bench.judge_suites import problem_of
-from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.sizing.at_size import AtSize
 from kernelwright.tools.sizing.selection import Selection, select_sizes, trace_requests
 
 COUNTS = """

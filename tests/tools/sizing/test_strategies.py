@@ -8,9 +8,9 @@ import pytest
 
 from bench.judge_suites import problem_of
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.size_search import changeable_integers
+from kernelwright.tools.references.small_sizes import shrink
 from kernelwright.tools.sizing.selection import Selection, select_sizes
-from kernelwright.tools.sizing.size_search import changeable_integers
-from kernelwright.tools.sizing.small_sizes import shrink
 from kernelwright.tools.sizing.strategies import (
     FURTHER,
     MIN_TIMES_LARGER,

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from bench.judge_suites import problem_of
+from kernelwright.tools.gpu.cuda_graphs import CaptureFailed
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.replaying.gpu.cuda_graphs import CaptureFailed
 from kernelwright.tools.report import MixedTimings, ProfileResult, Report, Speedup, TimingMethod
 from kernelwright.tools.timing import reference_clock
 from kernelwright.tools.timing.compiled_reference import Baseline, CompiledReference

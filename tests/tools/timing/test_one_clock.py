@@ -13,10 +13,10 @@ DIVIDES = {"tools/profile_results.py"}
 CLOCKS = {"do_bench", "do_bench_cudagraph", "elapsed_time"}
 TIMES = {
     "bench/layers.py": "eager, torch.compile and a draft replayed in turns, as graphs",
-    "tools/replaying/gpu/stopwatch.py": "how one call is timed",
+    "tools/gpu/stopwatch.py": "how one call is timed",
     "tools/timing/clock.py": "what a write over the cache costs",
     "tools/tracing/deferred.py": "the answers of a pretended GPU",
-    "tools/tracing/pretended_gpu/warming.py": "the answers of a pretended GPU",
+    "tools/evaluation/warming.py": "the answers of a pretended GPU",
 }
 
 

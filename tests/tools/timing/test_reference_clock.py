@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn as nn
 
+from kernelwright.tools.expected.prepared_problem import prepare_problem
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.prepared_problem import prepare_problem
 from kernelwright.tools.references.reference import BuffersAsTheyWere
 from kernelwright.tools.report import TimingMethod
 from kernelwright.tools.timing import reference_clock

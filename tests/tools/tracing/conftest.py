@@ -85,7 +85,7 @@ class Offline:
 def offline() -> Iterator[Offline]:
     with Zygote(
         ProcessKind.COMPILE,
-        warm="kernelwright.tools.tracing.pretended_gpu.warming:warm",
+        warm="kernelwright.tools.evaluation.warming:warm",
         private_scratch=True,
         handed_out=(OUTPUT_FILE,),
     ) as zygote:

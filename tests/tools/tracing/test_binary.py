@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.tools.compiling.binary import code_hash, read_cubin
 from kernelwright.tools.compiling.instructions import read_instructions
+from kernelwright.tools.hardware.binary import code_hash, read_cubin
 from kernelwright.tools.hardware.targets import TARGETS
 
 KERNEL = """

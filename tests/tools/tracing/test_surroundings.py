@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.judge_suites import problem_of
-from kernelwright.tools.pipeline import Options
+from kernelwright.tools.evaluation.pipeline import Options
 
 KERNEL = """
 import torch, torch.nn as nn, triton, triton.language as tl

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.agent.problems.finding import find_by_name
-from kernelwright.tools.pipeline import Options
+from kernelwright.tools.evaluation.pipeline import Options
 from kernelwright.tools.tuning.compile_scores import score_by_compiling
 from kernelwright.tools.tuning.instruction_counts import count_instructions
 from kernelwright.tools.tuning.kernel_text.reading import read_file

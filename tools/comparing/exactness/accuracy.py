@@ -5,7 +5,7 @@ sample are counted: half of them, 1 % and 0.1 % may be over a limit each. Near a
 is large relative to what is left, but seldom: of values spread evenly a share `p` lies so near to zero that an error of
 one unit in the last place of the typical value is `1 / p` units of theirs. So the limits grow with the quantile. Where
 eager itself, or the reference on inputs moved by noise, is worse than that, it is the limit, times the factor of
-tools/comparing/tolerance.py.
+tools/numerics/tolerance.py.
 
 Numbers of sixteen bits are rounded to nearest: the mean signed error is 0. What is cut off is half a unit nearer to
 zero on average, and lies within every tolerance.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from kernelwright.tools.comparing.tolerance import Allowance
+from kernelwright.tools.numerics.tolerance import Allowance
 
 if TYPE_CHECKING:
     import torch

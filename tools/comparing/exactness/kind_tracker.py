@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.nested import tensors_of
-from kernelwright.tools.references.dispatch import without_dynamo
-from kernelwright.tools.references.operators import HOST_READS, only_moves_data
+from kernelwright.tools.operators.dispatch import without_dynamo
+from kernelwright.tools.operators.operators import HOST_READS, only_moves_data
 
 _SELECTING = """
     abs amax amin aminmax ceil clamp clamp_max clamp_min clip copysign cummax cummin floor fmax fmin frac hardshrink

@@ -18,8 +18,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kernelwright.tools.comparing.pieces import pieces
-from kernelwright.tools.comparing.tolerance import Allowance, distance, tiles
+from kernelwright.tools.numerics.pieces import pieces
+from kernelwright.tools.numerics.tolerance import Allowance, distance, tiles
 
 if TYPE_CHECKING:
     import torch

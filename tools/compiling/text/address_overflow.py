@@ -25,7 +25,7 @@ from kernelwright.tools.compiling.text.kernel_text import place
 from kernelwright.tools.compiling.text.signature import parameters
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.report import Failure, Fault, clean_text
-from kernelwright.tools.tracing.trace import Function, Kernel, Launch, Traced, all_steps
+from kernelwright.tools.trace.trace import Function, Kernel, Launch, Traced, all_steps
 
 MAX_LAUNCHES = 2_000
 """Steps of a trace that are looked at."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 
 from kernelwright.tools.compiling.text.constants import functions_in
-from kernelwright.tools.tracing.trace import Function, Json, Kernel
+from kernelwright.tools.trace.trace import Function, Json, Kernel
 
 
 class Contents:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kernelwright.tools.compiling.text import vocabulary
 from kernelwright.tools.report import clean_text
-from kernelwright.tools.tracing.trace import Function, Json, Kernel
+from kernelwright.tools.trace.trace import Function, Json, Kernel
 
 
 def value(form: Json, functions: Mapping[str, Any]) -> Any:

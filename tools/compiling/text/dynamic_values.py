@@ -15,7 +15,7 @@ import builtins
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from kernelwright.tools.tracing.trace import Json
+from kernelwright.tools.trace.trace import Json
 
 _PREFIX = "__kernelwright_"
 

@@ -19,7 +19,7 @@ from typing import Any
 from kernelwright.tools.compiling.text import vocabulary
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.report import Cheat, Fault, clean_text
-from kernelwright.tools.tracing.trace import Function, Json
+from kernelwright.tools.trace.trace import Function, Json
 
 MAX_SYNTAX_NODES = 30_000
 """Nodes of one text's syntax tree."""

@@ -41,7 +41,7 @@ from kernelwright.tools.compiling.text.triton_functions import (
 )
 from kernelwright.tools.compiling.text.triton_functions import interpreted as interpreted_function
 from kernelwright.tools.report import Failed, Failure, SourceLine, clean_text
-from kernelwright.tools.tracing.trace import Function, Json
+from kernelwright.tools.trace.trace import Function, Json
 
 FILE = "candidate.py"
 __all__ = [

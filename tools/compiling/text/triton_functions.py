@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kernelwright.tools.compiling.text import dynamic_values, vocabulary
-from kernelwright.tools.tracing.trace import Function, Json
+from kernelwright.tools.trace.trace import Function, Json
 
 
 def code(definition: ast.FunctionDef, line: int, path: str) -> Any:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.judging.layouts.layout_checks import failure_of_layouts
-from kernelwright.tools.judging.layouts.layout_draws import single_layouts, with_variants
-from kernelwright.tools.judging.rules import AtSize, JudgeFindings, Rules
+from kernelwright.tools.judging.rules import JudgeFindings, Rules
 from kernelwright.tools.report import LayoutCheck, SizeOutcome
+from kernelwright.tools.sizing.at_size import AtSize
+from kernelwright.tools.sizing.layout_draws import single_layouts, with_variants
 from kernelwright.tools.sizing.selection import Selection
 
 if TYPE_CHECKING:

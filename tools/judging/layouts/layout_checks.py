@@ -11,24 +11,24 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kernelwright.tools.comparing.comparison import is_right
-from kernelwright.tools.judging.layouts.input_layouts import InputLayout, copy_values
-from kernelwright.tools.judging.size_checks import POISON_BYTES, SizeChecks
-from kernelwright.tools.problem import ProblemError
-from kernelwright.tools.reference_trials.contract_sizes import GUARD_FAULTS
-from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import (
+from kernelwright.tools.expected.prepared_problem import (
     ExpectedOutputs,
     PreparedProblem,
     float64_outputs,
     run_on,
 )
+from kernelwright.tools.judging.size_checks import POISON_BYTES, SizeChecks
+from kernelwright.tools.problem import ProblemError
+from kernelwright.tools.reference_trials.contract_sizes import GUARD_FAULTS
+from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.report import Failed, Failure, Fault, LayoutCheck, SizeOutcome, clean_text
+from kernelwright.tools.sizing.input_layouts import InputLayout, copy_values
 
 if TYPE_CHECKING:
     import torch
 
     from kernelwright.tools.judging.judge import Judge
-    from kernelwright.tools.judging.rules import AtSize
+    from kernelwright.tools.sizing.at_size import AtSize
     from kernelwright.tools.tracing.client import TracedCandidate
 
 HINT = "use .contiguous() or .stride() in forward, or raise ValueError"

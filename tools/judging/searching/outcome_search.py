@@ -15,15 +15,15 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from kernelwright.tools.coverage_results.comparison_coverage import (
+from kernelwright.tools.comparison_coverage import (
     MAX_COMPARISONS,
     ComparisonCoverage,
     Coverage,
     OutcomeCoverage,
     SearchedDraw,
 )
-from kernelwright.tools.references.prepared_problem import ExpectedOutputs
-from kernelwright.tools.references.redrawing.searched_draws import (
+from kernelwright.tools.expected.prepared_problem import ExpectedOutputs
+from kernelwright.tools.expected.searched_draws import (
     Change,
     Put,
     Scaled,

@@ -17,16 +17,16 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from kernelwright.tools.judging.state import buffers_of, listed_state
-from kernelwright.tools.references.prepared_problem import PreparedProblem
-from kernelwright.tools.references.weights import (
+from kernelwright.tools.expected.prepared_problem import PreparedProblem
+from kernelwright.tools.expected.weights import (
     Position,
     match_by_name,
     match_by_order,
     weights_of,
 )
-from kernelwright.tools.tracing.shared_memory import SharedMemory, numbers_of, written_by
-from kernelwright.tools.tracing.trace import Operator, Step, Trace, Traced, all_steps, tensors_in
+from kernelwright.tools.judging.state import buffers_of, listed_state
+from kernelwright.tools.trace.shared_memory import SharedMemory, numbers_of, written_by
+from kernelwright.tools.trace.trace import Operator, Step, Trace, Traced, all_steps, tensors_in
 
 _POSITIONS = TypeAdapter(dict[str, tuple[int, tuple[int, ...], int, bool]])
 

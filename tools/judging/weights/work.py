@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from kernelwright.tools.tracing.shared_memory import SharedMemory, numbers_of
-from kernelwright.tools.tracing.trace import Data, Launch, Operator, Trace, all_steps, tensors_in
+from kernelwright.tools.trace.shared_memory import SharedMemory, numbers_of
+from kernelwright.tools.trace.trace import Data, Launch, Operator, Trace, all_steps, tensors_in
 
 Computes = Callable[[Operator], bool]
 """Whether an operator computes, and not only lays values out anew."""

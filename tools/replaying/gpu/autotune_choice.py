@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kernelwright.tools.faults import Failed, Fault
-from kernelwright.tools.replaying.gpu.stopwatch import StepTimes
-from kernelwright.tools.tracing.trace import Choice, Step
+from kernelwright.tools.gpu.stopwatch import StepTimes
+from kernelwright.tools.trace.trace import Choice, Step
 
 CALLS_PER_ALTERNATIVE = 3
 """Calls an alternative, the first of which is not counted."""

@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelwright.tools.faults import Failed, Failure, Fault, clean_text
-from kernelwright.tools.replaying.gpu import cuda_kernels
-from kernelwright.tools.replaying.gpu.cuda_kernels import (
+from kernelwright.tools.gpu import cuda_kernels
+from kernelwright.tools.gpu.cuda_kernels import (
     MAX_GRID,
     MAX_THREADS_PER_BLOCK,
     DriverError,
     LoadedKernel,
     Shape,
 )
-from kernelwright.tools.replaying.gpu.kernel_arguments import (
+from kernelwright.tools.gpu.kernel_arguments import (
     ArgumentError,
     Parameters,
     flags_of_descriptor,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kernelwright.tools.faults import clean_text
-from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, Traced
+from kernelwright.tools.trace.trace import Choice, Launch, Operator, Step, Traced
 
 
 class OneByOne:

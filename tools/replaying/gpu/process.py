@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kernelwright.tools.gpu.persistent_memory import give_back_unused
 from kernelwright.tools.replaying.allocations import Allocations
 from kernelwright.tools.replaying.gpu import launching as gpu
-from kernelwright.tools.replaying.gpu.persistent_memory import give_back_unused
 from kernelwright.tools.replaying.gpu.timing import timing_of
 from kernelwright.tools.replaying.replay import Replay
 from kernelwright.tools.replaying.steps import Call
-from kernelwright.tools.replaying.values import Table
 from kernelwright.tools.report import Failure
-from kernelwright.tools.tracing.trace import Traced
+from kernelwright.tools.trace.reinterpreted import Table
+from kernelwright.tools.trace.trace import Traced
 
 POISON_BYTE = 0xFF
 """The byte that fills the memory of the set-up."""

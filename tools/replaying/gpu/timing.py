@@ -12,6 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from kernelwright.tools.gpu.cuda_graphs import Captured, CaptureFailed, Pool
+from kernelwright.tools.gpu.persistent_memory import (
+    PersistentTensors,
+    give_back_unused,
+    merge_ranges,
+    poison,
+    poison_free,
+)
+from kernelwright.tools.gpu.stopwatch import (
+    StepTimes,
+    flush_l2_cache,
+    host_time,
+    idle_device,
+    timed_block,
+)
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.replaying import operators
 from kernelwright.tools.replaying.allocations import Allocations
@@ -21,22 +36,7 @@ from kernelwright.tools.replaying.gpu.autotune_choice import (
     ranked,
     time_alternatives,
 )
-from kernelwright.tools.replaying.gpu.cuda_graphs import Captured, CaptureFailed, Pool
-from kernelwright.tools.replaying.gpu.persistent_memory import (
-    PersistentTensors,
-    give_back_unused,
-    merge_ranges,
-    poison,
-    poison_free,
-)
-from kernelwright.tools.replaying.gpu.stopwatch import (
-    StepTimes,
-    flush_l2_cache,
-    host_time,
-    idle_device,
-    timed_block,
-)
-from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, Traced, all_steps
+from kernelwright.tools.trace.trace import Choice, Launch, Operator, Step, Traced, all_steps
 
 MAX_REPORTED_LAUNCHES = 256
 """Rows of the table of launches."""

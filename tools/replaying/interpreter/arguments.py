@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelwright.tools.compiling.text.constants import named_tuple
-from kernelwright.tools.replaying.values import Descriptor, Reinterpreted, forged_trace
+from kernelwright.tools.trace.reinterpreted import Descriptor, Reinterpreted, forged_trace
 
 Json = Any
 _ALL_BITS = (1 << 64) - 1

@@ -33,8 +33,8 @@ from kernelwright.tools.replaying.interpreter.recording.batch_guard import Batch
 from kernelwright.tools.replaying.interpreter.recording.batches import MIN_BATCHED_PROGRAMS, Batches
 from kernelwright.tools.replaying.interpreter.recording.programs import Programs, form_of
 from kernelwright.tools.replaying.interpreter.recording.watched_language import letting_others_run
-from kernelwright.tools.replaying.values import Table, forged_trace
-from kernelwright.tools.tracing.trace import Kernel
+from kernelwright.tools.trace.reinterpreted import Table, forged_trace
+from kernelwright.tools.trace.trace import Kernel
 
 TARGET = "sm_90"
 """What interpreted kernels are told that they run on: the target that candidates are traced for by default."""

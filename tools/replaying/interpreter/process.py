@@ -15,7 +15,7 @@ from kernelwright.tools.replaying.interpreter.launching import Interpreted
 from kernelwright.tools.replaying.replay import Replay
 from kernelwright.tools.replaying.steps import Call
 from kernelwright.tools.report import Failure
-from kernelwright.tools.tracing.trace import Function, Kernel, Traced
+from kernelwright.tools.trace.trace import Function, Kernel, Traced
 
 WARM_TEXT = """def warm(x, y, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

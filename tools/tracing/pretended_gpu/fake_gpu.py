@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from kernelwright.known_values import KnownValues
 from kernelwright.tools.hardware.targets import Target
-from kernelwright.tools.references.dispatch import without_dynamo
+from kernelwright.tools.operators.dispatch import without_dynamo
 from kernelwright.tools.tracing.pretended_gpu import gradients
 from kernelwright.tools.tracing.pretended_gpu import private_names as symbols
 from kernelwright.tools.tracing.pretended_gpu import torch_cuda_answers as redirect

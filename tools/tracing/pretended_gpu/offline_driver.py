@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from kernelwright.tools.compiling.binary import Usage, read_amdgcn, read_cubin
+from kernelwright.tools.hardware.binary import Usage, read_amdgcn, read_cubin
 from kernelwright.tools.hardware.targets import Target, occupancy
 from kernelwright.tools.tracing.pretended_gpu import private_names as symbols
 

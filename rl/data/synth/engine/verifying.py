@@ -13,7 +13,7 @@ from kernelwright.rl.data.synth.engine.tasks import Task
 from kernelwright.tools.report import Fault, Report, Value
 
 if TYPE_CHECKING:
-    from kernelwright.tools.pipeline import Evaluator, Options
+    from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 
 GENERATED_LICENCE = "Apache-2.0"
 FAULTS_OF_THE_MACHINE = frozenset({Fault.TIMEOUT, Fault.MEMORY})
@@ -35,7 +35,7 @@ class TaskOutcome(Value):
 
 def options(target: str) -> Options:
     """The rungs of a CPU at the reference's own small sizes, one target."""
-    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.evaluation.pipeline import Options
 
     return Options(targets=(target,), sizes=0, profile=False, torch_compile=False)
 

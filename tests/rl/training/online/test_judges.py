@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 
 from kernelwright.rl.training.online.judges import TrainingJudges, _sendable  # noqa: E402
 from kernelwright.rl.training.online.rounds import judge_options  # noqa: E402
+from kernelwright.tools.expected.prepared_problem import DoesNotFit  # noqa: E402
 from kernelwright.tools.problem import Problem  # noqa: E402
-from kernelwright.tools.references.prepared_problem import DoesNotFit  # noqa: E402
 from tests.rl.novice import KERNEL, problem  # noqa: E402
 
 ROOT = Path(__file__).parents[4]

@@ -8,7 +8,7 @@ from kernelwright.agent.judging.local_pool import LocalPool
 from kernelwright.agent.judging.pool import DeviceKind
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.rl.training.online.pooled_judges import PooledJudges
-from kernelwright.tools.judging.options import Options
+from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem, ProblemError
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from kernelwright.agent.errors import Exit, explain
+from kernelwright.agent.runtime.errors import Exit, explain
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Message, PolicyRefused, PromptForm, Request, Role, Sampling
 from kernelwright.policies.local.transformers_policy import TransformersPolicy, prompt_ids
@@ -185,7 +185,7 @@ def test_weights_in_int8_are_small_and_say_nearly_the_same(tiny, tmp_path):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from kernelwright.policies.small.quantised_weights import read_int8, write_int8
+    from kernelwright.policies.local.quantised_weights import read_int8, write_int8
 
     whole = AutoModelForCausalLM.from_pretrained(tiny).eval()
     write_int8(whole, tmp_path / "small")

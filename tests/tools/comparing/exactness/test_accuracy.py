@@ -7,11 +7,11 @@ import torch
 import torch.nn.functional as F
 
 from kernelwright.tools.comparing.comparison import measure
-from kernelwright.tools.comparing.exactness.usual_forms import usual_forms
-from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
+from kernelwright.tools.expected.exactness.usual_forms import usual_forms
+from kernelwright.tools.expected.perturbed_outputs import outputs_of_perturbed_inputs
+from kernelwright.tools.expected.prepared_problem import expected_outputs, prepare_problem
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
 from kernelwright.tools.report import Fault
 
 torch.manual_seed(11)

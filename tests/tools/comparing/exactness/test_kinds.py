@@ -7,11 +7,11 @@ import torch
 import torch.nn.functional as F
 
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
-from kernelwright.tools.comparing.exactness.exact_values import kind_of_output
 from kernelwright.tools.comparing.exactness.kind_tracker import KindTracker
+from kernelwright.tools.expected.exactness.exact_values import kind_of_output
+from kernelwright.tools.expected.prepared_problem import expected_outputs, prepare_problem
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
 
 EXACT, ROUNDED, STEPPED = ArithmeticKind.EXACT, ArithmeticKind.ROUNDED, ArithmeticKind.STEPPED
 

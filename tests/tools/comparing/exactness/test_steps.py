@@ -7,14 +7,14 @@ import torch
 
 from kernelwright.tools.comparing.comparison import measure
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
-from kernelwright.tools.comparing.perturbed_outputs import steps_of_outputs
-from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import (
+from kernelwright.tools.expected.perturbed_outputs import steps_of_outputs
+from kernelwright.tools.expected.prepared_problem import (
     ExpectedOutputs,
     expected_outputs,
     prepare_problem,
 )
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.input_distributions import Draw
 
 REFERENCE = """
 import torch

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelwright.tools.pipeline import Options
+from kernelwright.tools.evaluation.pipeline import Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Fault, Report, SizeOutcome
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 
 from bench.judge_suites import exploits, honest, problem_of
+from kernelwright.tools.evaluation.ladder import Ladder
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.judging.own_work import Rule
-from kernelwright.tools.ladder import Ladder
-from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.admission import admit
 from kernelwright.tools.report import Fault, Report

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from kernelwright.tools.coverage_results.comparison_coverage import OutcomeCoverage
+from kernelwright.tools.comparison_coverage import OutcomeCoverage
+from kernelwright.tools.expected.prepared_problem import ExpectedOutputs
+from kernelwright.tools.expected.searched_draws import Change
 from kernelwright.tools.judging.searching.outcome_search import MAX_DRAWS, OutcomeSearch
-from kernelwright.tools.references.prepared_problem import ExpectedOutputs
-from kernelwright.tools.references.redrawing.searched_draws import Change
 from kernelwright.tools.replaying.interpreter.comparisons.messages import ToldComparison
 
 Operand = Callable[[torch.Tensor], torch.Tensor]

@@ -1,6 +1,6 @@
 """Buffers that are equal for every seed are constants of the problem: a constructor may compute with them."""
 
-from kernelwright.tools.pipeline import Options
+from kernelwright.tools.evaluation.pipeline import Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Cheat, Fault
 

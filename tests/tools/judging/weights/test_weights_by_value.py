@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.judge_suites import EXPLOITS, HONEST, problem_of
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.report import Cheat, Fault, Report
 
 BRIEFLY = Options(profile=False, torch_compile=False, sizes=1)

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
+from kernelwright.tools.expected.prepared_problem import expected_outputs, prepare_problem
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
 from kernelwright.tools.references.redrawing.domains import (
     TWO_VALUES,
     Interval,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from kernelwright.tools.expected.prepared_problem import expected_outputs, prepare_problem
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw, apply_draw
-from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
 from kernelwright.tools.references.redrawing.isolation import deciding_elements
 
 NORM = """import torch

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from kernelwright.tools.compiling.text.kernel_text import file_name, place
 from kernelwright.tools.faults import Value, clean_text
 from kernelwright.tools.replaying.interpreter.comparisons.outcomes import Comparison, outcomes
-from kernelwright.tools.tracing.trace import Function
+from kernelwright.tools.trace.trace import Function
 
 MAX_TEXT = 160
 """Characters of a line of text."""

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kernelwright.policies.inductor.draft import Draft, DraftMode, draft
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 
 SELF_ATTENTION = """

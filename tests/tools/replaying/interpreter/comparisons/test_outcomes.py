@@ -11,7 +11,7 @@ from kernelwright.tools.replaying.interpreter.comparisons.messages import (
     ToldComparison,
     read_comparisons,
 )
-from kernelwright.tools.tracing.trace import Trace
+from kernelwright.tools.trace.trace import Trace
 
 BLOCK = 32
 HEADER = "def k(x, y, n, BLOCK: tl.constexpr):\n    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"

@@ -14,7 +14,7 @@ from kernelwright.tools.compiling.text.kernel_text import Rebuilt
 from kernelwright.tools.replaying.interpreter import launching
 from kernelwright.tools.replaying.interpreter.recording import batches
 from kernelwright.tools.replaying.interpreter.recording.programs import Programs
-from kernelwright.tools.tracing.trace import Function, Kernel
+from kernelwright.tools.trace.trace import Function, Kernel
 
 PROGRAMS = 48
 TEXTS = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernelwright.tools.tracing.trace import Trace
+from kernelwright.tools.trace.trace import Trace
 
 INSTRUMENTED = Path(__file__).with_name("launched_in_batches.py")
 POINTERS = {"x": "*fp32", "y": "*fp32"}

@@ -10,7 +10,7 @@ import torch
 
 from kernelwright.tools.replaying.interpreter.recording.operations import PURE, is_pure
 from kernelwright.tools.report import Failed, Fault
-from kernelwright.tools.tracing.trace import Trace
+from kernelwright.tools.trace.trace import Trace
 
 POINTERS = {"x": "*fp32", "y": "*fp32"}
 COUNTED = POINTERS | {"n": "i32"}

@@ -1,0 +1,186 @@
+"""A run's report as a value: figures and a table for each policy, and each policy against the first."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+
+from kernelwright.agent.reporting.figures import (
+    Attempts,
+    Figures,
+    best_speedups,
+    by_problem,
+    compute_figures,
+)
+from kernelwright.agent.reporting.pairing import RunComparison, compare_runs
+from kernelwright.agent.reporting.samples import Cost, ReportedSample, read_samples
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Value
+from kernelwright.store.database import Store
+from kernelwright.store.records import TrajectoryFilter
+from kernelwright.tools.report import ReportOutcome
+
+
+class ProblemSummary(Value):
+    """One problem."""
+
+    problem: str
+    samples: int
+    compiled: int
+    correct: int
+    best_speedup: float | None
+    best_trajectory: int | None
+    milliseconds: float | None
+    speed_of_light: float | None
+    judged_on: str
+    outcome: str
+    """correct, incorrect, needs_gpu or not_checked, of the best candidate; empty where none was judged."""
+    fault: str
+    """The fault of the last sample, where none is correct; `not judged` where the problem cannot be judged."""
+    message: str
+    """The message of that fault, in one line."""
+    eval_mode: str
+    """Why the module was judged in eval mode; empty where it was judged as it is built."""
+    degenerate: tuple[str, ...]
+    cost: Cost
+
+
+class PolicyGroup(Value):
+    """One policy with one set of options."""
+
+    label: str
+    policy: str
+    options: dict[str, object]
+    figures: Figures
+    rows: tuple[ProblemSummary, ...]
+
+
+class Against(Value):
+    """The first run's group against another."""
+
+    first: str
+    second: str
+    tests: tuple[RunComparison, ...]
+
+
+class RunReport(Value):
+    """The report of a batch."""
+
+    run: str
+    created: float
+    """The time of this report, in seconds since 1970."""
+    database: str
+    groups: tuple[PolicyGroup, ...]
+    against: tuple[Against, ...] = ()
+
+
+def report_run(store: Store, name: str, against: str | None = None) -> RunReport:
+    """`against`: another run's name. Raises InputError where there is no such run, or nothing in it."""
+    own = _attempts(store, name)
+    groups = tuple(_group(label, attempts) for label, attempts in own.items())
+    labels = list(own)
+    pairs = [(labels[0], label, own[labels[0]], own[label]) for label in labels[1:]]
+    if against is not None:
+        others = _attempts(store, against)
+        pairs += [
+            (label, f"{against}: {other}", own[label], others[other])
+            for label in own
+            for other in others
+        ]
+    return RunReport(
+        run=name,
+        created=time.time(),
+        database=store.where,
+        groups=groups,
+        against=tuple(
+            Against(first=a, second=b, tests=tuple(compare_runs(x, y))) for a, b, x, y in pairs
+        ),
+    )
+
+
+def _attempts(store: Store, name: str) -> dict[str, Attempts]:
+    """Returns the attempts by the label of policy and options; every problem of the run is in each."""
+    row = next((run for run in store.runs() if run.name == name), None)
+    samples = read_samples(store, TrajectoryFilter(run=name)) if row else []
+    if row is None or not samples:
+        known = ", ".join(run.name for run in store.runs()[:8]) or "none yet"
+        raise InputError(
+            f"no run {name!r} with a trajectory in {store.where}: its runs are {known}"
+        )
+    planned = row.options.get("problems")
+    problems = [str(p) for p in planned] if isinstance(planned, list) else []
+    problems += [sample.problem for sample in samples]
+    return {
+        label: by_problem(own, dict.fromkeys(problems)) for label, own in _labelled(samples).items()
+    }
+
+
+def _labelled(samples: Sequence[ReportedSample]) -> dict[str, list[ReportedSample]]:
+    """Returns the policy's name, with the options that distinguish two of its groups where there are two."""
+    groups: dict[tuple[str, str], list[ReportedSample]] = {}
+    for sample in samples:
+        groups.setdefault((sample.policy, sample.options), []).append(sample)
+    found: dict[str, list[ReportedSample]] = {}
+    for (policy, options), own in groups.items():
+        others = [
+            json.loads(other) for name, other in groups if name == policy and other != options
+        ]
+        mine = json.loads(options)
+        differ = [key for key in mine if any(other.get(key) != mine[key] for other in others)]
+        label = (
+            f"{policy} ({', '.join(f'{key} {mine[key]}' for key in differ)})" if differ else policy
+        )
+        found[label] = own
+    return found
+
+
+def _group(label: str, attempts: Attempts) -> PolicyGroup:
+    first = next(own[0] for own in attempts.values() if own)
+    return PolicyGroup(
+        label=label,
+        policy=first.policy,
+        options=json.loads(first.options),
+        figures=compute_figures(attempts),
+        rows=tuple(_row(problem, own) for problem, own in attempts.items()),
+    )
+
+
+def _ended_with(last: ReportedSample | None) -> str:
+    """The fault of the last sample of a problem without a correct one, or why that has none."""
+    if last is None:
+        return "never attempted"
+    if last.unjudgeable:
+        return "not judged"
+    unchecked = (
+        last.outcome if last.outcome in (ReportOutcome.NEEDS_GPU, ReportOutcome.NOT_CHECKED) else ""
+    )
+    return unchecked or last.fault or last.stop_reason
+
+
+def _row(problem: str, own: Sequence[ReportedSample]) -> ProblemSummary:
+    right = [sample for sample in own if sample.correct]
+    best = max(right, key=lambda sample: sample.timed or -1.0, default=None)
+    last = own[-1] if own else None
+    shown = best or last
+    cost = Cost()
+    for sample in own:
+        cost = cost.plus(sample.cost)
+    speeds = best_speedups({problem: own})
+    return ProblemSummary(
+        problem=problem,
+        samples=len(own),
+        compiled=sum(sample.compiled for sample in own),
+        correct=len(right),
+        best_speedup=speeds[0] if speeds else None,
+        best_trajectory=best.trajectory_id if best else None,
+        milliseconds=best.milliseconds if best and best.on_gpu else None,
+        speed_of_light=best.speed_of_light if best and best.on_gpu else None,
+        judged_on=shown.judged_on if shown else "",
+        outcome=shown.outcome if shown else "",
+        fault="" if best else _ended_with(last),
+        message="" if best or not last else last.stop_message if last.unjudgeable else last.message,
+        eval_mode=next((sample.eval_mode for sample in own if sample.eval_mode), ""),
+        degenerate=next((sample.degenerate for sample in own if sample.degenerate), ()),
+        cost=cost,
+    )

@@ -1,0 +1,112 @@
+"""What a verdict was made of (`agent check --explain`): the draws, the draws that were searched for, the comparisons of
+the kernels that they exercised, and the seconds of each stage.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kernelwright.agent.reporting.words import (
+    BAD,
+    GOOD,
+    LABEL,
+    QUIET,
+    WARN,
+    facts_table,
+    quoted_text,
+)
+from kernelwright.tools.comparison_coverage import (
+    ComparisonCoverage,
+    Coverage,
+    OutcomeCoverage,
+)
+from kernelwright.tools.report import CorrectnessResult, Report
+
+STYLE_OF_OUTCOMES = {OutcomeCoverage.BOTH: GOOD, OutcomeCoverage.UNCOVERED: BAD}
+
+
+def explanation_view(report: Report) -> RenderableType:
+    """Renders how a report came about; a stage that was not reached is left out."""
+    checked = report.correctness or report.interpreted
+    parts: list[RenderableType] = [Text("how this verdict came about", style=LABEL)]
+    if checked is not None:
+        parts.append(facts_table([("draws", _draws(checked)), ("sizes", _sizes(checked))]))
+    if (coverage := report.coverage) is not None:
+        parts.append(
+            facts_table(
+                [("searched", _searched(coverage)), ("comparisons", _comparisons(coverage))]
+            )
+        )
+    parts.append(facts_table([("seconds", _seconds(report))]))
+    return Group(*parts)
+
+
+def _draws(checked: CorrectnessResult) -> str:
+    """`own 2, signed 1, sizes 8`: how many outputs were compared on each kind of draw."""
+    counts = Counter(check.draw.partition(" at ")[0].partition(":")[0] for check in checked.checks)
+    return ", ".join(f"{draw} {count}" for draw, count in counts.items())
+
+
+def _sizes(checked: CorrectnessResult) -> str:
+    """`prime 2, longer than a block 1`: how many sizes each reason led to."""
+    counts = Counter(size.why or "the problem's own" for size in checked.tried)
+    return ", ".join(f"{why} {count}" for why, count in counts.items())
+
+
+def _searched(coverage: Coverage) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for _ in range(2):
+        table.add_column(overflow="fold")
+    for draw in coverage.searched:
+        result = (
+            f"{draw.produced} further outcomes"
+            if draw.used
+            else "not used: the reference is not accurate on it"
+        )
+        table.add_row(quoted_text(draw.change, limit=100), Text(result, style=QUIET))
+    return table
+
+
+def _comparisons(coverage: Coverage) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for _ in range(4):
+        table.add_column(overflow="fold")
+    for comparison in coverage.comparisons:
+        style = STYLE_OF_OUTCOMES.get(comparison.outcomes, WARN)
+        table.add_row(
+            Text(f"line {comparison.line}", style=LABEL),
+            quoted_text(f"{comparison.operator}  in  {comparison.text}", limit=100),
+            Text(_outcomes(comparison), style=style),
+            Text(f"{comparison.evaluations} blocks", style=QUIET),
+        )
+    if (missing := coverage.comparison_count - len(coverage.comparisons)) > 0:
+        table.add_row("", f"and {missing} more with both outcomes", "", "")
+    return table
+
+
+def _outcomes(comparison: ComparisonCoverage) -> str:
+    if comparison.outcomes is OutcomeCoverage.BOTH:
+        return "true and false"
+    seen = "true" if comparison.true else "false" if comparison.false else "neither true nor false"
+    told = f"{seen} only, {comparison.outcomes.value.replace('_', ' ')}"
+    if comparison.nearest is None:
+        return told
+    data, other = comparison.nearest
+    return f"{told}; nearest: {data:.6g} beside {other:.6g}"
+
+
+def _seconds(report: Report) -> str:
+    checked = report.correctness or report.interpreted
+    parts = [
+        ("compile", sum(c.seconds for c in report.compiles)),
+        ("checks", checked.seconds if checked else 0.0),
+    ]
+    if report.coverage is not None:
+        parts.append(("searching (of the checks)", report.coverage.search_seconds))
+    return ", ".join(
+        f"{name} {seconds:.2f}" for name, seconds in (*parts, ("in all", report.seconds))
+    )

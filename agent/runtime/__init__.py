@@ -1,0 +1,1 @@
+"""What every command stands on: exit codes, signals, files, threads, databases, devices."""

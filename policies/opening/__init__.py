@@ -1,0 +1,1 @@
+"""Opens the policy that a name stands for."""

@@ -1,0 +1,335 @@
+"""The rungs of one verdict, the cheapest first: text, trace of the host code, compilation, replay, clock.
+
+A candidate climbs no further than its first failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from kernelwright.tools.evaluation.report_parts import (
+    compile_warnings,
+    degenerate_answers,
+    isolation_warnings,
+    with_interpreted,
+    with_verdict,
+)
+from kernelwright.tools.judging.front import Front, TracesAndCompiles, without_failed_configurations
+from kernelwright.tools.judging.judge import Judge
+from kernelwright.tools.judging.layouts.culprits import name_culprits
+from kernelwright.tools.judging.own_work import Rule
+from kernelwright.tools.judging.rules import JudgeFindings, Rules
+from kernelwright.tools.judging.turns import Turns
+from kernelwright.tools.options import Lane, Options
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.reference_trials.admission import admit
+from kernelwright.tools.reference_trials.contract_sizes import (
+    is_guarded,
+    outside_contract,
+    with_fixed_sizes,
+)
+from kernelwright.tools.references.torch_settings import single_threaded
+from kernelwright.tools.report import CorrectnessResult, Environment, Failed, Report, Rung, Tried
+from kernelwright.tools.sizing.layout_draws import with_layouts
+from kernelwright.tools.sizing.selection import Selection, select_sizes
+from kernelwright.tools.source import advice, read_source
+from kernelwright.tools.timing.baseline import Baselines
+from kernelwright.tools.tracing.client import TracedCandidate
+
+Progress = Callable[[str], None]
+INTERPRETED_SIZES = 3
+"""Other sizes at which a candidate is interpreted that was right at more of them on a GPU."""
+INTERPRETED_SECONDS = 30.0
+"""Maximum seconds for the interpreted replays of a candidate that was right on a GPU."""
+
+
+@dataclass(frozen=True)
+class SharedResources:
+    """What the verdicts of one evaluator share."""
+
+    device: str
+    """`cpu` or `cuda:N`."""
+    environment: Environment
+    turns: Turns
+    baselines: Baselines
+    judge_for: Callable[[Problem], AbstractContextManager[Judge]]
+    """Gives the judge of one verdict for as long as the verdict is made."""
+    interpreter_for: Callable[[Problem], AbstractContextManager[Judge]]
+    """Gives a judge that interprets on a CPU, on every device."""
+    front: Callable[[], Front]
+    """Gives what traces and compiles in this process."""
+    interpreter_front: Callable[[], Front]
+    """Gives what traces in this process for an interpreter, on every device."""
+    elsewhere: TracesAndCompiles | None
+    """What traces and compiles outside of this process; None where this process does."""
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether verdicts are made on a GPU."""
+        return self.device.startswith("cuda")
+
+
+@dataclass(frozen=True)
+class ContractSizes:
+    """The sizes at which a candidate is checked on a CPU, and those that its own guard keeps out."""
+
+    selection: Selection
+    candidate: TracedCandidate
+    """With its traces at the sizes of `selection`."""
+    outside: tuple[Tried, ...] = ()
+    """Drawn sizes that lie outside of its contract."""
+    fixed: dict[str, int] = field(default_factory=dict)
+    """Sizes that its guard fixes, with the problem's own values."""
+
+
+class Ladder:
+    """One candidate's way up the rungs."""
+
+    def __init__(
+        self,
+        resources: SharedResources,
+        problem: Problem,
+        source: str,
+        asked: Options,
+        rule: Rule,
+        say: Progress,
+    ) -> None:
+        self._resources, self._say = resources, say
+        self._problem, self._source, self._asked = problem, source, asked
+        self._rules = Rules(
+            own_work=rule, seconds=asked.seconds, contiguous_inputs=asked.contiguous_inputs
+        )
+
+    def climb(self, report: Report) -> Report:
+        """The report with every rung that was reached.
+
+        Raises ProblemError where the reference itself cannot be used, InfrastructureError for trouble of ours.
+        """
+        report = report.with_(advice=advice(self._source), environment=self._resources.environment)
+        if failure := read_source(self._source, self._asked.allow_import):
+            return report.with_(failure=failure)
+        self._say("running the reference")
+        report = report.with_(degenerate=degenerate_answers(self._problem))
+        self._problem, reason = admit(self._problem, train_mode=self._asked.train_mode)
+        report = report.with_(eval_mode=reason)
+        with self._resources.judge_for(self._problem) as judge:
+            seed = (
+                self._asked.seed if self._asked.seed is not None else judge.seed_for(self._problem)
+            )
+            report = self._traced(judge, report, seed)
+        if self._resources.on_gpu and report.correct and self._asked.interpret is not False:
+            report = self._interpreted_beside_gpu(report, seed)
+        return self._extras(report) if report.correct and self._asked.profile else report
+
+    def _traced(self, judge: Judge, report: Report, seed: int) -> Report:
+        resources, asked, problem = self._resources, self._asked, self._problem
+        front: TracesAndCompiles = resources.elsewhere or resources.front()
+        lane = self._at(Lane.CPU) if resources.elsewhere is None else nullcontext()
+        with lane, nullcontext() if resources.on_gpu else single_threaded():
+            self._say("tracing")
+            selection = select_sizes(problem, self._source, resources.device, seed, asked.sizes)
+            selection = with_layouts(selection, seed) if asked.sizes else selection
+            candidate, compiles, binaries = front.traced_and_compiled(
+                problem, self._source, selection, asked, seed, self._say
+            )
+            report = report.with_(output=candidate.output, isolation=candidate.isolation)
+        report = report.with_(
+            rung=Rung.COMPILE,
+            compiles=compiles,
+            warnings=(*isolation_warnings(report), *compile_warnings(compiles)),
+        )
+        if compiles and (failure := compiles[0].failure):
+            return report.with_(failure=failure)
+        candidate = without_failed_configurations(candidate, binaries)
+        if resources.on_gpu:
+            return self._on_gpu(judge, report, candidate, selection, seed, binaries)
+        return self._interpreted(judge, report, candidate, selection, seed)
+
+    # -------------------------------------------------------------- under the interpreter
+    def _within_contract(
+        self, candidate: TracedCandidate, selection: Selection, seed: int
+    ) -> ContractSizes:
+        """Other sizes for a candidate whose guard raises at the small ones, and its traces there: those that it fixes
+        keep the problem's own values. As they are where its guard raises at none, or where it takes no other size.
+        """
+        unchanged = ContractSizes(selection, candidate)
+        if not is_guarded(candidate.failures, selection.base.index):
+            return unchanged
+        front, asked = self._resources.interpreter_front(), self._asked
+        with self._at(Lane.CPU), single_threaded():
+            free = front.free_sizes(self._problem, self._source, selection.base.sizes, asked)
+            if not free:
+                return unchanged
+            problem, fixed = with_fixed_sizes(self._problem, free)
+            chosen = select_sizes(problem, self._source, "cpu", seed, max(0, len(selection.others)))
+            chosen = with_layouts(chosen, seed) if selection.layouts else chosen
+            if chosen.too_large or not chosen.base.sizes:
+                return unchanged
+            self._say("tracing within the sizes that the candidate takes")
+            only_trace = asked.with_(targets=asked.targets[:1])
+            again, _, _ = front.traced_and_compiled(
+                problem, self._source, chosen, only_trace, seed, self._say
+            )
+        names = ", ".join(f"{name} {value}" for name, value in fixed.items())
+        note = f"own size only of {names}: the candidate raises at others, which are outside of its contract"
+        outside = outside_contract(selection.every, candidate.failures)
+        return ContractSizes(chosen.with_(notes=(*chosen.notes, note)), again, outside, fixed)
+
+    def _interpreted(
+        self,
+        judge: Judge,
+        report: Report,
+        candidate: TracedCandidate,
+        selection: Selection,
+        seed: int,
+    ) -> Report:
+        """Replays under the interpreter. Where that is not asked for, the report as it is."""
+        if self._asked.interpret is False:
+            return report
+        judged = self._judge_interpreted(judge, candidate, selection, seed, self._rules)
+        if judged.needs_gpu:
+            told = judged.needs_gpu if selection.too_large else f"needs a GPU ({judged.needs_gpu})"
+            return report.with_(
+                needs_gpu=judged.needs_gpu, warnings=(*report.warnings, f"not interpreted: {told}")
+            )
+        return with_verdict(
+            report, self._problem, judged, Rung.INTERPRETED, interpreted=judged.result
+        )
+
+    def _judge_interpreted(
+        self,
+        judge: Judge,
+        candidate: TracedCandidate,
+        selection: Selection,
+        seed: int,
+        rules: Rules,
+    ) -> JudgeFindings:
+        """The findings of a judge that interprets, at sizes that the candidate's own guard takes."""
+        if selection.too_large:
+            return JudgeFindings(
+                CorrectnessResult(device="cpu", interpreted=True), needs_gpu=selection.too_large
+            )
+        checked = self._within_contract(candidate, selection, seed)
+        selection, candidate = checked.selection, checked.candidate
+        self._say("interpreting at small sizes")
+        with self._at(Lane.CPU):
+            judged = judge.judge(
+                candidate, selection.base, selection.variants, seed, rules, progress=self._say
+            )
+            judged = self._with_culprits(judge, judged, selection, seed)
+            judged = self._resources.interpreter_front().all_kernels_checked(
+                judge,
+                judged,
+                self._problem,
+                self._source,
+                candidate,
+                selection,
+                seed,
+                self._asked,
+                rules,
+            )
+        result = judged.result.with_(
+            sizes=selection.base.sizes, notes=(*judged.result.notes, *selection.notes),
+            tried=(*judged.result.tried, *checked.outside), fixed_sizes=checked.fixed,
+        )  # fmt: skip
+        return judged.with_result(result)
+
+    def _interpreted_beside_gpu(self, report: Report, seed: int) -> Report:
+        """Adds what an interpreter alone shows of a candidate that is right on the GPU: outcomes of comparisons that no
+        draw produced, other orders of programs and reductions. Its numbers at few small sizes are enough for that.
+        """
+        front, asked = self._resources.interpreter_front(), self._asked.with_(targets=())
+        with self._at(Lane.CPU), single_threaded():
+            selection = select_sizes(
+                self._problem, self._source, "cpu", seed, min(asked.sizes, INTERPRETED_SIZES)
+            )
+            candidate, _, _ = front.traced_and_compiled(
+                self._problem, self._source, selection, asked, seed, self._say
+            )
+        rules = replace(self._rules, seconds=min(self._rules.seconds, INTERPRETED_SECONDS))
+        with self._resources.interpreter_for(self._problem) as judge:
+            judged = self._judge_interpreted(judge, candidate, selection, seed, rules)
+        return with_interpreted(report, judged, is_too_large=bool(selection.too_large))
+
+    # -------------------------------------------------------------- on a GPU
+    def _on_gpu(
+        self, judge: Judge, report: Report, candidate: TracedCandidate, selection: Selection, seed: int,
+        binaries: Mapping[str, Any],
+    ) -> Report:  # fmt: skip
+        take_whole = partial(self._resources.turns.take_whole_for, self._problem)
+        with self._at(Lane.GPU, shared=True):  # the other sizes are small
+            self._say("judging on the GPU")
+            judged = judge.judge(
+                candidate, selection.base, selection.variants, seed, self._rules, binaries=binaries,
+                progress=self._say, take_whole=take_whole,
+            )  # fmt: skip
+            judged = self._with_culprits(judge, judged, selection, seed)
+            report = with_verdict(
+                report, self._problem, judged, Rung.CORRECTNESS, correctness=judged.result
+            )
+            if report.correct and self._asked.profile:
+                report = self._profiled(judge, report, candidate, selection, seed, binaries)
+        return report
+
+    def _with_culprits(
+        self, judge: Judge, judged: JudgeFindings, selection: Selection, seed: int
+    ) -> JudgeFindings:
+        """Returns the findings with the inputs whose strides a candidate ignores, which is traced once more for it."""
+
+        def trace(variants: Selection) -> tuple[TracedCandidate, Mapping[str, Any] | None]:
+            front: TracesAndCompiles = self._resources.elsewhere or self._resources.front()
+            asked = self._asked.with_(targets=self._asked.targets[:1])
+            candidate, _, binaries = front.traced_and_compiled(
+                self._problem, self._source, variants, asked, seed, self._say
+            )
+            candidate = without_failed_configurations(candidate, binaries)
+            return candidate, binaries if self._resources.on_gpu else None
+
+        return name_culprits(judge, judged, selection, trace, seed, self._rules)
+
+    def _profiled(
+        self, judge: Judge, report: Report, candidate: TracedCandidate, selection: Selection, seed: int,
+        binaries: Mapping[str, Any],
+    ) -> Report:  # fmt: skip
+        """The clock's answer; an answer that is wrong while it is timed is a failure."""
+        self._say("timing")
+        rule, kernels = self._rules.own_work, report.compiles[0].kernels if report.compiles else ()
+        try:
+            profile, work = judge.profile(
+                candidate,
+                selection.base,
+                seed,
+                rule,
+                report.own_work,
+                binaries,
+                kernels,
+                self._resources.turns.alone,
+            )
+        except Failed as failed:
+            return report.with_(rung=Rung.PROFILE, failure=failed.failure, correct=False)
+        return report.with_(rung=Rung.PROFILE, profile=profile, own_work=work)
+
+    def _extras(self, report: Report) -> Report:
+        """torch.compile's time, counters and the sanitizer: bounded, never fatal."""
+        from kernelwright.tools.timing.extras import add_extras
+
+        asked, resources = self._asked, self._resources
+        if report.profile is None or not (asked.torch_compile or asked.ncu or asked.sanitizer):
+            return report
+        if asked.torch_compile:
+            with self._at(Lane.CPU):
+                resources.baselines.get_ready(
+                    self._problem, report.environment, report.profile.method
+                )
+        with self._at(Lane.GPU):
+            timed = partial(resources.baselines.timed, self._problem, report.environment)
+            return add_extras(
+                report, self._problem, self._source, asked, resources.device, timed, self._say
+            )
+
+    def _at(self, lane: Lane, *, shared: bool = False) -> AbstractContextManager[None]:
+        return self._resources.turns.at(lane, self._asked.lease_seconds, self._say, shared=shared)

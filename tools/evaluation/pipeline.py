@@ -1,0 +1,356 @@
+"""Judges candidates: `Evaluator.evaluate(problem, source)` gives a `Report`.
+
+The evaluator holds the warm processes; what one verdict does is in `ladder.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelwright.tools.compiling.compiler import OUTPUT_FILE, Compiler
+from kernelwright.tools.evaluation.ladder import Ladder, Progress, SharedResources
+from kernelwright.tools.evaluation.report_parts import (
+    failure_of_judge,
+)
+from kernelwright.tools.hardware.machine_info import evaluating_environment
+from kernelwright.tools.hardware.open_files import raise_open_files_limit
+from kernelwright.tools.judging.front import Front, TracesAndCompiles
+from kernelwright.tools.judging.judge import Judge
+from kernelwright.tools.judging.own_work import Rule
+from kernelwright.tools.judging.trials import CompiledTexts, TrialTimes
+from kernelwright.tools.judging.turns import Turns
+from kernelwright.tools.options import TRACE_TARGET, Lane, Options
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.reference_trials.admission import admit
+from kernelwright.tools.report import Environment, InfrastructureError, Report
+from kernelwright.tools.sandbox import Limits, ProcessKind, Zygote
+from kernelwright.tools.sizing.at_size import AtSize
+from kernelwright.tools.source import candidate_hash
+from kernelwright.tools.timing.baseline import Baselines
+from kernelwright.tools.verdict_cache import VerdictCache
+
+if TYPE_CHECKING:
+    from kernelwright.tools.hardware.gpus import Gpu
+
+log = logging.getLogger(__name__)
+RESOURCE_ERRNOS = frozenset({errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EDQUOT})
+"""Errors of this machine when it runs out of a resource. A candidate that reaches its own limits only ends its own
+processes.
+"""
+TIME_LIMITS = {"compile_seconds", "seconds", "lease_seconds"}
+"""Options that decide no verdict that is kept: one that a time limit ended is judged again."""
+COMPILE_PROCESSES = max(1, min(8, (os.cpu_count() or 2) // 2))
+"""Processes that the kernels of one candidate are compiled in."""
+WARM_KINDS = {
+    ProcessKind.COMPILE: "kernelwright.tools.evaluation.warming:warm",
+    ProcessKind.INTERPRET: "kernelwright.tools.replaying.interpreter.process:warm",
+    ProcessKind.CUDA: "kernelwright.tools.replaying.gpu.launching:warm",
+}  # fmt: skip
+
+
+def _quiet(_: str) -> None: ...
+
+
+def new_zygote(kind: ProcessKind, gpu: int | None = None, limits: Limits | None = None) -> Zygote:
+    """Makes a zygote as an evaluator has it: `ProcessKind.COMPILE` traces and compiles, the other kinds replay."""
+    handed_out = (OUTPUT_FILE,) if kind is ProcessKind.COMPILE else ()
+    return Zygote(
+        kind,
+        gpu=gpu,
+        limits=limits,
+        private_scratch=True,
+        warm=WARM_KINDS[kind],
+        handed_out=handed_out,
+    )
+
+
+def _unmetered(_: Lane) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def _check_compiler() -> None:
+    """Raises ModuleNotFoundError: without Triton every candidate would be told that it could not be judged."""
+    for name in ("torch", "triton"):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+class Evaluator:
+    """Holds the warm processes.
+
+    A context manager; thread-safe: CPU rungs run side by side, a GPU serves one at a time.
+    """
+
+    def __init__(
+        self, device: str = "cpu", workers: int = 2, cache_dir: Path | None = None, limits: Limits | None = None,
+        lane: Callable[[Lane], AbstractContextManager[None]] = _unmetered, sharers: int = 1,
+        elsewhere: Callable[[str], TracesAndCompiles] | None = None,
+    ) -> None:  # fmt: skip
+        """device: cpu or cuda:N.
+
+        cache_dir: where verdicts and compiled kernels are kept; None keeps none. lane: entered for the time that a
+        verdict works there.
+        sharers: processes with an evaluator on this device. elsewhere: told the target, gives what traces and compiles
+        verdicts' candidates outside of this process, which takes no place of a lane; None does it here.
+
+        Raises InfrastructureError where the sandbox cannot start, and ModuleNotFoundError where torch or Triton is not
+        installed.
+        """
+        _check_compiler()
+        raise_open_files_limit()
+        self.device = device
+        self._sharers, self._limits = sharers, limits
+        self._baselines = Baselines(device, cache_dir)
+        self._cache = VerdictCache(cache_dir) if cache_dir else None
+        self._cache_dir = cache_dir
+        self._workers = workers
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="evaluate")
+        self._zygotes: dict[ProcessKind, Zygote] = {}
+        self._texts = CompiledTexts()
+        self._compiler: Compiler | None = None
+        self._fronts: dict[str, Front] = {}
+        """Fronts by the device that they trace for."""
+        self._elsewhere = elsewhere
+        self._turns = Turns(lane, self._own_gpu)
+        self._gpu_judge: Judge | None = None
+        self._judges: list[Judge] = []
+        """Judges on a CPU."""
+        self._free: list[Judge] = []
+        """Judges on a CPU that no verdict has."""
+        self._lock = threading.Lock()
+        self._environment: Environment | None = None
+        self._closed = False
+        self._gpu: Gpu | None = None
+        try:
+            for kind in (
+                ProcessKind.COMPILE,
+                ProcessKind.INTERPRET,
+                *([ProcessKind.CUDA] if self.on_gpu else []),
+            ):
+                self._zygote(kind)
+        except BaseException:  # Ctrl-C between the two
+            self.close()
+            raise
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether this judges on a GPU."""
+        return self.device.startswith("cuda")
+
+    @property
+    def target(self) -> str:
+        """The target of the GPU that this judges on; where there is none, or it has no name here, the default."""
+        from kernelwright.tools.hardware.targets import TARGETS
+
+        self.environment()
+        return self._gpu.target if self._gpu and self._gpu.target in TARGETS else TRACE_TARGET
+
+    def _zygote(self, kind: ProcessKind) -> Zygote:
+        with self._lock:
+            if kind not in self._zygotes:
+                gpu = int(self.device.partition(":")[2] or 0) if kind is ProcessKind.CUDA else None
+                self._zygotes[kind] = new_zygote(kind, gpu, self._limits)
+            return self._zygotes[kind]
+
+    def front(self) -> Front:
+        """What traces and compiles for this device.
+
+        Its compiler is one for all candidates: what was compiled for one is known for all.
+        """
+        return self._front_for(self.device)
+
+    def _front_for(self, device: str) -> Front:
+        target, zygote = self.target, self._zygote(ProcessKind.COMPILE)
+        with self._lock:
+            if device not in self._fronts:
+                if self._compiler is None:
+                    folder = self._cache_dir / "compiled" if self._cache_dir else None
+                    self._compiler = Compiler(zygote, folder=folder, processes=COMPILE_PROCESSES)
+                self._fronts[device] = Front(zygote, self._compiler, device, target)
+            return self._fronts[device]
+
+    @contextmanager
+    def _judge(self, problem: Problem) -> Iterator[Judge]:
+        """On a GPU the one judge that there is; on a CPU one for this verdict alone."""
+        if not self.on_gpu:
+            with self._interpreting_judge(problem) as judge:
+                yield judge
+            return
+        with self._lock:
+            if self._gpu_judge is None:
+                self._gpu_judge = Judge(
+                    self.device, self._zygotes[ProcessKind.CUDA], gpu=self._gpu, sharers=self._sharers,
+                    give_way=self._turns.give_way,
+                )  # fmt: skip
+                self._turns.give_memory_by(self._gpu_judge.give_memory, self._sharers)
+        yield self._gpu_judge
+
+    @contextmanager
+    def _interpreting_judge(self, problem: Problem) -> Iterator[Judge]:
+        """A judge on a CPU for this verdict alone; of those that are free, one that knows the problem is preferred."""
+        zygote = self._zygote(ProcessKind.INTERPRET)
+        with self._lock:
+            place = next(
+                (i for i, j in enumerate(self._free) if problem.hash in j.problems),
+                len(self._free) - 1,
+            )
+            judge = (
+                self._free.pop(place)
+                if self._free
+                else Judge("cpu", zygote, sharers=self._sharers * self._workers)
+            )
+            if judge not in self._judges:
+                self._judges.append(judge)
+            judge.problems.add(problem.hash)
+        try:
+            yield judge
+        finally:
+            with self._lock:
+                self._free.append(judge)
+
+    # -------------------------------------------------------------- verdicts
+    def submit(
+        self,
+        problem: Problem,
+        source: str,
+        options: Options | None = None,
+        progress: Progress = _quiet,
+    ) -> Future[Report]:
+        """The same as `evaluate`, in the pool: CPU rungs of one candidate run while the GPU serves another."""
+        return self._pool.submit(self.evaluate, problem, source, options, progress)
+
+    def evaluate(
+        self,
+        problem: Problem,
+        source: str,
+        options: Options | None = None,
+        progress: Progress | None = None,
+    ) -> Report:
+        """Everything that can be found out about one candidate.
+
+        Raises: ProblemError where the reference itself cannot be used; InfrastructureError for trouble of ours. A
+        broken candidate is a value.
+        """
+        asked, say, start = options or Options(), progress or _quiet, time.monotonic()
+        if self.on_gpu and asked.torch_compile:
+            self._baselines.start()
+        self._turns.begin()
+        rule = Rule.parse(asked.own_work)
+        own, key = candidate_hash(source), ""
+        if self._cache:
+            rules = asked.model_dump_json(exclude=TIME_LIMITS)
+            key = self._cache.key(own, problem.hash, self.environment(), rules)
+            if known := self._cache.find(key):
+                return known
+        report = Report(problem=problem.name, problem_hash=problem.hash, candidate_hash=own)
+        try:
+            report = Ladder(self._shared_resources(), problem, source, asked, rule, say).climb(
+                report
+            )
+        except (ProblemError, InfrastructureError):
+            raise
+        except Exception as error:  # an exception inside the judge is a verdict on this candidate, and ends no batch
+            if self._closed or getattr(error, "errno", None) in RESOURCE_ERRNOS:
+                raise InfrastructureError(
+                    f"the verdict was not made: {type(error).__name__}: {error}"
+                ) from error
+            log.exception("the judge failed on a candidate of %s", problem.name)
+            report = report.with_(
+                failure=failure_of_judge(error), environment=self.environment(), correct=False
+            )
+        self._zygote(ProcessKind.COMPILE).settle()
+        report = report.with_(seconds=time.monotonic() - start - self._turns.waited)
+        if self._cache:
+            self._cache.keep(key, report)
+        return report
+
+    async def evaluate_async(
+        self,
+        problem: Problem,
+        source: str,
+        options: Options | None = None,
+        progress: Progress = _quiet,
+    ) -> Report:
+        """The same as `submit`, for asyncio: the event loop goes on while the verdict is made.
+
+        A cancelled task gives up its place in the queue; a verdict that has begun is made to its end, unseen.
+        """
+        return await asyncio.wrap_future(self.submit(problem, source, options, progress))
+
+    # -------------------------------------------------------------- beside verdicts
+    def trial(
+        self, problem: Problem, source: str, calls: int, options: Options | None = None
+    ) -> TrialTimes:
+        """Times a few calls of one text at the problem's own size on the GPU: no verdict. Raises as `evaluate`."""
+        asked, front = options or Options(), self.front()
+        problem = admit(problem, train_mode=asked.train_mode).problem
+        text = self._texts.get(front, problem, source, self.target, asked)
+        if text.failure:
+            return TrialTimes(failure=text.failure)
+        lane = self._turns.at(Lane.GPU, asked.lease_seconds, _quiet)
+        with self._judge(problem) as judge, lane:
+            base = AtSize(index=0, problem=problem)
+            return judge.trial(text.candidate, base, asked.seed or 0, text.binaries, calls)
+
+    # -------------------------------------------------------------- surroundings
+    def _shared_resources(self) -> SharedResources:
+        return SharedResources(
+            device=self.device, environment=self.environment(), turns=self._turns, baselines=self._baselines,
+            judge_for=self._judge, interpreter_for=self._interpreting_judge, front=self.front,
+            interpreter_front=partial(self._front_for, "cpu"),
+            elsewhere=self._elsewhere and self._elsewhere(self.target),
+        )  # fmt: skip
+
+    def alone_on_the_gpu(
+        self, seconds: float = 600.0, say: Progress | None = None
+    ) -> AbstractContextManager[None]:
+        """Nobody of this process is judged on the GPU meanwhile, and no other process measures there.
+
+        Raises InfrastructureError after so many seconds.
+        """
+        return self._turns.on_the_gpu(seconds, say or _quiet)
+
+    def _own_gpu(self) -> Gpu | None:
+        self.environment()
+        return self._gpu
+
+    def environment(self) -> Environment:
+        """What verdicts are made with. Read once."""
+        if self._environment is None:
+            self._environment, self._gpu = evaluating_environment(self.device)
+        return self._environment
+
+    def close(self) -> None:
+        """Ends every process. Verdicts that are under way raise InfrastructureError."""
+        self._closed = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._baselines.close()
+        self._turns.close()
+        for judge in (*self._judges, *([self._gpu_judge] if self._gpu_judge else [])):
+            judge.close()
+        for zygote in self._zygotes.values():
+            zygote.close()
+
+    def __enter__(self) -> Evaluator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Evaluator:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)

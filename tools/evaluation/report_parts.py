@@ -1,0 +1,95 @@
+"""What a report is put together from, beside what the rungs themselves return."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any
+
+from kernelwright.tools.comparison_coverage import Coverage
+from kernelwright.tools.judging.rules import JudgeFindings, narrow_contract
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import CompileResult, Failure, Fault, Report, Rung, clean_text
+
+MAX_UNSEEN = 200
+"""Characters of why a candidate was not interpreted."""
+NOT_INTERPRETED = frozenset(
+    {
+        Fault.TIMEOUT,
+        Fault.RESOURCES,
+        Fault.MEMORY,
+        Fault.LAUNCH,
+        Fault.RUNTIME,
+        Fault.CRASH,
+        Fault.UNCHECKED,
+    }
+)
+"""Faults under the interpreter that say nothing of a kernel which ran on a GPU, but that it was not interpreted."""
+
+
+def failure_of_judge(error: Exception) -> Failure:
+    """What is told of a candidate on which the judge itself raised: the kind of the exception and the place, none
+    of its text, which may hold anything.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    place = (
+        f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"
+    )
+    return Failure(
+        fault=Fault.UNJUDGED,
+        message=f"the judge itself failed on this candidate ({type(error).__name__} at {place})",
+    )
+
+
+def with_verdict(
+    report: Report, problem: Problem, judged: JudgeFindings, rung: Rung, **stage: Any
+) -> Report:
+    """Returns the report with one correctness rung added. problem: with its own sizes."""
+    result = judged.result
+    correct = result.failure is None
+    return report.with_(
+        rung=rung, failure=report.failure or result.failure, correct=correct,
+        correct_kb=result.correct_kb, narrow_contract=narrow_contract(problem, result) if correct else "",
+        judged_on=result.device, own_work=result.own_work, coverage=judged.coverage or report.coverage, **stage,
+    )  # fmt: skip
+
+
+def with_interpreted(report: Report, judged: JudgeFindings, *, is_too_large: bool) -> Report:
+    """Returns the report of a candidate that is right on a GPU, with what an interpreter found.
+
+    is_too_large: whether no interpreter can run the problem, whatever the candidate is; then it costs no reward.
+    """
+    result, failure = judged.result, judged.result.failure
+    unseen = judged.needs_gpu
+    if failure is not None and failure.fault in NOT_INTERPRETED:
+        unseen = f"{failure.fault}: {failure.message}"
+    if unseen:
+        coverage = None if is_too_large else Coverage(unseen=clean_text(unseen, MAX_UNSEEN))
+        warning = f"not interpreted: {clean_text(unseen, MAX_UNSEEN)}"
+        return report.with_(coverage=coverage, warnings=(*report.warnings, warning))
+    if failure is not None:
+        failure = failure.with_(
+            message=f"right on the GPU's draws; under the interpreter {failure.message}"
+        )
+    return report.with_(
+        interpreted=result, coverage=judged.coverage, correct=failure is None, failure=failure
+    )
+
+
+def isolation_warnings(report: Report) -> tuple[str, ...]:
+    """Warns of layers of isolation that this machine does not allow."""
+    missing = report.isolation.missing if report.isolation else ()
+    return (f"isolation layers missing: {'; '.join(missing)}",) if missing else ()
+
+
+def compile_warnings(compiles: tuple[CompileResult, ...]) -> tuple[str, ...]:
+    """Warns of each further target that a candidate does not compile for."""
+    return tuple(f"{c.target}: {c.failure.message}" for c in compiles[1:] if c.failure)
+
+
+def degenerate_answers(problem: Problem) -> tuple[str, ...]:
+    """Names the trivial answers that this problem cannot tell from right ones."""
+    from kernelwright.tools.manifests.manifest import load_manifest
+
+    manifest = load_manifest(problem)
+    return tuple(manifest.degenerate) if manifest else ()

@@ -1,0 +1,1 @@
+"""Expected outputs of a problem, and what else would be right."""

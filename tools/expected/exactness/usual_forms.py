@@ -1,0 +1,69 @@
+"""Functions as kernels write them, by exp and log: `log(1 + exp(x))` for softplus. Far from zero such a form gives 0
+where torch's own, by log1p, still has digits; of an infinity it may make NaN. The reference is run in these forms to
+see how far off they are, and where they have no answer.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+
+@functools.cache
+def forms_by_name() -> dict[str, Callable[..., Any]]:
+    """Returns the usual form of each function that has one, by the operator's name; it takes the operator's operands
+    by position.
+    """
+    import torch
+
+    return {
+        "elu": _elu,
+        "lerp": lambda a, b, weight: a * (1 - weight) + b * weight,
+        "log1p": lambda x: torch.log(1 + x),
+        "expm1": lambda x: torch.exp(x) - 1,
+        "softplus": _softplus,
+        "mish": lambda x: x * torch.tanh(_softplus(x)),
+        "tanh": lambda x: (torch.exp(2 * x) - 1) / (torch.exp(2 * x) + 1),
+        "log_sigmoid_forward": lambda x: (torch.log(torch.sigmoid(x)), torch.zeros_like(x)),
+    }
+
+
+def usual_form(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
+    """Returns the usual form of an operator for these arguments; None where it has none."""
+    form = forms_by_name().get(func.overloadpacket.__name__)
+    return None if form is None or kwargs or not args[0].is_floating_point() else form
+
+
+def usual_forms() -> Any:
+    """A mode in which functions of torch are worked out by exp and log. Its `seen` counts the calls."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from kernelwright.tools.operators.dispatch import without_dynamo
+
+    @without_dynamo
+    class Usual(TorchDispatchMode):
+        seen = 0
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            form = usual_form(func, args, kwargs)
+            if form is None:
+                return func(*args, **(kwargs or {}))
+            self.seen += 1
+            return form(*args)
+
+    return Usual()
+
+
+def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    import torch
+
+    return torch.where(x * beta > threshold, x, torch.log(1 + torch.exp(x * beta)) / beta)
+
+
+def _elu(x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+    import torch
+
+    return torch.where(x > 0, x * scale, (torch.exp(x * input_scale) - 1) * alpha * scale)

@@ -1,0 +1,1 @@
+"""Numbers of tensors: bits, pieces, tolerances and seeds."""

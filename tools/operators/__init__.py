@@ -1,0 +1,1 @@
+"""ATen operators by kind, and modes that see each operator that torch dispatches."""

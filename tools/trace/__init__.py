@@ -1,0 +1,1 @@
+"""Traces of candidates as values: steps, launches, tensors and the forms of outputs."""

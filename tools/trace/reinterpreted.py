@@ -1,0 +1,194 @@
+"""Values of a trace (tools/trace/trace.py, "How values are written") as the real ones that operators and launches
+take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kernelwright.tools.report import Cheat, Failed, Failure, Fault, clean_text
+
+Json = Any
+MAX_GENERATORS = 1 << 16
+"""Generators of the host's own in one trace."""
+SEED_BOUND = 1 << 63
+"""torch takes seeds from -SEED_BOUND up to below twice as much."""
+Table = dict[int, Any]
+"""Tensors by their number."""
+
+
+def forged_trace(message: str) -> Failed:
+    """The trace cannot be executed because it is not one that a tracer writes."""
+    return Failed(
+        Failure(
+            fault=Fault.CHEAT, cheat=Cheat.FORGERY, message=clean_text(f"the trace {message}", 300)
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Reinterpreted:
+    """A tensor whose kernel reads it as another type: Triton's TensorWrapper."""
+
+    base: Any
+    tl_dtype: str
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A tensor descriptor made on the host. The attributes have the names of Triton's TensorDescriptor."""
+
+    base: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    block_shape: tuple[int, ...]
+    padding: str
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A value that may hold tensors: either constant, or made from the table at each call."""
+
+    constant: bool
+    value: Any
+    """The value itself, or a function of the table."""
+
+    def read(self, table: Table) -> Any:
+        """The value, with the tensors that the table holds now."""
+        return self.value if self.constant else self.value(table)
+
+
+def reader(value: Json, device: str) -> Reader:
+    """Prepares a value of a trace. Devices become `device`. Raises Failed for what stands for nothing."""
+    if isinstance(value, list | tuple):
+        return _sequence([reader(v, device) for v in value], list)
+    if not isinstance(value, dict):
+        return Reader(True, value)
+    if len(value) != 1:
+        raise forged_trace("holds a value of no known form")
+    ((tag, body),) = value.items()
+    match tag:
+        case "t" if type(body) is int:
+            return Reader(False, _tensor(body))
+        case "tuple" if isinstance(body, list | tuple):
+            return _sequence([reader(v, device) for v in body], tuple)
+        case "descriptor" if isinstance(body, dict):
+            return _descriptor(body, device)
+        case "reinterpret" if isinstance(body, dict):
+            return _reinterpreted(body, device)
+        case "generator" if isinstance(body, dict):
+            return _generator(body)
+    return Reader(True, _constant(tag, body, device))
+
+
+def _tensor(number: int) -> Callable[[Table], Any]:
+    def get(table: Table) -> Any:
+        try:
+            return table[number]
+        except KeyError:
+            raise forged_trace(f"uses tensor {number}, which nothing has made") from None
+
+    return get
+
+
+def _sequence(parts: list[Reader], kind: Callable[[list[Any]], Any]) -> Reader:
+    if all(part.constant for part in parts):
+        return Reader(True, kind([part.value for part in parts]))
+    return Reader(False, lambda table: kind([part.read(table) for part in parts]))
+
+
+def _descriptor(body: dict[str, Json], device: str) -> Reader:
+    try:
+        base = reader(body["base"], device)
+        shape, strides, block = (
+            tuple(map(int, body[name])) for name in ("shape", "strides", "block")
+        )
+        padding = str(body.get("padding", "zero"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise forged_trace("holds a descriptor of no known form") from error
+    return Reader(False, lambda table: Descriptor(base.read(table), shape, strides, block, padding))
+
+
+def _reinterpreted(body: dict[str, Json], device: str) -> Reader:
+    if not isinstance(body.get("base"), dict) or not isinstance(body.get("tl_dtype"), str):
+        raise forged_trace("holds a reinterpreted tensor of no known form")
+    base, kind = reader(body["base"], device), body["tl_dtype"]
+    return Reader(False, lambda table: Reinterpreted(base.read(table), kind))
+
+
+def _generator(body: dict[str, Json]) -> Reader:
+    """A generator of the host's own: of the CPU, as most are, and in the table under a number below those of tensors.
+
+    Where it draws first it begins with its seed, at each call anew.
+    """
+    import torch
+
+    number, seed = body.get("number"), body.get("seed")
+    if type(number) is not int or type(seed) is not int:
+        raise forged_trace("holds a generator without a whole number and seed")
+    if not (0 <= number < MAX_GENERATORS and -SEED_BOUND <= seed < 2 * SEED_BOUND):
+        raise forged_trace("holds a generator that torch does not make")
+    place = -1 - number
+
+    def get(table: Table) -> Any:
+        if body.get("first") is True or place not in table:
+            table[place] = torch.Generator().manual_seed(seed)
+        return table[place]
+
+    return Reader(False, get)
+
+
+def _constant(tag: str, body: Json, device: str) -> Any:
+    """What is neither a tensor nor holds one."""
+    import torch
+
+    kinds: dict[str, Any] = {
+        "dtype": torch.dtype,
+        "layout": torch.layout,
+        "memory_format": torch.memory_format,
+    }
+    if tag == "device":
+        return torch.device(device)
+    if tag == "float" and body in ("inf", "-inf", "nan"):
+        return float(body)
+    if tag in kinds and isinstance(body, str):
+        found = getattr(torch, body, None)
+        if isinstance(found, kinds[tag]):
+            return found
+    if tag in ("tl_dtype", "function", "triton", "pointer_type"):
+        return {tag: body}
+    raise forged_trace(f"holds a value of no known form ({clean_text(tag, 40)})")
+
+
+def bind(pattern: Json, given: Any, table: Table) -> None:
+    """Puts the tensors of an argument of forward into the table under the numbers that the trace gives them. Raises
+    Failed where the forms differ.
+    """
+    import torch
+
+    if isinstance(pattern, Mapping) and len(pattern) == 1:
+        ((tag, body),) = pattern.items()
+        if tag == "t" and type(body) is int and isinstance(given, torch.Tensor):
+            table[body] = given
+            return
+        if tag == "tensor":
+            bind(body, given, table)
+            return
+        if tag == "tuple" and isinstance(given, tuple):
+            pattern = body
+        elif (
+            tag == "dict"
+            and isinstance(given, dict)
+            and isinstance(body, dict)
+            and set(body) == set(given)
+        ):
+            pattern, given = list(body.values()), [given[k] for k in body]
+    if isinstance(pattern, list | tuple):
+        if not isinstance(given, list | tuple) or len(given) != len(pattern):
+            raise forged_trace("takes other inputs than the problem gives")
+        for one, value in zip(pattern, given, strict=True):
+            bind(one, value, table)
+    elif isinstance(given, torch.Tensor):
+        raise forged_trace("leaves out a tensor that the problem gives")
