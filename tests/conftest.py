@@ -40,6 +40,15 @@ def pytest_configure() -> None:
     settings.load_profile("repeatable")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the option that judges every candidate of the catalogues (tests/catalogue_sample.py)."""
+    parser.addoption(
+        "--whole-catalogue",
+        action="store_true",
+        help="judge every exploit, honest and broken kernel, not a stratified sample of each",
+    )
+
+
 def gpu_present() -> bool:
     """Whether CUDA finds a GPU and this torch can use it."""
     from kernelwright.tools.hardware.gpus import read_driver
@@ -48,12 +57,18 @@ def gpu_present() -> bool:
     return bool(read_driver().gpus) and not (version("torch") or "").endswith("+cpu")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test marked `gpu` is skipped, and says so, where there is none (before any fixture of it is made)."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skips tests marked `gpu` where there is none, before any fixture of theirs is made, and deselects
+    the candidates outside of the sample.
+    """
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not gpu_present():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="no GPU here"))
+    outside = [item for item in items if item.get_closest_marker("whole_catalogue")]
+    if outside and not config.getoption("--whole-catalogue") and len(outside) < len(items):
+        config.hook.pytest_deselected(items=outside)
+        items[:] = [item for item in items if item.get_closest_marker("whole_catalogue") is None]
 
 
 def pytest_collection_finish() -> None:

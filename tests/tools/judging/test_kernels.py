@@ -5,8 +5,8 @@ tests/kernels/run_interpreted.py proves the honest ones without the judge.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -15,11 +15,17 @@ from bench.judge_suites import KERNELS, Entry, header, honest, problem_of
 from bench.trust import options_for
 from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.report import Fault, Report
+from tests.catalogue_sample import parameters
 
 GOOD = [e for e in honest() if e.tried_on("cpu") and e.on_cpu != "needs-gpu"]
 BAD = sorted(p for p in (KERNELS / "bad").iterdir() if header(p.read_text()).get("needs") != "gpu")
-SLOW = {Fault.TIMEOUT, Fault.MEMORY}
+NAME = operator.attrgetter("name")
+STEM = operator.attrgetter("stem")
 BRIEFLY = Options(profile=False, torch_compile=False, compile_seconds=20.0, seconds=20.0)
+
+
+def fault_of(path: Path) -> str:
+    return header(path.read_text())["fault"]
 
 
 @pytest.fixture(scope="module")
@@ -28,33 +34,17 @@ def evaluator() -> Iterator[Evaluator]:
         yield judge
 
 
-@pytest.fixture(scope="module")
-def accepted(evaluator: Evaluator) -> dict[str, Future[Report]]:
-    return {e.name: evaluator.submit(problem_of(e.problem), e.source, options_for(e)) for e in GOOD}
-
-
-@pytest.fixture(scope="module")
-def refused(evaluator: Evaluator) -> dict[Path, Future[Report]]:
-    quick_first = sorted(BAD, key=lambda p: header(p.read_text())["fault"] in SLOW)
-    return {
-        p: evaluator.submit(problem_of(header(p.read_text())["problem"]), text_of(p), BRIEFLY)
-        for p in quick_first
-    }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("entry", GOOD, ids=lambda e: e.name)
-def test_an_honest_kernel_is_accepted(entry: Entry, accepted: dict[str, Future[Report]]) -> None:
-    report = accepted[entry.name].result()
+@pytest.mark.parametrize("entry", parameters(GOOD, NAME, operator.attrgetter("family")))
+def test_an_honest_kernel_is_accepted(entry: Entry, evaluator: Evaluator) -> None:
+    report = evaluator.evaluate(problem_of(entry.problem), entry.source, options_for(entry))
     assert report.correct, f"{report.failure}"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", BAD, ids=lambda p: p.stem)
-def test_a_broken_kernel_gets_the_name_of_its_fault(
-    path: Path, refused: dict[Path, Future[Report]]
-) -> None:
-    assert_named(refused[path].result(), header(path.read_text()))
+@pytest.mark.parametrize("path", parameters(BAD, STEM, fault_of))
+def test_a_broken_kernel_gets_the_name_of_its_fault(path: Path, evaluator: Evaluator) -> None:
+    expected = header(path.read_text())
+    report = evaluator.evaluate(problem_of(expected["problem"]), text_of(path), BRIEFLY)
+    assert_named(report, expected)
 
 
 def assert_named(report: Report, said: dict[str, str]) -> None:
