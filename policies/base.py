@@ -1,4 +1,6 @@
-"""The interface of every policy: frozen values, one protocol, two errors. It imports pydantic and nothing heavy."""
+"""Interface of every policy: frozen values, one protocol, two kinds of error. Imports pydantic
+and nothing heavy.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class Value(BaseModel):
-    """A frozen value that knows all its fields: a misspelt one is an error, not ignored."""
+    """Base of frozen values; an unknown field name is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,7 +31,7 @@ class Role(StrEnum):
 
 
 class Message(Value):
-    """One message of a conversation with a policy."""
+    """A message of a conversation with a policy."""
 
     role: Role
     content: str
@@ -48,7 +50,9 @@ class Sampling(Value):
     repetition_penalty: float = Field(default=1.0, gt=0.0)
     max_tokens: int = Field(default=2048, ge=1)
     seed: int | None = None
-    """The seed; with None the policy chooses one where it can, and writes it into the completion."""
+    """Seed of the sampling. None: the policy draws a seed if it can, and records it in the
+    completion.
+    """
     stop: tuple[str, ...] = ()
     """The text ends before the first of these; the token ids keep the tokens that spelt it."""
 
@@ -67,25 +71,27 @@ class Sampling(Value):
 
 
 class Request(Value):
-    """The request for one completion."""
+    """Request for one completion."""
 
     messages: tuple[Message, ...]
     sampling: Sampling = Sampling()
     adapter: str | None = None
     """A LoRA adapter for this request alone: a folder, or the name under which a server has it."""
     thread: str | None = None
-    """The conversation that the request belongs to. Only the scripted policy uses it: it starts the script anew for
-    each thread.
+    """Name of the conversation. Only the scripted policy reads this: each thread has its own
+    place in the script.
     """
     turn: int | None = None
-    """Number of completions that the thread has had. A scripted run that was killed continues with the right answer."""
+    """Number of completions that the thread has had; lets a scripted run continue after it was
+    killed.
+    """
     fault: str | None = None
-    """The fault of the candidate that is to be repaired; None where there is none."""
+    """Fault of the candidate to repair; None for a first draft."""
     deadline: float | None = Field(default=None, exclude=True)
     """Time of the monotonic clock of this machine at which nobody waits for the answer any more; never stored."""
 
     def repeated(self, count: int) -> list[Request]:
-        """Returns `count` independent requests: with the seeds seed, seed + 1, ... where a seed was given."""
+        """Returns `count` independent requests. A given seed is counted up: seed, seed + 1, ..."""
         seed = self.sampling.seed
         if seed is None:
             return [self] * count
@@ -93,19 +99,19 @@ class Request(Value):
 
 
 class Usage(Value):
-    """The cost of one completion: tokens of the prompt and of the answer, and dollars where the price is known."""
+    """Cost of a completion: tokens of prompt and answer, and dollars if the price is known."""
 
     prompt_tokens: int
     completion_tokens: int
     cached_prompt_tokens: int = 0
-    """Number of prompt tokens that the server had cached, where it reports it."""
+    """Number of prompt tokens that the server had cached, if reported."""
     dollars: float | None = None
-    """None where the price is unknown; 0 for policies that run in this process."""
+    """Dollars; None for an unknown price, 0 for policies that run in this process."""
     estimated: bool = False
     """The server did not count; the counts are guessed from the length of the text."""
 
     def plus(self, other: Usage) -> Usage:
-        """Returns the sum; its dollars are unknown where either cost is."""
+        """Returns the sum; the dollars are unknown if either cost is."""
         dollars = (
             None if self.dollars is None or other.dollars is None else self.dollars + other.dollars
         )
@@ -119,15 +125,15 @@ class Usage(Value):
 
 
 class PaidReply(Value):
-    """An answer that was paid for and holds no reply: kept, so that nothing paid is lost or uncounted."""
+    """An answer without a usable reply that was paid for; recorded so that its cost is counted."""
 
     text: str
-    """The answer's body."""
+    """Body of the answer, as text."""
     usage: Usage
 
 
 class ReplyKind(StrEnum):
-    """What a reply is."""
+    """Content of a reply: text, a tool call, a refusal, or reasoning alone."""
 
     TEXT = "text"
     TOOL_CALL = "tool_call"
@@ -155,7 +161,7 @@ class Origin(StrEnum):
     """The author of a candidate's text."""
 
     POLICY = "policy"
-    """A model, or a person behind one."""
+    """A model, or a person who answers in its place."""
     COMPILER = "compiler"
     """torch's compiler. No model sampled the text, so GRPO cannot train on it."""
     TRANSFORMATION = "transformation"
@@ -178,23 +184,27 @@ class Completion(Value):
     policy: str
     """The name that `open_policy` opens."""
     kind: ReplyKind = ReplyKind.TEXT
-    """What the reply is, for the message of a turn without code. It is not stored."""
+    """Content of the reply, for the message about a turn without code. Not stored."""
     origin: Origin = Origin.POLICY
     prompt_token_ids: tuple[int, ...] | None = None
     token_ids: tuple[int, ...] | None = None
     """Every token drawn, with the end token and the stop string's. These are never made by tokenising the text again.
     """
     logprobs: tuple[float, ...] | None = None
-    """One for each token drawn (natural logarithm). Of the distribution really sampled where `exact` says so."""
+    """Log-probability of each token drawn (natural logarithm), under the distribution sampled if
+    `exact` is true.
+    """
     exact: bool = False
     """Ids and log-probs are here, and are those of softmax(logits / temperature): fit for GRPO."""
     revision: str | None = None
-    """Fingerprint of the weights, what the server says of itself, or the name of a transformation."""
+    """Fingerprint of the weights, the server's own version string, or the name of a
+    transformation.
+    """
     adapter_revision: str | None = None
     tokenizer_hash: str | None = None
     chat_template_hash: str | None = None
     seed: int | None = None
-    """The seed that was used, also where the policy drew it."""
+    """Seed that was used, including a seed drawn by the policy."""
     latency: float = Field(default=0.0, ge=0.0)
     """Seconds from the question to this answer."""
 
@@ -206,7 +216,7 @@ class Completion(Value):
 
 
 def storable_text(text: str) -> str:
-    """Returns the text with U+FFFD for what no database takes: lone surrogates and NUL."""
+    """Returns the text with lone surrogates and NUL, which databases refuse, replaced by U+FFFD."""
     return (
         text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
     )
@@ -216,14 +226,14 @@ class PromptForm(StrEnum):
     """The form of the prompt that a policy was trained on."""
 
     CHAT = "chat"
-    """Full instructions in sentences."""
+    """Full instructions in sentences, as a chat."""
     COMPACT = "compact"
-    """Reference, code and trimmed message only: what small policies are trained on."""
+    """Reference, code and trimmed message only; the form that small policies are trained on."""
 
 
 class Capabilities(Value):
-    """The abilities of a policy besides sampling text. The agent and the training check them before they
-    rely on one.
+    """Abilities of a policy besides sampling text. Callers check these before they rely on an
+    ability.
     """
 
     token_ids: bool = False
@@ -232,16 +242,18 @@ class Capabilities(Value):
     seeds: bool = False
     """Whether the same request with the same seed gives the same completion."""
     at_once: int = 1
-    """Number of requests that one call of `sample` works on in parallel."""
+    """Number of requests that a call of `sample` works on in parallel."""
     context: int | None = None
-    """Prompt and completion together, in tokens; None where it is not known."""
+    """Context length in tokens, prompt and completion together; None if unknown."""
     device: str = ""
-    """The device in this process that computes: cpu, cuda or cuda:N. Empty where it computes elsewhere."""
+    """Device in this process that computes: cpu, cuda or cuda:N. Empty: the policy computes
+    elsewhere.
+    """
 
 
 @runtime_checkable
 class Policy(Protocol):
-    """A source of completions. `sample` returns one completion for each request, in their order."""
+    """Source of completions. `sample` returns one completion per request, in order."""
 
     @property
     def name(self) -> str:
@@ -250,8 +262,8 @@ class Policy(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Returns which fields its completions hold (token ids, log-probs), where it computes, and how many requests in
-        parallel.
+        """Returns which fields the completions hold (token ids, log-probs), the device, and the
+        number of parallel requests.
         """
         ...
 
@@ -273,7 +285,7 @@ class Policy(Protocol):
 
 @runtime_checkable
 class StopsAnswering(Protocol):
-    """A policy that computes on this machine and can abandon the answers that are under way."""
+    """A policy that computes on this machine and can abandon unfinished answers."""
 
     def stop_answering(self) -> None:
         """Nobody is answered any more: who waits gets KeyboardInterrupt, within a step of the model. For good."""
@@ -324,7 +336,7 @@ class Trouble(StrEnum):
 
 
 class PolicyError(Exception):
-    """The policy gave no answer. The message is one line and says what to do."""
+    """Failure of a policy to answer. The message is one line and says what to do."""
 
     def __init__(
         self, message: str, trouble: Trouble, *, finished: Mapping[int, Completion] | None = None
@@ -342,7 +354,9 @@ class PolicyError(Exception):
 
 
 class PolicyUnavailable(PolicyError):
-    """Worth asking again, after `retry_after` seconds where the server says so."""
+    """Temporary failure: the request may be repeated, after `retry_after` seconds if the server
+    names a wait.
+    """
 
     def __init__(
         self,
@@ -369,7 +383,9 @@ class PolicyRefused(PolicyError):
 
 
 def valid_logprobs(logprobs: Sequence[float] | None, count: int) -> tuple[float, ...] | None:
-    """The log-probs if there is one for each token, finite and at most 0 (up to rounding); else None."""
+    """Returns the log-probs if there are `count` of them, finite and at most 0 (up to rounding);
+    else None.
+    """
     if (
         logprobs is None
         or len(logprobs) != count

@@ -18,8 +18,8 @@ class DeadlineReached(PolicyError):
 
 
 def latest_deadline(requests: Sequence[Request]) -> float | None:
-    """Returns the time of the monotonic clock at which nobody waits for any of the requests; None where somebody waits
-    for ever.
+    """Returns the latest deadline of the requests, on the monotonic clock; None if a request has
+    no deadline.
     """
     deadlines = [request.deadline for request in requests]
     waiting = [deadline for deadline in deadlines if deadline is not None]
@@ -27,7 +27,7 @@ def latest_deadline(requests: Sequence[Request]) -> float | None:
 
 
 def seconds_until(deadline: float | None) -> float | None:
-    """Returns the seconds until a deadline, at least 0; None where there is none."""
+    """Returns the seconds until a deadline, at least 0; None without a deadline."""
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 

@@ -1,4 +1,4 @@
-"""Several servers of one model: where one fails, the next one is asked."""
+"""Several servers of the same model: if a server fails, the next server is asked."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ class FailoverPolicy(Forwarding):
         return self._name
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Returns one completion for each request. Raises the error of the server whose trouble may pass first."""
+        """Returns one completion per request. Raises the error with the shortest wait if all
+        servers fail.
+        """
         finished: dict[int, Completion] = {}
         paid: dict[int, tuple[PaidReply, ...]] = {}
         errors: list[PolicyError] = []
@@ -48,10 +50,10 @@ class FailoverPolicy(Forwarding):
             except PolicyError as error:
                 errors.append(error)
                 finished |= {
-                    missing[place]: completion for place, completion in error.finished.items()
+                    missing[position]: completion for position, completion in error.finished.items()
                 }
-                for place, replies in error.paid.items():
-                    paid[missing[place]] = paid.get(missing[place], ()) + replies
+                for position, replies in error.paid.items():
+                    paid[missing[position]] = paid.get(missing[position], ()) + replies
                 if error.trouble in _FAILS_EVERYWHERE or any(
                     len(replies) > 1 for replies in paid.values()
                 ):
@@ -66,7 +68,7 @@ class FailoverPolicy(Forwarding):
         raise _joined(errors, finished, paid)
 
     def close(self) -> None:
-        """Closes all servers' connections."""
+        """Closes the connections of all servers."""
         for policy in self._policies:
             policy.close()
 
@@ -84,7 +86,9 @@ def _joined(
     finished: dict[int, Completion],
     paid: dict[int, tuple[PaidReply, ...]],
 ) -> PolicyError:
-    """Returns the error that is passed on: the one with the shortest wait, else a refusal, else the last."""
+    """Returns the error to raise: the one with the shortest wait, else a refusal, else the last
+    error.
+    """
     passing = [error for error in errors if isinstance(error, PolicyUnavailable)]
     error = min(passing, key=lambda error: error.retry_after or 0.0) if passing else errors[-1]
     if errors[-1].trouble in _FAILS_EVERYWHERE:

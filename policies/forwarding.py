@@ -1,4 +1,4 @@
-"""A base for policies that wrap another one: its properties come from the inner policy."""
+"""Base of policies that wrap an inner policy and take over its properties."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Forwarding:
         return self.policy.prompt_form
 
     def stop_answering(self) -> None:
-        """Has the inner policy abandon its answers, where it can be stopped in the middle of one."""
+        """Stops the inner policy if it can be stopped in the middle of an answer."""
         if isinstance(self.policy, StopsAnswering):
             self.policy.stop_answering()
 
     def close(self) -> None:
-        """Closes the policy inside."""
+        """Closes the inner policy."""
         self.policy.close()

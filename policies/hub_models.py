@@ -16,13 +16,13 @@ HUB_SECONDS = 10.0
 
 @functools.lru_cache
 def check_reachable(name: str) -> None:
-    """Asks the hub once.
+    """Asks the model hub once whether a model can be downloaded.
 
-    Without a network what was downloaded before is taken, and this process asks the hub for no more.
-
-    transformers itself asks six times for each file, for fifty seconds, and prints each refusal. Raises PolicyRefused,
-    one line, where the hub does not know the name or does not give it to us, and where it cannot be reached and the
-    model is not in the cache.
+    Without a network, a cached download is used and this process stays offline. transformers
+    itself would ask six times
+    per file, for fifty seconds, and print each refusal. Raises PolicyRefused (one line) if the
+    hub does not know the
+    model or denies access, or if the hub is unreachable and the model is not cached.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import (

@@ -16,7 +16,7 @@ _BLOCKS_A_FILE = 64
 
 
 class Identity(Value):
-    """What the ids in a log mean, and under which template the prompt was written."""
+    """Fingerprints of a model's tokenizer and chat template."""
 
     tokenizer_hash: str | None = None
     chat_template_hash: str | None = None
@@ -34,7 +34,9 @@ def identity_of(tokenizer: Any) -> Identity:
 
 
 def _tokenizer_text(tokenizer: Any) -> str:
-    """All that decides which ids a text gets, without the padding and truncation that a caller may have set."""
+    """Returns the tokenizer's content that decides token ids, without the caller's padding and
+    truncation settings.
+    """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return json.dumps(
@@ -47,9 +49,11 @@ def _tokenizer_text(tokenizer: Any) -> str:
 
 
 def weights_revision(folder: Path) -> str | None:
-    """Fingerprint of a folder's weights: names, sizes and 64 blocks of each file, so that 16 GB take milliseconds.
+    """Returns a fingerprint of a folder's weights; None for a folder without weights.
 
-    Training moves every weight, so a sample sees it; None where the folder holds no weights.
+    Reads names, sizes and 64 blocks of each file, so that 16 GB take milliseconds. Training moves
+    every weight, so a
+    sample of blocks is enough to notice.
     """
     files = sorted(path for pattern in ("*.safetensors", "*.bin") for path in folder.glob(pattern))
     if not files:
@@ -67,7 +71,9 @@ def weights_revision(folder: Path) -> str | None:
 
 
 def model_config(path: str) -> dict[str, Any] | None:
-    """`config.json` of a local folder; None for a hub name that can be had. Refuses what is neither."""
+    """Returns `config.json` of a local folder; None for a model on the hub. Raises PolicyRefused
+    for anything else.
+    """
     folder = Path(path).expanduser()
     if not folder.exists():
         if _reads_like_a_hub_name(path):
@@ -98,7 +104,7 @@ def model_config(path: str) -> dict[str, Any] | None:
 
 
 def adapter_folder(adapter: str) -> Path:
-    """Refuses what is no LoRA adapter."""
+    """Returns the folder of a LoRA adapter. Raises PolicyRefused if the folder holds none."""
     folder = Path(adapter).expanduser()
     if not (folder / "adapter_config.json").is_file():
         raise PolicyRefused(

@@ -1,8 +1,9 @@
-"""What a model's folder says about itself: one value, read and written here alone.
+"""Model card of a policy: a value stored as `kernelwright.json` beside the weights.
 
-It lies beside the weights as `kernelwright.json`. Whoever opens a policy reads from it how the model wants to be asked;
-whoever trains one writes what it was trained from, on what and how, and which revisions led to it. `README.md` is for
-people; its front matter is written by `huggingface_hub` from the same value.
+Opening a policy reads the prompt form from the card. Training writes the base model, data, method
+and the earlier
+revisions of the weights into it. `README.md` is for people; `huggingface_hub` writes its front
+matter from the card.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ CARD_FILE = "kernelwright.json"
 
 
 class AveragedPolicy(Value):
-    """One of several policies whose weights' mean a model is."""
+    """A policy whose weights were averaged into a model."""
 
     policy: str
     """The policy as it was named then: `transformers:FOLDER`."""
@@ -29,13 +30,13 @@ class AveragedPolicy(Value):
 TRAINING_FACTS = (
     "base", "method", "formula", "seed", "loss", "rows", "steps", "step", "trained_on", "trained_from", "created",
 )  # fmt: skip
-"""Fields of a card that are facts of one training: a later training has its own."""
+"""Fields that describe a single training; the next training replaces them."""
 MAX_ANCESTORS = 8
 """Earlier trainings that a card keeps, the latest ones."""
 
 
 class Training(Value):
-    """The facts of one training that led to a model."""
+    """Facts of a training that led to a model."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -52,7 +53,9 @@ class Training(Value):
 
 
 class PolicyCard(Value):
-    """The card. A folder that says nothing has the defaults; a fact that is not known here is kept as it is."""
+    """Card of a model folder. A folder without a card has the defaults; unknown fields are
+    preserved.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -66,7 +69,7 @@ class PolicyCard(Value):
     loss: float | None = None
     """The last loss of its last training; of `sft` and `rft` in nats a token."""
     rows: dict[str, int] = {}
-    """Rows of its last training, by what became of them."""
+    """Number of rows in the last training, by outcome."""
     method: str | None = None
     """The method of its last training: `sft`, `grpo`, `rft`, `dpo`, `kto`."""
     formula: str | None = None
@@ -74,25 +77,25 @@ class PolicyCard(Value):
     steps: int | None = None
     """Steps of its last training, which has ended."""
     step: int | None = None
-    """The step at which a checkpoint was kept, where its training had not ended."""
+    """Step of a checkpoint whose training had not ended."""
     trained_on: tuple[str, ...] = ()
     """Problem sets of that training."""
     trained_from: str | None = None
     """The corpus or the log of that training."""
     ancestors: tuple[Training, ...] = ()
-    """The trainings before the last one, the oldest first."""
+    """Trainings before the last one, oldest first."""
     created: int | None = None
-    """Seconds since 1970, UTC."""
+    """Creation time in seconds since 1970, UTC."""
     lineage: tuple[str, ...] = ()
     """Revisions of the weights that led to it, the oldest first."""
     averaged: tuple[AveragedPolicy, ...] = ()
     note: str = ""
-    """One sentence that is shown with what the model writes."""
+    """Sentence displayed beside the model's candidates."""
 
 
 def read_card(folder: Path) -> PolicyCard:
-    """Reads the card of a folder; without a folder or a card it has the defaults. Raises PolicyRefused where the file
-    cannot be read, or is not a card.
+    """Reads the card of a folder; returns the defaults without a card. Raises PolicyRefused for
+    an invalid file.
     """
     path = folder / CARD_FILE
     if not path.is_file():
@@ -101,8 +104,8 @@ def read_card(folder: Path) -> PolicyCard:
         return PolicyCard.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        words = f"{place}: {first['msg']}" if place else first["msg"]
+        field_path = ".".join(map(str, first["loc"]))
+        words = f"{field_path}: {first['msg']}" if field_path else first["msg"]
         raise PolicyRefused(
             f"{path} cannot be read ({words}): correct or delete it", Trouble.MODEL
         ) from error
@@ -113,27 +116,30 @@ def read_card(folder: Path) -> PolicyCard:
 
 
 def read_cards(folder: Path, adapter: str | Path | None = None) -> PolicyCard:
-    """The model's card; with an adapter the adapter's own, with what it does not say of itself from the model's: never
-    the facts of the model's training. Raises PolicyRefused.
+    """Returns the model's card, overridden by the adapter's card if there is an adapter.
+
+    Facts of the model's training are never taken over by the adapter. Raises PolicyRefused.
     """
     card = read_card(folder)
     if adapter is None:
         return card
-    own = read_card(Path(adapter).expanduser()).model_dump(mode="json", exclude_unset=True)
+    adapter_fields = read_card(Path(adapter).expanduser()).model_dump(
+        mode="json", exclude_unset=True
+    )
     shared = card.model_dump(mode="json", exclude_unset=True, exclude={*TRAINING_FACTS})
-    return PolicyCard.model_validate({**shared, **own})
+    return PolicyCard.model_validate({**shared, **adapter_fields})
 
 
 def trainings_of(card: PolicyCard) -> tuple[Training, ...]:
-    """Returns the trainings of a model, the oldest first: those before the last one, and the last one where the card
-    tells of any.
+    """Returns the trainings of a model, oldest first, including the last one if the card
+    describes it.
     """
     last = Training.model_validate(card.model_dump(exclude_unset=True, include={*TRAINING_FACTS}))
     return (*card.ancestors, *([last] if last.model_fields_set else []))[-MAX_ANCESTORS:]
 
 
 def write_card(folder: Path, card: PolicyCard) -> None:
-    """Writes the card beside the weights, without what nobody has said. The folder exists."""
+    """Writes the card beside the weights, without unset fields. The folder must exist."""
     text = card.model_dump_json(indent=2, exclude_unset=True)
     (folder / CARD_FILE).write_text(text + "\n", encoding="utf-8")
 

@@ -26,7 +26,7 @@ class Price(Value):
     input: float = Field(ge=0)
     output: float = Field(ge=0)
     cached_input: float | None = Field(default=None, ge=0)
-    """Where it is not given, cached tokens cost what others do."""
+    """Price of cached prompt tokens; None: the price of other prompt tokens."""
     as_of: datetime.date
     source: str = ""
 
@@ -34,19 +34,19 @@ class Price(Value):
 class Prices(Value):
     """The first price that fits counts, so a user's own come first."""
 
-    known: tuple[Price, ...] = ()
+    entries: tuple[Price, ...] = ()
 
     def of(self, url: str, model: str) -> Price | None:
-        """Returns the price of a model at a server; None where none of the known ones fits."""
+        """Returns the price of a model at a server; None if no entry fits."""
         host = urlsplit(url).hostname or ""
-        for price in self.known:
+        for price in self.entries:
             if fnmatch.fnmatchcase(host, price.host) and fnmatch.fnmatchcase(model, price.model):
                 return price
         return None
 
     def dollars(self, url: str, model: str, usage: Usage) -> float | None:
-        """Returns the dollars of a completion, with the price for tokens from the server's cache; None where the price
-        is unknown.
+        """Returns the dollars of a completion, with the reduced price for cached tokens; None for
+        an unknown price.
         """
         price = self.of(url, model)
         if price is None:
@@ -57,10 +57,10 @@ class Prices(Value):
         return (fresh + cached * cached_price + usage.completion_tokens * price.output) / _MILLION
 
 
-def read_prices(own: Path | None = None) -> Prices:
+def read_prices(user_file: Path | None = None) -> Prices:
     """The shipped file, and before it the user's own in the same form."""
-    files = [SHIPPED_PRICES] if own is None else [own, SHIPPED_PRICES]
-    return Prices(known=tuple(price for file in files for price in _read(file)))
+    files = [SHIPPED_PRICES] if user_file is None else [user_file, SHIPPED_PRICES]
+    return Prices(entries=tuple(price for file in files for price in _read(file)))
 
 
 def _read(file: Path) -> list[Price]:
@@ -73,9 +73,9 @@ def _read(file: Path) -> list[Price]:
         ) from error
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        field_path = ".".join(str(part) for part in first["loc"])
         raise PolicyRefused(
-            f"{file} has a price that cannot be read: {where}: {first['msg']}", Trouble.PRICES
+            f"{file} has a price that cannot be read: {field_path}: {first['msg']}", Trouble.PRICES
         ) from error
     except (ValueError, AttributeError, TypeError) as error:
         raise PolicyRefused(f"{file} is not a price file: {error}", Trouble.PRICES) from error

@@ -30,11 +30,11 @@ MAX_RETRY_WAIT_SECONDS = 60.0
 _LONG_WAIT_SECONDS = 5.0
 """Seconds from which on a wait is worth a warning."""
 MAX_PAID_ANSWERS = 2
-"""Answers to one request that are paid for, where none of them holds a reply."""
+"""Maximum number of paid answers per request without a usable reply."""
 
 
 class RetryingPolicy(Forwarding):
-    """Wraps a policy. A PolicyRefused passes at once; what was finished is never asked for twice."""
+    """Wraps a policy and repeats temporary failures. Finished requests are never repeated."""
 
     def __init__(
         self,
@@ -44,7 +44,9 @@ class RetryingPolicy(Forwarding):
         sleep: Callable[[float], None] = time.sleep,
         on_wait: Callable[[PolicyUnavailable, float], None] | None = None,
     ) -> None:
-        """Gives up when the next question would come later than `budget` seconds after the first one."""
+        """Sets the limits of repetition: no request starts later than `budget` seconds after the
+        first.
+        """
         super().__init__(policy)
         self._budget = budget
         self._first_wait = first_wait
@@ -52,39 +54,39 @@ class RetryingPolicy(Forwarding):
         self._on_wait = on_wait
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Returns one completion for each request. Its usage includes earlier answers that held no reply.
+        """Returns one completion per request; the usage includes earlier answers without a reply.
 
-        Raises PolicyError with all completions that were finished in any attempt, and with what was paid for nothing.
+        Raises PolicyError with all finished completions and all paid answers without a reply.
         """
-        asked = _Asked(self.policy, requests)
+        pending = _PendingRequests(self.policy, requests)
         try:
-            self._retrying(asked)(asked.ask_for_the_rest)
+            self._retrying(pending)(pending.ask_for_the_rest)
         except PolicyError as error:
-            error.finished, error.paid = asked.finished, asked.lost()
-            self._explain(error, asked)
+            error.finished, error.paid = pending.finished, pending.lost()
+            self._explain(error, pending)
             raise
         except KeyboardInterrupt as interrupt:
-            raise AskingInterrupted(asked.lost()) from interrupt
-        return [asked.finished[index] for index in range(len(requests))]
+            raise AskingInterrupted(pending.lost()) from interrupt
+        return [pending.finished[index] for index in range(len(requests))]
 
     def _sleep_until(self, seconds: float, deadline: float | None) -> None:
-        """Waits before the next question. Raises DeadlineReached where it would come too late."""
-        left = seconds_until(deadline)
-        self._sleep(seconds if left is None else min(seconds, left))
+        """Waits before the next request. Raises DeadlineReached if the deadline passes."""
+        remaining = seconds_until(deadline)
+        self._sleep(seconds if remaining is None else min(seconds, remaining))
         check_deadline(deadline)
 
-    def _explain(self, error: PolicyError, asked: _Asked) -> None:
+    def _explain(self, error: PolicyError, pending: _PendingRequests) -> None:
         """Adds to the message why it is not asked again."""
         if not isinstance(error, PolicyUnavailable):
             return
-        if asked.paid_too_often:
+        if pending.paid_too_often:
             error.add(f"it was asked {MAX_PAID_ANSWERS} times, and may have charged for each")
         elif (error.retry_after or 0.0) > self._budget:
             error.add(
                 f"it asks to wait {_duration(error.retry_after or 0.0)}, and --patience is {_duration(self._budget)}"
             )
 
-    def _retrying(self, asked: _Asked) -> Retrying:
+    def _retrying(self, pending: _PendingRequests) -> Retrying:
         import tenacity
 
         def wait(state: RetryCallState) -> float:
@@ -107,17 +109,17 @@ class RetryingPolicy(Forwarding):
                 self._on_wait(error, seconds)
 
         return tenacity.Retrying(
-            retry=tenacity.retry_if_exception(lambda error: asked.may_ask_again(error)),
+            retry=tenacity.retry_if_exception(lambda error: pending.may_ask_again(error)),
             wait=wait,
             stop=tenacity.stop_before_delay(self._budget),
-            sleep=lambda seconds: self._sleep_until(seconds, asked.deadline),
+            sleep=lambda seconds: self._sleep_until(seconds, pending.deadline),
             before_sleep=tell,
             reraise=True,
         )
 
 
-class _Asked:
-    """The requests of one call, and what has come of them so far."""
+class _PendingRequests:
+    """The requests of a call, with the completions and paid answers so far."""
 
     def __init__(self, policy: Policy, requests: Sequence[Request]) -> None:
         self._policy, self._requests = policy, requests
@@ -126,16 +128,16 @@ class _Asked:
         self.deadline = latest_deadline(requests)
 
     def ask_for_the_rest(self) -> None:
-        """Asks for what is not finished. Raises PolicyError."""
+        """Requests the missing completions. Raises PolicyError."""
         missing = [index for index in range(len(self._requests)) if index not in self.finished]
         check_deadline(self.deadline)
         try:
             completions = self._policy.sample([self._requests[index] for index in missing])
         except PolicyError as error:
-            for place, replies in error.paid.items():
-                self._paid[missing[place]] = self._paid.get(missing[place], ()) + replies
+            for position, replies in error.paid.items():
+                self._paid[missing[position]] = self._paid.get(missing[position], ()) + replies
             self._finish(
-                {missing[place]: completion for place, completion in error.finished.items()}
+                {missing[position]: completion for position, completion in error.finished.items()}
             )
             raise
         self._finish(dict(zip(missing, completions, strict=True)))
@@ -157,7 +159,7 @@ class _Asked:
         return isinstance(error, PolicyUnavailable) and not self.paid_too_often
 
     def lost(self) -> dict[int, tuple[PaidReply, ...]]:
-        """Returns what was paid for requests that have no reply."""
+        """Returns the paid answers of requests that have no reply."""
         return {
             index: replies for index, replies in self._paid.items() if index not in self.finished
         }

@@ -44,7 +44,7 @@ class Script(Value):
 
 
 class ScriptedPolicy:
-    """Says what it was told to say, and refuses when there is nothing left: it never makes an answer up."""
+    """Returns the answers of a script in order, and raises PolicyRefused at the script's end."""
 
     def __init__(self, script: Script | Sequence[str | Completion], name: str = "scripted") -> None:
         self._script = (
@@ -53,7 +53,7 @@ class ScriptedPolicy:
             else Script(parts=(ScriptPart(answers=tuple(script)),))
         )
         self._name = name
-        self._given: dict[tuple[str | None, int], int] = {}
+        self._answer_counts: dict[tuple[str | None, int], int] = {}
         self._lock = threading.Lock()
 
     @property
@@ -63,7 +63,7 @@ class ScriptedPolicy:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Has token ids and log-probs where every answer of the script was recorded with them."""
+        """Returns token ids and log-probs as capabilities if every answer was recorded with them."""
         whole = [answer for part in self._script.parts for answer in part.answers]
         recorded = bool(whole) and all(
             isinstance(answer, Completion) and answer.token_ids for answer in whole
@@ -79,39 +79,43 @@ class ScriptedPolicy:
         """Does nothing: a script holds no resources."""
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """The next answer of the first part that fits each prompt. Raises PolicyRefused where none is left."""
+        """Returns the next answer of the first part that fits each prompt. Raises PolicyRefused
+        at the end of the script.
+        """
         started = time.monotonic()
         finished: dict[int, Completion] = {}
-        for place, request in enumerate(requests):
+        for index, request in enumerate(requests):
             try:
-                finished[place] = self._answer(request)
+                finished[index] = self._answer(request)
             except PolicyRefused as error:
                 error.finished = finished
                 raise
         if self._script.seconds:
             deadline = latest_deadline(requests)
-            left = seconds_until(deadline)
-            time.sleep(self._script.seconds if left is None else min(self._script.seconds, left))
+            remaining = seconds_until(deadline)
+            time.sleep(
+                self._script.seconds if remaining is None else min(self._script.seconds, remaining)
+            )
             check_deadline(deadline)
         latency = time.monotonic() - started
         return [completion.with_(latency=latency) for completion in finished.values()]
 
     def _answer(self, request: Request) -> Completion:
         prompt = "\n".join(message.content for message in request.messages)
-        for place, part in enumerate(self._script.parts):
+        for part_index, part in enumerate(self._script.parts):
             if part.when in prompt:
-                return self._completion(self._pick(place, part, request), prompt, request)
+                return self._completion(self._pick(part_index, part, request), prompt, request)
         raise PolicyRefused(
             f"{self._name} has no part for this prompt: add one without `when` to answer every prompt",
             Trouble.SCRIPT,
         )
 
-    def _pick(self, place: int, part: ScriptPart, request: Request) -> str | Completion:
+    def _pick(self, part_index: int, part: ScriptPart, request: Request) -> str | Completion:
         turn = request.turn
         if turn is None:
             with self._lock:
-                turn = self._given.get((request.thread, place), 0)
-                self._given[(request.thread, place)] = turn + 1
+                turn = self._answer_counts.get((request.thread, part_index), 0)
+                self._answer_counts[(request.thread, part_index)] = turn + 1
         if self._script.again and part.answers:
             turn %= len(part.answers)
         if turn >= len(part.answers):
@@ -140,11 +144,12 @@ class ScriptedPolicy:
 
 
 def open_scripted(path: Path) -> ScriptedPolicy:
-    """`.json`: a list of answers, or an object with `parts` or `answers`; `.jsonl`: an answer a line; `.py`: one
-    kernel.
+    """Opens a script file.
 
-    An answer is a text, or an object with `text` (a whole `Completion` where it was recorded). Any other file is one
-    answer.
+    `.json` holds a list of answers, or an object with `parts` or `answers`; `.jsonl` an answer
+    per line; `.py` a kernel.
+    Any other file is a single answer. An answer is a text, or an object with `text` (or a
+    recorded `Completion`).
     """
     try:
         text = path.read_text(encoding="utf-8")

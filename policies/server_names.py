@@ -17,7 +17,7 @@ class ServerName(Value):
     """The parts of a policy's name."""
 
     form: str
-    """`openai` or `anthropic`."""
+    """Protocol of the server: `openai` or `anthropic`."""
     model: str
     urls: tuple[str, ...]
     """The addresses in the order in which they are asked."""
@@ -34,14 +34,14 @@ class ServerName(Value):
 
 
 def server_name(policy: str) -> ServerName | None:
-    """Returns the parts of a name; None for a policy that needs no server.
+    """Returns the parts of a policy name; None for a policy without a server.
 
-    Raises PolicyRefused for a name without a model, or with an address that is none.
+    Raises PolicyRefused for a name without a model, or with an invalid address.
     """
-    form, _, rest = policy.partition(":")
-    if form not in _URLS or not rest:
+    form, _, target = policy.partition(":")
+    if form not in _URLS or not target:
         return None
-    model, *addresses = _ADDRESS.split(rest, maxsplit=1)
+    model, *addresses = _ADDRESS.split(target, maxsplit=1)
     urls = [url.strip() for url in addresses[0].split(",")] if addresses else [_URLS[form]]
     if (
         not model
@@ -55,12 +55,14 @@ def server_name(policy: str) -> ServerName | None:
     return ServerName(form=form, model=model, urls=tuple(urls))
 
 
-def model_and_url(rest: str) -> tuple[str, str]:
-    """Returns the model and the one address of `openai:` and `rest`. Raises PolicyRefused."""
-    name = server_name(f"openai:{rest}")
+def model_and_url(target: str) -> tuple[str, str]:
+    """Returns the model and the address of `openai:TARGET`. Raises PolicyRefused for several
+    addresses.
+    """
+    name = server_name(f"openai:{target}")
     if name is None or len(name.urls) > 1:
         raise PolicyRefused(
-            f"openai:{rest} must name one server: openai:MODEL@http://HOST:PORT/v1", Trouble.NAME
+            f"openai:{target} must name one server: openai:MODEL@http://HOST:PORT/v1", Trouble.NAME
         )
     return name.model, name.urls[0]
 

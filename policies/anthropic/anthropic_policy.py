@@ -38,7 +38,10 @@ class AnthropicPolicy(ServerPolicy):
         prices: Prices | None = None,
         extra: ExtraFields | None = None,
     ) -> None:
-        """Opens nothing yet. `url` ends before /v1, which the client adds; `timeout`: seconds for one whole answer."""
+        """Stores the settings; opens no connection yet.
+
+        `url` ends before /v1, which the client adds. `timeout`: seconds for a whole answer.
+        """
         address = address_without(url, "/messages", "/v1")
         super().__init__(
             ModelServer(model=model, url=address, key=key, key_variable=KEY_VARIABLE),
@@ -50,12 +53,12 @@ class AnthropicPolicy(ServerPolicy):
 
     @property
     def name(self) -> str:
-        """Returns the name `anthropic:MODEL@URL`."""
+        """Returns the policy's name, `anthropic:MODEL@URL`."""
         return f"anthropic:{self._server.model}@{self._server.url}"
 
     @property
     def prompt_form(self) -> PromptForm:
-        """Returns the chat form."""
+        """Returns the chat form, the only one that the API has."""
         return PromptForm.CHAT
 
     @property

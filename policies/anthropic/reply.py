@@ -21,7 +21,9 @@ _PROMPT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_inp
 
 
 def parse_reply(answer: ServerAnswer, server: ModelServer) -> ModelReply:
-    """Reads a decoded answer. Raises PolicyError where it holds no reply: the error that it reports, or its form."""
+    """Parses a decoded answer. Raises PolicyError for an answer without a reply: the reported
+    error, or the missing part.
+    """
     content = answer.content
     blocks = content.get("content") if isinstance(content, dict) else None
     if not isinstance(blocks, list | str):

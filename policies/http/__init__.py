@@ -1,1 +1,1 @@
-"""Language models behind an HTTP interface: what the protocols of OpenAI and of Anthropic share."""
+"""Language models behind HTTP: the parts shared by the protocols of OpenAI and Anthropic."""

@@ -57,8 +57,8 @@ def decode_body(text: str, content_type: str, server: ModelServer) -> Any:
 
 
 def whole_json(text: str) -> Any:
-    """Returns the content of a JSON document, of a list of one document its element; None where the text is no whole
-    document.
+    """Returns the content of a JSON document, unwrapped from a list of length one; None for an
+    incomplete document.
     """
     try:
         content = _loads(text)
@@ -72,7 +72,7 @@ def _loads(text: str) -> Any:
 
 
 def _stream(text: str) -> Stream | None:
-    """Returns the objects of a stream up to the first line that is none; None where there are no objects."""
+    """Returns the objects of a stream up to the first undecodable line; None without objects."""
     objects = Stream()
     try:
         for lines in _events(text):

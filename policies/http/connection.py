@@ -1,4 +1,6 @@
-"""One request at a time to a model's server, through the client library of its protocol. Names whatever goes wrong."""
+"""Sends one request at a time to a model server, through the client library of its protocol, and
+names failures.
+"""
 
 from __future__ import annotations
 
@@ -29,18 +31,21 @@ class ServerAnswer(NamedTuple):
     content: Any
     headers: Mapping[str, str]
     raw: str
-    """The body as text, for what cannot be read."""
+    """Body as text, for error messages about undecodable answers."""
 
 
 class ServerConnection:
-    """A connection to a server, for use from one event loop.
+    """Connection to a server, for use from one event loop.
 
-    The libraries `openai` and `anthropic` have the same clients and errors. Their retries are off: `RetryingPolicy` is
-    the one that asks again.
+    The libraries `openai` and `anthropic` have the same clients and errors. Their retries are
+    off, because
+    `RetryingPolicy` repeats requests.
     """
 
     def __init__(self, server: ModelServer, client: Any, library: Any, timeout: float) -> None:
-        """`library`: the module of the client. `timeout`: seconds for one whole answer."""
+        """Stores the client. `library`: module of the client. `timeout`: seconds for a whole
+        answer.
+        """
         self.server, self.client, self.timeout = server, client, timeout
         self._library = library
 
@@ -54,8 +59,8 @@ class ServerConnection:
         """Sends a request, and reads its whole answer within `seconds` and MAX_REPLY_BYTES.
 
         Raises:
-            UnknownField: The server refuses the request, perhaps for a field.
-            PolicyError: Every other failure; UnreadableAnswer where the answer had begun, with status 200.
+            UnknownField: The server refuses the request, perhaps because of a field.
+            PolicyError: Every other failure; UnreadableAnswer if the answer had begun, with status 200.
         """
         received = bytearray()
         headers: Mapping[str, str] | None = None
@@ -79,7 +84,9 @@ class ServerConnection:
     def _answer(
         self, headers: Mapping[str, str] | None, received: bytes, failure: PolicyError | None
     ) -> ServerAnswer:
-        """Decodes what was received. A document that is whole is an answer, whatever failed after its last byte."""
+        """Decodes the received bytes. A complete document is an answer, even if the connection
+        failed after its last byte.
+        """
         if headers is None:
             assert failure is not None
             raise failure
@@ -106,7 +113,8 @@ class ServerConnection:
 
 
 def _refuse_redirection(response: Any, server: ModelServer) -> None:
-    """Raises PolicyRefused where a redirection (301, 302, 303) has made a GET of the request, which has lost its body.
+    """Raises PolicyRefused if a redirection (301, 302, 303) turned the request into a GET and
+    lost its body.
 
     `response`: an httpx.Response.
     """
@@ -140,8 +148,10 @@ async def _read_body(response: Any, received: bytearray, server: ModelServer) ->
 
 
 def _transport_errors(library: Any) -> tuple[type[Exception], ...]:
-    """Returns the errors of the client library, which wraps what fails while it sends, and those of its HTTP library,
-    which come as they are while the body is read.
+    """Returns the error classes of the client library and of its HTTP library.
+
+    The client library wraps failures of sending; failures while the body is read keep the HTTP
+    library's classes.
     """
     errors: list[type[Exception]] = [library.APIError]
     for name in ("httpx", "httpx2"):

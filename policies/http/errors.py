@@ -27,7 +27,7 @@ class UnreadableAnswer(PolicyUnavailable):
     """The server answered with status 200, so the answer counts as paid, and it holds no reply of the model."""
 
     def __init__(self, message: str, trouble: Trouble, raw: str, content: Any = None) -> None:
-        """`raw`: the body as text. `content`: the decoded body, where it could be decoded."""
+        """Stores the body. `raw`: as text. `content`: decoded, if possible."""
         super().__init__(message, trouble)
         self.raw, self.content = raw, content
 
@@ -36,7 +36,7 @@ class UnknownField(Exception):
     """The server refuses a request, perhaps for a field that it does not take."""
 
     def __init__(self, field: str, refusal: PolicyError) -> None:
-        """`field`: the name of the field; empty where the server names none."""
+        """Stores the refusal. `field`: name of the refused field; empty if the server names none."""
         super().__init__(field)
         self.field, self.refusal = field, refusal
 
@@ -79,7 +79,8 @@ def error_of_status(
 
 
 def error_without_reply(content: Any, raw: str, reason: str, server: ModelServer) -> PolicyError:
-    """Returns the error of an answer of status 200 that holds no reply: the error that it reports, or its form.
+    """Returns the error of a status-200 answer without a reply: the error reported inside, or the
+    missing part.
 
     `reason`: the part of the form that is missing.
     """
@@ -98,7 +99,7 @@ def error_without_reply(content: Any, raw: str, reason: str, server: ModelServer
 
 
 def refused_field(content: Any) -> str:
-    """Returns the field of the request that an error names by its `param` or its `loc`; empty where it names none."""
+    """Returns the request field named in an error's `param` or `loc`; empty if there is none."""
     inner = _error_object(content)
     details = inner.get("detail")
     locations = (
@@ -156,7 +157,7 @@ def retry_after(headers: Mapping[str, str], content: Any = None) -> float | None
 
 
 def _seconds(value: Any) -> float | None:
-    """Reads a wait: a number of seconds, `1m30s`, or a date of HTTP. None where it is none of them."""
+    """Parses a wait: a number of seconds, `1m30s`, or an HTTP date. None for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float | str) or value == "":
         return None
     try:

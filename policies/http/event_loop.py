@@ -17,10 +17,11 @@ T = TypeVar("T")
 
 
 class EventLoop:
-    """anyio's portal into the loop, which starts with the first `wait_for`.
+    """Background event loop behind an anyio portal, started by the first `wait_for`.
 
-    Its thread ends with the process where nobody closes it, and a forked child has none to wait for: anyio's own
-    `start_blocking_portal` waits for its thread at the end of both.
+    The thread is a daemon: it ends with the process, and a forked child does not wait for it.
+    anyio's
+    `start_blocking_portal` would wait for its thread in both cases.
     """
 
     def __init__(self) -> None:
@@ -29,8 +30,11 @@ class EventLoop:
         self._lock = threading.Lock()
 
     def wait_for(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
-        """Runs a coroutine on the loop's thread and waits. Raises what it raises; Ctrl-C here cancels it there, and so
-        does the end of `seconds`, which raises DeadlineReached.
+        """Runs a coroutine on the loop's thread, waits, and returns its result.
+
+        Ctrl-C in the calling thread cancels the coroutine. Raises the coroutine's exceptions, and
+        DeadlineReached after
+        `seconds`.
         """
         future = self._running().start_task_soon(lambda: work)
         try:
@@ -43,7 +47,7 @@ class EventLoop:
             raise
 
     def close(self) -> None:
-        """Cancels what still runs, ends the loop and waits for its thread."""
+        """Cancels running work, ends the loop and joins its thread."""
         with self._lock:
             portal, self._portal = self._portal, None
             if portal is not None and self._thread is not None:
@@ -63,7 +67,7 @@ class EventLoop:
 
 
 def _serve(opened: Future[BlockingPortal]) -> None:
-    """The loop, until it is stopped. opened: gets the portal into it."""
+    """Runs the loop until it is stopped. `opened` receives the portal."""
     import anyio
     from anyio.from_thread import BlockingPortal
 

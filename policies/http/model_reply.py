@@ -30,13 +30,13 @@ _FINISH_REASONS = {
 
 
 class OptionalFields:
-    """Reads fields that a reply can do without: an unreadable one is ignored, and its name is noted."""
+    """Reads optional fields of a reply: an unreadable field is ignored, and its name is recorded."""
 
     def __init__(self) -> None:
         self.unreadable: list[str] = []
 
     def read(self, name: str, value: Any, kind: TypeAdapter[T]) -> T | None:
-        """Returns the field's value; None where there is none, or none that can be read."""
+        """Returns the value of a field; None for a missing or unreadable value."""
         if value is None:
             return None
         try:
@@ -63,7 +63,7 @@ class ModelReply(Value):
     """Names of optional fields that could not be read."""
 
     def usage(self, prompt: str) -> Usage:
-        """Returns the tokens that the server counted; a count that it does not give is estimated from the text."""
+        """Returns the server's token counts; missing counts are estimated from the text."""
         return count_tokens(
             prompt, self.text, self.prompt_tokens, self.completion_tokens, self.cached_prompt_tokens
         )
@@ -76,7 +76,7 @@ def count_tokens(
     completion_tokens: int | None,
     cached: int | None = None,
 ) -> Usage:
-    """Returns a usage; a count that is None is estimated as one token for four characters."""
+    """Returns a usage; a missing count is estimated as one token per four characters."""
     counts = [
         -(-len(part) // _CHARACTERS_A_TOKEN) if count is None else count
         for part, count in ((prompt, prompt_tokens), (text, completion_tokens))
@@ -90,13 +90,13 @@ def count_tokens(
 
 
 def finish_reason(word: str | None) -> FinishReason:
-    """Returns the reason why a reply ended; OTHER where the server's word for it is unknown."""
-    known = {word: reason for reason, words in _FINISH_REASONS.items() for word in words}
-    return known.get((word or "").lower(), FinishReason.OTHER)
+    """Returns the reason why a reply ended; OTHER for an unknown word."""
+    reason_of_word = {word: reason for reason, words in _FINISH_REASONS.items() for word in words}
+    return reason_of_word.get((word or "").lower(), FinishReason.OTHER)
 
 
 class MessageParts(Value):
-    """The parts of a model's message, by what they are."""
+    """Parts of a model's message, sorted by type."""
 
     text: str = ""
     reasoning: str = ""
@@ -105,7 +105,7 @@ class MessageParts(Value):
 
     @property
     def kind(self) -> ReplyKind:
-        """Returns what the message is: a tool call also where words come with it."""
+        """Returns the kind of message; a tool call takes precedence over text."""
         if self.tool_calls:
             return ReplyKind.TOOL_CALL
         if self.text.strip():
@@ -116,7 +116,9 @@ class MessageParts(Value):
 
     @property
     def stored_text(self) -> str:
-        """Returns the text; of a message without text, what it holds instead, in marks that no program is read from."""
+        """Returns the text; for a message without text, its tool calls, refusal or reasoning in
+        marks without code.
+        """
         if self.text.strip():
             return self.text
         if self.tool_calls:

@@ -1,12 +1,14 @@
-"""Reads a reply in the form of another API than the one that was asked. What was paid for is used, not asked for again.
+"""Reads replies in the form of an API other than the requested one, so that paid answers are
+used.
 
     Anthropic          {"content": [{"type": "text", "text": ...}], "stop_reason": ..., "usage": {"input_tokens": ...}}
     Gemini             {"candidates": [{"content": {"parts": [{"text": ...}]}, "finishReason": ...}]}
     Ollama             {"message": {"content": ...}, "done_reason": ...} or {"response": ...}
     OpenAI Responses   {"output": [{"type": "message", "content": [{"type": "output_text", "text": ...}]}]}
 
-The parts of a message are sorted by their type wherever they stand (`model_reply.message_parts`), so that no form needs
-a reader of its own: only the names of the fields around them are listed here.
+`model_reply.message_parts` sorts the parts of a message by type at any depth, so only the names
+of the surrounding
+fields are listed here.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ _COMPLETION_COUNTS = (
 
 
 def reply_of_another_api(content: Any) -> ModelReply | None:
-    """Returns the reply that an answer holds in some API's form; None where it reports an error or holds no message."""
+    """Returns the reply in an answer of any known API; None for an error or an answer without a
+    message.
+    """
     if not isinstance(content, dict) or content.get("error"):
         return None
     name = next((name for name in _MESSAGES if content.get(name)), "")
@@ -84,7 +88,7 @@ def reply_of_another_api(content: Any) -> ModelReply | None:
 
 
 def _first_of(objects: list[Any], names: tuple[str, ...]) -> Any:
-    """Returns the first value that one of the objects has under one of the names; None where there is none."""
+    """Returns the first value found under any of the names; None if there is none."""
     values = (
         entry[name]
         for entry in objects

@@ -1,4 +1,6 @@
-"""What a server's headers say of its limits: `x-ratelimit-remaining-requests: 59`, `ratelimit-remaining: 59`."""
+"""Reads rate limits from headers such as `x-ratelimit-remaining-requests: 59` or
+`ratelimit-remaining: 59`.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,11 @@ _REMAINING = re.compile(
 
 
 def describe_rate_limits(headers: Mapping[str, str]) -> str:
-    """Returns `59 of 60 requests left, 9,000 of 10,000 tokens left`; empty where the headers say nothing.
+    """Returns `59 of 60 requests left, 9,000 of 10,000 tokens left`; empty without such headers.
 
-    Each header with a number that remains is paired with the header of its limit. OpenAI puts the unit behind the
-    word, Anthropic before it.
+    Each header with a remaining number is paired with the header of its limit. OpenAI puts the
+    unit after the word
+    `remaining`, Anthropic before it.
     """
     numbers = {
         name.lower(): int(value) for name, value in headers.items() if value.strip().isdecimal()

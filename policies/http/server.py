@@ -68,8 +68,8 @@ class ModelServer(Value):
         return dict(parse_qsl(self.url.partition("?")[2]))
 
     def check(self) -> None:
-        """Raises PolicyRefused where the URL cannot be an address, or holds a password, and where a header cannot hold
-        the key.
+        """Raises PolicyRefused for an invalid URL, a URL with a password, or a key that no header
+        can hold.
         """
         try:
             parts = urlsplit(self.url)
@@ -97,7 +97,7 @@ class ModelServer(Value):
         )
 
     def quotation(self, content: Any) -> str:
-        """Quotes the server's message behind a colon; empty where the answer holds none.
+        """Quotes the server's message behind a colon; empty if the answer holds none.
 
         The words are data: one line, printable, capped, and without the key.
         """
@@ -112,9 +112,10 @@ class ModelServer(Value):
 
 
 def address_without(url: str, *endings: str) -> str:
-    """Returns the address, with its query, without the ends of its path that a client adds itself, one by one.
+    """Returns the address, with its query, without the path endings that a client appends itself.
 
-    Of `https://host/v1/messages?api-version=1`, without "/messages" and "/v1", `https://host?api-version=1` is left.
+    `https://host/v1/messages?api-version=1` without "/messages" and "/v1" becomes
+    `https://host?api-version=1`.
     """
     path, mark, query = url.strip().partition("#")[0].partition("?")
     path = path.rstrip("/")

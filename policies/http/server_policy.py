@@ -1,4 +1,6 @@
-"""A policy behind a server: asks for many replies together, counts what each one costs, and says so in the log."""
+"""Policy behind a server: sends requests in parallel, computes the cost of each reply, and logs
+it.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ _FAILS_EVERY_REQUEST = {Trouble.KEY, Trouble.QUOTA, Trouble.MODEL}
 
 
 class ServedReply(NamedTuple):
-    """A reply, and what is known of its sampling."""
+    """A reply with the server's rate limits and further fields of the completion."""
 
     reply: ModelReply
     rate_limits: str
@@ -64,15 +66,15 @@ class ServerPolicy(ABC):
 
     @abstractmethod
     def _connect(self) -> ServerConnection:
-        """Opens the client. Raises PolicyRefused where its library is not installed."""
+        """Opens the client. Raises PolicyRefused if its library is not installed."""
 
     @abstractmethod
     async def _prepare(self, connection: ServerConnection) -> None:
-        """Reads what must be known of the server before the first request."""
+        """Reads the properties of the server that the first request depends on."""
 
     @abstractmethod
     async def _reply(self, request: Request, connection: ServerConnection) -> ServedReply:
-        """Asks for one reply. Raises PolicyError."""
+        """Requests one reply from the server. Raises PolicyError."""
 
     def close(self) -> None:
         """Closes the connections. A closed policy opens again when it is asked."""
@@ -114,7 +116,7 @@ class ServerPolicy(ABC):
         return _all_or_the_error(outcomes)
 
     async def _completion(self, request: Request, connection: ServerConnection) -> Completion:
-        """Returns one completion. An answer that cannot be read counts as paid, and is in the error's `paid`."""
+        """Returns a completion. The error of an unreadable answer holds its cost in `paid`."""
         prompt = "".join(message.content for message in request.messages)
         started = time.monotonic()
         try:
@@ -182,13 +184,15 @@ def _describe(usage: Usage) -> str:
 
 
 def rate_limits(headers: object) -> str:
-    """Returns what the headers of an answer say of the server's limits."""
+    """Returns a description of the rate limits in the headers of an answer."""
     return describe_rate_limits(dict(headers.items())) if hasattr(headers, "items") else ""
 
 
 def _all_or_the_error(outcomes: Sequence[Completion | PolicyError | None]) -> list[Completion]:
-    """Returns the outcomes. Raises a refusal before an unavailability, with the completions that were finished and the
-    answers that were paid for nothing.
+    """Returns the completions if all requests succeeded.
+
+    Raises a refusal before an unavailability, with the finished completions and the paid answers
+    without a reply.
     """
     finished = {
         index: outcome for index, outcome in enumerate(outcomes) if isinstance(outcome, Completion)

@@ -31,7 +31,7 @@ class Attempts:
     """The text that is traced."""
     guesses: Sequence[IsFreeNumber]
     """Guesses which numbers are sizes, the one with the most sizes first."""
-    own: dict[str, int]
+    numbers: dict[str, int]
     """The numbers of the problem itself, by their paths."""
     varied: Sequence[tuple[str, dict[str, int]]] = ()
     """The same problem at other sizes, with the numbers of each by their paths."""
@@ -50,29 +50,31 @@ def attempts_at(source: str, varied: list[str]) -> Attempts:
         FakeTensorMode(allow_non_fake_inputs=True),
         [sizes_over(3), sizes_over(8), sizes_over(1 << 62)],
     )
-    own, others = numbers_of(source, mode), [numbers_of(v, mode) for v in varied]
-    varying = _varying_paths(own, others)
-    base, numbers = source, own
+    base_numbers, varied_numbers = numbers_of(source, mode), [numbers_of(v, mode) for v in varied]
+    varying = _varying_paths(base_numbers, varied_numbers)
+    base, numbers = source, base_numbers
     if any(
-        own[p] == 1 for p in varying
+        base_numbers[p] == 1 for p in varying
     ):  # what is one in the problem would be taken for a broadcast
         fitting = (
             (v, o)
-            for v, o in zip(varied, others, strict=True)
+            for v, o in zip(varied, varied_numbers, strict=True)
             if all(o.get(p) != 1 for p in varying)
         )
-        base, numbers = next(fitting, (source, own))
+        base, numbers = next(fitting, (source, base_numbers))
     if varied:
         guesses = [sizes_among(varying, 1 << 62), sizes_among(varying, 3), *guesses]
-    taken = {
-        p for p in varying if not is_extent(p) and any(free(own.get(p, 0), p) for free in guesses)
+    free_paths = {
+        p
+        for p in varying
+        if not is_extent(p) and any(free(base_numbers.get(p, 0), p) for free in guesses)
     }
     return Attempts(
         base,
         distinct_guesses(guesses, numbers),
-        own,
-        list(zip(varied, others, strict=True)),
-        frozenset(taken),
+        base_numbers,
+        list(zip(varied, varied_numbers, strict=True)),
+        frozenset(free_paths),
     )
 
 
@@ -80,46 +82,53 @@ def distinct_guesses(guesses: list[IsFreeNumber], numbers: dict[str, int]) -> li
     """The first one of guesses that take the same numbers for sizes, tensors' sizes apart: the others give the same."""
     from kernelwright.policies.inductor.tracing.sizes import is_extent
 
-    found: dict[frozenset[str], IsFreeNumber] = {}
+    guess_of_paths: dict[frozenset[str], IsFreeNumber] = {}
     for free in guesses:
         built = frozenset(p for p, n in numbers.items() if not is_extent(p) and free(n, p))
-        found.setdefault(built, free)
-    return list(found.values())
+        guess_of_paths.setdefault(built, free)
+    return list(guess_of_paths.values())
 
 
-def _varying_paths(own: dict[str, int], others: list[dict[str, int]]) -> set[str]:
+def _varying_paths(base_numbers: dict[str, int], varied_numbers: list[dict[str, int]]) -> set[str]:
     """Paths of the numbers that are not the same at every size. A list may be shorter at a small size, a network have
     fewer layers: what it then lacks varies as the rest of the list does.
     """
-    found = {p for p, n in own.items() if any(o.get(p, n) != n for o in others)}
-    lists = {_LAST_INDEX.sub("", p) for p in found if _LAST_INDEX.search(p) and ".shape[" not in p}
-    lacking = {p for p in own if any(p not in o for o in others)}
-    return found | {p for p in lacking if _LAST_INDEX.sub("", p) in lists}
+    varying = {p for p, n in base_numbers.items() if any(o.get(p, n) != n for o in varied_numbers)}
+    lists = {
+        _LAST_INDEX.sub("", p) for p in varying if _LAST_INDEX.search(p) and ".shape[" not in p
+    }
+    lacking = {p for p in base_numbers if any(p not in o for o in varied_numbers)}
+    return varying | {p for p in lacking if _LAST_INDEX.sub("", p) in lists}
 
 
-def attempt_draft(asked: Attempts, free: IsFreeNumber, strict: bool, tf32: bool) -> dict[str, Any]:
+def attempt_draft(
+    attempts: Attempts, free: IsFreeNumber, strict: bool, tf32: bool
+) -> dict[str, Any]:
     """Returns the fields of a Draft. Raises DraftRefused, and the exceptions of the problem, torch or Inductor."""
     from kernelwright.policies.inductor.tracing.graph import trace
     from kernelwright.policies.inductor.writing.candidate import write_candidate
 
-    traced, least = trace(asked.base, free, partial=not strict), None
-    if _slices_end_outside(traced, asked):
-        least = _least(asked)
-        traced = trace(asked.base, free, partial=not strict, least=least)
-    traced = _without_chance(traced, asked, free, strict, least)
-    numbers = [p for p in sorted(asked.varying) if p not in traced.sizes.where]
+    traced, least = trace(attempts.base, free, partial=not strict), None
+    if _slices_end_outside(traced, attempts):
+        least = _least(attempts)
+        traced = trace(attempts.base, free, partial=not strict, least=least)
+    traced = _without_chance(traced, attempts, free, strict, least)
+    numbers = [p for p in sorted(attempts.varying) if p not in traced.sizes.by_path]
     traced.numbers = tuple(map(traced.constructor_name, numbers))
-    wanted = [p for p in traced.sizes.fixed() if _size_varies(p, asked)]
-    traced.required = _required([*traced.sizes.fixed(), *numbers], traced, asked)
-    made = write_candidate(traced, _generated(traced), tf32)
-    if strict and made.library_calls:
-        left = dict.fromkeys(made.library_calls)
-        raise DraftRefused(f"no kernel of its own for {', '.join(left)}", operator=next(iter(left)))
+    varying_fixed = [p for p in traced.sizes.fixed() if _size_varies(p, attempts)]
+    traced.required = _required([*traced.sizes.fixed(), *numbers], traced, attempts)
+    draft = write_candidate(traced, _generated(traced), tf32)
+    if strict and draft.library_calls:
+        library_operators = dict.fromkeys(draft.library_calls)
+        raise DraftRefused(
+            f"no kernel of its own for {', '.join(library_operators)}",
+            operator=next(iter(library_operators)),
+        )
     return {
-        "wanting": len(wanted) + len(traced.numbers) + len(traced.equalities),
-        "source": made.source, "kernels": made.kernels, "library_calls": list(made.library_calls),
+        "wanting": len(varying_fixed) + len(traced.numbers) + len(traced.equalities),
+        "source": draft.source, "kernels": draft.kernels, "library_calls": list(draft.library_calls),
         "fixed_sizes": [*traced.fixed, *(f"{a} = {b}" for a, b in traced.equalities)],
-        "symbols": len(traced.sizes.where),
+        "symbols": len(traced.sizes.by_path),
     }  # fmt: skip
 
 
@@ -143,32 +152,34 @@ def _generated(traced: Any) -> Any:
             raise error from None
 
 
-def _slices_end_outside(traced: Any, asked: Attempts) -> bool:
+def _slices_end_outside(traced: Any, attempts: Attempts) -> bool:
     """Whether slices that are taken to lie in their axes do not, at some size of the problem, or may not."""
     from kernelwright.policies.inductor.tracing.sizes import is_extent
 
     traced.slices.simplify(traced.sizes.env.replace)
-    symbols = {path: value.node.expr for path, value in traced.sizes.where.items()}
+    symbols = {path: value.node.expr for path, value in traced.sizes.by_path.items()}
     windows = [(symbol, size) for size, symbol in traced.mode.windows.symbols.items()]
-    for _, numbers in asked.varied:
-        known = {symbols[path]: number for path, number in numbers.items() if path in symbols}
+    for _, numbers in attempts.varied:
+        values = {symbols[path]: number for path, number in numbers.items() if path in symbols}
         for symbol, size in windows:
-            known[symbol] = size.subs(known)
-        if traced.slices.broken_at(known):
+            values[symbol] = size.subs(values)
+        if traced.slices.broken_at(values):
             return True
-    varying = {symbols[path] for path in symbols if is_extent(path) and _size_varies(path, asked)}
-    return bool(asked.varied) and traced.slices.longer_than(MIN_DRAWN_SIZE, varying)
+    varying = {
+        symbols[path] for path in symbols if is_extent(path) and _size_varies(path, attempts)
+    }
+    return bool(attempts.varied) and traced.slices.longer_than(MIN_DRAWN_SIZE, varying)
 
 
-def _least(asked: Attempts) -> dict[str, int]:
+def _least(attempts: Attempts) -> dict[str, int]:
     """Returns the smallest value of each size."""
     return {
-        path: MIN_DRAWN_SIZE if _size_varies(path, asked) else own
-        for path, own in asked.own.items()
+        path: MIN_DRAWN_SIZE if _size_varies(path, attempts) else number
+        for path, number in attempts.numbers.items()
     }
 
 
-def _required(paths: list[str], traced: Any, asked: Attempts) -> list[tuple[str, str]]:
+def _required(paths: list[str], traced: Any, attempts: Attempts) -> list[tuple[str, str]]:
     """Returns the conditions on the sizes of a call that follow from numbers in the draft, and from sizes that it takes
     to be equal.
     """
@@ -176,26 +187,28 @@ def _required(paths: list[str], traced: Any, asked: Attempts) -> list[tuple[str,
 
     from kernelwright.policies.inductor.tracing.graph import numbers_of
 
-    pairs = [(b, a) for a, b in _sizes_merged_by_chance(traced, asked)]
+    pairs = [(b, a) for a, b in _sizes_merged_by_chance(traced, attempts)]
     if paths:
         traced_at = numbers_of(traced.text.source, FakeTensorMode(allow_non_fake_inputs=True))
         pairs += [(p, str(traced_at[p])) for p in paths if p in traced_at]
     return pairs
 
 
-def _size_varies(path: str, asked: Attempts) -> bool:
+def _size_varies(path: str, attempts: Attempts) -> bool:
     """Whether a size is another one at some size of the problem; where no other is known any may be."""
-    own = asked.own.get(path)
-    return not asked.varied or any(numbers.get(path) != own for _, numbers in asked.varied)
+    base_number = attempts.numbers.get(path)
+    return not attempts.varied or any(
+        numbers.get(path) != base_number for _, numbers in attempts.varied
+    )
 
 
-def size_freedom(made: dict[str, Any]) -> tuple[int, int]:
+def size_freedom(draft: dict[str, Any]) -> tuple[int, int]:
     """Returns a sort key for drafts: few sizes that tracing fixed first, then many that it took for symbols."""
-    return -len(made["fixed_sizes"]), made["symbols"]
+    return -len(draft["fixed_sizes"]), draft["symbols"]
 
 
 def _without_chance(
-    traced: Any, asked: Attempts, free: IsFreeNumber, strict: bool, least: dict[str, int] | None
+    traced: Any, attempts: Attempts, free: IsFreeNumber, strict: bool, least: dict[str, int] | None
 ) -> Any:
     """A size that is by chance what a window or another size is, in the problem and not at its other sizes, is one that
     tracing takes for a number or for the other one. So the problem is traced once more at other sizes: that graph is
@@ -204,13 +217,13 @@ def _without_chance(
     """
     from kernelwright.policies.inductor.tracing.graph import trace
 
-    def bound(one: Any) -> int:
-        return sum(_size_varies(p, asked) for p in one.sizes.fixed()) + len(
-            _sizes_merged_by_chance(one, asked)
+    def bound(model: Any) -> int:
+        return sum(_size_varies(p, attempts) for p in model.sizes.fixed()) + len(
+            _sizes_merged_by_chance(model, attempts)
         )
 
     best = traced
-    for text, numbers in list(asked.varied)[:MAX_OTHER_SIZES] if bound(traced) else ():
+    for text, numbers in list(attempts.varied)[:MAX_OTHER_SIZES] if bound(traced) else ():
         if 1 in numbers.values():  # what is one would be taken for a broadcast
             continue
         try:
@@ -223,15 +236,15 @@ def _without_chance(
             break
     best.equalities = tuple(
         (best.constructor_name(b), best.constructor_name(a))
-        for a, b in _sizes_merged_by_chance(best, asked)
+        for a, b in _sizes_merged_by_chance(best, attempts)
     )
     return best
 
 
-def _sizes_merged_by_chance(traced: Any, asked: Attempts) -> list[tuple[str, str]]:
+def _sizes_merged_by_chance(traced: Any, attempts: Attempts) -> list[tuple[str, str]]:
     """Sizes that tracing took for one, and that differ at some size of the problem."""
     pairs = traced.sizes.merged()
-    return [(a, b) for a, b in pairs if any(n.get(a) != n.get(b) for _, n in asked.varied)]
+    return [(a, b) for a, b in pairs if any(n.get(a) != n.get(b) for _, n in attempts.varied)]
 
 
 def operators(traced: Any) -> list[str]:
@@ -240,14 +253,14 @@ def operators(traced: Any) -> list[str]:
     """
     import torch
 
-    found = []
+    descriptions = []
     for graph in [traced.graph, *(body.graph for body in traced.loops.bodies)]:
         for node in graph.graph.nodes:
             if node.op != "call_function" or isinstance(
                 node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool
             ):
                 continue
-            given = torch.utils._pytree.tree_leaves((node.args, node.kwargs))
-            words = [str(v) for v in given if isinstance(v, float | bool | str | torch.dtype)]
-            found.append(" ".join([str(node.target), *words]))
-    return found
+            arguments = torch.utils._pytree.tree_leaves((node.args, node.kwargs))
+            words = [str(v) for v in arguments if isinstance(v, float | bool | str | torch.dtype)]
+            descriptions.append(" ".join([str(node.target), *words]))
+    return descriptions

@@ -88,11 +88,11 @@ def draft(
     of fp32 are three products of float16 parts, which keep fp32's accuracy.
     Never raises for what is wrong with the problem.
     """
-    asked = {"source": source, "mode": mode.value, "partial": partial, "varied": list(varied), "tf32": tf32,
+    payload = {"source": source, "mode": mode.value, "partial": partial, "varied": list(varied), "tf32": tf32,
              "seconds": seconds, "split": split}  # fmt: skip
-    answer = run(PROCESS_ENTRY, asked, seconds + DRAFT_GRACE_SECONDS)
-    known = {name: answer[name] for name in Draft.model_fields if name in answer}
-    return Draft.model_validate({**known, "mode": mode})
+    answer = run(PROCESS_ENTRY, payload, seconds + DRAFT_GRACE_SECONDS)
+    fields = {name: answer[name] for name in Draft.model_fields if name in answer}
+    return Draft.model_validate({**fields, "mode": mode})
 
 
 def has_split_products(source: str) -> bool:

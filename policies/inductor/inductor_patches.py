@@ -49,8 +49,8 @@ def configure_inductor(own_products: bool) -> None:
     _undecided_without_ranges()
     split: Any = InductorChoices.reduction_split_factor
 
-    def capped(*given: Any, **named: Any) -> int:
-        return min(int(split(*given, **named)), MAX_SPLITS_OF_A_REDUCTION)
+    def capped(*args: Any, **named: Any) -> int:
+        return min(int(split(*args, **named)), MAX_SPLITS_OF_A_REDUCTION)
 
     method = not isinstance(
         vars(InductorChoices)["reduction_split_factor"], staticmethod
@@ -116,7 +116,7 @@ def _split_by_symbols() -> None:
         return
     known_more = SizeVarAllocator.statically_known_gt
 
-    def more(self: Any, left: Any, right: Any) -> bool:
+    def symbolically_greater(self: Any, left: Any, right: Any) -> bool:
         return bool(known_more(self, left, right)) or (
             size_hint(left) > size_hint(right) and self.statically_known_multiple_of(left, right)
         )
@@ -126,7 +126,7 @@ def _split_by_symbols() -> None:
         try:
             return plain(groups, lengths)
         except CantSplit:
-            SizeVarAllocator.statically_known_gt = more  # type: ignore[method-assign]
+            SizeVarAllocator.statically_known_gt = symbolically_greater  # type: ignore[method-assign]
             try:
                 return plain(groups, lengths)
             finally:
@@ -189,12 +189,12 @@ def _channels_last_outputs() -> None:
     plain = conv.conv_layout
 
     def conv_layout(*args: Any, **kwargs: Any) -> Any:
-        found = plain(*args, **kwargs)
-        strides = [drop_maxima(n) for n in found.stride]
-        if V.graph.layout_opt and len(found.size) == 4:
-            _, channels, height, width = found.size
+        layout = plain(*args, **kwargs)
+        strides = [drop_maxima(n) for n in layout.stride]
+        if V.graph.layout_opt and len(layout.size) == 4:
+            _, channels, height, width = layout.size
             strides = [channels * height * width, 1, width * channels, channels]
-        return ir.FixedLayout(found.device, found.dtype, found.size, strides)
+        return ir.FixedLayout(layout.device, layout.dtype, layout.size, strides)
 
     conv_layout.plain = plain  # type: ignore[attr-defined]
     conv.conv_layout = conv_layout

@@ -72,20 +72,20 @@ class DraftedTurn(Forwarding):
         """
         super().__init__(policy)
         self._make, self._origin, self._turn = make, origin, turn
-        self._made: Draft | None = None
+        self._draft: Draft | None = None
         self._make_exact = make_exact
         self.on_author: Callable[[Origin], None] = lambda _: None
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Returns one completion for each request, in their order."""
-        return [completion for request in requests for completion in self._one(request)]
+        return [completion for request in requests for completion in self._complete(request)]
 
-    def _one(self, request: Request) -> list[Completion]:
+    def _complete(self, request: Request) -> list[Completion]:
         if request.turn != self._turn:
             exact = self._exact(request)
             return self._ask_policy(request) if exact is None else [self._completion(exact)]
         self.on_author(self._origin)
-        draft = self._made = self._make(request.deadline)
+        draft = self._draft = self._make(request.deadline)
         if not draft.usable:
             check_deadline(request.deadline)  # it may have been refused for want of time
         if (
@@ -105,12 +105,12 @@ class DraftedTurn(Forwarding):
         if request.turn != self._turn + 1 or request.fault != IMPRECISE:
             return None
         self.on_author(self._origin)
-        made = self._made or self._make(request.deadline)  # a run that goes on in another process
-        if has_split_products(made.source):
+        draft = self._draft or self._make(request.deadline)  # a run that goes on in another process
+        if has_split_products(draft.source):
             again = self._make_exact(request.deadline) if self._make_exact is not None else Draft()
             return again if again.usable and not has_split_products(again.source) else None
-        source = with_fp32_products(made.source)
-        return made.with_(source=source, seconds=0.0) if source else None
+        source = with_fp32_products(draft.source)
+        return draft.with_(source=source, seconds=0.0) if source else None
 
     def _completion(self, draft: Draft) -> Completion:
         text = f"```python\n{draft.source}```\n" if draft.usable else f"No draft: {draft.refused}"

@@ -93,9 +93,9 @@ def missing_private_names() -> list[str]:
 def _exists(name: str) -> bool:
     module, _, path = name.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        attribute: Any = importlib.import_module(module)
         for part in path.split("."):
-            found = getattr(found, part)
+            attribute = getattr(attribute, part)
     except (ImportError, AttributeError):
         return False
     return True
@@ -128,14 +128,14 @@ def pretend_gpu() -> None:
         "get_device_name": "H100",
         "get_device_capability": (9, 0), "synchronize": None, "_lazy_init": None, "is_bf16_supported": True,
     }  # fmt: skip
-    own = {
+    extra_answers = {
         "get_compute_capability": 90,
         "is_triton_capable": True,
         "raise_if_triton_unavailable": None,
     }
     for name, answer in answers.items():
         setattr(torch.cuda, name, _constant(answer))
-    for name, answer in (answers | own).items():
+    for name, answer in (answers | extra_answers).items():
         setattr(interfaces.CudaInterface, name, staticmethod(_constant(answer)))
         setattr(interfaces.CudaInterface.Worker, name, staticmethod(_constant(answer)))
     torch.utils._triton.triton_hash_with_backend = _constant("none")
@@ -187,11 +187,11 @@ def accept_symbols() -> None:
 def _symbolic(plain: Any, symbolic: Any) -> Any:
     import torch
 
-    def either(value: Any, *more: Any) -> Any:
+    def either(value: Any, *args: Any) -> Any:
         return (
             symbolic(value)
-            if isinstance(value, torch.SymInt | torch.SymFloat) and not more
-            else plain(value, *more)
+            if isinstance(value, torch.SymInt | torch.SymFloat) and not args
+            else plain(value, *args)
         )
 
     return either
@@ -206,14 +206,14 @@ def own_scatters() -> None:
     small = (torch.bool, torch.bfloat16, torch.int8, torch.int16, torch.uint8)
 
     def without_kernel(
-        operator: Any, reduction: Any, own: Any, source: Any, device: str, is_tensor: bool
+        operator: Any, reduction: Any, dtype: Any, source: Any, device: str, is_tensor: bool
     ) -> bool:
-        return reduction not in (None, "add", "sum") or (reduction is not None and own in small)
+        return reduction not in (None, "add", "sum") or (reduction is not None and dtype in small)
 
     for module in (decomposition, lowering):
         module.use_scatter_fallback = without_kernel  # type: ignore[attr-defined]
         module.needs_fallback_due_to_atomic_add_limitations = lambda dtype: dtype in small  # type: ignore[attr-defined]
-    made = reinplace.graph_call_function
+    plain_call = reinplace.graph_call_function
 
     # Only ever run for the shape of what they give, for which a copy would ask for a real device.
     reinplace._generalized_scatter.__code__ = (lambda inp, src, view_ops: inp.clone()).__code__
@@ -221,7 +221,7 @@ def own_scatters() -> None:
 
     def call(graph: Any, function: Any, *args: Any, **options: Any) -> Any:
         if function is not torch.ops.aten.copy_.default:
-            return made(graph, function, *args, **options)
+            return plain_call(graph, function, *args, **options)
         node = graph.call_function(function, args, options)
         node.meta["val"] = args[0].meta["val"]
         return node

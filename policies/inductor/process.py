@@ -118,11 +118,11 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
     _prepare()
     with warnings.catch_warnings(), no_program_arguments():
         warnings.simplefilter("ignore")
-        asked = (
+        arguments = (
             payload[name]
             for name in ("source", "mode", "partial", "varied", "tf32", "seconds", "split")
         )
-        channel.send(answer(*asked))
+        channel.send(answer(*arguments))
 
 
 def answer(
@@ -132,21 +132,21 @@ def answer(
     """The fields of a Draft after at most `seconds`: of the best attempt until then, or where the first one was."""
     start = time.monotonic()
     try:
-        made = write_draft(source, mode == "strict", partial, varied, tf32, seconds, split)
+        fields = write_draft(source, mode == "strict", partial, varied, tf32, seconds, split)
     except OutOfTime as error:
-        made = {"refused": f"no draft within {seconds:g} s{_describe_place(error, source)}"}
+        fields = {"refused": f"no draft within {seconds:g} s{_describe_place(error, source)}"}
     except (
         Exception
     ) as error:  # whatever the problem, torch or Inductor raises is why there is no draft
         advice = error.advice if isinstance(error, DraftRefused) else ""
-        made = {"refused": f"{_describe_failure(error, source)}{f': {advice}' if advice else ''}"}
-    return {**made, "seconds": time.monotonic() - start}
+        fields = {"refused": f"{_describe_failure(error, source)}{f': {advice}' if advice else ''}"}
+    return {**fields, "seconds": time.monotonic() - start}
 
 
 def _describe_place(error: BaseException, source: str) -> str:
     """`, at line 12 (y = sort(x))`, or the operator that was lowered, or nothing."""
-    if where := line_of(error, source):
-        return f", at {where}"
+    if location := line_of(error, source):
+        return f", at {location}"
     operator = operator_of(error)
     return f", at the operator {operator}" if operator else ""
 
@@ -172,13 +172,13 @@ def write_draft(
 ) -> dict[str, Any]:  # fmt: skip
     """Raises the first attempt's exception where no attempt gives a draft, or OutOfTime."""
     start = time.monotonic()
-    asked = attempts_at(source, varied)
+    attempts = attempts_at(source, varied)
     first: BaseException | None = None
     best: dict[str, Any] | None = None
     with _lowerings(strict, split), _time_limit(seconds):
-        for free in asked.guesses:
+        for free in attempts.guesses:
             try:
-                made = attempt_draft(asked, free, strict and not partial, tf32)
+                draft = attempt_draft(attempts, free, strict and not partial, tf32)
             except OutOfTime as error:
                 first = first or error
                 break
@@ -187,8 +187,8 @@ def write_draft(
                 if isinstance(error, DraftRefused) and not str(error).startswith("Inductor"):
                     break
                 continue
-            if best is None or size_freedom(made) > size_freedom(best):
-                best = made
+            if best is None or size_freedom(draft) > size_freedom(best):
+                best = draft
             if not best["wanting"] or time.monotonic() - start > GOOD_ENOUGH_SECONDS:
                 break
     if best is not None:

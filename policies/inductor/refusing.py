@@ -57,13 +57,13 @@ def line_text(source: str, number: int) -> str:
 
 def reason_of(error: BaseException, source: str) -> str:
     """Returns one line for the user: what could not be drafted, and where."""
-    where = line_of(error, source)
-    at = f" at {where}" if where else ""
+    location = line_of(error, source)
+    at = f" at {location}" if location else ""
     if isinstance(error, DraftRefused):
-        said = next(
+        message = next(
             iter(str(error).splitlines()), ""
         )  # an interpreter of graphs adds what it was executing
-        return f"{said}{at}"
+        return f"{message}{at}"
     if needs_values(error):
         return f"what forward does depends on the values of a tensor{at}"
     text = next(iter(str(error).strip().splitlines()), "")

@@ -24,12 +24,12 @@ class WindowSizes:
         self._replace = env._set_replacement
         env._set_replacement = self._replaced
 
-    def _replaced(self, size: Any, other: Any, *more: Any, **options: Any) -> None:
+    def _replaced(self, size: Any, other: Any, *args: Any, **options: Any) -> None:
         """Keeps torch from solving what it decides for these symbols: where an image is brought to the size of an
         earlier one (`2 * (height // 2) == height`), its height would become twice a number that nothing gives.
         """
         if not {size, *other.free_symbols} & set(self.symbols.values()):
-            self._replace(size, other, *more, **options)
+            self._replace(size, other, *args, **options)
 
     def symbol(self, size: Any) -> Any:
         """The symbol for a size, where it has a quotient in it; else the size. Both are of sympy."""
@@ -43,10 +43,10 @@ class WindowSizes:
         if plain not in self.symbols:
             hint = int(self._env.size_hint(plain))
             source = ConstantSource(f"window_{len(self.symbols)}")
-            made = self._env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None,
+            new_symbol = self._env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None,
                 do_not_specialize_zero_one=True)  # fmt: skip
-            self._env.var_to_range[made] = self._env.bound_sympy(plain)
-            self.symbols[plain] = made
+            self._env.var_to_range[new_symbol] = self._env.bound_sympy(plain)
+            self.symbols[plain] = new_symbol
         return self.symbols[plain]
 
     def integer(self, size: Any) -> Any:
@@ -94,9 +94,11 @@ class WindowedMode(FakeTensorMode):
         import torch
         from torch.utils._pytree import tree_map_only
 
-        made = super().dispatch(func, types, args, kwargs or {})
+        result = super().dispatch(func, types, args, kwargs or {})
         return (
-            tree_map_only(torch.Tensor, self._named, made) if WINDOWED.search(str(func)) else made
+            tree_map_only(torch.Tensor, self._named, result)
+            if WINDOWED.search(str(func))
+            else result
         )
 
     def _named(self, tensor: Any) -> Any:
@@ -108,8 +110,10 @@ class WindowedMode(FakeTensorMode):
         hints = [int(getattr(getattr(n, "node", None), "hint", n)) for n in tensor.stride()]
         order = sorted(range(len(sizes)), key=lambda i: -hints[i])
         with self:
-            made = torch.empty([sizes[i] for i in order], dtype=tensor.dtype, device=tensor.device)
-            return made.permute([order.index(i) for i in range(len(sizes))])
+            renamed = torch.empty(
+                [sizes[i] for i in order], dtype=tensor.dtype, device=tensor.device
+            )
+            return renamed.permute([order.index(i) for i in range(len(sizes))])
 
 
 def window_size(size: Any) -> Any:

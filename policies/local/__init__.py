@@ -1,3 +1,3 @@
-"""Models in this process or in one of its own, through transformers: decoding, and the continuous batch that many
-conversations share.
+"""Models run by this project through transformers: decoding, and the continuous batch shared by
+conversations.
 """

@@ -1,11 +1,23 @@
-"""Many conversations in one running batch: rows come and go, the batch stays.
+"""Continuous batch: rows of many conversations enter and leave a running batch.
 
-On a GPU a step, sampling among it, is one CUDA graph.
+Keys and values lie in a ring of columns. In each step every row writes at the same column, the
+common column; keys
+carry their positions, so the order of columns does not matter. The columns of a row are a
+contiguous run (modulo the
+ring's length) that ends at the common column. On a GPU attention reads only that run
+(continuous_batch_attention);
+elsewhere a mask selects it. A finished row frees its slot for another request, so the batch is
+never mostly padding.
 
-Every row writes its next token at one common column of a ring; keys carry their own positions, so the order of columns
-does not matter. A row's own columns are one run that ends at the common one: on a GPU attention reads that run alone
-(ring_attention), elsewhere a mask says which it is. A row that ends leaves its place to another: the batch is never
-mostly padding, as it is where rows that have ended wait for the longest.
+Example with a ring of 8 columns and two slots. Slot 0 entered with 3 prompt tokens, slot 1 later
+with 2:
+
+    column      0  1  2  3  4  5  6  7
+    slot 0      p  p  p  a  a  a  .  .       p: prompt, a: answer
+    slot 1      .  .  .  p  p  a  .  .
+    next step writes column 6 of both rows
+
+On a GPU a step, including sampling, is one CUDA graph.
 """
 
 from __future__ import annotations
@@ -25,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CPU_STEPS_BETWEEN_LOOKS = 8
-"""Steps between two looks at what has ended."""
+"""Decoding steps on a CPU between two checks for ended rows."""
 GPU_STEPS_BETWEEN_LOOKS = 16
 """Decoding steps on a GPU between two checks for ended rows; a check waits for the GPU."""
 PREFILL_TOKENS = 65_536
@@ -86,40 +98,42 @@ class ContinuousBatch:
     def __init__(
         self,
         model: Any,
-        places: int,
+        capacity: int,
         length: int,
         room: int,
         ends: frozenset[int],
         graph: bool | None = None,
         windows: bool | None = None,
     ) -> None:
-        """`graph`: replay steps as a CUDA graph; `windows`: attention reads windows, not a mask.
+        """Allocates the batch.
 
-        None: on a GPU (windows: where Triton is there).
+        `graph`: replay steps as a CUDA graph. `windows`: attention reads windows instead of a
+        mask. None: on a GPU only
+        (windows: if Triton is installed).
         """
         import torch
 
-        self._model, self.places, self.length, self.room = model, places, length, room
+        self._model, self.capacity, self.length, self.room = model, capacity, length, room
         self._device = device = model.device
-        self._rows: list[SequenceInDecoding | None] = [None] * places
-        self._cache, self._column = rotating_cache(model, places, length)
+        self._rows: list[SequenceInDecoding | None] = [None] * capacity
+        self._cache, self._column = rotating_cache(model, capacity, length)
         self._lowest = torch.finfo(model.dtype).min
         self._attention = _window_attention(model, windows)
-        self._windows = torch.ones((places, 1, 1, 2), dtype=torch.int32, device=device)
+        self._windows = torch.ones((capacity, 1, 1, 2), dtype=torch.int32, device=device)
         width = length if self._attention is None else 0
         self._mask = torch.full(
-            (places, 1, 1, width), self._lowest, dtype=model.dtype, device=device
+            (capacity, 1, 1, width), self._lowest, dtype=model.dtype, device=device
         )
-        self._ids = torch.zeros((places, 1), dtype=torch.long, device=device)
-        self._positions = torch.zeros((places, 1), dtype=torch.long, device=device)
-        self._step = torch.zeros(places, dtype=torch.long, device=device)
-        self._limit = torch.zeros(places, dtype=torch.long, device=device)
-        self._live = torch.zeros(places, dtype=torch.bool, device=device)
-        self._uniform = torch.zeros((places, room), dtype=torch.float64, device=device)
-        self._temperature = torch.ones((places, 1), device=device)
-        self._greedy = torch.zeros(places, dtype=torch.bool, device=device)
-        self._tokens = torch.zeros((places, room), dtype=torch.long, device=device)
-        self._logps = torch.zeros((places, room), device=device)
+        self._ids = torch.zeros((capacity, 1), dtype=torch.long, device=device)
+        self._positions = torch.zeros((capacity, 1), dtype=torch.long, device=device)
+        self._step = torch.zeros(capacity, dtype=torch.long, device=device)
+        self._limit = torch.zeros(capacity, dtype=torch.long, device=device)
+        self._live = torch.zeros(capacity, dtype=torch.bool, device=device)
+        self._uniform = torch.zeros((capacity, room), dtype=torch.float64, device=device)
+        self._temperature = torch.ones((capacity, 1), device=device)
+        self._greedy = torch.zeros(capacity, dtype=torch.bool, device=device)
+        self._tokens = torch.zeros((capacity, room), dtype=torch.long, device=device)
+        self._logps = torch.zeros((capacity, room), device=device)
         self._ends = torch.tensor(sorted(ends) or [-1], device=device)
         self._wants_graph = device.type == "cuda" if graph is None else graph
         self._graph: Any = None
@@ -133,7 +147,7 @@ class ContinuousBatch:
     @property
     def busy(self) -> int:
         """Places that a row has, ended or not."""
-        return self.places - self.free
+        return self.capacity - self.free
 
     def takes(self, row: SequenceInDecoding) -> bool:
         """Whether a row fits: prompt and answer into `length` columns, the answer into `room` drawn tokens."""
@@ -144,21 +158,23 @@ class ContinuousBatch:
         """Reads their prompts, equal ones once. There must be a free place for each."""
         import torch
 
-        free = [place for place, row in enumerate(self._rows) if row is None][: len(rows)]
-        for place, row in zip(free, rows, strict=True):
-            self._rows[place] = row
+        free = [slot for slot, row in enumerate(self._rows) if row is None][: len(rows)]
+        for slot, row in zip(free, rows, strict=True):
+            self._rows[slot] = row
         with torch.inference_mode():
             self._set(free, rows)
             self._read(free, rows)
 
-    def _set(self, places: Sequence[int], rows: Sequence[SequenceInDecoding]) -> None:
-        """Moves all that a row brings in one transfer, as float64: that holds every one of these numbers."""
+    def _set(self, slots: Sequence[int], rows: Sequence[SequenceInDecoding]) -> None:
+        """Copies the state of new rows to the device in one transfer, as float64, which holds all
+        of these numbers exactly.
+        """
         import torch
 
         numbers = [
-            (place, row.prompt[-1], len(row.prompt) - 1, row.limit, row.sampling.temperature or 1.0,
+            (slot, row.prompt[-1], len(row.prompt) - 1, row.limit, row.sampling.temperature or 1.0,
             row.sampling.temperature == 0.0)
-            for place, row in zip(places, rows, strict=True)
+            for slot, row in zip(slots, rows, strict=True)
         ]  # fmt: skip
         packed = torch.zeros(
             (len(rows), _NUMBERS + self.room),
@@ -167,33 +183,35 @@ class ContinuousBatch:
         )
         packed[:, :_NUMBERS] = torch.tensor(numbers, dtype=torch.float64)
         for line, row in zip(packed, rows, strict=True):
-            own = torch.Generator().manual_seed(row.seed)
+            generator = torch.Generator().manual_seed(row.seed)
             torch.rand(
                 row.limit,
-                generator=own,
+                generator=generator,
                 dtype=torch.float64,
                 out=line[_NUMBERS : _NUMBERS + row.limit],
             )
-        told = packed.to(self._device, non_blocking=True)
-        whole = told[:, : _NUMBERS - 2].long()
+        on_device = packed.to(self._device, non_blocking=True)
+        whole = on_device[:, : _NUMBERS - 2].long()
         at = whole[:, 0]
-        self._uniform[at] = told[:, _NUMBERS:]
+        self._uniform[at] = on_device[:, _NUMBERS:]
         if self._attention is None:
             self._mask[at] = self._lowest
         self._ids[at] = whole[:, 1:2]
         self._positions[at] = whole[:, 2:3]
         self._limit[at] = whole[:, 3]
-        self._temperature[at] = told[:, 4:5].float()
-        self._greedy[at] = told[:, 5].bool()
+        self._temperature[at] = on_device[:, 4:5].float()
+        self._greedy[at] = on_device[:, 5].bool()
         self._step[at] = 0
         self._live[at] = True
 
-    def _read(self, places: Sequence[int], rows: Sequence[SequenceInDecoding]) -> None:
-        """Reads all but the last token of each prompt; the last one is the first step's input."""
+    def _read(self, slots: Sequence[int], rows: Sequence[SequenceInDecoding]) -> None:
+        """Prefills all but the last token of each prompt; the last token is the input of the
+        first step.
+        """
         unique: dict[tuple[int, ...], list[int]] = {}
-        for place, row in zip(places, rows, strict=True):
+        for slot, row in zip(slots, rows, strict=True):
             if len(row.prompt) > 1:
-                unique.setdefault(tuple(row.prompt[:-1]), []).append(place)
+                unique.setdefault(tuple(row.prompt[:-1]), []).append(slot)
         part: list[tuple[int, ...]] = []
         for prompt in sorted(unique, key=len):
             if part and (len(part) + 1) * len(prompt) > PREFILL_TOKENS:
@@ -204,7 +222,7 @@ class ContinuousBatch:
             self._prefill(part, unique)
 
     def _prefill(
-        self, prompts: list[tuple[int, ...]], places: dict[tuple[int, ...], list[int]]
+        self, prompts: list[tuple[int, ...]], slots_of_prompt: dict[tuple[int, ...], list[int]]
     ) -> None:
         import torch
         from transformers import DynamicCache
@@ -213,7 +231,9 @@ class ContinuousBatch:
 
         ids, mask, positions = left_padded(prompts, 0, self._device)
         targets = [
-            (place, number) for number, prompt in enumerate(prompts) for place in places[prompt]
+            (slot, number)
+            for number, prompt in enumerate(prompts)
+            for slot in slots_of_prompt[prompt]
         ]
         at, source = torch.tensor(targets, device=self._device).unbind(1)
         read: Any = DynamicCache(config=self._model.config)
@@ -227,10 +247,13 @@ class ContinuousBatch:
         )
         width = ids.shape[1]
         columns = (self._column - width + torch.arange(width, device=self._device)) % self.length
-        for own, layer in zip(self._cache.layers, read.layers, strict=True):
-            for target, taken in ((own.keys, layer.keys), (own.values, layer.values)):
+        for ring_layer, layer in zip(self._cache.layers, read.layers, strict=True):
+            for target, states in (
+                (ring_layer.keys, layer.keys),
+                (ring_layer.values, layer.values),
+            ):
                 heads = torch.arange(target.shape[1], device=self._device)
-                target[at[:, None, None], heads[None, :, None], columns[None, None, :]] = taken[
+                target[at[:, None, None], heads[None, :, None], columns[None, None, :]] = states[
                     source
                 ]
         if self._attention is None:
@@ -239,17 +262,19 @@ class ContinuousBatch:
 
     # -------------------------------------------------------------- steps
     def launch(self) -> None:
-        """A burst of steps for all rows; on a GPU it goes on by itself. What has ended `ended` says."""
+        """Starts a burst of steps for all rows, asynchronously on a GPU. `ended` collects the
+        finished rows.
+        """
         import torch
 
         on_gpu = self._device.type == "cuda"
         steps = GPU_STEPS_BETWEEN_LOOKS if on_gpu else CPU_STEPS_BETWEEN_LOOKS
         with torch.inference_mode(), torch.cuda.device(self._device) if on_gpu else nullcontext():
             for _ in range(steps):
-                self._one()
+                self._step_once()
         self.steps += steps
 
-    def _one(self) -> None:
+    def _step_once(self) -> None:
         if not self._wants_graph:
             self._compute()
             return
@@ -261,21 +286,21 @@ class ContinuousBatch:
         """Computes the logits of the next token, (places, words). A place without a row attends to the common column
         alone.
         """
-        seen = self._mask if self._attention is None else self._windows
+        visible = self._mask if self._attention is None else self._windows
         if self._attention is None:
-            seen.index_fill_(3, self._column, 0.0)
+            visible.index_fill_(3, self._column, 0.0)
         else:
-            seen[:, 0, 0, 0].copy_(self._column)
-            seen[:, 0, 0, 1].copy_(self._positions[:, 0] * self._live + 1)
+            visible[:, 0, 0, 0].copy_(self._column)
+            visible[:, 0, 0, 1].copy_(self._positions[:, 0] * self._live + 1)
         with nullcontext() if self._attention is None else self._attention(self._model):
             return self._model(
-                input_ids=self._ids, attention_mask=seen, position_ids=self._positions, past_key_values=self._cache,
+                input_ids=self._ids, attention_mask=visible, position_ids=self._positions, past_key_values=self._cache,
                 use_cache=True, logits_to_keep=1
             ).logits[:, -1]  # fmt: skip
 
     def _compute(self) -> None:
-        """Computes one token for every place, those without a row included, in place everywhere, so that it can be
-        replayed.
+        """Computes one token for every slot, including empty ones, in place, so that the step can
+        be replayed.
         """
         import torch
 
@@ -289,15 +314,17 @@ class ContinuousBatch:
             .clamp_(max=logits.shape[-1] - 1)
         )
         tokens = torch.where(self._greedy, logprobs.argmax(dim=-1), drawn)
-        taken = logprobs.gather(-1, tokens[:, None])
-        place = self._step[:, None]
+        token_logprobs = logprobs.gather(-1, tokens[:, None])
+        column = self._step[:, None]
         self._tokens.scatter_(
             1,
-            place,
-            torch.where(self._live[:, None], tokens[:, None], self._tokens.gather(1, place)),
+            column,
+            torch.where(self._live[:, None], tokens[:, None], self._tokens.gather(1, column)),
         )
         self._logps.scatter_(
-            1, place, torch.where(self._live[:, None], taken, self._logps.gather(1, place))
+            1,
+            column,
+            torch.where(self._live[:, None], token_logprobs, self._logps.gather(1, column)),
         )
         over = (tokens[:, None] == self._ends[None, :]).any(dim=1) | (self._step + 1 >= self._limit)
         live = self._live.long()
@@ -321,19 +348,19 @@ class ContinuousBatch:
             self._logps,
             self._column,
         )
-        kept = [tensor.clone() for tensor in state]
+        saved = [tensor.clone() for tensor in state]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(_WARM_UP):
                 self._compute()
-                for tensor, was in zip(state, kept, strict=True):
+                for tensor, was in zip(state, saved, strict=True):
                     tensor.copy_(was)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=torch.cuda.Stream(), capture_error_mode="thread_local"):
             self._compute()
-        for tensor, was in zip(state, kept, strict=True):
+        for tensor, was in zip(state, saved, strict=True):
             tensor.copy_(was)
         self._graph = graph
 
@@ -343,35 +370,35 @@ class ContinuousBatch:
 
         with torch.inference_mode():
             live, step = torch.stack((self._live.long(), self._step)).tolist()
-            places = [
-                place for place, row in enumerate(self._rows) if row is not None and not live[place]
+            slots = [
+                slot for slot, row in enumerate(self._rows) if row is not None and not live[slot]
             ]
-            if not places:
+            if not slots:
                 return []
-            counts = [step[place] + 1 for place in places]
-            at, longest = torch.tensor(places, device=self._device), max(counts)
+            counts = [step[slot] + 1 for slot in slots]
+            at, longest = torch.tensor(slots, device=self._device), max(counts)
             drawn = torch.stack(
                 (self._tokens[at, :longest].double(), self._logps[at, :longest].double())
             )
             tokens, logps = drawn[0].long().tolist(), drawn[1].tolist()
-        found = []
-        for number, place in enumerate(places):
-            row = self._rows[place]
+        ended_rows = []
+        for number, slot in enumerate(slots):
+            row = self._rows[slot]
             assert row is not None
-            self._rows[place] = None
+            self._rows[slot] = None
             row.token_ids, row.logprobs = (
                 tokens[number][: counts[number]],
                 logps[number][: counts[number]],
             )
-            found.append(row)
-        return found
+            ended_rows.append(row)
+        return ended_rows
 
 
 def _window_attention(
-    model: Any, wanted: bool | None
+    model: Any, windows: bool | None
 ) -> Callable[[Any], AbstractContextManager[None]] | None:
     """None: the model's own, with a mask."""
-    if wanted is False or (wanted is None and model.device.type != "cuda"):
+    if windows is False or (windows is None and model.device.type != "cuda"):
         return None
     try:
         from kernelwright.policies.local.continuous_batch_attention import (

@@ -1,12 +1,14 @@
-"""Attention of one query a row over the row's own window of a ring: what a step of the running batch needs, and no
-mask.
+"""Attention of one query per row over the row's window of a ring, without a mask.
 
-A row's tokens are one run of columns, modulo the ring's length, that ends at the column just written. One program reads
-the window of one row and one key/value head once, for all query heads of the group: a step costs what its rows are
-long, not what the ring is. Where a window ends and how many columns it has lies in device memory, so that a captured
-step can be replayed. Long windows are not split over programs.
+The tokens of a row are a contiguous run of columns, modulo the ring's length, that ends at the
+column just written.
+A program reads the window of one row and one key/value head once, for all query heads of the
+group, so the cost of a
+step depends on the lengths of rows, not of the ring. The ends and lengths of windows lie in
+device memory, so that a
+captured step can be replayed. Long windows are not split over programs.
 
-Imports torch and triton: import it inside the function that needs it.
+Imports torch and triton: import this module inside the function that needs it.
 """
 
 from __future__ import annotations
@@ -47,18 +49,21 @@ def _attend(
     PRECISION: tl.constexpr,
 ):
     """Grid: rows, key/value heads. Softmax as it comes, block by block (Milakov and Gimelshein 2018, algorithm 3)."""
-    row, kept = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    row, kv_head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     heads = tl.num_programs(1)
     end, count = tl.load(windows + 2 * row), tl.load(windows + 2 * row + 1)
     start = end + 1 - count
     start = tl.where(start < 0, start + length, start)
     member, feature, lane = tl.arange(0, PADDED), tl.arange(0, HEAD), tl.arange(0, BLOCK)
-    own = (member < GROUP)[:, None]
+    is_member = (member < GROUP)[:, None]
     query_at = (
-        queries + row * query_row + (kept * GROUP + member)[:, None] * query_head + feature[None, :]
+        queries
+        + row * query_row
+        + (kv_head * GROUP + member)[:, None] * query_head
+        + feature[None, :]
     )
-    query = tl.load(query_at, mask=own, other=0.0)
-    base = (row * heads + kept) * length * HEAD
+    query = tl.load(query_at, mask=is_member, other=0.0)
+    base = (row * heads + kv_head) * length * HEAD
     highest = tl.full((PADDED,), float("-inf"), tl.float32)
     total = tl.zeros((PADDED,), tl.float32)
     mixed = tl.zeros((PADDED, HEAD), tl.float32)
@@ -79,8 +84,10 @@ def _attend(
         )
         total = total * shrink + tl.sum(weight, axis=1)
         highest = raised
-    out_at = out + (row * heads + kept) * GROUP * HEAD + member[:, None] * HEAD + feature[None, :]
-    tl.store(out_at, (mixed / total[:, None]).to(out.dtype.element_ty), mask=own)
+    out_at = (
+        out + (row * heads + kv_head) * GROUP * HEAD + member[:, None] * HEAD + feature[None, :]
+    )
+    tl.store(out_at, (mixed / total[:, None]).to(out.dtype.element_ty), mask=is_member)
 
 
 def attend(
@@ -90,14 +97,14 @@ def attend(
     windows: torch.Tensor,
     scale: float,
 ) -> torch.Tensor:
-    """Queries (rows, heads, 1, head), keys and values (rows, kept heads, length, head), contiguous; gives (rows, 1,
-    heads, head).
+    """Returns attention (rows, 1, heads, head size) of queries (rows, heads, 1, head size).
 
-    Windows hold int32, two a row: the last column and the number of columns, from 1 to the length. On a GPU it must be
-    the current one.
+    Keys and values: (rows, key/value heads, length, head size), contiguous. Windows: int32, two
+    per row: the last column
+    and the number of columns, from 1 to the length. The tensors' GPU must be the current one.
     """
     rows, heads, _, head = queries.shape
-    kept, length = keys.shape[1:3]
+    kv_heads, length = keys.shape[1:3]
     if not (
         keys.is_contiguous()
         and values.is_contiguous()
@@ -107,8 +114,8 @@ def attend(
         raise ValueError("keys, values and windows must be contiguous, and each query")
     out = torch.empty((rows, 1, heads, head), dtype=queries.dtype, device=queries.device)
     block = max(16, min(128, _TILE_BYTES // (head * keys.element_size())))
-    group = heads // kept
-    _attend[(rows, kept)](
+    group = heads // kv_heads
+    _attend[(rows, kv_heads)](
         queries, keys, values, windows, out, scale * _LOG2_E, length, queries.stride(0), queries.stride(1),
         GROUP=group, PADDED=max(16, triton.next_power_of_2(group)), HEAD=head, BLOCK=block,
         PRECISION="ieee" if queries.dtype == torch.float32 else "tf32", num_warps=4, num_stages=3,
@@ -117,8 +124,10 @@ def attend(
 
 
 def attends_windows(model: Any) -> bool:
-    """Whether this model's attention can be replaced by this one: through transformers' interface, with nothing
-    done to the scores but a softmax.
+    """Returns whether `attend` can replace this model's attention.
+
+    The model must use transformers' attention interface, and apply nothing to the scores but a
+    softmax.
     """
     config = model.config
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -137,10 +146,11 @@ def attends_windows(model: Any) -> bool:
 
 @contextmanager
 def windows_for_masks(model: Any) -> Iterator[None]:
-    """Inside, the model's attention is `attend`, and what it is given as a 4-dimensional attention mask is windows
-    (rows, 1, 1, 2).
+    """Replaces the model's attention by `attend` inside the `with` block.
 
-    Changes the model's config meanwhile: one thread at a time.
+    The 4-dimensional attention mask is then read as windows (rows, 1, 1, 2). Changes the model's
+    config during the
+    block: use from one thread at a time.
     """
     from transformers import AttentionInterface
 

@@ -1,4 +1,4 @@
-"""Keys and values of a ring: every layer writes at one common column, and gives all that it holds."""
+"""Key/value cache as a ring: every layer writes at a common column, and returns all columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def rotating_cache(model: Any, places: int, length: int) -> tuple[Any, torch.Tensor]:
+def rotating_cache(model: Any, rows: int, length: int) -> tuple[Any, torch.Tensor]:
     """A cache whose layers write at a common column, and that column."""
     import torch
     from transformers.cache_utils import Cache, CacheLayerMixin
@@ -25,7 +25,7 @@ def rotating_cache(model: Any, places: int, length: int) -> tuple[Any, torch.Ten
             self.is_initialized = True
 
         def lazy_initialization(self, key_states: Any, value_states: Any = None) -> None:
-            """Was done at once."""
+            """Does nothing: the layer is allocated in the constructor."""
 
         def update(
             self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any
@@ -36,7 +36,7 @@ def rotating_cache(model: Any, places: int, length: int) -> tuple[Any, torch.Ten
             return self.keys, self.values
 
         def get_mask_sizes(self, query_length: Any) -> tuple[int, int]:
-            """Returns the columns that a mask covers, and at which one it begins."""
+            """Returns the number of columns under a mask, and the first column."""
             return length, 0
 
         def get_seq_length(self) -> int:
@@ -53,5 +53,5 @@ def rotating_cache(model: Any, places: int, length: int) -> tuple[Any, torch.Ten
 
     config = model.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    shape = (places, config.num_key_value_heads, length, head)
+    shape = (rows, config.num_key_value_heads, length, head)
     return Cache(layers=[RingLayer(shape) for _ in range(config.num_hidden_layers)]), column

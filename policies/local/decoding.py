@@ -20,13 +20,13 @@ Spell = Callable[[Sequence[int]], str]
 
 @dataclass
 class SequenceInDecoding:
-    """One prompt, and what has been drawn for it so far."""
+    """A prompt with the tokens drawn so far."""
 
     prompt: Sequence[int]
     sampling: Sampling
     seed: int
     limit: int
-    """The most tokens to draw: `max_tokens`, or what the context still holds."""
+    """Maximum number of tokens to draw: `max_tokens`, or the rest of the context."""
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish: FinishReason | None = None
@@ -37,13 +37,13 @@ class SequenceInDecoding:
         text = spell(self.token_ids)
         return text[
             : min(
-                (place for stop in self.sampling.stop if (place := text.find(stop)) >= 0),
+                (position for stop in self.sampling.stop if (position := text.find(stop)) >= 0),
                 default=None,
             )
         ]
 
     def take(self, token: int, logprob: float, ends: frozenset[int], spell: Spell) -> None:
-        """Appends a drawn token with its log-prob (nats), and sets why the row ended where it did."""
+        """Appends a drawn token with its log-prob (nats), and sets `finish` if the row ends."""
         self.token_ids.append(token)
         self.logprobs.append(logprob)
         if token in ends or (self.sampling.stop and self._stopped(spell)):
@@ -67,10 +67,11 @@ def draw(
     cache: CacheKind,
     between: Callable[[], None] = lambda: None,
 ) -> None:
-    """Fills the rows.
+    """Draws tokens until all rows have ended.
 
-    Rows that have ended are dropped from the batch when half of it has (growing cache). `between`: called before each
-    step; what it raises ends it.
+    With a growing cache, ended rows are dropped once they are half of the batch. `between`:
+    called before each step; an
+    exception from it ends the drawing.
     """
     import torch
 
@@ -113,10 +114,10 @@ def _without_ended(
 ) -> tuple[list[SequenceInDecoding], torch.Tensor]:
     import torch
 
-    going = [place for place, row in enumerate(batch) if row.finish is None]
+    going = [index for index, row in enumerate(batch) if row.finish is None]
     if not stepper.shrinks or len(going) * 2 > len(batch):
         return batch, tokens
-    places = torch.tensor(going, device=tokens.device)
-    stepper.keep(places)
-    chooser.keep(places)
-    return [batch[place] for place in going], tokens[places]
+    indices = torch.tensor(going, device=tokens.device)
+    stepper.keep(indices)
+    chooser.keep(indices)
+    return [batch[index] for index in going], tokens[indices]

@@ -1,5 +1,5 @@
-"""A model in this process whose weights move while it is used: many threads ask, one running batch answers, and
-training updates it in place.
+"""Model in this process with changing weights: many threads share one running batch, and training
+updates weights.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ MAX_GPU_ROWS = 512
 LENGTH_MULTIPLE = 256
 """The length of the batch, in tokens, is a multiple of it."""
 REFILL_FRACTION = 8
-"""Free places are filled when they are this part of all: reading prompts holds up every row, whether for one or for
-many.
+"""Free slots are filled when they are this fraction of all: a prefill delays every row, whatever
+its size.
 """
 BURSTS_BEFORE_REFILL = 4
 """Bursts after which they are filled for fewer."""
@@ -68,9 +68,11 @@ class InProcessPolicy(TransformersPolicy):
         continuous: bool | None = None,
         **options: Any,
     ) -> None:
-        """`places`: rows at once in the running batch.
+        """Prepares the policy without loading the model.
 
-        `continuous`: use it; None: on a GPU, where the model's attention is plain.
+        `places`: rows of the running batch. `continuous`: use the running batch. None: on a GPU,
+        for a model with full
+        attention.
         """
         super().__init__(path, **options)
         self._places, self._wants_continuous = places, continuous
@@ -122,34 +124,32 @@ class InProcessPolicy(TransformersPolicy):
         return question
 
     def work(self) -> None:
-        """A burst of steps for all that wait, by the one thread that answers for them.
+        """Runs a burst of steps for all waiting requests; called by the thread that answers them.
 
-        What is raised concerns them all.
+        An exception concerns all of these requests.
         """
         with self._lock:
             self._work()
 
     def update(self, weights: Mapping[str, torch.Tensor], revision: str | None = None) -> str:
-        """Puts new weights in the place of the old ones, between two answers; gives the revision.
+        """Replaces the weights and returns the new revision. No request may be running.
 
-        Raises PolicyRefused where a name or shape does not fit.
-
-        Nothing may be half answered: call it when nobody asks.
+        Raises PolicyRefused for a name or shape that does not match the model.
         """
         import torch
 
         with self._lock:
             model = self._open().base
-            own = dict(model.state_dict())
+            parameters = dict(model.state_dict())
             for name, value in weights.items():
-                if name not in own or own[name].shape != value.shape:
+                if name not in parameters or parameters[name].shape != value.shape:
                     raise PolicyRefused(
                         f"the weights {name} do not fit {self._path}: sample from the model that is trained",
                         Trouble.MODEL,
                     )
             with torch.no_grad():
                 for name, value in weights.items():
-                    own[name].copy_(value)
+                    parameters[name].copy_(value)
             self._open().revision = revision or fingerprint(weights)
             return str(self._open().revision)
 
@@ -195,12 +195,12 @@ class InProcessPolicy(TransformersPolicy):
             for question in questions:
                 question.error = error
             raise
-        for place, completion in finished.items():
-            questions[place].completion = completion
+        for index, completion in finished.items():
+            questions[index].completion = completion
             self._tokens += len(completion.token_ids or ())
 
     def _advance(self, loaded: Any) -> None:
-        """Fills free places where it is worth it, makes some steps, gives out what has ended."""
+        """Fills free slots if enough are free, runs some steps, and completes ended rows."""
         if self._batch is None or self._worth_filling(self._batch):
             self._admit(loaded)
         batch = self._batch
@@ -210,7 +210,7 @@ class InProcessPolicy(TransformersPolicy):
         self._prepare(loaded)
         for row in batch.ended():
             question: QueuedRequest = row.question  # type: ignore[attr-defined]
-            row.latency = time.monotonic() - question.asked
+            row.latency = time.monotonic() - question.asked_at
             row.finish = loaded.finish(row)
             self._tokens += len(row.token_ids)
             question.completion = self._completion(question.request, row, None)
@@ -223,7 +223,8 @@ class InProcessPolicy(TransformersPolicy):
             return False
         self._passed_over += 1
         return (
-            batch.free * REFILL_FRACTION >= batch.places or self._passed_over > BURSTS_BEFORE_REFILL
+            batch.free * REFILL_FRACTION >= batch.capacity
+            or self._passed_over > BURSTS_BEFORE_REFILL
         )
 
     def _prepare(self, loaded: Any) -> None:
@@ -239,11 +240,11 @@ class InProcessPolicy(TransformersPolicy):
 
     def _admit(self, loaded: Any) -> None:
         self._passed_over = 0
-        taken = self._take(self._batch.free if self._batch else self._rows_at_once())
-        odd = [q for q in taken if not self._fits_continuous_batch(q)]
+        questions = self._take(self._batch.free if self._batch else self._rows_at_once())
+        odd = [q for q in questions if not self._fits_continuous_batch(q)]
         if odd:
             self._plain(odd)
-        rows = [row for q in taken if q not in odd and (row := _row(loaded, q)) is not None]
+        rows = [row for q in questions if q not in odd and (row := _row(loaded, q)) is not None]
         if not rows:
             return
         if self._batch is None or not all(self._batch.takes(row) for row in rows):
@@ -270,9 +271,9 @@ class InProcessPolicy(TransformersPolicy):
             length = min(length, loaded.context)
         length = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
         self._batch = None
-        places = min(self._rows_at_once(), rows_that_fit(loaded.model, length))
-        log.info("a continuous batch of %d rows of %d tokens", places, length)
-        return ContinuousBatch(loaded.model, places, length, room, loaded.ends)
+        capacity = min(self._rows_at_once(), rows_that_fit(loaded.model, length))
+        log.info("a continuous batch of %d rows of %d tokens", capacity, length)
+        return ContinuousBatch(loaded.model, capacity, length, room, loaded.ends)
 
 
 def fingerprint(weights: Mapping[str, torch.Tensor]) -> str:
@@ -291,7 +292,7 @@ class QueuedRequest:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.asked = time.monotonic()
+        self.asked_at = time.monotonic()
         self.completion: Completion | None = None
         self.error: BaseException | None = None
         self.row: _QuestionRow | None = None
@@ -309,7 +310,7 @@ class _QuestionRow(SequenceInDecoding):
 
 
 def _row(loaded: Any, question: QueuedRequest) -> _QuestionRow | None:
-    """Made once. None where the policy refuses this one; the others go on."""
+    """Returns the row of a request, tokenized once; None if the policy refuses the request."""
     if question.row is not None or question.error is not None:
         return question.row
     try:
@@ -329,8 +330,8 @@ def _answers(questions: Sequence[QueuedRequest]) -> list[Completion]:
         if question.error is not None:
             if isinstance(question.error, PolicyError):
                 question.error.finished = {
-                    place: q.completion
-                    for place, q in enumerate(questions)
+                    index: q.completion
+                    for index, q in enumerate(questions)
                     if q.completion is not None
                 }
             raise question.error
@@ -341,6 +342,6 @@ def _share(
     questions: Sequence[QueuedRequest], error: PolicyError, finished: Mapping[int, Completion]
 ) -> None:
     """Whom the trouble concerns: all that have no answer."""
-    for place, question in enumerate(questions):
-        if place not in finished:
+    for index, question in enumerate(questions):
+        if index not in finished:
             question.error = error

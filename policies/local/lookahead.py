@@ -1,9 +1,17 @@
-"""Drawing several tokens a step, exactly: what probably follows is looked up and read along, and kept as far as the
-draws agree with it.
+"""Exact decoding of several tokens per step: probable next tokens are verified in one forward
+pass.
 
-Each token is still drawn from the model's own distribution with the row's own number for its place, so ids and
-log-probs are those of drawing one token a step. Only the number of steps changes: a repair copies most of its code from
-the prompt, and kernels resemble each other.
+Each token is drawn from the model's own distribution with the row's random number for that
+position, so token ids
+and log-probs equal those of decoding one token per step. Only the number of steps changes: a
+repair copies most of
+its code from the prompt, and kernels resemble each other.
+
+Example: after `x = tl.load(` an earlier `tl.load(x_ptr` proposes [`x_ptr`, ` +`]. The model reads
+both at once and
+draws `x_ptr`, ` -`: the first draw agrees, the second does not and ends the step, two tokens
+after one pass.
+
 Prompt lookup: Saxena 2023; speculative sampling: Leviathan et al. 2023 (arXiv:2211.17192).
 """
 
@@ -21,8 +29,9 @@ if TYPE_CHECKING:
     import torch
 
 MAX_TOKENS_AHEAD = {1: 10, 4: 6, 8: 4}
-"""Tokens looked up at most, by the number of rows up to which that pays; one row waits for memory, many for
-arithmetic.
+"""Maximum number of proposed tokens, by the largest number of rows for which this pays.
+
+A single row is bound by memory, many rows by arithmetic.
 """
 TOKENS_AHEAD_OF_MANY_ROWS = 3
 MAX_NGRAM_TOKENS = 3
@@ -37,7 +46,9 @@ def fits_lookahead(sampling: Sampling) -> bool:
 
 
 class NgramTable:
-    """A table of the token that followed the last few, most recently: of one row, or of all answers so far."""
+    """Maps the last few tokens to the token that most recently followed them, in a row or in all
+    answers.
+    """
 
     def __init__(self, tokens: Sequence[int] = ()) -> None:
         self._after: dict[tuple[int, ...], int] = {}
@@ -54,7 +65,7 @@ class NgramTable:
         self._learn(tokens, len(tokens) - 1)
 
     def remember(self, tokens: Sequence[int]) -> None:
-        """Adds a whole answer."""
+        """Adds all tokens of an answer."""
         if len(self._after) > MAX_NGRAMS:
             self._after.clear()
         for end in range(1, len(tokens)):
@@ -66,41 +77,41 @@ class NgramTable:
 
 
 def propose_tokens(
-    tokens: Sequence[int], own: NgramTable, common: NgramTable, most: int
+    tokens: Sequence[int], row_table: NgramTable, common: NgramTable, most: int
 ) -> list[int]:
-    """Returns at most `most` tokens that probably follow: by the longest key that is known, the row's own before all
-    others'.
+    """Returns at most `most` probable next tokens, by the longest known n-gram; the row's own
+    table has precedence.
     """
     tail = list(tokens[-MAX_NGRAM_TOKENS:])
-    found: list[int] = []
-    while len(found) < most:
+    proposed: list[int] = []
+    while len(proposed) < most:
         for width in range(MAX_NGRAM_TOKENS, 1, -1):
-            token = own.after(tail, width)
+            token = row_table.after(tail, width)
             token = common.after(tail, width) if token is None else token
             if token is not None:
                 break
         else:
             break
-        found.append(token)
+        proposed.append(token)
         tail = [*tail[1 - MAX_NGRAM_TOKENS :], token]
-    return found
+    return proposed
 
 
-class _Going:
-    """One row on its way: what the cache holds is all but the last token."""
+class _ActiveRow:
+    """A row in decoding. The cache holds all of its tokens but the last."""
 
-    def __init__(self, row: SequenceInDecoding, place: int) -> None:
+    def __init__(self, row: SequenceInDecoding) -> None:
         import torch
 
-        self.row, self.place = row, place
+        self.row = row
         self.tokens = list(row.prompt)
-        self.own = NgramTable(self.tokens)
+        self.table = NgramTable(self.tokens)
         generator = torch.Generator().manual_seed(row.seed)
         self.uniform = torch.rand(row.limit, generator=generator, dtype=torch.float64)
         self.guess: list[int] = []
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Tokens that may still be drawn for the row."""
         return self.row.limit - len(self.row.token_ids)
 
@@ -114,14 +125,16 @@ def draw_with_lookahead(
     most: int | None = None,
     between: Callable[[], None] = lambda: None,
 ) -> int:
-    """Fills the rows; each must fit (`fits_lookahead`). Returns how many steps it took.
+    """Draws tokens until all rows have ended, and returns the number of steps. Rows must satisfy
+    `fits_lookahead`.
 
-    most: tokens looked up at most. between: called before each step; what it raises ends the drawing.
+    most: maximum number of proposed tokens. between: called before each step; an exception from
+    it ends the drawing.
     """
     import torch
 
     started = time.monotonic()
-    going = [_Going(row, place) for place, row in enumerate(rows)]
+    going = [_ActiveRow(row) for row in rows]
     length = max(len(row.prompt) + row.limit for row in rows)
     ahead = _max_lookahead(len(rows)) if most is None else most
     steps = 0
@@ -132,9 +145,9 @@ def draw_with_lookahead(
             between()
             steps += 1
             _keep_agreeing_draws(going, logits, ends, spell, started)
-            for own in going:
-                if own.row.finish is not None:
-                    common.remember(own.row.token_ids)
+            for active in going:
+                if active.row.finish is not None:
+                    common.remember(active.row.token_ids)
             going = _without_ended(going, cache)
             if not going:
                 return steps
@@ -149,17 +162,19 @@ def _max_lookahead(rows: int) -> int:
     )
 
 
-def _read_prompts(model: SmallModel, going: Sequence[_Going], cache: KeyValueCache) -> torch.Tensor:
+def _read_prompts(
+    model: SmallModel, going: Sequence[_ActiveRow], cache: KeyValueCache
+) -> torch.Tensor:
     """Logits after each prompt, (rows, vocabulary). Equal prompts are read once."""
     import torch
 
-    different = list(dict.fromkeys(tuple(own.row.prompt) for own in going))
+    different = list(dict.fromkeys(tuple(active.row.prompt) for active in going))
     width = max(map(len, different))
     ids = torch.tensor([list(prompt) + [0] * (width - len(prompt)) for prompt in different])
     read = KeyValueCache(model, len(different), width)
     last = torch.tensor([len(prompt) - 1 for prompt in different])
     logits = model.forward(ids, torch.zeros(len(different), dtype=torch.long), read, last)
-    of = torch.tensor([different.index(tuple(own.row.prompt)) for own in going])
+    of = torch.tensor([different.index(tuple(active.row.prompt)) for active in going])
     for mine, theirs in ((cache.keys, read.keys), (cache.values, read.values)):
         for target, source in zip(mine, theirs, strict=True):
             target[:, :, :width] = source[of]
@@ -167,42 +182,59 @@ def _read_prompts(model: SmallModel, going: Sequence[_Going], cache: KeyValueCac
 
 
 def _read_ahead(
-    model: SmallModel, going: Sequence[_Going], cache: KeyValueCache, common: NgramTable, most: int
+    model: SmallModel,
+    going: Sequence[_ActiveRow],
+    cache: KeyValueCache,
+    common: NgramTable,
+    most: int,
 ) -> torch.Tensor:
-    """Reads each row's last token and what probably follows it. Logits (rows, 1 + tokens looked up, vocabulary)."""
+    """Reads each row's last token and its proposed tokens. Returns logits (rows, 1 + proposed
+    tokens, vocabulary).
+    """
     import torch
 
-    for own in going:
-        own.guess = propose_tokens(own.tokens, own.own, common, min(most, own.left - 1))
-    width = 1 + max(len(own.guess) for own in going)
+    for active in going:
+        active.guess = propose_tokens(
+            active.tokens, active.table, common, min(most, active.remaining - 1)
+        )
+    width = 1 + max(len(active.guess) for active in going)
     ids = torch.tensor(
-        [[own.tokens[-1], *own.guess] + [0] * (width - 1 - len(own.guess)) for own in going]
+        [
+            [active.tokens[-1], *active.guess] + [0] * (width - 1 - len(active.guess))
+            for active in going
+        ]
     )
-    starts = torch.tensor([len(own.tokens) - 1 for own in going])
+    starts = torch.tensor([len(active.tokens) - 1 for active in going])
     return model.forward(ids, starts, cache)
 
 
 def _keep_agreeing_draws(
-    going: Sequence[_Going],
+    going: Sequence[_ActiveRow],
     logits: torch.Tensor,
     ends: frozenset[int],
     spell: Spell,
     started: float,
 ) -> None:
-    """Draws for every place that was read, and keeps a row's draws up to the first that is not what was looked up."""
+    """Draws a token at every position read, and appends a row's draws up to the first that
+    differs from its proposal.
+    """
     tokens, logprobs = _draw_tokens(going, logits)
-    for own, drawn, probable in zip(going, tokens.tolist(), logprobs.tolist(), strict=True):
-        for place, (token, logprob) in enumerate(zip(drawn, probable, strict=True)):
-            own.tokens.append(token)
-            own.own.grow(own.tokens)
-            own.row.take(token, logprob, ends, spell)
-            if own.row.finish is not None or place >= len(own.guess) or own.guess[place] != token:
+    for active, drawn, probable in zip(going, tokens.tolist(), logprobs.tolist(), strict=True):
+        for position, (token, logprob) in enumerate(zip(drawn, probable, strict=True)):
+            active.tokens.append(token)
+            active.table.grow(active.tokens)
+            active.row.take(token, logprob, ends, spell)
+            if (
+                active.row.finish is not None
+                or position >= len(active.guess)
+                or active.guess[position] != token
+            ):
                 break
-        own.row.latency = time.monotonic() - started
+        active.row.latency = time.monotonic() - started
 
 
 def _draw_tokens(
-    going: Sequence[_Going], logits: torch.Tensor
+    going: Sequence[_ActiveRow], logits: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Tokens and log-probs, both (rows, places), as `Chooser` draws them: the inverse of the cumulative
     distribution.
@@ -210,30 +242,30 @@ def _draw_tokens(
     import torch
 
     width = logits.shape[1]
-    temperature = torch.tensor([own.row.sampling.temperature or 1.0 for own in going])[
+    temperature = torch.tensor([active.row.sampling.temperature or 1.0 for active in going])[
         :, None, None
     ]
     logprobs = torch.log_softmax(logits / temperature, dim=-1)
-    greedy = torch.tensor([own.row.sampling.temperature == 0.0 for own in going])
+    greedy = torch.tensor([active.row.sampling.temperature == 0.0 for active in going])
     best = logprobs.argmax(dim=-1)
     if bool(greedy.all()):
         tokens = best
     else:
         cumulative = logprobs.double().exp().cumsum(dim=-1)
         aim = torch.zeros((len(going), width, 1), dtype=torch.float64)
-        for place, own in enumerate(going):
-            given = own.uniform[len(own.row.token_ids) : len(own.row.token_ids) + width]
-            aim[place, : len(given), 0] = given
+        for index, active in enumerate(going):
+            uniform = active.uniform[len(active.row.token_ids) : len(active.row.token_ids) + width]
+            aim[index, : len(uniform), 0] = uniform
         drawn = torch.searchsorted(cumulative, aim * cumulative[..., -1:], right=True).squeeze(-1)
         tokens = torch.where(greedy[:, None], best, drawn.clamp_(max=logits.shape[-1] - 1))
     return tokens, logprobs.gather(-1, tokens[..., None]).squeeze(-1)
 
 
-def _without_ended(going: list[_Going], cache: KeyValueCache) -> list[_Going]:
+def _without_ended(going: list[_ActiveRow], cache: KeyValueCache) -> list[_ActiveRow]:
     """Rows that have ended leave the batch."""
     import torch
 
-    left = [place for place, own in enumerate(going) if own.row.finish is None]
-    if len(left) < len(going) and left:
-        cache.keep(torch.tensor(left))
-    return [going[place] for place in left]
+    remaining = [index for index, active in enumerate(going) if active.row.finish is None]
+    if len(remaining) < len(going) and remaining:
+        cache.keep(torch.tensor(remaining))
+    return [going[index] for index in remaining]

@@ -1,7 +1,9 @@
-"""The process of a `ProcessPolicy`: `python -m kernelwright.policies.local.policy_process DESCRIPTOR`.
+"""Process of a `ProcessPolicy`: `python -m kernelwright.policies.local.policy_process
+DESCRIPTOR`.
 
-It is first sent the model's path, the GPU that it may see and the options of `InProcessPolicy`, says what it has
-opened or why it could not, and then answers what it is asked until nobody is there any more.
+First receives the model's path, its visible GPU and the options of `InProcessPolicy`; replies
+with the opened
+policy's properties or an error. Then answers requests until the pipe is closed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from kernelwright.worker_process import connection_to_parent
 
 
 def main() -> None:
-    """Serves one policy over the pipe to the parent process until the pipe is closed."""
+    """Serves a policy over the pipe to the parent process until the pipe is closed."""
     connection, _ = connection_to_parent()
     with contextlib.suppress(EOFError, OSError):
         path, gpu, options = connection.recv()
@@ -88,16 +90,16 @@ class _Serving:
         self._connection.send([ProcessAnswer(message.number, answer, trouble, self._policy.drawn)])
 
     def _give(self) -> None:
-        found = []
+        answers = []
         for number, question in list(self._open.items()):
             if question.answered:
                 del self._open[number]
                 trouble = None if question.error is None else message_of_error(question.error)
-                found.append(
+                answers.append(
                     ProcessAnswer(number, question.completion, trouble, self._policy.drawn)
                 )
-        if found:
-            self._connection.send(found)
+        if answers:
+            self._connection.send(answers)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A live policy in a process of its own: hundreds of threads that write rows and read verdicts here never hold up the
-GPU there.
+"""Live policy in a separate process, so that threads of the rollout loop never delay the GPU.
 
-A GPU is given its next steps by one Python thread. Where that thread shares an interpreter with the loop, it waits its
-turn at every step.
+A Python thread launches each step of a GPU. In a shared interpreter that thread would wait for
+its turn at every
+step.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ProcessAnswer(NamedTuple):
 
     number: int
     answer: Completion | str | None
-    """A completion, a revision; None where there is trouble."""
+    """Completion or revision; None after an error."""
     trouble: ErrorMessage | None
     drawn: tuple[int, float]
     """Tokens so far, and the seconds they took."""
@@ -95,14 +95,16 @@ class OpenedElsewhere:
 
 
 class ProcessPolicy(OpenedElsewhere):
-    """An `InProcessPolicy` in a process of its own, its weights moved by `update`. Raises PolicyRefused where the model
-    cannot be opened.
+    """An `InProcessPolicy` in a separate process; `update` moves its weights. Raises
+    PolicyRefused on opening failures.
     """
 
     def __init__(self, path: str, *, gpu: str | None = None, **options: Any) -> None:
-        """`gpu`: the only one that the process is shown, as CUDA_VISIBLE_DEVICES names it; `cuda:0` is that one there.
+        """Starts the process and waits until the model is loaded.
 
-        `options`: InProcessPolicy's.
+        `gpu`: the only visible GPU, as in CUDA_VISIBLE_DEVICES, which the process sees as
+        `cuda:0`. `options`: arguments of
+        InProcessPolicy.
         """
         self._process = WorkerProcess("kernelwright.policies.local.policy_process")
         self._connection = self._process.connection
@@ -110,7 +112,7 @@ class ProcessPolicy(OpenedElsewhere):
             self._connection.send((path, gpu, options))
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[Any]] = {}
-        self._asked = 0
+        self._request_count = 0
         self._drawn = (0, 0.0)
         self._opened = self._first()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -118,16 +120,16 @@ class ProcessPolicy(OpenedElsewhere):
 
     def _first(self) -> ProcessOpened:
         try:
-            said = self._connection.recv()
+            message = self._connection.recv()
         except (EOFError, OSError):
             self._process.close()
             raise PolicyUnavailable(_process_ended_message(), Trouble.SERVER) from None
-        if isinstance(said, ProcessAnswer):
-            assert said.trouble is not None
+        if isinstance(message, ProcessAnswer):
+            assert message.trouble is not None
             self._process.close(POLICY_EXIT_SECONDS)
-            raise error_of_message(said.trouble)
-        assert isinstance(said, ProcessOpened)
-        return said
+            raise error_of_message(message.trouble)
+        assert isinstance(message, ProcessOpened)
+        return message
 
     @property
     def drawn(self) -> tuple[int, float]:
@@ -138,24 +140,24 @@ class ProcessPolicy(OpenedElsewhere):
         """Answers the requests; any number of threads may ask."""
         deadline = latest_deadline(requests)
         futures = [self._send(PendingRequest, request) for request in requests]
-        found: dict[int, Completion] = {}
+        completions: dict[int, Completion] = {}
         trouble: PolicyError | None = None
-        for place, future in enumerate(futures):
+        for index, future in enumerate(futures):
             try:
-                found[place] = future.result(seconds_until(deadline))
+                completions[index] = future.result(seconds_until(deadline))
             except TimeoutError:
                 trouble = trouble or DeadlineReached()
             except PolicyError as error:
                 trouble = trouble or error
         if trouble is not None:
-            trouble.finished = found
+            trouble.finished = completions
             raise trouble
-        return [found[place] for place in range(len(requests))]
+        return [completions[index] for index in range(len(requests))]
 
     def update(self, weights: Mapping[str, torch.Tensor], revision: str | None = None) -> str:
-        """Puts new weights in the place of the old ones; gives the revision.
+        """Replaces the weights and returns the new revision.
 
-        Raises PolicyRefused where a name or shape does not fit.
+        Raises PolicyRefused for a name or shape that does not match the model.
         """
         import torch
 
@@ -169,7 +171,9 @@ class ProcessPolicy(OpenedElsewhere):
         self._fail(KeyboardInterrupt())
 
     def close(self) -> None:
-        """Asks the process to end, ends it where it does not within `POLICY_EXIT_SECONDS`, and joins the reader."""
+        """Asks the process to end, kills it after `POLICY_EXIT_SECONDS`, and joins the reader
+        thread.
+        """
         with contextlib.suppress(OSError), self._lock:
             self._connection.send(None)
         self._process.wait(POLICY_EXIT_SECONDS)
@@ -177,13 +181,13 @@ class ProcessPolicy(OpenedElsewhere):
         self._reader.join(POLICY_EXIT_SECONDS)
         self._process.close()
 
-    def _send(self, kind: type[PendingRequest] | type[WeightsMoved], *what: Any) -> Future[Any]:
+    def _send(self, kind: type[PendingRequest] | type[WeightsMoved], *content: Any) -> Future[Any]:
         future: Future[Any] = Future()
         with self._lock:
-            self._asked += 1
-            self._waiting[self._asked] = future
+            self._request_count += 1
+            self._waiting[self._request_count] = future
             try:
-                self._connection.send(kind(self._asked, *what))
+                self._connection.send(kind(self._request_count, *content))
             except OSError:
                 future.set_exception(PolicyUnavailable(_process_ended_message(), Trouble.SERVER))
         return future
@@ -204,8 +208,8 @@ class ProcessPolicy(OpenedElsewhere):
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:
-            left, self._waiting = list(self._waiting.values()), {}
-        for future in left:
+            waiting, self._waiting = list(self._waiting.values()), {}
+        for future in waiting:
             if not future.done():
                 future.set_exception(error)
 

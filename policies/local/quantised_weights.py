@@ -20,11 +20,11 @@ def write_int8(model: Any, folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, torch.Tensor] = {}
-    seen: set[int] = set()
+    written_pointers: set[int] = set()
     for name, weight in model.state_dict().items():
-        if weight.data_ptr() in seen:
+        if weight.data_ptr() in written_pointers:
             continue
-        seen.add(weight.data_ptr())
+        written_pointers.add(weight.data_ptr())
         weight = weight.detach().to("cpu", torch.float32)
         if weight.ndim != 2:
             tensors[name] = weight.contiguous()
@@ -57,9 +57,9 @@ def read_int8_tensors(folder: Path) -> dict[str, Any]:
 
 
 def read_int8(folder: Path) -> Any:
-    """The transformers model in float32 on the CPU.
+    """Returns the transformers model in float32 on the CPU.
 
-    Raises OSError, ValueError or RuntimeError where the file does not fit the config.
+    Raises OSError, ValueError or RuntimeError if the file does not match the config.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM

@@ -1,7 +1,9 @@
-"""A live policy in actors on a Ray cluster: rollouts are sampled on other machines than the one that trains.
+"""Live policy in actors on a Ray cluster: rollouts are sampled on machines other than the
+trainer's.
 
-An actor that dies is begun again from the last weights, and what it was asked is asked again: nothing was answered, so
-nothing is told twice. The model's folder has to lie at the same place on every node, as on a shared disk.
+A dead actor is replaced with the last weights, and its requests are sent again; no answer is
+delivered twice. The
+model folder must have the same path on every node, as on a shared disk.
 """
 
 from __future__ import annotations
@@ -27,16 +29,16 @@ if TYPE_CHECKING:
 MAX_ACTOR_ATTEMPTS = 3
 """Times that a question is asked at most when actors die over it."""
 MAX_REQUESTS_OF_AN_ACTOR = 256
-"""Questions of one actor: each is a thread there."""
+"""Maximum number of parallel requests per actor; each is a thread there."""
 ACTOR_POLL_SECONDS = 1.0
 """Seconds between two looks at whether an answer is still wanted."""
 
 
 class ActorAnswer(NamedTuple):
-    """The answer to one call of an actor."""
+    """Answer to a call of an actor."""
 
     completions: Mapping[int, Completion]
-    """Completions by the place of their question; not all of them where something went wrong."""
+    """Completions by index of their request; incomplete after an error."""
     trouble: ErrorMessage | None
     drawn: tuple[int, float]
     """Tokens so far, and the seconds they took."""
@@ -46,13 +48,13 @@ class PolicyActor:
     """The policy inside of the actor. Its methods run in parallel in threads."""
 
     def __init__(self, path: str, options: dict[str, Any]) -> None:
-        """options: InProcessPolicy's."""
+        """Creates the policy. options: arguments of InProcessPolicy."""
         from kernelwright.policies.local.in_process_policy import InProcessPolicy
 
         self._policy = InProcessPolicy(path, **options)
 
     def open(self) -> ProcessOpened | ErrorMessage:
-        """Loads the model."""
+        """Loads the model and returns the policy's properties."""
         from kernelwright.policies.base import PolicyError
 
         try:
@@ -89,12 +91,16 @@ class RayPolicy(OpenedElsewhere):
     def __init__(
         self, path: str, *, actors: int = 1, at_once: int = MAX_REQUESTS_OF_AN_ACTOR, **options: Any
     ) -> None:
-        """options: InProcessPolicy's; on a GPU an actor is given one of its own. Raises PolicyRefused."""
+        """Starts the actors. options: arguments of InProcessPolicy; on a GPU each actor has a GPU
+        of its own.
+
+        Raises PolicyRefused.
+        """
         self._path, self._options = path, options
         self._at_once = min(at_once, MAX_REQUESTS_OF_AN_ACTOR)
         self._lock = threading.Lock()
         self._weights: tuple[Any, str | None] | None = None
-        """Where Ray keeps the last ones, and their revision."""
+        """Reference to the last weights in Ray's object store, and their revision."""
         self._answers_no_more = False
         self._turns = itertools.count()
         self._drawn = [(0, 0.0)] * actors
@@ -106,7 +112,7 @@ class RayPolicy(OpenedElsewhere):
 
     @property
     def drawn(self) -> tuple[int, float]:
-        """Tokens drawn so far by all actors, and the seconds of the one that took longest."""
+        """Number of tokens drawn by all actors, and the seconds of the slowest actor."""
         tokens = self._before[0] + sum(tokens for tokens, _ in self._drawn)
         return tokens, self._before[1] + max(seconds for _, seconds in self._drawn)
 
@@ -114,13 +120,13 @@ class RayPolicy(OpenedElsewhere):
         """Answers the requests; any number of threads may ask. Raises PolicyError; after `stop_answering`
         KeyboardInterrupt.
         """
-        place = next(self._turns) % len(self._actors)
+        index = next(self._turns) % len(self._actors)
         for _ in range(MAX_ACTOR_ATTEMPTS):
-            actor = self._actors[place]
-            answer = self._answer(place, actor, requests)
+            actor = self._actors[index]
+            answer = self._answer(index, actor, requests)
             if answer is None:
                 continue
-            self._drawn[place] = answer.drawn
+            self._drawn[index] = answer.drawn
             if answer.trouble is not None:
                 trouble = error_of_message(answer.trouble)
                 trouble.finished = dict(answer.completions)
@@ -132,9 +138,10 @@ class RayPolicy(OpenedElsewhere):
         )
 
     def update(self, weights: Mapping[str, torch.Tensor], revision: str | None = None) -> str:
-        """Puts new weights in the place of the old ones, in every actor; gives the revision. Nobody may be asking.
+        """Replaces the weights in every actor and returns the new revision. No request may be
+        running.
 
-        Raises PolicyRefused where a name or shape does not fit.
+        Raises PolicyRefused for a name or shape that does not match the model.
         """
         import ray
 
@@ -142,8 +149,8 @@ class RayPolicy(OpenedElsewhere):
             ray.put({name: value.detach().cpu() for name, value in weights.items()}),
             revision,
         )
-        found = [self._moved(place) for place in range(len(self._actors))]
-        return found[0]
+        revisions = [self._moved(index) for index in range(len(self._actors))]
+        return revisions[0]
 
     def stop_answering(self) -> None:
         """Nobody is answered any more: who waits gets KeyboardInterrupt."""
@@ -160,8 +167,8 @@ class RayPolicy(OpenedElsewhere):
 
     # -------------------------------------------------------------- actors
     def _begun(self) -> Any:
-        """Begins an actor that Ray never restarts, and whose calls it never retries: both are done here, where the
-        weights are known.
+        """Starts an actor without Ray's restarts and retries; `_replace` restarts actors with the
+        current weights.
         """
         import ray
 
@@ -177,21 +184,23 @@ class RayPolicy(OpenedElsewhere):
     def _open(self, actor: Any) -> ProcessOpened:
         import ray
 
-        found = ray.get(actor.open.remote())
-        if not isinstance(found, ProcessOpened):
-            raise error_of_message(found)
-        return found
+        opened = ray.get(actor.open.remote())
+        if not isinstance(opened, ProcessOpened):
+            raise error_of_message(opened)
+        return opened
 
-    def _moved(self, place: int) -> str:
-        """The revision, once an actor has the last weights; it is begun again where it has died meanwhile."""
+    def _moved(self, index: int) -> str:
+        """Sends the last weights to an actor and returns their revision; replaces the actor if it
+        has died.
+        """
         import ray
 
         for _ in range(MAX_ACTOR_ATTEMPTS):
-            actor = self._actors[place]
+            actor = self._actors[index]
             try:
                 return self._take_weights(actor)
             except ray.exceptions.RayActorError:
-                self._replace(place, actor)
+                self._replace(index, actor)
         raise PolicyUnavailable(
             f"an actor that samples died {MAX_ACTOR_ATTEMPTS} times while loading weights: "
             "see the logs of the Ray cluster",
@@ -202,38 +211,38 @@ class RayPolicy(OpenedElsewhere):
         import ray
 
         assert self._weights is not None
-        found = ray.get(actor.update.remote(*self._weights))
-        if not isinstance(found, str):
-            raise error_of_message(found)
-        return found
+        revision = ray.get(actor.update.remote(*self._weights))
+        if not isinstance(revision, str):
+            raise error_of_message(revision)
+        return revision
 
-    def _answer(self, place: int, actor: Any, requests: Sequence[Request]) -> ActorAnswer | None:
-        """Returns the answer, or None where the actor died and another one is in its place."""
+    def _answer(self, index: int, actor: Any, requests: Sequence[Request]) -> ActorAnswer | None:
+        """Returns the answer; None if the actor died and was replaced."""
         import ray
 
         try:
-            asked = actor.sample.remote(list(requests))
-            while not ray.wait([asked], timeout=ACTOR_POLL_SECONDS)[0]:
+            pending = actor.sample.remote(list(requests))
+            while not ray.wait([pending], timeout=ACTOR_POLL_SECONDS)[0]:
                 if self._answers_no_more:
                     raise KeyboardInterrupt
-            return ray.get(asked)
+            return ray.get(pending)
         except (
             ray.exceptions.RayActorError,
             ray.exceptions.ObjectLostError,
         ):  # the latter: a long answer went with it
             if self._answers_no_more:
                 raise KeyboardInterrupt from None
-            self._replace(place, actor)
+            self._replace(index, actor)
             return None
 
-    def _replace(self, place: int, dead: Any) -> None:
-        """Replaces a dead actor once for all who asked it. One that dies while it begins is replaced by who asks it
-        next.
+    def _replace(self, index: int, dead: Any) -> None:
+        """Replaces a dead actor once for all its callers. A replacement that dies at the start is
+        replaced at the next call.
         """
         import ray
 
         with self._lock:
-            if self._actors[place] is not dead:
+            if self._actors[index] is not dead:
                 return
             with contextlib.suppress(Exception):
                 ray.kill(dead)
@@ -242,6 +251,6 @@ class RayPolicy(OpenedElsewhere):
                 self._open(again)
                 if self._weights is not None:
                     self._take_weights(again)
-            tokens, seconds = self._drawn[place]
+            tokens, seconds = self._drawn[index]
             self._before = (self._before[0] + tokens, self._before[1] + seconds)
-            self._drawn[place], self._actors[place] = (0, 0.0), again
+            self._drawn[index], self._actors[index] = (0, 0.0), again

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class TokenSampler:
-    """Draws by the inverse of the cumulative distribution, one uniform number a token.
+    """Draws tokens by inverting the cumulative distribution, with a uniform number per token.
 
-    The numbers come from a generator for each row, so a row's tokens do not depend on the rows beside it.
+    Each row has its own generator, so a row's tokens do not depend on the other rows.
     """
 
     def __init__(
@@ -37,15 +37,15 @@ class TokenSampler:
         self._samplings = list(samplings)
         self._prompts = list(prompts)
         self._device = device
-        self._seen: torch.Tensor | None = None
+        self._used_tokens: torch.Tensor | None = None
         self._set_columns()
 
     def keep(self, rows: torch.Tensor) -> None:
-        """Keeps these rows only."""
-        places = rows.tolist()
+        """Keeps only the rows with these indices."""
+        indices = rows.tolist()
         self._uniform = self._uniform[rows]
-        self._samplings = [self._samplings[place] for place in places]
-        self._seen = None if self._seen is None else self._seen[rows]
+        self._samplings = [self._samplings[index] for index in indices]
+        self._used_tokens = None if self._used_tokens is None else self._used_tokens[rows]
         self._set_columns()
 
     def choose(self, logits: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -70,8 +70,8 @@ class TokenSampler:
             .clamp_(max=logits.shape[-1] - 1)
         )
         tokens = torch.where(self._greedy, logprobs.argmax(dim=-1), drawn)
-        if self._seen is not None:
-            self._seen.scatter_(1, tokens[:, None], True)
+        if self._used_tokens is not None:
+            self._used_tokens.scatter_(1, tokens[:, None], True)
         return tokens, logprobs.gather(-1, tokens[:, None]).squeeze(-1)
 
     def _set_columns(self) -> None:
@@ -99,15 +99,17 @@ class TokenSampler:
         """Tokens of the prompt and of the answer so far, as transformers' own repetition penalty counts them."""
         import torch
 
-        if self._seen is None:
-            self._seen = torch.zeros(logits.shape, dtype=torch.bool, device=self._device)
+        if self._used_tokens is None:
+            self._used_tokens = torch.zeros(logits.shape, dtype=torch.bool, device=self._device)
             for row, prompt in enumerate(self._prompts):
-                self._seen[row, torch.tensor(list(prompt), device=self._device)] = True
+                self._used_tokens[row, torch.tensor(list(prompt), device=self._device)] = True
         lowered = torch.where(logits > 0, logits / self._penalty, logits * self._penalty)
-        return torch.where(self._seen, lowered, logits)
+        return torch.where(self._used_tokens, lowered, logits)
 
     def _truncated(self, scaled: torch.Tensor) -> torch.Tensor:
-        """Top-k, then top-p and min-p of what is left; the likeliest token always stays."""
+        """Applies top-k, then top-p and min-p to the remaining tokens; the likeliest token always
+        stays.
+        """
         import torch
 
         ordered, order = scaled.sort(dim=-1, descending=True)

@@ -1,8 +1,9 @@
-"""Qwen3's forward in plain torch for small models on a CPU: no transformers to import, a cache made once, rows that
-advance at their own pace.
+"""Forward pass of Qwen3 in plain torch, for small models on a CPU.
 
-Kept to what the embedded policy is: full attention, no biases, tied or untied head. The same numbers as transformers up
-to rounding (tested).
+No import of transformers, a cache allocated once, and rows that advance at different speeds.
+Limited to the embedded
+policy's form: full attention, no biases, tied or untied head. Equal to transformers up to
+rounding (tested).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MAX_PARAMETERS = 100_000_000
 
 
 class LayerWeights(NamedTuple):
-    """The weights of one transformer layer, as tensors in the dtype that computes."""
+    """Weights of a transformer layer, as tensors in the compute dtype."""
 
     before: torch.Tensor
     qkv: torch.Tensor
@@ -65,10 +66,10 @@ def read_tensors(folder: Path) -> dict[str, torch.Tensor]:
 
     if has_int8(folder):
         return read_int8_tensors(folder)
-    found: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     for path in sorted(folder.glob("*.safetensors")):
-        found |= {name: weight.to(torch.float32) for name, weight in load_file(path).items()}
-    return found
+        tensors |= {name: weight.to(torch.float32) for name, weight in load_file(path).items()}
+    return tensors
 
 
 class KeyValueCache:
@@ -92,7 +93,7 @@ class SmallModel:
     """A decoder of the Qwen 3 form, computed with plain torch operators and without transformers."""
 
     def __init__(self, config: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
-        """Raises KeyError where a weight is missing."""
+        """Prepares the model. Raises KeyError for a missing weight."""
         import torch
 
         self.heads, self.kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
@@ -103,8 +104,8 @@ class SmallModel:
         self._head = tensors.get("lm_head.weight", self._embedding)
         self._norm = tensors["model.norm.weight"]
         self.layers = [
-            _layer(tensors, f"model.layers.{place}.")
-            for place in range(config["num_hidden_layers"])
+            _layer(tensors, f"model.layers.{index}.")
+            for index in range(config["num_hidden_layers"])
         ]
         theta = (config.get("rope_parameters") or {}).get("rope_theta") or config.get(
             "rope_theta", 10_000.0
@@ -123,14 +124,15 @@ class SmallModel:
         ids: torch.Tensor,
         starts: torch.Tensor,
         cache: KeyValueCache,
-        wanted: torch.Tensor | None = None,
+        selected_steps: torch.Tensor | None = None,
     ) -> Any:
-        """`ids` (rows, steps), the first of each row at position `starts` (rows,).
+        """Returns the logits (rows, steps, vocabulary), float32.
 
-        Logits (rows, steps, vocabulary), float32.
-
-        `wanted` (rows,): only the logits of that step of each row, (rows, vocabulary). What is beyond a row's end may
-        be anything: it is overwritten before it is seen.
+        `ids`: (rows, steps), the first id of each row at position `starts` (rows,).
+        `selected_steps`: (rows,), the only step
+        of each row whose logits are computed, then (rows, vocabulary). Ids beyond a row's end may
+        be arbitrary: their keys
+        and values are overwritten before they are read.
         """
         import torch
         from torch.nn.functional import linear, silu
@@ -142,17 +144,17 @@ class SmallModel:
             :, None, None
         ]
         cos, sin = self._cos[positions][:, :, None], self._sin[positions][:, :, None]
-        own = torch.arange(rows)[:, None]
+        row_indices = torch.arange(rows)[:, None]
         x = self._embedding[ids]
         for layer, keys, values in zip(self.layers, cache.keys, cache.values, strict=True):
             q, k, v = self._projected(layer, self._normed(x, layer.before), cos, sin)
-            keys[own, :, positions] = k
-            values[own, :, positions] = v
+            keys[row_indices, :, positions] = k
+            values[row_indices, :, positions] = v
             x = x + linear(self._attended(q, keys[:, :, :top], values[:, :, :top], mask), layer.out)
             gate, up = linear(self._normed(x, layer.after), layer.gate_up).chunk(2, dim=-1)
             x = x + linear(silu(gate) * up, layer.down)
-        if wanted is not None:
-            x = x[torch.arange(rows), wanted]
+        if selected_steps is not None:
+            x = x[torch.arange(rows), selected_steps]
         return linear(self._normed(x, self._norm), self._head)
 
     def _projected(
@@ -172,7 +174,9 @@ class SmallModel:
     def _attended(
         self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor
     ) -> torch.Tensor:
-        """Heads that share a key are rows of one product. `mask` (rows, 1, 1, steps, top)."""
+        """Returns attention, with query heads of the same key head as rows of one product.
+        `mask`: (rows, 1, 1, steps, top).
+        """
         rows, steps = q.shape[:2]
         shared = q.transpose(1, 2).reshape(rows, self.kv_heads, -1, self.head) * self.head**-0.5
         scores = (shared @ keys.transpose(-1, -2)).unflatten(2, (-1, steps)) + mask
@@ -188,8 +192,8 @@ class SmallModel:
 def _turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     import torch
 
-    one, other = x.chunk(2, dim=-1)
-    return x * cos + torch.cat((-other, one), dim=-1) * sin
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-second, first), dim=-1) * sin
 
 
 def _layer(tensors: dict[str, torch.Tensor], at: str) -> LayerWeights:
@@ -207,7 +211,7 @@ def _layer(tensors: dict[str, torch.Tensor], at: str) -> LayerWeights:
 
 
 def load_small(folder: Path) -> SmallModel:
-    """Raises OSError, ValueError, KeyError where the folder is not whole."""
+    """Loads a model folder. Raises OSError, ValueError, KeyError for an incomplete folder."""
     return SmallModel(
         json.loads((folder / "config.json").read_text(encoding="utf-8")), read_tensors(folder)
     )

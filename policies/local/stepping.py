@@ -1,6 +1,8 @@
-"""A causal model, one token a row and step: growing cache on a CPU, static cache and a CUDA graph on a GPU.
+"""Steps of a causal model, a token per row: growing cache on a CPU, static cache and a CUDA graph
+on a GPU.
 
-Plain `generate` is bound by the host (62 ms a token on an H200 whatever the batch); a replayed graph is not.
+Plain `generate` is bound by the host (62 ms per token on an H200 at any batch size); a replayed
+graph is not.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ class CacheKind(StrEnum):
     """How the keys and values of earlier tokens are kept while a model decodes."""
 
     AUTO = "auto"
-    """Static where there is a GPU and the model has full attention only, growing elsewhere."""
+    """Static on a GPU for models with full attention only, growing otherwise."""
     GROWING = "growing"
     STATIC = "static"
 
 
 class Stepper(Protocol):
-    """Runs a model one token at a time over a batch of rows."""
+    """Runs a model over a batch of rows, a token per row and step."""
 
     shrinks: bool
     """Whether rows that have ended can be dropped on the way."""
@@ -34,7 +36,7 @@ class Stepper(Protocol):
         """Reads the prompts. Returns the logits of each row's next token, of shape (rows, vocabulary)."""
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Reads one token a row, of shape (rows,). Returns the logits of each row's next token."""
+        """Reads a token per row, shape (rows,). Returns the logits of each row's next token."""
 
     def keep(self, rows: torch.Tensor) -> None:
         """Goes on with these rows alone, given as indices into the present ones."""
@@ -52,7 +54,9 @@ def make_stepper(
 
 
 def _static_cache(model: Any, length: int) -> Any:
-    """Makes a static cache; None where a layer is not plain full attention, for which the mask built here is wrong."""
+    """Makes a static cache; None if a layer has other than full attention, for which the mask
+    built here is wrong.
+    """
     from transformers import StaticCache
     from transformers.cache_utils import StaticLayer
 
@@ -96,7 +100,7 @@ class _Growing:
         return logits
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Reads one token a row, and returns the logits of the next."""
+        """Reads a token per row, and returns the logits of the next token."""
         import torch
 
         self._positions = self._positions + 1
@@ -153,7 +157,9 @@ class _Static:
         ).logits[:, -1]
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Reads one token a row, and returns the logits of the next, from a captured graph on a GPU."""
+        """Reads a token per row, and returns the logits of the next token, from a captured graph
+        on a GPU.
+        """
         self._ids.copy_(tokens[:, None])
         self._positions.add_(1)
         self._hidden[..., self._width] = 0.0
@@ -182,7 +188,9 @@ class _Static:
         ).logits[:, -1]
 
     def _capture(self) -> None:
-        """Warm-up steps write where the first replay writes again; only the lengths have to be put back."""
+        """Captures a step as a CUDA graph. Warm-up steps write where the first replay writes
+        again; lengths are restored.
+        """
         import torch
 
         lengths = [layer.cumulative_length.clone() for layer in self._cache.layers]

@@ -78,7 +78,7 @@ class TransformersPolicy:
 
     @property
     def prompt_form(self) -> PromptForm:
-        """The form that was given, else that of the model's or adapter's card."""
+        """Returns the form set at opening, else the form in the model's or adapter's card."""
         return self._prompt_form
 
     @property
@@ -102,8 +102,8 @@ class TransformersPolicy:
         )
 
     def close(self) -> None:
-        """Frees the model; the next `sample` loads it again. Where another thread samples it is freed after that, and
-        this does not wait.
+        """Frees the model without waiting; a thread that is sampling finishes first. The next
+        `sample` loads it again.
         """
         self._free_when_idle = True
         self._free_if_idle()
@@ -146,7 +146,7 @@ class TransformersPolicy:
                 raise
         if self._free_when_idle:
             self._free_if_idle()
-        return [finished[place] for place in range(len(requests))]
+        return [finished[index] for index in range(len(requests))]
 
     def _sample(self, requests: Sequence[Request], finished: dict[int, Completion]) -> None:
         if self._loaded is None:
@@ -158,14 +158,16 @@ class TransformersPolicy:
         at_once = self.capabilities.at_once
         with own_gpu(self._loaded.model):
             for adapter in dict.fromkeys(adapters):
-                places = [place for place, wanted in enumerate(adapters) if wanted == adapter]
-                for start in range(0, len(places), at_once):
-                    batch = places[start : start + at_once]
+                indices = [
+                    index for index, row_adapter in enumerate(adapters) if row_adapter == adapter
+                ]
+                for start in range(0, len(indices), at_once):
+                    batch = indices[start : start + at_once]
                     revision = self._loaded.draw(
-                        [rows[place] for place in batch], adapter, self._cache
+                        [rows[index] for index in batch], adapter, self._cache
                     )
-                    for place in batch:
-                        finished[place] = self._completion(requests[place], rows[place], revision)
+                    for index in batch:
+                        finished[index] = self._completion(requests[index], rows[index], revision)
 
     def _completion(
         self, request: Request, row: SequenceInDecoding, adapter_revision: str | None
@@ -200,7 +202,7 @@ class _Loaded:
         self._path, self.base, self._model, self._tokenizer = path, model, model, tokenizer
         self._adapters: dict[str, str | None] = {}
         self.between: Callable[[], None] = lambda: None
-        """Called before each step of sampling. What it raises ends the sampling."""
+        """Callback before each sampling step; an exception from it ends the sampling."""
         self.context = int(getattr(model.config, "max_position_embeddings", 0)) or None
         self.identity: Identity = identity_of(tokenizer)
         self.revision = weights_revision(Path(path)) or getattr(model.config, "_commit_hash", None)
@@ -243,7 +245,9 @@ class _Loaded:
     def draw(
         self, rows: Sequence[SequenceInDecoding], adapter: str | None, cache: CacheKind
     ) -> str | None:
-        """Gives the adapter's revision."""
+        """Draws the rows' tokens, with the adapter if there is one, and returns the adapter's
+        revision.
+        """
         import torch
 
         started = time.monotonic()
@@ -275,8 +279,8 @@ class _Loaded:
 
 
 def own_gpu(model: Any) -> AbstractContextManager[Any]:
-    """The model's GPU is this thread's current one: streams and graphs, and what is launched without naming one,
-    belong to that.
+    """Makes the model's GPU current for this thread, since streams and graphs belong to the
+    current GPU.
     """
     if model.device.type != "cuda":
         return nullcontext()
@@ -286,7 +290,9 @@ def own_gpu(model: Any) -> AbstractContextManager[Any]:
 
 
 def load(path: str, device: str, dtype: str) -> _Loaded:
-    """Refuses, in one line, whatever transformers cannot load."""
+    """Loads a model and its tokenizer. Raises PolicyRefused (one line) for all failures of
+    transformers.
+    """
     try:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -360,7 +366,7 @@ def _with_adapter(model: Any, folder: Path, key: str, is_peft: bool) -> Any:
 
 
 def on_device(device: str) -> str:
-    """`auto` is the GPU where torch has one."""
+    """Returns the device; `auto` is the GPU if torch has one."""
     if device != "auto":
         return device
     import torch

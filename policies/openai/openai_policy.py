@@ -50,16 +50,16 @@ class OpenAIPolicy(ServerPolicy):
         prices: Prices | None = None,
         extra: ExtraFields | None = None,
     ) -> None:
-        """Opens nothing yet.
+        """Stores the settings; opens no connection yet.
 
         Args:
-            model: The model's name at the server.
-            url: The address, which usually ends in /v1.
-            key: The server's key, where it wants one.
-            at_once: Requests that are under way at the same time.
-            timeout: Seconds for one whole answer, from the request to its last byte.
-            prices: The prices of tokens.
-            extra: Fields of the user that every request has.
+            model: Name of the model at the server.
+            url: Address, which usually ends in /v1.
+            key: Key of the server, if needed.
+            at_once: Number of parallel requests.
+            timeout: Seconds for a whole answer, from the request to its last byte.
+            prices: Prices of tokens.
+            extra: Fields of the user added to every request.
         """
         super().__init__(
             ModelServer(model=model, url=address_without(url, "/chat/completions"), key=key),
@@ -76,21 +76,21 @@ class OpenAIPolicy(ServerPolicy):
 
     @property
     def name(self) -> str:
-        """Returns the name `openai:MODEL@URL`."""
+        """Returns the policy's name, `openai:MODEL@URL`."""
         return f"openai:{self._server.model}@{self._server.url}"
 
     @property
     def prompt_form(self) -> PromptForm:
-        """Returns the prompt form that the server's listing names for its model; the chat form where the listing cannot
-        be read now.
+        """Returns the prompt form in the server's listing of the model; the chat form if the
+        listing is unavailable.
         """
         with contextlib.suppress(PolicyError):
             self.served()
         return self._served.prompt_form
 
     def served(self) -> ServedModel:
-        """Returns the server's listing of its model. Raises PolicyUnavailable, and PolicyRefused where it serves
-        another one.
+        """Returns the server's listing of its model. Raises PolicyUnavailable, or PolicyRefused
+        for another model.
         """
         self._loop.wait_for(self._list())
         return self._served
@@ -127,8 +127,8 @@ class OpenAIPolicy(ServerPolicy):
         await self._prepare(self._open())
 
     async def _prepare(self, connection: ServerConnection) -> None:
-        """Reads /models once. Where that fails temporarily, the server is treated as a plain one and asked again next
-        time.
+        """Reads /models once. After a temporary failure the server is treated as a plain one
+        until the next attempt.
         """
         async with self._listing:
             if self._is_listed:
@@ -166,10 +166,13 @@ class OpenAIPolicy(ServerPolicy):
     async def _chat(
         self, request: Request, sampling: Sampling, connection: ServerConnection
     ) -> ServerAnswer:
-        """Asks, and leaves out what the server refuses and what changes no answer.
+        """Sends a chat request, omitting fields that the server refuses and that change no
+        answer.
 
-        A server that names no field is asked with one group of fields less after the other. What it then goes without
-        is remembered. Where that does not help, the refusal is the first one, or one that names a field.
+        A server that names no field is asked with one group of fields less at a time. Omitted
+        fields are remembered for
+        later requests. If omitting does not help, the error is the first refusal, or a refusal
+        that names a field.
         """
         without, first = self._without, None
         while True:
@@ -195,9 +198,9 @@ class OpenAIPolicy(ServerPolicy):
 
     async def _send(
         self, request: Request, sampling: Sampling, without: frozenset[str], connection: ServerConnection,
-        more: Mapping[str, Any] | None = None,
+        additional: Mapping[str, Any] | None = None,
     ) -> ServerAnswer:  # fmt: skip
-        extra = self._extra_body | dict(more or {})
+        extra = self._extra_body | dict(additional or {})
         body = chat_body(request, sampling, self._server.model, self._served, without, extra)
         return await connection.read(
             connection.client.chat.completions.with_streaming_response.create, body
@@ -206,10 +209,13 @@ class OpenAIPolicy(ServerPolicy):
     async def _is_after_temperature(
         self, request: Request, sampling: Sampling, connection: ServerConnection
     ) -> bool:
-        """Tells whether log-probs are of the distribution after the temperature.
+        """Checks whether the server's log-probs are those of the distribution after the
+        temperature.
 
-        At temperature 1 there is no difference. Elsewhere two requests of one token say it, once: the gap between the
-        likeliest token and the fourth halves from temperature 1 to 2 where log-probs are taken after it.
+        At temperature 1 there is no difference. Otherwise two requests for a single token decide:
+        the gap between the
+        likeliest token and the fourth halves from temperature 1 to 2 if log-probs are taken after
+        the temperature.
         """
         if sampling.temperature == 1.0 or not self._served.is_vllm:
             return True

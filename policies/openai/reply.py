@@ -39,7 +39,9 @@ _LOGPROBS: TypeAdapter[list[_TokenLogprob]] = TypeAdapter(list[_TokenLogprob])
 
 
 def parse_reply(answer: ServerAnswer, server: ModelServer) -> ModelReply:
-    """Reads a decoded answer. Raises PolicyError where it holds no reply: the error that it reports, or its form."""
+    """Parses a decoded answer. Raises PolicyError for an answer without a reply: the reported
+    error, or the missing part.
+    """
     content = merge_stream(answer.content) if isinstance(answer.content, Stream) else answer.content
     choice, reason = _first_choice(content)
     parts = None if choice is None else _message_parts(choice)
@@ -90,7 +92,9 @@ def _first_choice(content: Any) -> tuple[dict[str, Any] | None, str]:
 
 
 def _message_parts(choice: dict[str, Any]) -> MessageParts | None:
-    """Returns the parts of a choice's message; None where it has none, or content of an unknown form."""
+    """Returns the parts of a choice's message; None without a message, or for content of an
+    unknown form.
+    """
     message = next(
         (choice[name] for name in ("message", "delta", "text") if choice.get(name) is not None),
         None,
@@ -110,7 +114,7 @@ def _message_parts(choice: dict[str, Any]) -> MessageParts | None:
 def _logprobs(
     value: Any, ids: list[int] | None, fields: OptionalFields
 ) -> tuple[float, ...] | None:
-    """Returns one log-prob for each token id; None where they do not fit the ids, or there are no ids."""
+    """Returns one log-prob per token id; None if they do not match the ids."""
     content = value.get("content") if isinstance(value, dict) else None
     if ids is None or content is None:
         return None  # without ids no training can use them
@@ -121,7 +125,7 @@ def _logprobs(
 
 
 def merge_stream(chunks: list[Any]) -> dict[str, Any]:
-    """Joins the chunks of a stream to the reply that the server would have sent in one piece."""
+    """Joins the chunks of a stream into the reply of a request without streaming."""
     reply: dict[str, Any] = {}
     choice: dict[str, Any] = {}
     for chunk in chunks:
@@ -170,13 +174,13 @@ class _Model(BaseModel):
 
 
 class Models(BaseModel):
-    """A reply of `/v1/models`."""
+    """Reply of the endpoint `/v1/models`."""
 
     data: list[_Model]
 
 
 def parse_models(content: Any) -> Models | None:
-    """Reads a listing of models; None where it has another form."""
+    """Parses a listing of models; None for another form."""
     try:
         return Models.model_validate(content)
     except ValidationError:

@@ -1,4 +1,4 @@
-"""The fields of a chat request, and those that can be left out for a server that does not take them."""
+"""Fields of a chat request, and the fields that can be omitted for servers that refuse them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernelwright.policies.base import Request, Sampling
 from kernelwright.policies.openai.served_model import ServedModel
 
 _STEPS = (frozenset({"seed"}), frozenset({"max_tokens"}), frozenset({"temperature", "top_p"}))
-"""Fields in the order in which they are left out where a server refuses a request and names no field."""
+"""Groups of fields to omit, in order, if a server refuses a request without naming a field."""
 
 
 def chat_body(
@@ -23,12 +23,12 @@ def chat_body(
     """Returns the arguments of a chat request.
 
     Args:
-        request: The conversation, and the adapter that is asked for as a model.
-        sampling: The sampling settings.
-        model: The model's name at the server.
-        served: What the server's listing says of it.
-        without: Fields to leave out; `max_completion_tokens` takes the place of `max_tokens`.
-        extra: Fields of the user, which go over all others.
+        request: Conversation and adapter; the adapter is requested as a model.
+        sampling: Sampling settings.
+        model: Name of the model at the server.
+        served: Facts from the server's listing.
+        without: Fields to omit; `max_completion_tokens` replaces an omitted `max_tokens`.
+        extra: Fields of the user, which override all others.
     """
     body: dict[str, Any] = {
         "model": request.adapter or model,
@@ -45,25 +45,27 @@ def chat_body(
         body["stop"] = list(sampling.stop)
     if "max_tokens" in without:
         body["max_completion_tokens"] = sampling.max_tokens
-    more = sampling.model_dump(
+    extension_fields = sampling.model_dump(
         include={"top_k", "min_p", "repetition_penalty"}, exclude_defaults=True
     )
     if served.is_vllm:
         # vLLM takes missing fields from the model's generation_config.json, so every field is sent.
         body["logprobs"] = True
-        more = (
+        extension_fields = (
             {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-            | more
+            | extension_fields
             | {"return_token_ids": True}
         )
     fields = {
         name: value for name, value in body.items() if name not in without and name not in extra
     }
-    return fields | {"extra_body": more | extra}
+    return fields | {"extra_body": extension_fields | extra}
 
 
 def removable_fields(sampling: Sampling) -> set[str]:
-    """Returns the fields that change no answer, or only its repetition (the seed), where a server does without."""
+    """Returns the fields whose omission changes no answer, or only its reproducibility (the
+    seed).
+    """
     fields = {"max_tokens"} if sampling.seed is None else {"seed", "max_tokens"}
     fields |= {"temperature"} if sampling.temperature == 1.0 else set()
     fields |= {"top_p"} if sampling.top_p == 1.0 else set()
@@ -71,9 +73,9 @@ def removable_fields(sampling: Sampling) -> set[str]:
 
 
 def next_without(named: str, without: Set[str], sampling: Sampling) -> frozenset[str] | None:
-    """Returns the fields to leave out after a refusal; None where nothing more can be left out.
+    """Returns the fields to omit after a refusal; None if nothing more can be omitted.
 
-    `named`: the field that the server names; empty where it names none.
+    `named`: field named by the server; empty if there is none.
     """
     removable = removable_fields(sampling) - without
     if named:

@@ -1,4 +1,4 @@
-"""What a server's listing of its models says of one model: whether vLLM serves it, and from which folder."""
+"""Facts in a server's listing about a model: whether vLLM serves it, and from which folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ServedModel(Value):
     root: str | None = None
     """The folder or hub name that the server was started with."""
     revision: str | None = None
-    """The revision of the weights, where the server's model folder is on this machine."""
+    """Revision of the weights, if the server's model folder is on this machine."""
     adapter_revisions: dict[str, str | None] = {}
     identity: Identity = Identity()
     prompt_form: PromptForm = PromptForm.CHAT

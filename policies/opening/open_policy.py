@@ -40,13 +40,22 @@ def open_policy(
     engine: dict[str, Any] | None = None,
     extra: ExtraFields | None = None,
 ) -> Policy:
-    """Opens without loading weights or asking a server; what is wrong with the name alone is refused here, in one line.
+    """Opens a policy without loading weights or asking a server. Raises PolicyRefused for an
+    invalid name.
 
-    `key` is for servers, `adapter` a LoRA folder (vllm, transformers), `timeout` seconds for one answer, `patience`
-    seconds for asking again (0: never), `prices` the user's own file, `engine` vLLM's own arguments, `extra` the fields
-    that every request to a server has.
+    Args:
+        name: A form of POLICY_FORMS.
+        key: Key for servers.
+        adapter: LoRA folder (vllm, transformers).
+        device: Device for policies in this process.
+        at_once: Number of parallel requests.
+        timeout: Seconds for a whole answer.
+        patience: Seconds in which a failed request is repeated (0: never).
+        prices: Price file of the user.
+        engine: Arguments of vLLM's engine.
+        extra: Fields added to every request to a server.
     """
-    form, _, rest = name.partition(":")
+    form, _, target = name.partition(":")
     if adapter is not None and form not in ("vllm", "transformers"):
         raise PolicyRefused(
             f"{name} takes no adapter here: name one that the server serves as MODEL", Trouble.NAME
@@ -62,7 +71,7 @@ def open_policy(
     server = server_name(name)
     if server is not None:
         kind = OpenAIPolicy if server.form == "openai" else AnthropicPolicy
-        known = read_prices(prices)
+        price_table = read_prices(prices)
         servers = [
             kind(
                 server.model,
@@ -70,7 +79,7 @@ def open_policy(
                 key=key,
                 at_once=at_once or 16,
                 timeout=timeout,
-                prices=known,
+                prices=price_table,
                 extra=extra,
             )
             for url in server.urls
@@ -78,16 +87,16 @@ def open_policy(
         return RetryingPolicy(
             servers[0] if len(servers) == 1 else FailoverPolicy(servers, name), budget=patience
         )
-    if form == "vllm" and rest:
+    if form == "vllm" and target:
         from kernelwright.policies.vllm.engine_policy import VLLMPolicy
 
-        return VLLMPolicy(rest, adapter=adapter, engine=engine)
-    if form == "transformers" and rest:
+        return VLLMPolicy(target, adapter=adapter, engine=engine)
+    if form == "transformers" and target:
         from kernelwright.policies.small.small_policy import open_local
 
-        return open_local(rest, adapter=adapter, device=device, at_once=at_once)
-    if form == "scripted" and rest:
-        return open_scripted(Path(rest).expanduser())
+        return open_local(target, adapter=adapter, device=device, at_once=at_once)
+    if form == "scripted" and target:
+        return open_scripted(Path(target).expanduser())
     raise PolicyRefused(
         f"no policy {name!r}: the forms are {', '.join(POLICY_FORMS)}", Trouble.NAME
     )

@@ -12,10 +12,12 @@ EMBEDDED_WEIGHTS = Path(__file__).parents[1] / "weights"
 
 
 def open_embedded(weights: Path = EMBEDDED_WEIGHTS, device: str = "auto") -> TransformersPolicy:
-    """A Qwen3 of some ten million parameters with a tokenizer of its own, asked in the compact form.
+    """Opens the embedded policy: a Qwen3 model of about ten million parameters, prompted in the
+    compact form.
 
-    `auto` is the CPU, also where there is a GPU: it answers there before a GPU would have captured its graph, and
-    leaves the GPU to the tools.
+    `auto` is the CPU, even beside a GPU: the answer is ready there before a GPU would have
+    captured its graph, and the
+    GPU stays free for the tools.
     """
     if not (weights / "config.json").is_file() or not list(weights.glob("*.safetensors")):
         raise PolicyRefused(

@@ -1,8 +1,8 @@
-"""A small model on a CPU, as fast as it goes: no transformers to import, weights in a tenth of a second, several tokens
-a step.
+"""Fast policy for small models on a CPU: no import of transformers, fast loading, several tokens
+per step.
 
-What this cannot do (an adapter, stop strings, a distribution that is cut) is done by transformers, which is then loaded
-beside it.
+Requests with an adapter, stop strings or a truncated distribution go to transformers, which is
+then loaded too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kernelwright.policies.local.transformers_policy import (
 from kernelwright.policies.model_identity import Identity, identity_of, weights_revision
 
 MAX_ROWS_AT_ONCE = 32
-"""Rows of a batch."""
+"""Maximum number of rows per batch."""
 
 
 class SmallTokenizer:
@@ -41,7 +41,9 @@ class SmallTokenizer:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Raises OSError, ValueError, KeyError where the folder holds no such tokenizer."""
+        """Reads the tokenizer. Raises OSError, ValueError, KeyError for a folder without such a
+        tokenizer.
+        """
         from jinja2.sandbox import ImmutableSandboxedEnvironment
         from tokenizers import Tokenizer
 
@@ -76,8 +78,12 @@ class SmallPolicy(TransformersPolicy):
     @property
     def capabilities(self) -> Capabilities:
         """The capabilities of transformers' policy; on a CPU `MAX_ROWS_AT_ONCE` requests at once by default."""
-        found = super().capabilities
-        return found if self._at_once or not self._on_cpu else found.with_(at_once=MAX_ROWS_AT_ONCE)
+        inherited = super().capabilities
+        return (
+            inherited
+            if self._at_once or not self._on_cpu
+            else inherited.with_(at_once=MAX_ROWS_AT_ONCE)
+        )
 
     @property
     def _on_cpu(self) -> bool:
@@ -111,10 +117,12 @@ class SmallPolicy(TransformersPolicy):
                 small.common,
                 between=self._check_answering,
             )
-            for place, row in enumerate(batch, start):
-                finished[place] = self._said(requests[place], row, small)
+            for index, row in enumerate(batch, start):
+                finished[index] = self._small_completion(requests[index], row, small)
 
-    def _said(self, request: Request, row: SequenceInDecoding, small: _Small) -> Completion:
+    def _small_completion(
+        self, request: Request, row: SequenceInDecoding, small: _Small
+    ) -> Completion:
         assert row.finish is not None
         return Completion(
             text=row.text(small.tokenizer.decode), finish=row.finish, policy=self.name,
@@ -164,6 +172,6 @@ def _load(folder: Path) -> _Small:
 
 
 def open_local(path: str, **options: Any) -> TransformersPolicy:
-    """Returns the faster one of the two policies for a folder or a hub name. Nothing is loaded yet."""
+    """Returns the faster policy for a folder or a hub name. Loads nothing yet."""
     small = options.get("adapter") is None and is_small(Path(path).expanduser())
     return (SmallPolicy if small else TransformersPolicy)(path, **options)

@@ -1,5 +1,7 @@
-"""Drafts that a compiler does not make: a pattern of a problem's graph is found and written as one kernel of our own.
+"""Drafts that Inductor does not write: a pattern in a problem's graph is replaced by a kernel of
+this project.
 
-Belongs here: patterns on the exported graph, and the kernels that take their place. Does not belong here: what
-Inductor drafts (policies/inductor), and whether a draft is right (tools/judging).
+Belongs here: patterns on the exported graph, and their kernels. Does not belong here: drafts by
+Inductor
+(policies/inductor), and checks of drafts (tools/judging).
 """

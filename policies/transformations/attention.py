@@ -1,4 +1,4 @@
-"""A problem that is one attention, written as one flash kernel."""
+"""Writes a problem that is one attention as a flash attention kernel."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ ones spill, and take Triton more than half a minute to compile; torch's own flas
 def write_attention(exported: ExportedModel) -> str:
     """Returns the candidate's text. Raises NotTransformed."""
     plain(exported)
-    found = find_attention(exported.graph)
-    ranks = {node.meta["val"].dim() for node in (found.query, found.key, found.value)}
+    attention = find_attention(exported.graph)
+    ranks = {node.meta["val"].dim() for node in (attention.query, attention.key, attention.value)}
     if not ranks <= set(SUPPORTED_RANKS) or len(ranks) != 1:
         raise NotTransformed(f"operands of {sorted(ranks)} axes")
-    if not found.query.meta["val"].dtype.is_floating_point or _widest(found) > 8:
+    if not attention.query.meta["val"].dtype.is_floating_point or _widest(attention) > 8:
         raise NotTransformed("operands that are no floating-point numbers of at most 32 bits")
     widest = (
-        MAX_HEAD_SIZE if _widest(found) <= 4 else MAX_HEAD_SIZE // 2
+        MAX_HEAD_SIZE if _widest(attention) <= 4 else MAX_HEAD_SIZE // 2
     )  # 256 of fp32 ask an H100 for 256 KB a block
-    if (wide := max(_columns(found.query), _columns(found.value))) > widest:
+    if (wide := max(_columns(attention.query), _columns(attention.value))) > widest:
         raise NotTransformed(f"heads of {wide} columns, more than {widest}")
     names = exported.names
     host = HostText(names, {})
-    call = _call(found, host)
-    inner = HostText(names, {found.output: call})
+    call = _call(attention, host)
+    inner = HostText(names, {attention.output: call})
     inner.lines = host.lines
     outputs = next(n for n in exported.graph.nodes if n.op == "output").args[0]
     if len(outputs) != 1:
@@ -54,10 +54,10 @@ def write_attention(exported: ExportedModel) -> str:
     returned = inner.of(outputs[0])
     body = "".join(f"        {line}\n" for line in inner.lines)
     text = attention_text(
-        causal=found.causal,
-        mask_kind=int(found.mask_kind),
-        fill=found.fill,
-        zero_rows=found.zero_rows,
+        causal=attention.causal,
+        mask_kind=int(attention.mask_kind),
+        fill=attention.fill,
+        zero_rows=attention.zero_rows,
     )
     module = (
         "class ModelNew(nn.Module):\n"
@@ -67,45 +67,53 @@ def write_attention(exported: ExportedModel) -> str:
 
 
 def _columns(node: Any) -> int:
-    """Returns the columns of the problem as it is given, where they are known."""
+    """Returns the number of columns at the problem's own sizes; 0 if unknown."""
     extent = node.meta["val"].shape[-1]
     hint = extent if isinstance(extent, int) else getattr(extent.node, "hint", None)
     return 0 if hint is None else int(hint)
 
 
-def _widest(found: Attention) -> int:
-    return max(int(n.meta["val"].element_size()) for n in (found.query, found.key, found.value)) * 2
+def _widest(attention: Attention) -> int:
+    return (
+        max(
+            int(n.meta["val"].element_size())
+            for n in (attention.query, attention.key, attention.value)
+        )
+        * 2
+    )
 
 
-def _call(found: Attention, host: HostText) -> str:
-    key = host.of(found.key) + (".transpose(-2, -1)" if found.key_transposed else "")
-    arguments = [host.of(found.query), key, host.of(found.value), _scale(found, host)]
-    if found.mask_kind is not MaskKind.NONE:
-        arguments.append(host.of(found.mask))
+def _call(attention: Attention, host: HostText) -> str:
+    key = host.of(attention.key) + (".transpose(-2, -1)" if attention.key_transposed else "")
+    arguments = [host.of(attention.query), key, host.of(attention.value), _scale(attention, host)]
+    if attention.mask_kind is not MaskKind.NONE:
+        arguments.append(host.of(attention.mask))
     return f"flash_attention({', '.join(arguments)})"
 
 
-def _scale(found: Attention, host: HostText) -> str:
-    """The factor of the scores, as an expression of sizes where torch kept it as one.
+def _scale(attention: Attention, host: HostText) -> str:
+    """Returns the factor of the scores, as an expression of sizes if torch recorded one.
 
-    `math.sqrt` of a size makes torch.export take that size for a number; where a size is one, and the factor is its
-    root, the root was meant. A factor that is written as a number leaves the size a symbol.
+    `math.sqrt` of a size makes torch.export fix that size as a number. If the size is a number
+    and the factor is
+    1 / sqrt(size), the expression of the size is written. A factor written as a number leaves the
+    size a symbol.
     """
-    query = host.of(found.query)
+    query = host.of(attention.query)
     usual = f"{query}.shape[-1] ** -0.5"
-    if found.default_scale:
+    if attention.default_scale:
         return usual
-    if not found.scales:
+    if not attention.scales:
         return "1.0"
-    numbers = [value for _, value in found.scales]
+    numbers = [value for _, value in attention.scales]
     if len(numbers) == 1 and not hasattr(numbers[0], "users"):
-        factor = float(numbers[0]) if found.scales[0][0] == "*" else 1 / float(numbers[0])
-        extent = found.query.meta["val"].shape[-1]
+        factor = float(numbers[0]) if attention.scales[0][0] == "*" else 1 / float(numbers[0])
+        extent = attention.query.meta["val"].shape[-1]
         extent = extent if isinstance(extent, int) else extent.node.maybe_as_int()
         if extent is not None and math.isclose(factor, extent**-0.5, rel_tol=1e-6):
             return usual
     written = "1.0"
-    for sign, value in found.scales:
-        told = host.of(value)
-        written = f"{written} {sign} {f'({told})' if ' ' in told else told}"
+    for sign, value in attention.scales:
+        text = host.of(value)
+        written = f"{written} {sign} {f'({text})' if ' ' in text else text}"
     return written.removeprefix("1.0 * ")

@@ -23,7 +23,9 @@ PASSED_OPERATORS = {
     "type_as",
     "float",
 }
-"""Operators between softmax and product that leave the values as they are (a dropout that does not train)."""
+"""Operators between softmax and product that leave values unchanged (dropout outside of training
+among them).
+"""
 
 
 class MaskKind(IntEnum):
@@ -32,14 +34,14 @@ class MaskKind(IntEnum):
     NONE = 0
     ADDED = 1
     KEPT = 2
-    """Where the mask is false the score is the fill."""
+    """The score is the fill if the mask is false."""
     DROPPED = 3
-    """Where the mask is true the score is the fill."""
+    """The score is the fill if the mask is true."""
 
 
 @dataclass
 class Attention:
-    """One attention of a graph. Nodes are torch.fx nodes."""
+    """An attention in a graph. Nodes are torch.fx nodes."""
 
     query: Any
     key: Any
@@ -74,38 +76,49 @@ def name_of(node: Any) -> str:
 
 def find_attention(graph: Any) -> Attention:
     """Returns the only attention of a graph. Raises NotTransformed."""
-    found = list(_all_attentions(graph))
-    if len(found) != 1:
-        raise NotTransformed(f"{len(found)} attentions in the graph, not one")
-    return found[0]
+    attentions = list(_all_attentions(graph))
+    if len(attentions) != 1:
+        raise NotTransformed(f"{len(attentions)} attentions in the graph, not one")
+    return attentions[0]
 
 
 def _all_attentions(graph: Any) -> Iterator[Attention]:
     for node in graph.nodes:
         if name_of(node) == "scaled_dot_product_attention":
             yield _of_torch(node)
-        elif name_of(node) in ("softmax", "_softmax") and (found := _written_out(node)) is not None:
-            yield found
+        elif (
+            name_of(node) in ("softmax", "_softmax")
+            and (attention := _written_out(node)) is not None
+        ):
+            yield attention
 
 
 def _of_torch(node: Any) -> Attention:
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    if given.get("dropout_p"):
+    arguments = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    if arguments.get("dropout_p"):
         raise NotTransformed("its dropout draws random numbers")
-    found = Attention(given["query"], given["key"], given["value"], node, zero_rows=True)
-    found.causal = bool(given.get("is_causal", False))
-    scale = given.get("scale")
-    found.default_scale, found.scales = scale is None, [] if scale is None else [("*", scale)]
-    mask = given.get("attn_mask")
+    attention = Attention(
+        arguments["query"], arguments["key"], arguments["value"], node, zero_rows=True
+    )
+    attention.causal = bool(arguments.get("is_causal", False))
+    scale = arguments.get("scale")
+    attention.default_scale, attention.scales = (
+        scale is None,
+        [] if scale is None else [("*", scale)],
+    )
+    mask = arguments.get("attn_mask")
     if mask is not None:
-        found.mask, found.mask_kind = mask, MaskKind.KEPT if _is_boolean(mask) else MaskKind.ADDED
-    return found
+        attention.mask, attention.mask_kind = (
+            mask,
+            MaskKind.KEPT if _is_boolean(mask) else MaskKind.ADDED,
+        )
+    return attention
 
 
 # ------------------------------------------------------------------ written out
 def _written_out(softmax: Any) -> Attention | None:
-    """The attention that a softmax is part of; None where what follows is no product."""
+    """Returns the attention around a softmax; None if no product follows."""
     product, users = softmax, list(softmax.users)
     while len(users) == 1 and name_of(users[0]) in PASSED_OPERATORS and users[0].args[0] is product:
         product, users = users[0], list(users[0].users)
@@ -114,41 +127,41 @@ def _written_out(softmax: Any) -> Attention | None:
     weights, value = _operands(users[0])
     if weights is not product or not _is_last(softmax):
         return None
-    found = Attention(None, None, value, users[0])
-    scores = _follow_to_product(softmax.args[0], found)
+    attention = Attention(None, None, value, users[0])
+    scores = _follow_to_product(softmax.args[0], attention)
     if _is_product(scores, "qd,dk->qk"):
-        found.query, transposed = _operands(scores)
-        found.key = _untransposed(transposed)
-        if found.key is None:
-            found.key, found.key_transposed = transposed, True
+        attention.query, transposed = _operands(scores)
+        attention.key = _untransposed(transposed)
+        if attention.key is None:
+            attention.key, attention.key_transposed = transposed, True
     elif _is_product(scores, "qd,kd->qk"):
-        found.query, found.key = _operands(scores)
+        attention.query, attention.key = _operands(scores)
     else:
         return None
-    return found
+    return attention
 
 
-def _follow_to_product(node: Any, found: Attention) -> Any:
-    """From the softmax's input up to the product, noting scale and mask on the way.
+def _follow_to_product(node: Any, attention: Attention) -> Any:
+    """Follows the softmax's input up to the product, and records scale and mask on the path.
 
-    Raises NotTransformed where a mask comes below a scale in a way that the kernel does not have.
+    Raises NotTransformed for an order of mask and scale that the kernel does not support.
     """
     while len(node.users) == 1:
         name = name_of(node)
         if name in ("mul", "div") and not _is_tensor(node.args[1]):
             if (
-                found.mask_kind is MaskKind.ADDED
-                and found.mask is not None
-                and found.mask in _users_of(node)
+                attention.mask_kind is MaskKind.ADDED
+                and attention.mask is not None
+                and attention.mask in _users_of(node)
             ):
                 raise NotTransformed("a mask is added before the scores are scaled")
-            found.scales.insert(0, ("*" if name == "mul" else "/", node.args[1]))
+            attention.scales.insert(0, ("*" if name == "mul" else "/", node.args[1]))
         elif name == "add" and _is_tensor(node.args[1]):
-            _take_added(found, node.args[1])
+            _take_added(attention, node.args[1])
         elif name == "masked_fill":
-            _take_filled(found, node.args[1], node.args[2], drops=True)
+            _take_filled(attention, node.args[1], node.args[2], drops=True)
         elif name == "where" and _is_fill(node.args[2]):
-            _take_filled(found, node.args[0], node.args[2], drops=False)
+            _take_filled(attention, node.args[0], node.args[2], drops=False)
             node = node.args[1]
             continue
         elif name not in PASSED_OPERATORS:
@@ -161,34 +174,34 @@ def _users_of(node: Any) -> set[Any]:
     return set(node.users)
 
 
-def _take_added(found: Attention, mask: Any) -> None:
+def _take_added(attention: Attention, mask: Any) -> None:
     if (
         name_of(mask) == "triu"
         and _number(mask.args[1:], 0) == 1
         and _filled_with(mask.args[0]) == MASKED_SCORE
     ):
-        found.causal = True
+        attention.causal = True
         return
-    _set_mask(found, mask, MaskKind.ADDED, MASKED_SCORE)
+    _set_mask(attention, mask, MaskKind.ADDED, MASKED_SCORE)
 
 
-def _take_filled(found: Attention, mask: Any, value: Any, drops: bool) -> None:
+def _take_filled(attention: Attention, mask: Any, value: Any, drops: bool) -> None:
     fill = _fill_of(value)
     if _is_upper(mask) if drops else _is_lower(mask):
         if fill > -1e4:
             raise NotTransformed(f"masked scores are {fill}, which is not as good as nothing")
-        found.causal = True
+        attention.causal = True
         return
     inner = _negated(mask)
     if inner is not None:
         mask, drops = inner, not drops
-    _set_mask(found, mask, MaskKind.DROPPED if drops else MaskKind.KEPT, fill)
+    _set_mask(attention, mask, MaskKind.DROPPED if drops else MaskKind.KEPT, fill)
 
 
-def _set_mask(found: Attention, mask: Any, kind: MaskKind, fill: float) -> None:
-    if found.mask is not None:
+def _set_mask(attention: Attention, mask: Any, kind: MaskKind, fill: float) -> None:
+    if attention.mask is not None:
         raise NotTransformed("it has two masks")
-    found.mask, found.mask_kind, found.fill = mask, kind, fill
+    attention.mask, attention.mask_kind, attention.fill = mask, kind, fill
 
 
 def _is_upper(mask: Any) -> bool:
@@ -229,8 +242,8 @@ def _filled_with(node: Any) -> float | None:
     )
 
 
-def _number(rest: Any, default: int) -> Any:
-    return rest[0] if rest else default
+def _number(arguments: Any, default: int) -> Any:
+    return arguments[0] if arguments else default
 
 
 def _is_fill(value: Any) -> bool:
@@ -248,22 +261,26 @@ def _fill_of(value: Any) -> float:
 
 # ------------------------------------------------------------------ products
 def _is_product(node: Any, form: str) -> bool:
-    """form: `qk,kd->qd` as an einsum would say it, without what all operands share."""
+    """Returns whether a node is a product of the form `qk,kd->qd`, in einsum notation without the
+    shared axes.
+    """
     name = name_of(node)
     if name in ("matmul", "bmm"):
         return form in ("qk,kd->qd", "qd,dk->qk")
     if name != "einsum" or len(node.args[1]) != 2:
         return False
-    left, _, out = str(node.args[0]).replace(" ", "").partition("->")
-    one, _, other = left.partition(",")
-    wanted, _, result = form.partition("->")
-    first, _, second = wanted.partition(",")
-    if (one[:-2], other[:-2]) != (out[:-2], out[:-2]):
+    operands, _, out = str(node.args[0]).replace(" ", "").partition("->")
+    first_subscripts, _, second_subscripts = operands.partition(",")
+    expected_operands, _, result = form.partition("->")
+    first, _, second = expected_operands.partition(",")
+    if (first_subscripts[:-2], second_subscripts[:-2]) != (out[:-2], out[:-2]):
         return False
-    names = dict(zip(first, one[-2:], strict=True))
-    names |= {k: v for k, v in zip(second, other[-2:], strict=True) if k not in names}
+    names = dict(zip(first, first_subscripts[-2:], strict=True))
+    names |= {k: v for k, v in zip(second, second_subscripts[-2:], strict=True) if k not in names}
     expected = tuple("".join(names[k] for k in part) for part in (first, second, result))
-    return expected == (one[-2:], other[-2:], out[-2:]) and len(set(names.values())) == len(names)
+    return expected == (first_subscripts[-2:], second_subscripts[-2:], out[-2:]) and len(
+        set(names.values())
+    ) == len(names)
 
 
 def _operands(node: Any) -> tuple[Any, Any]:
@@ -272,7 +289,7 @@ def _operands(node: Any) -> tuple[Any, Any]:
 
 
 def _untransposed(node: Any) -> Any:
-    """Returns the node whose last two axes a node transposes; None where it is no transpose."""
+    """Returns the operand of a transposition of the last two axes; None for other nodes."""
     rank = node.meta["val"].dim()
     if name_of(node) == "transpose" and {a % rank for a in node.args[1:3]} == {rank - 1, rank - 2}:
         return node.args[0]

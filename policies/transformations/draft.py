@@ -1,4 +1,6 @@
-"""What such a draft is, and how one is asked for. Nothing here imports torch or executes a problem's file."""
+"""Draft of a transformation as a value, and the request for it. Imports no torch and executes no
+problem file.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 from kernelwright.policies.base import Value
 
 TRANSFORMATION_ENTRY = "kernelwright.policies.transformations.process:serve"
-"""`module:function` of what runs in the sandboxed process."""
+"""Entry point (`module:function`) of the sandboxed process."""
 TRANSFORMATION_WARM_UP = "kernelwright.policies.transformations.process:warm"
 TRANSFORMATION_SECONDS = 30.0
 
@@ -27,15 +29,15 @@ PATTERN_WORDS = (
     "mm(",
     " @ ",
 )
-"""Words of which a problem's text contains at least one where a transformation may fit."""
+"""Words of a problem's text; a transformation can fit only if at least one occurs."""
 
 NORM_WORDS = ("LayerNorm", "layer_norm", "RMSNorm", "rms_norm")
 HALF_WORDS = ("half", "float16")
-"""Words of which a problem's text contains at least one where a product may be of half precision (bfloat16
-among them).
-"""
+"""Words of a problem's text that suggest half precision (bfloat16 included)."""
 PRODUCT_WORDS = ("Linear", "linear(", *PATTERN_WORDS[-3:])
-"""One of which a problem's text names beside a norm where the two may be one kernel, or beside half precision."""
+"""Words for a product, which must occur beside a norm or beside half precision for a
+transformation to fit.
+"""
 
 Runner = Callable[[str, dict[str, Any], float], dict[str, Any]]
 """Calls an entry with a payload in a process of its own, for so many seconds, and returns its answer."""
@@ -48,11 +50,11 @@ class TransformedDraft(Value):
     transformation: str = ""
     """The name of the transformation, such as `flash attention`."""
     algebra: bool = False
-    """Whether operations of the problem are not made because algebra takes them away: what that gains is no speed of
-    the same work.
+    """Whether algebra removes operations of the problem; such a gain is not a speedup of the same
+    work.
     """
     refused: str = ""
-    """The reason for a refusal, in one line."""
+    """Reason for a refusal, in one line."""
     seconds: float = 0.0
 
     @property
@@ -78,5 +80,5 @@ def transform(
     if not may_transform(source):
         return TransformedDraft(refused="it names nothing that is transformed")
     answer = run(TRANSFORMATION_ENTRY, {"source": source}, seconds)
-    known = {name: answer[name] for name in TransformedDraft.model_fields if name in answer}
-    return TransformedDraft.model_validate(known)
+    fields = {name: answer[name] for name in TransformedDraft.model_fields if name in answer}
+    return TransformedDraft.model_validate(fields)

@@ -1,4 +1,6 @@
-"""A problem's model as a graph of torch's own operators, with sizes as symbols where torch can keep them."""
+"""Exports a problem's model as a graph of torch operators, with sizes as symbols if torch can
+keep them.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,12 @@ from typing import Any
 
 
 class NotTransformed(ValueError):
-    """No transformation fits; the message is the reason in one line."""
+    """Raised if no transformation fits; the message is the reason in one line."""
 
 
 @dataclass
 class ExportedModel:
-    """One module."""
+    """Exported graph of a problem's model, with the names of its inputs and weights."""
 
     graph: Any
     """torch.fx.Graph of operators that are not decomposed: matmul, softmax.int, scaled_dot_product_attention."""
@@ -25,9 +27,11 @@ class ExportedModel:
     weights: dict[str, str]
     """Name of a placeholder -> the parameter or buffer that it stands for: `linear.weight`."""
     numbers: dict[float, str]
-    """A number that the constructor was given -> the only attribute that keeps it and is used: `self.scale`."""
+    """Number passed to the constructor -> the only attribute with that value that forward uses:
+    `self.scale`.
+    """
     arguments: int
-    """Arguments of the constructor."""
+    """Number of constructor arguments."""
     source: str
     """The text of the problem."""
 
@@ -35,9 +39,9 @@ class ExportedModel:
     def names(self) -> dict[Any, str]:
         """Returns, for each placeholder, its expression in forward."""
         nodes = [n for n in self.graph.nodes if n.op == "placeholder"]
-        given = [n for n in nodes if n.name not in self.weights]
-        found = {n: f"self.{self.weights[n.name]}" for n in nodes if n.name in self.weights}
-        return found | dict(zip(given, self.inputs, strict=True))
+        input_nodes = [n for n in nodes if n.name not in self.weights]
+        expressions = {n: f"self.{self.weights[n.name]}" for n in nodes if n.name in self.weights}
+        return expressions | dict(zip(input_nodes, self.inputs, strict=True))
 
 
 def export(source: str) -> ExportedModel:
@@ -57,9 +61,9 @@ def export(source: str) -> ExportedModel:
         init = module.get_init_inputs()
         model = module.Model(*init)
         inputs = module.get_inputs()
-    if not all(isinstance(one, torch.Tensor) for one in inputs):
+    if not all(isinstance(value, torch.Tensor) for value in inputs):
         raise NotTransformed("an input is no tensor")
-    shapes = tuple(dict.fromkeys(range(one.dim()), Dim.AUTO) for one in inputs)
+    shapes = tuple(dict.fromkeys(range(value.dim()), Dim.AUTO) for value in inputs)
     program = torch.export.export(model, tuple(inputs), dynamic_shapes=shapes, strict=False)
     names = list(inspect.signature(model.forward).parameters)[: len(inputs)]
     signature = program.graph_signature
@@ -72,19 +76,21 @@ def export(source: str) -> ExportedModel:
 
 
 def _numbers(model: Any, init: Any, source: str) -> dict[float, str]:
-    given = [v for v in init if type(v) in (int, float)]
-    found: dict[float, str] = {}
-    for value in {v for v in given if given.count(v) == 1}:
-        kept = [
-            name for name, own in vars(model).items() if type(own) in (int, float) and own == value
+    numbers = [v for v in init if type(v) in (int, float)]
+    attributes: dict[float, str] = {}
+    for value in {v for v in numbers if numbers.count(v) == 1}:
+        names = [
+            name
+            for name, attribute in vars(model).items()
+            if type(attribute) in (int, float) and attribute == value
         ]
-        if len(kept) == 1 and len(re.findall(rf"\bself\.{kept[0]}\b", source)) > 1:
-            found[float(value)] = f"self.{kept[0]}"
-    return found
+        if len(names) == 1 and len(re.findall(rf"\bself\.{names[0]}\b", source)) > 1:
+            attributes[float(value)] = f"self.{names[0]}"
+    return attributes
 
 
 def plain(exported: ExportedModel) -> None:
-    """Raises NotTransformed where the module has weights or arguments of its own."""
+    """Raises NotTransformed for a module with weights or constructor arguments."""
     if exported.weights or exported.arguments:
         raise NotTransformed("the module has weights or arguments of its own")
 

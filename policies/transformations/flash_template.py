@@ -1,5 +1,8 @@
-"""One flash kernel for attention: a block of queries against all keys, with a running maximum and sum, so that the
-scores never lie in memory (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135).
+"""Template of a flash attention kernel: a block of queries against all keys, with a running
+maximum and sum.
+
+Scores are never stored in memory (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022,
+arXiv:2205.14135).
 """
 
 from __future__ import annotations

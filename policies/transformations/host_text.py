@@ -1,5 +1,5 @@
-"""The operators of a graph round a kernel, written as Python that only views, cuts and copies; and the whole text of a
-candidate that keeps the constructor of the problem.
+"""Host code around a kernel: the graph's views, slices and copies as Python, and the text of a
+whole candidate.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _METHODS = {
     "select": "select", "unsqueeze": "unsqueeze", "squeeze": "squeeze", "expand": "expand", "flatten": "flatten",
     "unflatten": "unflatten", "narrow": "narrow", "movedim": "movedim", "detach": "detach", "_unsafe_view": "reshape",
 }  # fmt: skip
-"""Operators that compute nothing, and the methods that ask for them."""
+"""View operators -> the tensor method with the same effect."""
 
 _TRANSPOSES = ("numpy_T", "t", "mT")
 
@@ -33,7 +33,9 @@ class HostText:
     """Lines that give the values of nodes, each node once, in order."""
 
     def __init__(self, names: dict[Any, str], replaced: dict[Any, str]) -> None:
-        """names: of nodes that have their value already. replaced: expressions that take the place of nodes."""
+        """Prepares the writer. names: expressions of nodes already computed. replaced:
+        expressions that replace nodes.
+        """
         self._names, self._replaced = names, replaced
         self.lines: list[str] = []
 
@@ -42,7 +44,7 @@ class HostText:
         that computes.
         """
         if isinstance(value, list | tuple):
-            inner = ", ".join(self.of(one) for one in value)
+            inner = ", ".join(self.of(element) for element in value)
             return f"[{inner}]" if isinstance(value, list) else f"({inner},)"
         if not hasattr(value, "users"):
             return repr(value)
@@ -70,8 +72,8 @@ class HostText:
         if name in _TRANSPOSES and node.args[0].meta["val"].dim() == 2:
             return f"{self.of(node.args[0])}.transpose(0, 1)"
         if name in _METHODS:
-            given = ", ".join(self.of(one) for one in node.args[1:])
-            return f"{self.of(node.args[0])}.{_METHODS[name]}({given})"
+            arguments = ", ".join(self.of(argument) for argument in node.args[1:])
+            return f"{self.of(node.args[0])}.{_METHODS[name]}({arguments})"
         raise NotTransformed(f"{name or target} is neither part of the pattern nor a view")
 
     def _slice(self, node: Any) -> str:
@@ -86,12 +88,13 @@ class HostText:
 def candidate_text(
     exported: ExportedModel, head: str, definitions: Sequence[str], lines: list[str]
 ) -> str:
-    """The head with the problem's imports, definitions (kernels among them), what of the problem's text the constructor
-    needs, and ModelNew with `lines` as its forward.
+    """Returns a candidate's text: imports, definitions, and ModelNew with `lines` as its forward.
+
+    Includes the statements of the problem that the constructor needs.
     """
     problem = SimpleNamespace(text=ProblemText(exported.source), keywords={})
     needed, model = model_and_what_it_needs(problem, lines, {})  # type: ignore[arg-type]
     imports = [n for n in needed if n.startswith(("import ", "from "))]
-    others = [n for n in needed if n not in imports]
+    problem_definitions = [n for n in needed if n not in imports]
     head += "".join(f"{n}\n" for n in imports if n not in head)
-    return "\n\n".join([head, *definitions, *others, model]) + "\n"
+    return "\n\n".join([head, *definitions, *problem_definitions, model]) + "\n"

@@ -1,7 +1,8 @@
-"""The sum, or mean, of a linear layer's outputs by exact algebra: sums commute, so that the weights are added first and
-a row costs one product with a vector instead of one with a matrix.
+"""Writes the sum or mean of a linear layer's outputs by exact algebra.
 
-What depends on the input still does: it is no constant that is given back.
+Sums commute, so the weights are added first, and a row costs a product with a vector instead of a
+matrix. The result
+still depends on the input: no constant is returned.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from kernelwright.policies.transformations.exporting import ExportedModel, NotTr
 from kernelwright.policies.transformations.host_text import HostText, candidate_text
 
 REDUCTIONS_OF_ONE_ELEMENT = ("sum", "mean", "amax", "amin", "logsumexp", "max", "min")
-"""Reductions that give their input where the axis has one element."""
+"""Reductions that return their input for an axis of length one."""
 
 HEADER = """# The {what} of a linear layer, its weights summed first (kernelwright). Block sizes are not tuned.
 {mark}
@@ -107,16 +108,16 @@ class LinearSum:
     """The operations of a graph that sums a linear layer. Nodes are torch.fx nodes."""
 
     product: Any
-    """linear or matmul."""
+    """Node of the product: linear or matmul."""
     mean: bool = False
     keeps: bool = False
     factor: str = "1.0"
     shift: str = "0.0"
     of_one: list[str] = field(default_factory=list)
-    """Reductions over one element that follow."""
+    """Reductions over a single element that follow the sum."""
 
     def scale(self, sign: str, number: str) -> None:
-        """Multiplies, or divides, what there is by a number."""
+        """Multiplies or divides the result by a number."""
         self.factor = f"{self.factor} {sign} {number}".removeprefix("1.0 * ")
         if self.shift != "0.0":
             self.shift = f"({self.shift}) {sign} {number}"
@@ -128,8 +129,8 @@ class LinearSum:
 
 def write_linear_sum(exported: ExportedModel) -> str:
     """Returns the candidate's text. Raises NotTransformed."""
-    found = _find(exported)
-    x, weight, bias, outputs_first = operands_of(found.product)
+    pattern = _find(exported)
+    x, weight, bias, outputs_first = operands_of(pattern.product)
     if (
         any(not str(n.meta["val"].dtype).endswith("float32") for n in (x, weight))
         or x.meta["val"].dim() != 2
@@ -139,19 +140,21 @@ def write_linear_sum(exported: ExportedModel) -> str:
     body = HOST.format(
         weight=host.of(weight), x=host.of(x), bias="summed" if bias is None else host.of(bias),
         has_bias=bias is not None, output_axis=0 if outputs_first else 1, input_axis=1 if outputs_first else 0,
-        shape="(rows, 1)" if found.keeps else "(rows,)", factor=found.factor, shift=found.shift,
+        shape="(rows, 1)" if pattern.keeps else "(rows,)", factor=pattern.factor, shift=pattern.shift,
     )  # fmt: skip
     lines = [*host.lines, *body.splitlines()]
     head = HEADER.format(
         mark=ALGEBRA_MARK,
-        what="mean" if found.mean else "sum",
-        told=NOTHING_LEFT if found.of_one else "",
+        what="mean" if pattern.mean else "sum",
+        told=NOTHING_LEFT if pattern.of_one else "",
     )
     return candidate_text(exported, head, [KERNELS], lines)
 
 
 def _find(exported: ExportedModel) -> LinearSum:
-    """Walks from the output up to the product. Raises NotTransformed for what does not commute with the sum."""
+    """Walks from the output up to the product. Raises NotTransformed for an operation that does
+    not commute with the sum.
+    """
     node = next(n for n in exported.graph.nodes if n.op == "output").args[0]
     if len(node) != 1:
         raise NotTransformed("more than one output")
@@ -165,11 +168,11 @@ def _find(exported: ExportedModel) -> LinearSum:
             raise NotTransformed("it is no chain of sums and numbers behind a linear layer")
         steps.insert(0, node)
         node = node.args[0]
-    found, summed = LinearSum(node), False
+    pattern, summed = LinearSum(node), False
     for step in steps:
         name = name_of(step)
         if name in ("mul", "div", "add", "sub"):
-            _take_number(found, step, name, exported, summed)
+            _take_number(pattern, step, name, exported, summed)
         elif step.target is operator.getitem and step.args[1] == 0:
             continue
         elif (
@@ -178,34 +181,34 @@ def _find(exported: ExportedModel) -> LinearSum:
             and axes_of(step) == [1]
             and step.args[0].meta["val"].dim() == 2
         ):
-            summed, found.mean, found.keeps = True, name == "mean", keeps_axis(step)
-            if found.mean:
-                found.factor = f"{found.factor} / outputs".removeprefix("1.0 * ")
-            elif found.shift != "0.0":
-                found.shift = f"({found.shift}) * outputs"
+            summed, pattern.mean, pattern.keeps = True, name == "mean", keeps_axis(step)
+            if pattern.mean:
+                pattern.factor = f"{pattern.factor} / outputs".removeprefix("1.0 * ")
+            elif pattern.shift != "0.0":
+                pattern.shift = f"({pattern.shift}) * outputs"
         elif summed and name in REDUCTIONS_OF_ONE_ELEMENT and _is_of_one(step):
-            found.of_one.append(name)
-            found.keeps = keeps_axis(step)
+            pattern.of_one.append(name)
+            pattern.keeps = keeps_axis(step)
         else:
             raise NotTransformed(
                 f"{name or step.target} does not commute with a sum over the outputs"
             )
     if not summed:
         raise NotTransformed("the outputs are not summed")
-    return found
+    return pattern
 
 
 def _take_number(
-    found: LinearSum, step: Any, name: str, exported: ExportedModel, summed: bool
+    pattern: LinearSum, step: Any, name: str, exported: ExportedModel, summed: bool
 ) -> None:
     number = step.args[1]
     if type(number) not in (int, float) or not math.isfinite(number) or step.kwargs:
         raise NotTransformed(f"{name} with something that is no plain number")
     written = exported.numbers.get(float(number), repr(number))
     if name in ("mul", "div"):
-        found.scale("*" if name == "mul" else "/", written)
+        pattern.scale("*" if name == "mul" else "/", written)
     else:
-        found.add(written if name == "add" else f"-{written}")
+        pattern.add(written if name == "add" else f"-{written}")
 
 
 def operands_of(product: Any) -> tuple[Any, Any, Any, bool]:
@@ -223,9 +226,9 @@ def operands_of(product: Any) -> tuple[Any, Any, Any, bool]:
 
 def axes_of(step: Any) -> list[int]:
     """Returns the axes that a reduction in a graph sums over, counted from 0 and sorted."""
-    given = step.args[1] if len(step.args) > 1 else None
-    given = [given] if isinstance(given, int) else given or []
-    return sorted(axis % step.args[0].meta["val"].dim() for axis in given)
+    axes = step.args[1] if len(step.args) > 1 else None
+    axes = [axes] if isinstance(axes, int) else axes or []
+    return sorted(axis % step.args[0].meta["val"].dim() for axis in axes)
 
 
 def keeps_axis(step: Any) -> bool:

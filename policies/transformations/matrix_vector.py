@@ -1,5 +1,8 @@
-"""A product of a matrix and a vector, split over the long axis: a row a program would leave most of the GPU idle where
-there are few rows, and what multiplies tiles would load fifteen columns that are not there.
+"""Writes a matrix-vector product that is split over the long axis.
+
+With a program per row, few rows would leave most of the GPU idle; tiles of a matrix product would
+load fifteen
+columns that do not exist.
 """
 
 from __future__ import annotations

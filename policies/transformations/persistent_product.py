@@ -1,5 +1,8 @@
-"""A large product of half precision as a persistent kernel: as many programs as the GPU has multiprocessors, each of
-which takes one tile of the result after the other and reads its operands by tensor descriptors.
+"""Writes a large half-precision product as a persistent kernel.
+
+There are as many programs as the GPU has multiprocessors. Each computes one tile of the result
+after the other, and
+reads its operands through tensor descriptors.
 """
 
 from __future__ import annotations
@@ -134,7 +137,9 @@ def write_persistent_product(exported: ExportedModel) -> str:
     """Returns the candidate's text. Raises NotTransformed."""
     steps, product = _find(exported)
     x, weight, bias, outputs_first = operands_of(product)
-    tiles = _require_large(x, product, [one for one in (x, weight, bias) if one is not None])
+    tiles = _require_large(
+        x, product, [operand for operand in (x, weight, bias) if operand is not None]
+    )
     if tiles > MAX_PLAIN_TILES and not outputs_first:
         raise NotTransformed(f"{tiles} tiles of a plain product keep a GPU busy as they are")
     host = HostText(exported.names, {})
@@ -144,7 +149,7 @@ def write_persistent_product(exported: ExportedModel) -> str:
         rows=TILE[0], columns_block=TILE[1],
     )  # fmt: skip
     kernel = KERNEL.replace(
-        "{chain}", "".join(f"        value = {expression_of_step(one)}\n" for one in steps)
+        "{chain}", "".join(f"        value = {expression_of_step(step)}\n" for step in steps)
     )
     return candidate_text(exported, HEAD, [kernel, HELPERS], [*host.lines, *body.splitlines()])
 
@@ -171,7 +176,7 @@ def _require_large(x: Any, product: Any, operands: list[Any]) -> int:
     """Tiles of the result. Raises NotTransformed for a product that is not of half precision, too small, or not
     aligned.
     """
-    types = {str(one.meta["val"].dtype) for one in operands}
+    types = {str(operand.meta["val"].dtype) for operand in operands}
     if len(types) != 1 or not types <= set(HALF_TYPES):
         raise NotTransformed("it is no product of half precision")
     shape = [size_of(extent) for extent in product.meta["val"].shape]

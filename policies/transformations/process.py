@@ -29,14 +29,14 @@ def get_init_inputs():
     return []
 """
 MAX_REASON_CHARACTERS = 600
-"""Characters of a reason."""
+"""Maximum length of a refusal's reason."""
 
 
 class Channel(Protocol):
     """The sandbox's way to its owner."""
 
     def send(self, message: dict[str, Any]) -> None:
-        """Sends one message, which must be plain JSON."""
+        """Sends a message, which must be plain JSON."""
 
 
 def warm() -> None:
@@ -45,26 +45,26 @@ def warm() -> None:
 
 
 def serve(channel: Channel, payload: dict[str, Any]) -> None:
-    """Answers one request of `kernelwright.policies.transformations.draft`."""
+    """Answers a request of `kernelwright.policies.transformations.draft`."""
     channel.send(answer(payload["source"]))
 
 
 def answer(source: str) -> dict[str, Any]:
     """The fields of a TransformedDraft."""
     start = time.monotonic()
-    made: dict[str, Any]
+    fields: dict[str, Any]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with cuda_mapped_to("cpu", source), no_program_arguments():
                 exported = export(source)
-            made = _transformed(exported)
+            fields = _transformed(exported)
     except NotTransformed as reason:
-        made = {"refused": str(reason)[:MAX_REASON_CHARACTERS]}
+        fields = {"refused": str(reason)[:MAX_REASON_CHARACTERS]}
     except Exception as error:  # whatever the problem or torch raises is why there is no draft
-        told = (str(error).strip().splitlines() or [""])[0]
-        made = {"refused": f"{type(error).__name__}: {told}"[:MAX_REASON_CHARACTERS]}
-    return {**made, "seconds": time.monotonic() - start}
+        reason_text = (str(error).strip().splitlines() or [""])[0]
+        fields = {"refused": f"{type(error).__name__}: {reason_text}"[:MAX_REASON_CHARACTERS]}
+    return {**fields, "seconds": time.monotonic() - start}
 
 
 TRANSFORMATIONS: tuple[tuple[str, Callable[[ExportedModel], str]], ...] = (

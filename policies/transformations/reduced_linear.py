@@ -1,5 +1,8 @@
-"""A linear layer followed by a reduction or a norm of each row, in one kernel: a program holds whole rows of what the
-layer gives, which never lie in memory. For results whose rows fit into the registers of a block.
+"""Writes a linear layer and the reduction or norm of its rows as one kernel.
+
+A program holds whole rows of the layer's result, which are never stored in memory. For rows that
+fit into the
+registers of a block.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ REDUCTIONS = {
     reduced = value / tl.sqrt(square + EPSILON)[:, None]
 """),
 }  # fmt: skip
-"""Reduction, or norm, of a row -> what stands beyond the row's end, and its lines."""
+"""Reduction or norm of a row -> the value beyond the row's end, and the lines of the kernel."""
 NORMS = ("layer_norm", "rms_norm")
 WHOLE_ROWS = ("softmax", *NORMS)
 """They give as many elements as a row has."""
@@ -54,7 +57,7 @@ AFFINE = {
     "scale": "    reduced *= tl.load(scale_pointer + column, mask=column < outputs, other=0.0)[None, :]\n",
     "shift": "    reduced += tl.load(shift_pointer + column, mask=column < outputs, other=0.0)[None, :]\n",
 }
-"""What a norm's weight and bias, one element a column, do to its rows."""
+"""Lines that apply a norm's weight and bias, an element per column, to its rows."""
 FP32_EPSILON = 1.1920928955078125e-07
 """torch's epsilon of an RMS norm of fp32 that names none."""
 
@@ -125,17 +128,17 @@ def write_reduced_linear(exported: ExportedModel) -> str:
     body = HOST.format(
         weight=host.of(weight), x=host.of(x), bias="out" if bias is None else host.of(bias),
         has_bias=bias is not None, output_axis=0 if outputs_first else 1, input_axis=1 if outputs_first else 0,
-        shape=shape, tensors="".join(f"{host.of(one)}, " for one in norm.tensors.values()) if norm else "",
+        shape=shape, tensors="".join(f"{host.of(tensor)}, " for tensor in norm.tensors.values()) if norm else "",
     )  # fmt: skip
     beyond, lines = REDUCTIONS[name]
     if norm is not None:
         lines = lines.replace("EPSILON", repr(norm.epsilon)) + "".join(
-            AFFINE[one] for one in norm.tensors
+            AFFINE[name] for name in norm.tensors
         )
+    chain = "".join(f"    value = {expression_of_step(step)}\n" for step in steps)
     kernel = KERNEL.format(
-        chain="".join(f"    value = {one}\n" for one in map(expression_of_step, steps)), beyond=beyond, reduction=lines,
-        store=STORE_ALL if whole else STORE_ROWS,
-        pointers="".join(f"{one}_pointer, " for one in norm.tensors) if norm else "",
+        chain=chain, beyond=beyond, reduction=lines, store=STORE_ALL if whole else STORE_ROWS,
+        pointers="".join(f"{name}_pointer, " for name in norm.tensors) if norm else "",
     )  # fmt: skip
     joined = [EXTREMES["amax"].rstrip("\n")] if "larger" in lines else []
     return candidate_text(
@@ -147,27 +150,29 @@ class _Norm:
     """The weight, the bias and the epsilon of a norm over a graph's last axis."""
 
     def __init__(self, node: Any) -> None:
-        """Raises NotTransformed."""
+        """Reads the arguments of a norm's node. Raises NotTransformed."""
         schema = [argument.name for argument in node.target._schema.arguments]
-        given = dict(zip(schema, node.args, strict=False)) | node.kwargs
-        if len(given["normalized_shape"]) != 1:
+        arguments = dict(zip(schema, node.args, strict=False)) | node.kwargs
+        if len(arguments["normalized_shape"]) != 1:
             raise NotTransformed("it is not the last of two axes that is normalized")
-        named = {"scale": given.get("weight"), "shift": given.get("bias")}
+        named = {"scale": arguments.get("weight"), "shift": arguments.get("bias")}
         self.tensors = {name: tensor for name, tensor in named.items() if tensor is not None}
-        """By what they do to the rows: `scale` and `shift`."""
+        """Weight and bias by their effect on the rows: `scale` and `shift`."""
         if any(
             not str(tensor.meta["val"].dtype).endswith("float32")
             for tensor in self.tensors.values()
         ):
             raise NotTransformed("its weight is not of fp32")
-        epsilon = given.get("eps")
+        epsilon = arguments.get("eps")
         self.epsilon = (
             float(epsilon) if epsilon is not None else 1e-5 if "bias" in schema else FP32_EPSILON
         )
 
 
 def _find(exported: ExportedModel) -> tuple[Any, list[Any], Any]:
-    """The reduction, what is between, in order, and the product. Raises NotTransformed."""
+    """Returns the reduction, the operators before it in order, and the product. Raises
+    NotTransformed.
+    """
     outputs = next(n for n in exported.graph.nodes if n.op == "output").args[0]
     node = outputs[0]
     if len(outputs) == 1 and node.target is operator.getitem and node.args[1] == 0:

@@ -1,5 +1,7 @@
-"""A reduction over few long rows, in two stages: one program a row would leave most of the GPU idle, so that each row
-is cut into parts, and a second launch joins them.
+"""Writes a reduction over few long rows in two stages.
+
+With a program per row most of the GPU would be idle: each row is cut into parts, and a second
+launch joins them.
 """
 
 from __future__ import annotations
@@ -99,11 +101,11 @@ class ModelNew(nn.Module):
 
 @dataclass(frozen=True)
 class RowReduction:
-    """One reduction of a graph that does nothing else."""
+    """A graph whose only operator is a reduction."""
 
     kind: str
     keeps: bool
-    """The reduced axis stays, with one element."""
+    """Whether the reduced axis stays, with one element."""
     whole: bool
     """Whether all axes are reduced."""
 
@@ -111,12 +113,12 @@ class RowReduction:
 def write_row_reduction(exported: ExportedModel) -> str:
     """Returns the candidate's text. Raises NotTransformed."""
     plain(exported)
-    found = _find(exported)
-    kind = KINDS[found.kind]
-    shape = "()" if found.whole else "(*x.shape[:-1], 1)" if found.keeps else "x.shape[:-1]"
+    reduction = _find(exported)
+    kind = KINDS[reduction.kind]
+    shape = "()" if reduction.whole else "(*x.shape[:-1], 1)" if reduction.keeps else "x.shape[:-1]"
     return TEXT.format(
-        extremes=EXTREMES.get(found.kind, ""), start=kind.start, name=exported.inputs[0],
-        flat=".reshape(-1)" if found.whole else "", join_block=kind.join.format("found", "x"),
+        extremes=EXTREMES.get(reduction.kind, ""), start=kind.start, name=exported.inputs[0],
+        flat=".reshape(-1)" if reduction.whole else "", join_block=kind.join.format("found", "x"),
         fold_block=kind.fold.format("found"), fold_parts=kind.fold.format("found"), end=kind.end.format("total"),
         shape=shape,
     )  # fmt: skip
@@ -150,5 +152,5 @@ def _find(exported: ExportedModel) -> RowReduction:
 
 
 def _axes(node: Any, rank: int) -> list[int]:
-    given = node.args[1] if len(node.args) > 1 else None
-    return sorted(axis % rank for axis in given) if given else list(range(rank))
+    axes = node.args[1] if len(node.args) > 1 else None
+    return sorted(axis % rank for axis in axes) if axes else list(range(rank))

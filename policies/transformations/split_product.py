@@ -1,5 +1,8 @@
-"""A product of small matrices over a long axis, split over that axis (split-K): one tile of the result a program would
-leave most of the GPU idle, and would add hundreds of thousands of products into one number.
+"""Writes a product of small matrices over a long axis, split over that axis (split-K).
+
+With a program per tile of the result most of the GPU would be idle, and each number would sum
+hundreds of thousands
+of products.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ def join_kernel(part_pointer, out_pointer, size, parts, BLOCK: tl.constexpr):
 
 
 '''
-"""The kernel of a written file that adds what each share of the long axis gave."""
+"""Kernel that adds the partial results of all shares of the long axis."""
 TEXT_END = '''def share_of(rows, columns, depth):
     """Steps of the long axis that one program takes, so that about {programs} programs are at work."""
     tiles = triton.cdiv(rows, {tile}) * triton.cdiv(columns, {tile})

@@ -1,1 +1,1 @@
-"""vLLM: its engine in this process, its server, and what its workers need while a policy is trained."""
+"""vLLM: its engine in this process, its server, and the extension of its workers during training."""

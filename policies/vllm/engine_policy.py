@@ -62,7 +62,7 @@ class VLLMPolicy:
 
     @property
     def name(self) -> str:
-        """Returns the name `vllm:PATH`."""
+        """Returns the policy's name, `vllm:PATH`."""
         return self._name
 
     @property
@@ -98,14 +98,14 @@ class VLLMPolicy:
                 self._start()
 
     def take_weights(self, folder: Path) -> None:
-        """Puts a folder's weights in the place of those that sample.
+        """Replaces the engine's weights by those of a folder.
 
-        Nobody may be asking; the engine has to be one without LoRA.
+        No request may be running, and the engine must be one without LoRA. Raises PolicyRefused.
         """
         self.open()
         with self._lock:
             try:
-                said = self._engine.collective_rpc(LOAD_METHOD, kwargs=load_arguments(folder))
+                revisions = self._engine.collective_rpc(LOAD_METHOD, kwargs=load_arguments(folder))
             except Exception as error:  # whatever the engine's process has met
                 raise PolicyRefused(
                     f"vllm does not take {folder}: {_first_line(error)}", Trouble.MODEL
@@ -114,7 +114,7 @@ class VLLMPolicy:
                 raise PolicyRefused(
                     "vllm keeps what it cached under the old weights", Trouble.MODEL
                 )
-            self._revision = said[0]
+            self._revision = revisions[0]
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Answers in the order of the requests. Raises PolicyError with the answers that were finished."""
@@ -129,21 +129,21 @@ class VLLMPolicy:
             # vLLM 0.32 on a CPU gives a plain request the last adapter's weights when an adapted one is in its batch
             # (seen: tests/policies/vllm/test_real_servers.py), so plain and adapted requests never go together.
             for is_adapted in (False, True):
-                places = [
-                    place
-                    for place, (lora, _) in enumerate(adapters)
+                indices = [
+                    index
+                    for index, (lora, _) in enumerate(adapters)
                     if (lora is not None) is is_adapted
                 ]
                 started = time.monotonic()
                 outputs = self._generate(
-                    [(prompts[place], samplings[place], adapters[place][0]) for place in places]
+                    [(prompts[index], samplings[index], adapters[index][0]) for index in indices]
                 )
                 latency = time.monotonic() - started
-                for place, output in zip(places, outputs, strict=True):
-                    finished[place] = self._completion(
-                        output, samplings[place], adapters[place][1], latency
+                for index, output in zip(indices, outputs, strict=True):
+                    finished[index] = self._completion(
+                        output, samplings[index], adapters[index][1], latency
                     )
-        return [finished[place] for place in range(len(requests))]
+        return [finished[index] for index in range(len(requests))]
 
     def _start(self) -> None:
         # Standard output is the program's own; the engine's processes take this from the environment and nowhere else.
@@ -174,9 +174,13 @@ class VLLMPolicy:
         self._revision = weights_revision(Path(self._path))
 
     def _arguments(self) -> dict[str, Any]:
-        """On a CPU float32, as with transformers: twice as slow as bfloat16 there, and log-probs that fit training
-        to six digits. Prompts are read as a whole there: where one is read in parts, vLLM 0.32 turns the request's
-        generator back, which it cannot with one of a CPU, and the engine dies.
+        """Returns the arguments of vLLM's engine.
+
+        On a CPU: float32 (twice as slow as bfloat16, and log-probs match training to six digits),
+        and prompts are read
+        whole, because for a prompt read in parts vLLM 0.32 rewinds the request's generator, which
+        fails with a CPU generator
+        and kills the engine.
         """
         exact = (
             {"dtype": "float32", "enable_chunked_prefill": False}
@@ -201,12 +205,12 @@ class VLLMPolicy:
             )
         return ids
 
-    def _generate(self, asked: list[tuple[list[int], Sampling, Any]]) -> list[Any]:
-        if not asked:
+    def _generate(self, prepared: list[tuple[list[int], Sampling, Any]]) -> list[Any]:
+        if not prepared:
             return []
-        tokens: list[Any] = [{"prompt_token_ids": prompt} for prompt, _, _ in asked]
-        parameters = [self._parameters(sampling, len(prompt)) for prompt, sampling, _ in asked]
-        loras = [lora for _, _, lora in asked]
+        tokens: list[Any] = [{"prompt_token_ids": prompt} for prompt, _, _ in prepared]
+        parameters = [self._parameters(sampling, len(prompt)) for prompt, sampling, _ in prepared]
+        loras = [lora for _, _, lora in prepared]
         return self._engine.generate(
             tokens, parameters, use_tqdm=False, lora_request=loras if any(loras) else None
         )
@@ -229,14 +233,14 @@ class VLLMPolicy:
     def _completion(
         self, output: Any, sampling: Sampling, adapter_revision: str | None, latency: float
     ) -> Completion:
-        said = output.outputs[0]
-        ids = tuple(said.token_ids)
-        drawn = [entry[token].logprob for token, entry in zip(ids, said.logprobs, strict=True)]
+        sampled = output.outputs[0]
+        ids = tuple(sampled.token_ids)
+        drawn = [entry[token].logprob for token, entry in zip(ids, sampled.logprobs, strict=True)]
         logprobs = valid_logprobs(drawn, len(ids))
         return Completion(
-            text=said.text,
-            finish=FinishReason(said.finish_reason)
-            if said.finish_reason in ("stop", "length")
+            text=sampled.text,
+            finish=FinishReason(sampled.finish_reason)
+            if sampled.finish_reason in ("stop", "length")
             else FinishReason.OTHER,
             usage=Usage(
                 prompt_tokens=len(output.prompt_token_ids), completion_tokens=len(ids), dollars=0.0

@@ -1,5 +1,5 @@
-"""A vLLM server whose weights move: adapters that are loaded while it runs, or whole weights from a folder that
-both sides see.
+"""vLLM server with changing weights: adapters loaded at run time, or whole weights from a shared
+folder.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from kernelwright.policies.model_identity import weights_revision
 from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD, load_arguments
 
 LOAD_SECONDS = 600.0
-"""Seconds for loading weights."""
+"""Seconds that the server may take to load weights."""
 MAX_LOADED_ADAPTERS = 2
-"""Adapters that stay loaded."""
+"""Maximum number of adapters loaded at a time."""
 ADAPTER_SETTINGS = "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora --max-lora-rank 64"
 WEIGHT_SETTINGS = f"VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls {EXTENSION_CLASS}"
 
@@ -38,13 +38,13 @@ WEIGHT_SETTINGS = f"VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls {EXTENSION
 class VLLMServerPolicy(Forwarding):
     """The policy that samples from the server, and moves weights to it."""
 
-    def __init__(self, policy: Policy, url: str, key: str | None, own: Path) -> None:
+    def __init__(self, policy: Policy, url: str, key: str | None, start_folder: Path) -> None:
         """`url` ends in /v1.
 
         `own`: the folder that the server was started with, whose weights it gets back at the end.
         """
         super().__init__(policy)
-        self._url, self._key, self._own = url.rstrip("/"), key, own
+        self._url, self._key, self._start_folder = url.rstrip("/"), key, start_folder
         self._adapters: deque[str] = deque()
         self._is_moved = False
 
@@ -53,8 +53,8 @@ class VLLMServerPolicy(Forwarding):
         return self.policy.sample(requests)
 
     def take_adapter(self, folder: Path) -> str:
-        """Gives the name under which requests ask for it: another one for other weights, so that nothing cached is
-        used for it.
+        """Loads an adapter and returns the name for requests. New weights get a new name, so that
+        no cached prefix is reused.
         """
         name = f"kernelwright-{weights_revision(folder)}"
         if name in self._adapters:
@@ -71,14 +71,16 @@ class VLLMServerPolicy(Forwarding):
         return name
 
     def take_weights(self, folder: Path) -> None:
-        """Nobody may be asking. Raises PolicyRefused where the server has read others, or keeps what it has cached."""
+        """Replaces the server's weights; no request may be running. Raises PolicyRefused for
+        other weights or a stale cache.
+        """
         folder, self._is_moved = folder.resolve(), True
-        said = self._tell(
+        reply = self._tell(
             "/collective_rpc",
             {"method": LOAD_METHOD, "kwargs": load_arguments(folder)},
             WEIGHT_SETTINGS,
         )
-        if set(said.get("results", [None])) != {weights_revision(folder)}:
+        if set(reply.get("results", [None])) != {weights_revision(folder)}:
             raise PolicyRefused(
                 f"{self._url} read other weights than lie in {folder}: share that folder",
                 Trouble.MODEL,
@@ -90,12 +92,12 @@ class VLLMServerPolicy(Forwarding):
             )
 
     def close(self) -> None:
-        """The server is left as it was found, where it still answers."""
+        """Restores the server's initial adapters and weights if the server still answers."""
         try:
             while self._adapters:
                 self._unload(self._adapters.popleft())
-            if self._is_moved and self._own.is_dir():
-                self.take_weights(self._own)
+            if self._is_moved and self._start_folder.is_dir():
+                self.take_weights(self._start_folder)
         except PolicyUnavailable:
             pass
         finally:
@@ -115,10 +117,10 @@ class VLLMServerPolicy(Forwarding):
             "Content-Type": "application/json",
             "Authorization": f"Bearer {self._key or 'none'}",
         }
-        asked = urllib.request.Request(address, json.dumps(body).encode(), headers)
+        request = urllib.request.Request(address, json.dumps(body).encode(), headers)
         try:
-            with urllib.request.urlopen(asked, timeout=LOAD_SECONDS) as answer:
-                said = answer.read()
+            with urllib.request.urlopen(request, timeout=LOAD_SECONDS) as answer:
+                payload = answer.read()
         except urllib.error.HTTPError as error:
             raise self._refusal(error, needs) from error
         except OSError as error:
@@ -126,7 +128,7 @@ class VLLMServerPolicy(Forwarding):
                 f"cannot reach {self._url}: is the server up?", Trouble.CONNECTION
             ) from error
         try:
-            content = json.loads(said)
+            content = json.loads(payload)
         except ValueError:
             return {}
         return content if isinstance(content, dict) else {}
@@ -143,8 +145,9 @@ class VLLMServerPolicy(Forwarding):
             )
         except (ValueError, AttributeError, OSError):
             words = ""
-        said = f" ({' '.join(str(words).split())[:200]})" if words else ""
+        detail = f" ({' '.join(str(words).split())[:200]})" if words else ""
         return PolicyRefused(
-            f"{self._url} takes no new weights: {error.code}{said}; start it with {needs} (docs/reference/policies.md)",
+            f"{self._url} takes no new weights: {error.code}{detail}; "
+            f"start it with {needs} (docs/reference/policies.md)",
             Trouble.MODEL,
         )

@@ -1,4 +1,6 @@
-"""What vLLM's own workers need to sample from a policy that is trained: loaded by them, by name, and by nobody else."""
+"""Extension of vLLM's workers for policies in training. vLLM's workers import this module by
+name.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,12 @@ def load_arguments(folder: Path) -> dict[str, str]:
 
 
 def pack_again(model: Any) -> None:
-    """On a CPU vLLM multiplies with packed copies.
+    """Packs the weights of a CPU model again after a reload.
 
-    That of a head which shares the embedding's weights is in no file, and stays the old one.
-
-    Seen in vLLM 0.32: after `reload_weights` log-probs were wrong by up to 0.1.
+    vLLM multiplies with packed copies on a CPU. The copy of a head that shares the embedding's
+    weights is in no file and
+    stays the old one. Seen in vLLM 0.32: after `reload_weights` log-probs were wrong by up to
+    0.1.
     """
     for module in model.modules():
         weight, method = getattr(module, "weight", None), getattr(module, "quant_method", None)

@@ -22,10 +22,10 @@ def convolution_backward(
     of_input = of_weight = of_bias = None
     if output_mask[0]:
         reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
-        given = zip(input.shape[2:], grad_output.shape[2:], stride, padding, reach, strict=True)
-        left = [n - ((out - 1) * s - 2 * p + r) for n, out, s, p, r in given]
+        extents = zip(input.shape[2:], grad_output.shape[2:], stride, padding, reach, strict=True)
+        output_padding_needed = [n - ((out - 1) * s - 2 * p + r) for n, out, s, p, r in extents]
         of_input = torch.ops.aten.convolution(
-            grad_output, weight, None, stride, padding, dilation, True, left, groups
+            grad_output, weight, None, stride, padding, dilation, True, output_padding_needed, groups
         )  # fmt: skip
     if output_mask[1]:
         of_weight = _of_weight(grad_output, input, weight, stride, padding, dilation, groups)
@@ -52,15 +52,15 @@ def _of_weight(
     met = []
     for tap in itertools.product(*map(range, kernel)):
         part = x
-        for axis, (place, n, s, d) in enumerate(zip(tap, out, stride, dilation, strict=True)):
-            part = part.narrow(axis + 2, place * d, (n - 1) * s + 1)
+        for axis, (tap_index, n, s, d) in enumerate(zip(tap, out, stride, dilation, strict=True)):
+            part = part.narrow(axis + 2, tap_index * d, (n - 1) * s + 1)
             part = part[(slice(None),) * (axis + 2) + (slice(None, None, s),)] if s != 1 else part
         met.append(part)
     columns = torch.stack(met, 2)  # batch, channels, taps, *out
     batch, wide, channels = grad_output.shape[0], weight.shape[0] // groups, weight.shape[1]
-    left = (
+    gradients = (
         grad_output.reshape(batch, groups, wide, -1).permute(1, 2, 0, 3).reshape(groups, wide, -1)
     )
     right = columns.reshape(batch, groups, channels * len(met), -1).permute(1, 0, 3, 2)
-    made = left @ right.reshape(groups, -1, channels * len(met))
-    return made.reshape(weight.shape)
+    product = gradients @ right.reshape(groups, -1, channels * len(met))
+    return product.reshape(weight.shape)

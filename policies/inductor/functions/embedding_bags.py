@@ -41,8 +41,8 @@ def _of_flat(rows: Any, counted: Any, offsets: Any, mode: str) -> Any:
     import torch
 
     bags, width = offsets.shape[0], rows.shape[-1]
-    place = torch.arange(rows.shape[0], device=rows.device)
-    bag = (offsets.unsqueeze(0) <= place.unsqueeze(-1)).to(torch.int64).sum(-1) - 1
+    position = torch.arange(rows.shape[0], device=rows.device)
+    bag = (offsets.unsqueeze(0) <= position.unsqueeze(-1)).to(torch.int64).sum(-1) - 1
     if mode == "max":
         inside = (
             bag.unsqueeze(0) == torch.arange(bags, device=rows.device).unsqueeze(-1)

@@ -47,7 +47,7 @@ def _functions_of_modules() -> dict[str, Any]:
     from kernelwright.policies.inductor.functions.pooling import pooling_functions, whole_windows
     from kernelwright.policies.inductor.functions.sampling import grid_sampling
 
-    own = {
+    replacements = {
         "group_norm": group_norm, "scaled_dot_product_attention": scaled_dot_product_attention,
         "instance_norm": instance_norm,
         "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "one_hot": one_hot, "linear": linear,
@@ -55,7 +55,7 @@ def _functions_of_modules() -> dict[str, Any]:
         "interpolate": interpolation(functional.interpolate), "upsample": interpolation(functional.interpolate),
         "grid_sample": grid_sampling(functional.grid_sample),
     }  # fmt: skip
-    return own | loss_functions() | pooling_functions() | whole_windows(max_pool1d)
+    return replacements | loss_functions() | pooling_functions() | whole_windows(max_pool1d)
 
 
 def _functions_of_torch() -> list[tuple[Any, str, Any]]:
@@ -125,10 +125,10 @@ def with_names_of_torch(function: Any) -> Any:
     names = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)
-    def called(*args: Any, **given: Any) -> Any:
-        for name in PLACES.keys() & given.keys() - set(names):
-            given[names[PLACES[name]]] = given.pop(name)
-        return function(*args, **given)
+    def called(*args: Any, **named: Any) -> Any:
+        for name in PLACES.keys() & named.keys() - set(names):
+            named[names[PLACES[name]]] = named.pop(name)
+        return function(*args, **named)
 
     return called
 
@@ -151,10 +151,10 @@ def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, d
     """Pools over one axis as over two of which the first has one element."""
     import torch
 
-    def wide(one: int, value: Any) -> tuple[int, Any]:
-        return (one, value[0] if isinstance(value, tuple | list) else value)
+    def wide(leading: int, value: Any) -> tuple[int, Any]:
+        return (leading, value[0] if isinstance(value, tuple | list) else value)
 
-    taken = (
+    windows = (
         wide(1, kernel_size),
         wide(1, stride or kernel_size),
         wide(0, padding),
@@ -162,10 +162,10 @@ def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, d
     )
     if return_indices:
         values, indices = torch.nn.functional.max_pool2d(
-            x.unsqueeze(-2), *taken, ceil_mode, return_indices=True
+            x.unsqueeze(-2), *windows, ceil_mode, return_indices=True
         )
         return values.squeeze(-2), indices.squeeze(-2)
-    return torch.max_pool2d(x.unsqueeze(-2), *taken, ceil_mode).squeeze(-2)
+    return torch.max_pool2d(x.unsqueeze(-2), *windows, ceil_mode).squeeze(-2)
 
 
 def group_norm(
@@ -176,8 +176,8 @@ def group_norm(
 
     rows = x.reshape(x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:])
     variance, mean = torch.var_mean(rows, list(range(2, rows.dim())), correction=0, keepdim=True)
-    made = ((rows - mean) * torch.rsqrt(variance + eps)).reshape(x.shape)
-    return _scaled(made, weight, bias)
+    normalized = ((rows - mean) * torch.rsqrt(variance + eps)).reshape(x.shape)
+    return _scaled(normalized, weight, bias)
 
 
 def _group_norm_of_torch(
@@ -205,18 +205,18 @@ def instance_norm(x: Any, running_mean: Any = None, running_var: Any = None, wei
 
     if not use_input_stats:
         wide = (1, -1, *[1] * (x.dim() - 2))
-        made = (x - running_mean.view(wide)) * torch.rsqrt(running_var.view(wide) + eps)
-        return _scaled(made, weight, bias)
+        normalized = (x - running_mean.view(wide)) * torch.rsqrt(running_var.view(wide) + eps)
+        return _scaled(normalized, weight, bias)
     axes = list(range(2, x.dim()))
     variance, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
-    made = (x - mean) * torch.rsqrt(variance + eps)
+    normalized = (x - mean) * torch.rsqrt(variance + eps)
     if running_mean is not None:
         count = math.prod(x.shape[2:])
         running_mean.mul_(1 - momentum).add_(mean.mean(0).flatten() * momentum)
         running_var.mul_(1 - momentum).add_(
             (variance * count / (count - 1)).mean(0).flatten() * momentum
         )
-    return _scaled(made, weight, bias)
+    return _scaled(normalized, weight, bias)
 
 
 def asks_for_a_causal_mask(mask: Any, is_causal: bool | None = None, size: Any = None) -> bool:
@@ -242,34 +242,38 @@ def pixel_shuffle(x: Any, upscale_factor: Any) -> Any:
     """Writes `torch.nn.functional.pixel_shuffle` as two reshapes around one permutation."""
     *lead, channels, height, width = x.shape
     r = upscale_factor
-    made = x.reshape(*lead, channels // (r * r), r, r, height, width)
+    blocks = x.reshape(*lead, channels // (r * r), r, r, height, width)
     n = len(lead)
     order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
-    return made.permute(order).reshape(*lead, channels // (r * r), height * r, width * r)
+    return blocks.permute(order).reshape(*lead, channels // (r * r), height * r, width * r)
 
 
 def pixel_unshuffle(x: Any, downscale_factor: Any) -> Any:
     """Writes `torch.nn.functional.pixel_unshuffle` as two reshapes around one permutation."""
     *lead, channels, height, width = x.shape
     r = downscale_factor
-    made = x.reshape(*lead, channels, height // r, r, width // r, r)
+    blocks = x.reshape(*lead, channels, height // r, r, width // r, r)
     n = len(lead)
     order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
-    return made.permute(order).reshape(*lead, channels * r * r, height // r, width // r)
+    return blocks.permute(order).reshape(*lead, channels * r * r, height // r, width // r)
 
 
 def cdist(left: Any, right: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
     """Distances between all rows of two matrices."""
     import torch
 
-    apart = (left.unsqueeze(-2) - right.unsqueeze(-3)).abs()
+    difference = (left.unsqueeze(-2) - right.unsqueeze(-3)).abs()
     if p == math.inf:
-        return apart.amax(-1)
+        return difference.amax(-1)
     if p == 0:
-        return (apart != 0).to(left.dtype).sum(-1)
+        return (difference != 0).to(left.dtype).sum(-1)
     if p == 1:
-        return apart.sum(-1)
-    return torch.sqrt((apart * apart).sum(-1)) if p == 2 else (apart**p).sum(-1) ** (1 / p)
+        return difference.sum(-1)
+    return (
+        torch.sqrt((difference * difference).sum(-1))
+        if p == 2
+        else (difference**p).sum(-1) ** (1 / p)
+    )
 
 
 def polar(abs: Any, angle: Any) -> Any:
@@ -290,8 +294,8 @@ def bilinear(left: Any, right: Any, weight: Any, bias: Any = None) -> Any:
     """Computes left[i] weight[o, i, j] right[j] by one product and one sum."""
     out, inner, outer = weight.shape
     rows = left.reshape(-1, inner) @ weight.permute(1, 0, 2).reshape(inner, out * outer)
-    made = (rows.reshape(*left.shape[:-1], out, outer) * right.unsqueeze(-2)).sum(-1)
-    return made if bias is None else made + bias
+    products = (rows.reshape(*left.shape[:-1], out, outer) * right.unsqueeze(-2)).sum(-1)
+    return products if bias is None else products + bias
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
@@ -300,11 +304,11 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
 
     if isinstance(minlength, int) and minlength == 0:
         raise DraftRefused("bincount without minlength has a size that depends on data")
-    here = x.unsqueeze(-1) == torch.arange(minlength, device=x.device)
+    matches = x.unsqueeze(-1) == torch.arange(minlength, device=x.device)
     if weights is None:
-        return here.to(torch.int64).sum(0)
+        return matches.to(torch.int64).sum(0)
     return torch.where(
-        here, weights.unsqueeze(-1), torch.zeros((), dtype=weights.dtype, device=x.device)
+        matches, weights.unsqueeze(-1), torch.zeros((), dtype=weights.dtype, device=x.device)
     ).sum(0)
 
 
@@ -350,10 +354,10 @@ def _linspace(plain: Any) -> Any:
         if options.get("out") is not None:
             raise DraftRefused("linspace with out= has no kernel: assign its result")
         count: Any = steps
-        place = torch.arange(count, dtype=dtype, device=options.get("device"))
+        position = torch.arange(count, dtype=dtype, device=options.get("device"))
         step = (end - start) / (steps - 1)
         return torch.where(
-            place < steps // 2, start + step * place, end - step * (count - 1 - place)
+            position < steps // 2, start + step * position, end - step * (count - 1 - position)
         )
 
     return linspace

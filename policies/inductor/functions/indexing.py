@@ -26,16 +26,16 @@ def _part(x: Any, index: Any) -> Any:
     words = list(index) if isinstance(index, tuple) else [index]
     axes = _axes_of(x, words)
     if any(isinstance(w, slice) and w != slice(None) for w in words):
-        for place, axis in axes.items():
-            if isinstance(word := words[place], slice):
-                words[place] = clip_to_axis(word, x.shape[axis])
+        for position, axis in axes.items():
+            if isinstance(word := words[position], slice):
+                words[position] = clip_to_axis(word, x.shape[axis])
         index = tuple(words)
     if any(isinstance(w, torch.SymInt) or is_index_tensor(w) for w in words):
-        for place, axis in reversed(axes.items()):
-            if isinstance(words[place], torch.SymInt):
-                x = x.select(axis, words.pop(place))
-            elif is_index_tensor(words[place]):
-                x = torch.ops.aten.index.Tensor(x, [None] * axis + [words.pop(place)])
+        for position, axis in reversed(axes.items()):
+            if isinstance(words[position], torch.SymInt):
+                x = x.select(axis, words.pop(position))
+            elif is_index_tensor(words[position]):
+                x = torch.ops.aten.index.Tensor(x, [None] * axis + [words.pop(position)])
         index = tuple(words)
         if all(isinstance(w, slice) and w == slice(None) for w in words):
             return x
@@ -81,14 +81,14 @@ def _axes_of(x: Any, words: list[Any]) -> dict[int, int]:
 
     if any(isinstance(w, torch.Tensor) and w.dtype == torch.bool and w.dim() != 1 for w in words):
         return {}
-    found, axis = {}, 0
-    for place, word in enumerate(words):
+    axis_of_position, axis = {}, 0
+    for position, word in enumerate(words):
         if word is Ellipsis:
             axis += x.dim() - sum(w is not None and w is not Ellipsis for w in words)
         elif word is not None and axis < x.dim():
-            found[place] = axis
+            axis_of_position[position] = axis
             axis += 1
-    return found
+    return axis_of_position
 
 
 def repeat_interleave(
@@ -180,9 +180,11 @@ def unfold(x: Any, dimension: int, size: Any, step: Any) -> Any:
 
     dimension = dimension % x.dim()
     count = (x.shape[dimension] - size) // step + 1
-    places = (
+    positions = (
         torch.arange(count, device=x.device)[:, None] * step
         + torch.arange(size, device=x.device)[None, :]
     )
-    made = torch.index_select(x, dimension, places.flatten()).unflatten(dimension, (count, size))
-    return made.movedim(dimension + 1, -1)
+    windows = torch.index_select(x, dimension, positions.flatten()).unflatten(
+        dimension, (count, size)
+    )
+    return windows.movedim(dimension + 1, -1)

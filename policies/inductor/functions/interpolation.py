@@ -9,7 +9,7 @@ def interpolation(plain: Any) -> Any:
     """torch's function, with sizes in the place of whole factors."""
 
     def interpolate(
-        input: Any, size: Any = None, scale_factor: Any = None, *rest: Any, **options: Any
+        input: Any, size: Any = None, scale_factor: Any = None, *positional: Any, **options: Any
     ) -> Any:
         """A whole factor as sizes, which stay whole numbers."""
         axes = input.dim() - 2
@@ -24,7 +24,7 @@ def interpolation(plain: Any) -> Any:
                 None,
             )
             options.pop("recompute_scale_factor", None)
-        return plain(input, size, scale_factor, *rest, **options)
+        return plain(input, size, scale_factor, *positional, **options)
 
     return interpolate
 

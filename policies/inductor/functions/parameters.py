@@ -15,14 +15,14 @@ def parameters_of_values() -> None:
 
     plain = torch.nn.Parameter.__new__
 
-    def made(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
+    def new_parameter(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
         if data is None or not torch._is_functional_tensor(data):
             return plain(cls, data, requires_grad)
         value = data.detach()
         value._is_param = True
         return value
 
-    torch.nn.Parameter.__new__ = made  # type: ignore[method-assign]
+    torch.nn.Parameter.__new__ = new_parameter  # type: ignore[method-assign]
 
 
 def converted_modules() -> None:
@@ -30,16 +30,21 @@ def converted_modules() -> None:
     import torch
 
     def converted(self: Any, fn: Any, recurse: bool = True) -> Any:
-        known = fn.__dict__.setdefault("converted", {})  # a parameter of two layers stays one
+        converted_by_id = fn.__dict__.setdefault(
+            "converted", {}
+        )  # a parameter of two layers stays one
         for child in self.children() if recurse else ():
             child._apply(fn)
         for key, parameter in self._parameters.items():
             if parameter is None:
                 continue
-            if id(parameter) not in known:
-                made = fn(parameter.detach())
-                known[id(parameter)] = parameter, torch.nn.Parameter(made, parameter.requires_grad)
-            self._parameters[key] = known[id(parameter)][1]
+            if id(parameter) not in converted_by_id:
+                data = fn(parameter.detach())
+                converted_by_id[id(parameter)] = (
+                    parameter,
+                    torch.nn.Parameter(data, parameter.requires_grad),
+                )
+            self._parameters[key] = converted_by_id[id(parameter)][1]
         for key, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[key] = fn(buffer)

@@ -31,12 +31,12 @@ def whole_windows(max_pool1d: Any) -> dict[str, Any]:
     """
     import torch.nn.functional as functional
 
-    found: dict[str, Any] = {}
+    functions: dict[str, Any] = {}
     for axes in (1, 2, 3):
         for name, over in ((f"avg_pool{axes}d", _mean_over), (f"max_pool{axes}d", _maximum_over)):
             plain = max_pool1d if name == "max_pool1d" else getattr(functional, name)
-            found[name] = _whole(axes, over, plain)
-    return found
+            functions[name] = _whole(axes, over, plain)
+    return functions
 
 
 def _whole(axes: int, over: Callable[[Any, list[int]], Any], plain: Any) -> Any:
@@ -47,14 +47,16 @@ def _whole(axes: int, over: Callable[[Any, list[int]], Any], plain: Any) -> Any:
         kernel_size: Any,
         stride: Any = None,
         padding: Any = 0,
-        *rest: Any,
+        *positional: Any,
         **options: Any,
     ) -> Any:
         windows = (
             list(kernel_size) if isinstance(kernel_size, tuple | list) else [kernel_size] * axes
         )
         around = list(padding) if isinstance(padding, tuple | list) else [padding]
-        plainly = not (rest or options or any(around) or all(isinstance(n, int) for n in windows))
+        plainly = not (
+            positional or options or any(around) or all(isinstance(n, int) for n in windows)
+        )
         pairs = zip(windows, input.shape[-axes:], strict=False)
         if (
             plainly
@@ -63,18 +65,18 @@ def _whole(axes: int, over: Callable[[Any, list[int]], Any], plain: Any) -> Any:
         ):
             return over(input, list(range(-axes, 0)))
         if over is _mean_over and (
-            alone := _one_axis_at_a_time(axes, windows, stride, around, rest, options)
+            alone := _one_axis_at_a_time(axes, windows, stride, around, positional, options)
         ):
             for of_axis in alone:
-                input = plain(input, *of_axis, *rest, **options)
+                input = plain(input, *of_axis, *positional, **options)
             return input
-        return plain(input, kernel_size, stride, padding, *rest, **options)
+        return plain(input, kernel_size, stride, padding, *positional, **options)
 
     return pooled
 
 
 def _one_axis_at_a_time(
-    axes: int, windows: list[Any], stride: Any, around: list[Any], rest: Any, options: Any
+    axes: int, windows: list[Any], stride: Any, around: list[Any], positional: Any, options: Any
 ) -> list[tuple[list[Any], ...]]:
     """Windows, strides and paddings of pooling over each of two axes by itself, where Inductor has no kernel for a
     window that is large and overlaps others: a mean over a rectangle is a mean of means, also where its border is not
@@ -83,7 +85,7 @@ def _one_axis_at_a_time(
     strides = list(stride) if isinstance(stride, tuple | list) else [stride] * axes
     strides = [w if s is None else s for w, s in zip(windows, strides or windows, strict=False)]
     numbers = all(isinstance(n, int) for n in (*windows, *strides))
-    divided = any(n is not None for n in (*rest[2:], options.get("divisor_override")))
+    divided = any(n is not None for n in (*positional[2:], options.get("divisor_override")))
     if (
         axes != 2
         or not numbers
@@ -123,11 +125,11 @@ def _adaptive(axes: int, pool: Callable[[Any, Any], Any], name: str) -> Any:
                 if pool is _window_mean
                 else x.amax(list(range(-axes, 0)), True)
             )
-        wanted = (
+        cells_of_axes = (
             list(output_size) if isinstance(output_size, tuple | list) else [output_size] * axes
         )
-        for place, cells in enumerate(wanted):
-            axis = x.dim() - axes + place
+        for spatial_axis, cells in enumerate(cells_of_axes):
+            axis = x.dim() - axes + spatial_axis
             if cells is not None:
                 x = pool(x.movedim(axis, -1), cells).movedim(-1, axis)
         return x
@@ -141,8 +143,10 @@ def _window_membership(size: Any, cells: Any, device: Any) -> Any:
     import torch
 
     cell = torch.arange(cells, device=device).unsqueeze(-1)
-    place = torch.arange(size, device=device)
-    return (place >= cell * size // cells) & (place < ((cell + 1) * size + cells - 1) // cells)
+    position = torch.arange(size, device=device)
+    return (position >= cell * size // cells) & (
+        position < ((cell + 1) * size + cells - 1) // cells
+    )
 
 
 def _window_mean(x: Any, cells: Any) -> Any:

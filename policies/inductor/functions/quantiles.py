@@ -12,7 +12,7 @@ def quantile(
     """Writes `torch.quantile` as a sort and a mean of two neighbours; a row with NaN gives NaN."""
     import torch
 
-    wanted = (
+    quantiles = (
         q
         if isinstance(q, torch.Tensor)
         else torch.full((), q, dtype=input.dtype, device=input.device)
@@ -21,13 +21,13 @@ def quantile(
     ordered = torch.sort(rows, -1)[0]
     last = rows.shape[-1] - 1
     unordered = (rows != rows).any(-1, keepdim=True)
-    ranks = torch.where(unordered, last, wanted.reshape(-1) * last)
-    made = _between(ordered, ranks, interpolation)
+    ranks = torch.where(unordered, last, quantiles.reshape(-1) * last)
+    values = _between(ordered, ranks, interpolation)
     if keepdim:
         axes = range(input.dim()) if dim is None else [dim % input.dim()]
         for axis in axes:
-            made = made.unsqueeze(axis)
-    return made.movedim(-1, 0) if wanted.dim() else made.squeeze(-1)
+            values = values.unsqueeze(axis)
+    return values.movedim(-1, 0) if quantiles.dim() else values.squeeze(-1)
 
 
 def _between(ordered: Any, ranks: Any, interpolation: str) -> Any:
@@ -43,5 +43,5 @@ def _between(ordered: Any, ranks: Any, interpolation: str) -> Any:
         return ordered.gather(-1, rounded[interpolation](ranks).to(torch.int64))
     below, above = torch.floor(ranks), torch.ceil(ranks)
     weight = torch.full_like(ranks, 0.5) if interpolation == "midpoint" else ranks - below
-    lower, higher = (ordered.gather(-1, place.to(torch.int64)) for place in (below, above))
+    lower, higher = (ordered.gather(-1, rank.to(torch.int64)) for rank in (below, above))
     return torch.lerp(lower, higher, weight)

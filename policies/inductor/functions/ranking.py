@@ -32,13 +32,13 @@ def decompositions(partial: bool) -> dict[Any, Callable[..., Any]]:
     """
     import torch
 
-    own = _operators() | searching_decompositions() | library_operators()
+    table = _operators() | searching_decompositions() | library_operators()
     if not partial:
-        own[torch.ops.aten.convolution_backward.default] = convolution_backward
+        table[torch.ops.aten.convolution_backward.default] = convolution_backward
     return (
-        {operator: _or_not_implemented(function) for operator, function in own.items()}
+        {operator: _or_not_implemented(function) for operator, function in table.items()}
         if partial
-        else own
+        else table
     )
 
 
@@ -78,15 +78,15 @@ def _ranks(x: Any, descending: bool) -> Any:
             f"the median of rows of {hint} elements: at most {MAX_RANKED_ELEMENTS} are ranked",
             operator="median",
         )
-    own, other = x.unsqueeze(-1), x.unsqueeze(-2)
-    place = torch.arange(length, device=x.device)
-    earlier = place.unsqueeze(0) < place.unsqueeze(1)
-    own_nan, other_nan = own != own, other != other
+    element, other = x.unsqueeze(-1), x.unsqueeze(-2)
+    position = torch.arange(length, device=x.device)
+    earlier = position.unsqueeze(0) < position.unsqueeze(1)
+    own_nan, other_nan = element != element, other != other
     if descending:
-        before = (other > own) | (other_nan & torch.logical_not(own_nan))
+        before = (other > element) | (other_nan & torch.logical_not(own_nan))
     else:
-        before = (other < own) | (own_nan & torch.logical_not(other_nan))
-    equal = (other == own) | (own_nan & other_nan)
+        before = (other < element) | (own_nan & torch.logical_not(other_nan))
+    equal = (other == element) | (own_nan & other_nan)
     return (before | (equal & earlier)).to(torch.int64).sum(-1)
 
 
@@ -115,23 +115,23 @@ def _by_digits(x: Any, descending: bool) -> tuple[Any, Any]:
 
     key = _sortable_integers(x)
     key = torch.bitwise_not(key) if descending else key
-    places = (
+    positions = (
         torch.arange(x.shape[-1], device=x.device, dtype=torch.int32).expand(x.shape).contiguous()
     )
 
     def one_bit(at: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        key, place = state["key"], state["place"]
+        key, position = state["key"], state["place"]
         zero = (torch.bitwise_right_shift(key, at) & 1) == 0
         before = torch.cumsum(zero.to(torch.int32), -1, dtype=torch.int32)
         zeros = zero.to(torch.int32).sum(-1, keepdim=True, dtype=torch.int32)
         slot = torch.arange(x.shape[-1], device=x.device, dtype=torch.int32)
         rank = torch.where(zero, before - 1, zeros + slot - before).to(torch.int64)
         moved = {"key": torch.empty_like(key).scatter(-1, rank, key),
-                 "place": torch.empty_like(place).scatter(-1, rank, place)}  # fmt: skip
+                 "place": torch.empty_like(position).scatter(-1, rank, position)}  # fmt: skip
         return moved, {}
 
     bits = torch.iinfo(key.dtype).bits
-    after, _ = over_steps(one_bit, bits, {"key": key.contiguous(), "place": places}, keep=True)
+    after, _ = over_steps(one_bit, bits, {"key": key.contiguous(), "place": positions}, keep=True)
     indices = after["place"].to(torch.int64)
     return torch.gather(x, -1, indices), indices
 
@@ -156,7 +156,7 @@ def _one_after_the_other(x: Any, k: int, largest: bool) -> tuple[Any, Any]:
     import torch
 
     length = x.shape[-1]
-    places = torch.arange(length, device=x.device)
+    positions = torch.arange(length, device=x.device)
     floating = x.dtype.is_floating_point
     worst: Any = (
         (-math.inf if largest else math.inf)
@@ -164,27 +164,27 @@ def _one_after_the_other(x: Any, k: int, largest: bool) -> tuple[Any, Any]:
         else _extreme_integer(x.dtype, lowest=largest)
     )
     nan = x != x
-    taken = torch.zeros_like(x, dtype=torch.bool)
+    is_taken = torch.zeros_like(x, dtype=torch.bool)
     values, indices = [], []
     for _ in range(k):
-        left = torch.logical_not(taken)
-        known = torch.where(taken | nan, worst, x)
-        best = known.amax(-1, keepdim=True) if largest else known.amin(-1, keepdim=True)
-        here = left & torch.logical_not(nan) & (x == best)
+        remaining = torch.logical_not(is_taken)
+        candidates = torch.where(is_taken | nan, worst, x)
+        best = candidates.amax(-1, keepdim=True) if largest else candidates.amin(-1, keepdim=True)
+        is_best = remaining & torch.logical_not(nan) & (x == best)
         if floating:
-            number = here.to(torch.int32).sum(-1, keepdim=True) > 0
-            nans = left & nan
+            number = is_best.to(torch.int32).sum(-1, keepdim=True) > 0
+            nans = remaining & nan
             some = nans.to(torch.int32).sum(-1, keepdim=True) > 0
-            here = torch.where(some if largest else torch.logical_not(number), nans, here)
-        index = torch.where(here, places, length).amin(-1, keepdim=True)
-        chosen = places == index
+            is_best = torch.where(some if largest else torch.logical_not(number), nans, is_best)
+        index = torch.where(is_best, positions, length).amin(-1, keepdim=True)
+        chosen = positions == index
         values.append(
             torch.where(chosen, x, torch.zeros((), dtype=x.dtype, device=x.device))
             .sum(-1)
             .to(x.dtype)
         )
         indices.append(index.squeeze(-1))
-        taken = taken | chosen
+        is_taken = is_taken | chosen
     return torch.stack(values, -1), torch.stack(indices, -1)
 
 
@@ -229,7 +229,7 @@ def scatter_reduce(
     moved, index, src = (
         v.movedim(dim, -1) for v in (x, index, src.narrow(dim, 0, index.shape[dim]))
     )
-    here = index.unsqueeze(-2) == torch.arange(moved.shape[-1], device=x.device).unsqueeze(-1)
+    is_target = index.unsqueeze(-2) == torch.arange(moved.shape[-1], device=x.device).unsqueeze(-1)
     if reduce == "prod":
         neutral: Any = 1
     elif x.dtype.is_floating_point:
@@ -237,15 +237,15 @@ def scatter_reduce(
     else:
         neutral = _extreme_integer(x.dtype, lowest=reduce == "amax")
     wide = torch.where(
-        here, src.unsqueeze(-2), torch.full((), neutral, dtype=x.dtype, device=x.device)
+        is_target, src.unsqueeze(-2), torch.full((), neutral, dtype=x.dtype, device=x.device)
     )
-    made = wide.prod(-1).to(x.dtype) if reduce == "prod" else getattr(wide, reduce)(-1)
+    reduced = wide.prod(-1).to(x.dtype) if reduce == "prod" else getattr(wide, reduce)(-1)
     if include_self:
         both = {"amax": torch.maximum, "amin": torch.minimum, "prod": torch.mul}[reduce](
-            moved, made
+            moved, reduced
         )
     else:
-        both = torch.where(here.to(torch.int32).sum(-1) > 0, made, moved)
+        both = torch.where(is_target.to(torch.int32).sum(-1) > 0, reduced, moved)
     return both.movedim(-1, dim)
 
 
@@ -255,10 +255,10 @@ def index_reduce(
     """Writes `torch.index_reduce` as a scatter whose index is that of whole slices."""
     import torch
 
-    places = index.reshape([-1 if axis == dim % x.dim() else 1 for axis in range(x.dim())]).expand(
-        src.shape
-    )
-    return torch.scatter_reduce(x, dim, places, src, reduce, include_self=include_self)
+    slice_indices = index.reshape(
+        [-1 if axis == dim % x.dim() else 1 for axis in range(x.dim())]
+    ).expand(src.shape)
+    return torch.scatter_reduce(x, dim, slice_indices, src, reduce, include_self=include_self)
 
 
 def _scattered_mean(x: Any, dim: int, index: Any, src: Any, include_self: bool) -> Any:
@@ -266,8 +266,8 @@ def _scattered_mean(x: Any, dim: int, index: Any, src: Any, include_self: bool) 
     import torch
 
     total = torch.scatter_add(x if include_self else torch.zeros_like(x), dim, index, src)
-    own = torch.ones_like(x) if include_self else torch.zeros_like(x)
-    count = torch.scatter_add(own, dim, index, torch.ones_like(src))
+    initial_count = torch.ones_like(x) if include_self else torch.zeros_like(x)
+    count = torch.scatter_add(initial_count, dim, index, torch.ones_like(src))
     return total / count if include_self else torch.where(count > 0, total / count, x)
 
 
@@ -304,8 +304,8 @@ def median(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
     moved = x.movedim(dim, -1)
     ranks, length = _ranks(moved, False), moved.shape[-1]
     nans = (moved != moved).to(torch.int64).sum(-1, keepdim=True)
-    wanted = torch.where(nans > 0, length - nans, (length - 1) // 2)
-    return _select_one(moved, ranks == wanted, dim, keepdim)
+    median_rank = torch.where(nans > 0, length - nans, (length - 1) // 2)
+    return _select_one(moved, ranks == median_rank, dim, keepdim)
 
 
 def nanmedian(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
@@ -318,12 +318,12 @@ def nanmedian(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
     return _select_one(moved, ranks == torch.clamp(length - nans - 1, min=0) // 2, dim, keepdim)
 
 
-def _select_one(moved: Any, here: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+def _select_one(moved: Any, is_selected: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     import torch
 
     zero = torch.zeros((), dtype=moved.dtype, device=moved.device)
-    values = torch.where(here, moved, zero).sum(-1, keepdim=True).to(moved.dtype)
-    indices = torch.where(here, torch.arange(moved.shape[-1], device=moved.device), 0).sum(
+    values = torch.where(is_selected, moved, zero).sum(-1, keepdim=True).to(moved.dtype)
+    indices = torch.where(is_selected, torch.arange(moved.shape[-1], device=moved.device), 0).sum(
         -1, keepdim=True
     )
     values, indices = values.movedim(-1, dim), indices.movedim(-1, dim)

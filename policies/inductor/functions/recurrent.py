@@ -34,8 +34,8 @@ def lstm_cell(
     x: Any, state: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
 ) -> tuple[Any, Any]:
     """Writes `torch.lstm_cell` as linear layers and gates; returns the hidden and the cell state."""
-    made = _lstm_step(linear(x, w_ih, b_ih), {"h": state[0], "c": state[1]}, w_hh, b_hh)
-    return made["h"], made["c"]
+    new_state = _lstm_step(linear(x, w_ih, b_ih), {"h": state[0], "c": state[1]}, w_hh, b_hh)
+    return new_state["h"], new_state["c"]
 
 
 def _plain_cell(function: str) -> Any:
@@ -47,22 +47,22 @@ def _plain_cell(function: str) -> Any:
     return cell
 
 
-def _gru_step(own: Any, state: dict[str, Any], weight: Any, bias: Any) -> dict[str, Any]:
+def _gru_step(projected: Any, state: dict[str, Any], weight: Any, bias: Any) -> dict[str, Any]:
     import torch
 
     h = state["h"]
-    size, kept = h.shape[-1], linear(h, weight, bias)
-    reset = torch.sigmoid(own[..., :size] + kept[..., :size])
-    update = torch.sigmoid(own[..., size : 2 * size] + kept[..., size : 2 * size])
-    new = torch.tanh(own[..., 2 * size :] + reset * kept[..., 2 * size :])
+    size, recurrent = h.shape[-1], linear(h, weight, bias)
+    reset = torch.sigmoid(projected[..., :size] + recurrent[..., :size])
+    update = torch.sigmoid(projected[..., size : 2 * size] + recurrent[..., size : 2 * size])
+    new = torch.tanh(projected[..., 2 * size :] + reset * recurrent[..., 2 * size :])
     return {"h": new + update * (h - new)}
 
 
-def _lstm_step(own: Any, state: dict[str, Any], weight: Any, bias: Any) -> dict[str, Any]:
+def _lstm_step(projected: Any, state: dict[str, Any], weight: Any, bias: Any) -> dict[str, Any]:
     import torch
 
     h, c = state["h"], state["c"]
-    size, gates = c.shape[-1], own + linear(h, weight, bias)
+    size, gates = c.shape[-1], projected + linear(h, weight, bias)
     put, forget = torch.sigmoid(gates[..., :size]), torch.sigmoid(gates[..., size : 2 * size])
     candidate, out = (
         torch.tanh(gates[..., 2 * size : 3 * size]),
@@ -76,13 +76,15 @@ def _plain_step(function: str) -> Cell:
     import torch
 
     apply = getattr(torch, function)
-    return lambda own, state, weight, bias: {"h": apply(own + linear(state["h"], weight, bias))}
+    return lambda projected, state, weight, bias: {
+        "h": apply(projected + linear(state["h"], weight, bias))
+    }
 
 
-def lstm(x: Any, hidden: Any, *rest: Any) -> tuple[Any, Any, Any]:
+def lstm(x: Any, hidden: Any, *arguments: Any) -> tuple[Any, Any, Any]:
     """Writes `torch.lstm` as layers of steps; returns the outputs and both final states."""
-    made = _layers("hc", _lstm_step)(x, hidden, *rest)
-    return made[0], made[1], made[2]
+    results = _layers("hc", _lstm_step)(x, hidden, *arguments)
+    return results[0], results[1], results[2]
 
 
 def _layers(carried: str, step: Cell) -> Any:
@@ -106,16 +108,18 @@ def _layers(carried: str, step: Cell) -> Any:
         for _ in range(count):
             outputs = []
             for backwards in (False, True) if both_ways else (False,):
-                place = len(last)
-                own = weights[place * each : (place + 1) * each]
+                layer_index = len(last)
+                layer_weights = weights[layer_index * each : (layer_index + 1) * each]
                 if each not in (2, 4):
                     raise DraftRefused(
                         "a recurrent layer with projections (proj_size) has no kernel"
                     )
-                b_ih, b_hh = (own[2], own[3]) if has_biases else (None, None)
-                start = {name: s[place] for name, s in zip(carried, states, strict=True)}
-                made, end = _direction(x, start, step, own[0], own[1], b_ih, b_hh, backwards)
-                outputs.append(made)
+                b_ih, b_hh = (layer_weights[2], layer_weights[3]) if has_biases else (None, None)
+                start = {name: s[layer_index] for name, s in zip(carried, states, strict=True)}
+                layer_outputs, end = _direction(
+                    x, start, step, layer_weights[0], layer_weights[1], b_ih, b_hh, backwards
+                )
+                outputs.append(layer_outputs)
                 last.append(end)
             x = torch.cat(outputs, -1) if both_ways else outputs[0]
         x = x.transpose(0, 1) if batch_first else x
@@ -128,11 +132,11 @@ def _direction(x: Any, start: dict[str, Any], step: Cell, w_ih: Any, w_hh: Any, 
     backwards: bool) -> tuple[Any, dict[str, Any]]:  # fmt: skip
     """One layer in one direction over x [steps, batch, width]."""
     steps = x.shape[0]
-    own = linear(x, w_ih, b_ih)
+    projected = linear(x, w_ih, b_ih)
 
     def body(at: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        after = step(own[steps - 1 - at if backwards else at], state, w_hh, b_hh)
+        after = step(projected[steps - 1 - at if backwards else at], state, w_hh, b_hh)
         return after, {"outputs": after["h"]}
 
-    end, made = over_steps(body, steps, start)
-    return (made["outputs"].flip(0) if backwards else made["outputs"]), end
+    end, stacked = over_steps(body, steps, start)
+    return (stacked["outputs"].flip(0) if backwards else stacked["outputs"]), end

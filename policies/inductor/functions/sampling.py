@@ -23,70 +23,72 @@ def grid_sampling(plain: Any) -> Any:
                 grid == grid, grid, torch.full((), -1.0, dtype=grid.dtype, device=grid.device)
             )
         if mode == "bicubic":
-            made = plain(input, grid, mode, padding_mode, align_corners)
+            sampled = plain(input, grid, mode, padding_mode, align_corners)
             return (
-                made.masked_fill((grid != grid).any(-1).unsqueeze(1), math.nan)
+                sampled.masked_fill((grid != grid).any(-1).unsqueeze(1), math.nan)
                 if padding_mode == "zeros"
-                else made
+                else sampled
             )
         axes = range(grid.shape[-1])
         sizes = input.shape[2:]
-        places = [
-            _place(grid[..., len(axes) - 1 - axis], sizes[axis], padding_mode, bool(align_corners))
+        coordinates = [
+            _element_coordinate(
+                grid[..., len(axes) - 1 - axis], sizes[axis], padding_mode, bool(align_corners)
+            )
             for axis in axes
         ]
         if mode == "nearest":
-            return _at(input, [p.round() for p in places])
-        return _between(input, places)
+            return _at(input, [p.round() for p in coordinates])
+        return _between(input, coordinates)
 
     return grid_sample
 
 
-def _place(at: Any, size: Any, padding_mode: str, align_corners: bool) -> Any:
+def _element_coordinate(at: Any, size: Any, padding_mode: str, align_corners: bool) -> Any:
     """A coordinate between -1 and 1 as a place among the elements of an axis."""
-    place = (at + 1) / 2 * (size - 1) if align_corners else ((at + 1) * size - 1) / 2
+    coordinate = (at + 1) / 2 * (size - 1) if align_corners else ((at + 1) * size - 1) / 2
     if padding_mode == "reflection":
-        place = _reflected(place, size, align_corners)
-    return place if padding_mode == "zeros" else place.clamp(0, size - 1)
+        coordinate = _reflected(coordinate, size, align_corners)
+    return coordinate if padding_mode == "zeros" else coordinate.clamp(0, size - 1)
 
 
-def _reflected(place: Any, size: Any, align_corners: bool) -> Any:
+def _reflected(coordinate: Any, size: Any, align_corners: bool) -> Any:
     """Mirrored at the first and last elements, or at the edges of those, until it lies between them."""
     import torch
 
     low, span = (0.0, size - 1) if align_corners else (-0.5, size)
-    away = (place - low).abs()
-    turns = torch.floor(away / span)
-    rest = away - turns * span
-    return torch.where(turns % 2 == 0, rest + low, span - rest + low)
+    distance = (coordinate - low).abs()
+    turns = torch.floor(distance / span)
+    remainder = distance - turns * span
+    return torch.where(turns % 2 == 0, remainder + low, span - remainder + low)
 
 
-def _between(x: Any, places: list[Any]) -> Any:
+def _between(x: Any, coordinates: list[Any]) -> Any:
     """The sum of the elements around each place, by how near it is."""
     import torch
 
-    before = [torch.floor(p) for p in places]
-    made: Any = 0
-    for corner in itertools.product((0, 1), repeat=len(places)):
+    before = [torch.floor(p) for p in coordinates]
+    total: Any = 0
+    for corner in itertools.product((0, 1), repeat=len(coordinates)):
         whole = [b + c for b, c in zip(before, corner, strict=True)]
         weight = math.prod(
             (b + 1 - p) if c == 0 else (p - b)
-            for p, b, c in zip(places, before, corner, strict=True)
+            for p, b, c in zip(coordinates, before, corner, strict=True)
         )
-        made = made + _at(x, whole) * weight.unsqueeze(1)
-    return made
+        total = total + _at(x, whole) * weight.unsqueeze(1)
+    return total
 
 
-def _at(x: Any, places: list[Any]) -> Any:
+def _at(x: Any, coordinates: list[Any]) -> Any:
     """The elements at whole places, in all channels; zeros outside."""
     import torch
 
     sizes = x.shape[2:]
     inside = functools.reduce(
-        operator.and_, [(p >= 0) & (p <= n - 1) for p, n in zip(places, sizes, strict=True)]
+        operator.and_, [(p >= 0) & (p <= n - 1) for p, n in zip(coordinates, sizes, strict=True)]
     )
-    indices = [torch.where(inside, p, 0.0).to(torch.int64).unsqueeze(1) for p in places]
-    ones = [1] * (places[0].dim() - 1)
+    indices = [torch.where(inside, p, 0.0).to(torch.int64).unsqueeze(1) for p in coordinates]
+    ones = [1] * (coordinates[0].dim() - 1)
     batch = torch.arange(x.shape[0], device=x.device).view(-1, 1, *ones)
     channel = torch.arange(x.shape[1], device=x.device).view(1, -1, *ones)
     return x[(batch, channel, *indices)].masked_fill(torch.logical_not(inside).unsqueeze(1), 0.0)

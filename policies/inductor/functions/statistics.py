@@ -22,9 +22,9 @@ def _cov(plain: Any) -> Any:
         if fweights is not None or aweights is not None:
             return plain(input, correction=correction, fweights=fweights, aweights=aweights)
         rows = input.reshape(1, -1) if input.dim() < 2 else input
-        left = rows - rows.mean(1, keepdim=True)
-        made = left @ left.transpose(0, 1) / (rows.shape[1] - correction)
-        return made.squeeze() if input.dim() < 2 else made
+        centered = rows - rows.mean(1, keepdim=True)
+        covariance = centered @ centered.transpose(0, 1) / (rows.shape[1] - correction)
+        return covariance.squeeze() if input.dim() < 2 else covariance
 
     return cov
 
@@ -33,11 +33,11 @@ def corrcoef(input: Any) -> Any:
     """Writes `torch.corrcoef` as the covariance over the deviations of both rows, between minus one and one."""
     import torch
 
-    made = torch.cov(input)
+    covariance = torch.cov(input)
     if input.dim() < 2:
-        return made / made
-    deviation = torch.diagonal(made).sqrt()
-    return (made / deviation.unsqueeze(-1) / deviation).clamp(-1, 1)
+        return covariance / covariance
+    deviation = torch.diagonal(covariance).sqrt()
+    return (covariance / deviation.unsqueeze(-1) / deviation).clamp(-1, 1)
 
 
 def _gradient(plain: Any) -> Any:
@@ -98,8 +98,8 @@ def _triangle(plain: Any, upper: bool) -> Any:
         count = side * (side + 1) // 2
         at = torch.arange(count, device=options.get("device"))
         long, short = rows_of_lower_triangle(count - 1 - at if upper else at)
-        places = [side - 1 - long, row - 1 - short] if upper else [long + abs(offset), short]
-        return torch.stack(places).to(options.get("dtype") or torch.int64)
+        coordinates = [side - 1 - long, row - 1 - short] if upper else [long + abs(offset), short]
+        return torch.stack(coordinates).to(options.get("dtype") or torch.int64)
 
     return indices
 

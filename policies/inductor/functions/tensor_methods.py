@@ -80,10 +80,10 @@ def deep_copy(x: Any, memo: dict[int, Any]) -> Any:
     import torch
 
     if id(x) not in memo:
-        made: Any = x.detach().clone()
+        duplicate: Any = x.detach().clone()
         if isinstance(x, torch.nn.Parameter):
-            made = torch.nn.Parameter(made, x.requires_grad)
-        memo[id(x)] = made
+            duplicate = torch.nn.Parameter(duplicate, x.requires_grad)
+        memo[id(x)] = duplicate
     return memo[id(x)]
 
 
@@ -96,10 +96,10 @@ def fill_diagonal_(x: Any, fill_value: Any, wrap: bool = False) -> Any:
             "fill_diagonal_ with wrap=True has no kernel: without it the diagonal ends at the last column"
         )
     axes = [torch.arange(n, device=x.device) for n in x.shape]
-    here = axes[-1] == axes[-2].unsqueeze(-1)
-    for place, axis in enumerate(axes[-3::-1], start=2):
-        here = here & (axis.reshape(-1, *[1] * place) == axes[-1])
-    return x.copy_(x.masked_fill(here, fill_value))
+    on_diagonal = axes[-1] == axes[-2].unsqueeze(-1)
+    for trailing_axes, axis in enumerate(axes[-3::-1], start=2):
+        on_diagonal = on_diagonal & (axis.reshape(-1, *[1] * trailing_axes) == axes[-1])
+    return x.copy_(x.masked_fill(on_diagonal, fill_value))
 
 
 def take_along_dim(x: Any, indices: Any, dim: int | None = None) -> Any:
@@ -110,6 +110,8 @@ def take_along_dim(x: Any, indices: Any, dim: int | None = None) -> Any:
         x, indices, dim = x.reshape(-1), indices.reshape(-1), 0
     dim = dim % x.dim()
     wide = [b if a == 1 else a for a, b in zip(x.shape, indices.shape, strict=True)]
-    own = [x.shape[i] if i == dim else n for i, n in enumerate(wide)]
-    places = [indices.shape[i] if i == dim else n for i, n in enumerate(wide)]
-    return torch.gather(x.expand(own), dim, torch.remainder(indices, x.shape[dim]).expand(places))
+    source_shape = [x.shape[i] if i == dim else n for i, n in enumerate(wide)]
+    index_shape = [indices.shape[i] if i == dim else n for i, n in enumerate(wide)]
+    return torch.gather(
+        x.expand(source_shape), dim, torch.remainder(indices, x.shape[dim]).expand(index_shape)
+    )

@@ -16,14 +16,14 @@ def feeds_attention(node: Any) -> bool:
     """Whether some attention reads a view of what a node of the graph computes."""
     if _name(node) in VIEWS:
         return False
-    waiting, seen = list(node.users), set()
+    waiting, visited = list(node.users), set()
     while waiting:
         user = waiting.pop()
         if str(user.target) == ATTENTION:
             return True
-        if user not in seen and _name(user) in VIEWS:
+        if user not in visited and _name(user) in VIEWS:
             waiting += user.users
-        seen.add(user)
+        visited.add(user)
     return False
 
 

@@ -11,7 +11,7 @@ def nested_concatenations(graph: Any) -> None:
     """Lets a concatenation whose first parts are another one's take them as a whole, in place."""
     import torch
 
-    known: dict[tuple[Any, ...], Any] = {}
+    known_concatenations: dict[tuple[Any, ...], Any] = {}
     for node in graph.graph.nodes:
         if node.target is not torch.ops.aten.cat.default:
             continue
@@ -20,8 +20,8 @@ def nested_concatenations(graph: Any) -> None:
             node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0),
         )
         for count in range(len(parts) - 1, 1, -1):
-            if (first := known.get((axis, *parts[:count]))) is not None:
+            if (first := known_concatenations.get((axis, *parts[:count]))) is not None:
                 node.args = ([first, *parts[count:]], axis)
                 node.kwargs = {}
                 break
-        known.setdefault((axis, *parts), node)
+        known_concatenations.setdefault((axis, *parts), node)

@@ -60,22 +60,22 @@ def library_convolutions() -> None:
     def lowered(*args: Any, **kwargs: Any) -> Any:
         sizes: Any = V.graph.sizevars
         guard = sizes.guard_int_seq
-        sizes.guard_int_seq = lambda left: [
-            n if getattr(n, "free_symbols", ()) else sizes.guard_int(n) for n in left
+        sizes.guard_int_seq = lambda lengths: [
+            n if getattr(n, "free_symbols", ()) else sizes.guard_int(n) for n in lengths
         ]
-        *others, groups = args
+        *arguments, groups = args
         symbolic = not kwargs and bool(getattr(groups, "free_symbols", ()))
         layout = conv.conv_layout
         if symbolic:  # as a number, with a size of the weights, it would make a number of that
             node = sizes.shape_env.create_symintnode(groups, hint=size_hint(groups))
-            conv.conv_layout = lambda *given, **named: layout(*given, **{**named, "groups": node})
+            conv.conv_layout = lambda *args, **named: layout(*args, **{**named, "groups": node})
         try:
-            made = plain(*others, int(size_hint(groups)) if symbolic else groups, **kwargs)
+            result = plain(*arguments, int(size_hint(groups)) if symbolic else groups, **kwargs)
         finally:
             sizes.guard_int_seq, conv.conv_layout = guard, layout
         if symbolic:
             _called_with(groups)
-        return made
+        return result
 
     lowering.lowerings[torch.ops.aten.convolution.default] = lowered
 
@@ -104,10 +104,10 @@ def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilat
         V.graph.sizevars.shape_env.evaluate_expr(
             sympy.Ge(n, 1)
         )  # the ranges of indices are then known not to be empty
-    made = low[aten.view](_summed(g, x, weight), [g.batch, g.wide * g.groups, *g.out])
+    result = low[aten.view](_summed(g, x, weight), [g.batch, g.wide * g.groups, *g.out])
     if bias is not None:
-        made = low[aten.add](made, low[aten.view](bias, [g.wide * g.groups, *[1] * len(g.out)]))
-    return low[aten.squeeze](made, 0) if batchless else made
+        result = low[aten.add](result, low[aten.view](bias, [g.wide * g.groups, *[1] * len(g.out)]))
+    return low[aten.squeeze](result, 0) if batchless else result
 
 
 def _summed(g: Geometry, x: Any, weight: Any) -> Any:
@@ -115,14 +115,14 @@ def _summed(g: Geometry, x: Any, weight: Any) -> Any:
     import sympy
     from torch._inductor.virtualized import V
 
-    one = V.graph.sizevars.statically_known_equals
+    is_equal = V.graph.sizevars.statically_known_equals
     depth = sympy.prod(g.depth)
     few = (
         isinstance(depth, int | sympy.Integer)
         and depth <= MAX_UNROLLED_TERMS
         and size_hint(g.wide) < MIN_DOT
     )
-    if few or any(one(sympy.prod(n), 1) for n in ([g.wide], g.depth, g.out)):
+    if few or any(is_equal(sympy.prod(n), 1) for n in ([g.wide], g.depth, g.out)):
         return create_reduction("sum", x, *_as_sum(g, x, weight))
     if has_phases(g):
         return convolve_by_phases(g, x, weight)
@@ -179,18 +179,18 @@ def _patch(g: Geometry, load: Any, n: Any, group: Any, pixel: Any, c: Any, taps:
     from torch._inductor.virtualized import ops
     from torch.utils._sympy.functions import Identity
 
-    places, tests = (_transposed_places if g.transposed else _places)(g, pixel, taps)
-    where = [n, c + group * g.channels, *places]
+    positions, tests = (_transposed_places if g.transposed else _tap_positions)(g, pixel, taps)
+    input_index = [n, c + group * g.channels, *positions]
     if not tests:
-        return load(where)
-    return ops.masked(all_hold(tests), lambda: load([Identity(v) for v in where]), 0.0)
+        return load(input_index)
+    return ops.masked(all_hold(tests), lambda: load([Identity(v) for v in input_index]), 0.0)
 
 
-def _places(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], list[Any]]:
+def _tap_positions(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], list[Any]]:
     """Returns where a tap reads, and the comparisons that say whether that is inside."""
-    places = [pixel[i] * g.stride[i] - g.padding[i] + taps[i] * g.dilation[i] for i in g.axes]
-    return places, [
-        test for i in g.axes if g.padding[i] != 0 for test in bounds_of(places[i], g.size[i])
+    positions = [pixel[i] * g.stride[i] - g.padding[i] + taps[i] * g.dilation[i] for i in g.axes]
+    return positions, [
+        test for i in g.axes if g.padding[i] != 0 for test in bounds_of(positions[i], g.size[i])
     ]
 
 
@@ -199,15 +199,15 @@ def _transposed_places(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], l
     from torch._inductor.virtualized import ops
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
-    places, tests = [], []
+    positions, tests = [], []
     for i in g.axes:
         shift = FloorDiv(g.reach[i] + g.stride[i] - 1, g.stride[i])
         far = pixel[i] + g.padding[i] - taps[i] * g.dilation[i] + shift * g.stride[i]
-        places.append(FloorDiv(far, g.stride[i]) - shift)
+        positions.append(FloorDiv(far, g.stride[i]) - shift)
         if g.stride[i] != 1:
             tests.append((ops.eq, ModularIndexing(far, 1, g.stride[i]), sympy.S.Zero))
-        tests += bounds_of(places[i], g.size[i])
-    return places, tests
+        tests += bounds_of(positions[i], g.size[i])
+    return positions, tests
 
 
 def _average_pooling(pool: Any) -> Any:
@@ -238,8 +238,8 @@ def _average_pooling(pool: Any) -> Any:
             [1, 1, *kernel], 1 / math.prod(kernel), dtype=x.get_dtype(), device=x.get_device()
         )
         x = low[aten.view](x, [sympy.prod(planes), 1, depth, height, width])
-        made = convolution(x, weight, None, stride or kernel, pads, [1], False, [0], 1)
-        return low[aten.view](made, [*planes, *made.get_size()[2:]])
+        averaged = convolution(x, weight, None, stride or kernel, pads, [1], False, [0], 1)
+        return low[aten.view](averaged, [*planes, *averaged.get_size()[2:]])
 
     return lowered
 
@@ -260,11 +260,11 @@ def _pooling_size(plain: Any) -> Any:
         dilation: Any = None,
     ) -> tuple[Any, bool]:
         reach = (dilation or [1] * len(padding))[i] * (kernel_size[i] - 1)
-        known = all(isinstance(v, int | sympy.Integer) for v in (reach, stride[i], padding[i]))
+        is_static = all(isinstance(v, int | sympy.Integer) for v in (reach, stride[i], padding[i]))
         if (
             not ceil_mode
             or isinstance(x, int | sympy.Integer)
-            or not known
+            or not is_static
             or padding[i] + stride[i] > reach + 1
         ):
             size, rounded = plain(x, i, kernel_size, stride, padding, ceil_mode, dilation=dilation)

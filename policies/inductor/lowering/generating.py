@@ -36,9 +36,9 @@ def generate(traced: TracedModel) -> GeneratedCode:
         text, constants = _generated(traced.graph, traced.flat, traced)
         bodies = []
         for number, body in enumerate(traced.loops.bodies):
-            own, more = _generated(body.graph, body.flat, traced)
-            bodies.append(_with_names_of_step(own, number))
-            constants |= {f"step_{number}_{name}": value for name, value in more.items()}
+            step_text, step_constants = _generated(body.graph, body.flat, traced)
+            bodies.append(_with_names_of_step(step_text, number))
+            constants |= {f"step_{number}_{name}": value for name, value in step_constants.items()}
     if sum(c.numel() for c in constants.values()) > MAX_CONSTANTS:
         raise DraftRefused(
             f"forward makes tensors of over {MAX_CONSTANTS:,} numbers: make them inputs or buffers"
@@ -51,7 +51,7 @@ def _with_names_of_step(text: str, number: int) -> str:
     text = re.sub(r"\btriton_(?=[a-z]+_fused)", f"triton_step_{number}_", text)
     text = re.sub(r"\b_tensor_constant", f"step_{number}__tensor_constant", text)
     return re.sub(
-        r"\bbuf(\d+)\b", lambda found: f"buf{(number + 1) * 100_000 + int(found[1])}", text
+        r"\bbuf(\d+)\b", lambda match: f"buf{(number + 1) * 100_000 + int(match[1])}", text
     )
 
 
@@ -116,7 +116,9 @@ def channels_last(graph: Any) -> bool:
     if config.triton.native_matmul:
         return False
     aten = torch.ops.aten
-    found = [n for n in graph.graph.nodes if n.target is aten.convolution.default]
-    weights = [n.args[1].meta["val"] for n in found]
-    grouped = any(n.args[8] != 1 and w.shape[1] != 1 for n, w in zip(found, weights, strict=True))
+    convolutions = [n for n in graph.graph.nodes if n.target is aten.convolution.default]
+    weights = [n.args[1].meta["val"] for n in convolutions]
+    grouped = any(
+        n.args[8] != 1 and w.shape[1] != 1 for n, w in zip(convolutions, weights, strict=True)
+    )
     return any(w.dim() == 4 for w in weights) and not grouped

@@ -76,10 +76,10 @@ def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, tran
             window_size(FloorDiv(size[i] + 2 * padding[i] - reach[i] - 1, stride[i]) + 1)
             for i in axes
         ]
-    known = not transposed and isinstance(second, int | sympy.Integer)
+    has_static_channels = not transposed and isinstance(second, int | sympy.Integer)
     return Geometry(
         batch,
-        second if known else FloorDiv(channels, groups),
+        second if has_static_channels else FloorDiv(channels, groups),
         wide,
         groups,
         size,
@@ -99,15 +99,15 @@ def create_contiguous(
     """A loader of a new tensor that lies as its sizes say; value: of the element at the given places."""
     from torch._inductor import ir
 
-    made = ir.Pointwise.create(
+    tensor = ir.Pointwise.create(
         device=x.get_device(),
         dtype=x.get_dtype(),
         inner_fn=lambda index: value(*index),
         ranges=sizes,
     )
-    made.realize()
-    ir.as_storage_and_layout(made, freeze=True, want_contiguous=True)
-    return made.make_loader()
+    tensor.realize()
+    ir.as_storage_and_layout(tensor, freeze=True, want_contiguous=True)
+    return tensor.make_loader()
 
 
 def channels_last(x: Any) -> Callable[[list[Any]], Any]:
@@ -131,13 +131,13 @@ def create_reduction(
     from torch._inductor import config, ir
 
     with config.patch(unroll_reductions_threshold=MAX_UNROLLED_TERMS + 1):
-        made = ir.Reduction.create(
+        reduction = ir.Reduction.create(
             device=x.get_device(), dst_dtype=x.get_dtype(), src_dtype=x.get_dtype(), inner_fn=inner, ranges=ranges,
             reduction_ranges=steps, reduction_type=kind,
         )  # fmt: skip
-    if isinstance(made.data.data, ir.Reduction):  # type: ignore[attr-defined]
-        made.realize()
-    return made
+    if isinstance(reduction.data.data, ir.Reduction):  # type: ignore[attr-defined]
+        reduction.realize()
+    return reduction
 
 
 def all_hold(tests: list[Any]) -> Any:
@@ -147,25 +147,25 @@ def all_hold(tests: list[Any]) -> Any:
 
     mask = None
     for test, left, right in tests:
-        found = test(ops.index_expr(left, torch.int64), ops.index_expr(right, torch.int64))
-        mask = found if mask is None else ops.and_(mask, found)
+        holds = test(ops.index_expr(left, torch.int64), ops.index_expr(right, torch.int64))
+        mask = holds if mask is None else ops.and_(mask, holds)
     return mask
 
 
-def bounds_of(place: Any, size: Any) -> list[Any]:
+def bounds_of(position: Any, size: Any) -> list[Any]:
     """The comparisons that say whether a place is one of an axis."""
     import sympy
     from torch._inductor.virtualized import ops
 
-    return [(ops.ge, place, sympy.S.Zero), (ops.lt, place, size)]
+    return [(ops.ge, position, sympy.S.Zero), (ops.lt, position, size)]
 
 
 def unravel_index(flat: Any, sizes: list[Any]) -> list[Any]:
     """Returns one index for each of the sizes, the last one running fastest."""
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
-    places: list[Any] = []
+    indices: list[Any] = []
     for n in reversed(sizes):
-        places.append(ModularIndexing(flat, 1, n) if len(places) < len(sizes) - 1 else flat)
+        indices.append(ModularIndexing(flat, 1, n) if len(indices) < len(sizes) - 1 else flat)
         flat = FloorDiv(flat, n)
-    return places[::-1]
+    return indices[::-1]

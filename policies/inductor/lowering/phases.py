@@ -22,9 +22,12 @@ def has_phases(g: Geometry) -> bool:
     """Whether it is a transposed convolution whose strides are known numbers, one of them over one."""
     import sympy
 
-    known = all(isinstance(n, int | sympy.Integer) for n in [*g.stride, *g.kernel, *g.padding])
+    is_static = all(isinstance(n, int | sympy.Integer) for n in [*g.stride, *g.kernel, *g.padding])
     return (
-        g.transposed and known and any(n != 1 for n in g.stride) and all(n == 1 for n in g.dilation)
+        g.transposed
+        and is_static
+        and any(n != 1 for n in g.stride)
+        and all(n == 1 for n in g.dilation)
     )
 
 
@@ -53,16 +56,16 @@ def convolve_by_phases(g: Geometry, x: Any, weight: Any) -> Any:
         group = ModularIndexing(image, 1, g.groups) if g.groups != 1 else sympy.S.Zero
         *j, c = unravel_index(step[0], steps)
         q = unravel_index(pixel, quotients)
-        places = [q[i] + FloorDiv(phase[i] + g.padding[i], g.stride[i]) - j[i] for i in g.axes]
-        where = [FloorDiv(image, g.groups), c + group * g.channels, *places]
-        tests = [test for i in g.axes for test in bounds_of(places[i], g.size[i])]
+        positions = [q[i] + FloorDiv(phase[i] + g.padding[i], g.stride[i]) - j[i] for i in g.axes]
+        input_index = [FloorDiv(image, g.groups), c + group * g.channels, *positions]
+        tests = [test for i in g.axes for test in bounds_of(positions[i], g.size[i])]
         mask = all_hold([*tests, *_tap_bounds(g, _taps(g, phase, j))])
-        patch = ops.masked(mask, lambda: load_x([Identity(v) for v in where]), 0.0)
+        patch = ops.masked(mask, lambda: load_x([Identity(v) for v in input_index]), 0.0)
         return ops.dot(load_w([group, ModularIndexing(together, 1, phases), channel, *j, c]), patch)
 
     ranges = [g.batch * g.groups * phases, g.wide, sympy.prod(quotients)]
-    made = create_reduction("dot", x, ranges, [sympy.prod(steps)], inner)
-    return _interleaved(g, made, quotients)
+    reduction = create_reduction("dot", x, ranges, [sympy.prod(steps)], inner)
+    return _interleaved(g, reduction, quotients)
 
 
 def _weights(g: Geometry, load: Any) -> Any:
@@ -74,10 +77,10 @@ def _weights(g: Geometry, load: Any) -> Any:
         *j, c = at
         phase = unravel_index(together, g.stride)
         taps = _taps(g, phase, j)
-        where = [c + group * g.channels, m, *taps]
+        weight_index = [c + group * g.channels, m, *taps]
         if not (tests := _tap_bounds(g, taps)):
-            return load(where)
-        return ops.masked(all_hold(tests), lambda: load([Identity(v) for v in where]), 0.0)
+            return load(weight_index)
+        return ops.masked(all_hold(tests), lambda: load([Identity(v) for v in weight_index]), 0.0)
 
     return value
 
@@ -105,13 +108,13 @@ def _tap_bounds(g: Geometry, taps: list[Any]) -> list[Any]:
     ]
 
 
-def _interleaved(g: Geometry, made: Any, quotients: list[Any]) -> Any:
+def _interleaved(g: Geometry, product: Any, quotients: list[Any]) -> Any:
     """The phases as one image; read in place by what follows."""
     import sympy
     from torch._inductor import ir
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
-    load, phases = made.make_loader(), sympy.prod(g.stride)
+    load, phases = product.make_loader(), sympy.prod(g.stride)
 
     def value(index: Any) -> Any:
         n, channel, *pixel = index
@@ -123,8 +126,8 @@ def _interleaved(g: Geometry, made: Any, quotients: list[Any]) -> Any:
         return load([(n * g.groups + group) * phases + phase, m, flat])
 
     return ir.Pointwise.create(
-        device=made.get_device(),
-        dtype=made.get_dtype(),
+        device=product.get_device(),
+        dtype=product.get_dtype(),
         inner_fn=value,
         ranges=[g.batch, g.wide * g.groups, *g.out],
     )

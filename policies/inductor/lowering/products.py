@@ -26,13 +26,16 @@ def own_products(split: bool) -> None:
     from torch._inductor.lowering import lowerings
 
     aten = torch.ops.aten
-    for operator, left, right, axis in ((aten.mm.default, -1, 0, 1), (aten.bmm.default, -1, 1, 2)):
-        lowerings[operator] = _product(lowerings[operator], left, right, axis, split)
+    for operator, left_axis, right_axis, axis in (
+        (aten.mm.default, -1, 0, 1),
+        (aten.bmm.default, -1, 1, 2),
+    ):
+        lowerings[operator] = _product(lowerings[operator], left_axis, right_axis, axis, split)
     lowerings[aten.addmm.default] = _with_base(aten.mm.default)
     lowerings[aten.baddbmm.default] = _with_base(aten.bmm.default)
 
 
-def _product(by_dot: Any, left: int, right: int, axis: int, split: bool) -> Any:
+def _product(by_dot: Any, left_axis: int, right_axis: int, axis: int, split: bool) -> Any:
     """`tl.dot` where Inductor can use it; elsewhere (a side of one, float64) elements are multiplied and summed
     along `axis`.
     """
@@ -48,7 +51,10 @@ def _product(by_dot: Any, left: int, right: int, axis: int, split: bool) -> Any:
                 return split_product(a, b)
             _store_half_operands(a, b)
             return by_dot(a, copy_row_major(b) if is_worth_transposing(a, b) else b, **options)
-        wide_a, wide_b = lowerings[aten.unsqueeze](a, left), lowerings[aten.unsqueeze](b, right)
+        wide_a, wide_b = (
+            lowerings[aten.unsqueeze](a, left_axis),
+            lowerings[aten.unsqueeze](b, right_axis),
+        )
         return lowerings[aten.sum](lowerings[aten.mul](wide_a, wide_b), [axis])
 
     return lowered
@@ -83,15 +89,15 @@ def copy_row_major(b: Any) -> Any:
     """A copy of a matrix, or of a batch of them, whose rows lie side by side."""
     from torch._inductor import ir
 
-    made = ir.Pointwise.create(
+    row_major = ir.Pointwise.create(
         device=b.get_device(),
         dtype=b.get_dtype(),
         inner_fn=b.make_loader(),
         ranges=list(b.get_size()),
     )
-    made.realize()
-    ir.as_storage_and_layout(made, freeze=True, want_contiguous=True)
-    return made
+    row_major.realize()
+    ir.as_storage_and_layout(row_major, freeze=True, want_contiguous=True)
+    return row_major
 
 
 def _with_base(product: Any) -> Any:
@@ -102,10 +108,10 @@ def _with_base(product: Any) -> Any:
     aten = torch.ops.aten
 
     def lowered(base: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-        made = lowerings[product](a, b)
-        made = made if alpha == 1 else lowerings[aten.mul](made, alpha)
+        result = lowerings[product](a, b)
+        result = result if alpha == 1 else lowerings[aten.mul](result, alpha)
         if beta == 0:
-            return made
-        return lowerings[aten.add](base if beta == 1 else lowerings[aten.mul](base, beta), made)
+            return result
+        return lowerings[aten.add](base if beta == 1 else lowerings[aten.mul](base, beta), result)
 
     return lowered

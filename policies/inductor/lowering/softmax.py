@@ -24,12 +24,12 @@ def online_softmax() -> None:
         from torch._inductor.ir import OnlineSoftmaxReduction
         from torch._inductor.lowering import _make_reduction_inner
 
-        asked = _make_reduction_inner(
+        arguments = _make_reduction_inner(
             x, axis=dim, keepdims=True, dtype=None, override_return_dtype=None
         )
-        (extent,) = asked["reduction_ranges"]
+        (extent,) = arguments["reduction_ranges"]
         if size_hint(extent) < MIN_ROW_ELEMENTS:
             return plain(x, dim)
-        return OnlineSoftmaxReduction.create(input_node=x, num_output=2, **asked)
+        return OnlineSoftmaxReduction.create(input_node=x, num_output=2, **arguments)
 
     lowerings[inductor_prims.prepare_softmax_online] = lowered

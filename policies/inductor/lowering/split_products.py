@@ -60,11 +60,12 @@ def split_product(a: Any, b: Any) -> Any:
 
     def inner(index: Any, step: Any) -> Any:
         *matrix, row, column = index
-        one, other = [*matrix, row, step[0]], [*matrix, step[0], column]
+        left_index, right_index = [*matrix, row, step[0]], [*matrix, step[0], column]
         small = ops.add(
-            ops.dot(left.low(one), right.high(other)), ops.dot(left.high(one), right.low(other))
+            ops.dot(left.low(left_index), right.high(right_index)),
+            ops.dot(left.high(left_index), right.low(right_index)),
         )
-        return ops.add(small, ops.dot(left.high(one), right.high(other)))
+        return ops.add(small, ops.dot(left.high(left_index), right.high(right_index)))
 
     load = create_reduction("dot", a, ranges, [depth], inner).make_loader()
 
@@ -103,8 +104,8 @@ class _Parts:
             return ops.to_dtype(scaled(index), torch.float16, use_compute_types=False)
 
         def low(index: Any) -> Any:
-            left = ops.sub(scaled(index), ops.to_dtype(high(index), torch.float32))
-            return ops.to_dtype(left, torch.float16, use_compute_types=False)
+            remainder = ops.sub(scaled(index), ops.to_dtype(high(index), torch.float32))
+            return ops.to_dtype(remainder, torch.float16, use_compute_types=False)
 
         self._high, self._low = (_written(x, sizes, value) for value in (high, low))
         self.size = lambda index: ops.exp2(exponent(index if rows else index[:-1]))
@@ -148,26 +149,26 @@ def _exponents(
         whole = ops.floor(ops.log2(ops.maximum(largest(index), least)))
         return ops.sub(whole, ops.constant(EXPONENT_OF_LARGEST, torch.float32))
 
-    made = ir.Pointwise.create(
+    exponents = ir.Pointwise.create(
         device=x.get_device(),
         dtype=torch.float32,
         inner_fn=exponent,
         ranges=sizes[: -1 if rows else -2],
     )
-    made.realize()
-    return made.make_loader()
+    exponents.realize()
+    return exponents.make_loader()
 
 
 def _largest(x: Any, ranges: list[Any], steps: list[Any], value: Any) -> Callable[[Any], Any]:
     import torch
     from torch._inductor import ir
 
-    made = ir.Reduction.create(
+    maxima = ir.Reduction.create(
         device=x.get_device(), dst_dtype=torch.float32, src_dtype=torch.float32, inner_fn=value, ranges=ranges,
         reduction_ranges=steps, reduction_type="max",
     )  # fmt: skip
-    made.realize()
-    return made.make_loader()
+    maxima.realize()
+    return maxima.make_loader()
 
 
 def _written(x: Any, sizes: list[Any], value: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -176,12 +177,12 @@ def _written(x: Any, sizes: list[Any], value: Callable[[Any], Any]) -> Callable[
     from torch._inductor import ir
     from torch._inductor.virtualized import ops
 
-    made = ir.Pointwise.create(
+    tensor = ir.Pointwise.create(
         device=x.get_device(), dtype=torch.float16, inner_fn=value, ranges=sizes
     )
-    made.realize()
-    ir.as_storage_and_layout(made, freeze=True, want_contiguous=True)
-    stored = made.make_loader()
+    tensor.realize()
+    ir.as_storage_and_layout(tensor, freeze=True, want_contiguous=True)
+    stored = tensor.make_loader()
     return lambda index: ops.to_dtype(stored(index), torch.float16, use_compute_types=False)
 
 
@@ -193,5 +194,5 @@ def is_column_major(x: Any) -> bool:
         stride = x.get_stride()
     except (AttributeError, NotImplementedError):  # not in memory yet
         return False
-    one = V.graph.sizevars.statically_known_equals
-    return bool(one(stride[-2], 1)) and not bool(one(stride[-1], 1))
+    is_equal = V.graph.sizevars.statically_known_equals
+    return bool(is_equal(stride[-2], 1)) and not bool(is_equal(stride[-1], 1))

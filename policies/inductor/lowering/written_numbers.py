@@ -20,14 +20,14 @@ def lowering_on_gpu() -> Any:
 
     class NumbersOnGPU(GraphLowering):
         def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
-            made = super().get_attr(target, args, kwargs)
-            held: Any = made
+            constant = super().get_attr(target, args, kwargs)
+            held: Any = constant
             while isinstance(held, ir.MutableBox):
                 held = held.data
             if isinstance(held, ir.ConstantBuffer | ir.Pointwise):
                 placed = held.layout if isinstance(held, ir.ConstantBuffer) else held
                 object.__setattr__(placed, "device", torch.device("cuda", 0))
-            return made
+            return constant
 
         def run_node(self, n: Any) -> Any:
             """Lowers one node, and casts where Inductor gives another dtype than eager (`any` of uint8 is uint8)."""

@@ -8,33 +8,33 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def bind_derived(traced: Any, places: Iterable[tuple[str, Any]]) -> None:
+def bind_derived(traced: Any, sizes: Iterable[tuple[str, Any]]) -> None:
     """Adds an argument to the graph for each symbol that only occurs inside the sizes of others.
 
     places: paths and values of sizes, those first that a draft should compute others from.
     """
-    pairs = [(path, value.node) for path, value in places]
-    known = {node.expr for _, node in pairs if node.expr.is_symbol}
+    pairs = [(path, value.node) for path, value in sizes]
+    known_symbols = {node.expr for _, node in pairs if node.expr.is_symbol}
     for path, node in pairs:
-        unknown = node.expr.free_symbols - known
+        unknown = node.expr.free_symbols - known_symbols
         if len(unknown) != 1:
             continue
         (symbol,) = unknown
-        factor, rest = node.expr.coeff(symbol, 1), node.expr.coeff(symbol, 0)
+        factor, offset = node.expr.coeff(symbol, 1), node.expr.coeff(symbol, 0)
         if not (
             factor.is_Integer
-            and rest.is_Integer
+            and offset.is_Integer
             and factor > 0
-            and node.expr.equals(factor * symbol + rest)
+            and node.expr.equals(factor * symbol + offset)
         ):
             continue
-        known.add(symbol)
-        less = f"({path} - {rest})" if rest else path
+        known_symbols.add(symbol)
+        less = f"({path} - {offset})" if offset else path
         text = f"{less} // {factor}"
-        _add_argument(traced, symbol, (node.hint - int(rest)) // int(factor), text)
+        _add_argument(traced, symbol, (node.hint - int(offset)) // int(factor), text)
         traced.symbols[str(symbol)] = text
         traced.names[str(symbol)] = (
-            f"half_{traced.sizes.names.get(path, 'size')}" if factor == 2 and not rest else "part"
+            f"half_{traced.sizes.names.get(path, 'size')}" if factor == 2 and not offset else "part"
         )
 
 

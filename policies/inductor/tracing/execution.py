@@ -24,13 +24,13 @@ def namespace(source: str) -> dict[str, Any]:
     with cuda_mapped_to("cpu", source):
         exec(compile(with_numbers(with_loops(ast.parse(source))), PROBLEM, "exec"), module.__dict__)
     map_cuda_of(module.__dict__, "cpu", source)
-    for made in list(vars(module).values()):
+    for definition in list(vars(module).values()):
         if (
-            isinstance(made, type)
-            and dataclasses.is_dataclass(made)
-            and made.__module__ == "problem"
+            isinstance(definition, type)
+            and dataclasses.is_dataclass(definition)
+            and definition.__module__ == "problem"
         ):
-            _register_fields(made)
+            _register_fields(definition)
     return module.__dict__
 
 
@@ -89,8 +89,8 @@ def _drawn(get_inputs: Callable[[], Any], mode: Any) -> Any:
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     with unset_fake_temporarily():
-        made = get_inputs()
+        inputs = get_inputs()
     with mode:
         return torch.utils._pytree.tree_map_only(
-            torch.Tensor, lambda v: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype), made
+            torch.Tensor, lambda v: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype), inputs
         )

@@ -9,7 +9,7 @@ from kernelwright.policies.inductor.refusing import PROBLEM
 from kernelwright.policies.inductor.tracing.execution import examples
 
 
-class _Found(Exception):
+class _OperatorCalled(Exception):
     """The operator was called; its argument is the number of the line."""
 
 
@@ -22,17 +22,17 @@ def line_that_calls(source: str, operator: str) -> int | None:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    wanted = operator.strip("_")
+    operator_name = operator.strip("_")
 
     class Finding(TorchDispatchMode):
         def __torch_dispatch__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             name = str(getattr(function, "overloadpacket", function)).rpartition(".")[2].strip("_")
-            if name == wanted or name.startswith(f"{wanted}_"):
+            if name == operator_name or name.startswith(f"{operator_name}_"):
                 frames = [f for f in traceback.extract_stack() if f.filename == PROBLEM]
                 if frames and frames[-1].lineno is not None:
-                    raise _Found(frames[-1].lineno)
+                    raise _OperatorCalled(frames[-1].lineno)
             return function(*args, **(kwargs or {}))
 
     mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -42,8 +42,8 @@ def line_that_calls(source: str, operator: str) -> int | None:
             model = module["Model"](*init)
             with Finding():
                 model(*inputs)
-    except _Found as found:
-        return int(found.args[0])
+    except _OperatorCalled as call:
+        return int(call.args[0])
     except (
         Exception
     ):  # whatever else the reference does without values says nothing about the operator

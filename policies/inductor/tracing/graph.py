@@ -91,21 +91,23 @@ class TracedModel:
 
     def constructor_name(self, path: str) -> str:
         """`Model.hidden` for the path of an attribute that keeps it; an input's path as it is."""
-        name, rest = re.fullmatch(r"(\w+)(.*)", path.removeprefix("self.")).groups()  # type: ignore[union-attr]
-        return f"Model.{self.keywords.get(name, name)}{rest}" if path.startswith("self.") else path
+        name, suffix = re.fullmatch(r"(\w+)(.*)", path.removeprefix("self.")).groups()  # type: ignore[union-attr]
+        return (
+            f"Model.{self.keywords.get(name, name)}{suffix}" if path.startswith("self.") else path
+        )
 
 
 def numbers_of(source: str, mode: Any) -> dict[str, int]:
     """Path -> integer, of all sizes of a problem."""
     text = ProblemText(source)
     _, inputs, init = examples(source, mode)
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for path, value in [
         *zip(text.input_paths(len(inputs)), inputs, strict=True),
         *_constructor(text, init),
     ]:
-        found |= integers_by_path(value, path)
-    return found
+        numbers |= integers_by_path(value, path)
+    return numbers
 
 
 def _constructor(text: ProblemText, init: Any) -> list[tuple[str, Any]]:
@@ -165,28 +167,33 @@ def _trace(
     with traced.mode, KnownValuesMode():
         values = [sizes.argument(v, p, p.removeprefix("self.").rstrip("_")) for p, v in named]
         model = module["Model"](*values)
-        given = [sizes.given(v, p) for p, v in zip(paths, inputs, strict=True)]
-    _make_graph(traced, model, paths, given, loops, partial)
+        symbolic_inputs = [sizes.symbolic_input(v, p) for p, v in zip(paths, inputs, strict=True)]
+    _make_graph(traced, model, paths, symbolic_inputs, loops, partial)
     return traced
 
 
 def _make_graph(
-    traced: TracedModel, model: Any, paths: list[str], given: list[Any], loops: Loops, partial: bool
+    traced: TracedModel,
+    model: Any,
+    paths: list[str],
+    symbolic_inputs: list[Any],
+    loops: Loops,
+    partial: bool,
 ) -> None:
     import torch
     from torch._dispatch.python import enable_python_dispatcher
 
     held = dict(model.named_parameters()) | dict(model.named_buffers())
     plain = list(_plain_tensors(model))
-    leaf_values, form = torch.utils._pytree.tree_flatten(given)
-    tensors = list(_tensors(given, paths))
+    leaf_values, form = torch.utils._pytree.tree_flatten(symbolic_inputs)
+    tensors = list(_tensors(symbolic_inputs, paths))
     traced.contiguous = [p for p, v in tensors if v.dim() and v.is_contiguous()]
-    places = [(p, v) for p, v in traced.sizes.where.items() if not is_extent(p)]
+    size_arguments = [(p, v) for p, v in traced.sizes.by_path.items() if not is_extent(p)]
     whole = [
         *((spelt(n), v) for n, v in held.items()),
         *((spelt(n), v) for _, _, n, v in plain),
         *tensors,
-        *places,
+        *size_arguments,
     ]
     paired = [is_complex(v) for _, v in whole]
     whole = [as_real_argument(p, v) for p, v in whole]
@@ -201,22 +208,30 @@ def _make_graph(
             setattr(module, name, next(waiting))
         _recompute_floats(
             model,
-            dict(zip([p for p, _ in places], values[len(values) - len(places) :], strict=True)),
+            dict(
+                zip(
+                    [p for p, _ in size_arguments],
+                    values[len(values) - len(size_arguments) :],
+                    strict=True,
+                )
+            ),
             traced,
         )
         new = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaf_values]
         arguments = tuple(torch.utils._pytree.tree_unflatten(new, form))
-        made = plain_outputs(torch.func.functional_call(model, weights, arguments))
+        outputs = plain_outputs(torch.func.functional_call(model, weights, arguments))
         state = {
             id(v) for v in weights.values()
         }  # a later call changes it: what this call gives is a copy
-        made = torch.utils._pytree.tree_map(lambda v: v.clone() if id(v) in state else v, made)
+        outputs = torch.utils._pytree.tree_map(
+            lambda v: v.clone() if id(v) in state else v, outputs
+        )
         traced.form = torch.utils._pytree.tree_map(
-            lambda v: COMPLEX if is_complex(v) else None, made
+            lambda v: COMPLEX if is_complex(v) else None, outputs
         )
         return [
             torch.view_as_real(v) if is_complex(v) else v
-            for v in torch.utils._pytree.tree_leaves(made)
+            for v in torch.utils._pytree.tree_leaves(outputs)
         ]
 
     gradients = bool(TAKES_GRADIENTS.search(traced.text.source))
@@ -238,8 +253,8 @@ def _make_graph(
         for body in loops.bodies:
             body.flat = [tensor_on_gpu(v) for v in body.flat]
             move_to_gpu(body.graph, body.flat, traced.mode)
-    _name_symbols(traced, places)
-    bind_derived(traced, [*_shapes(traced), *places])
+    _name_symbols(traced, size_arguments)
+    bind_derived(traced, [*_shapes(traced), *size_arguments])
 
 
 def _graph_of(function: Any, flat: list[Any], partial: bool, gradients: bool) -> Any:
@@ -258,7 +273,9 @@ def _graph_of(function: Any, flat: list[Any], partial: bool, gradients: bool) ->
         return make_fx(functional, decomposition_table=table, tracing_mode="real")(*flat)
 
     table = {
-        op: made for op, made in select_decomp_table().items() if not draws_random_numbers(op)
+        op: decomposition
+        for op, decomposition in select_decomp_table().items()
+        if not draws_random_numbers(op)
     } | decompositions(partial)
     if gradients:
         function = make_fx(function, decomposition_table=table, tracing_mode="real")(*flat)
@@ -283,7 +300,7 @@ def _recompute_floats(model: Any, sizes: dict[str, Any], traced: TracedModel) ->
     from torch.utils._sympy.interp import sympy_interp
     from torch.utils._sympy.reference import PythonReferenceAnalysis
 
-    known = {traced.sizes.where[path].node._expr: value for path, value in sizes.items()}
+    values = {traced.sizes.by_path[path].node._expr: value for path, value in sizes.items()}
     for module in model.modules():
         for name, value in list(vars(module).items()):
             if not isinstance(value, torch.SymFloat):
@@ -292,8 +309,8 @@ def _recompute_floats(model: Any, sizes: dict[str, Any], traced: TracedModel) ->
                 value.node.expr,
                 value.node._expr,
             ):  # a size equal to another has its name
-                if expression.free_symbols <= set(known):
-                    setattr(module, name, sympy_interp(PythonReferenceAnalysis, known, expression))
+                if expression.free_symbols <= set(values):
+                    setattr(module, name, sympy_interp(PythonReferenceAnalysis, values, expression))
                     break
 
 
@@ -335,9 +352,9 @@ def _refuse(graph: Any) -> None:
         tags = getattr(node.target, "tags", ())
         if torch.Tag.dynamic_output_shape in tags and _sized_by_data(node):
             name = str(node.target).split(".")[1]
-            what = "a boolean index" if name == "index" else name
+            subject = "a boolean index" if name == "index" else name
             raise DraftRefused(
-                f"what forward does depends on the values of a tensor: they decide the size of what {what} gives",
+                f"what forward does depends on the values of a tensor: they decide the size of what {subject} gives",
                 operator=name,
             )
         if draws_random_numbers(node.target):
@@ -362,9 +379,9 @@ def _sized_by_data(node: Any) -> bool:
     return any(v is not None and v.dtype in (torch.bool, torch.uint8) for v in indices)
 
 
-def _name_symbols(traced: TracedModel, places: list[tuple[str, Any]]) -> None:
+def _name_symbols(traced: TracedModel, size_arguments: list[tuple[str, Any]]) -> None:
     """Returns where each symbol is found, inputs before constructor's arguments, and what it is called."""
-    for path, value in [*_shapes(traced), *places]:
+    for path, value in [*_shapes(traced), *size_arguments]:
         symbol = value.node.expr
         if symbol.is_symbol:
             traced.symbols.setdefault(str(symbol), path)
@@ -372,18 +389,18 @@ def _name_symbols(traced: TracedModel, places: list[tuple[str, Any]]) -> None:
                 (
                     n
                     for p, n in traced.sizes.names.items()
-                    if traced.sizes.where[p].node.expr == symbol
+                    if traced.sizes.by_path[p].node.expr == symbol
                 ),
                 "",
             )
             traced.names.setdefault(str(symbol), name)
     for symbol, other in traced.sizes.env.replacements.items():
-        known = (
+        expression = (
             traced.symbols.get(str(other))
             if other.is_symbol
             else str(traced.sizes.env.simplify(other))
         )
-        traced.symbols[str(symbol)] = known or str(other)
+        traced.symbols[str(symbol)] = expression or str(other)
 
 
 def _shapes(traced: TracedModel) -> Iterator[tuple[str, Any]]:

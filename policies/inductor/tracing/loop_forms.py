@@ -23,14 +23,14 @@ def over_ranges(method: ast.FunctionDef) -> None:
     for body in reversed(
         [n.body for n in ast.walk(method) if isinstance(n, kinds)]
     ):  # those inside others first
-        for place in range(len(body) - 1, -1, -1):
-            loop = body[place]
+        for position in range(len(body) - 1, -1, -1):
+            loop = body[position]
             if (
                 isinstance(loop, ast.For)
                 and (parts := _parts(loop)) is not None
                 and not loop.orelse
             ):
-                body[place : place + 1] = _over_range(loop, *parts, number)
+                body[position : position + 1] = _over_range(loop, *parts, number)
                 number += 1
 
 
@@ -88,10 +88,10 @@ def _walked(walked: ast.expr) -> str:
 
 
 def _over_range(loop: ast.For, walked: str, row: str, at: str, number: int) -> list[ast.stmt]:
-    rows, place = f"__rows_{number}__", f"__at_{number}__"
-    loop.target = ast.Name(place, ast.Store())
+    rows, step = f"__rows_{number}__", f"__at_{number}__"
+    loop.target = ast.Name(step, ast.Store())
     loop.iter = ast.parse(f"range(__count__({rows}))", mode="eval").body
-    heads = [f"{row} = {rows}[{place}]"] + [f"{at} = {place}"] * bool(at)
+    heads = [f"{row} = {rows}[{step}]"] + [f"{at} = {step}"] * bool(at)
     loop.body = [*(_placed(head, loop) for head in heads), *loop.body]
     for part in (*ast.walk(loop.target), *ast.walk(loop.iter)):
         ast.copy_location(part, loop)
@@ -99,10 +99,10 @@ def _over_range(loop: ast.For, walked: str, row: str, at: str, number: int) -> l
 
 
 def _placed(text: str, node: ast.stmt) -> ast.stmt:
-    made = ast.parse(text).body[0]
-    for part in ast.walk(made):
+    statement = ast.parse(text).body[0]
+    for part in ast.walk(statement):
         ast.copy_location(part, node)
-    return made
+    return statement
 
 
 # ------------------------------------------------------------------------------------------------ what the text calls
@@ -125,11 +125,11 @@ class TensorPieces:
 
         if not isinstance(index, int | torch.SymInt):
             return list(self)[index]
-        place = index + self.count if isinstance(index, int) and index < 0 else index
+        position = index + self.count if isinstance(index, int) and index < 0 else index
         return (
-            self._tensor.narrow(self._dim, place, 1)
+            self._tensor.narrow(self._dim, position, 1)
             if self._keep
-            else self._tensor.select(self._dim, place)
+            else self._tensor.select(self._dim, position)
         )
 
     def __len__(self) -> int:

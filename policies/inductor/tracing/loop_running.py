@@ -30,16 +30,16 @@ class Stacked(list[Any]):
         """`torch.stack` of the list: what was in it before the loop, then one entry for each step."""
         import torch
 
-        made = self.steps.movedim(0, dim)
-        return torch.cat([torch.stack(self.before, dim), made], dim) if len(self) else made
+        entries = self.steps.movedim(0, dim)
+        return torch.cat([torch.stack(self.before, dim), entries], dim) if len(self) else entries
 
     def cat(self, dim: int = 0) -> Any:
         """`torch.cat` of the list along `dim` of its entries."""
         import torch
 
         dim = dim % (self.steps.dim() - 1)
-        made = self.steps.movedim(0, dim).flatten(dim, dim + 1)
-        return torch.cat([*self.before, made], dim) if len(self) else made
+        entries = self.steps.movedim(0, dim).flatten(dim, dim + 1)
+        return torch.cat([*self.before, entries], dim) if len(self) else entries
 
     def __getitem__(self, index: Any) -> Any:
         if index == -1:
@@ -109,8 +109,8 @@ def run_loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str,
         }
 
     after, stacked = over_steps(body, count, state)
-    found = dict(after)
-    found |= {n: Stacked(v, stacked[n]) for n, v in lists.items()}
+    values = dict(after)
+    values |= {n: Stacked(v, stacked[n]) for n, v in lists.items()}
     for name, (tensor, dim) in rows.items():
         order = stacked[name].flip(0) if stride == -1 else stacked[name]
         first = start if stride > 0 else start + (count - 1) * stride
@@ -118,9 +118,9 @@ def run_loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str,
         complete = statically_known_true(first == 0) and statically_known_true(
             tensor.shape[dim] == count
         )
-        found[name] = whole if complete else tensor.slice_scatter(whole, dim, first, first + count)
-    found |= {n.removeprefix("last_"): v[-1] for n, v in stacked.items() if n.startswith("last_")}
-    return _Values(found)
+        values[name] = whole if complete else tensor.slice_scatter(whole, dim, first, first + count)
+    values |= {n.removeprefix("last_"): v[-1] for n, v in stacked.items() if n.startswith("last_")}
+    return _Values(values)
 
 
 class _Values(dict[str, Any]):

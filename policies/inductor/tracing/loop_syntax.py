@@ -60,11 +60,11 @@ def _rewrite(method: ast.FunctionDef) -> None:
     over_ranges(method)
     _Backwards().visit(method)
     arguments = {a.arg for a in ast.walk(method.args) if isinstance(a, ast.arg)}
-    _rewrite_body(method.body, _Place(method, arguments, itertools.count()))
+    _rewrite_body(method.body, _LoopContext(method, arguments, itertools.count()))
 
 
 @dataclass(frozen=True)
-class _Place:
+class _LoopContext:
     """Where a loop is."""
 
     method: ast.FunctionDef
@@ -75,7 +75,9 @@ class _Place:
 
     def before(self, loop: ast.For) -> set[str]:
         """Names that are there before the loop."""
-        earlier = [s for s in _own(self.method) if getattr(s, "lineno", 0) < loop.lineno]
+        earlier = [
+            s for s in _nodes_outside_steps(self.method) if getattr(s, "lineno", 0) < loop.lineno
+        ]
         return self.arguments | _stored(earlier)
 
     def after(self, loop: ast.For) -> set[str]:
@@ -92,28 +94,28 @@ class _Place:
         return {n.id for n in [*later, *again] if isinstance(n, ast.Name)}
 
 
-def _rewrite_body(body: list[ast.stmt], where: _Place) -> None:
+def _rewrite_body(body: list[ast.stmt], context: _LoopContext) -> None:
     """Loops in a list of statements as calls, those inside loops first; in place."""
-    for place in range(len(body) - 1, -1, -1):
-        statement = body[place]
-        around = where.around or (statement if isinstance(statement, ast.For) else None)
+    for position in range(len(body) - 1, -1, -1):
+        statement = body[position]
+        around = context.around or (statement if isinstance(statement, ast.For) else None)
         for inner in ("body", "orelse"):
             if isinstance(statement, ast.For | ast.If | ast.With | ast.FunctionDef):
-                _rewrite_body(getattr(statement, inner, []), replace(where, around=around))
+                _rewrite_body(getattr(statement, inner, []), replace(context, around=around))
         if isinstance(statement, ast.For) and _fits(statement):
-            before, after = where.before(statement), where.after(statement)
-            body[place : place + 1] = _called(
-                statement, before, after, where.arguments, next(where.numbers)
+            before, after = context.before(statement), context.after(statement)
+            body[position : position + 1] = _called(
+                statement, before, after, context.arguments, next(context.numbers)
             )
 
 
-def _own(node: ast.AST) -> Iterator[ast.AST]:
+def _nodes_outside_steps(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a statement, but for those of functions of steps inside it, whose names are their own."""
     waiting = [node]
     while waiting:
-        found = waiting.pop(0)
-        yield found
-        waiting += [n for n in ast.iter_child_nodes(found) if not _is_step(n)]
+        current = waiting.pop(0)
+        yield current
+        waiting += [n for n in ast.iter_child_nodes(current) if not _is_step(n)]
 
 
 def _is_step(node: ast.AST) -> bool:
@@ -122,17 +124,17 @@ def _is_step(node: ast.AST) -> bool:
 
 def _free(body: Sequence[ast.stmt]) -> set[str]:
     """Names that functions of steps read and do not assign themselves."""
-    found: set[str] = set()
+    free_names: set[str] = set()
     for function in (n for s in body for n in ast.walk(s) if _is_step(n)):
         names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
-        own = {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)} | _stored(names)
-        found |= {n.id for n in names} - own
-    return found
+        local_names = {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)} | _stored(names)
+        free_names |= {n.id for n in names} - local_names
+    return free_names
 
 
 def _fits(loop: ast.For) -> bool:
     over_range = isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == "range"
-    inside = [n for s in loop.body if not _is_step(s) for n in _own(s)]
+    inside = [n for s in loop.body if not _is_step(s) for n in _nodes_outside_steps(s)]
     return (
         over_range
         and isinstance(loop.target, ast.Name)
@@ -156,10 +158,10 @@ class _Backwards(ast.NodeTransformer):
         ):
             return node
         first, end = (["0"] + [ast.unparse(a) for a in inner.args])[-2:]
-        made = ast.parse(f"range(({end}) - 1, ({first}) - 1, -1)", mode="eval").body
-        for part in ast.walk(made):
+        backwards_range = ast.parse(f"range(({end}) - 1, ({first}) - 1, -1)", mode="eval").body
+        for part in ast.walk(backwards_range):
             ast.copy_location(part, node)
-        return made
+        return backwards_range
 
 
 def _stored(nodes: list[Any]) -> set[str]:
@@ -168,30 +170,34 @@ def _stored(nodes: list[Any]) -> set[str]:
 
 def _read_first(body: list[ast.stmt]) -> set[str]:
     """Names that a step reads before it assigns them."""
-    found: set[str] = set()
+    read_names: set[str] = set()
     stored: set[str] = set()
     for statement in body:
-        found |= _free([statement]) - stored
+        read_names |= _free([statement]) - stored
         if _is_step(statement):
             continue
-        nodes = [n for n in _own(statement) if isinstance(n, ast.Name)]
-        again = {ast.unparse(n.target) for n in _own(statement) if isinstance(n, ast.AugAssign)}
-        found |= ({n.id for n in nodes if isinstance(n.ctx, ast.Load)} | again) - stored
+        nodes = [n for n in _nodes_outside_steps(statement) if isinstance(n, ast.Name)]
+        again = {
+            ast.unparse(n.target)
+            for n in _nodes_outside_steps(statement)
+            if isinstance(n, ast.AugAssign)
+        }
+        read_names |= ({n.id for n in nodes if isinstance(n.ctx, ast.Load)} | again) - stored
         if not isinstance(statement, ast.If):
             stored |= _stored(nodes)
-    return found
+    return read_names
 
 
-class _Given(ast.NodeTransformer):
+class _StepOutputs(ast.NodeTransformer):
     """Appends and writes to one row, as values that the step gives."""
 
-    def __init__(self, variable: str, kept: Set[str], followed: Set[str]) -> None:
+    def __init__(self, variable: str, written_in_place: Set[str], followed: Set[str]) -> None:
         """kept: names of tensors whose rows are written in place. followed: lists whose last element is read."""
         self.variable = variable
         self.lists: list[str] = []
         self.rows: dict[str, int] = {}
         """Tensor -> the dimension along which the steps write it."""
-        self._kept, self._followed = kept, followed
+        self._written_in_place, self._followed = written_in_place, followed
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """The function of a step has what it gives already."""
@@ -202,11 +208,11 @@ class _Given(ast.NodeTransformer):
         call = node.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append" \
                 and isinstance(call.func.value, ast.Name) and len(call.args) == 1:  # fmt: skip
-            name, given = call.func.value.id, ast.unparse(call.args[0])
+            name, value = call.func.value.id, ast.unparse(call.args[0])
             self.lists += [name] * (name not in self.lists)
-            keep = [_at(f"{LAST}{name} = {given}", node)] * (name in self._followed)
-            given = f"{LAST}{name}" if keep else given
-            return [*keep, _at(f"__gives__.setdefault({name!r}, []).append({given})", node)]
+            keep = [_at(f"{LAST}{name} = {value}", node)] * (name in self._followed)
+            value = f"{LAST}{name}" if keep else value
+            return [*keep, _at(f"__gives__.setdefault({name!r}, []).append({value})", node)]
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
@@ -219,16 +225,18 @@ class _Given(ast.NodeTransformer):
         ):
             index = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
             words = [ast.unparse(i) for i in index]
-            others = [w for w in words if w != self.variable]
+            other_words = [w for w in words if w != self.variable]
             name = target.value.id
             fits = (
                 words.count(self.variable) == 1
-                and set(others) <= {":", "..."}
+                and set(other_words) <= {":", "..."}
                 and words.count("...") <= 1
             )
-            if fits and name not in self._kept:
-                place = words.index(self.variable)
-                self.rows[name] = place if "..." not in words[:place] else place - len(words)
+            if fits and name not in self._written_in_place:
+                position = words.index(self.variable)
+                self.rows[name] = (
+                    position if "..." not in words[:position] else position - len(words)
+                )
                 return _at(
                     f"__gives__.setdefault({name!r}, []).append({ast.unparse(node.value)})", node
                 )
@@ -261,8 +269,8 @@ def _last_read(node: ast.AST) -> str:
 
 def _changed(body: list[ast.stmt]) -> set[str]:
     """Names of what a step changes in place."""
-    found: set[str] = set()
-    for node in (n for s in body if not _is_step(s) for n in _own(s)):
+    changed_names: set[str] = set()
+    for node in (n for s in body if not _is_step(s) for n in _nodes_outside_steps(s)):
         target: ast.AST | None = None
         if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
             target = node
@@ -272,32 +280,32 @@ def _changed(body: list[ast.stmt]) -> set[str]:
         while isinstance(target, ast.Subscript):
             target = target.value
         if isinstance(target, ast.Name):
-            found.add(target.id)
-    return found
+            changed_names.add(target.id)
+    return changed_names
 
 
 def _given_by(
     loop: ast.For, variable: str, before: set[str]
-) -> tuple[list[ast.stmt], _Given] | None:
+) -> tuple[list[ast.stmt], _StepOutputs] | None:
     """The body of a loop with what its steps give; None where it reads a list that it fills."""
     calls = [
         n.value for n in ast.walk(loop) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call)
     ]
     appended = {ast.unparse(c.func).removesuffix(".append") for c in calls}
     followed = {_last_read(n) for n in ast.walk(loop)} & appended & before
-    kept: set[str] = set()
+    written_in_place: set[str] = set()
     while True:
-        given = _Given(variable, kept, followed)
+        outputs = _StepOutputs(variable, written_in_place, followed)
         body = []
         for statement in loop.body:
-            made = given.visit(copy.deepcopy(statement))
-            body += made if isinstance(made, list) else [made]
+            rewritten = outputs.visit(copy.deepcopy(statement))
+            body += rewritten if isinstance(rewritten, list) else [rewritten]
         used = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name)}
-        if used & set(given.lists):
+        if used & set(outputs.lists):
             return None
-        if not used & set(given.rows):
-            return body, given
-        kept |= used & set(given.rows)
+        if not used & set(outputs.rows):
+            return body, outputs
+        written_in_place |= used & set(outputs.rows)
 
 
 def _called(
@@ -307,13 +315,16 @@ def _called(
     assert isinstance(loop.target, ast.Name)
     assert isinstance(loop.iter, ast.Call)
     variable = loop.target.id
-    if (made := _given_by(loop, variable, before)) is None:
+    if (rewritten := _given_by(loop, variable, before)) is None:
         return [loop]
-    body, given = made
-    followed = [n for n in given.lists if any(x.id == f"{LAST}{n}" for s in body for x in ast.walk(s)
+    body, outputs = rewritten
+    followed = [n for n in outputs.lists if any(x.id == f"{LAST}{n}" for s in body for x in ast.walk(s)
                                               if isinstance(x, ast.Name))]  # fmt: skip
     before = before | {f"{LAST}{n}" for n in followed}
-    stored = _stored([n for s in body if not _is_step(s) for n in _own(s)]) - {variable, STATE}
+    stored = _stored([n for s in body if not _is_step(s) for n in _nodes_outside_steps(s)]) - {
+        variable,
+        STATE,
+    }
     changed = _changed(body) & before
     if changed & arguments:  # the caller sees what is written into its own
         return [loop]
@@ -328,19 +339,19 @@ def _called(
         _at(f"return {{{', '.join(f'{n!r}: {n}' for n in carried)}}}, {{{', '.join(f'{n!r}: {n}' for n in last)}}}",
             loop),
     ]  # fmt: skip
-    rows = f"{{{', '.join(f'{n!r}: ({n}, {d})' for n, d in given.rows.items())}}}"
-    lists = f"{{{', '.join(f'{n!r}: {n}' for n in given.lists)}}}"
+    rows = f"{{{', '.join(f'{n!r}: ({n}, {d})' for n, d in outputs.rows.items())}}}"
+    lists = f"{{{', '.join(f'{n!r}: {n}' for n in outputs.lists)}}}"
     state = f"{{{', '.join(f'{n!r}: {n}' for n in carried)}}}"
     ranged = ", ".join(ast.unparse(a) for a in loop.iter.args)
     call = _at(f"{STATE} = __loop__({name}, ({ranged},), {state}, {lists}, {rows})", loop)
     ends = [_at(f"{LAST}{n} = __last__({n})", loop) for n in followed]
-    names = [*carried, *given.lists, *given.rows, *last]
+    names = [*carried, *outputs.lists, *outputs.rows, *last]
     after = [_at(f"{n} = {STATE}[{n!r}]", loop) for n in names if not n.startswith(LAST)]
     return [function, *ends, call, *after]
 
 
 def _at(text: str, node: ast.stmt) -> Any:
-    made = ast.parse(text).body[0]
-    for part in ast.walk(made):
+    statement = ast.parse(text).body[0]
+    for part in ast.walk(statement):
         ast.copy_location(part, node)
-    return made
+    return statement

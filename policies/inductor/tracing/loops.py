@@ -34,7 +34,7 @@ class LoopBody:
     """A name for each tensor that the steps give."""
     shapes: list[tuple[list[Any], Any]]
     """Sizes and dtype of each tensor that is stacked, of one step."""
-    given: int = 0
+    read_count: int = 0
     """Tensors that a step reads besides."""
     step: Any = None
     """The symbol of the step."""
@@ -91,7 +91,7 @@ class Loops:
         self.form = form
         self._sizes: Any = None
         self._make: Callable[[Any, list[Any]], Any] | None = None
-        self._known: dict[Path, int] = {}
+        self._body_numbers: dict[Path, int] = {}
         """Where a loop is -> which of the bodies is its."""
         self._frames: list[_Frame] = [_Frame(())]
         self.learning = False
@@ -115,7 +115,7 @@ class Loops:
         if learning:
             self.learnt = True
             self.bodies.clear()
-            self._known.clear()
+            self._body_numbers.clear()
 
     def over(
         self, body: Body, count: Any, state: dict[str, Any], *, keep: bool = False
@@ -138,7 +138,7 @@ class Loops:
         leaves, form = torch.utils._pytree.tree_flatten(state)
         tensors = [v for v in leaves if isinstance(v, torch.Tensor)]
         path = self._frames[-1].next()
-        number = self._known.get(path)
+        number = self._body_numbers.get(path)
         if number is None and not self.learning:
             if not self.learnt:
                 raise Unlearned("a loop over a size in a function of torch")
@@ -152,24 +152,29 @@ class Loops:
             finally:
                 self._frames.pop()
 
-        with disable_proxy_modes_tracing(), _collecting(tensors) as given:
+        with disable_proxy_modes_tracing(), _collecting(tensors) as read_tensors:
             framed(step, dict(state))
         if number is None:
             with (
                 _pausing()
             ):  # what an inner loop's graph is made of is nothing that the step around it is given
-                made = self._learnt(framed, step, state, tensors, given)
-            number = self._known[path] = len(self.bodies)
-            self.bodies.append(made)
-        known = self.bodies[number]
-        found = _operator()(tensors, list(given), count, number)
-        after = iter(found[: len(tensors)])
+                new_body = self._learnt(framed, step, state, tensors, read_tensors)
+            number = self._body_numbers[path] = len(self.bodies)
+            self.bodies.append(new_body)
+        learnt_body = self.bodies[number]
+        results = _operator()(tensors, list(read_tensors), count, number)
+        after = iter(results[: len(tensors)])
         carried = [next(after) if isinstance(v, torch.Tensor) else v for v in leaves]
-        stacked = dict(zip(known.stacked, found[len(tensors) :], strict=True))
+        stacked = dict(zip(learnt_body.stacked, results[len(tensors) :], strict=True))
         return torch.utils._pytree.tree_unflatten(carried, form), stacked
 
     def _learnt(
-        self, body: Body, step: Any, state: dict[str, Any], tensors: list[Any], given: list[Any]
+        self,
+        body: Body,
+        step: Any,
+        state: dict[str, Any],
+        tensors: list[Any],
+        read_tensors: list[Any],
     ) -> LoopBody:
         import torch
 
@@ -179,43 +184,47 @@ class Loops:
         with _substituting({}):
             _, gives = body(step, dict(state))
         shapes = [(list(v.shape), v.dtype) for v in gives.values()]
-        sizes = [*self._sizes.where.values(), *(f.step for f in self._frames if f.step is not None)]
+        sizes = [
+            *self._sizes.by_path.values(),
+            *(f.step for f in self._frames if f.step is not None),
+        ]
         carried = [_fresh(v, contiguous=True) for v in tensors]
         ahead = [_fresh(v, contiguous=True) for v in tensors]
         slots = [torch.empty(shape, dtype=dtype) for shape, dtype in shapes]
-        read = [_fresh(v) for v in given]
+        read = [_fresh(v) for v in read_tensors]
         flat = [step, *sizes, *carried, *ahead, *slots, *read]
         form = torch.utils._pytree.tree_structure(state)
         leaves = torch.utils._pytree.tree_leaves(state)
 
         def run(at: Any, *values: Any) -> None:
-            rest = list(values[len(sizes) :])
+            tensor_values = list(values[len(sizes) :])
             now, on, puts, new = (
-                rest[a:b] for a, b in _cuts(len(tensors), len(tensors), len(shapes), len(given))
+                tensor_values[a:b]
+                for a, b in _cuts(len(tensors), len(tensors), len(shapes), len(read_tensors))
             )
             waiting = iter(now)
-            own = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaves]
-            with _substituting(dict(zip(map(id, given), new, strict=True))):
-                after, made = body(at, torch.utils._pytree.tree_unflatten(own, form))
-            left = torch.utils._pytree.tree_leaves(after)
-            carried_now = [v for v in left if isinstance(v, torch.Tensor)]
-            if len(carried_now) != len(on) or len(left) != len(leaves):
+            step_state = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaves]
+            with _substituting(dict(zip(map(id, read_tensors), new, strict=True))):
+                after, outputs = body(at, torch.utils._pytree.tree_unflatten(step_state, form))
+            new_leaves = torch.utils._pytree.tree_leaves(after)
+            carried_now = [v for v in new_leaves if isinstance(v, torch.Tensor)]
+            if len(carried_now) != len(on) or len(new_leaves) != len(leaves):
                 raise Unsuited("a loop over a size carries a number of tensors that changes")
             if any(not isinstance(v, torch.Tensor) and v is not w and v != w
-                   for v, w in zip(leaves, left, strict=True)):  # fmt: skip
+                   for v, w in zip(leaves, new_leaves, strict=True)):  # fmt: skip
                 raise Unsuited("a loop over a size carries a number that changes")
-            for place, value in [
+            for destination, value in [
                 *zip(on, carried_now, strict=True),
-                *zip(puts, made.values(), strict=True),
+                *zip(puts, outputs.values(), strict=True),
             ]:
-                if len(place.shape) != len(value.shape) or place.dtype != value.dtype:
+                if len(destination.shape) != len(value.shape) or destination.dtype != value.dtype:
                     raise Unsuited("a loop over a size carries a tensor whose shape changes")
-                place.copy_(value)
+                destination.copy_(value)
 
         assert self._make is not None
         graph = self._make(run, flat)
         self._sizes.hold_for_every(step)
-        return LoopBody(names, list(gives), shapes, len(given), step, graph, flat, sizes)
+        return LoopBody(names, list(gives), shapes, len(read_tensors), step, graph, flat, sizes)
 
 
 def _cuts(*lengths: int) -> list[tuple[int, int]]:
@@ -238,8 +247,8 @@ def _unrolled(
 
     rows: list[dict[str, Any]] = []
     for step in range(count):
-        state, made = body(step, dict(state))
-        rows.append(made)
+        state, outputs = body(step, dict(state))
+        rows.append(outputs)
     return state, {
         name: torch.stack([row[name] for row in rows]) for name in rows[0]
     } if rows else {}
@@ -253,23 +262,23 @@ _collectors: list[Any] = []
 def _pausing() -> Iterator[None]:
     """Stops collecting for the steps that are being run; those that begin inside are collected for."""
     before = [c.paused for c in _collectors]
-    for one in _collectors:
-        one.paused = True
+    for collector in _collectors:
+        collector.paused = True
     try:
         yield
     finally:
-        for one, paused in zip(_collectors, before, strict=True):
-            one.paused = paused
+        for collector, paused in zip(_collectors, before, strict=True):
+            collector.paused = paused
 
 
 @contextmanager
-def _collecting(own: list[Any]) -> Iterator[list[Any]]:
+def _collecting(carried: list[Any]) -> Iterator[list[Any]]:
     """The tensors that functions of torch are given inside and that were made outside, each once."""
     import torch
     from torch.overrides import TorchFunctionMode
 
-    given: list[Any] = []
-    known = {id(v): v for v in own}
+    read_tensors: list[Any] = []
+    known_tensors = {id(v): v for v in carried}
 
     class Collecting(TorchFunctionMode):
         paused = False
@@ -280,27 +289,29 @@ def _collecting(own: list[Any]) -> Iterator[list[Any]]:
             if self.paused:
                 return function(*args, **(kwargs or {}))
             attribute = getattr(function, "__name__", "") == "__get__"
-            if attribute and not isinstance(made := function(*args), torch.Tensor):
-                return made  # `x.device`: no step needs x for it
+            if attribute and not isinstance(result := function(*args), torch.Tensor):
+                return result  # `x.device`: no step needs x for it
             for value in torch.utils._pytree.tree_leaves((args, kwargs or {})):
-                if isinstance(value, torch.Tensor) and id(value) not in known:
-                    known[id(value)] = value
-                    given.append(value)
-            versions = [v._version for v in given]
-            made = function(*args, **(kwargs or {}))
-            if versions != [v._version for v in given[: len(versions)]]:
+                if isinstance(value, torch.Tensor) and id(value) not in known_tensors:
+                    known_tensors[id(value)] = value
+                    read_tensors.append(value)
+            versions = [v._version for v in read_tensors]
+            result = function(*args, **(kwargs or {}))
+            if versions != [v._version for v in read_tensors[: len(versions)]]:
                 raise Unsuited(
                     "a loop over a size changes in place a tensor that was there before it"
                 )
-            for value in torch.utils._pytree.tree_leaves(made):
+            for value in torch.utils._pytree.tree_leaves(result):
                 if isinstance(value, torch.Tensor):
-                    known[id(value)] = value  # kept, so that no other tensor gets its identity
-            return made
+                    known_tensors[id(value)] = (
+                        value  # kept, so that no other tensor gets its identity
+                    )
+            return result
 
     with Collecting() as collector:
         _collectors.append(collector)
         try:
-            yield given
+            yield read_tensors
         finally:
             _collectors.pop()
 

@@ -22,15 +22,15 @@ WORDS = {
 """Python's name -> the name under which a module calls the one of ours."""
 
 
-def symbolic_int(*given: Any, **named: Any) -> Any:
+def symbolic_int(*args: Any, **named: Any) -> Any:
     """`int`, which keeps symbols."""
     import torch
 
-    if given and isinstance(given[0], torch.SymInt | torch.SymFloat):
-        return torch.sym_int(given[0])
-    if given and isinstance(size := known_sizes(given[0]), torch.SymInt | torch.SymFloat):
+    if args and isinstance(args[0], torch.SymInt | torch.SymFloat):
+        return torch.sym_int(args[0])
+    if args and isinstance(size := known_sizes(args[0]), torch.SymInt | torch.SymFloat):
         return torch.sym_int(size)
-    return builtins.int(*given, **named)
+    return builtins.int(*args, **named)
 
 
 def symbolic_len(value: Any) -> Any:
@@ -44,29 +44,27 @@ def symbolic_len(value: Any) -> Any:
     )
 
 
-def symbolic_min(*given: Any, **named: Any) -> Any:
+def symbolic_min(*args: Any, **named: Any) -> Any:
     """`min`, which keeps symbols."""
-    return _extreme("min", given, named)
+    return _extreme("min", args, named)
 
 
-def symbolic_max(*given: Any, **named: Any) -> Any:
+def symbolic_max(*args: Any, **named: Any) -> Any:
     """`max`, which keeps symbols."""
-    return _extreme("max", given, named)
+    return _extreme("max", args, named)
 
 
-def _extreme(name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def _extreme(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     import torch
 
-    values = (
-        list(given[0]) if len(given) == 1 and isinstance(given[0], list | tuple) else list(given)
-    )
+    values = list(args[0]) if len(args) == 1 and isinstance(args[0], list | tuple) else list(args)
     symbolic = any(isinstance(v, torch.SymInt | torch.SymFloat) for v in values)
     if (
         not symbolic
         or named
         or not all(isinstance(v, torch.SymInt | torch.SymFloat | int | float) for v in values)
     ):
-        return getattr(builtins, name)(*given, **named)
+        return getattr(builtins, name)(*args, **named)
     two = {"min": torch.sym_min, "max": torch.sym_max}[name]
     return functools.reduce(two, values)
 
@@ -81,16 +79,16 @@ class _Standing(type):
 class Real(metaclass=_Standing):
     """`float`, which keeps symbols."""
 
-    def __new__(cls, *given: Any) -> Any:
+    def __new__(cls, *args: Any) -> Any:
         """`float(x)`: of a symbolic number the symbolic number in floating point."""
         import torch
 
-        if given and isinstance(given[0], torch.SymInt | torch.SymFloat):
-            return torch.sym_float(given[0])
-        if given and isinstance(given[0], torch.Tensor):
-            made: Any = given[0].item()  # in forward a tensor (functions/tensor_methods.py)
-            return made if isinstance(made, torch.Tensor) else builtins.float(made)
-        return builtins.float(*given)
+        if args and isinstance(args[0], torch.SymInt | torch.SymFloat):
+            return torch.sym_float(args[0])
+        if args and isinstance(args[0], torch.Tensor):
+            value: Any = args[0].item()  # in forward a tensor (functions/tensor_methods.py)
+            return value if isinstance(value, torch.Tensor) else builtins.float(value)
+        return builtins.float(*args)
 
 
 def tensor_of(plain: Any) -> Any:
@@ -103,8 +101,10 @@ def tensor_of(plain: Any) -> Any:
         if not any(isinstance(n, torch.SymInt | torch.SymFloat) for n in numbers):
             return plain(data, dtype=dtype, device=device, **options)
         real = any(isinstance(n, float | torch.SymFloat) for n in numbers)
-        made = _filled(data, dtype or (torch.get_default_dtype() if real else torch.int64), device)
-        return made if real else with_sizes(made, data)
+        filled = _filled(
+            data, dtype or (torch.get_default_dtype() if real else torch.int64), device
+        )
+        return filled if real else with_sizes(filled, data)
 
     return tensor
 
@@ -137,8 +137,8 @@ def select_sizes(part: Any, whole: Any, index: Any) -> Any:
 
 def _numbers_in(data: Any) -> Iterator[Any]:
     if isinstance(data, list | tuple):
-        for one in data:
-            yield from _numbers_in(one)
+        for element in data:
+            yield from _numbers_in(element)
     else:
         yield data
 
@@ -147,7 +147,7 @@ def _filled(data: Any, dtype: Any, device: Any) -> Any:
     import torch
 
     if isinstance(data, list | tuple):
-        return torch.stack([_filled(one, dtype, device) for one in data])
+        return torch.stack([_filled(element, dtype, device) for element in data])
     if isinstance(data, torch.Tensor):
         return data.to(device=device, dtype=dtype)
     return torch.full((), data, dtype=dtype, device=device)
@@ -158,8 +158,8 @@ def with_numbers(tree: ast.Module) -> ast.Module:
 
     A name that the module gives another meaning (`from torch import max`) keeps it.
     """
-    own = _defined_names(tree)
-    words = {name: ours for name, ours in WORDS.items() if name not in own}
+    defined = _defined_names(tree)
+    words = {name: ours for name, ours in WORDS.items() if name not in defined}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             node.func.id = words.get(node.func.id, node.func.id)
@@ -168,17 +168,17 @@ def with_numbers(tree: ast.Module) -> ast.Module:
 
 def _defined_names(tree: ast.Module) -> set[str]:
     """Names that are imported, assigned, defined or arguments, anywhere in a module; methods are no names."""
-    found: set[str] = set()
+    defined: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(a.asname or a.name).partition(".")[0] for a in node.names}
+            defined |= {(a.asname or a.name).partition(".")[0] for a in node.names}
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
+            defined.add(node.id)
         elif isinstance(node, ast.arg):
-            found.add(node.arg)
+            defined.add(node.arg)
         if isinstance(node, ast.Module | ast.FunctionDef):
-            found |= {s.name for s in node.body if isinstance(s, ast.FunctionDef | ast.ClassDef)}
-    return found
+            defined |= {s.name for s in node.body if isinstance(s, ast.FunctionDef | ast.ClassDef)}
+    return defined
 
 
 def number_names() -> dict[str, Any]:

@@ -43,10 +43,10 @@ class ProblemText:
     def method(self, name: str) -> ast.FunctionDef | None:
         """A method that is written in Model, or in a class of the file that Model inherits from."""
         for cls in self._lineage(self.model):
-            if found := next(
+            if definition := next(
                 (f for f in cls.body if isinstance(f, ast.FunctionDef) and f.name == name), None
             ):
-                return found
+                return definition
         return None
 
     def _lineage(self, cls: ast.ClassDef) -> Iterator[ast.ClassDef]:
@@ -60,10 +60,10 @@ class ProblemText:
     @property
     def forward(self) -> ast.FunctionDef:
         """Returns the definition of Model.forward. Raises DraftRefused where the file has none."""
-        found = self.method("forward")
-        if found is None:
+        definition = self.method("forward")
+        if definition is None:
             raise DraftRefused("Model has no forward in this file")
-        return found
+        return definition
 
     def input_paths(self, count: int) -> list[str]:
         """Returns the names that forward gives to its first `count` arguments, with `rest[0]` where it takes any
@@ -107,40 +107,40 @@ class ProblemText:
         """Returns for each tensor that get_inputs makes, in the order of the text, what it calls its sizes; "" where it
         has no name.
         """
-        found: list[list[str]] = []
+        names_of_tensors: list[list[str]] = []
         for node in self.tree.body:
             if isinstance(node, ast.FunctionDef) and node.name == "get_inputs":
-                found = [names for call in _calls(node) if (names := _sizes_named(call))]
-        return found
+                names_of_tensors = [names for call in _calls(node) if (names := _sizes_named(call))]
+        return names_of_tensors
 
     def forward_names(self) -> dict[str, str]:
         """Path -> what forward calls that size of an argument: `b, t, d = x.shape`, `n = x.size(0)`."""
-        found: dict[str, str] = {}
+        name_of_path: dict[str, str] = {}
         arguments = {a.arg for a in self.forward.args.args}
         for node in self.forward.body:
             if not isinstance(node, ast.Assign) or len(node.targets) != 1:
                 continue
             target, value = node.targets[0], ast.unparse(node.value)
             if isinstance(target, ast.Name) and (
-                one := re.fullmatch(r"(\w+)\.(?:shape\[|size\()(\d+)[\])]", value)
+                single := re.fullmatch(r"(\w+)\.(?:shape\[|size\()(\d+)[\])]", value)
             ):
-                if one[1] in arguments:
-                    found.setdefault(f"{one[1]}.shape[{one[2]}]", target.id)
+                if single[1] in arguments:
+                    name_of_path.setdefault(f"{single[1]}.shape[{single[2]}]", target.id)
             elif isinstance(target, ast.Tuple) and (
                 whole := re.fullmatch(r"(\w+)\.(?:shape|size\(\))", value)
             ):
                 names = [t.id if isinstance(t, ast.Name) else "*" for t in target.elts]
                 if whole[1] in arguments and "*" not in names:
                     for i, name in enumerate(names):
-                        found.setdefault(f"{whole[1]}.shape[{i}]", name.strip("_"))
+                        name_of_path.setdefault(f"{whole[1]}.shape[{i}]", name.strip("_"))
             arguments -= {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
         return {
-            path: name for path, name in found.items() if name.isalpha()
+            path: name for path, name in name_of_path.items() if name.isalpha()
         }  # s0 and x1 are Inductor's own
 
     def named_integers(self) -> dict[int, list[str]]:
         """Value -> the module's names for it."""
-        found: dict[int, list[str]] = {}
+        names_of_value: dict[int, list[str]] = {}
         for node in self.tree.body:
             targets = node.targets if isinstance(node, ast.Assign) else []
             pairs = (
@@ -150,8 +150,8 @@ class ProblemText:
             )
             for name, value in pairs:
                 if isinstance(value, ast.Constant) and type(value.value) is int:
-                    found.setdefault(value.value, []).append(name)
-        return found
+                    names_of_value.setdefault(value.value, []).append(name)
+        return names_of_value
 
 
 def _name_pairs(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
@@ -196,15 +196,19 @@ def _sizes_named(call: ast.Call) -> list[str]:
     """The sizes of `torch.randn(batch, 3, width)` and its like: ["batch", "", "width"]."""
     if not re.search(r"\b(randn?|randint|ones|zeros|empty|full|normal)$", ast.unparse(call.func)):
         return []
-    given: list[ast.expr] = list(call.args)
+    arguments: list[ast.expr] = list(call.args)
     named = next((k.value for k in call.keywords if k.arg == "size"), None)
-    wrapped = next((a for a in [named, *given] if isinstance(a, ast.Tuple | ast.List)), None)
-    sizes = wrapped.elts if isinstance(wrapped, ast.Tuple | ast.List) else given
+    wrapped = next((a for a in [named, *arguments] if isinstance(a, ast.Tuple | ast.List)), None)
+    sizes = wrapped.elts if isinstance(wrapped, ast.Tuple | ast.List) else arguments
     return [n.id.lower() if isinstance(n, ast.Name) else "" for n in sizes]
 
 
 def readable(name: str) -> str:
     """Returns a readable Python name: lower case, without keywords of Python."""
-    made = re.sub(r"\W+", "_", name).strip("_").lower() or "size"
-    made = f"size_{made}" if made[0].isdigit() else made
-    return f"{made}_" if keyword.iskeyword(made) or made in dir(__builtins__) else made
+    identifier = re.sub(r"\W+", "_", name).strip("_").lower() or "size"
+    identifier = f"size_{identifier}" if identifier[0].isdigit() else identifier
+    return (
+        f"{identifier}_"
+        if keyword.iskeyword(identifier) or identifier in dir(__builtins__)
+        else identifier
+    )

@@ -32,10 +32,12 @@ def without_draws_of_python(source: str) -> Iterator[None]:
     if before == (random.getstate(), str(numpy.random.get_state())):
         return
     lines = source.splitlines()
-    found = next(
+    first_draw = next(
         ((n, m[0]) for n, line in enumerate(lines, 1) if (m := _OUTSIDE_TORCH.search(line))), None
     )
-    name, at = (found[1], f" at {line_text(source, found[0])}") if found else ("Python", "")
+    name, at = (
+        (first_draw[1], f" at {line_text(source, first_draw[0])}") if first_draw else ("Python", "")
+    )
     raise DraftRefused(f"{name} draws random numbers{at}", advice=RANDOMNESS_ADVICE)
 
 

@@ -59,7 +59,7 @@ class SymbolicSizes:
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         self.env = ShapeEnv(duck_shape=False)
-        self.where: dict[str, Any] = {}
+        self.by_path: dict[str, Any] = {}
         """Path -> the symbolic integer."""
         self.names: dict[str, str] = {}
         """Path -> what a person calls it."""
@@ -87,12 +87,12 @@ class SymbolicSizes:
         )
         smallest = min(value, MIN_SIZE, self._least.get(path, MIN_SIZE))
         self.env.var_to_range[symbol] &= ValueRanges(smallest, int_oo)
-        self.where[path] = self.env.create_symintnode(symbol, hint=value, source=source)
-        known = self._integers.get(value, [])
+        self.by_path[path] = self.env.create_symintnode(symbol, hint=value, source=source)
+        names_of_value = self._integers.get(value, [])
         self.names[path] = readable(
-            name or (known[0] if len(known) == 1 else self.plain_name(path))
+            name or (names_of_value[0] if len(names_of_value) == 1 else self.plain_name(path))
         )
-        return self.where[path]
+        return self.by_path[path]
 
     def plain_name(self, path: str) -> str:
         """Returns the default name of a size without a name of its own: x_shape_0."""
@@ -100,18 +100,18 @@ class SymbolicSizes:
 
     def name_of(self, symbol: Any, path: str) -> str:
         """What a person calls the size at a path: one that nobody has named is called as an equal one is."""
-        own = self.names.get(path, "")
-        if own and own != readable(self.plain_name(path)):
-            return own
+        own_name = self.names.get(path, "")
+        if own_name and own_name != readable(self.plain_name(path)):
+            return own_name
         equal = [
-            p for p, v in self.where.items() if self.env.replacements.get(v.node._expr) == symbol
+            p for p, v in self.by_path.items() if self.env.replacements.get(v.node._expr) == symbol
         ]
         named = [
             self.names[p]
             for p in equal
             if self.names[p] != readable(self.plain_name(p)) or p.startswith("self.")
         ]
-        return named[0] if named else own
+        return named[0] if named else own_name
 
     def step(self, number: int) -> Any:
         """Returns the symbol for the step of a loop: any number from 0."""
@@ -131,11 +131,11 @@ class SymbolicSizes:
         import sympy
 
         symbol = step.node._expr
-        asked = [
+        guards = [
             g for g in self.env.guards if symbol in g.expr.free_symbols and not _is_about_layout(g)
         ]
         if symbol in self.env.replacements or any(
-            isinstance(g.expr, sympy.Eq | sympy.Ne) for g in asked
+            isinstance(g.expr, sympy.Eq | sympy.Ne) for g in guards
         ):
             raise Unsuited("a loop over a size decides something by the number of the step")
 
@@ -144,8 +144,8 @@ class SymbolicSizes:
         import torch
 
         names = [
-            given or self._forward.get(f"{path}.shape[{i}]", "")
-            for i, given in enumerate(self._next_names(like.dim()))
+            name or self._forward.get(f"{path}.shape[{i}]", "")
+            for i, name in enumerate(self._next_names(like.dim()))
         ]
         sizes = [
             self.symbol(n, f"{path}.shape[{i}]", names[i]) if n > 1 else n
@@ -156,8 +156,12 @@ class SymbolicSizes:
             order
         ).is_contiguous():  # it overlaps (`expand`) or has gaps: forward makes it contiguous
             order = sorted(order)
-        made = torch.empty([sizes[i] for i in order], dtype=like.dtype)
-        return made.permute([order.index(i) for i in range(like.dim())]) if like.dim() else made
+        contiguous = torch.empty([sizes[i] for i in order], dtype=like.dtype)
+        return (
+            contiguous.permute([order.index(i) for i in range(like.dim())])
+            if like.dim()
+            else contiguous
+        )
 
     def _next_names(self, count: int) -> list[str]:
         """Returns the names that get_inputs uses for the sizes of its next tensor."""
@@ -178,16 +182,16 @@ class SymbolicSizes:
             return self.symbol(value, path, name)
         return value
 
-    def given(self, value: Any, path: str) -> Any:
+    def symbolic_input(self, value: Any, path: str) -> Any:
         """An input with symbols in the place of its sizes."""
         import torch
 
         if isinstance(value, torch.Tensor):
             return self.tensor(value, path)
         if isinstance(value, list | tuple):
-            return type(value)(self.given(v, f"{path}[{i}]") for i, v in enumerate(value))
+            return type(value)(self.symbolic_input(v, f"{path}[{i}]") for i, v in enumerate(value))
         if isinstance(value, dict):
-            return {k: self.given(v, f"{path}[{k!r}]") for k, v in value.items()}
+            return {k: self.symbolic_input(v, f"{path}[{k!r}]") for k, v in value.items()}
         if isinstance(value, int) and not isinstance(value, bool) and self._free(value, path):
             return self.symbol(value, path)
         return value
@@ -197,17 +201,17 @@ class SymbolicSizes:
         numbers = {
             str(symbol) for symbol, other in self.env.replacements.items() if other.is_number
         }
-        return [path for path, value in self.where.items() if str(value.node._expr) in numbers]
+        return [path for path, value in self.by_path.items() if str(value.node._expr) in numbers]
 
     def merged(self) -> list[tuple[str, str]]:
         """Pairs of paths whose sizes tracing found equal: each with the first of its kind."""
         first: dict[Any, str] = {}
-        found = []
-        for path, value in self.where.items():
+        pairs = []
+        for path, value in self.by_path.items():
             expression = value.node.expr
             if not expression.is_number and first.setdefault(expression, path) != path:
-                found.append((first[expression], path))
-        return found
+                pairs.append((first[expression], path))
+        return pairs
 
 
 def _is_about_layout(guard: Any) -> bool:
@@ -216,10 +220,10 @@ def _is_about_layout(guard: Any) -> bool:
     """
     import sympy
 
-    place = str(guard.sloc)
+    source_line = str(guard.sloc)
     if isinstance(guard.expr, sympy.Ne):
-        return bool(_LAYOUT_FILES.search(place))
-    return "check_contiguous_sizes_strides" in place
+        return bool(_LAYOUT_FILES.search(source_line))
+    return "check_contiguous_sizes_strides" in source_line
 
 
 def sizes_over(least: int) -> Callable[[int, str], bool]:

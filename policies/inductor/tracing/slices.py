@@ -23,13 +23,13 @@ class Slices:
     inside: list[tuple[Any, Any]] = field(default_factory=list)
     """Ends counted from the front and the extents that they are taken not to be over, as expressions of sympy."""
 
-    def broken_at(self, known: Mapping[Any, int]) -> bool:
+    def broken_at(self, values: Mapping[Any, int]) -> bool:
         """Whether some slice ends outside of its axis, where the symbols have these values. What they do not tell is
         taken to lie inside.
         """
         for end, extent in self.inside:
-            over = (end - extent).subs(known)
-            below = end.subs(known)
+            over = (end - extent).subs(values)
+            below = end.subs(values)
             if (over.is_number and over > 0) or (below.is_number and below < 0):
                 return True
         return False

@@ -132,19 +132,19 @@ class ByParts(Interpreter):
         name = packet.__name__ if packet is not None else ""
         if name in IN_PLACE_VIEWS:
             target, name = getattr(aten, name.removesuffix("_")), name.removesuffix("_")
-        wanted = kwargs.get("dtype")
+        dtype = kwargs.get("dtype")
         paired = tree_any(lambda leaf: isinstance(leaf, Pair), (args, kwargs), is_leaf=_leaf)
         numbers = any(isinstance(leaf, complex) for leaf in args)
-        if not paired and not numbers and wanted not in REAL_TYPE_OF and name not in _RULES:
+        if not paired and not numbers and dtype not in REAL_TYPE_OF and name not in _RULES:
             return super().call_function(target, args, kwargs)
         if self._library and name.startswith("_fft_"):
             return _library_transform(target, *args)
         if name in _RULES and (paired or name in _MAKERS):
             return _RULES[name](*args, **kwargs)
-        if wanted in REAL_TYPE_OF:
-            kwargs = {**kwargs, "dtype": REAL_TYPE_OF[wanted]}
+        if dtype in REAL_TYPE_OF:
+            kwargs = {**kwargs, "dtype": REAL_TYPE_OF[dtype]}
         if name in CREATING_OPERATORS:
-            return _made(target, args, kwargs)
+            return _created(target, args, kwargs)
         if name in PRODUCTS:
             return _product(target, *args)
         if name in OPERATORS_BY_PARTS:
@@ -192,10 +192,10 @@ def _by_parts(target: Any, args: Any, kwargs: Any) -> Any:
     ):  # a number that is added has no imaginary part
         first = len(args) - 1 if name == "constant_pad_nd" and len(args) > 2 else 1
         imaginary = (_without_numbers(imaginary[0], args, first), imaginary[1])
-    made = target(*real[0], **real[1]), target(*imaginary[0], **imaginary[1])
-    if isinstance(made[0], list | tuple):
-        return [Pair(*both) for both in zip(*made, strict=True)]
-    return Pair(*made)
+    parts = target(*real[0], **real[1]), target(*imaginary[0], **imaginary[1])
+    if isinstance(parts[0], list | tuple):
+        return [Pair(*both) for both in zip(*parts, strict=True)]
+    return Pair(*parts)
 
 
 def _without_numbers(imaginary: Any, args: Any, first: int) -> Any:
@@ -205,7 +205,7 @@ def _without_numbers(imaginary: Any, args: Any, first: int) -> Any:
     )
 
 
-def _made(target: Any, args: Any, kwargs: Any) -> Pair:
+def _created(target: Any, args: Any, kwargs: Any) -> Pair:
     """`full` and its like: of a number."""
     real = target(*(_part(a, 0) for a in args), **{k: _part(v, 0) for k, v in kwargs.items()})
     number = next((a for a in args if isinstance(a, complex)), 0.0)
@@ -266,12 +266,12 @@ def _converted(x: Any, **options: Any) -> Any:
 
 def _library_transform(target: Any, x: Any, *options: Any) -> Any:
     """torch's transform of a complex tensor that is made of its parts, and taken apart again."""
-    made = target(
+    transformed = target(
         torch.view_as_complex(torch.stack(list(x), -1)) if isinstance(x, Pair) else x, *options
     )
-    if not made.is_complex():
-        return made
-    parts = torch.view_as_real(made)
+    if not transformed.is_complex():
+        return transformed
+    parts = torch.view_as_real(transformed)
     return Pair(parts.select(-1, 0), parts.select(-1, 1))
 
 
@@ -280,8 +280,8 @@ def _angles(count: Any, rows: Any, like: Any) -> tuple[Any, Any]:
 
     Raises DraftRefused where that product is over what 32 bits hold, which kernels count elements with.
     """
-    known = count if isinstance(count, int) else count.node.hint
-    if known is not None and known > MAX_TRANSFORM_ELEMENTS:
+    length = count if isinstance(count, int) else count.node.hint
+    if length is not None and length > MAX_TRANSFORM_ELEMENTS:
         raise DraftRefused(
             f"a Fourier transform over more than {MAX_TRANSFORM_ELEMENTS} elements has no kernel",
             operator="fft",
@@ -304,26 +304,26 @@ def _along(x: Any, dim: int, matrix: Any) -> Any:
 
 def _transform(x: Any, dims: Any, normalization: int, forward: bool) -> Pair:
     """The discrete Fourier transform as a product with its matrix, axis by axis."""
-    made = x if isinstance(x, Pair) else Pair(x, torch.zeros_like(x))
+    transformed = x if isinstance(x, Pair) else Pair(x, torch.zeros_like(x))
     for dim in dims:
-        count = made.re.shape[dim]
-        cos, sin = _angles(count, count, made.re)
+        count = transformed.re.shape[dim]
+        cos, sin = _angles(count, count, transformed.re)
         sin = -sin if forward else sin
         scale = _scale(normalization, count)
-        re = _along(made.re, dim, cos) - _along(made.im, dim, sin)
-        im = _along(made.re, dim, sin) + _along(made.im, dim, cos)
-        made = Pair(re * scale, im * scale)
-    return made
+        re = _along(transformed.re, dim, cos) - _along(transformed.im, dim, sin)
+        im = _along(transformed.re, dim, sin) + _along(transformed.im, dim, cos)
+        transformed = Pair(re * scale, im * scale)
+    return transformed
 
 
 def _real_to_complex(x: Any, dims: Any, normalization: int, onesided: bool) -> Pair:
-    *others, last = dims
+    *other_axes, last = dims
     count = x.shape[last]
     cos, sin = _angles(count, count // 2 + 1 if onesided else count, x)
     scale = _scale(normalization, count)
     return _transform(
         Pair(_along(x, last, cos) * scale, _along(x, last, -sin) * scale),
-        others,
+        other_axes,
         normalization,
         True,
     )
@@ -331,12 +331,14 @@ def _real_to_complex(x: Any, dims: Any, normalization: int, onesided: bool) -> P
 
 def _complex_to_real(x: Any, dims: Any, normalization: int, count: Any) -> Any:
     """From the first half of the frequencies: all but the first, and the middle one of an even count, stand for two."""
-    *others, last = dims
-    made = _transform(x, others, normalization, False)
-    cos, sin = _angles(count, made.re.shape[last], made.re)
-    k = torch.arange(made.re.shape[last], device=made.re.device)
-    weight = torch.where((k == 0) | (2 * k == count), 1.0, 2.0).to(made.re.dtype)[:, None]
-    whole = _along(made.re, last, weight * cos.t()) - _along(made.im, last, weight * sin.t())
+    *other_axes, last = dims
+    transformed = _transform(x, other_axes, normalization, False)
+    cos, sin = _angles(count, transformed.re.shape[last], transformed.re)
+    k = torch.arange(transformed.re.shape[last], device=transformed.re.device)
+    weight = torch.where((k == 0) | (2 * k == count), 1.0, 2.0).to(transformed.re.dtype)[:, None]
+    whole = _along(transformed.re, last, weight * cos.t()) - _along(
+        transformed.im, last, weight * sin.t()
+    )
     return whole * _scale(normalization, count)
 
 

@@ -27,6 +27,6 @@ class KnownValuesMode(TorchDispatchMode):
         if (number := self._values.number(function, args)) is not None:
             return number
         self._values.forget_written(function, (*args, *kwargs.values()))
-        made = function(*args, **kwargs)
-        self._values.give(function, args, kwargs, made)
-        return made
+        result = function(*args, **kwargs)
+        self._values.give(function, args, kwargs, result)
+        return result

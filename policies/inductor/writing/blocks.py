@@ -146,13 +146,13 @@ def _side_by_side_in_rows(kernel: LoweredKernel) -> bool:
     return False
 
 
-def _terms(place: ast.expr) -> list[ast.expr]:
+def _terms(address: ast.expr) -> list[ast.expr]:
     """Returns the terms of an address."""
-    if isinstance(place, ast.BinOp) and isinstance(place.op, ast.Add):
-        return _terms(place.left) + _terms(place.right)
-    if isinstance(place, ast.Call) and ast.unparse(place.func) == "tl.broadcast_to":
-        return _terms(place.args[0])
-    return [place]
+    if isinstance(address, ast.BinOp) and isinstance(address.op, ast.Add):
+        return _terms(address.left) + _terms(address.right)
+    if isinstance(address, ast.Call) and ast.unparse(address.func) == "tl.broadcast_to":
+        return _terms(address.args[0])
+    return [address]
 
 
 def fit_block(kernel: LoweredKernel, block: str, size: int, extent: str) -> str:

@@ -94,17 +94,17 @@ def write_candidate(
             f"nothing is left for a kernel: it is {_remaining_statements(generated.text)}"
         )
     names = _symbol_names(traced)
-    taken = {*names.values(), *RESERVED_NAMES, *traced.contiguous} | {
+    used_names = {*names.values(), *RESERVED_NAMES, *traced.contiguous} | {
         a.arg for a in traced.text.forward.args.args
     }
-    looped = LoopReading(traced, generated, kernels, names, taken)
+    looped = LoopReading(traced, generated, kernels, names, used_names)
     host = read_call(
         generated.text, kernels, traced.arguments, names, looped, _input_layouts(traced, names)
     )
     merge_kernels(kernels, host)
     if generated.channels_last:
         keep_channels_last(host)
-    name_buffers(host, taken)
+    name_buffers(host, used_names)
     launches = {k: [s for s in host.launches() if s.kernel is kernels[k]] for k in kernels}
     for kernel in kernels.values():
         kernel.single, kernel.library_tf32 = _is_single(traced), tf32 and _library_tf32()
@@ -120,16 +120,21 @@ def write_candidate(
     needed = [break_long_lines(n) for n in needed]
     head, between, forward = model.partition("\n\n    def forward(")
     model = break_long_lines(head) + between + forward
-    others = dict.fromkeys(
+    helper_functions = dict.fromkeys(
         f"@triton.jit\n{ast.unparse(f)}"
         for k in written
-        for f in map(_without_decorators, kernels[k].others)
+        for f in map(_without_decorators, kernels[k].helpers)
     )
     bodies = [w.text for w in written.values()]
     functions = [break_long_lines(f) for f in functions]
     called = "\n".join([*functions, model])
     flash = [FLASH_TEXT.rstrip()] * (f"{FLASH}(" in called)
-    texts = [*helpers_for("\n".join([*others, *bodies])), *others, *bodies, *flash]
+    texts = [
+        *helpers_for("\n".join([*helper_functions, *bodies])),
+        *helper_functions,
+        *bodies,
+        *flash,
+    ]
     texts += (
         [SPLIT_HELPER] * ("*split(" in called)
         + [BLOCK_FOR] * ("block_for(" in called)
@@ -166,8 +171,10 @@ def _head(traced: TracedModel, host: Host) -> str:
 
 def _is_single(traced: TracedModel) -> bool:
     """Whether every floating-point tensor that goes in is fp32."""
-    given = [value for value in traced.flat if hasattr(value, "is_floating_point")]
-    return all(str(value.dtype) == "torch.float32" for value in given if value.is_floating_point())
+    tensors = [value for value in traced.flat if hasattr(value, "is_floating_point")]
+    return all(
+        str(value.dtype) == "torch.float32" for value in tensors if value.is_floating_point()
+    )
 
 
 def _library_tf32() -> bool:
@@ -193,41 +200,45 @@ def _remaining_statements(text: str) -> str:
 
 def _input_layouts(traced: TracedModel, names: dict[str, str]) -> dict[str, Layout]:
     """Sizes and strides of the inputs that forward makes contiguous."""
-    found: dict[str, Layout] = {}
+    layouts: dict[str, Layout] = {}
     for path, value in zip(traced.arguments, traced.flat, strict=True):
         if path in traced.contiguous:
             sizes = [str(getattr(getattr(n, "node", None), "expr", n)) for n in value.shape]
             sizes = [re.sub(r"\b[a-z]+\d+\b", lambda m: names.get(m[0], m[0]), s) for s in sizes]
-            found[path] = (
+            layouts[path] = (
                 tuple(sizes),
                 tuple(product_text(sizes[i + 1 :]) for i in range(len(sizes))),
             )
-    return found
+    return layouts
 
 
 def _symbol_names(traced: TracedModel) -> dict[str, str]:
     """Returns the name of each symbol in forward; no two places have the same name, and none has an input's."""
-    found: dict[str, str] = {}
-    taken = set(traced.contiguous) | RESERVED_NAMES | {a.arg for a in traced.text.forward.args.args}
+    name_of_symbol: dict[str, str] = {}
+    used_names = (
+        set(traced.contiguous) | RESERVED_NAMES | {a.arg for a in traced.text.forward.args.args}
+    )
     by_place: dict[str, str] = {}
-    for symbol, place in traced.symbols.items():
-        if place in by_place or not re.search(r"[a-zA-Z]", place):
-            found[symbol] = by_place.get(place, place)
+    for symbol, expression in traced.symbols.items():
+        if expression in by_place or not re.search(r"[a-zA-Z]", expression):
+            name_of_symbol[symbol] = by_place.get(expression, expression)
             continue
         base = traced.names.get(symbol) or next(
-            (n for s, n in traced.names.items() if traced.symbols[s] == place), ""
+            (n for s, n in traced.names.items() if traced.symbols[s] == expression), ""
         )
-        made, number = base or "size", 2
-        while made in taken:
-            made, number = f"{base or 'size'}_{number}", number + 1
-        taken.add(made)
-        found[symbol] = by_place[place] = made
-    return found | _window_names(traced, found, taken)
+        name, number = base or "size", 2
+        while name in used_names:
+            name, number = f"{base or 'size'}_{number}", number + 1
+        used_names.add(name)
+        name_of_symbol[symbol] = by_place[expression] = name
+    return name_of_symbol | _window_names(traced, name_of_symbol, used_names)
 
 
-def _window_names(traced: TracedModel, names: dict[str, str], taken: set[str]) -> dict[str, str]:
+def _window_names(
+    traced: TracedModel, names: dict[str, str], used_names: set[str]
+) -> dict[str, str]:
     """Names the sizes that windows leave: `height_2` of a `height`."""
-    bases, found = dict(names), {}
+    bases, window_names = dict(names), {}
     for expression, symbol in traced.mode.windows.symbols.items():
         if str(symbol) in names:  # tracing found it equal to another one
             continue
@@ -235,11 +246,11 @@ def _window_names(traced: TracedModel, names: dict[str, str], taken: set[str]) -
         base = next(iter(roots)) if len(roots) == 1 else ""
         bases[str(symbol)] = base = base if base.isidentifier() else "extent"
         number = 2
-        while (made := f"{base}_{number}") in taken:
+        while (name := f"{base}_{number}") in used_names:
             number += 1
-        taken.add(made)
-        found[str(symbol)] = made
-    return found
+        used_names.add(name)
+        window_names[str(symbol)] = name
+    return window_names
 
 
 def _forward_lines(
@@ -247,8 +258,8 @@ def _forward_lines(
 ) -> tuple[list[str], list[str]]:
     """The lines of forward, and the texts of the functions that they call for what is repeated in them."""
     body = host_lines(host, written)
-    made = iter(host.returned)
-    body.append("return " + _returned(traced.form, made))
+    returned = iter(host.returned)
+    body.append("return " + _returned(traced.form, returned))
     text = "\n".join(body)
     used = [path for path in traced.contiguous if is_mentioned(path, text)]
     of_nests = names_of_nested(used, {*names.values(), *traced.text.names, *RESERVED_NAMES}, text)
@@ -256,12 +267,12 @@ def _forward_lines(
     body = rename_paths(body, of_nests)
     if re.search(r"\bdevice=device\b", text):
         lines.append(f"device = {_device(traced)}")
-    taken = {*RESERVED_NAMES, *(launch.kernel.name for launch in host.launches()), *BODIES}
-    taken |= traced.text.names
-    taken |= {
+    used_names = {*RESERVED_NAMES, *(launch.kernel.name for launch in host.launches()), *BODIES}
+    used_names |= traced.text.names
+    used_names |= {
         n.name for n in ast.walk(traced.text.tree) if isinstance(n, ast.ClassDef | ast.FunctionDef)
     }
-    body, functions = with_functions(body, taken)
+    body, functions = with_functions(body, used_names)
     sizes = rename_paths(_size_lines(traced, names, text), of_nests)
     return _required_lines(traced) + lines + sizes + body, functions
 
@@ -270,12 +281,12 @@ def _required_lines(traced: TracedModel) -> list[str]:
     """Refuses a call whose sizes the draft is not for."""
     if not traced.required:
         return []
-    found, wanted = (
+    sizes, required_values = (
         ", ".join(map(unwrapped_path, column)) for column in zip(*traced.required, strict=True)
     )
     several = len(traced.required) > 1
     return [
-        f"if ({found}) != ({wanted}):" if several else f"if {found} != {wanted}:",
+        f"if ({sizes}) != ({required_values}):" if several else f"if {sizes} != {required_values}:",
         '    raise ValueError("a size is not the one that this kernel is for: see the first lines of its file")',
     ]
 
@@ -305,19 +316,21 @@ def _size_lines(traced: TracedModel, names: dict[str, str], text: str) -> list[s
     }
     by_tensor: dict[str, dict[int, str]] = {}
     lines = []
-    for name, place in used.items():
-        if (found := re.fullmatch(r"(.*)\.shape\[(\d+)\]", place)) and found[1] in ranks:
-            by_tensor.setdefault(found[1], {})[int(found[2])] = name
-        elif name != place:
-            lines.append(f"{name} = {place}")
+    for name, expression in used.items():
+        if (shape_match := re.fullmatch(r"(.*)\.shape\[(\d+)\]", expression)) and shape_match[
+            1
+        ] in ranks:
+            by_tensor.setdefault(shape_match[1], {})[int(shape_match[2])] = name
+        elif name != expression:
+            lines.append(f"{name} = {expression}")
     grouped = []
-    for tensor, places in by_tensor.items():
-        if len(places) == 1:
-            [(axis, size)] = places.items()
+    for tensor, axis_names in by_tensor.items():
+        if len(axis_names) == 1:
+            [(axis, size)] = axis_names.items()
             grouped.append(f"{size} = {tensor}.shape[{axis}]")
         else:
             grouped.append(
-                f"{', '.join(places.get(i, '_') for i in range(ranks[tensor]))} = {tensor}.shape"
+                f"{', '.join(axis_names.get(i, '_') for i in range(ranks[tensor]))} = {tensor}.shape"
             )
     return grouped + lines + windows
 
@@ -349,30 +362,30 @@ def named_fields(form: object) -> tuple[str, ...]:
     return tuple(getattr(form, "_fields", ()))
 
 
-def _returned(form: object, made: object) -> str:
+def _returned(form: object, tensors: object) -> str:
     """The outputs, in the form in which Model gives them."""
     if fields := named_fields(form):
-        words = [f"{name}={_returned(getattr(form, name), made)}" for name in fields]
+        words = [f"{name}={_returned(getattr(form, name), tensors)}" for name in fields]
         return f"{type(form).__name__}({', '.join(words)})"
     if isinstance(form, dict):
-        return "{" + ", ".join(f"{k!r}: {_returned(v, made)}" for k, v in form.items()) + "}"
+        return "{" + ", ".join(f"{k!r}: {_returned(v, tensors)}" for k, v in form.items()) + "}"
     if isinstance(form, list | tuple):
-        inner = [_returned(v, made) for v in form]
+        inner = [_returned(v, tensors) for v in form]
         return (
             f"[{', '.join(inner)}]"
             if isinstance(form, list)
             else f"({', '.join(inner)}{',' * (len(inner) == 1)})"
         )
-    tensor = str(next(made))  # type: ignore[call-overload]
+    tensor = str(next(tensors))  # type: ignore[call-overload]
     return f"torch.view_as_complex({tensor})" if form == COMPLEX else tensor
 
 
 def _constants(lines: list[str], generated: GeneratedCode) -> tuple[list[str], dict[str, str]]:
     """Tensors of numbers that forward had written in it become buffers; their texts, by name."""
-    found: dict[str, str] = {}
+    constant_texts: dict[str, str] = {}
     for name, value in generated.constants.items():
         if any(re.search(rf"\b{name}\b", line) for line in lines):
-            new = f"constant_{len(found) + 1}"
-            found[new] = f"torch.tensor({value.tolist()}, dtype={value.dtype})"
+            new = f"constant_{len(constant_texts) + 1}"
+            constant_texts[new] = f"torch.tensor({value.tolist()}, dtype={value.dtype})"
             lines = [re.sub(rf"\b{name}\b", f"self.{new}", line) for line in lines]
-    return lines, found
+    return lines, constant_texts

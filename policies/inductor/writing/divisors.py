@@ -21,7 +21,7 @@ where those of a row were arguments, and a few kernels are compiled soon.
 
 
 def divisors_as_constants(
-    function: ast.FunctionDef, inner: Collection[str] | None = None, more: Collection[str] = ()
+    function: ast.FunctionDef, inner: Collection[str] | None = None, compared: Collection[str] = ()
 ) -> list[ast.arg]:
     """Annotates the parameters that stand in divisors with tl.constexpr, in place, and gives those that it annotates.
 
@@ -41,14 +41,14 @@ def divisors_as_constants(
         for n in ast.walk(divisor)
         if isinstance(n, ast.Name)
     }
-    constant = ((divided | set(more)) & plain) - _converted(function, plain)
+    constant = ((divided | set(compared)) & plain) - _converted(function, plain)
     stored = {
         n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
-    found = [a for a in function.args.args if a.arg in constant - stored]
-    for argument in found:
+    constants = [a for a in function.args.args if a.arg in constant - stored]
+    for argument in constants:
         argument.annotation = ast.parse("tl.constexpr", mode="eval").body
-    return found
+    return constants
 
 
 def inner_names(function: ast.FunctionDef, reduced: Collection[str]) -> set[str]:
@@ -59,11 +59,11 @@ def inner_names(function: ast.FunctionDef, reduced: Collection[str]) -> set[str]
 
 def _that_depend_on(names: Collection[str], function: ast.FunctionDef) -> set[str]:
     """Returns the names, and all names that are computed from them."""
-    found, before = set(names), -1
-    while len(found) != before:
-        before = len(found)
-        found |= {name for name, value in assignments(function) if _names(value) & found}
-    return found
+    dependent, before = set(names), -1
+    while len(dependent) != before:
+        before = len(dependent)
+        dependent |= {name for name, value in assignments(function) if _names(value) & dependent}
+    return dependent
 
 
 def _names(node: ast.AST) -> set[str]:
@@ -114,14 +114,14 @@ def _converted(function: ast.FunctionDef, plain: set[str]) -> set[str]:
     """Parameters in numbers that are asked for a method, such as `(height * width).to(tl.float32)`, which constants
     do not have."""
     numbers = _numbers(function, plain)
-    found: set[str] = set()
+    converted: set[str] = set()
     for node in ast.walk(function):
         if isinstance(node, ast.Attribute) and _is_number(node.value, numbers):
-            found |= {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+            converted |= {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
     for name, value in reversed(list(assignments(function))):
-        if name in found and _is_number(value, numbers):
-            found |= {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
-    return found
+        if name in converted and _is_number(value, numbers):
+            converted |= {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+    return converted
 
 
 def _numbers(function: ast.FunctionDef, plain: set[str]) -> set[str]:
@@ -149,10 +149,10 @@ def _is_number(value: ast.expr, numbers: set[str]) -> bool:
 def quotients_named(function: ast.FunctionDef) -> None:
     """`width // 8`, where a size is divided so in several places, gets a name at the top of the kernel."""
     parameters = {a.arg for a in function.args.args if not a.arg.endswith("BLOCK")}
-    found = Counter(ast.unparse(n) for n in ast.walk(function) if _divides(n, parameters))
-    taken = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} | parameters
-    named = {t: t.replace(" // ", "_over_") for t, count in found.items() if count > 1}
-    named = {text: name for text, name in named.items() if name not in taken}
+    quotients = Counter(ast.unparse(n) for n in ast.walk(function) if _divides(n, parameters))
+    used_names = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} | parameters
+    named = {t: t.replace(" // ", "_over_") for t, count in quotients.items() if count > 1}
+    named = {text: name for text, name in named.items() if name not in used_names}
     _Naming(named).visit(function)
     function.body[:0] = [ast.parse(f"{name} = {text}").body[0] for text, name in named.items()]
     ast.fix_missing_locations(function)

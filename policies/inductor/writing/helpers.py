@@ -117,14 +117,14 @@ def helper_name(name: str) -> str:
 
 def helpers_for(text: str) -> list[str]:
     """The definitions of all helpers that a text calls, each before its first use."""
-    wanted: list[str] = []
+    needed: list[str] = []
 
     def want(body: str) -> None:
         for name in BODIES:
-            if re.search(rf"(?<![\w.]){name}\b", body) and name not in wanted:
+            if re.search(rf"(?<![\w.]){name}\b", body) and name not in needed:
                 want(BODIES[name].split("\n", 1)[1])
-                if name not in wanted:
-                    wanted.append(name)
+                if name not in needed:
+                    needed.append(name)
 
     want(text)
-    return [f"@triton.jit\ndef {BODIES[name]}" for name in wanted]
+    return [f"@triton.jit\ndef {BODIES[name]}" for name in needed]

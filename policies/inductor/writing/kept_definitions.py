@@ -25,17 +25,17 @@ def model_and_what_it_needs(
             _without_computation(node)
     forward = "\n".join(lines)
     _complete_constructor(traced, model, forward, constants)
-    wanted: list[ast.stmt] = [model]
+    needed: list[ast.stmt] = [model]
     called = {
         name
         for name in by_name
         if name != "Model" and re.search(rf"(?<![\w.]){name}\(\w+=", forward)
     }
-    wanted += _statements_of(called, by_name)
-    for top in wanted:  # grows
-        own = {a.arg for a in ast.walk(top) if isinstance(a, ast.arg)}
-        names = {n.id for n in ast.walk(top) if isinstance(n, ast.Name)} - own
-        wanted += [s for s in _statements_of(names, by_name) if s not in wanted]
+    needed += _statements_of(called, by_name)
+    for top in needed:  # grows
+        argument_names = {a.arg for a in ast.walk(top) if isinstance(a, ast.arg)}
+        names = {n.id for n in ast.walk(top) if isinstance(n, ast.Name)} - argument_names
+        needed += [s for s in _statements_of(names, by_name) if s not in needed]
     for name in [n for n in ast.walk(model) if isinstance(n, ast.Name) and n.id == "Model"]:
         name.id = "ModelNew"
     model.name = "ModelNew"
@@ -48,7 +48,7 @@ def model_and_what_it_needs(
     body = "\n".join("        " + line for line in lines)
     head = ast.unparse(model).removesuffix("\n    pass")
     text = f"{head}\n\n    def forward({ast.unparse(arguments)}):\n{body}"
-    return [ast.unparse(s) for s in tree.body if s in wanted[1:]], text
+    return [ast.unparse(s) for s in tree.body if s in needed[1:]], text
 
 
 def _plain_default(value: ast.expr) -> ast.expr:
@@ -89,7 +89,7 @@ def _statements_of(names: set[str], by_name: dict[str, list[ast.stmt]]) -> list[
 def _without_computation(node: ast.ClassDef) -> None:
     """Keeps a class's constructor, what that calls, and its fields; drops forward and docstrings."""
     methods = {f.name: f for f in node.body if isinstance(f, ast.FunctionDef)}
-    kept = {
+    kept_methods = {
         n
         for n, f in methods.items()
         if (n.startswith("__") and n != "__call__") or (f.decorator_list and n != "forward")
@@ -97,15 +97,20 @@ def _without_computation(node: ast.ClassDef) -> None:
     growing = True
     while growing:
         reached = {
-            a.attr for n in kept for a in ast.walk(methods[n]) if isinstance(a, ast.Attribute)
+            a.attr
+            for n in kept_methods
+            for a in ast.walk(methods[n])
+            if isinstance(a, ast.Attribute)
         }
-        more = {n for n in methods if n in reached and n not in kept and n != "forward"}
-        kept |= more
-        growing = bool(more)
+        newly_reached = {
+            n for n in methods if n in reached and n not in kept_methods and n != "forward"
+        }
+        kept_methods |= newly_reached
+        growing = bool(newly_reached)
     node.body = [
         n
         for n in node.body
-        if (n.name in kept if isinstance(n, ast.FunctionDef) else not _is_docstring(n))
+        if (n.name in kept_methods if isinstance(n, ast.FunctionDef) else not _is_docstring(n))
     ] or [ast.Pass()]  # goes where forward is written beside it
     for method in node.body:
         if isinstance(method, ast.FunctionDef) and _is_docstring(method.body[0]):
@@ -131,8 +136,12 @@ def _complete_constructor(
     )
     lines = []
     for attribute, argument in traced.keywords.items():
-        kept = init is not None and re.search(rf"\bself\.{attribute}\b", ast.unparse(init))
-        if re.search(rf"\bself\.{attribute}\b", forward) and not kept and attribute.endswith("_"):
+        is_assigned = init is not None and re.search(rf"\bself\.{attribute}\b", ast.unparse(init))
+        if (
+            re.search(rf"\bself\.{attribute}\b", forward)
+            and not is_assigned
+            and attribute.endswith("_")
+        ):
             lines.append(f"self.{attribute} = {argument}")
     lines += [f"self.register_buffer({n!r}, {v}, persistent=False)" for n, v in constants.items()]
     if lines and init is None:
@@ -144,14 +153,16 @@ def _complete_constructor(
 
 def _passing_on(inherited: ast.FunctionDef | None) -> ast.FunctionDef:
     """A constructor with the arguments of the one that it inherits, which it calls with them."""
-    made = ast.parse("def __init__(self):\n    super().__init__()").body[0]
-    assert isinstance(made, ast.FunctionDef)
+    constructor = ast.parse("def __init__(self):\n    super().__init__()").body[0]
+    assert isinstance(constructor, ast.FunctionDef)
     if inherited is not None:
-        given = made.args = copy.deepcopy(inherited.args)
+        arguments = constructor.args = copy.deepcopy(inherited.args)
         packed = [
-            sign + a.arg for sign, a in (("*", given.vararg), ("**", given.kwarg)) if a is not None
+            sign + a.arg
+            for sign, a in (("*", arguments.vararg), ("**", arguments.kwarg))
+            if a is not None
         ]
-        words = [a.arg for a in [*given.posonlyargs, *given.args][1:]]
-        words += [*(f"{a.arg}={a.arg}" for a in given.kwonlyargs), *packed]
-        made.body = ast.parse(f"super().__init__({', '.join(words)})").body
-    return made
+        words = [a.arg for a in [*arguments.posonlyargs, *arguments.args][1:]]
+        words += [*(f"{a.arg}={a.arg}" for a in arguments.kwonlyargs), *packed]
+        constructor.body = ast.parse(f"super().__init__({', '.join(words)})").body
+    return constructor

@@ -53,7 +53,7 @@ def write_kernel(
     read = count_reads(function)
     parameters = parameter_names(kernel, launches)
     first: dict[str, str] = {}
-    kept = []
+    remaining = []
     constant = {
         n
         for n, v in ((n, v) for s in function.body for n, v in _assigned(s))
@@ -63,11 +63,11 @@ def write_kernel(
         if old in constant:
             first[old] = parameters[old]
         elif old in kernel.blocks or (read[old] and parameters[old] not in first.values()):
-            kept.append(old)
+            remaining.append(old)
         if read[old]:
             first.setdefault(old, parameters.get(old, old))
     function.name = kernel.name
-    function.args.args = [a for a in function.args.args if a.arg in kept]
+    function.args.args = [a for a in function.args.args if a.arg in remaining]
     names = Names(kernel, {k: v for k, v in parameters.items() if k not in kernel.blocks})
     names.give(function)
     rename_in_place(function, names)
@@ -90,7 +90,7 @@ def write_kernel(
         parameters,
         None if beside <= MAX_KERNELS_WITH_CONSTANT_DIVISORS else names,
     )
-    return WrittenKernel(_kernel_text(function, comment), kept)
+    return WrittenKernel(_kernel_text(function, comment), remaining)
 
 
 def _constants(
@@ -104,15 +104,22 @@ def _constants(
 
     names: of a draft of many kernels, in which only what each element is divided by is a constant.
     """
-    inner, more = None, set()
+    inner, compared = None, set()
     if names is not None and (kernel.dot or kernel.kind != "pointwise"):
         inner = inner_names(function, [names("r0_index"), names("r1_index")])
     elif names is None and kernel.convolves:
-        more = {parameters[p] for p in ("xnumel", "r0_numel") if p in parameters}
-    made = divisors_as_constants(function, inner, more)
-    given = [old for old, new in parameters.items() if new in {a.arg for a in made}]
-    if len({tuple(launch.given.get(old) for old in given) for launch in launches}) > MAX_BINARIES:
-        for argument in made:
+        compared = {parameters[p] for p in ("xnumel", "r0_numel") if p in parameters}
+    constants = divisors_as_constants(function, inner, compared)
+    constant_parameters = [
+        old for old, new in parameters.items() if new in {a.arg for a in constants}
+    ]
+    if (
+        len(
+            {tuple(launch.arguments.get(old) for old in constant_parameters) for launch in launches}
+        )
+        > MAX_BINARIES
+    ):
+        for argument in constants:
             argument.annotation = None
 
 
@@ -127,8 +134,8 @@ def _assigned(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
 
 
 def _kernel_text(function: ast.FunctionDef, comment: str) -> str:
-    head, rest = ast.unparse(ast.fix_missing_locations(function)).split("):\n", 1)
+    head, body = ast.unparse(ast.fix_missing_locations(function)).split("):\n", 1)
     decorator, head = head.split("\n", 1)
     opening, parameters_text = head.split("(", 1)
     signature = fold_items(f"{opening}(", parameters_text.split(", "), "):")
-    return "\n".join([comment, decorator, *signature, break_long_lines(rest)])
+    return "\n".join([comment, decorator, *signature, break_long_lines(body)])

@@ -53,7 +53,7 @@ class LoweredKernel:
     """Inductor's name of the kernel, such as triton_red_fused_mean_pow_0."""
     name: str
     function: ast.FunctionDef
-    others: list[ast.FunctionDef]
+    helpers: list[ast.FunctionDef]
     """Functions that it calls, such as what a scan combines with."""
     kind: str
     """pointwise, reduction or scan."""
@@ -117,17 +117,17 @@ DEFINITION = re.compile(
 
 def kernels_of(text: str) -> dict[str, LoweredKernel]:
     """Returns the kernels by Inductor's names, in the order of the text. Raises DraftRefused."""
-    found: dict[str, LoweredKernel] = {}
-    taken: set[str] = set()
+    kernels: dict[str, LoweredKernel] = {}
+    used_names: set[str] = set()
     for comment, original, body in DEFINITION.findall(text):
-        found[original] = _read(original, comment, body, taken)
-    return found
+        kernels[original] = _read(original, comment, body, used_names)
+    return kernels
 
 
-def _read(original: str, comment: str, body: str, taken: set[str]) -> LoweredKernel:
+def _read(original: str, comment: str, body: str, used_names: set[str]) -> LoweredKernel:
     functions = [n for n in ast.parse(body).body if isinstance(n, ast.FunctionDef)]
     function = functions[-1]
-    others = _plain_scans(function, functions[:-1], taken)
+    helpers = _plain_scans(function, functions[:-1], used_names)
     maker = next((d for d in function.decorator_list if isinstance(d, ast.Call)), None)
     if maker is None or not isinstance(maker.func, ast.Attribute):
         raise DraftRefused(f"Inductor wrote {original} in a form that is not known here")
@@ -143,19 +143,19 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> LoweredKer
     )
     meta = ast.unparse(words["inductor_meta"])
     dot = "tl.dot(" in body
-    apart = is_operand_split(body) and all(
+    is_split = is_operand_split(body) and all(
         o in UNNAMED_OPERATORS or re.match(MATMUL_OPERATOR, o) for o in operators
     )
-    if not dot and not apart:
+    if not dot and not is_split:
         operators = operators_shown(function, operators)
     return LoweredKernel(
         original=original,
-        name=_unique(_plain_name(operators, KINDS[heuristic], dot, apart), taken),
+        name=_unique(_plain_name(operators, KINDS[heuristic], dot, is_split), used_names),
         function=function,
-        others=others,
+        helpers=helpers,
         kind=KINDS[heuristic],
         dot=dot,
-        splits=apart,
+        splits=is_split,
         persistent=heuristic == "persistent_reduction",
         operators=operators,
         hints={
@@ -170,11 +170,11 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> LoweredKer
 
 def rename_kernels(kernels: list[LoweredKernel]) -> None:
     """Names for the kernels that are left, after what all their launches do; in place."""
-    taken = {other.name for kernel in kernels for other in kernel.others}
+    used_names = {other.name for kernel in kernels for other in kernel.helpers}
     for kernel in kernels:
         kernel.name = _unique(
             _plain_name(kernel.common or kernel.operators, kernel.kind, kernel.dot, kernel.splits),
-            taken,
+            used_names,
         )
 
 
@@ -183,22 +183,22 @@ def _plain_name(operators: tuple[str, ...], kind: str, dot: bool, splits: bool) 
 
 
 def _plain_scans(
-    function: ast.FunctionDef, others: list[ast.FunctionDef], taken: set[str]
+    function: ast.FunctionDef, helpers: list[ast.FunctionDef], used_names: set[str]
 ) -> list[ast.FunctionDef]:
     """Running sums by `tl.cumsum`; what else a scan combines with gets a name. Gives the functions that are left."""
-    adding = {f.name for f in others if [ast.unparse(s) for s in f.body][-2:] == SUM_COMBINATION}
+    adding = {f.name for f in helpers if [ast.unparse(s) for s in f.body][-2:] == SUM_COMBINATION}
     _Cumulative(adding).visit(function)
     ast.fix_missing_locations(function)
     read = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
-    left = [f for f in others if f.name in read]
-    for other in left:
-        new = _unique("combine_kernel", taken).removesuffix("_kernel")
+    remaining = [f for f in helpers if f.name in read]
+    for other in remaining:
+        new = _unique("combine_kernel", used_names).removesuffix("_kernel")
         for node in ast.walk(function):
             if isinstance(node, ast.Name) and node.id == other.name:
                 node.id = new
         other.name = new
         without_runtime(other)
-    return left
+    return remaining
 
 
 class _Cumulative(ast.NodeTransformer):
@@ -232,24 +232,24 @@ def _family(operators: tuple[str, ...], kind: str, dot: bool) -> str:
     if dot:
         words = [w for w in words if w in ("matmul", "convolution")][:1] + [w for w in words if w not in ("matmul",
             "convolution")]  # fmt: skip
-    own = [
+    other_words = [
         o.strip("_")
         for o in operators
         if o.strip("_") not in UNNAMED_OPERATORS and not any(re.search(p, o) for p, _ in FAMILIES)
     ]
-    chosen = (words or own or ["copy"])[:2]
+    chosen = (words or other_words or ["copy"])[:2]
     if kind == "reduction" and not dot:
         chosen.append("row")
     return "_".join(re.sub(r"\W+", "_", w) for w in chosen)
 
 
-def _unique(name: str, taken: set[str]) -> str:
-    made, number = name, 2
-    while made in taken:
-        made = name.removesuffix("_kernel") + f"_{number}_kernel"
+def _unique(name: str, used_names: set[str]) -> str:
+    unique, number = name, 2
+    while unique in used_names:
+        unique = name.removesuffix("_kernel") + f"_{number}_kernel"
         number += 1
-    taken.add(made)
-    return made
+    used_names.add(unique)
+    return unique
 
 
 def comment_of(kernel: LoweredKernel) -> str:
@@ -269,9 +269,9 @@ def operators_in_words(kernel: LoweredKernel) -> str:
     names = [o.strip("_") for o in kernel.operators if o.strip("_") not in UNNAMED_OPERATORS]
     telling = [n for n in names if n not in AUXILIARY_OPERATORS] or names or ["copy"]
     listed = list(dict.fromkeys(n.removeprefix("prims.") for n in telling))
-    more = (
+    suffix = (
         f" and {len(listed) - MAX_NAMED_OPERATORS} more"
         if len(listed) > MAX_NAMED_OPERATORS + 1
         else ""
     )
-    return ", ".join(listed[:MAX_NAMED_OPERATORS] if more else listed) + more
+    return ", ".join(listed[:MAX_NAMED_OPERATORS] if suffix else listed) + suffix

@@ -13,7 +13,7 @@ class WrittenLaunch:
     """One launch of a kernel: what `call` passes, as text of ModelNew."""
 
     kernel: LoweredKernel
-    given: dict[str, str]
+    arguments: dict[str, str]
     """The expression of each parameter."""
     hints: dict[str, int] | None = None
     """Extents, as the kernel has them; None where it is the kernel's only ones."""
@@ -30,7 +30,7 @@ class Loop:
     """The value before the loop of each tensor that is carried."""
     rows: dict[str, str]
     """Tensor that the steps fill, a row each -> its allocation."""
-    given: dict[str, str]
+    aliases: dict[str, str]
     """Names for what the steps read, where it is no name yet."""
     host: Host
 

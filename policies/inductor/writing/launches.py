@@ -83,10 +83,10 @@ def read_call(
             host.steps.append(loop)
             for row, allocation in loop.rows.items():
                 plain.visit(ast.parse(f"{row} = {allocation}").body[0])  # for its layout
-        elif (found := re.fullmatch(r"(\w+) = (\w+)\[(\d+)\]", line)) and found[2] in gives:
-            new[found[1]] = gives[found[2]][int(found[3])]
-        elif found := re.fullmatch(r"(buf\d+) = (buf\d+)", line):
-            new[found[1]] = new.get(found[2], found[2])
+        elif (match := re.fullmatch(r"(\w+) = (\w+)\[(\d+)\]", line)) and match[2] in gives:
+            new[match[1]] = gives[match[2]][int(match[3])]
+        elif match := re.fullmatch(r"(buf\d+) = (buf\d+)", line):
+            new[match[1]] = new.get(match[2], match[2])
         elif not SKIPPED_LINES.match(line) and not re.fullmatch(r"s\d+ = \w+", line):
             _read_statement(host, plain.visit(statement), kernels)
     return host
@@ -104,11 +104,11 @@ def _read_statement(host: Host, statement: ast.stmt, kernels: dict[str, LoweredK
         return
     if (
         isinstance(statement, ast.Expr)
-        and (found := re.match(r"(\w+)\.run\(", line))
-        and found[1] in kernels
+        and (match := re.match(r"(\w+)\.run\(", line))
+        and match[1] in kernels
     ):
         assert isinstance(statement.value, ast.Call)
-        kernel = kernels[found[1]]
+        kernel = kernels[match[1]]
         passed = [p for p in kernel.parameters if p not in kernel.blocks]
         host.steps.append(
             WrittenLaunch(
@@ -176,19 +176,21 @@ class _Plain(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        name, given = ast.unparse(node.func), [ast.unparse(a) for a in node.args]
+        name, arguments = ast.unparse(node.func), [ast.unparse(a) for a in node.args]
         if name.startswith("empty_strided_"):
-            return _allocation(*given[:3])
+            return _allocation(*arguments[:3])
         if (
             name == "reinterpret_tensor"
         ):  # counts from where its tensor begins, as_strided from where the storage does
-            if given[3] == "0":
-                wanted = tuple_elements(given[1]), tuple_elements(given[2])
+            if arguments[3] == "0":
+                layout = tuple_elements(arguments[1]), tuple_elements(arguments[2])
                 return ast.parse(
-                    view_of(given[0], self._layouts.get(given[0]), wanted), mode="eval"
+                    view_of(arguments[0], self._layouts.get(arguments[0]), layout), mode="eval"
                 ).body
-            shift = f"{given[0]}.storage_offset() + {given[3]}"
-            return ast.parse(f"torch.as_strided({', '.join(given[:3])}, {shift})", mode="eval").body
+            shift = f"{arguments[0]}.storage_offset() + {arguments[3]}"
+            return ast.parse(
+                f"torch.as_strided({', '.join(arguments[:3])}, {shift})", mode="eval"
+            ).body
         if name == "torch.device" or any(k.arg == "device" for k in node.keywords):
             for keyword in node.keywords:
                 if keyword.arg == "device":
@@ -199,26 +201,26 @@ class _Plain(ast.NodeTransformer):
 def _allocation(shape: str, strides: str, dtype: str) -> ast.expr:
     """torch.empty where the strides are those of a contiguous tensor."""
     plain = is_contiguous((tuple_elements(shape), tuple_elements(strides)))
-    made = f"torch.empty({shape}, " if plain else f"torch.empty_strided({shape}, {strides}, "
-    return ast.parse(f"{made}device=device, dtype={dtype})", mode="eval").body
+    opening = f"torch.empty({shape}, " if plain else f"torch.empty_strided({shape}, {strides}, "
+    return ast.parse(f"{opening}device=device, dtype={dtype})", mode="eval").body
 
 
-def name_buffers(host: Host, taken: set[str]) -> None:
+def name_buffers(host: Host, used_names: set[str]) -> None:
     """`buf3` is called after the kernel that writes it; nothing gets a name that is taken."""
     new: dict[str, str] = {}
     for launch in host.launches():
         words = launch.kernel.name.removesuffix("_kernel").removesuffix("_row")
         parts = _parts_names(launch, new) if launch.kernel.splits else _reduced_names(launch)
-        sources = [new.get(v, v) for p, v in launch.given.items() if p.startswith("in_ptr")]
-        for parameter, value in launch.given.items():
+        sources = [new.get(v, v) for p, v in launch.arguments.items() if p.startswith("in_ptr")]
+        for parameter, value in launch.arguments.items():
             if "out_ptr" in parameter and re.fullmatch(r"buf\d+", value) and value not in new:
-                made, number = result_name(words, launch.kernel, sources), 2
-                made = parts.get(parameter, made)
-                base = re.sub(r"_[0-9]+$", "", words if made.startswith(words) else made)
-                while made in taken:
-                    made, number = f"{base}_{number}", number + 1
-                taken.add(made)
-                new[value] = made
+                name, number = result_name(words, launch.kernel, sources), 2
+                name = parts.get(parameter, name)
+                base = re.sub(r"_[0-9]+$", "", words if name.startswith(words) else name)
+                while name in used_names:
+                    name, number = f"{base}_{number}", number + 1
+                used_names.add(name)
+                new[value] = name
 
     def rename(text: str) -> str:
         return re.sub(r"\bbuf\d+\b", lambda m: new.get(m[0], m[0].replace("buf", "tensor_")), text)
@@ -228,44 +230,44 @@ def name_buffers(host: Host, taken: set[str]) -> None:
 
 def _reduced_names(launch: WrittenLaunch) -> dict[str, str]:
     """Outputs of a kernel that gives several -> what a reduction makes of each, `mean` and `squares`."""
-    outputs = [p for p in launch.given if "out_ptr" in p]
+    outputs = [p for p in launch.arguments if "out_ptr" in p]
     return stored_words(launch.kernel.function) if len(outputs) > 1 else {}
 
 
-def _parts_names(launch: WrittenLaunch, known: dict[str, str]) -> dict[str, str]:
+def _parts_names(launch: WrittenLaunch, name_of_buffer: dict[str, str]) -> dict[str, str]:
     """Output of a kernel that splits an operand -> its name: `x_exponent`, unless that is there already, `x_high` and
     `x_low`.
     """
-    operand = [v for p, v in launch.given.items() if p.startswith("in_ptr")][-1]
+    operand = [v for p, v in launch.arguments.items() if p.startswith("in_ptr")][-1]
     name = simple_path(
-        known.get(operand, operand if re.fullmatch(r"[\w.\[\]]+", operand) else "operand")
+        name_of_buffer.get(operand, operand if re.fullmatch(r"[\w.\[\]]+", operand) else "operand")
     )
-    outputs = [p for p in launch.given if "out_ptr" in p]
+    outputs = [p for p in launch.arguments if "out_ptr" in p]
     return dict(
         zip(reversed(outputs), (f"{name}_low", f"{name}_high", f"{name}_exponent"), strict=False)
     )
 
 
 def _rename_in(host: Host, rename: Callable[[str], str]) -> None:
-    for place, step in enumerate(host.steps):
+    for position, step in enumerate(host.steps):
         if isinstance(step, WrittenLaunch):
-            step.given = {p: rename(v) for p, v in step.given.items()}
+            step.arguments = {p: rename(v) for p, v in step.arguments.items()}
         elif isinstance(step, Loop):
             step.first = {n: rename(v) for n, v in step.first.items()}
-            step.given = {n: rename(v) for n, v in step.given.items()}
+            step.aliases = {n: rename(v) for n, v in step.aliases.items()}
             _rename_in(step.host, rename)
         else:
-            host.steps[place] = ast.parse(rename(ast.unparse(step))).body[0]
+            host.steps[position] = ast.parse(rename(ast.unparse(step))).body[0]
     host.returned = [rename(v) for v in host.returned]
 
 
 def launch_lines(launch: WrittenLaunch, written: WrittenKernel) -> list[str]:
     """The launch as lines of forward."""
-    kernel, given = with_extents(launch.kernel, launch.hints), launch.given
+    kernel, values = with_extents(launch.kernel, launch.hints), launch.arguments
     roles = roles_of(kernel)
     sizes = block_sizes(kernel)
-    extents = {letter: given.get(f"{letter}numel", "1") for letter in (*"xyz", "r0_", "r1_")}
-    passed = [given[p] for p in written.parameters if p not in kernel.blocks]
+    extents = {letter: values.get(f"{letter}numel", "1") for letter in (*"xyz", "r0_", "r1_")}
+    passed = [values[p] for p in written.parameters if p not in kernel.blocks]
     names = {
         b.removesuffix("BLOCK").lower(): f"{roles[b.removesuffix('BLOCK').lower()].upper()}_BLOCK"
         for b in sizes
@@ -279,7 +281,7 @@ def launch_lines(launch: WrittenLaunch, written: WrittenKernel) -> list[str]:
     if kernel.grouped:
         options.insert(0, f"GROUP={ROW_TILES_PER_GROUP}")
     if kernel.indexed:
-        reached = dict.fromkeys(given[p] for p in written.parameters if "ptr" in p)
+        reached = dict.fromkeys(values[p] for p in written.parameters if "ptr" in p)
         options.insert(0, f"INDEX=index_type({', '.join(reached)})")
     grid = _grid(kernel, extents, counts, names)
     arguments = fold_items("", passed, "", " " * 12)

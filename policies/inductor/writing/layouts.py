@@ -21,11 +21,11 @@ def _expression(text: str) -> Any:
 
     names: dict[str, Any] = {}
 
-    def symbol(found: re.Match[str]) -> str:
+    def symbol(match: re.Match[str]) -> str:
         names.setdefault(
-            found[0], sympy.Symbol(f"n{len(names)}_{re.sub(r'[^A-Za-z0-9]', '_', found[0])}")
+            match[0], sympy.Symbol(f"n{len(names)}_{re.sub(r'[^A-Za-z0-9]', '_', match[0])}")
         )
-        return str(names[found[0]])
+        return str(names[match[0]])
 
     plain = ATOM.sub(symbol, text)
     by_name = {
@@ -65,31 +65,31 @@ def is_contiguous(layout: Layout) -> bool:
     )  # the stride of an axis of one does not matter
 
 
-def view_of(name: str, base: Layout | None, wanted: Layout) -> str:
+def view_of(name: str, base: Layout | None, target: Layout) -> str:
     """Returns a view of a tensor by its plainest function; as_strided where no plainer one is known to be equal."""
     if base is not None:
-        if len(base[0]) == len(wanted[0]) and all(
-            map(are_equal_sizes, [*base[0], *base[1]], [*wanted[0], *wanted[1]])
+        if len(base[0]) == len(target[0]) and all(
+            map(are_equal_sizes, [*base[0], *base[1]], [*target[0], *target[1]])
         ):
             return name
-        if order := _permutation(base, wanted):
+        if order := _permutation(base, target):
             return f"{name}.permute({', '.join(map(str, order))})"
         if (
             is_contiguous(base)
-            and is_contiguous(wanted)
-            and are_equal_sizes(product_text(base[0]), product_text(wanted[0]))
+            and is_contiguous(target)
+            and are_equal_sizes(product_text(base[0]), product_text(target[0]))
         ):
-            return f"{name}.view({', '.join(wanted[0]) or '()'})"
-    sizes, strides = (f"({', '.join(t)}{',' * (len(t) == 1)})" for t in wanted)
+            return f"{name}.view({', '.join(target[0]) or '()'})"
+    sizes, strides = (f"({', '.join(t)}{',' * (len(t) == 1)})" for t in target)
     return f"torch.as_strided({name}, {sizes}, {strides})"
 
 
-def _permutation(base: Layout, wanted: Layout) -> list[int]:
+def _permutation(base: Layout, target: Layout) -> list[int]:
     """Returns the axis of the base for each wanted axis; empty where it is no permutation, or not certain."""
-    if len(base[0]) != len(wanted[0]):
+    if len(base[0]) != len(target[0]):
         return []
     order: list[int] = []
-    for size, stride in zip(*wanted, strict=True):
+    for size, stride in zip(*target, strict=True):
         fits = [i for i, (s, t) in enumerate(zip(*base, strict=True))
                 if i not in order and are_equal_sizes(s, size)
                 and (size == "1" or are_equal_sizes(t, stride))]  # fmt: skip

@@ -68,12 +68,12 @@ def _argument_lines(text: str, indent: int) -> list[str]:
         call = ast.parse(f"_({text})", mode="eval").body
     except (SyntaxError, ValueError):
         return [f"{text},"]
-    given: list[tuple[str, ast.expr]] = []
+    items: list[tuple[str, ast.expr]] = []
     if isinstance(call, ast.Call):
-        given = [*(("", a) for a in call.args), *((f"{k.arg}=", k.value) for k in call.keywords)]
-    if len(given) != 1 or not isinstance(given[0][1], ast.Call):
+        items = [*(("", a) for a in call.args), *((f"{k.arg}=", k.value) for k in call.keywords)]
+    if len(items) != 1 or not isinstance(items[0][1], ast.Call):
         return [f"{text},"]
-    parts = _parts(*given[0], indent)
+    parts = _parts(*items[0], indent)
     return [*parts[:-1], f"{parts[-1]},"]
 
 
@@ -110,8 +110,10 @@ def _method_lines(opening: str, value: ast.Call, indent: int) -> list[str]:
     if not isinstance(value.func, ast.Attribute) or not isinstance(value.func.value, ast.Call):
         return [opening + ast.unparse(value)]
     parts = _parts(opening, value.func.value, indent)
-    given = ast.unparse(ast.Call(ast.Name("_"), value.args, value.keywords)).removeprefix("_")
-    return [*parts[:-1], f"{parts[-1]}.{value.func.attr}{given}"]
+    arguments_text = ast.unparse(ast.Call(ast.Name("_"), value.args, value.keywords)).removeprefix(
+        "_"
+    )
+    return [*parts[:-1], f"{parts[-1]}.{value.func.attr}{arguments_text}"]
 
 
 def _item(argument: ast.expr, indent: int) -> list[str]:
@@ -132,8 +134,8 @@ def _sum_lines(argument: ast.expr, indent: int) -> list[str]:
     for sign, term in right:
         inner = ast.parse(term, mode="eval").body
         if len(term) + indent + 4 > WIDTH and isinstance(inner, ast.Call):
-            first, *rest = _parts("", inner, indent)
-            lines += [f"{sign} {first}", *rest]
+            first, *following = _parts("", inner, indent)
+            lines += [f"{sign} {first}", *following]
         elif len(term) + indent + 4 <= WIDTH or not (
             isinstance(inner, ast.BinOp) and term.startswith("(")
         ):

@@ -23,48 +23,48 @@ class LoopReading:
         generated: GeneratedCode,
         kernels: dict[str, LoweredKernel],
         names: dict[str, str],
-        taken: set[str],
+        used_names: set[str],
     ) -> None:
         """names: symbol -> its name in forward; taken: names that are there already, to which those of loops are
         added.
         """
         assert traced.loops is not None
         self._bodies, self._texts = traced.loops.bodies, generated.bodies
-        self._kernels, self._names, self._taken = kernels, names, taken
+        self._kernels, self._names, self._used_names = kernels, names, used_names
 
     def __call__(self, call: ast.Call) -> tuple[Loop, list[str]]:
         """The loop that this call of its operator stands for, and the names of what it gives."""
-        carried, given, count, which = call.args
+        carried, read_tensors, count, loop_number = call.args
         assert isinstance(carried, ast.List)
-        assert isinstance(given, ast.List)
-        number = int(ast.unparse(which))
+        assert isinstance(read_tensors, ast.List)
+        number = int(ast.unparse(loop_number))
         body = self._bodies[number]
         step = self._unique("time_step")
         names = [self._unique(n) for n in body.carried]
         ahead = [self._unique(f"{n}_next") for n in names]
         rows = [self._unique(n) for n in body.stacked]
-        read, more = [], {}
-        for value in map(ast.unparse, given.elts):
+        read, aliases = [], {}
+        for value in map(ast.unparse, read_tensors.elts):
             if not re.fullmatch(r"[\w.\[\]]+", value):
-                more[own := self._unique("read")] = value
-                value = own
+                aliases[alias := self._unique("read")] = value
+                value = alias
             read.append(value)
         symbols = self._names = self._names | {str(body.step.node.expr): step}
         sizes = [symbols.get(str(v.node.expr), str(v.node.expr)) for v in body.sizes]
-        places = [f"{row}[{step}]" for row in rows]
-        arguments = [step, *sizes, *names, *ahead, *places, *read]
+        row_slots = [f"{row}[{step}]" for row in rows]
+        arguments = [step, *sizes, *names, *ahead, *row_slots, *read]
         host = read_call(self._texts[number], self._kernels, arguments, symbols, self, {})
         filled = {r: self._allocation(ast.unparse(count), shape, dtype, symbols)
                   for r, (shape, dtype) in zip(rows, body.shapes, strict=True)}  # fmt: skip
         first = dict(zip(names, map(ast.unparse, carried.elts), strict=True))
-        return Loop(ast.unparse(count), step, first, filled, more, host), [*names, *rows]
+        return Loop(ast.unparse(count), step, first, filled, aliases, host), [*names, *rows]
 
     def _unique(self, name: str) -> str:
-        made, number = name, 2
-        while made in self._taken:
-            made, number = f"{name}_{number}", number + 1
-        self._taken.add(made)
-        return made
+        unique, number = name, 2
+        while unique in self._used_names:
+            unique, number = f"{name}_{number}", number + 1
+        self._used_names.add(unique)
+        return unique
 
     def _allocation(
         self, count: str, shape: list[object], dtype: object, symbols: Mapping[str, str]
@@ -88,7 +88,7 @@ def host_lines(host: Host, written: Mapping[str, WrittenKernel]) -> list[str]:
 
 
 def _loop_lines(loop: Loop, written: Mapping[str, WrittenKernel]) -> list[str]:
-    lines = [f"{name} = {value}" for name, value in [*loop.given.items(), *loop.rows.items()]]
+    lines = [f"{name} = {value}" for name, value in [*loop.aliases.items(), *loop.rows.items()]]
     for name, value in loop.first.items():
         lines += [f"{name} = {value}.clone(memory_format=torch.contiguous_format)",
                   f"{name}_next = torch.empty_like({name})"]  # fmt: skip
@@ -129,8 +129,8 @@ def _invariant_first(loop: Loop, lines: list[str]) -> tuple[list[str], list[str]
     inside: list[str] = []
     for statement in body:
         text, plain = ast.get_source_segment(source, statement) or "", ast.unparse(statement)
-        made = _new_memory(statement, changing)
-        if made is not None and made not in handed_on:
+        allocated = _new_memory(statement, changing)
+        if allocated is not None and allocated not in handed_on:
             before.append(text)
             continue
         changed = ast.unparse(views.visit(statement))

@@ -15,10 +15,10 @@ def is_mentioned(path: str, text: str) -> bool:
     return _pattern(path).search(text) is not None
 
 
-def names_of_nested(paths: Sequence[str], taken: Collection[str], text: str) -> dict[str, str]:
+def names_of_nested(paths: Sequence[str], used_names: Collection[str], text: str) -> dict[str, str]:
     """A name for each path that is none itself: not one of `taken`, and no word of the text."""
-    used = {*taken, *re.findall(r"\w+", text)}
-    found: dict[str, str] = {}
+    used = {*used_names, *re.findall(r"\w+", text)}
+    names: dict[str, str] = {}
     for path in paths:
         if path.isidentifier():
             continue
@@ -26,8 +26,8 @@ def names_of_nested(paths: Sequence[str], taken: Collection[str], text: str) -> 
         while name in used:
             name, number = f"{readable(path)}_{number}", number + 1
         used.add(name)
-        found[path] = name
-    return found
+        names[path] = name
+    return names
 
 
 def rename_paths(lines: Sequence[str], names: Mapping[str, str]) -> list[str]:

@@ -29,24 +29,24 @@ CALLS_ON_THEIR_OWN_LINE = re.compile(
 
 def simplify_kernel(function: ast.FunctionDef) -> ast.FunctionDef:
     """Simplifies the kernel; its names stay Inductor's."""
-    made = copy.deepcopy(function)
-    made.decorator_list = [ast.parse("triton.jit", mode="eval").body]
-    made.body = [s for s in made.body if not _is_assertion(s)]
-    for statement in ast.walk(made):
+    kernel = copy.deepcopy(function)
+    kernel.decorator_list = [ast.parse("triton.jit", mode="eval").body]
+    kernel.body = [s for s in kernel.body if not _is_assertion(s)]
+    for statement in ast.walk(kernel):
         if isinstance(statement, ast.For):
             statement.body = [s for s in statement.body if not _is_assertion(s)]
-    _Runtime().visit(made)
-    _substitute(made, dict(_aliases(made)))
-    _Constants(made).visit(made)
-    drop_unused(made)
-    _without_broadcasts_of_products(made)
-    _inline(made)
-    tidy_kernel(made)
-    _substitute(made, dict(_aliases(made)))
-    drop_unused(made)
-    _inline(made)
-    tidy_kernel(made)
-    return ast.fix_missing_locations(made)
+    _Runtime().visit(kernel)
+    _substitute(kernel, dict(_aliases(kernel)))
+    _Constants(kernel).visit(kernel)
+    drop_unused(kernel)
+    _without_broadcasts_of_products(kernel)
+    _inline(kernel)
+    tidy_kernel(kernel)
+    _substitute(kernel, dict(_aliases(kernel)))
+    drop_unused(kernel)
+    _inline(kernel)
+    tidy_kernel(kernel)
+    return ast.fix_missing_locations(kernel)
 
 
 def _without_broadcasts_of_products(function: ast.FunctionDef) -> None:
@@ -176,11 +176,11 @@ class _Constants(ast.NodeTransformer):
                 self._values[name] = (value.args[1], ast.unparse(value.args[2]))
 
     def _constant(self, node: ast.expr, compared: bool) -> ast.expr | None:
-        known = self._values.get(node.id) if isinstance(node, ast.Name) else None
-        fits = known is not None and (
-            known[1] in ("tl.float32", "tl.int32") or (compared and known[1] == "tl.int64")
+        constant = self._values.get(node.id) if isinstance(node, ast.Name) else None
+        fits = constant is not None and (
+            constant[1] in ("tl.float32", "tl.int32") or (compared and constant[1] == "tl.int64")
         )
-        return copy.deepcopy(known[0]) if known is not None and fits else None
+        return copy.deepcopy(constant[0]) if constant is not None and fits else None
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         """What is stored is converted to what it is stored in."""
@@ -222,9 +222,9 @@ def drop_unused(function: ast.FunctionDef) -> None:
         read = count_reads(function)
         dropped = False
         for body in statement_lists(function):
-            kept = [s for s in body if not (_target(s) and read[_target(s)] == 0)]
-            dropped = dropped or len(kept) < len(body)
-            body[:] = kept or [ast.Pass()]
+            remaining = [s for s in body if not (_target(s) and read[_target(s)] == 0)]
+            dropped = dropped or len(remaining) < len(body)
+            body[:] = remaining or [ast.Pass()]
         if not dropped:
             return
 
@@ -248,22 +248,22 @@ def _inline(function: ast.FunctionDef) -> None:
     """Puts what is read once into the one place that reads it, where no operand changes in between."""
     read = count_reads(function)
     counted = Counter(name for name, _ in assignments(function))
-    seen = _Seen()
+    facts = _StatementFacts()
     again = True
     while again:
         again = False
         for body in statement_lists(function):
-            place = 0
-            while place < len(body):
-                name = _target(body[place])
+            position = 0
+            while position < len(body):
+                name = _target(body[position])
                 once = TEMPORARY_NAME.match(name) and read[name] == 1 and counted[name] == 1
-                if once and _put_into_its_use(body, place, seen):
+                if once and _put_into_its_use(body, position, facts):
                     again = True
                 else:
-                    place += 1
+                    position += 1
 
 
-class _Seen:
+class _StatementFacts:
     """What statements read, store and say, looked at once: looking again at each step is half of the time of writing.
 
     What a loop reads and stores is not forgotten where a name inside it goes into its one use: nothing else has it.
@@ -301,28 +301,28 @@ class _Seen:
                 self._reads.pop(node, None)
 
 
-def _put_into_its_use(body: list[ast.stmt], place: int, seen: _Seen) -> bool:
-    statement = body[place]
+def _put_into_its_use(body: list[ast.stmt], position: int, facts: _StatementFacts) -> bool:
+    statement = body[position]
     assert isinstance(statement, ast.Assign | ast.AnnAssign)
     name, value = _target(statement), statement.value
     assert value is not None
-    text = seen.text(value)
+    text = facts.text(value)
     if CALLS_ON_THEIR_OWN_LINE.search(text):
         return False
     changed: set[str] = set()
-    for later in body[place + 1 :]:
-        if seen.reads(later)[name]:
+    for later in body[position + 1 :]:
+        if facts.reads(later)[name]:
             if not isinstance(later, ast.Assign | ast.AnnAssign | ast.Expr) or changed & set(
-                seen.reads(value)
+                facts.reads(value)
             ):
                 return False
-            if len(seen.text(later)) + len(text) > MAX_EXPRESSION_CHARACTERS + 8:
+            if len(facts.text(later)) + len(text) > MAX_EXPRESSION_CHARACTERS + 8:
                 return False
-            seen.forget(later)
+            facts.forget(later)
             _substitute(later, {name: value})
-            body.pop(place)
+            body.pop(position)
             return True
-        changed |= seen.stores(later)
+        changed |= facts.stores(later)
     return False
 
 

@@ -105,5 +105,5 @@ def test_every_division_of_a_kernel_that_reduces_nothing_is_by_a_constant():
 
 def test_what_masks_compare_with_is_a_constant_where_it_is_asked_for():
     function = function_of(REDUCTION)
-    made = divisors_as_constants(function, more=["columns"])
+    made = divisors_as_constants(function, compared=["columns"])
     assert [argument.arg for argument in made] == ["width", "inner_width", "columns"]

@@ -96,12 +96,12 @@ def ctc_loss(
 def _lengths(lengths: Any, log_probs: Any) -> Any:
     import torch
 
-    made = (
+    tensor = (
         lengths
         if isinstance(lengths, torch.Tensor)
         else torch.tensor(lengths, device=log_probs.device)
     )
-    return made.to(torch.int64).reshape(-1)
+    return tensor.to(torch.int64).reshape(-1)
 
 
 def _alignment_log_probability(

@@ -25,15 +25,15 @@ def grouped_mm(
     or the inner dimension where both have two.
     """
     if left.dim() == 3 and right.dim() == 3:
-        made = left @ right
+        product = left @ right
     elif left.dim() == 2 and right.dim() == 3:
-        made = _rows_by_group(left, right, offs)
+        product = _rows_by_group(left, right, offs)
     elif left.dim() == 3 and right.dim() == 2:
-        made = _rows_by_group(right.mT, left.mT, offs).mT
+        product = _rows_by_group(right.mT, left.mT, offs).mT
     else:
-        made = (_in_groups(left.mT, offs).mT) @ right.expand(offs.shape[0], *right.shape)
-    made = made if bias is None else made + bias
-    return made if out_dtype is None else made.to(out_dtype)
+        product = (_in_groups(left.mT, offs).mT) @ right.expand(offs.shape[0], *right.shape)
+    product = product if bias is None else product + bias
+    return product if out_dtype is None else product.to(out_dtype)
 
 
 def _in_groups(rows: Any, ends: Any) -> Any:
@@ -51,8 +51,8 @@ def _in_groups(rows: Any, ends: Any) -> Any:
 def _rows_by_group(rows: Any, matrices: Any, ends: Any) -> Any:
     """Multiplies each row by the matrix of its group: the groups lie side by side along the inner dimension."""
     groups, inner, outer = matrices.shape
-    apart = _in_groups(rows, ends).permute(1, 0, 2).reshape(rows.shape[0], groups * inner)
-    return apart @ matrices.reshape(groups * inner, outer)
+    spread_rows = _in_groups(rows, ends).permute(1, 0, 2).reshape(rows.shape[0], groups * inner)
+    return spread_rows @ matrices.reshape(groups * inner, outer)
 
 
 def kron(input: Any, other: Any) -> Any:

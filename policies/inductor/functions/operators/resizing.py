@@ -40,13 +40,15 @@ def _resized(
 
     if not x.dtype.is_floating_point:
         return NotImplemented
-    made = x.to(torch.float32)
+    resized = x.to(torch.float32)
     for axis, size, scale in ((-1, sizes[1], scales[1]), (-2, sizes[0], scales[0])):
-        if statically_known_true(size == made.shape[axis]):  # eager leaves the axis as it is
+        if statically_known_true(size == resized.shape[axis]):  # eager leaves the axis as it is
             continue
-        window = _window(made.shape[axis], size, align_corners, scale, width)
-        made = _resized_axis(made.movedim(axis, -1), size, *window, filter, width).movedim(-1, axis)
-    return made.to(x.dtype)
+        window = _window(resized.shape[axis], size, align_corners, scale, width)
+        resized = _resized_axis(resized.movedim(axis, -1), size, *window, filter, width).movedim(
+            -1, axis
+        )
+    return resized.to(x.dtype)
 
 
 def _window(size: Any, out: Any, align_corners: bool, scale: Any, width: int) -> tuple[Any, Any]:
@@ -71,10 +73,10 @@ def _resized_axis(x: Any, out: Any, step: Any, reach: Any, filter: Filter, width
     center = step * (torch.arange(out, device=x.device, dtype=torch.float32) + 0.5)[:, None]
     first = torch.floor(center - width * stretch + 0.5).clamp(min=0)
     end = torch.floor(center + width * stretch + 0.5).clamp(max=size)
-    place = first + torch.arange(reach, device=x.device)
-    inside = place < end
-    weights = torch.where(inside, filter((place - center + 0.5) / stretch), 0.0)
-    index = torch.where(inside, place, 0.0).to(torch.int64)
+    position = first + torch.arange(reach, device=x.device)
+    inside = position < end
+    weights = torch.where(inside, filter((position - center + 0.5) / stretch), 0.0)
+    index = torch.where(inside, position, 0.0).to(torch.int64)
     elements = torch.where(inside, x[..., index], 0.0)
     return (elements * weights).sum(-1) / weights.sum(-1)
 

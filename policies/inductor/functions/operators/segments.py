@@ -52,8 +52,8 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
 
     shape = torch.broadcast_shapes(x.shape, mask.shape)
     wide, chosen = x.expand(shape), mask.expand(shape)
-    place = torch.cumsum(chosen.reshape(-1).to(torch.int64), 0) - 1
-    values = source.reshape(-1)[place.clamp(min=0)].reshape(shape)
+    position = torch.cumsum(chosen.reshape(-1).to(torch.int64), 0) - 1
+    values = source.reshape(-1)[position.clamp(min=0)].reshape(shape)
     return torch.where(chosen, values, wide)
 
 

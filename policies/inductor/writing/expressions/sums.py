@@ -22,20 +22,20 @@ def plain_sum(node: ast.BinOp, is_whole: Callable[[ast.expr], bool]) -> ast.BinO
     number = sum(
         sign * int(ast.literal_eval(term)) for sign, term in terms if isinstance(term, ast.Constant)
     )
-    rest = [(sign, term) for sign, term in terms if not isinstance(term, ast.Constant)]
-    first = next((place for place, (sign, _) in enumerate(rest) if sign > 0), None)
+    variable_terms = [(sign, term) for sign, term in terms if not isinstance(term, ast.Constant)]
+    first = next((position for position, (sign, _) in enumerate(variable_terms) if sign > 0), None)
     if first is not None:
-        rest.insert(0, rest.pop(first))
-        rest += [(1 if number > 0 else -1, ast.Constant(abs(number)))] if number else []
+        variable_terms.insert(0, variable_terms.pop(first))
+        variable_terms += [(1 if number > 0 else -1, ast.Constant(abs(number)))] if number else []
     elif number > 0:
-        rest.insert(0, (1, ast.Constant(number)))
-    if not rest or rest[0][0] < 0 or len(rest) < 2:
+        variable_terms.insert(0, (1, ast.Constant(number)))
+    if not variable_terms or variable_terms[0][0] < 0 or len(variable_terms) < 2:
         return node
-    made = rest[0][1]
-    for sign, term in rest[1:]:
-        made = ast.BinOp(made, ast.Add() if sign > 0 else ast.Sub(), term)
-    assert isinstance(made, ast.BinOp)
-    return made
+    total = variable_terms[0][1]
+    for sign, term in variable_terms[1:]:
+        total = ast.BinOp(total, ast.Add() if sign > 0 else ast.Sub(), term)
+    assert isinstance(total, ast.BinOp)
+    return total
 
 
 def _terms(node: ast.expr, sign: int) -> list[Term]:
@@ -57,8 +57,8 @@ def _signed(node: ast.expr, sign: int) -> Term:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         changed, factor = _signed(node.left, sign)
         if changed != sign:
-            one = isinstance(factor, ast.Constant) and factor.value == 1
-            return changed, node.right if one else ast.BinOp(factor, ast.Mult(), node.right)
+            is_one = isinstance(factor, ast.Constant) and factor.value == 1
+            return changed, node.right if is_one else ast.BinOp(factor, ast.Mult(), node.right)
     return sign, node
 
 

@@ -29,26 +29,26 @@ def tidy_kernel(function: ast.FunctionDef) -> ast.FunctionDef:
 
 def _values_of(function: ast.FunctionDef) -> dict[str, list[ast.expr]]:
     """Returns the value that is assigned to each name."""
-    found: dict[str, list[ast.expr]] = {}
+    values: dict[str, list[ast.expr]] = {}
     for node in ast.walk(function):
         if (
             isinstance(node, ast.Assign)
             and len(node.targets) == 1
             and isinstance(node.targets[0], ast.Name)
         ):
-            found.setdefault(node.targets[0].id, []).append(node.value)
+            values.setdefault(node.targets[0].id, []).append(node.value)
         elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For) and isinstance(
             node.target, ast.Name
         ):
-            found.setdefault(node.target.id, []).append(ast.Name("changing", ast.Load()))
-    return found
+            values.setdefault(node.target.id, []).append(ast.Name("changing", ast.Load()))
+    return values
 
 
-def _constants_of(found: dict[str, list[ast.expr]]) -> dict[str, ast.Call]:
+def _constants_of(values_of_name: dict[str, list[ast.expr]]) -> dict[str, ast.Call]:
     """Names that are one constant tensor wherever they are assigned."""
     return {
         name: values[0]
-        for name, values in found.items()
+        for name, values in values_of_name.items()
         if isinstance(values[0], ast.Call)
         and _calls(values[0], "tl.full")
         and len({ast.unparse(v) for v in values}) == 1
@@ -97,7 +97,7 @@ class _Tidying(ast.NodeTransformer):
     def __init__(self, function: ast.FunctionDef) -> None:
         values = _values_of(function)
         self._constants = _constants_of(values)
-        self._once = {name: given[0] for name, given in values.items() if len(given) == 1}
+        self._once = {name: assigned[0] for name, assigned in values.items() if len(assigned) == 1}
         """Values of names that are assigned in one place only."""
 
     def _full(self, node: ast.expr) -> ast.Call | None:
@@ -155,7 +155,7 @@ class _Tidying(ast.NodeTransformer):
         self.generic_visit(node)
         name = ast.unparse(node.func)
         if name == "tl.where" and len(node.args) == 3:
-            return self._where(node)
+            return self._simplified_where(node)
         if name in COMBINING and len(node.args) == 2:
             return self._combined(node, name)
         if (
@@ -175,7 +175,7 @@ class _Tidying(ast.NodeTransformer):
                 ).body
         return node
 
-    def _where(self, node: ast.Call) -> ast.expr:
+    def _simplified_where(self, node: ast.Call) -> ast.expr:
         condition, yes, no = node.args
         if (truth := self._truth(condition)) is not None and self._same_form(yes, no):
             return yes if truth else no
@@ -187,27 +187,27 @@ class _Tidying(ast.NodeTransformer):
             yes = node.args[1] = yes.args[1]
         if (numbers := self._two_numbers(yes, no)) is not None:
             node.args[1:] = numbers
-        for place, value, other in ((1, yes, no), (2, no, yes)):
+        for position, value, other in ((1, yes, no), (2, no, yes)):
             if (number := self._number(value, other)) is not None:
-                node.args[place] = number
+                node.args[position] = number
         return node
 
     def _two_numbers(self, yes: ast.expr, no: ast.expr) -> list[ast.expr] | None:
         """What two constant tensors hold, where numbers in their place have their type."""
-        one, other = self._full(yes), self._full(no)
-        if one is None or other is None or len(one.args) != 3 or len(other.args) != 3:
+        yes_full, no_full = self._full(yes), self._full(no)
+        if yes_full is None or no_full is None or len(yes_full.args) != 3 or len(no_full.args) != 3:
             return None
-        dtype, second = ast.unparse(one.args[2]), ast.unparse(other.args[2])
+        dtype, second = ast.unparse(yes_full.args[2]), ast.unparse(no_full.args[2])
         same = second == dtype or (isinstance(yes, ast.Name) and second == f"{yes.id}.dtype")
         kind = {"tl.float32": float, "tl.int32": int}.get(dtype)
-        held = [self._held(value) for value in (one, other)]
+        held = [self._held(value) for value in (yes_full, no_full)]
         numbers = [v for v in held if kind is not None and type(v) is kind]
         return [ast.Constant(v) for v in numbers] if same and len(numbers) == 2 else None
 
-    def _same_form(self, one: ast.expr, other: ast.expr) -> bool:
+    def _same_form(self, first: ast.expr, second: ast.expr) -> bool:
         """Whether both are loads from the same places of two tensors: either may stand for a choice between them."""
-        places = []
-        for node in (one, other):
+        addresses = []
+        for node in (first, second):
             load = self._once.get(node.id) if isinstance(node, ast.Name) else node
             if not (
                 isinstance(load, ast.Call)
@@ -215,8 +215,8 @@ class _Tidying(ast.NodeTransformer):
                 and isinstance(load.args[0], ast.BinOp)
             ):
                 return False
-            places.append(ast.dump(load.args[0].right))
-        return places[0] == places[1]
+            addresses.append(ast.dump(load.args[0].right))
+        return addresses[0] == addresses[1]
 
     def _combined(self, node: ast.Call, name: str) -> ast.expr:
         """`maximum(x, 0)`: the number last."""
@@ -231,8 +231,8 @@ class _Tidying(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         self.generic_visit(node)
-        for one, other in ((node.left, node.right), (node.right, node.left)):
-            truth = self._truth(one)
+        for operand, other in ((node.left, node.right), (node.right, node.left)):
+            truth = self._truth(operand)
             neutral = {ast.BitOr: False, ast.BitAnd: True}.get(type(node.op))
             if truth is not None and truth is neutral:
                 return other
@@ -248,9 +248,9 @@ class _Tidying(ast.NodeTransformer):
 
     def _unconverted(self, node: ast.expr) -> ast.expr:
         """An index or a size that is compared needs no wider type."""
-        known = self._once.get(node.id) if isinstance(node, ast.Name) else None
-        value = _before_conversion(known if known is not None else node)
-        by_name = known is not None and not isinstance(value, ast.Name)
+        assigned = self._once.get(node.id) if isinstance(node, ast.Name) else None
+        value = _before_conversion(assigned if assigned is not None else node)
+        by_name = assigned is not None and not isinstance(value, ast.Name)
         return node if value is None or by_name else value
 
 
@@ -276,10 +276,10 @@ def _before_conversion(node: ast.expr) -> ast.expr | None:
 
 def _largest(node: ast.BinOp) -> ast.expr | None:
     """`a * (a >= b) + b * (b > a)`, which is how Inductor writes the larger of two sizes."""
-    found = re.fullmatch(r"(.+) \* \((.+) >= (.+)\) \+ (.+) \* \((.+) > (.+)\)", ast.unparse(node))
-    if not found:
+    match = re.fullmatch(r"(.+) \* \((.+) >= (.+)\) \+ (.+) \* \((.+) > (.+)\)", ast.unparse(node))
+    if not match:
         return None
-    a, a2, b, b2, b3, a3 = found.groups()
+    a, a2, b, b2, b3, a3 = match.groups()
     same = a == a2 == a3 and b == b2 == b3
     return ast.parse(f"tl.maximum({a}, {b})", mode="eval").body if same else None
 

@@ -54,7 +54,7 @@ def _without_second_masks(function: ast.FunctionDef) -> None:
     defined = dict(assignments(function))
     for dot in [n for n in ast.walk(function) if _is_call(n, "dot")]:
         assert isinstance(dot, ast.Call)
-        for place, operand in enumerate(dot.args[:2]):
+        for position, operand in enumerate(dot.args[:2]):
             if (
                 not _is_call(operand, "where")
                 or not isinstance(operand, ast.Call)
@@ -71,7 +71,7 @@ def _without_second_masks(function: ast.FunctionDef) -> None:
                 under = [ast.unparse(a) for a in load.args[1:2]] or [""]
                 outside = [ast.unparse(k.value) for k in load.keywords if k.arg == "other"]
                 if ast.unparse(mask) in under[0].split(" & ") and outside == ["0.0"]:
-                    dot.args[place] = value
+                    dot.args[position] = value
 
 
 _SIDES = ("left", "right")
@@ -79,13 +79,15 @@ _SIDES = ("left", "right")
 
 def _old_names(function: ast.FunctionDef) -> None:
     """`left_x` is called x where nothing else is any more."""
-    there = {name for name, _ in assignments(function)} | {a.arg for a in function.args.args}
-    wanted: dict[str, list[str]] = {}
-    for name in there:
+    assigned_names = {name for name, _ in assignments(function)} | {
+        a.arg for a in function.args.args
+    }
+    candidates: dict[str, list[str]] = {}
+    for name in assigned_names:
         side, _, old = name.partition("_")
-        if side in _SIDES and old.isidentifier() and old not in there:
-            wanted.setdefault(old, []).append(name)
-    new = {names[0]: old for old, names in wanted.items() if len(names) == 1}
+        if side in _SIDES and old.isidentifier() and old not in assigned_names:
+            candidates.setdefault(old, []).append(name)
+    new = {names[0]: old for old, names in candidates.items() if len(names) == 1}
     for node in ast.walk(function):
         if isinstance(node, ast.Name):
             node.id = new.get(node.id, node.id)
@@ -157,17 +159,17 @@ class _Orienting:
         self._defined = {
             n: next(iter(v.values())) for n, v in values.items() if len(v) == 1 and n not in again
         }
-        self._there = {*values, *again}
+        self._assigned_names = {*values, *again}
         self._changing = {
             name: list(v.values()) for name, v in values.items() if name not in self._defined
         }
         self._shaped: dict[str, bool] = {}
-        self._made: dict[str, ast.expr] = {}
+        self._matrices: dict[str, ast.expr] = {}
 
     def of(self, value: ast.expr) -> ast.expr:
         """Raises _NotFlat."""
-        made: ast.expr = _Copying(self).visit(copy.deepcopy(value))
-        return made
+        oriented: ast.expr = _Copying(self).visit(copy.deepcopy(value))
+        return oriented
 
     def subscript(self, node: ast.Subscript) -> ast.expr:
         """`tl.arange(0, ROW_BLOCK)[:, None, None]` as a row or a column of the matrix."""
@@ -184,25 +186,25 @@ class _Orienting:
         """Returns the name of the value as a matrix, where the value has the kernel's shape."""
         if not self._is_shaped(node.id):
             return node
-        if node.id not in self._made:
+        if node.id not in self._matrices:
             value = self.of(self._defined[node.id])
             if isinstance(value, ast.Constant):
-                self._made[node.id] = value
+                self._matrices[node.id] = value
             else:
-                self._made[node.id] = ast.Name(self._assigned(node.id, value), ast.Load())
-        return copy.deepcopy(self._made[node.id])
+                self._matrices[node.id] = ast.Name(self._assigned(node.id, value), ast.Load())
+        return copy.deepcopy(self._matrices[node.id])
 
     def _assigned(self, old: str, value: ast.expr) -> str:
         """The name of what stands for `old` on this side; an earlier product of the kernel may have made it."""
-        wanted = name = f"{self._side}_{old}"
+        base_name = name = f"{self._side}_{old}"
         number = 1
-        while name in self._there:
+        while name in self._assigned_names:
             if name in self._defined and ast.unparse(self._defined[name]) == ast.unparse(value):
                 return name
             number += 1
-            name = f"{wanted}_{number}"
-        made = ast.Assign([ast.Name(name, ast.Store())], value)
-        self._insert_after(old, ast.fix_missing_locations(made))
+            name = f"{base_name}_{number}"
+        assignment = ast.Assign([ast.Name(name, ast.Store())], value)
+        self._insert_after(old, ast.fix_missing_locations(assignment))
         return name
 
     def _is_shaped(self, name: str) -> bool:
@@ -216,24 +218,24 @@ class _Orienting:
         return self._shaped[name]
 
     def _has_axes(self, value: ast.expr) -> bool:
-        own = any(
+        has_own_axes = any(
             isinstance(n, ast.Subscript) or _is_call(n, *CHANGES_SHAPE) for n in ast.walk(value)
         )
-        return own or any(self._is_shaped(read) for read in count_reads(value))
+        return has_own_axes or any(self._is_shaped(read) for read in count_reads(value))
 
     def _insert_after(self, name: str, statement: ast.Assign) -> None:
         """Inserts the lines after each assignment of the name: a kernel with several products makes its steps in
         several loops.
         """
-        found = False
+        is_inserted = False
         for body in statement_lists(self._function):
-            for place in range(len(body) - 1, -1, -1):
-                one = body[place]
-                targets = one.targets if isinstance(one, ast.Assign) else []
+            for position in range(len(body) - 1, -1, -1):
+                current = body[position]
+                targets = current.targets if isinstance(current, ast.Assign) else []
                 if len(targets) == 1 and isinstance(targets[0], ast.Name) and targets[0].id == name:
-                    body.insert(place + 1, copy.deepcopy(statement))
-                    found = True
-        if not found:
+                    body.insert(position + 1, copy.deepcopy(statement))
+                    is_inserted = True
+        if not is_inserted:
             raise _NotFlat
 
 
@@ -246,8 +248,8 @@ class _Copying(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         if (element := _one_element(node)) is not None:
-            made: ast.expr = self.visit(element)
-            return made
+            visited: ast.expr = self.visit(element)
+            return visited
         if (
             _is_call(node, "broadcast_to")
             and len(node.args) == 2

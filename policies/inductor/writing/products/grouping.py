@@ -25,8 +25,8 @@ def group_tiles(function: ast.FunctionDef) -> bool:
         n.id for n in ast.walk(function) if isinstance(n, ast.Name)
     }:
         return False
-    more = ROWS.replace("tl.program_id(1)", "row_tile")
-    tree = ast.parse(whole.replace(ROWS, more).replace("tl.program_id(0)", "column_tile"))
+    row_tile_text = ROWS.replace("tl.program_id(1)", "row_tile")
+    tree = ast.parse(whole.replace(ROWS, row_tile_text).replace("tl.program_id(0)", "column_tile"))
     function.body = [*ast.parse(GROUPED).body, *tree.body]
     function.args.args.append(ast.arg("GROUP", ast.parse("tl.constexpr", mode="eval").body))
     return True

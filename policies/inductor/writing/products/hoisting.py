@@ -16,11 +16,11 @@ DIVIDING = {"floor_divide", "remainder"}
 
 def hoist_divisions(function: ast.FunctionDef) -> None:
     """Names them before each outermost loop of a kernel, in place."""
-    for place, statement in reversed(list(enumerate(function.body))):
+    for position, statement in reversed(list(enumerate(function.body))):
         if isinstance(statement, ast.For):
             hoisting = _Hoisting(function, statement)
             statement.body = [hoisting.visit(inner) for inner in statement.body]
-            function.body[place:place] = hoisting.made
+            function.body[position:position] = hoisting.definitions
     ast.fix_missing_locations(function)
 
 
@@ -29,12 +29,12 @@ class _Hoisting(ast.NodeTransformer):
         self._changing = {
             n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         }
-        self._taken = {name for name, _ in assignments(function)} | {
+        self._used_names = {name for name, _ in assignments(function)} | {
             a.arg for a in function.args.args
         }
-        self._taken |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
-        self._known: dict[str, str] = {}
-        self.made: list[ast.stmt] = []
+        self._used_names |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
+        self._names: dict[str, str] = {}
+        self.definitions: list[ast.stmt] = []
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         return self._hoisted(node)
@@ -47,10 +47,10 @@ class _Hoisting(ast.NodeTransformer):
             self.generic_visit(node)
             return node
         text = ast.unparse(node)
-        if text not in self._known:
-            self._known[text] = self._name(node)
-            self.made += ast.parse(f"{self._known[text]} = {text}").body
-        return ast.Name(self._known[text], ast.Load())
+        if text not in self._names:
+            self._names[text] = self._name(node)
+            self.definitions += ast.parse(f"{self._names[text]} = {text}").body
+        return ast.Name(self._names[text], ast.Load())
 
     def _steady(self, node: ast.expr) -> bool:
         """Whether it is arithmetic of what the loop does not change."""
@@ -71,11 +71,11 @@ class _Hoisting(ast.NodeTransformer):
     def _name(self, node: ast.expr) -> str:
         base = next((n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id.startswith(("left_", "right_"))),
                     "steady")  # fmt: skip
-        made, number = f"{base}_part", 2
-        while made in self._taken:
-            made, number = f"{base}_part_{number}", number + 1
-        self._taken.add(made)
-        return made
+        name, number = f"{base}_part", 2
+        while name in self._used_names:
+            name, number = f"{base}_part_{number}", number + 1
+        self._used_names.add(name)
+        return name
 
 
 def _divides(node: ast.expr) -> bool:

@@ -27,7 +27,7 @@ class _Casting(ast.NodeTransformer):
     """Replaces tl.int64 in the casts of indices, and drops the casts of what has the type already."""
 
     def __init__(self) -> None:
-        self.places: set[str] = set()
+        self.position_names: set[str] = set()
         """Names of arithmetic of the numbers of programs, such as the tile of a program in a group."""
         self.wide: set[str] = set()
         """Names of what has the type INDEX."""
@@ -36,10 +36,10 @@ class _Casting(ast.NodeTransformer):
         named = {
             n.id for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name)
         }
-        place = _is_place(node.value, self.places)
+        is_position = _is_place(node.value, self.position_names)
         self.generic_visit(node)
-        if place:
-            self.places |= named
+        if is_position:
+            self.position_names |= named
             if "INDEX" in _names(node.value) or _names(node.value) & self.wide:
                 self.wide |= named
         return node
@@ -53,7 +53,7 @@ class _Casting(ast.NodeTransformer):
             and [ast.unparse(a) for a in node.args] == ["tl.int64"]
         ):
             return node
-        if not _is_place(node.func.value, self.places):
+        if not _is_place(node.func.value, self.position_names):
             return node
         if _names(node.func.value) & self.wide:
             return node.func.value
@@ -65,9 +65,9 @@ def _names(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
-def _is_place(node: ast.expr, known: set[str]) -> bool:
+def _is_place(node: ast.expr, position_names: set[str]) -> bool:
     """Whether it is arithmetic, at least in part, of where a program or an element of a block is, and loads nothing."""
     calls = {ast.unparse(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
     return not calls & {"tl.load", "tl.dot"} and bool(
-        calls & {"tl.program_id", "tl.arange"} or _names(node) & known
+        calls & {"tl.program_id", "tl.arange"} or _names(node) & position_names
     )

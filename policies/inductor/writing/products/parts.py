@@ -29,24 +29,24 @@ def is_operand_split(text: str) -> bool:
 
 def add_up_parts(function: ast.FunctionDef) -> bool:
     """Rewrites every loop over three products of parts, in place. Returns whether there is one."""
-    found = 0
-    for place, loop in reversed(list(enumerate(function.body))):
+    count = 0
+    for position, loop in reversed(list(enumerate(function.body))):
         if isinstance(loop, ast.For) and (
-            total := _added_up(loop, f"{SMALL_SUM}_{found + 1}" if found else SMALL_SUM)
+            total := _added_up(loop, f"{SMALL_SUM}_{count + 1}" if count else SMALL_SUM)
         ):
-            small = f"{SMALL_SUM}_{found + 1}" if found else SMALL_SUM
+            small = f"{SMALL_SUM}_{count + 1}" if count else SMALL_SUM
             start = next(
-                v for n, v in assignments(ast.Module(function.body[:place], [])) if n == total
+                v for n, v in assignments(ast.Module(function.body[:position], [])) if n == total
             )
             whole = (
                 f"{total} = tl.where(tl.abs({total}) < float('inf'), {total} + {small}, {total})"
             )
-            function.body.insert(place + 1, ast.parse(whole).body[0])
-            function.body.insert(place, ast.parse(f"{small} = {ast.unparse(start)}").body[0])
-            found += 1
+            function.body.insert(position + 1, ast.parse(whole).body[0])
+            function.body.insert(position, ast.parse(f"{small} = {ast.unparse(start)}").body[0])
+            count += 1
     drop_unused(function)
     ast.fix_missing_locations(function)
-    return found > 0
+    return count > 0
 
 
 def _added_up(loop: ast.For, small: str) -> str:

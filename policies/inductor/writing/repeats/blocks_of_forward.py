@@ -54,7 +54,7 @@ class RepeatedBlock:
     """Statements that are found at several places."""
 
     length: int
-    places: list[int]
+    starts: list[int]
     names: list[list[str]]
     """For each place, its local names in the order in which they are met."""
     paths: list[list[str]]
@@ -74,7 +74,7 @@ class RepeatedBlock:
         return [n for n in dict.fromkeys(self.numbers) if len(set(n)) > 1]
 
 
-def with_functions(lines: list[str], taken: set[str]) -> tuple[list[str], list[str]]:
+def with_functions(lines: list[str], used_names: set[str]) -> tuple[list[str], list[str]]:
     """Lines of forward with calls in the place of repeated blocks, and the texts of the functions. taken: names that
     neither a function nor what it holds may have, to which those of the functions are added.
     """
@@ -84,11 +84,11 @@ def with_functions(lines: list[str], taken: set[str]) -> tuple[list[str], list[s
         block = _best(statements)
         if block is None:
             break
-        name = _function_name(block, taken)
+        name = _function_name(block, used_names)
         functions.append(_function(name, block, statements))
-        for which in reversed(range(len(block.places))):
-            start = block.places[which]
-            statements[start : start + block.length] = [Statement([_call(name, block, which)])]
+        for occurrence in reversed(range(len(block.starts))):
+            start = block.starts[occurrence]
+            statements[start : start + block.length] = [Statement([_call(name, block, occurrence)])]
         lines = [line for statement in statements for line in statement.lines]
     return lines, functions
 
@@ -96,22 +96,22 @@ def with_functions(lines: list[str], taken: set[str]) -> tuple[list[str], list[s
 def _statements(lines: list[str]) -> list[Statement]:
     tree = ast.parse("\n".join(lines))
     local = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - _callables(tree)
-    found = []
+    statements = []
     for node in tree.body:
-        made = Statement(lines[node.lineno - 1 : node.end_lineno])
+        statement = Statement(lines[node.lineno - 1 : node.end_lineno])
         names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in local]
-        made.stored = {n.id for n in names if isinstance(n.ctx, ast.Store)}
-        made.loaded = {n.id for n in names if isinstance(n.ctx, ast.Load)}
-        text = "\n".join(made.lines)
+        statement.stored = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+        statement.loaded = {n.id for n in names if isinstance(n.ctx, ast.Load)}
+        text = "\n".join(statement.lines)
         if isinstance(node, ast.Assign | ast.Expr) and "constant" not in text:
-            made.paths = PATH.findall(text)
+            statement.paths = PATH.findall(text)
             bare = PATH.sub("@", text)
-            made.names = [w for w in WORD.findall(bare) if w in local]
-            made.numbers = NUMBER.findall(bare)
+            statement.names = [w for w in WORD.findall(bare) if w in local]
+            statement.numbers = NUMBER.findall(bare)
             form = NUMBER.sub("#", WORD.sub(lambda m: "?" if m[0] in local else m[0], bare))
-            made.form = re.sub(r"\s+", "", form)
-        found.append(made)
-    return found
+            statement.form = re.sub(r"\s+", "", form)
+        statements.append(statement)
+    return statements
 
 
 def _callables(tree: ast.AST) -> set[str]:
@@ -129,12 +129,12 @@ def _callables(tree: ast.AST) -> set[str]:
 
 def _best(statements: list[Statement]) -> RepeatedBlock | None:
     """The block that saves most; None where none saves enough."""
-    found = [
+    blocks = [
         block
         for candidate in _candidates(statements)
         if (block := _block(statements, *candidate)) is not None
     ]
-    best = max(found, key=lambda block: block.saved, default=None)
+    best = max(blocks, key=lambda block: block.saved, default=None)
     return best if best is not None and best.saved >= MIN_SAVED_CHARACTERS else None
 
 
@@ -160,16 +160,16 @@ def _candidates(statements: list[Statement]) -> list[tuple[int, list[int]]]:
             else:
                 groups[hash(run), forms[last]].append(start)
         for (before, last), starts in groups.items():
-            apart = _without_overlaps(starts, length)
+            disjoint = _without_overlaps(starts, length)
             if len(starts) < 2:
                 del runs[starts[0]]
                 continue
             for start in starts:
                 runs[start] = (before, last)
-            if len(apart) > 1 and length in BLOCK_STATEMENTS:
-                saved = (len(apart) - 1) * (sizes[starts[0] + length] - sizes[starts[0]])
+            if len(disjoint) > 1 and length in BLOCK_STATEMENTS:
+                saved = (len(disjoint) - 1) * (sizes[starts[0] + length] - sizes[starts[0]])
                 rated.append((saved, length, starts))
-    rated.sort(key=lambda one: -one[0])
+    rated.sort(key=lambda candidate: -candidate[0])
     return [
         (length, starts)
         for saved, length, starts in rated[:MAX_CANDIDATE_BLOCKS]
@@ -179,29 +179,29 @@ def _candidates(statements: list[Statement]) -> list[tuple[int, list[int]]]:
 
 def _without_overlaps(starts: list[int], length: int) -> list[int]:
     """Returns places that do not overlap, from the first on."""
-    found: list[int] = []
+    disjoint: list[int] = []
     for start in starts:
-        if not found or start >= found[-1] + length:
-            found.append(start)
-    return found
+        if not disjoint or start >= disjoint[-1] + length:
+            disjoint.append(start)
+    return disjoint
 
 
 def _block(statements: list[Statement], length: int, starts: list[int]) -> RepeatedBlock | None:
     """The block at those of the places where the same names meet in the same way; of several ways, the one that saves
     most.
     """
-    ways: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
+    starts_by_pattern: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
     for start in starts:
         some = statements[start : start + length]
-        ways[
+        starts_by_pattern[
             _pattern([n for s in some for n in s.names]),
             _pattern([p for s in some for p in s.paths]),
         ].append(start)
-    made = [
-        _make_block(statements, length, _without_overlaps(places, length))
-        for places in ways.values()
+    blocks = [
+        _make_block(statements, length, _without_overlaps(group, length))
+        for group in starts_by_pattern.values()
     ]
-    return max((b for b in made if b is not None), key=lambda block: block.saved, default=None)
+    return max((b for b in blocks if b is not None), key=lambda block: block.saved, default=None)
 
 
 def _pattern(words: list[str]) -> tuple[int, ...]:
@@ -210,27 +210,27 @@ def _pattern(words: list[str]) -> tuple[int, ...]:
 
 
 def _make_block(
-    statements: list[Statement], length: int, places: list[int]
+    statements: list[Statement], length: int, starts: list[int]
 ) -> RepeatedBlock | None:
-    if len(places) < 2:
+    if len(starts) < 2:
         return None
-    windows = [statements[start : start + length] for start in places]
+    windows = [statements[start : start + length] for start in starts]
     names = [list(dict.fromkeys(n for s in some for n in s.names)) for some in windows]
     paths = [list(dict.fromkeys(p for s in some for p in s.paths)) for some in windows]
-    there: set[str] = set()
+    defined: set[str] = set()
     inputs: dict[str, None] = {}
     for statement in windows[0]:
-        inputs |= dict.fromkeys(n for n in names[0] if n in statement.loaded and n not in there)
-        there |= statement.stored
+        inputs |= dict.fromkeys(n for n in names[0] if n in statement.loaded and n not in defined)
+        defined |= statement.stored
     outputs: set[int] = set()
-    for own, some, start in zip(names, windows, places, strict=True):
+    for local_names, some, start in zip(names, windows, starts, strict=True):
         stored = {n for s in some for n in s.stored}
         later = {n for s in statements[start + length :] for n in s.loaded}
-        outputs |= {i for i, n in enumerate(own) if n in stored & later}
+        outputs |= {i for i, n in enumerate(local_names) if n in stored & later}
     numbers = list(zip(*([n for s in some for n in s.numbers] for some in windows), strict=True))
     read = [names[0].index(n) for n in inputs]
     block = RepeatedBlock(
-        length, places, names, paths, _prefixes(paths), read, sorted(outputs), numbers
+        length, starts, names, paths, _prefixes(paths), read, sorted(outputs), numbers
     )
     handed = (
         len(read) + (1 if block.prefixes else len(paths[0]) * 2) + len(outputs) + len(block.extents)
@@ -239,7 +239,7 @@ def _make_block(
     if launches < 2 or not outputs or handed > MAX_PARAMETERS:
         return None
     size = sum(s.size for s in windows[0])
-    block.saved = (len(places) - 1) * size - 18 * handed * (len(places) + 1) - 100
+    block.saved = (len(starts) - 1) * size - 18 * handed * (len(starts) + 1) - 100
     return block
 
 
@@ -247,48 +247,48 @@ def _prefixes(paths: list[list[str]]) -> list[str]:
     """Returns, for each place, the layer of its paths, where what follows it is the same at all places; otherwise
     nothing.
     """
-    found, rest = [], []
-    for own in paths:
-        parts = [COMPONENT.findall(path) for path in own]
+    layers, suffixes = [], []
+    for window_paths in paths:
+        parts = [COMPONENT.findall(path) for path in window_paths]
         if not parts:
             return []
         same = 0
         while all(len(p) > same + 1 and p[same] == parts[0][same] for p in parts):
             same += 1
-        found.append("self" + "".join(parts[0][:same]))
-        rest.append([p[same:] for p in parts])
-    return found if all(r == rest[0] for r in rest) and "self" not in found else []
+        layers.append("self" + "".join(parts[0][:same]))
+        suffixes.append([p[same:] for p in parts])
+    return layers if all(r == suffixes[0] for r in suffixes) and "self" not in layers else []
 
 
-def _function_name(block: RepeatedBlock, taken: set[str]) -> str:
+def _function_name(block: RepeatedBlock, used_names: set[str]) -> str:
     """`layer3_block`, after the layer of its first place."""
     words = re.findall(r"\.([A-Za-z]\w*)", block.prefixes[0]) if block.prefixes else []
-    return _unique(f"{words[-1].strip('_')}_block" if words else "block", taken)
+    return _unique(f"{words[-1].strip('_')}_block" if words else "block", used_names)
 
 
-def _unique(name: str, taken: set[str]) -> str:
-    made, number = name, 2
-    while made in taken:
-        made, number = f"{name}_{number}", number + 1
-    taken.add(made)
-    return made
+def _unique(name: str, used_names: set[str]) -> str:
+    unique, number = name, 2
+    while unique in used_names:
+        unique, number = f"{name}_{number}", number + 1
+    used_names.add(unique)
+    return unique
 
 
 def _function(name: str, block: RepeatedBlock, statements: list[Statement]) -> str:
     """The function's text, with names of its own."""
-    places = range(block.places[0], block.places[0] + block.length)
-    read = {word for i in places for line in statements[i].lines for word in WORD.findall(line)}
-    own = {*(read - set(block.names[0])), name, LAYER, "block", "device"}
+    positions = range(block.starts[0], block.starts[0] + block.length)
+    read = {word for i in positions for line in statements[i].lines for word in WORD.findall(line)}
+    reserved = {*(read - set(block.names[0])), name, LAYER, "block", "device"}
     new = {
-        n: "device" if n == "device" else _unique(re.sub(r"(_\d+)+$", "", n), own)
+        n: "device" if n == "device" else _unique(re.sub(r"(_\d+)+$", "", n), reserved)
         for n in block.names[0]
     }
     paths, extra = block.paths[0], {}
     if block.prefixes:
         extra = {p: LAYER + p[len(block.prefixes[0]) :] for p in paths}
     else:
-        extra = {p: _unique(_path_word(p), own) for p in paths}
-    extents = {numbers: _unique(EXTENT, own) for numbers in block.extents}
+        extra = {p: _unique(_path_word(p), reserved) for p in paths}
+    extents = {numbers: _unique(EXTENT, reserved) for numbers in block.extents}
     texts = iter([extents.get(numbers, numbers[0]) for numbers in block.numbers])
 
     def renamed(text: str) -> str:
@@ -297,17 +297,17 @@ def _function(name: str, block: RepeatedBlock, statements: list[Statement]) -> s
         return NUMBER.sub(lambda _: next(texts), WORD.sub(lambda m: new.get(m[0], m[0]), text))
 
     lines = []
-    for i in places:
+    for i in positions:
         lines += [
             "".join(map(renamed, re.split(f"({PATH.pattern})", line)))
             for line in statements[i].lines
         ]
-    given = [LAYER] if block.prefixes else list(extra.values())
-    given += [*(new[block.names[0][i]] for i in block.inputs), *extents.values()]
-    made = ", ".join(new[block.names[0][i]] for i in block.outputs)
-    told = _describe_block(block)
-    return "\n".join([f"def {name}({', '.join(given)}):", f'    """{told}"""', *(f"    {line}" for line in lines),
-        f"    return {made}"])  # fmt: skip
+    parameters = [LAYER] if block.prefixes else list(extra.values())
+    parameters += [*(new[block.names[0][i]] for i in block.inputs), *extents.values()]
+    returned = ", ".join(new[block.names[0][i]] for i in block.outputs)
+    description = _describe_block(block)
+    head = [f"def {name}({', '.join(parameters)}):", f'    """{description}"""']
+    return "\n".join([*head, *(f"    {line}" for line in lines), f"    return {returned}"])
 
 
 def _path_word(path: str) -> str:
@@ -323,13 +323,16 @@ def _path_word(path: str) -> str:
 
 def _describe_block(block: RepeatedBlock) -> str:
     if not block.prefixes:
-        return f"What forward does {len(block.places)} times."
+        return f"What forward does {len(block.starts)} times."
     first, last = (p.removeprefix("self.") for p in (block.prefixes[0], block.prefixes[-1]))
-    return f"What forward does for {len(block.places)} layers, from {first} to {last}."
+    return f"What forward does for {len(block.starts)} layers, from {first} to {last}."
 
 
-def _call(name: str, block: RepeatedBlock, which: int) -> str:
-    names = block.names[which]
-    given = [block.prefixes[which]] if block.prefixes else list(block.paths[which])
-    given += [*(names[i] for i in block.inputs), *(numbers[which] for numbers in block.extents)]
-    return f"{', '.join(names[i] for i in block.outputs)} = {name}({', '.join(given)})"
+def _call(name: str, block: RepeatedBlock, occurrence: int) -> str:
+    names = block.names[occurrence]
+    arguments = [block.prefixes[occurrence]] if block.prefixes else list(block.paths[occurrence])
+    arguments += [
+        *(names[i] for i in block.inputs),
+        *(numbers[occurrence] for numbers in block.extents),
+    ]
+    return f"{', '.join(names[i] for i in block.outputs)} = {name}({', '.join(arguments)})"

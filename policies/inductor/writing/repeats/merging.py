@@ -30,13 +30,13 @@ def merge_kernels(kernels: dict[str, LoweredKernel], host: Host) -> None:
     for group in groups.values():
         if len(group) > 1:
             _merge(group, host)
-    left = {launch.kernel.original: launch.kernel for launch in host.launches()}
-    rename_kernels([kernel for original, kernel in kernels.items() if original in left])
+    remaining = {launch.kernel.original: launch.kernel for launch in host.launches()}
+    rename_kernels([kernel for original, kernel in kernels.items() if original in remaining])
 
 
 def _form(kernel: LoweredKernel) -> str:
     """What kernels have in common that can be one: all but the numbers that a size would stand for as well."""
-    if kernel.others:
+    if kernel.helpers:
         return kernel.original
     function = copy.deepcopy(kernel.function)
     function.name, function.decorator_list = "_", []
@@ -56,18 +56,20 @@ def _form(kernel: LoweredKernel) -> str:
 
 def _merge(group: list[LoweredKernel], host: Host) -> None:
     first = group[0]
-    places = [_numbers(kernel.function) for kernel in group]
-    values = [tuple(_integer_at(*place) for place in found) for found in zip(*places, strict=True)]
-    given: dict[tuple[int, ...], str] = {}
-    for place, numbers in zip(places[0], values, strict=True):
-        if len(set(numbers)) > 1 and not _is_extent(place[0]):
-            name = given.setdefault(numbers, f"ks{1000 + len(given)}")
-            _replace_at(*place, ast.Name(name, ast.Load()))
+    number_slots = [_numbers(kernel.function) for kernel in group]
+    values = [
+        tuple(_integer_at(*slot) for slot in slots) for slots in zip(*number_slots, strict=True)
+    ]
+    name_of_numbers: dict[tuple[int, ...], str] = {}
+    for slot, numbers in zip(number_slots[0], values, strict=True):
+        if len(set(numbers)) > 1 and not _is_extent(slot[0]):
+            name = name_of_numbers.setdefault(numbers, f"ks{1000 + len(name_of_numbers)}")
+            _replace_at(*slot, ast.Name(name, ast.Load()))
     extents = {name for kernel in group[1:] for name in _other_extents(first, kernel)}
     first.function.body = [
         s for s in first.function.body if not (_is_extent(s) and _extent(s)[0] in extents)
     ]
-    _add_parameters(first.function, list(given.values()))
+    _add_parameters(first.function, list(name_of_numbers.values()))
     first.operators = tuple(dict.fromkeys(o for kernel in group for o in kernel.operators))
     first.common = tuple(
         o for o in first.operators if all(o in kernel.operators for kernel in group)
@@ -75,27 +77,29 @@ def _merge(group: list[LoweredKernel], host: Host) -> None:
     by_kernel = {kernel.original: i for i, kernel in enumerate(group)}
     hints = [dict(kernel.hints) for kernel in group]
     for launch in host.launches():
-        if (which := by_kernel.get(launch.kernel.original)) is not None:
-            launch.given |= {name: str(numbers[which]) for numbers, name in given.items()}
-            launch.kernel, launch.hints = first, hints[which]
+        if (kernel_number := by_kernel.get(launch.kernel.original)) is not None:
+            launch.arguments |= {
+                name: str(numbers[kernel_number]) for numbers, name in name_of_numbers.items()
+            }
+            launch.kernel, launch.hints = first, hints[kernel_number]
 
 
 def _numbers(function: ast.FunctionDef) -> Places:
     """Whole numbers in arithmetic and comparisons, and extents of sides; not those of shapes, blocks and axes."""
-    found: Places = []
+    slots: Places = []
     for node in ast.walk(function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ARITHMETIC):
-            found += [
+            slots += [
                 (node, side, None) for side in ("left", "right") if _is_integer(getattr(node, side))
             ]
         elif isinstance(node, ast.Compare):
-            found += [(node, "left", None)] * _is_integer(node.left)
-            found += [
+            slots += [(node, "left", None)] * _is_integer(node.left)
+            slots += [
                 (node, "comparators", i) for i, c in enumerate(node.comparators) if _is_integer(c)
             ]
         elif _is_extent(node):
-            found.append((node, "value", None))
-    return found
+            slots.append((node, "value", None))
+    return slots
 
 
 def _is_integer(node: ast.expr) -> bool:
@@ -132,21 +136,21 @@ def _extent(node: ast.stmt) -> tuple[str, int]:
 
 def _other_extents(first: LoweredKernel, other: LoweredKernel) -> set[str]:
     """The extents that the two do not share."""
-    own = dict(_extent(s) for s in first.function.body if _is_extent(s))
+    extents = dict(_extent(s) for s in first.function.body if _is_extent(s))
     return {
         name
         for s in other.function.body
         if _is_extent(s)
         for name, n in [_extent(s)]
-        if own.get(name) != n
+        if extents.get(name) != n
     }
 
 
 def _add_parameters(function: ast.FunctionDef, names: list[str]) -> None:
     """Gives the function these parameters, before its blocks."""
     arguments = function.args.args
-    place = next((i for i, a in enumerate(arguments) if a.arg.endswith("BLOCK")), len(arguments))
-    arguments[place:place] = [ast.arg(name) for name in names]
+    position = next((i for i, a in enumerate(arguments) if a.arg.endswith("BLOCK")), len(arguments))
+    arguments[position:position] = [ast.arg(name) for name in names]
     ast.fix_missing_locations(function)
 
 

@@ -12,8 +12,8 @@ COMPOUND = ("_by_", "_plus_", "_minus_", "_over_")
 
 def name_of(node: ast.expr) -> str:
     """A name for arithmetic of sizes, `s_by_2_plus_1` for `2 * s + 1`; empty where there is none that is short."""
-    made = _words(node)
-    return made if made.isidentifier() and len(made) <= MAX_NAME_CHARACTERS else ""
+    name = _words(node)
+    return name if name.isidentifier() and len(name) <= MAX_NAME_CHARACTERS else ""
 
 
 def _words(node: ast.expr) -> str:

@@ -95,27 +95,27 @@ def _adds_products(function: ast.FunctionDef, operators: tuple[str, ...]) -> boo
         for n in ast.walk(function)
         if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)
     ]
-    both, one = sum(bool(a and b) for a, b in factors), sum(bool(a or b) for a, b in factors)
+    both, single = sum(bool(a and b) for a, b in factors), sum(bool(a or b) for a, b in factors)
     alone = not any(
         re.match(OTHER_SUMS if adds else OTHER_REDUCTIONS, _plain(o)) for o in operators
     )
-    few, many = (1, 1) if adds else (FEW_TERMS, MANY_TERMS)
-    return both >= few or (one >= many and alone)
+    few_terms, many_terms = (1, 1) if adds else (FEW_TERMS, MANY_TERMS)
+    return both >= few_terms or (single >= many_terms and alone)
 
 
 def _values(function: ast.FunctionDef) -> list[str]:
     """The texts of what the kernel computes, without addresses, masks and places."""
-    found = []
+    texts = []
     for node in ast.walk(function):
         if isinstance(node, ast.Assign):
             names = [n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
             if not all(map(PLACE.search, names)):
-                found.append(
+                texts.append(
                     ast.unparse(
                         _WithoutAddresses().visit(ast.parse(ast.unparse(node.value), mode="eval"))
                     )
                 )
-    return found
+    return texts
 
 
 class _WithoutAddresses(ast.NodeTransformer):

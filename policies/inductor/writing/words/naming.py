@@ -80,11 +80,11 @@ class Names:
         number.
         """
         self._roles = roles_of(kernel)
-        self._known: dict[str, str] = {}
-        self._taken: set[str] = set(RESERVED)
+        self._names: dict[str, str] = {}
+        self._used_names: set[str] = set(RESERVED)
         for old, new in parameters.items():
-            self._known[old] = new
-            self._taken.add(new)
+            self._names[old] = new
+            self._used_names.add(new)
         for letter, role in self._roles.items():
             self._give_side(letter, role)
 
@@ -95,15 +95,15 @@ class Names:
             (f"{letter}offset", f"first_{role}"), (f"{letter}base", f"{role}_in_block"),
             (f"{letter}numel", plural(role)),
         ):  # fmt: skip
-            if old not in self._known:
-                self._known[old] = self._unique(new)
+            if old not in self._names:
+                self._names[old] = self._unique(new)
 
     def _unique(self, name: str) -> str:
-        made, number = name, 2
-        while made in self._taken:
-            made, number = f"{name}_{number}", number + 1
-        self._taken.add(made)
-        return made
+        unique, number = name, 2
+        while unique in self._used_names:
+            unique, number = f"{name}_{number}", number + 1
+        self._used_names.add(unique)
+        return unique
 
     def give(self, function: ast.FunctionDef) -> None:
         """Names for all that the function assigns, by what it is."""
@@ -113,21 +113,21 @@ class Names:
             if not name.startswith("_tmp"):
                 accumulators |= dict.fromkeys(used, name)
         for name, value in assignments(function):
-            if name not in self._known and (
+            if name not in self._names and (
                 state := STATES.get(re.sub(r"^tmp\d+(_next)?", "", name))
             ):
-                self._known[name] = self._unique(state)
-            elif name not in self._known and not name.startswith("_tmp"):
-                self._known[name] = self._unique(self._word(name, value, function))
+                self._names[name] = self._unique(state)
+            elif name not in self._names and not name.startswith("_tmp"):
+                self._names[name] = self._unique(self._word(name, value, function))
         self._give_several(function)
         for node in ast.walk(function):
             if (
                 isinstance(node, ast.Name)
                 and isinstance(node.ctx, ast.Store)
-                and node.id not in self._known
+                and node.id not in self._names
             ):
-                base = self._known.get(accumulators.get(node.id, ""), "")
-                self._known[node.id] = self._unique(f"{base}_so_far" if base else "accumulator")
+                base = self._names.get(accumulators.get(node.id, ""), "")
+                self._names[node.id] = self._unique(f"{base}_so_far" if base else "accumulator")
 
     def _give_several(self, function: ast.FunctionDef) -> None:
         """Names for what functions give that give several values."""
@@ -136,8 +136,8 @@ class Names:
                 called = node.value.func if isinstance(node.value, ast.Call) else node.value
                 words = RESULTS_OF_TUPLES.get(ast.unparse(called), ())
                 for target, word in zip(node.targets[0].elts, words, strict=False):
-                    if isinstance(target, ast.Name) and target.id not in self._known:
-                        self._known[target.id] = self._unique(word)
+                    if isinstance(target, ast.Name) and target.id not in self._names:
+                        self._names[target.id] = self._unique(word)
 
     def _word(self, name: str, value: ast.expr, function: ast.FunctionDef) -> str:
         text = ast.unparse(value)
@@ -145,7 +145,7 @@ class Names:
             return self._index_word(value)
         if text.startswith("tl.load"):
             pointer = re.search(r"\b(?:in|out|in_out)_ptr\d+\b", text)
-            return self._known[pointer[0]].removesuffix("_pointer") if pointer else "value"
+            return self._names[pointer[0]].removesuffix("_pointer") if pointer else "value"
         if re.fullmatch(r"_tmp\d+\[.*\]", text):
             return "product"
         if isinstance(value, ast.Call):
@@ -162,8 +162,8 @@ class Names:
         if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
             size = ast.unparse(value.right)
             if size.isidentifier():
-                known = self._known.get(size, "")
-                return f"{'inner' if any(c in known for c in COMPOUND) else known}_index".lstrip(
+                size_name = self._names.get(size, "")
+                return f"{'inner' if any(c in size_name for c in COMPOUND) else size_name}_index".lstrip(
                     "_"
                 )
             return f"index_of_{size}" if size.isdigit() else "index"
@@ -171,4 +171,4 @@ class Names:
 
     def __call__(self, name: str) -> str:
         """The readable name, or the name itself where none is known."""
-        return self._known.get(name, name)
+        return self._names.get(name, name)

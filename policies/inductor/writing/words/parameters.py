@@ -15,48 +15,48 @@ from kernelwright.policies.inductor.writing.words.naming import plural, roles_of
 
 def parameter_names(kernel: LoweredKernel, launches: list[WrittenLaunch]) -> dict[str, str]:
     """What a kernel calls its parameters: after what is passed, where all launches pass the same."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     by_value: dict[tuple[str, ...], str] = {}
     numbers = {"in": 0, "out": 0, "size": 0}
     roles = roles_of(kernel)
     for old in kernel.parameters:
         if old in kernel.blocks:
             continue
-        values = tuple(launch.given[old] for launch in launches)
+        values = tuple(launch.arguments[old] for launch in launches)
         same = len(set(values)) == 1
         if "ptr" in old:
-            made = (
+            name = (
                 f"{simple_path(values[0])}_pointer"
                 if same and re.fullmatch(r"[\w.\[\]']+", unwrapped_path(values[0]))
                 else _numbered("out" if "out" in old else "in", numbers)
             )
         elif values in by_value:
-            found[old] = by_value[values]
+            names[old] = by_value[values]
             continue
         elif same and values[0].isidentifier():
-            made = values[0]
+            name = values[0]
         elif old.endswith("numel"):
-            made = plural(roles[old.removesuffix("numel")])
+            name = plural(roles[old.removesuffix("numel")])
         else:
-            made = (same and name_of(ast.parse(values[0], mode="eval").body)) or _numbered(
+            name = (same and name_of(ast.parse(values[0], mode="eval").body)) or _numbered(
                 "size", numbers
             )
-        base, number = made.removesuffix("_pointer"), 2
-        while made in found.values():
-            made = (
+        base, number = name.removesuffix("_pointer"), 2
+        while name in names.values():
+            name = (
                 f"{base}_{number}"
                 if "ptr" not in old
                 else f"{base}_{'out_' * ('out' in old)}pointer"
             )
             base, number = (
                 (base, number + 1)
-                if made not in found.values()
+                if name not in names.values()
                 else (f"{base}_{number}", number + 1)
             )
-        found[old] = made
+        names[old] = name
         if "ptr" not in old:
-            by_value[values] = made
-    return found
+            by_value[values] = name
+    return names
 
 
 def _numbered(word: str, numbers: dict[str, int]) -> str:

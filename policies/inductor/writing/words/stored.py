@@ -24,13 +24,13 @@ def stored_words(function: ast.FunctionDef) -> dict[str, str]:
         if isinstance(node, ast.Assign):
             for target, value in _pairs(node):
                 values[target] = value
-    found = {}
+    words = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.store":
             pointer = re.match(r"\w*out_ptr\d+", ast.unparse(node.args[0]))
             if pointer and (word := _word(node.args[1], values)):
-                found[pointer[0]] = word
-    return found
+                words[pointer[0]] = word
+    return words
 
 
 def _pairs(node: ast.Assign) -> list[tuple[str, ast.expr]]:
