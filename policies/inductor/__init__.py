@@ -1,6 +1,7 @@
-"""Drafts from a compiler: torch's Inductor writes Triton for a GPU that need not exist, and the text is rewritten into
-a readable `ModelNew`.
+"""Drafts from a compiler: torch's Inductor writes Triton for a pretended GPU; the text becomes a
+readable `ModelNew`.
 
-`draft.py` is what the rest of the project uses; everything that executes a problem's file (`process.py` and what it
-imports) runs in a sandboxed process that the caller provides.
+`draft.py` is the interface for the rest of the project. Everything that executes a problem's file
+(`process.py` and its
+imports) runs in a sandboxed process of the caller.
 """

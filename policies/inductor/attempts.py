@@ -1,5 +1,6 @@
-"""Chooses which numbers of a problem are taken for sizes, and at which of its sizes it is traced: several attempts at
-one draft, of which the one with the fewest fixed sizes is kept.
+"""Chooses which numbers of a problem are sizes, and at which of its sizes the problem is traced.
+
+Several attempts are made at a draft; the attempt with the fewest fixed sizes wins.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ MAX_OTHER_SIZES = 2
 """Other sizes at which a problem is traced once more."""
 
 MIN_DRAWN_SIZE = 2
-"""Smallest value of a size where a problem is judged at other sizes than its own."""
+"""Smallest value of a size if a problem is judged at several sizes."""
 
 IsFreeNumber = Callable[[int, str], bool]
 """Whether a number of the problem, by its value and path, is a size."""
@@ -30,13 +31,15 @@ class Attempts:
     base: str
     """The text that is traced."""
     guesses: Sequence[IsFreeNumber]
-    """Guesses which numbers are sizes, the one with the most sizes first."""
+    """Predicates that guess which numbers are sizes, the one with the most sizes first."""
     numbers: dict[str, int]
     """The numbers of the problem itself, by their paths."""
     varied: Sequence[tuple[str, dict[str, int]]] = ()
     """The same problem at other sizes, with the numbers of each by their paths."""
     varying: frozenset[str] = frozenset()
-    """Paths of the numbers that ModelNew is given, not the same at every size, that some guess takes for sizes."""
+    """Paths of constructor arguments that differ between the sizes and that some guess takes for
+    sizes.
+    """
 
 
 def attempts_at(source: str, varied: list[str]) -> Attempts:
@@ -79,7 +82,9 @@ def attempts_at(source: str, varied: list[str]) -> Attempts:
 
 
 def distinct_guesses(guesses: list[IsFreeNumber], numbers: dict[str, int]) -> list[IsFreeNumber]:
-    """The first one of guesses that take the same numbers for sizes, tensors' sizes apart: the others give the same."""
+    """Returns the guesses without those that select the same constructor numbers as an earlier
+    guess.
+    """
     from kernelwright.policies.inductor.tracing.sizes import is_extent
 
     guess_of_paths: dict[frozenset[str], IsFreeNumber] = {}
@@ -90,8 +95,10 @@ def distinct_guesses(guesses: list[IsFreeNumber], numbers: dict[str, int]) -> li
 
 
 def _varying_paths(base_numbers: dict[str, int], varied_numbers: list[dict[str, int]]) -> set[str]:
-    """Paths of the numbers that are not the same at every size. A list may be shorter at a small size, a network have
-    fewer layers: what it then lacks varies as the rest of the list does.
+    """Returns the paths of numbers that differ between the sizes.
+
+    A list may be shorter at a small size (a network with fewer layers): its missing elements vary
+    as the others do.
     """
     varying = {p for p, n in base_numbers.items() if any(o.get(p, n) != n for o in varied_numbers)}
     lists = {
@@ -133,8 +140,10 @@ def attempt_draft(
 
 
 def _generated(traced: Any) -> Any:
-    """Generates the code of a traced module. Where Inductor fails it does so once more without fusing kernels: most of
-    its failures come from kernels that it fused and cannot write.
+    """Generates the code of a traced module; after a failure of Inductor again without kernel
+    fusion.
+
+    Most of Inductor's failures come from fused kernels.
     """
     from torch._inductor import config
 
@@ -180,8 +189,8 @@ def _least(attempts: Attempts) -> dict[str, int]:
 
 
 def _required(paths: list[str], traced: Any, attempts: Attempts) -> list[tuple[str, str]]:
-    """Returns the conditions on the sizes of a call that follow from numbers in the draft, and from sizes that it takes
-    to be equal.
+    """Returns the conditions on the sizes of a call: numbers in the draft, and sizes assumed to
+    be equal.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -195,7 +204,7 @@ def _required(paths: list[str], traced: Any, attempts: Attempts) -> list[tuple[s
 
 
 def _size_varies(path: str, attempts: Attempts) -> bool:
-    """Whether a size is another one at some size of the problem; where no other is known any may be."""
+    """Returns whether a size differs at some size of the problem; True if no other size is known."""
     base_number = attempts.numbers.get(path)
     return not attempts.varied or any(
         numbers.get(path) != base_number for _, numbers in attempts.varied
@@ -203,17 +212,22 @@ def _size_varies(path: str, attempts: Attempts) -> bool:
 
 
 def size_freedom(draft: dict[str, Any]) -> tuple[int, int]:
-    """Returns a sort key for drafts: few sizes that tracing fixed first, then many that it took for symbols."""
+    """Returns a sort key for drafts: few fixed sizes first, then many symbols."""
     return -len(draft["fixed_sizes"]), draft["symbols"]
 
 
 def _without_chance(
     traced: Any, attempts: Attempts, free: IsFreeNumber, strict: bool, least: dict[str, int] | None
 ) -> Any:
-    """A size that is by chance what a window or another size is, in the problem and not at its other sizes, is one that
-    tracing takes for a number or for the other one. So the problem is traced once more at other sizes: that graph is
-    right everywhere if it has the same operators, since then nothing was decided by the chance. Else the graph at the
-    problem's own sizes stays, with what it takes for equal said.
+    """Traces the problem at other sizes if sizes are equal by coincidence, and returns the best
+    graph.
+
+    If a size equals a window or another size only at the problem's own sizes, tracing merges the
+    two. The problem is
+    traced at other sizes; such a graph is valid everywhere if its operators are the same, since
+    then no decision depended
+    on the coincidence. Otherwise the graph at the problem's own sizes is returned, with its
+    equalities recorded.
     """
     from kernelwright.policies.inductor.tracing.graph import trace
 
@@ -242,14 +256,14 @@ def _without_chance(
 
 
 def _sizes_merged_by_chance(traced: Any, attempts: Attempts) -> list[tuple[str, str]]:
-    """Sizes that tracing took for one, and that differ at some size of the problem."""
+    """Returns pairs of sizes that tracing merged and that differ at some size of the problem."""
     pairs = traced.sizes.merged()
     return [(a, b) for a, b in pairs if any(n.get(a) != n.get(b) for _, n in attempts.varied)]
 
 
 def operators(traced: Any) -> list[str]:
-    """The operators of a graph and of the steps of its loops in their order, with the real numbers, flags and words
-    that they are given; not what is computed of sizes.
+    """Returns the operators of a graph and of its loops in order, with real numbers, flags and
+    words, without sizes.
     """
     import torch
 

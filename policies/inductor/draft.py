@@ -1,5 +1,5 @@
-"""The draft of the compiler as a value, and the request for one. Nothing here imports torch or executes a problem's
-file.
+"""Draft of the compiler as a value, and the request for it. Imports no torch and executes no
+problem file.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from typing import Any
 from kernelwright.policies.base import Value
 
 PROCESS_ENTRY = "kernelwright.policies.inductor.process:serve"
-"""`module:function` of what runs in the sandboxed process."""
+"""Entry point (`module:function`) of the sandboxed process."""
 WARM_UP_ENTRY = "kernelwright.policies.inductor.process:warm"
 """The function that prepares the process from which sandboxed ones are forked."""
 DRAFT_SECONDS = 90.0
-"""Seconds for one draft that somebody waits for: `agent solve` ends within two minutes where nothing solves a module.
+"""Seconds for a draft with a waiting user: `agent solve` ends within two minutes if nothing
+solves a module.
 """
 SUITE_DRAFT_SECONDS = 300.0
-"""Seconds for one draft of a suite: a network of a hundred layers takes over a minute."""
+"""Seconds for a draft in a suite: a network of a hundred layers takes over a minute."""
 DRAFT_GRACE_SECONDS = 10.0
 """Seconds more, after which the process that has not ended its draft itself is ended."""
 POLICY_NAME = "compiler"
@@ -28,9 +29,10 @@ SPLIT_MARK = "# Products of fp32 are three products of float16 parts each, added
 """A line of the head of such a draft."""
 
 Runner = Callable[[str, dict[str, Any], float], dict[str, Any]]
-"""Calls an entry with a payload in a process of its own, for so many seconds, and returns its answer.
+"""Calls an entry with a payload in a separate process, with a time limit in seconds, and returns
+its answer.
 
-It returns `{"refused": text}` where the process gave no answer in time, or died.
+Returns `{"refused": text}` if the process died or exceeded the limit.
 """
 
 
@@ -40,14 +42,16 @@ class DraftMode(StrEnum):
     STRICT = "strict"
     """No operator: products, convolutions and pooling are kernels of the draft's own."""
     SHARE = "share"
-    """Matrix products and convolutions; what follows them is fused into own kernels."""
+    """Matrix products and convolutions; the operators after them are fused into the draft's
+    kernels.
+    """
 
 
 class Draft(Value):
-    """One answer of the compiler: a candidate, or why there is none."""
+    """Answer of the compiler: a candidate, or the reason for a refusal."""
 
     source: str = ""
-    """The candidate's text; empty where there is none."""
+    """Text of the candidate; empty after a refusal."""
     mode: DraftMode = DraftMode.STRICT
     kernels: int = 0
     """Kernels that the candidate launches."""
@@ -56,11 +60,13 @@ class Draft(Value):
     fixed_sizes: tuple[str, ...] = ()
     """Sizes that tracing turned into numbers: at other values of these the candidate is wrong."""
     transformation: str = ""
-    """The transformation that wrote it, such as `flash attention`; empty where the compiler did."""
+    """Name of the transformation that wrote the draft, such as `flash attention`; empty for the
+    compiler.
+    """
     algebra: bool = False
     """Whether exact algebra removes operations of the problem: the gain from that is reported apart from speed."""
     refused: str = ""
-    """The reason for a refusal in one line: the operator or the line of the problem that the compiler cannot draft."""
+    """Reason for a refusal in one line: the unsupported operator or line of the problem."""
     seconds: float = 0.0
 
     @property
@@ -80,13 +86,17 @@ def draft(
     split: bool = False,
     seconds: float = DRAFT_SECONDS,
 ) -> Draft:
-    """The compiler's draft for a problem's text.
+    """Returns the compiler's draft for a problem's text. Never raises for a faulty problem.
 
-    partial: operators that have no kernel of their own stay in torch, instead of ending the draft. varied: the same
-    problem at other sizes, whose differences tell which numbers are sizes. tf32: convolutions of fp32 multiply in tf32
-    where torch.backends.cudnn.allow_tf32 lets torch's own do so, which is its default on a GPU. split: large products
-    of fp32 are three products of float16 parts, which keep fp32's accuracy.
-    Never raises for what is wrong with the problem.
+    Args:
+        source: Text of the problem.
+        run: Runs an entry in a sandboxed process.
+        mode: Operators left to a library.
+        partial: Operators without a kernel stay in torch instead of ending the draft.
+        varied: Texts of the problem at other sizes; their differences show which numbers are sizes.
+        tf32: fp32 convolutions multiply in tf32 if torch.backends.cudnn.allow_tf32 is set (torch's default).
+        split: Large fp32 products are three products of float16 parts, which keep fp32's accuracy.
+        seconds: Time limit.
     """
     payload = {"source": source, "mode": mode.value, "partial": partial, "varied": list(varied), "tf32": tf32,
              "seconds": seconds, "split": split}  # fmt: skip
@@ -101,6 +111,6 @@ def has_split_products(source: str) -> bool:
 
 
 def with_fp32_products(source: str) -> str:
-    """A draft with its products of tf32 in fp32; empty where it has none."""
+    """Returns a draft with its tf32 products in fp32; empty if the draft has none."""
     exact = source.replace("input_precision='tf32'", "input_precision='ieee'")
     return exact if exact != source else ""

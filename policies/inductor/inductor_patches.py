@@ -1,7 +1,7 @@
-"""Inductor configured for drafts: its settings, and patches of what it lacks for sizes that are symbols.
+"""Configuration of Inductor for drafts, and patches of its gaps for symbolic sizes.
 
-The patches last for the whole process, as those of `private_torch.py` do, whose list names every private function that
-is used here.
+The patches last for the whole process, like those of `private_torch.py`, which lists all private
+functions used here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def configure_inductor(own_products: bool) -> None:
     ask = SizeVarAllocator.guard_or_false
 
     def guarded(self: Any, question: Any) -> bool:
-        """Without an answer where the bounds of an expression cannot be followed (ValueError: negative exponents)."""
+        """Returns False if the bounds of an expression cannot be followed (ValueError: negative
+        exponents).
+        """
         try:
             return bool(ask(self, question))
         except (ValueRangeError, ValueError):
@@ -59,8 +61,9 @@ def configure_inductor(own_products: bool) -> None:
 
 
 def _known_splits() -> None:
-    """Sizes that are equal, though not written alike, are equal where Inductor looks for the coalesced axes: torch 2.11
-    compares their texts there, and ends in an assertion without a word.
+    """Compares sizes by value instead of text when Inductor looks for coalesced axes.
+
+    torch 2.11 compares the texts of sizes there, and fails with an assertion without a message.
     """
     from torch._inductor import tiling_utils
     from torch._inductor.utils import sympy_product
@@ -81,8 +84,11 @@ def _known_splits() -> None:
 
 
 def _undecided_without_ranges() -> None:
-    """A comparison that has a loop's index in it is undecided where torch is not told the range of the index. While it
-    simplifies a modulus, torch 2.13 asks for such comparisons itself, and ends in an assertion.
+    """Leaves a comparison with a loop index undecided if torch does not know the range of the
+    index.
+
+    While simplifying a modulus, torch 2.13 makes such comparisons itself, and fails with an
+    assertion.
     """
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -104,9 +110,12 @@ def _undecided_without_ranges() -> None:
 
 
 def _split_by_symbols() -> None:
-    """A loop over `rows * columns` is split over the axes of a kernel with a grid of `rows` and of `columns` also where
-    both are symbols: Inductor asks whether the product is known to be more than `rows`, and `columns` may be 1. The
-    split is right there as well. Asked only after Inductor itself finds no split.
+    """Splits a loop over `rows * columns` over a grid of `rows` and `columns` also if both are
+    symbols.
+
+    Inductor asks whether the product is known to exceed `rows`; `columns` may be 1, and the split
+    is valid in that case
+    too. Used only after Inductor itself finds no split.
     """
     from torch._inductor.codegen.simd import CantSplit, SIMDKernel
     from torch._inductor.sizevars import SizeVarAllocator
@@ -137,7 +146,9 @@ def _split_by_symbols() -> None:
 
 
 def size_hint(size: Any) -> int:
-    """The value of a size in the problem itself, 0 where there is none. To be asked while a graph is lowered."""
+    """Returns the value of a size in the problem itself, 0 if unknown. Valid while a graph is
+    lowered.
+    """
     from torch._inductor.virtualized import V
 
     sizes: Any = V.graph.sizevars
@@ -148,7 +159,9 @@ def size_hint(size: Any) -> int:
 
 
 def drop_maxima(expression: Any) -> Any:
-    """Replaces `Max(1, size)` of a stride by the size: they differ only where the tensor has no element."""
+    """Replaces `Max(1, size)` in a stride by the size: the two differ only for tensors without
+    elements.
+    """
     import sympy
     from torch.utils._sympy.functions import Max
 
@@ -161,7 +174,7 @@ def drop_maxima(expression: Any) -> Any:
 
 
 def _order_by_symbols() -> None:
-    """Strides that are symbols have an order where somebody asks for one without saying what is known of symbols."""
+    """Gives symbolic strides an order for callers that pass no shape environment."""
     from torch._inductor import ir
     from torch._inductor.virtualized import V
 

@@ -1,5 +1,5 @@
-"""The compiler as a policy: it answers the first question of a conversation with a draft, and has nothing to say to
-a second one.
+"""The compiler as a policy: it answers the first turn of a conversation with a draft, and no
+later turn.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ IMPRECISE = "precision"
 
 
 class CompilerPolicy:
-    """The compiler as a policy without a model. Whoever runs it wraps it in `DraftedTurn`, which knows the problem."""
+    """Compiler as a policy without a model. Callers wrap the policy in `DraftedTurn`, which knows
+    the problem.
+    """
 
     name = POLICY_NAME
     capabilities = Capabilities(seeds=True)
@@ -50,11 +52,13 @@ class CompilerPolicy:
 
 
 class DraftedTurn(Forwarding):
-    """Answers one turn of a conversation with a draft that the policy did not write; every other turn is the policy's,
-    but for a repair of the draft's precision: products of tf32 or of parts are then made in fp32.
+    """Answers one turn of a conversation with a draft; the wrapped policy answers all other
+    turns.
 
-    The completion names `compiler`, `transformation` or `file` as its policy and holds no token ids, so it is never
-    a row of GRPO.
+    Exception: a repair of the draft's precision is the draft again with tf32 or split products in
+    fp32. The completion
+    names `compiler`, `transformation` or `file` as its policy and holds no token ids, so GRPO
+    never trains on it.
     """
 
     def __init__(
@@ -64,11 +68,11 @@ class DraftedTurn(Forwarding):
         """Wraps a policy.
 
         Args:
-            policy: Who answers every other turn, and this one where the draft is refused.
-            make: Makes the draft; called once, when its turn comes, with the deadline of the request.
-            origin: Who wrote the draft; the stored turn names it as its policy too.
-            turn: The turn that the draft answers, from 0.
-            make_exact: Makes the draft without products of parts, where it has them and they are refused.
+            policy: Answers every other turn, and this turn if the draft is refused.
+            make: Makes the draft; called once with the deadline of the request.
+            origin: Author of the draft, also stored as the turn's policy.
+            turn: Number of the turn that the draft answers, from 0.
+            make_exact: Makes the draft without split products, for drafts whose split products are refused.
         """
         super().__init__(policy)
         self._make, self._origin, self._turn = make, origin, turn
@@ -77,7 +81,7 @@ class DraftedTurn(Forwarding):
         self.on_author: Callable[[Origin], None] = lambda _: None
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Returns one completion for each request, in their order."""
+        """Returns one completion per request, in order."""
         return [completion for request in requests for completion in self._complete(request)]
 
     def _complete(self, request: Request) -> list[Completion]:
@@ -101,7 +105,9 @@ class DraftedTurn(Forwarding):
         return self.policy.sample([request])
 
     def _exact(self, request: Request) -> Draft | None:
-        """The draft again, in fp32, where the turn after it is to repair its precision."""
+        """Returns the draft with fp32 products if the request is to repair the draft's precision;
+        else None.
+        """
         if request.turn != self._turn + 1 or request.fault != IMPRECISE:
             return None
         self.on_author(self._origin)

@@ -1,9 +1,8 @@
-"""Every private or patched function of torch and Triton that drafting depends on, in one place.
+"""All private or patched functions of torch and Triton that drafting depends on.
 
-A contract test holds the list.
-
-The patches pretend that there is a GPU. They last for the whole process, which is therefore one of its own that does
-nothing else.
+A contract test checks the list. The patches pretend that a GPU exists. They last for the whole
+process, so drafting
+runs in a process of its own.
 """
 
 from __future__ import annotations

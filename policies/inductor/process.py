@@ -34,7 +34,7 @@ class Channel(Protocol):
     """The sandbox's way to its owner."""
 
     def send(self, message: dict[str, Any]) -> None:
-        """Sends one message, JSON values."""
+        """Sends a message of JSON values."""
 
 
 WARM_UP_PROBLEM = """
@@ -56,8 +56,9 @@ def get_init_inputs():
 
 
 COLLECTED_AFTER = 50_000
-"""Objects after which Python looks for garbage: one draft makes millions that stay, and looking after every
-700 takes a fifth of its time.
+"""Number of allocated objects between garbage collections.
+
+A draft creates millions of lasting objects; collecting after every 700 takes a fifth of the time.
 """
 
 GOOD_ENOUGH_SECONDS = 10.0
@@ -114,7 +115,7 @@ def _prepare() -> None:
 
 
 def serve(channel: Channel, payload: dict[str, Any]) -> None:
-    """Answers one request of `kernelwright.policies.inductor.draft`."""
+    """Answers a request of `kernelwright.policies.inductor.draft`."""
     _prepare()
     with warnings.catch_warnings(), no_program_arguments():
         warnings.simplefilter("ignore")
@@ -129,7 +130,9 @@ def answer(
     source: str, mode: str, partial: bool, varied: list[str], tf32: bool = False, seconds: float = DRAFT_SECONDS,
     split: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """The fields of a Draft after at most `seconds`: of the best attempt until then, or where the first one was."""
+    """Returns the fields of a Draft after at most `seconds`: of the best attempt, or the location
+    of the timeout.
+    """
     start = time.monotonic()
     try:
         fields = write_draft(source, mode == "strict", partial, varied, tf32, seconds, split)
@@ -152,7 +155,7 @@ def _describe_place(error: BaseException, source: str) -> str:
 
 
 def _describe_failure(error: Exception, source: str) -> str:
-    """Returns one line with the operator and the line of the problem, as far as they are known."""
+    """Returns one line with the operator and the line of the problem, if these are known."""
     reason = reason_of(error, source)
     if line_of(error, source):
         return reason
@@ -170,7 +173,9 @@ def write_draft(
     source: str, strict: bool, partial: bool, varied: list[str], tf32: bool = False, seconds: float = DRAFT_SECONDS,
     split: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Raises the first attempt's exception where no attempt gives a draft, or OutOfTime."""
+    """Returns the best attempt's draft. Raises the first attempt's exception, or OutOfTime, if no
+    attempt succeeds.
+    """
     start = time.monotonic()
     attempts = attempts_at(source, varied)
     first: BaseException | None = None

@@ -26,19 +26,22 @@ DROPOUT_ADVICE = "call eval() on the module where the file builds it, or set p t
 
 
 class DraftRefused(Exception):
-    """There is no draft. The message is one line."""
+    """Raised if no draft can be made. The message is one line."""
 
     def __init__(self, message: str, operator: str = "", advice: str = "") -> None:
-        """operator: whose line the message lacks, such as `scatter_add`; empty where there is none. advice: what to do
-        about it, said after the line.
+        """Stores the refusal.
+
+        operator: name such as `scatter_add`, to find the line missing in the message; empty if
+        there is none. advice: what
+        the user can do, appended after the line.
         """
         super().__init__(message)
         self.operator, self.advice = operator, advice
 
 
 def line_of(error: BaseException, source: str) -> str:
-    """Returns the deepest line of the problem that the error came through, as `line 12 (y = x[x > 0])`; empty where
-    there is none.
+    """Returns the deepest line of the problem in an error's traceback, as `line 12 (y = x[x >
+    0])`; empty without one.
     """
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == PROBLEM
@@ -56,7 +59,7 @@ def line_text(source: str, number: int) -> str:
 
 
 def reason_of(error: BaseException, source: str) -> str:
-    """Returns one line for the user: what could not be drafted, and where."""
+    """Returns one line for the user with the unsupported construct and its location."""
     location = line_of(error, source)
     at = f" at {location}" if location else ""
     if isinstance(error, DraftRefused):
@@ -90,8 +93,8 @@ def _place_of(error: BaseException) -> str:
 
 
 def operator_of(error: BaseException) -> str:
-    """The operator (`amin`) that torch was at, by what the frames that the error came through have at hand; empty where
-    none of them has one.
+    """Returns the operator (`amin`) that torch was processing, from local variables of the
+    error's frames; else "".
     """
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
         for value in list(frame.f_locals.values()):
@@ -102,7 +105,7 @@ def operator_of(error: BaseException) -> str:
 
 
 def _operators(value: Any) -> Iterable[str]:
-    """Operators of a node of a graph, or of what Inductor schedules for some of them; in the order of the graph."""
+    """Yields the operators of a graph node, or of Inductor's scheduled nodes, in graph order."""
     module = type(value).__module__
     if module == "torch.fx.node" and getattr(value, "op", "") == "call_function":
         parts = str(value.target).split(".")

@@ -1,5 +1,8 @@
-"""What a window leaves of a size (`(height + 1) // 2`) as a size of its own: a network's later sizes are quotients of
-quotients, and an index with four of them fills a page, where one with names is a line.
+"""Symbols for sizes after a window (`(height + 1) // 2`).
+
+Later sizes of a network are quotients of quotients: an index with four of them fills a page,
+while an index with named
+symbols is a line.
 """
 
 from __future__ import annotations
@@ -25,14 +28,19 @@ class WindowSizes:
         env._set_replacement = self._replaced
 
     def _replaced(self, size: Any, other: Any, *args: Any, **options: Any) -> None:
-        """Keeps torch from solving what it decides for these symbols: where an image is brought to the size of an
-        earlier one (`2 * (height // 2) == height`), its height would become twice a number that nothing gives.
+        """Prevents torch from solving equations of window symbols.
+
+        If an image is resized to an earlier size (`2 * (height // 2) == height`), torch would
+        replace the height by twice a
+        symbol without a source.
         """
         if not {size, *other.free_symbols} & set(self.symbols.values()):
             self._replace(size, other, *args, **options)
 
     def symbol(self, size: Any) -> Any:
-        """The symbol for a size, where it has a quotient in it; else the size. Both are of sympy."""
+        """Returns the symbol of a size with a quotient; other sizes unchanged. Both are sympy
+        expressions.
+        """
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import DimDynamic
         from torch.utils._sympy.functions import FloorDiv
@@ -64,7 +72,9 @@ class WindowSizes:
 
 
 def plain_quotients(size: Any) -> Any:
-    """The size with its quotients written in one way: `(x + 1) // 2` for `(x - 1) // 2 + 1`."""
+    """Returns the size with its quotients in a normal form: `(x + 1) // 2` for `(x - 1) // 2 +
+    1`.
+    """
     import sympy
     from torch.utils._sympy.functions import FloorDiv
 
@@ -80,7 +90,9 @@ def plain_quotients(size: Any) -> Any:
 
 
 class WindowedMode(FakeTensorMode):
-    """Tensors without values, where what a convolution or a pooling gives has sizes with symbols of their own."""
+    """Mode of tensors without values in which results of convolution and pooling have symbols for
+    their sizes.
+    """
 
     def __init__(self, env: Any) -> None:
         super().__init__(allow_non_fake_inputs=True, shape_env=env)
@@ -117,7 +129,7 @@ class WindowedMode(FakeTensorMode):
 
 
 def window_size(size: Any) -> Any:
-    """Inductor's size of what it lowers: a symbol for a quotient, as tracing has it."""
+    """Returns Inductor's size with quotients replaced by the symbols of tracing."""
     from torch._inductor.virtualized import V
 
     windows = getattr(V.graph.fake_mode, "windows", None)

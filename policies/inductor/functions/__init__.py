@@ -1,3 +1,5 @@
-"""Functions of torch written with operators that take symbols for sizes, which replace torch's own in the process that
-drafts. What is traced with them, and how, is no concern of theirs.
+"""Functions of torch rewritten with operators that accept symbolic sizes; they replace torch's in
+the drafting process.
+
+How these functions are traced belongs to `tracing/`.
 """

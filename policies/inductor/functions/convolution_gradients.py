@@ -10,7 +10,9 @@ def convolution_backward(
     grad_output: Any, input: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: Any, output_mask: Any,
 ) -> Any:  # fmt: skip
-    """aten's operator. A transposed convolution, and one whose window is a size, are left as they are."""
+    """Decomposes aten's operator; transposed convolutions and windows with symbolic sizes are
+    left unchanged.
+    """
     import torch
 
     kernel, axes = list(weight.shape[2:]), weight.dim() - 2
@@ -43,7 +45,9 @@ def _of_weight(
     dilation: list[Any],
     groups: Any,
 ) -> Any:
-    """For each tap of the window the product of what it met with the gradients of what it gave, over all places."""
+    """Returns the gradient of the weight: per tap, the product of the inputs under the tap with
+    the output gradients.
+    """
     import torch
 
     kernel, out = list(weight.shape[2:]), list(grad_output.shape[2:])

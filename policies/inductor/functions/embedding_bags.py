@@ -37,7 +37,9 @@ def _of_rectangle(rows: Any, counted: Any, mode: str) -> Any:
 
 
 def _of_flat(rows: Any, counted: Any, offsets: Any, mode: str) -> Any:
-    """rows [length, width], counted [length] -> [bags, width]; a bag ends where the next one begins."""
+    """Reduces rows [length, width], counted [length], to [bags, width]; a bag ends at the start
+    of the next bag.
+    """
     import torch
 
     bags, width = offsets.shape[0], rows.shape[-1]

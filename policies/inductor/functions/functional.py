@@ -115,7 +115,7 @@ def _functions_and_methods() -> list[tuple[Any, str, Any]]:
 
 DROPOUT = {"dropout": True, "dropout1d": True, "dropout2d": True, "dropout3d": True, "alpha_dropout": False,
            "feature_alpha_dropout": False}  # fmt: skip
-"""Functions of torch.nn.functional -> whether they drop where nobody says whether it is training."""
+"""Dropout functions of torch.nn.functional -> their default for `training`."""
 PLACES = {"input": 0, "tensor": 0, "self": 0, "input1": 0, "x1": 0, "input2": 1, "x2": 1}
 """Positions of the first arguments of torch's functions, by their names."""
 
@@ -148,7 +148,7 @@ def _dropout(name: str) -> Any:
 
 def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
-    """Pools over one axis as over two of which the first has one element."""
+    """Pools over one axis by a two-dimensional pooling whose first axis has length one."""
     import torch
 
     def wide(leading: int, value: Any) -> tuple[int, Any]:
@@ -200,7 +200,9 @@ def _scaled(x: Any, weight: Any, bias: Any) -> Any:
 
 def instance_norm(x: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
     use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5) -> Any:  # fmt: skip
-    """Writes `torch.nn.functional.instance_norm` out; it updates the running statistics where they are given."""
+    """Writes `torch.nn.functional.instance_norm` with elementary operators; updates given running
+    statistics.
+    """
     import torch
 
     if not use_input_stats:
@@ -227,7 +229,7 @@ def asks_for_a_causal_mask(mask: Any, is_causal: bool | None = None, size: Any =
 
 
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
-    """The norm over all dimensions but one; over all where that is -1."""
+    """Returns the norm over all dimensions except `dim`; over all dimensions for -1."""
     import torch
 
     axes = [d for d in range(v.dim()) if d != dim]
@@ -239,7 +241,7 @@ def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
 
 
 def pixel_shuffle(x: Any, upscale_factor: Any) -> Any:
-    """Writes `torch.nn.functional.pixel_shuffle` as two reshapes around one permutation."""
+    """Writes `torch.nn.functional.pixel_shuffle` as two reshapes around a permutation."""
     *lead, channels, height, width = x.shape
     r = upscale_factor
     blocks = x.reshape(*lead, channels // (r * r), r, r, height, width)
@@ -249,7 +251,7 @@ def pixel_shuffle(x: Any, upscale_factor: Any) -> Any:
 
 
 def pixel_unshuffle(x: Any, downscale_factor: Any) -> Any:
-    """Writes `torch.nn.functional.pixel_unshuffle` as two reshapes around one permutation."""
+    """Writes `torch.nn.functional.pixel_unshuffle` as two reshapes around a permutation."""
     *lead, channels, height, width = x.shape
     r = downscale_factor
     blocks = x.reshape(*lead, channels, height // r, r, width // r, r)
@@ -291,7 +293,7 @@ def complex_of(real: Any, imag: Any) -> Any:
 
 
 def bilinear(left: Any, right: Any, weight: Any, bias: Any = None) -> Any:
-    """Computes left[i] weight[o, i, j] right[j] by one product and one sum."""
+    """Computes left[i] weight[o, i, j] right[j] by a product and a sum."""
     out, inner, outer = weight.shape
     rows = left.reshape(-1, inner) @ weight.permute(1, 0, 2).reshape(inner, out * outer)
     products = (rows.reshape(*left.shape[:-1], out, outer) * right.unsqueeze(-2)).sum(-1)
@@ -314,8 +316,10 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
 
 def conv1d(x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: Any = 1) -> Any:  # fmt: skip
-    """Convolves a contiguous copy of the input, since torch asks a real device for the shapes of others. Where there
-    are as many groups as output channels, tracing takes the two sizes for one.
+    """Convolves a contiguous copy of the input, because torch asks a real device for the shapes
+    of other inputs.
+
+    If the number of groups equals the number of output channels, tracing merges the two sizes.
     """
     import torch
 
@@ -325,7 +329,9 @@ def conv1d(x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any 
 
 
 def one_hot(x: Any, num_classes: Any = -1) -> Any:
-    """Writes `torch.nn.functional.one_hot` as a comparison. Raises DraftRefused if their number is not known."""
+    """Writes `torch.nn.functional.one_hot` as a comparison. Raises DraftRefused if the number of
+    classes is unknown.
+    """
     import torch
 
     if isinstance(num_classes, int) and num_classes < 0:

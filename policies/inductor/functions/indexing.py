@@ -1,4 +1,4 @@
-"""Parts of tensors, and tensors of repeated parts, where torch's own asks for sizes as numbers."""
+"""Slices, indices and repetitions of tensors with symbolic sizes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from kernelwright.policies.inductor.tracing.slices import clip_to_axis
 
 
 def get_item(x: Any, index: Any) -> Any:
-    """x[index], with the sizes that it is made of where x is made of sizes."""
+    """Returns x[index]; a tensor made of sizes keeps the sizes of the selected part."""
     return select_sizes(_part(x, index), x, index)
 
 
 def _part(x: Any, index: Any) -> Any:
-    """x[index]; an integer that is a symbol, or a tensor of one, selects, where C++ would ask for its number, and a
-    slice ends in its axis.
+    """Returns x[index] for symbolic integers, integer tensors and slices with symbolic ends.
+
+    A symbolic integer or integer tensor selects (torch's C++ would ask for its value); a slice is
+    clipped to its axis.
     """
     import torch
 
@@ -68,7 +70,7 @@ def set_item(x: Any, index: Any, value: Any) -> None:
 
 
 def is_index_tensor(word: Any) -> bool:
-    """Whether a word of an index is a tensor of one whole number, whose value is not known."""
+    """Returns whether an index is a tensor of a single integer with an unknown value."""
     import torch
 
     whole = isinstance(word, torch.Tensor) and word.dim() == 0 and word.dtype != torch.bool
@@ -94,7 +96,7 @@ def _axes_of(x: Any, words: list[Any]) -> dict[int, int]:
 def repeat_interleave(
     x: Any, repeats: Any, dim: int | None = None, *, output_size: Any = None
 ) -> Any:
-    """Writes `torch.repeat_interleave` as a view. Raises DraftRefused where the repeats are a tensor."""
+    """Writes `torch.repeat_interleave` as a view. Raises DraftRefused for a tensor of repeats."""
     import torch
 
     if isinstance(repeats, torch.Tensor):
@@ -109,7 +111,9 @@ def repeat_interleave(
 
 
 def parting_functions() -> list[tuple[str, Any]]:
-    """Functions and methods that give pieces of a tensor: as many as a size where forward has a loop over them."""
+    """Returns functions that split a tensor: into a symbolic number of pieces if forward loops
+    over them.
+    """
     import torch
 
     plain_split, plain_unbind = torch.Tensor.split, torch.Tensor.unbind
@@ -136,7 +140,9 @@ def _counted(size: Any) -> bool:
 
 
 def chunk(input: Any, chunks: Any, dim: int = 0) -> Any:
-    """Slices of equal length, the last one shorter; how many there are is asked of the sizes only."""
+    """Returns slices of equal length, the last shorter; the number of slices is computed from
+    sizes only.
+    """
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     size = input.shape[dim]
@@ -153,8 +159,10 @@ def chunk(input: Any, chunks: Any, dim: int = 0) -> Any:
 
 
 def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[Any, ...]:
-    """Writes `torch.tensor_split` with ends that are computed from the size: the first parts are one longer where the
-    size is no multiple of their number. Raises DraftRefused where a tensor says where to split.
+    """Writes `torch.tensor_split` with computed ends: the first parts are longer by one for an
+    uneven division.
+
+    Raises DraftRefused for ends in a tensor.
     """
     import torch
 
@@ -175,7 +183,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[An
 
 
 def unfold(x: Any, dimension: int, size: Any, step: Any) -> Any:
-    """Windows of one dimension, gathered."""
+    """Gathers the windows of a dimension."""
     import torch
 
     dimension = dimension % x.dim()

@@ -30,9 +30,12 @@ def interpolation(plain: Any) -> Any:
 
 
 def scales_for_one_cell() -> None:
-    """Has torch divide what lies between two corners by at least one: a single cell is at the first corner then.
+    """Makes torch's interpolation of a single cell return the first corner, for the rest of this
+    process.
 
-    Tracing takes sizes for larger than one, and would decide for every call. For the rest of this process.
+    The distance between corners is divided by at least one. Tracing assumes sizes above one and
+    would otherwise fix the
+    decision for every call.
     """
     import torch
     from torch._decomp import decompositions

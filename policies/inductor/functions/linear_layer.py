@@ -7,8 +7,8 @@ from typing import Any
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
-    """Computes one product over all leading sizes; the C++ implementation asks for their values where there
-    is a bias.
+    """Computes a single product over all leading sizes; torch's C++ asks for their values if
+    there is a bias.
     """
     import torch
 

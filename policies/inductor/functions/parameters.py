@@ -1,5 +1,5 @@
-"""Parameters that forward makes of tensors (`layer.weight = nn.Parameter(weight)`), and those of modules that are
-converted (`layers.half()`).
+"""Parameters created in forward (`layer.weight = nn.Parameter(weight)`), and conversions such as
+`layers.half()`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from typing import Any
 
 
 def parameters_of_values() -> None:
-    """Lets a tensor of a functional graph be a parameter: torch's own asks where its memory begins, which symbols do
-    not have.
+    """Lets a tensor of a functional graph be a parameter; torch asks for a memory address, which
+    symbols lack.
     """
     import torch
 
@@ -26,7 +26,9 @@ def parameters_of_values() -> None:
 
 
 def converted_modules() -> None:
-    """Lets modules be converted whose parameters have no memory: torch's own puts what is converted in their place."""
+    """Lets modules without memory be converted, by replacing their parameters instead of their
+    contents.
+    """
     import torch
 
     def converted(self: Any, fn: Any, recurse: bool = True) -> Any:

@@ -1,4 +1,4 @@
-"""Pooling to a given number of cells, whatever the size of what is pooled."""
+"""Pooling to a given number of cells, for symbolic input sizes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ def pooling_functions() -> dict[str, Any]:
 
 
 def whole_windows(max_pool1d: Any) -> dict[str, Any]:
-    """Name in torch.nn.functional -> the function, of pooling whose window may be all that is pooled
-    (`avg_pool2d(x, x.shape[2:])`); else it is as it was. max_pool1d: the one of ours.
+    """Returns pooling functions by name that accept a window as large as the input
+    (`avg_pool2d(x, x.shape[2:])`).
+
+    Other windows are passed on to torch. max_pool1d: this project's function.
     """
     import torch.nn.functional as functional
 
@@ -78,9 +80,13 @@ def _whole(axes: int, over: Callable[[Any, list[int]], Any], plain: Any) -> Any:
 def _one_axis_at_a_time(
     axes: int, windows: list[Any], stride: Any, around: list[Any], positional: Any, options: Any
 ) -> list[tuple[list[Any], ...]]:
-    """Windows, strides and paddings of pooling over each of two axes by itself, where Inductor has no kernel for a
-    window that is large and overlaps others: a mean over a rectangle is a mean of means, also where its border is not
-    counted. Empty where it has one. Over three axes such a mean is a convolution (lowering/convolutions.py).
+    """Splits a two-dimensional mean into one per axis, if Inductor has no kernel for large
+    overlapping windows.
+
+    Returns windows, strides and paddings per axis; empty if Inductor has a kernel. The mean over
+    a rectangle is a mean of
+    means, even if its border is not counted. In three dimensions such a mean is a convolution
+    (lowering/convolutions.py).
     """
     strides = list(stride) if isinstance(stride, tuple | list) else [stride] * axes
     strides = [w if s is None else s for w, s in zip(windows, strides or windows, strict=False)]

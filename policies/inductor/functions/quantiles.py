@@ -1,4 +1,4 @@
-"""Quantiles by a sort, where torch's own asks for sizes as numbers."""
+"""Quantiles by a sort, for symbolic sizes."""
 
 from __future__ import annotations
 

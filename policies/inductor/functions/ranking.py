@@ -1,7 +1,8 @@
 """Sorting and the largest elements without a library.
 
-A few of the largest are taken one after the other; whole rows are sorted bit by bit; for a median each element's rank
-is counted, which takes the square of the length. What it does not do: medians of rows of more than
+Few of the largest are taken one by one; whole rows are sorted bit by bit (radix sort); for a
+median the rank of each
+element is counted, in quadratic time. Not supported: medians of rows of more than
 `MAX_RANKED_ELEMENTS` elements.
 """
 
@@ -22,13 +23,14 @@ from kernelwright.policies.inductor.tracing.loops import over_steps
 MAX_RANKED_ELEMENTS = 8192
 """Elements of a row that are ranked."""
 MAX_TAKEN_ONE_BY_ONE = 8
-"""The largest k for which the k largest are taken one after the other."""
+"""Largest k for which the k largest elements are taken one by one."""
 
 
 def decompositions(partial: bool) -> dict[Any, Callable[..., Any]]:
-    """aten's operator -> the same in operators that Inductor has kernels for.
+    """Returns aten operators with their decompositions into operators that Inductor has kernels
+    for.
 
-    partial: what would be refused stays the operator that it is.
+    partial: an operator whose decomposition is refused stays in the graph.
     """
     import torch
 
@@ -65,9 +67,9 @@ def _operators() -> dict[Any, Callable[..., Any]]:
 
 
 def _ranks(x: Any, descending: bool) -> Any:
-    """Counts, along the last dimension, how many elements come before each one.
+    """Counts, along the last dimension, the elements that precede each element in order.
 
-    NaN counts as the largest, equal elements keep their order.
+    NaN counts as the largest; equal elements keep their order.
     """
     import torch
 
@@ -108,8 +110,8 @@ def topk(
 
 
 def _by_digits(x: Any, descending: bool) -> tuple[Any, Any]:
-    """The last dimension sorted, equal elements in their order, and where each element was: a radix sort, a bit at a
-    time, whose passes are a loop.
+    """Sorts the last dimension stably by a radix sort with a loop over bits; returns values and
+    indices.
     """
     import torch
 
@@ -150,8 +152,9 @@ def _sortable_integers(x: Any) -> Any:
 
 
 def _one_after_the_other(x: Any, k: int, largest: bool) -> tuple[Any, Any]:
-    """Takes the k largest of the last dimension one by one; NaN counts as the largest, and of equal elements the first
-    is taken first.
+    """Takes the k largest elements of the last dimension one by one; NaN counts as the largest.
+
+    Among equal elements the first is taken first.
     """
     import torch
 
@@ -215,9 +218,10 @@ def ordering_functions() -> dict[str, Any]:
 def scatter_reduce(
     x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
-    """The largest, smallest or product of what is scattered to one place: each place looks at all that is scattered.
+    """Writes maxima, minima and products of scattered values: each target looks at all values.
 
-    Sums are left to Inductor, which has atomic additions for them; a mean is two of them.
+    Sums are left to Inductor, which has atomic additions for them; a mean is a quotient of two
+    sums.
     """
     import torch
 
@@ -291,14 +295,14 @@ def argsort(x: Any, dim: int = -1, descending: bool = False) -> Any:
 
 
 def kthvalue(x: Any, k: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
-    """Writes `torch.kthvalue` as the last one of the `k` smallest elements."""
+    """Writes `torch.kthvalue` as the last of the `k` smallest elements."""
     values, indices = topk(x, k, dim, largest=False)
     values, indices = values.narrow(dim, k - 1, 1), indices.narrow(dim, k - 1, 1)
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
 
 def median(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
-    """The lower one of two middle elements; NaN where there is one, as torch says."""
+    """Returns the lower of the two middle elements; NaN for a row with NaN, as torch does."""
     import torch
 
     moved = x.movedim(dim, -1)
@@ -309,7 +313,7 @@ def median(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
 
 
 def nanmedian(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
-    """Writes `torch.nanmedian` over one axis by ranks, with the NaN elements left out of the count."""
+    """Writes `torch.nanmedian` over an axis by ranks, without counting NaN elements."""
     import torch
 
     moved = x.movedim(dim, -1)

@@ -1,6 +1,6 @@
-"""Recurrent layers as loops over their steps: what torch does in one call of C++.
+"""Recurrent layers as loops over time steps, instead of torch's C++ calls.
 
-The products with the inputs of all steps are made at once, before the loop.
+The products with the inputs of all steps are computed before the loop.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from kernelwright.policies.inductor.refusing import DROPOUT_ADVICE, DraftRefused
 from kernelwright.policies.inductor.tracing.loops import over_steps
 
 Cell = Callable[[Any, dict[str, Any], Any, Any], dict[str, Any]]
-"""Products of the input, what is carried, recurrent weight and bias -> what is carried on; `h` is the output."""
+"""Step of a recurrent layer: (input product, state, recurrent weight, bias) -> next state, whose
+`h` is the output.
+"""
 
 
 def recurrent_functions() -> dict[str, Any]:
@@ -88,7 +90,7 @@ def lstm(x: Any, hidden: Any, *arguments: Any) -> tuple[Any, Any, Any]:
 
 
 def _layers(carried: str, step: Cell) -> Any:
-    """The whole of a recurrent layer: `carried` is one letter for each tensor of its state."""
+    """Returns a whole recurrent layer. `carried`: a letter for each tensor of its state."""
 
     def layers(x: Any, hidden: Any, weights: Any, has_biases: bool, count: int, dropout: float, train: bool,
         both_ways: bool, batch_first: Any = None) -> tuple[Any, ...]:  # fmt: skip
@@ -130,7 +132,7 @@ def _layers(carried: str, step: Cell) -> Any:
 
 def _direction(x: Any, start: dict[str, Any], step: Cell, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any,
     backwards: bool) -> tuple[Any, dict[str, Any]]:  # fmt: skip
-    """One layer in one direction over x [steps, batch, width]."""
+    """Runs a layer in one direction over x [steps, batch, width]."""
     steps = x.shape[0]
     projected = linear(x, w_ih, b_ih)
 

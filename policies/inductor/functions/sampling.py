@@ -1,5 +1,8 @@
-"""Images sampled at places that tensors give. torch's decomposition reads the border in the place of what lies outside
-and multiplies it by zero, which makes NaN of a NaN there.
+"""Sampling of images at coordinates in tensors.
+
+torch's decomposition reads the border in place of elements outside and multiplies by zero, which
+turns a NaN there
+into NaN.
 """
 
 from __future__ import annotations

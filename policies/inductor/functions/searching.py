@@ -1,5 +1,5 @@
-"""Places in sorted rows, which Inductor finds by halving: the forms that it has no kernel for become the one that it
-has.
+"""Binary search in sorted rows: rewrites the forms without an Inductor kernel as the form with a
+kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def searchsorted(
     sorted_sequence: Any, self: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
     sorter: Any = None,
 ) -> Any:  # fmt: skip
-    """Writes `torch.searchsorted` with a sorter as one of the rows that it puts in order."""
+    """Writes `torch.searchsorted` with a sorter as a search in the rows that the sorter orders."""
     import torch
 
     if sorter is None:
@@ -33,7 +33,7 @@ def searchsorted(
 
 
 def searchsorted_of_number(sorted_sequence: Any, self: Any, **options: Any) -> Any:
-    """Writes `torch.searchsorted` of a number as one of a tensor."""
+    """Writes `torch.searchsorted` of a number as a search of a tensor."""
     import torch
 
     value = torch.full((1,), self, dtype=sorted_sequence.dtype, device=sorted_sequence.device)
@@ -41,5 +41,5 @@ def searchsorted_of_number(sorted_sequence: Any, self: Any, **options: Any) -> A
 
 
 def bucketize_of_number(self: Any, boundaries: Any, **options: Any) -> Any:
-    """Writes `torch.bucketize` of a number as one of a tensor."""
+    """Writes `torch.bucketize` of a number as a search of a tensor."""
     return searchsorted_of_number(boundaries, self, **options)

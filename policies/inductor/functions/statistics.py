@@ -1,4 +1,4 @@
-"""Covariances, differences, histograms and triangles, where torch's own asks for sizes as numbers or for values."""
+"""Covariances, differences, histograms and triangles with symbolic sizes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def statistics_functions() -> dict[str, Any]:
 
 def _cov(plain: Any) -> Any:
     def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
-        """Writes `torch.cov` without weights as a product of what is left of each row after its mean."""
+        """Writes `torch.cov` without weights as a product of the centered rows."""
         if fweights is not None or aweights is not None:
             return plain(input, correction=correction, fweights=fweights, aweights=aweights)
         rows = input.reshape(1, -1) if input.dim() < 2 else input
@@ -30,7 +30,9 @@ def _cov(plain: Any) -> Any:
 
 
 def corrcoef(input: Any) -> Any:
-    """Writes `torch.corrcoef` as the covariance over the deviations of both rows, between minus one and one."""
+    """Writes `torch.corrcoef` as the covariance over the deviations of both rows, clamped to [-1,
+    1].
+    """
     import torch
 
     covariance = torch.cov(input)
@@ -42,7 +44,7 @@ def corrcoef(input: Any) -> Any:
 
 def _gradient(plain: Any) -> Any:
     def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> Any:
-        """Writes `torch.gradient` with one number as the spacing as differences of neighbours."""
+        """Writes `torch.gradient` with a single spacing as differences of neighbours."""
         if not isinstance(spacing, int | float) or edge_order != 1:
             return plain(input, spacing=spacing, dim=dim, edge_order=edge_order)
         axes = range(input.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
@@ -62,7 +64,9 @@ def _differences(x: Any, axis: int, spacing: float) -> Any:
 
 
 def histc(input: Any, bins: Any = 100, min: Any = 0, max: Any = 0) -> Any:
-    """Writes `torch.histc` as a count of the elements of each bin; between the extremes where both bounds are equal."""
+    """Writes `torch.histc` as a count of the elements per bin; between the extremes if both
+    bounds are equal.
+    """
     import torch
 
     flat: Any = input.reshape(-1)

@@ -1,6 +1,4 @@
-"""Methods of tensors, and functions that are methods too, where torch's own cannot do with symbolic sizes or in a
-functional graph.
-"""
+"""Tensor methods that torch does not support with symbolic sizes or in a functional graph."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ def _tolist(plain: Any) -> Any:
 
 def _item(plain: Any) -> Any:
     def item(x: Any) -> Any:
-        """In forward the number as a tensor, which computes as a number does; what needs its value asks for it."""
+        """Returns the number as a tensor in forward, so that arithmetic stays in the graph."""
         if (size := known_sizes(x)) is not None:
             return size
         return number_of(x) if is_tracing_forward() and _asked_by_the_problem() else plain(x)
@@ -68,7 +66,7 @@ def _asked_by_the_problem() -> bool:
 
 
 def number_of(x: Any) -> Any:
-    """A tensor of one element as one without axes, in the precision of Python's numbers."""
+    """Returns a tensor of one element without axes, in the precision of Python's numbers."""
     import torch
 
     alone = x.detach().reshape(())
@@ -88,7 +86,9 @@ def deep_copy(x: Any, memo: dict[int, Any]) -> Any:
 
 
 def fill_diagonal_(x: Any, fill_value: Any, wrap: bool = False) -> Any:
-    """Writes a number on the diagonal. Raises DraftRefused where a diagonal of a tall matrix goes on at its top."""
+    """Writes a number on the diagonal. Raises DraftRefused if the diagonal of a tall matrix wraps
+    around.
+    """
     import torch
 
     if wrap and x.dim() == 2:

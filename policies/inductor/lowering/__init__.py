@@ -1,5 +1,5 @@
-"""The graph becomes Inductor's text: its own passes and code generation, and lowerings for what it would leave to a
-library (products and convolutions).
+"""Lowering of a graph to Inductor's text: Inductor's passes and code generation, with own
+products and convolutions.
 
-What rewrites that text does not belong here: that is `writing/`.
+Rewriting of that text does not belong here, but to `writing/`.
 """

@@ -13,7 +13,7 @@ VIEWS = frozenset(
 
 
 def feeds_attention(node: Any) -> bool:
-    """Whether some attention reads a view of what a node of the graph computes."""
+    """Returns whether an attention reads a view of a node's result."""
     if _name(node) in VIEWS:
         return False
     waiting, visited = list(node.users), set()

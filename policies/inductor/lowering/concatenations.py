@@ -1,5 +1,8 @@
-"""Concatenations that begin with another one: a network whose layers read all that was made before them concatenates it
-anew for each of them, and copies every part each time.
+"""Nested concatenations: if a concatenation begins with the parts of an earlier one, it reuses
+the earlier result.
+
+A densely connected network concatenates all earlier layers for each new layer, and would copy
+every part each time.
 """
 
 from __future__ import annotations

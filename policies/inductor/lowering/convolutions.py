@@ -46,8 +46,9 @@ def windowed_pooling() -> None:
 
 
 def library_convolutions() -> None:
-    """Lets the library's convolutions keep sizes of weights, and a number of groups that is one, as symbols, which
-    Inductor's lowering turns into numbers for templates that are not used here.
+    """Lets library convolutions keep symbolic weight sizes and a symbolic number of groups.
+
+    Inductor's lowering turns these into numbers for templates that are not used here.
     """
     import torch
     from torch._inductor import lowering
@@ -111,7 +112,7 @@ def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilat
 
 
 def _summed(g: Geometry, x: Any, weight: Any) -> Any:
-    """The sum over channels and taps: by `tl.dot` where no side of the product is one."""
+    """Returns the sum over channels and taps, by `tl.dot` if no side of the product has length 1."""
     import sympy
     from torch._inductor.virtualized import V
 
@@ -175,7 +176,7 @@ def _weight(g: Geometry, load: Any, group: Any, m: Any, c: Any, taps: Any) -> An
 
 
 def _patch(g: Geometry, load: Any, n: Any, group: Any, pixel: Any, c: Any, taps: Any) -> Any:
-    """The input where this tap meets this pixel, and nought outside."""
+    """Returns the input at the position of a tap and pixel, and zero outside."""
     from torch._inductor.virtualized import ops
     from torch.utils._sympy.functions import Identity
 
@@ -187,7 +188,9 @@ def _patch(g: Geometry, load: Any, n: Any, group: Any, pixel: Any, c: Any, taps:
 
 
 def _tap_positions(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], list[Any]]:
-    """Returns where a tap reads, and the comparisons that say whether that is inside."""
+    """Returns the positions that a tap reads, and the comparisons that tell whether these are
+    inside.
+    """
     positions = [pixel[i] * g.stride[i] - g.padding[i] + taps[i] * g.dilation[i] for i in g.axes]
     return positions, [
         test for i in g.axes if g.padding[i] != 0 for test in bounds_of(positions[i], g.size[i])
@@ -245,7 +248,11 @@ def _average_pooling(pool: Any) -> Any:
 
 
 def _pooling_size(plain: Any) -> Any:
-    """Windows rounded up: Inductor asks whether that makes a difference, and its answer holds for one size only."""
+    """Returns Inductor's pooling size with windows rounded up without a case distinction.
+
+    Inductor asks whether rounding up makes a difference, and the answer would hold for a single
+    size only.
+    """
     import sympy
     from torch.utils._sympy.functions import FloorDiv
 

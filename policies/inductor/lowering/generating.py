@@ -107,8 +107,11 @@ def _plain_output_strides(graph: Any, traced: TracedModel) -> None:
 
 
 def channels_last(graph: Any) -> bool:
-    """Whether the library's convolutions are asked for with channels last, as torch.compile asks for them where sizes
-    are numbers: those over two axes, but for the ones in groups of several channels, which are slower so.
+    """Returns whether library convolutions use channels last, as torch.compile does for numeric
+    sizes.
+
+    Channels last are used for two spatial axes, except for groups of several channels, which are
+    slower so.
     """
     import torch
     from torch._inductor import config

@@ -11,20 +11,22 @@ from typing import Any, Literal
 from kernelwright.policies.inductor.window_sizes import window_size
 
 MAX_UNROLLED_TERMS = 27
-"""Terms: as many as a window of three by three by three has. Neighbouring elements are then loaded side by side, where
-a loop over the window loads each window by itself.
+"""Largest number of terms written out: the size of a 3 x 3 x 3 window.
+
+Written out, neighbouring elements are loaded together; a loop over the window would load each
+window separately.
 """
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """The sizes of one convolution; all lists have one entry for each spatial axis."""
+    """Sizes of a convolution; all lists have an entry per spatial axis."""
 
     batch: Any
     channels: Any
-    """Input channels of one group."""
+    """Input channels per group."""
     wide: Any
-    """Output channels of one group."""
+    """Output channels per group."""
     groups: Any
     size: list[Any]
     out: list[Any]
@@ -125,8 +127,8 @@ def channels_last(x: Any) -> Callable[[list[Any]], Any]:
 def create_reduction(
     kind: Literal["sum", "dot"], x: Any, ranges: list[Any], steps: list[Any], inner: Any
 ) -> Any:
-    """A reduction of Inductor's: `sum`, or `dot` for one by tl.dot. Sums of few terms, whose number is known, are
-    written out.
+    """Creates a reduction of Inductor: `sum`, or `dot` for tl.dot. Sums of few terms are written
+    out.
     """
     from torch._inductor import config, ir
 
@@ -153,7 +155,7 @@ def all_hold(tests: list[Any]) -> Any:
 
 
 def bounds_of(position: Any, size: Any) -> list[Any]:
-    """The comparisons that say whether a place is one of an axis."""
+    """Returns the comparisons that tell whether a position lies inside an axis."""
     import sympy
     from torch._inductor.virtualized import ops
 
@@ -161,7 +163,7 @@ def bounds_of(position: Any, size: Any) -> list[Any]:
 
 
 def unravel_index(flat: Any, sizes: list[Any]) -> list[Any]:
-    """Returns one index for each of the sizes, the last one running fastest."""
+    """Returns an index per size, the last one running fastest."""
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
     indices: list[Any] = []

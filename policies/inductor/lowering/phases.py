@@ -1,6 +1,12 @@
-"""Transposed convolutions with a stride, phase by phase: pixels whose places leave the same remainder by the strides
-meet the same taps. Each phase is a product with those taps alone, where one product over all of them would mostly
-multiply with nought.
+"""Strided transposed convolutions, phase by phase.
+
+Output pixels whose positions have equal remainders by the strides (a phase) meet the same taps.
+Each phase is a product
+with only those taps; a single product over all taps would mostly multiply by zero.
+
+Example in one dimension with stride 2, kernel 4, padding 0: even pixels (phase 0) meet taps 0 and
+2, odd pixels
+(phase 1) taps 1 and 3. Two products over two taps replace a product over four.
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ from kernelwright.policies.inductor.lowering.geometry import (
 
 
 def has_phases(g: Geometry) -> bool:
-    """Whether it is a transposed convolution whose strides are known numbers, one of them over one."""
+    """Returns whether a convolution is transposed with numeric strides, at least one above 1."""
     import sympy
 
     is_static = all(isinstance(n, int | sympy.Integer) for n in [*g.stride, *g.kernel, *g.padding])
@@ -69,7 +75,7 @@ def convolve_by_phases(g: Geometry, x: Any, weight: Any) -> Any:
 
 
 def _weights(g: Geometry, load: Any) -> Any:
-    """The taps of each phase, and nought where there are fewer."""
+    """Returns the taps of each phase, and zero for missing taps."""
     from torch._inductor.virtualized import ops
     from torch.utils._sympy.functions import Identity
 
@@ -95,8 +101,10 @@ def _taps(g: Geometry, phase: list[Any], j: list[Any]) -> list[Any]:
 
 
 def _tap_bounds(g: Geometry, taps: list[Any]) -> list[Any]:
-    """The comparisons that say whether a tap is one of the kernel's: a phase may have fewer than another, and what is
-    not multiplied must not be loaded either, where it may be NaN.
+    """Returns the comparisons that tell whether a tap exists in the kernel.
+
+    A phase may have fewer taps than another; operands of missing taps must not be loaded, since
+    they may be NaN.
     """
     import sympy
     from torch._inductor.virtualized import ops
@@ -109,7 +117,7 @@ def _tap_bounds(g: Geometry, taps: list[Any]) -> list[Any]:
 
 
 def _interleaved(g: Geometry, product: Any, quotients: list[Any]) -> Any:
-    """The phases as one image; read in place by what follows."""
+    """Returns the phases interleaved as an image, read in place by the operators that follow."""
     import sympy
     from torch._inductor import ir
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing

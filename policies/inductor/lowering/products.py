@@ -1,5 +1,5 @@
-"""Matrix products without a library: Inductor's `tl.dot` kernels, and a product and a sum where `tl.dot` cannot be
-used.
+"""Matrix products without a library: Inductor's `tl.dot` kernels, and multiplication with a sum
+elsewhere.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ def own_products(split: bool) -> None:
 
 
 def _product(by_dot: Any, left_axis: int, right_axis: int, axis: int, split: bool) -> Any:
-    """`tl.dot` where Inductor can use it; elsewhere (a side of one, float64) elements are multiplied and summed
+    """Returns a lowering by `tl.dot` if possible; otherwise elements are multiplied and summed
     along `axis`.
+
+    `tl.dot` is impossible for sides of length 1 and for float64.
     """
     import torch
     from torch._inductor.kernel.mm_common import use_native_matmul
@@ -63,9 +65,11 @@ def _product(by_dot: Any, left_axis: int, right_axis: int, axis: int, split: boo
 def _store_half_operands(*operands: Any) -> None:
     """Writes operands of half precision to memory before their product reads them.
 
-    Tensor cores read tiles that were copied to shared memory while the tile before was multiplied. An operand that is
-    computed between the load and the product passes through registers, cannot be copied ahead, and is computed anew
-    for every tile of columns: a gated layer of Llama took six times as long so (H200, bfloat16).
+    Tensor cores read tiles that were copied to shared memory during the multiplication of the
+    previous tile. An operand
+    computed between load and product passes through registers, cannot be copied ahead, and is
+    recomputed for every tile of
+    columns: a gated layer of Llama took six times as long (H200, bfloat16).
     """
     import torch
 
@@ -75,9 +79,13 @@ def _store_half_operands(*operands: Any) -> None:
 
 
 def is_worth_transposing(a: Any, b: Any) -> bool:
-    """Whether the right operand of a product in fp32 lies with the elements of its columns side by side, and is read so
-    often that a copy which lies by rows is cheap beside that: the threads of a warp would read 32 columns from one bank
-    of shared memory, which takes three times as long as the product itself (x @ weight.T).
+    """Returns whether the right fp32 operand should be copied to row-major order before the
+    product.
+
+    If the elements of a column are adjacent (x @ weight.T), the threads of a warp read 32 columns
+    from one bank of shared
+    memory, which takes three times as long as the product itself. With enough rows a copy is
+    cheap in comparison.
     """
     import torch
 

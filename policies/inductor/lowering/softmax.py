@@ -1,5 +1,7 @@
-"""Softmax over rows that no program can hold: the largest element and the sum of exponents in one pass over the row
-(Milakov and Gimelshein 2018), where Inductor would pass over it twice, because it does not know how long the row is.
+"""Online softmax over rows of unknown length: maximum and sum of exponents in one pass (Milakov
+and Gimelshein 2018).
+
+Inductor would pass over the row twice.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ kinder to short rows than the rescaling of a sum."""
 
 
 def online_softmax() -> None:
-    """Replaces the lowering of what softmax and log-softmax begin with, for the rest of this process."""
+    """Replaces the lowering of `prepare_softmax_online`, used by softmax and log-softmax, for the
+    rest of this process.
+    """
     from torch._inductor import inductor_prims
     from torch._inductor.lowering import lowerings
 

@@ -1,12 +1,20 @@
-"""Products of fp32 as three products of float16 parts on tensor cores: each operand is brought to a common size, and
-written once as a high part and what that leaves. The product of the two low parts is below what fp32 itself rounds off
-and is left out (Ootomo and Yokota 2022, arXiv:2203.03341). Parts of bfloat16 need no common size, but keep 16 bits of
-24, which small products are refused for.
+"""fp32 products as three products of float16 parts on tensor cores.
 
-The common size is a power of two, so that it costs no accuracy: of each row that is summed along, where its elements
-lie side by side, and of the whole matrix elsewhere. Tensor cores add with truncation, which over thousands of terms of
-one sign is a hundred times what fp32 loses. So the large part of every block of steps is added up in a sum of its own,
-and that to the total in fp32 (writing/products/parts.py).
+Each operand is scaled, and written once as a high part and a low part (the remainder). The
+product of the two low
+parts is below fp32's rounding and is omitted (Ootomo and Yokota 2022, arXiv:2203.03341). Parts of
+bfloat16 would need
+no scaling, but keep 16 bits of 24, and small products are refused for that error.
+
+The scale is a power of two, so scaling is exact: per row if the summed axis is contiguous, and
+per matrix otherwise.
+Tensor cores truncate when adding, which over thousands of terms of equal sign loses a hundred
+times fp32's error. So
+the large part of every block of steps has a sum of its own, which is added to the total in fp32
+(writing/products/parts.py).
+
+Example of an element 1234.5678 scaled to 1.2056326: high = 1.2060547 (float16), low = -0.00042...
+(float16).
 """
 
 from __future__ import annotations
@@ -23,7 +31,9 @@ MIN_PRODUCTS_PER_ELEMENT = 100
 tensor cores save (by an H100's 3 TB/s, 51 TFLOP/s of fp32 and three products at about 450 TFLOP/s).
 """
 VECTOR_ELEMENTS = 8
-"""Elements of float16 that are copied at once: where rows begin between them, one is copied at a time."""
+"""Number of float16 elements copied at once; rows that begin in between are copied element by
+element.
+"""
 MIN_PRODUCTS = 1 << 28
 """Smallest number of products at which splitting pays: below it the launches cost more than is saved."""
 EXPONENT_OF_LARGEST = 13.0
@@ -115,7 +125,7 @@ class _Parts:
         return self._high(self._as_stored(index))
 
     def low(self, index: Any) -> Any:
-        """Returns what the high part leaves of the element at an index."""
+        """Returns the low part (the rounding error of the high part) of the element at an index."""
         return self._low(self._as_stored(index))
 
     def _as_stored(self, index: Any) -> list[Any]:

@@ -1,5 +1,8 @@
-"""Maxima over the windows of pooling, written out: Inductor loops over a window of three axes, which loads each window
-by itself, where neighbouring windows can be loaded side by side.
+"""Max pooling with written-out windows.
+
+Inductor loops over windows of three axes, which loads each window separately; written out,
+neighbouring windows are
+loaded together.
 """
 
 from __future__ import annotations

@@ -30,7 +30,9 @@ def lowering_on_gpu() -> Any:
             return constant
 
         def run_node(self, n: Any) -> Any:
-            """Lowers one node, and casts where Inductor gives another dtype than eager (`any` of uint8 is uint8)."""
+            """Lowers a node, with a cast if Inductor's dtype differs from eager's (`any` of uint8
+            is uint8).
+            """
             lowered = super().run_node(n)
             if isinstance(lowered, ir.TensorBox) and feeds_attention(n):
                 lowered.realize()  # views of what is not in memory yet would be copied for the operator

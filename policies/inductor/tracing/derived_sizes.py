@@ -1,5 +1,10 @@
-"""Sizes that tracing found to be multiples: where it learns that a width is even, torch writes it as twice a symbol of
-its own, which no argument of the graph has for a size. Each such symbol becomes an argument.
+"""Sizes that are multiples: torch writes a width known to be even as twice a new symbol.
+
+No argument of the graph has the new symbol as a size; each such symbol becomes an argument of its
+own.
+
+Example: with sizes {"x.shape[1]": 2*u0}, u0 becomes an argument with the expression `x.shape[1]
+// 2`.
 """
 
 from __future__ import annotations
@@ -9,9 +14,9 @@ from typing import Any
 
 
 def bind_derived(traced: Any, sizes: Iterable[tuple[str, Any]]) -> None:
-    """Adds an argument to the graph for each symbol that only occurs inside the sizes of others.
+    """Adds an argument to the graph for each symbol that occurs only inside other sizes.
 
-    places: paths and values of sizes, those first that a draft should compute others from.
+    sizes: paths and values of sizes, preferred sources first.
     """
     pairs = [(path, value.node) for path, value in sizes]
     known_symbols = {node.expr for _, node in pairs if node.expr.is_symbol}

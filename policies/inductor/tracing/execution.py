@@ -1,4 +1,4 @@
-"""A problem's module, executed: what its functions give, as tensors without values."""
+"""Execution of a problem's module, with the results of its functions as tensors without values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernelwright.policies.inductor.tracing.numbers import number_names, with_nu
 
 
 def namespace(source: str) -> dict[str, Any]:
-    """The problem's module, executed."""
+    """Executes the problem's module and returns its namespace."""
     import sys
     import types
 
@@ -35,7 +35,7 @@ def namespace(source: str) -> dict[str, Any]:
 
 
 def _register_fields(cls: Any) -> None:
-    """Lets torch look into what a forward gives as a dataclass."""
+    """Registers a dataclass of the problem with torch's pytree, so that its tensors are visible."""
     import torch
 
     names = [f.name for f in dataclasses.fields(cls) if f.init]
@@ -69,7 +69,7 @@ def plain_outputs(outputs: Any) -> Any:
 
 
 def examples(source: str, mode: Any) -> tuple[dict[str, Any], Any, Any]:
-    """The module, and what its two functions give, as tensors without values."""
+    """Returns the module, and the inputs and constructor arguments as tensors without values."""
     module = namespace(source)
     with mode:
         try:
@@ -84,7 +84,9 @@ def examples(source: str, mode: Any) -> tuple[dict[str, Any], Any, Any]:
 
 
 def _drawn(get_inputs: Callable[[], Any], mode: Any) -> Any:
-    """Inputs that need values to be made (a scale that is drawn, with item()), made, and then without values."""
+    """Returns inputs whose creation needs values (a drawn scale with item()), made with values
+    and then stripped of them.
+    """
     import torch
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 

@@ -14,9 +14,10 @@ class _OperatorCalled(Exception):
 
 
 def line_that_calls(source: str, operator: str) -> int | None:
-    """The first line of the problem that leads to the operator (`scatter_add`); None where none is seen.
+    """Returns the first line of the problem that leads to an operator (`scatter_add`); None if
+    there is none.
 
-    The reference runs once on tensors without values.
+    Runs the reference once on tensors without values.
     """
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode

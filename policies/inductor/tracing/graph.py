@@ -1,5 +1,9 @@
-"""A problem's model traced with symbolic sizes: a graph of aten's operators, and where each of its arguments is
-found in `ModelNew`.
+"""Traces a problem's model with symbolic sizes: a graph of aten operators, and the source of each
+of its arguments.
+
+Example: `forward(self, x): return torch.relu(x) @ self.weight` becomes a graph with the arguments
+`self.weight` and `x`,
+the nodes relu and mm, and symbols {"s0": "x.shape[0]", "s1": "x.shape[1]"} for the sizes of x.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ from kernelwright.policies.inductor.values.complex_numbers import (
 from kernelwright.policies.inductor.values.known import KnownValuesMode
 
 MAX_OPERATORS = 8000
-"""Operators of one graph, at most: a recurrence that is written as a loop is unrolled, and ends here."""
+"""Maximum number of operators in a graph; an unrolled recurrence exceeds this."""
 
 
 TAKES_GRADIENTS = re.compile(r"\bautograd\b|\.backward\(|requires_grad")
@@ -52,7 +56,7 @@ TAKES_GRADIENTS = re.compile(r"\bautograd\b|\.backward\(|requires_grad")
 
 @dataclass
 class TracedModel:
-    """One module as a graph."""
+    """A module traced as a graph."""
 
     text: ProblemText
     sizes: SymbolicSizes
@@ -64,7 +68,7 @@ class TracedModel:
     flat: list[Any] = field(default_factory=list)
     """The arguments, as tensors of the pretended GPU."""
     form: Any = None
-    """The structure of what forward returns, with None in the place of each tensor, or COMPLEX."""
+    """Structure of forward's result, with None in place of each tensor, or COMPLEX."""
     contiguous: list[str] = field(default_factory=list)
     """Inputs that get_inputs gives contiguous."""
     keywords: dict[str, str] = field(default_factory=dict)
@@ -72,7 +76,7 @@ class TracedModel:
     symbols: dict[str, str] = field(default_factory=dict)
     """Symbol -> the expression that gives it in ModelNew."""
     names: dict[str, str] = field(default_factory=dict)
-    """Symbol -> what a person calls it."""
+    """Symbol -> readable name."""
     loops: Loops | None = None
     """Loops over sizes, in the order of their operators in the graph."""
 
@@ -90,7 +94,9 @@ class TracedModel:
         return (*map(self.constructor_name, self.sizes.fixed()), *self.numbers)
 
     def constructor_name(self, path: str) -> str:
-        """`Model.hidden` for the path of an attribute that keeps it; an input's path as it is."""
+        """Returns `Model.hidden` for the path of a constructor argument; an input's path
+        unchanged.
+        """
         name, suffix = re.fullmatch(r"(\w+)(.*)", path.removeprefix("self.")).groups()  # type: ignore[union-attr]
         return (
             f"Model.{self.keywords.get(name, name)}{suffix}" if path.startswith("self.") else path
@@ -123,11 +129,12 @@ def trace(
     partial: bool = False,
     least: Mapping[str, int] | None = None,
 ) -> TracedModel:
-    """The module as a graph.
+    """Traces a module.
 
-    partial: operators that cannot be written with others stay as they are. least: the smallest values of sizes, by
-    their paths, where slices may end outside of their axes (slices.py). Raises DraftRefused, and what the problem or
-    torch raises.
+    partial: operators without a decomposition stay in the graph. least: smallest values of sizes
+    by path, if slices may
+    end outside of their axes (slices.py). Raises DraftRefused, and exceptions of the problem or
+    torch.
     """
     form, learns = LoopForm.NESTED, has_loops(source)
     while True:
@@ -258,9 +265,12 @@ def _make_graph(
 
 
 def _graph_of(function: Any, flat: list[Any], partial: bool, gradients: bool) -> Any:
-    """The function's graph over these arguments, without mutations but those of its arguments. Raises DraftRefused.
+    """Returns the function's graph, without mutations except of its arguments. Raises
+    DraftRefused.
 
-    gradients: whether it may take some, which torch refuses where mutations are removed: it is traced with both first.
+    gradients: whether the function may compute gradients. torch refuses gradients while it
+    removes mutations, so such a
+    function is first traced with both.
     """
     import torch
     from torch._inductor.decomposition import select_decomp_table
@@ -293,8 +303,8 @@ def _graph_of(function: Any, flat: list[Any], partial: bool, gradients: bool) ->
 
 
 def _recompute_floats(model: Any, sizes: dict[str, Any], traced: TracedModel) -> None:
-    """Numbers that the constructor computed from sizes (`(width // heads) ** -0.5`) are computed once more, where
-    the graph sees it.
+    """Recomputes floats that the constructor derived from sizes (`(width // heads) ** -0.5`)
+    inside the graph.
     """
     import torch
     from torch.utils._sympy.interp import sympy_interp
@@ -345,7 +355,9 @@ def spelt(name: str) -> str:
 
 
 def _refuse(graph: Any) -> None:
-    """Refuses random operators and sizes that data decide by their names, and graphs that never end."""
+    """Raises DraftRefused for random operators, data-dependent sizes, and graphs with too many
+    operators.
+    """
     import torch
 
     for node in graph.graph.nodes:
@@ -380,7 +392,9 @@ def _sized_by_data(node: Any) -> bool:
 
 
 def _name_symbols(traced: TracedModel, size_arguments: list[tuple[str, Any]]) -> None:
-    """Returns where each symbol is found, inputs before constructor's arguments, and what it is called."""
+    """Records the source and name of each symbol; inputs take precedence over constructor
+    arguments.
+    """
     for path, value in [*_shapes(traced), *size_arguments]:
         symbol = value.node.expr
         if symbol.is_symbol:
@@ -420,5 +434,5 @@ def _shapes(traced: TracedModel) -> Iterator[tuple[str, Any]]:
 
 
 def simple_path(path: str) -> str:
-    """`self.layers[0].weight` as words: layers_0_weight."""
+    """Returns a path as an identifier: layers_0_weight for `self.layers[0].weight`."""
     return re.sub(r"\W+", "_", unwrapped_path(path).removeprefix("self.")).strip("_")

@@ -1,12 +1,14 @@
-"""`for row in x` over the rows of a tensor written as a loop over their numbers, which `loop_syntax` understands.
+"""Rewrites `for row in x` over the rows of a tensor as a loop over numbers, which `loop_syntax`
+understands.
 
     for row in x:                        __rows_0__ = __rows__(x)
         h = cell(row, h)                 for __at_0__ in range(__count__(__rows_0__)):
                                              row = __rows_0__[__at_0__]
                                              h = cell(row, h)
 
-`x.unbind(dim)`, `x.split(1, dim)`, `x.transpose(0, 1)`, `zip` and `enumerate` of these are understood too. What is no
-tensor when forward runs is walked through as Python does.
+`x.unbind(dim)`, `x.split(1, dim)`, `x.transpose(0, 1)`, `zip` and `enumerate` of these are
+supported too. Iterables
+other than tensors are iterated as in Python.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ SPLITTING_METHODS = (
 
 
 def _parts(loop: ast.For) -> tuple[str, str, str] | None:
-    """What is walked through, the name of a row, and the name of its number ("" where it has none)."""
+    """Returns the iterable, the name of a row, and the name of its number ("" if there is none)."""
     target, walked, at = loop.target, loop.iter, ""
     if (
         isinstance(walked, ast.Call)
@@ -76,7 +78,9 @@ def _parts(loop: ast.For) -> tuple[str, str, str] | None:
 
 
 def _walked(walked: ast.expr) -> str:
-    """A name, or a call of a function of tensors; empty where it is something else."""
+    """Returns the text of a name, or of a call of a splitting method; empty for other
+    expressions.
+    """
     if isinstance(walked, ast.Name):
         return walked.id
     called = (
@@ -107,9 +111,7 @@ def _placed(text: str, node: ast.stmt) -> ast.stmt:
 
 # ------------------------------------------------------------------------------------------------ what the text calls
 class TensorPieces:
-    """What `x.split(1, dim)` and `x.unbind(dim)` give where there are as many as a size: each is made when it is asked
-    for.
-    """
+    """Lazy pieces of `x.split(1, dim)` or `x.unbind(dim)`, for a symbolic number of pieces."""
 
     def __init__(self, tensor: Any, dim: int, keep: bool) -> None:
         """keep: whether a piece has the axis still."""
@@ -143,7 +145,7 @@ class ZippedRows:
     """Rows of several tensors at once, as `zip` gives them."""
 
     def __init__(self, *walked: Any) -> None:
-        """walked: what `rows_of` takes."""
+        """Stores the iterables, of the kinds that `rows_of` accepts."""
         self._rows = [rows_of(w) for w in walked]
         counts = [count_of(r) for r in self._rows]
         self.count = counts[0] if all(c is counts[0] for c in counts) else zipped_count(counts)
@@ -153,7 +155,9 @@ class ZippedRows:
 
 
 def zipped_count(counts: list[Any]) -> Any:
-    """Where `zip` ends: sizes that are symbols are taken to be equal where they are in the problem."""
+    """Returns the length of a `zip`; symbolic sizes that are equal in the problem are taken to be
+    equal.
+    """
     import torch
 
     if not any(isinstance(c, torch.SymInt) for c in counts):
@@ -170,7 +174,7 @@ def rows_of(walked: Any) -> Any:
 
 
 def count_of(rows: Any) -> Any:
-    """How many rows there are; of a tensor a symbol where its size is one."""
+    """Returns the number of rows; a symbol for a tensor of symbolic length."""
     import torch
 
     if isinstance(rows, TensorPieces | ZippedRows):

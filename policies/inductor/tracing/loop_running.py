@@ -1,4 +1,6 @@
-"""What the text of a loop calls that `loop_syntax` wrote as a call: the loop itself, and lists that it fills."""
+"""Runtime functions called by rewritten loops (`loop_syntax`): the loop itself, and the lists
+that loops fill.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,21 @@ class Stacked(list[Any]):
     """A list of as many tensors as a loop has steps: `torch.stack` and `torch.cat` take it."""
 
     def __init__(self, before: list[Any], steps: Any) -> None:
-        """before: what was in the list; steps: what the loop appended, stacked along a first dimension."""
+        """Creates the list. before: earlier elements. steps: elements appended by the loop,
+        stacked along the first dimension.
+        """
         super().__init__(before)
         self.steps = steps
 
     @property
     def before(self) -> list[Any]:
-        """What was in the list before the loop."""
+        """Elements of the list from before the loop."""
         return list(list.__iter__(self))
 
     def stack(self, dim: int = 0) -> Any:
-        """`torch.stack` of the list: what was in it before the loop, then one entry for each step."""
+        """Computes `torch.stack` of the list: the elements from before the loop, then an entry
+        per step.
+        """
         import torch
 
         entries = self.steps.movedim(0, dim)
@@ -52,7 +58,7 @@ class Stacked(list[Any]):
         raise Unsuited("a second loop over a list that a loop over a size fills")
 
     def insert(self, index: Any, value: Any) -> None:
-        """Nothing is put between what a loop has collected."""
+        """Raises Unsuited: no element can be put between those collected by a loop."""
         raise Unsuited("an element is put into a list that a loop over a size fills")
 
     def reverse(self) -> None:
@@ -61,7 +67,9 @@ class Stacked(list[Any]):
 
 
 def own_copy(changed: Any) -> Any:
-    """What a step may write into. Raises Unsuited for a view, whose tensor would not see it."""
+    """Returns a copy that a step may modify. Raises Unsuited for a view, whose base would not be
+    updated.
+    """
     import torch
 
     if not in_a_step():
@@ -74,13 +82,15 @@ def own_copy(changed: Any) -> Any:
 
 
 def last_element(listed: list[Any]) -> Any:
-    """The last element of a list; None where it is empty."""
+    """Returns the last element of a list; None for an empty list."""
     return listed[-1] if isinstance(listed, Stacked) or listed else None
 
 
 def run_loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str, Any], lists: dict[str, list[Any]],
     rows: dict[str, tuple[Any, int]]) -> dict[str, Any]:  # fmt: skip
-    """What `for` does, by `over_steps` where the count is a size; returns the values of all names afterwards."""
+    """Runs a `for` loop, by `over_steps` if the count is symbolic; returns the values of all
+    names afterwards.
+    """
     import torch
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
@@ -124,7 +134,7 @@ def run_loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str,
 
 
 class _Values(dict[str, Any]):
-    """Names after a loop; one that is no tensor has no value afterwards."""
+    """Values of names after a loop; None for names without a tensor."""
 
     def __missing__(self, name: str) -> None:
         return None
@@ -151,7 +161,7 @@ def _as_it_is(step: Callable[..., Any], steps: range, state: dict[str, Any], lis
 
 
 def _write(written: Any, dim: int, at: int, value: Any) -> None:
-    """One row of a tensor, or one element of a list."""
+    """Writes a row of a tensor, or an element of a list."""
     import torch
 
     if not isinstance(written, torch.Tensor):
@@ -163,7 +173,7 @@ def _write(written: Any, dim: int, at: int, value: Any) -> None:
 
 
 def stack(tensors: Any, dim: int = 0) -> Any:
-    """Stacks what a loop has collected, or calls `torch.stack` on ordinary tensors."""
+    """Stacks a list filled by a loop, or calls `torch.stack` on ordinary tensors."""
     import torch
 
     if isinstance(tensors, Stacked):
@@ -172,7 +182,7 @@ def stack(tensors: Any, dim: int = 0) -> Any:
 
 
 def cat(tensors: Any, dim: Any = 0, **options: Any) -> Any:
-    """Joins what a loop has collected, or calls `torch.cat` on ordinary tensors."""
+    """Joins a list filled by a loop, or calls `torch.cat` on ordinary tensors."""
     import torch
 
     if isinstance(tensors, Stacked):

@@ -1,9 +1,22 @@
-"""`for` loops of a problem's text written as calls of `over_steps`, where their bodies permit it.
+"""Rewrites `for` loops in a problem's text as calls of `over_steps`, if their bodies permit this.
 
-`for t in range(x.shape[1])` becomes a function of one step, called by `__loop__`. What the body assigns and what was
-there before is carried, as is what it writes into (`h[i] = y`, `state[:, t + 1] = y`, `state.mul_(y)`), of which each
-step has a copy; `outputs.append(y)` and `out[..., t] = y` give `y` to be stacked. A loop inside is a function inside. A
-loop that does anything else (break, return) stays as it is, and is unrolled.
+    for t in range(x.shape[1]):              def __step_0__(t, __state__, __gives__):
+        h = cell(x[:, t], h)                     h = __state__['h']
+        outputs.append(h)                        h = cell(x[:, t], h)
+                                                 __gives__.setdefault('outputs', []).append(h)
+                                                 return {'h': h}, {}
+                                             __state__ = __loop__(__step_0__, (x.shape[1],), {'h': h},
+                                                                  {'outputs': outputs}, {})
+                                             h = __state__['h']
+                                             outputs = __state__['outputs']
+
+Carried from step to step: names that existed before the loop and that the body assigns or
+modifies in place
+(`h[i] = y`, `state.mul_(y)`), of which each step has a copy. Stacked: `outputs.append(y)` and
+`out[..., t] = y`. A loop
+inside a loop is a function inside a function. A loop with other statements (break, return) stays
+unchanged, and is
+unrolled.
 """
 
 from __future__ import annotations
@@ -45,7 +58,7 @@ def has_loops(source: str) -> bool:
 
 
 def loop_names() -> dict[str, Any]:
-    """What a module of `with_loops` needs."""
+    """Returns the names that a module rewritten by `with_loops` needs."""
     return {
         "__loop__": run_loop,
         "__rows__": rows_of,
@@ -65,7 +78,7 @@ def _rewrite(method: ast.FunctionDef) -> None:
 
 @dataclass(frozen=True)
 class _LoopContext:
-    """Where a loop is."""
+    """Surroundings of a loop: its method, arguments, and outermost loop."""
 
     method: ast.FunctionDef
     arguments: set[str]
@@ -81,7 +94,9 @@ class _LoopContext:
         return self.arguments | _stored(earlier)
 
     def after(self, loop: ast.For) -> set[str]:
-        """Names that are read after it, by a later step of a loop around it too."""
+        """Returns the names read after the loop, including reads in later steps of a surrounding
+        loop.
+        """
         inside = {id(n) for n in ast.walk(loop)}
         again = (
             [n for n in ast.walk(self.around) if id(n) not in inside]
@@ -189,7 +204,7 @@ def _read_first(body: list[ast.stmt]) -> set[str]:
 
 
 class _StepOutputs(ast.NodeTransformer):
-    """Appends and writes to one row, as values that the step gives."""
+    """Rewrites appends and writes to a row as outputs of the step."""
 
     def __init__(self, variable: str, written_in_place: Set[str], followed: Set[str]) -> None:
         """kept: names of tensors whose rows are written in place. followed: lists whose last element is read."""
@@ -200,7 +215,7 @@ class _StepOutputs(ast.NodeTransformer):
         self._written_in_place, self._followed = written_in_place, followed
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        """The function of a step has what it gives already."""
+        """Returns the function of an inner step unchanged; its outputs are rewritten already."""
         return node
 
     def visit_Expr(self, node: ast.Expr) -> Any:
@@ -243,7 +258,7 @@ class _StepOutputs(ast.NodeTransformer):
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        """`outputs[-1]` is what the step before gave."""
+        """Rewrites `outputs[-1]` as the output of the previous step."""
         self.generic_visit(node)
         name = _last_read(node)
         return (
@@ -254,11 +269,11 @@ class _StepOutputs(ast.NodeTransformer):
 
 
 LAST = "__last_of_"
-"""What is written before the name of a list to name its last element."""
+"""Prefix that turns the name of a list into the name of its last element."""
 
 
 def _last_read(node: ast.AST) -> str:
-    """The name of a list of which a node reads the last element; empty where it does not."""
+    """Returns the name of the list whose last element a node reads; empty for other nodes."""
     reads = (
         isinstance(node, ast.Subscript)
         and isinstance(node.ctx, ast.Load)
@@ -268,7 +283,7 @@ def _last_read(node: ast.AST) -> str:
 
 
 def _changed(body: list[ast.stmt]) -> set[str]:
-    """Names of what a step changes in place."""
+    """Returns the names that a step modifies in place."""
     changed_names: set[str] = set()
     for node in (n for s in body if not _is_step(s) for n in _nodes_outside_steps(s)):
         target: ast.AST | None = None
@@ -287,7 +302,9 @@ def _changed(body: list[ast.stmt]) -> set[str]:
 def _given_by(
     loop: ast.For, variable: str, before: set[str]
 ) -> tuple[list[ast.stmt], _StepOutputs] | None:
-    """The body of a loop with what its steps give; None where it reads a list that it fills."""
+    """Returns the loop body with its outputs rewritten; None if the body reads a list that it
+    fills.
+    """
     calls = [
         n.value for n in ast.walk(loop) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call)
     ]
@@ -311,7 +328,9 @@ def _given_by(
 def _called(
     loop: ast.For, before: set[str], after_it: set[str], arguments: set[str], number: int
 ) -> list[ast.stmt]:
-    """The function of one step, the call, and what the names are afterwards."""
+    """Returns the statements that replace a loop: the step's function, the call, and the
+    assignments afterwards.
+    """
     assert isinstance(loop.target, ast.Name)
     assert isinstance(loop.iter, ast.Call)
     variable = loop.target.id

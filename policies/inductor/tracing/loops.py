@@ -1,9 +1,19 @@
-"""Loops over a size, traced once: what one step computes becomes a graph of its own, and the loop itself an operator
-that the candidate writes as `for step in range(...)` round the launches of that graph.
+"""Loops over a symbolic size, traced once.
 
-A step may read whatever is there before the loop, carries tensors from step to step (their shapes stay), and gives
-tensors that are stacked. A loop inside another one is a loop inside its graph. A loop whose count is a number is
-unrolled.
+A step becomes a graph of its own, and the loop an operator of the surrounding graph. The
+candidate writes the operator
+as `for step in range(...)` around the launches of the step's graph (writing/loops.py).
+
+A step may read any tensor from before the loop, carries tensors of constant shape, and returns
+tensors that are
+stacked. A loop inside a loop is a loop inside its graph. A loop with a numeric count is unrolled.
+
+Example: `over_steps(body, length, {"h": h})` with a body that returns `({"h": new}, {"outputs":
+new})` adds the node
+`steps([h], [x, weight], length, 0)` to the graph, whose results are the last `h` and the stacked
+outputs. Graph 0 has
+the arguments: step, sizes, h, h_next, outputs[step], x, weight; it writes into h_next and
+outputs[step].
 """
 
 from __future__ import annotations
@@ -18,22 +28,22 @@ from kernelwright.policies.inductor.refusing import DraftRefused
 
 OPERATOR = "kernelwright::steps"
 TRACED_STEP = 2
-"""The step at which a loop's body is traced; nothing may depend on its being this one."""
+"""Step number at which a loop's body is traced; results must not depend on this number."""
 
 Body = Callable[[Any, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
-"""Step and what is carried -> what is carried on, and what is stacked."""
+"""Loop body: (step, carried tensors) -> (next carried tensors, tensors to stack)."""
 
 
 @dataclass
 class LoopBody:
-    """One step of one loop as a graph."""
+    """Step of a loop as a graph."""
 
     carried: list[str]
     """A name for each carried tensor."""
     stacked: list[str]
     """A name for each tensor that the steps give."""
     shapes: list[tuple[list[Any], Any]]
-    """Sizes and dtype of each tensor that is stacked, of one step."""
+    """Sizes and dtype of a step's part of each stacked tensor."""
     read_count: int = 0
     """Tensors that a step reads besides."""
     step: Any = None
@@ -46,11 +56,12 @@ class LoopBody:
 
 
 Path = tuple[int, ...]
-"""Where a loop is: which one it is in forward, which one it is in the step of that loop, and so on."""
+"""Position of a loop: its number in forward, then its number in the step of that loop, and so on.
+"""
 
 
 class LoopForm(StrEnum):
-    """What becomes of loops over sizes."""
+    """Treatment of loops over symbolic sizes."""
 
     NESTED = "nested"
     """All stay loops, those inside others too."""
@@ -69,7 +80,7 @@ class Unlearned(Unsuited):
 
 
 class _Frame:
-    """What is being run: forward, or the step of a loop."""
+    """Code in execution: forward, or the step of a loop."""
 
     def __init__(self, path: Path, step: Any = None) -> None:
         """step: the symbol of the step."""
@@ -82,7 +93,7 @@ class _Frame:
 
 
 class Loops:
-    """The loops of one module, in the order in which forward comes to them."""
+    """Loops of a module, in execution order of forward."""
 
     def __init__(self, form: LoopForm, learns: bool) -> None:
         """learns: whether forward is run once more before it is traced, to learn the bodies of its loops."""
@@ -92,7 +103,7 @@ class Loops:
         self._sizes: Any = None
         self._make: Callable[[Any, list[Any]], Any] | None = None
         self._body_numbers: dict[Path, int] = {}
-        """Where a loop is -> which of the bodies is its."""
+        """Position of a loop -> index of its body."""
         self._frames: list[_Frame] = [_Frame(())]
         self.learning = False
         self.learnt = False
@@ -120,9 +131,10 @@ class Loops:
     def over(
         self, body: Body, count: Any, state: dict[str, Any], *, keep: bool = False
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Runs a body `count` times: what is carried at the end, and what the steps gave, stacked.
+        """Runs a body `count` times; returns the last carried tensors and the stacked results.
 
-        keep: a loop also where the count is a number. Raises DraftRefused where a carried tensor changes its shape.
+        keep: keep the loop for a numeric count too. Raises DraftRefused if a carried tensor
+        changes its shape.
         """
         import torch
         from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
@@ -255,12 +267,12 @@ def _unrolled(
 
 
 _collectors: list[Any] = []
-"""The modes that collect what the steps that are being run are given, the outermost first."""
+"""Modes that collect the inputs of the active steps, outermost first."""
 
 
 @contextmanager
 def _pausing() -> Iterator[None]:
-    """Stops collecting for the steps that are being run; those that begin inside are collected for."""
+    """Pauses collection for the active steps; steps that begin inside are collected."""
     before = [c.paused for c in _collectors]
     for collector in _collectors:
         collector.paused = True
@@ -273,7 +285,7 @@ def _pausing() -> Iterator[None]:
 
 @contextmanager
 def _collecting(carried: list[Any]) -> Iterator[list[Any]]:
-    """The tensors that functions of torch are given inside and that were made outside, each once."""
+    """Collects the tensors from outside of a step that torch functions receive inside, each once."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -356,7 +368,7 @@ def is_tracing_forward() -> bool:
 
 
 def in_a_step() -> bool:
-    """Whether the step of a loop that stays one is being traced."""
+    """Returns whether the step of a preserved loop is being traced."""
     return bool(_current) and _current[-1].inside
 
 

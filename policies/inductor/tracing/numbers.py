@@ -1,5 +1,7 @@
-"""`int`, `float`, `len`, `min` and `max` of sizes that are symbols: Python's own ask for the number, or which is the
-larger one, and are right at some sizes only.
+"""`int`, `float`, `len`, `min` and `max` for symbolic sizes.
+
+Python's functions ask for the number, or for the larger of two, which fixes the draft to some
+sizes.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ WORDS = {
     "min": "__least__",
     "max": "__most__",
 }
-"""Python's name -> the name under which a module calls the one of ours."""
+"""Name of Python's function -> name of its replacement in a rewritten module."""
 
 
 def symbolic_int(*args: Any, **named: Any) -> Any:
-    """`int`, which keeps symbols."""
+    """Converts to `int`; a symbolic number stays symbolic."""
     import torch
 
     if args and isinstance(args[0], torch.SymInt | torch.SymFloat):
@@ -45,12 +47,12 @@ def symbolic_len(value: Any) -> Any:
 
 
 def symbolic_min(*args: Any, **named: Any) -> Any:
-    """`min`, which keeps symbols."""
+    """Returns the minimum; symbolic for symbolic arguments."""
     return _extreme("min", args, named)
 
 
 def symbolic_max(*args: Any, **named: Any) -> Any:
-    """`max`, which keeps symbols."""
+    """Returns the maximum; symbolic for symbolic arguments."""
     return _extreme("max", args, named)
 
 
@@ -77,7 +79,7 @@ class _Standing(type):
 
 
 class Real(metaclass=_Standing):
-    """`float`, which keeps symbols."""
+    """Replacement of `float` that keeps symbolic numbers."""
 
     def __new__(cls, *args: Any) -> Any:
         """`float(x)`: of a symbolic number the symbolic number in floating point."""
@@ -182,7 +184,7 @@ def _defined_names(tree: ast.Module) -> set[str]:
 
 
 def number_names() -> dict[str, Any]:
-    """What a module of `with_numbers` needs."""
+    """Returns the names that a module rewritten by `with_numbers` needs."""
     return {
         WORDS["int"]: symbolic_int,
         WORDS["float"]: Real,

@@ -13,12 +13,12 @@ from kernelwright.policies.inductor.refusing import DraftRefused
 NAMES_OF_NO_SIZE = re.compile(
     r"kernel|stride|padding|dilation|pool|layers|depth|axis|scale_factor|block"
 )
-"""Names of arguments that say what is computed; the others say how much of it."""
+"""Argument names of structural parameters (kernel sizes, strides), as opposed to sizes."""
 
 
 @dataclass
 class ProblemText:
-    """A problem's syntax tree, and where its parts are."""
+    """Syntax tree of a problem, with access to its parts."""
 
     source: str
     tree: ast.Module = field(init=False)
@@ -28,7 +28,7 @@ class ProblemText:
 
     @property
     def model(self) -> ast.ClassDef:
-        """The class `Model`."""
+        """Class definition of `Model` in the text."""
         for node in self.tree.body:
             if isinstance(node, ast.ClassDef) and node.name == "Model":
                 return node
@@ -41,7 +41,7 @@ class ProblemText:
         return words | {n.arg for n in ast.walk(self.tree) if isinstance(n, ast.arg)}
 
     def method(self, name: str) -> ast.FunctionDef | None:
-        """A method that is written in Model, or in a class of the file that Model inherits from."""
+        """Returns a method defined in Model, or in a base class in the same file."""
         for cls in self._lineage(self.model):
             if definition := next(
                 (f for f in cls.body if isinstance(f, ast.FunctionDef) and f.name == name), None
@@ -59,15 +59,15 @@ class ProblemText:
 
     @property
     def forward(self) -> ast.FunctionDef:
-        """Returns the definition of Model.forward. Raises DraftRefused where the file has none."""
+        """Returns the definition of Model.forward. Raises DraftRefused if the file has none."""
         definition = self.method("forward")
         if definition is None:
             raise DraftRefused("Model has no forward in this file")
         return definition
 
     def input_paths(self, count: int) -> list[str]:
-        """Returns the names that forward gives to its first `count` arguments, with `rest[0]` where it takes any
-        number.
+        """Returns the names of forward's first `count` arguments, with `rest[0]` for variadic
+        ones.
         """
         arguments = self.forward.args
         names = [a.arg for a in [*arguments.posonlyargs, *arguments.args][1:]]
@@ -83,7 +83,9 @@ class ProblemText:
         return [a.arg for a in init.args.args[1:]] if init else []
 
     def attribute_of(self, argument: str) -> str:
-        """The attribute in which the constructor keeps an argument unchanged; `argument_` where it keeps none."""
+        """Returns the attribute that stores a constructor argument unchanged; `argument_` if
+        there is none.
+        """
         init = self.method("__init__")
         for node in ast.walk(init) if init else ():
             if (
@@ -104,8 +106,8 @@ class ProblemText:
         return f"{argument}_"
 
     def dimension_names(self) -> list[list[str]]:
-        """Returns for each tensor that get_inputs makes, in the order of the text, what it calls its sizes; "" where it
-        has no name.
+        """Returns, per tensor made by get_inputs, the names of its sizes; "" for sizes without a
+        name.
         """
         names_of_tensors: list[list[str]] = []
         for node in self.tree.body:
@@ -114,7 +116,9 @@ class ProblemText:
         return names_of_tensors
 
     def forward_names(self) -> dict[str, str]:
-        """Path -> what forward calls that size of an argument: `b, t, d = x.shape`, `n = x.size(0)`."""
+        """Returns forward's names for sizes of arguments, by path: `b, t, d = x.shape`, `n =
+        x.size(0)`.
+        """
         name_of_path: dict[str, str] = {}
         arguments = {a.arg for a in self.forward.args.args}
         for node in self.forward.body:

@@ -1,4 +1,4 @@
-"""Random numbers that forward draws: no kernel gives the same ones, and a problem that shows them has no one answer."""
+"""Random numbers drawn in forward: no kernel reproduces them, so such problems are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def draws_random_numbers(operator: Any) -> bool:
 
 @contextmanager
 def without_draws_of_python(source: str) -> Iterator[None]:
-    """Refuses what draws by `random` or `numpy.random` while it is entered: tracing would make a constant of it."""
+    """Raises DraftRefused if the block draws from `random` or `numpy.random`: tracing would
+    record a constant.
+    """
     import numpy
 
     before = random.getstate(), str(numpy.random.get_state())
@@ -42,8 +44,10 @@ def without_draws_of_python(source: str) -> Iterator[None]:
 
 
 def factories_without_generator() -> list[tuple[str, Any]]:
-    """Functions of torch that draw a tensor of a size, without the generator, whose operators take no symbols for
-    sizes. What they give is refused by their names.
+    """Returns torch's random factories without the `generator` argument, whose operators reject
+    symbolic sizes.
+
+    Their results are refused later, by the operators' names.
     """
     import torch
 

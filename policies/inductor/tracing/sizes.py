@@ -1,4 +1,6 @@
-"""Sizes as symbols: of inputs and of what the model is built from, each with the place where `ModelNew` finds it."""
+"""Symbolic sizes of inputs and constructor arguments, each with the path at which `ModelNew`
+finds its value.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ from kernelwright.policies.inductor.tracing.problem_text import (
 )
 
 MIN_SIZE = 5
-"""Sizes are taken to be at least so large where the problem's are."""
+"""Assumed lower bound of sizes, if the problem's own sizes are not smaller."""
 _LAYOUT_FILES = re.compile(r"^\(?(_prims_common/|_prims/|_meta_registrations\.py|_subclasses/)")
-"""Where torch asks for layouts, as its guards name the place."""
+"""Files of torch that ask for memory layouts, as named in guards."""
 
 
 def integers_by_path(value: Any, path: str) -> dict[str, int]:
@@ -40,12 +42,12 @@ def integers_by_path(value: Any, path: str) -> dict[str, int]:
 
 
 def is_extent(path: str) -> bool:
-    """Whether a path is that of a tensor's size; else it is a number that ModelNew is given."""
+    """Returns whether a path denotes a tensor's size, as opposed to a number passed to ModelNew."""
     return re.search(r"\.shape\[\d+\]$", path) is not None
 
 
 class SymbolicSizes:
-    """Makes symbols and remembers what each of them is."""
+    """Creates symbols for sizes and records the path and name of each."""
 
     def __init__(
         self,
@@ -53,8 +55,10 @@ class SymbolicSizes:
         free: Callable[[int, str], bool],
         least: Mapping[str, int] | None = None,
     ) -> None:
-        """free: whether a number of the constructor, by its value and path, is a size. least: path -> the smallest
-        value of a size, where it is known.
+        """Prepares the symbols. free: predicate by value and path for constructor numbers that
+        are sizes.
+
+        least: path -> smallest value of a size, if known.
         """
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -62,7 +66,7 @@ class SymbolicSizes:
         self.by_path: dict[str, Any] = {}
         """Path -> the symbolic integer."""
         self.names: dict[str, str] = {}
-        """Path -> what a person calls it."""
+        """Path -> readable name."""
         self._least = least or {}
         self._free, self._dimensions, self._integers = (
             free,
@@ -73,8 +77,8 @@ class SymbolicSizes:
         self._tensors = 0
 
     def symbol(self, value: int, path: str, name: str = "") -> Any:
-        """A symbolic integer for the size at `path`, whose hint is `value`. name: what the draft calls it, where it
-        says so.
+        """Returns a symbolic integer with hint `value` for the size at `path`. name: its name in
+        the draft, if given.
         """
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import DimDynamic
@@ -99,7 +103,9 @@ class SymbolicSizes:
         return path.replace("self.", "")
 
     def name_of(self, symbol: Any, path: str) -> str:
-        """What a person calls the size at a path: one that nobody has named is called as an equal one is."""
+        """Returns the readable name of the size at a path; an unnamed size takes the name of an
+        equal size.
+        """
         own_name = self.names.get(path, "")
         if own_name and own_name != readable(self.plain_name(path)):
             return own_name
@@ -127,7 +133,7 @@ class SymbolicSizes:
         return self.env.create_symintnode(symbol, hint=TRACED_STEP, source=source)
 
     def hold_for_every(self, step: Any) -> None:
-        """Raises Unsuited where tracing decided something by which step it was."""
+        """Raises Unsuited if tracing made a decision that depends on the number of the step."""
         import sympy
 
         symbol = step.node._expr
@@ -140,7 +146,9 @@ class SymbolicSizes:
             raise Unsuited("a loop over a size decides something by the number of the step")
 
     def tensor(self, like: Any, path: str) -> Any:
-        """A tensor without values whose sizes over one are symbols, in the order of memory of `like`."""
+        """Returns a tensor without values, with symbols for sizes above 1, in the memory order of
+        `like`.
+        """
         import torch
 
         names = [
@@ -215,8 +223,8 @@ class SymbolicSizes:
 
 
 def _is_about_layout(guard: Any) -> bool:
-    """Whether torch asked for the order of elements in memory, or whether an axis that may be one is one, which is
-    right either way: strides of such an axis do not count.
+    """Returns whether a guard is about memory layout or about an axis of length 1, whose stride
+    does not matter.
     """
     import sympy
 
@@ -242,6 +250,8 @@ def sizes_over(least: int) -> Callable[[int, str], bool]:
 
 
 def sizes_among(varying: set[str], least: int) -> Callable[[int, str], bool]:
-    """What differs between the sizes of a problem is a size; of the rest what is over `least`."""
+    """Returns a predicate for sizes: numbers that differ between the sizes, and other numbers
+    above `least`.
+    """
     guess = sizes_over(least)
     return lambda value, path: value > 1 and (path in varying or guess(value, path))

@@ -1,9 +1,10 @@
-"""Slices of an axis whose size is a symbol: Python ends them where the axis ends, which one graph for all sizes does
-where it has to.
+"""Slices of axes with symbolic sizes: Python clips slices to the axis, and a symbolic graph must
+do the same.
 
-A slice is first taken to lie inside its axis, which most do at every size, and what is taken to be so is remembered.
-Where another size of the problem shows that it is not (`x[..., :4]` of an axis of 3), the problem is traced again
-with the ends of its slices as the smaller one of two.
+A slice is first assumed to lie inside its axis, as most do, and the assumption is recorded. If it
+fails at another size
+of the problem (`x[..., :4]` of an axis of 3), the problem is traced again with min(end, size) as
+the ends of slices.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 @dataclass
 class Slices:
-    """The assumptions that tracing made about the slices of one module."""
+    """Assumptions about the slices of a module."""
 
     bounded: bool = False
     """Whether ends are computed, rather than taken to lie inside."""
@@ -24,8 +25,9 @@ class Slices:
     """Ends counted from the front and the extents that they are taken not to be over, as expressions of sympy."""
 
     def broken_at(self, values: Mapping[Any, int]) -> bool:
-        """Whether some slice ends outside of its axis, where the symbols have these values. What they do not tell is
-        taken to lie inside.
+        """Returns whether a slice ends outside of its axis for these values of the symbols.
+
+        Slices that the values do not decide are taken to lie inside.
         """
         for end, extent in self.inside:
             over = (end - extent).subs(values)
@@ -35,13 +37,15 @@ class Slices:
         return False
 
     def longer_than(self, least: int, symbols: Set[Any]) -> bool:
-        """Whether some slice has a number for its end that is over `least`, of an axis with one of these sizes."""
+        """Returns whether a slice of an axis with one of these sizes has a numeric end above
+        `least`.
+        """
         return any(
             end.is_number and end > least and extent in symbols for end, extent in self.inside
         )
 
     def simplify(self, simplified: Callable[[Any], Any]) -> None:
-        """Writes what is remembered with the symbols that tracing found equal as one."""
+        """Rewrites the recorded assumptions with merged symbols replaced by one symbol."""
         self.inside = [(simplified(end), simplified(extent)) for end, extent in self.inside]
 
 

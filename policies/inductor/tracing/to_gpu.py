@@ -7,7 +7,7 @@ from typing import Any
 
 
 def tensor_on_gpu(value: Any) -> Any:
-    """The tensor without values on the pretended GPU; what is no tensor as it is."""
+    """Returns a tensor without values on the pretended GPU; other values unchanged."""
     import torch
 
     if not isinstance(value, torch.Tensor):
@@ -16,7 +16,9 @@ def tensor_on_gpu(value: Any) -> Any:
 
 
 def move_to_gpu(graph: Any, flat: list[Any], mode: Any) -> None:
-    """It was traced on a CPU, where tensors without values can do everything; from here on it is a GPU's."""
+    """Moves a traced graph to the GPU. Tracing runs on a CPU, on which tensors without values
+    support all operators.
+    """
     import torch
     from torch._dispatch.python import enable_python_dispatcher
 
@@ -35,7 +37,9 @@ def move_to_gpu(graph: Any, flat: list[Any], mode: Any) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _propagation() -> Any:
-    """The class that finds sizes and types; numbers that forward has written in it are on the GPU."""
+    """Returns the interpreter class that computes sizes and dtypes, with written constants on the
+    GPU.
+    """
     import torch
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
@@ -57,7 +61,7 @@ def _propagation() -> Any:
 
 
 def _move_constant(graph: Any, node: Any) -> None:
-    """A number that forward has written in it as a tensor (`torch.tensor(0.5)`): what is made of it is made on the GPU.
+    """Recreates a number written in forward as a tensor (`torch.tensor(0.5)`) on the GPU.
 
     Tensors of several numbers are constants of the candidate (lowering/written_numbers.py).
     """

@@ -23,13 +23,13 @@ REAL_TYPE_OF = {
 
 
 COMPLEX = "complex"
-"""Stands for a complex tensor in the structure of what forward returns."""
+"""Marks a complex tensor in the structure of forward's result."""
 WRAPPED = "torch.view_as_real(", ")"
 """The text around the path of a complex tensor."""
 
 
 class Pair(NamedTuple):
-    """A complex tensor by its parts, of one shape and type."""
+    """Real and imaginary part of a complex tensor, of equal shape and dtype."""
 
     re: Any
     im: Any
@@ -45,9 +45,9 @@ OPERATORS_BY_PARTS = {
     "resolve_neg", "new_zeros", "lift_fresh_copy", "scatter", "index_copy", "index_add", "as_strided", "empty_like",
     "new_empty",
 }  # fmt: skip
-"""Operators that do to each part what they do to the whole."""
+"""Operators that act on each part as on the whole."""
 IN_PLACE_VIEWS = {"transpose_", "t_", "squeeze_", "unsqueeze_"}
-"""Operators that give their operand another form in place; a graph goes on with what they give."""
+"""Operators that reshape their operand in place; the graph continues with their result."""
 CREATING_OPERATORS = {
     "zeros",
     "ones",
@@ -65,12 +65,14 @@ PRODUCTS = {"mul", "mm", "bmm", "dot", "mv"}
 
 
 def is_complex(value: Any) -> bool:
-    """Whether it is a complex tensor (or the value of a node that is one)."""
+    """Returns whether a value (or a node's value) is a complex tensor."""
     return isinstance(value, torch.Tensor) and value.is_complex()
 
 
 def as_real_argument(path: str, value: Any) -> tuple[str, Any]:
-    """An argument of forward as the graph takes it: a complex tensor as a real one with an axis more."""
+    """Returns an argument of forward for the graph: a complex tensor as a real one with an
+    additional axis.
+    """
     return (
         (f"{WRAPPED[0]}{path}{WRAPPED[1]}", torch.view_as_real(value))
         if is_complex(value)
@@ -79,7 +81,7 @@ def as_real_argument(path: str, value: Any) -> tuple[str, Any]:
 
 
 def unwrapped_path(path: str) -> str:
-    """The path of a tensor without what `as_real_argument` puts around it."""
+    """Returns the path without the text that `as_real_argument` puts around it."""
     return (
         path.removeprefix(WRAPPED[0]).removesuffix(WRAPPED[1])
         if path.startswith(WRAPPED[0])
@@ -127,7 +129,9 @@ class ByParts(Interpreter):
         self._library = library
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """One node of the graph, with pairs for complex arguments. Raises DraftRefused where no rule is known."""
+        """Runs a node of the graph, with pairs for complex arguments. Raises DraftRefused for
+        operators without a rule.
+        """
         packet = getattr(target, "overloadpacket", None)
         name = packet.__name__ if packet is not None else ""
         if name in IN_PLACE_VIEWS:
@@ -170,7 +174,7 @@ def _part(value: Any, part: int) -> Any:
 
 
 def _zero(value: Any) -> Any:
-    """The imaginary part of what is real: nought for tensors of numbers and for numbers among the operands."""
+    """Returns the imaginary part of a real operand: zero for tensors and numbers."""
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         return torch.zeros_like(value)
     return value
@@ -218,7 +222,7 @@ def _created(target: Any, args: Any, kwargs: Any) -> Pair:
 
 
 def _product(target: Any, left: Any, right: Any) -> Pair:
-    """(a + bi)(c + di), where b or d may be missing."""
+    """Returns (a + bi)(c + di); b or d may be missing."""
     a, c = _part(left, 0), _part(right, 0)
     b = _part(left, 1) if isinstance(left, Pair | complex) else None
     d = _part(right, 1) if isinstance(right, Pair | complex) else None
@@ -276,9 +280,10 @@ def _library_transform(target: Any, x: Any, *options: Any) -> Any:
 
 
 def _angles(count: Any, rows: Any, like: Any) -> tuple[Any, Any]:
-    """cos and sin of 2 pi j k / count, for j below count and k below rows; the product is taken modulo count first.
+    """Returns cos and sin of 2 pi j k / count for j < count and k < rows, with j k reduced modulo
+    count.
 
-    Raises DraftRefused where that product is over what 32 bits hold, which kernels count elements with.
+    Raises DraftRefused if j k exceeds 32 bits, the index type of kernels.
     """
     length = count if isinstance(count, int) else count.node.hint
     if length is not None and length > MAX_TRANSFORM_ELEMENTS:
@@ -330,7 +335,10 @@ def _real_to_complex(x: Any, dims: Any, normalization: int, onesided: bool) -> P
 
 
 def _complex_to_real(x: Any, dims: Any, normalization: int, count: Any) -> Any:
-    """From the first half of the frequencies: all but the first, and the middle one of an even count, stand for two."""
+    """Transforms the first half of the frequencies back to real numbers.
+
+    All frequencies count twice, except the first and the middle one of an even count.
+    """
     *other_axes, last = dims
     transformed = _transform(x, other_axes, normalization, False)
     cos, sin = _angles(count, transformed.re.shape[last], transformed.re)
@@ -363,6 +371,6 @@ _RULES: dict[str, Any] = {
     "_fft_c2r": _complex_to_real,
     "_fft_c2c": _transform,
 }
-"""Operator -> what it is by parts."""
+"""Operator -> its computation on pairs."""
 _MAKERS = {"view_as_complex", "complex", "polar", "_to_copy", "convert_element_type", "_fft_r2c"}
 """Operators that may make a complex tensor of real ones."""

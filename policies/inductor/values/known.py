@@ -1,5 +1,8 @@
-"""Values of the small tensors that a constructor makes of plain numbers (`torch.linspace(0, rate, layers)`), for what
-it reads from them with `item()`, `tolist()` or a comparison: tensors without values have none.
+"""Values of small tensors that a constructor makes of plain numbers (`torch.linspace(0, rate,
+layers)`).
+
+Constructors read such values with `item()`, `tolist()` or comparisons; tensors without values
+have none.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ from kernelwright.known_values import KnownValues
 
 
 class KnownValuesMode(TorchDispatchMode):
-    """While it is entered, over the mode of tensors without values, tensors that follow from plain numbers alone have
-    their values, too. What is read from any other tensor is asked of the mode below.
+    """Mode in which tensors computed from plain numbers alone keep their values.
+
+    Entered over the mode of tensors without values, which answers all other reads.
     """
 
     def __init__(self) -> None:

@@ -13,8 +13,8 @@ SIDES = ("X", "Y", "Z", "R0", "R1")
 
 
 def block_sizes(kernel: LoweredKernel) -> dict[str, int]:
-    """Block -> the most that it should be: bounded by Inductor's hints, because where a size is a number it leaves
-    masks out.
+    """Returns the largest size of each block, bounded by Inductor's hints, which omit masks for
+    numeric sizes.
     """
     depth = _persistent_depth(kernel)
     wish = _wished(kernel, depth)
@@ -33,7 +33,7 @@ def _persistent_depth(kernel: LoweredKernel) -> int:
 
 
 class Tile(NamedTuple):
-    """One program's part of a product, and what works on it."""
+    """A program's tile of a product, with its warps and pipeline stages."""
 
     rows: int
     columns: int
@@ -43,7 +43,7 @@ class Tile(NamedTuple):
 
 
 FP32_TILES = (Tile(128, 64, 32, 8, 3), Tile(64, 64, 32, 8, 3))
-"""Tiles of products of fp32 without tensor cores; the first one that gives a GPU enough to do is taken."""
+"""Tiles of fp32 products without tensor cores; the first with enough programs for a GPU is used."""
 HALF_PRECISION_TILES = (
     Tile(128, 256, 64, 8, 3),
     Tile(128, 128, 64, 8, 3),
@@ -56,13 +56,17 @@ HALF_PRECISION_TILES_OF_TWO = (
     Tile(64, 128, 64, 4, 3),
     Tile(64, 64, 64, 4, 4),
 )
-"""Tiles of two products of fp16 or bf16 that read one left operand, such as the gate of a layer and its values: the
-two sums take the registers of one sum of twice as many columns.
+"""Tiles of two fp16 or bf16 products with a common left operand, such as a layer's gate and
+values.
+
+The two accumulators take the registers of a single one with twice as many columns.
 """
 HALF_PRECISION_TILES_OF_MORE = (Tile(128, 64, 64, 8, 3), Tile(64, 64, 64, 4, 3))
-"""Tiles of three and more products of fp16 or bf16 that read one left operand, such as query, key and value."""
+"""Tiles of three or more fp16 or bf16 products with a common left operand, such as query, key and
+value.
+"""
 MAX_SHARED_MEMORY = 227 << 10
-"""Bytes of shared memory that one block of an H100 may use."""
+"""Shared memory of a block on an H100, in bytes."""
 SPLIT_FP32_TILES = (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 3), Tile(64, 64, 64, 4, 3))
 """Tiles of products of fp32 in parts of bfloat16: two sums for each element are held in registers, and larger tiles
 spill.
@@ -74,8 +78,10 @@ too.
 TENSOR_CORE_CONVOLUTION_TILE = Tile(128, 128, 32, 8, 3)
 """The tile of convolutions by tensor cores."""
 MANY_LOADS_PER_ELEMENT = 16
-"""Loads for one element from which on they are many: the window of a convolution or of pooling. Eight elements a thread
-then take 150 registers and more, and leave a fifth of the threads that a multiprocessor can hold.
+"""Threshold of loads per element, reached by windows of convolution and pooling.
+
+Eight elements per thread would then take 150 registers and more, and leave a fifth of a
+multiprocessor's threads.
 """
 ENOUGH_PROGRAMS = 100
 """Programs that keep most of a GPU's multiprocessors at work. Registers, shared memory and spills of the tiles were
@@ -131,8 +137,9 @@ def _wished(kernel: LoweredKernel, depth: int) -> dict[str, int]:
 
 
 def _side_by_side_in_rows(kernel: LoweredKernel) -> bool:
-    """Whether the elements of some tensor lie side by side where the second index runs, as in a transposition: a block
-    needs many rows then, and else none but what fills it.
+    """Returns whether a tensor is contiguous along the second index, as in a transposition.
+
+    Only then does a block need many rows.
     """
     for call in ast.walk(kernel.function):
         if isinstance(call, ast.Call) and ast.unparse(call.func) in ("tl.load", "tl.store"):
@@ -156,9 +163,12 @@ def _terms(address: ast.expr) -> list[ast.expr]:
 
 
 def fit_block(kernel: LoweredKernel, block: str, size: int, extent: str) -> str:
-    """The block's size as an expression: smaller where the extent is far below it, and the kernel masks what is beyond.
-    In steps of eight times, because a kernel is compiled once for each; those of products, whose work goes with the
-    tile, are powers of two.
+    """Returns the block size as an expression: smaller for extents far below it, if the kernel
+    masks the rest.
+
+    Sizes go in steps of eight times, because a kernel is compiled once per size; blocks of
+    products, whose cost grows with
+    the tile, are powers of two.
     """
     side = block.removesuffix("BLOCK").rstrip("_")
     if size <= 16 or extent == "1" or re.fullmatch(r"\d+", extent) or not _masks(kernel, side):
@@ -187,8 +197,10 @@ def choose_warps(kernel: LoweredKernel, sizes: dict[str, int]) -> int:
 
 
 def choose_stages(kernel: LoweredKernel) -> int | None:
-    """Chooses how many steps of a product are copied to shared memory at once. One where an operand is computed of
-    several loads, which then all wait in shared memory.
+    """Returns the number of pipeline stages of a product: steps copied to shared memory at once.
+
+    A single stage if an operand is computed from several loads, which would all wait in shared
+    memory.
     """
     if not kernel.dot:
         return None

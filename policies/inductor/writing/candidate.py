@@ -69,12 +69,12 @@ IMPORTS = {
     "from triton.language.extra import libdevice": r"\blibdevice\.",
     "from math import inf, nan": r"(?<![\w\"'.-])(inf|nan)\b(?![\"'])",
 }  # fmt: skip
-"""Import -> where it is needed."""
+"""Import -> pattern of the code that needs the import."""
 
 
 @dataclass(frozen=True)
 class WrittenDraft:
-    """A draft's text, and what there is to say of it."""
+    """Text of a draft with its number of kernels and library calls."""
 
     source: str
     kernels: int
@@ -84,9 +84,9 @@ class WrittenDraft:
 def write_candidate(
     traced: TracedModel, generated: GeneratedCode, tf32: bool = False
 ) -> WrittenDraft:
-    """The candidate. Raises DraftRefused where Inductor's text holds something that has no plain form.
+    """Writes the candidate's file. Raises DraftRefused if Inductor's text has no plain form.
 
-    tf32: convolutions of fp32 multiply as the library's do by default.
+    tf32: fp32 convolutions multiply in tf32, as the library's do by default.
     """
     kernels = kernels_of("\n".join([generated.text, *generated.bodies]))
     if not kernels and (uses_library() or not is_attention(generated.text)):
@@ -256,7 +256,7 @@ def _window_names(
 def _forward_lines(
     traced: TracedModel, host: Host, written: Mapping[str, WrittenKernel], names: dict[str, str]
 ) -> tuple[list[str], list[str]]:
-    """The lines of forward, and the texts of the functions that they call for what is repeated in them."""
+    """Returns the lines of forward, and the texts of functions for its repeated blocks."""
     body = host_lines(host, written)
     returned = iter(host.returned)
     body.append("return " + _returned(traced.form, returned))
@@ -302,7 +302,7 @@ def _device(traced: TracedModel) -> str:
 
 
 def _size_lines(traced: TracedModel, names: dict[str, str], text: str) -> list[str]:
-    """Writes where the sizes come from: one line a tensor."""
+    """Returns the lines that read the sizes, a line per tensor."""
     windows = _window_lines(traced, names, text)
     text = "\n".join([text, *windows])
     used: dict[str, str] = {}
@@ -336,7 +336,7 @@ def _size_lines(traced: TracedModel, names: dict[str, str], text: str) -> list[s
 
 
 def _window_lines(traced: TracedModel, names: dict[str, str], text: str) -> list[str]:
-    """`height_2 = (height + 1) // 2`, each before what is computed of it."""
+    """Returns lines such as `height_2 = (height + 1) // 2`, in order of dependence."""
     from torch.utils._sympy.printers import PythonPrinter
 
     lines: list[str] = []

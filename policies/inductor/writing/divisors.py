@@ -1,5 +1,8 @@
-"""Sizes that a kernel divides by as constants of the kernel: a division by a number that the compiler knows is a
-multiplication, and one by another costs as much as a dozen operations."""
+"""Divisors as constants of a kernel.
+
+A division by a constant is compiled to a multiplication; a division by a variable costs a dozen
+operations.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +18,24 @@ MAX_BINARIES = 8
 a network of a hundred layers has a hundred.
 """
 MAX_KERNELS_WITH_CONSTANT_DIVISORS = 16
-"""Kernels of a draft up to which all divisors are constants: convolutions lost up to a third of their speed on an H100
-where those of a row were arguments, and a few kernels are compiled soon.
+"""Number of kernels in a draft up to which all divisors are constants.
+
+On an H100, convolutions lost up to a third of their speed with row divisors as arguments; few
+kernels compile quickly.
 """
 
 
 def divisors_as_constants(
     function: ast.FunctionDef, inner: Collection[str] | None = None, compared: Collection[str] = ()
 ) -> list[ast.arg]:
-    """Annotates the parameters that stand in divisors with tl.constexpr, in place, and gives those that it annotates.
+    """Annotates parameters used as divisors with tl.constexpr, in place, and returns the
+    annotated parameters.
 
-    inner: names of the elements that a program adds up, or goes through in a loop; a division of anything else is one
-    of many elements, and stays one by an argument: the kernel is then compiled once for all sizes. None: every division
-    is one of an element. more: parameters that masks compare with. Where the compiler knows what divides them, it loads
-    vectors under those masks.
+    inner: names of the elements that a program sums or loops over. Only their divisions are made
+    constant; other divisions
+    stay arguments, so that the kernel is compiled once for all sizes. None: all divisions.
+    compared: parameters in masks;
+    if the compiler knows their divisibility, it loads vectors under those masks.
     """
     plain = {
         a.arg for a in function.args.args if a.annotation is None and not a.arg.endswith("_pointer")
@@ -52,7 +59,7 @@ def divisors_as_constants(
 
 
 def inner_names(function: ast.FunctionDef, reduced: Collection[str]) -> set[str]:
-    """Names of what a program goes through: those of the reduced axes, and the targets of its loops."""
+    """Returns the names of a program's inner elements: the reduced axes, and its loop variables."""
     loops = {ast.unparse(n.target) for n in ast.walk(function) if isinstance(n, ast.For)}
     return {*reduced, *loops}
 
@@ -71,8 +78,9 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def numbers_spread(function: ast.FunctionDef) -> None:
-    """A number of the host that is broadcast to a block, as noughts plus the number, in place: Triton 3.6 broadcasts no
-    constant, and every size of one is a constant to it.
+    """Rewrites the broadcast of a host number as zeros plus the number, in place.
+
+    Triton 3.6 cannot broadcast a constant, and treats every size of 1 as a constant.
     """
     numbers = _numbers(
         function, {a.arg for a in function.args.args if not a.arg.endswith("_pointer")}
@@ -147,7 +155,7 @@ def _is_number(value: ast.expr, numbers: set[str]) -> bool:
 
 
 def quotients_named(function: ast.FunctionDef) -> None:
-    """`width // 8`, where a size is divided so in several places, gets a name at the top of the kernel."""
+    """Names quotients such as `width // 8` that occur in several places at the top of the kernel."""
     parameters = {a.arg for a in function.args.args if not a.arg.endswith("BLOCK")}
     quotients = Counter(ast.unparse(n) for n in ast.walk(function) if _divides(n, parameters))
     used_names = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} | parameters

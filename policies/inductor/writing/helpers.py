@@ -1,6 +1,7 @@
-"""Functions that Inductor's kernels call in its runtime, in plain Triton and under names that say what they do.
+"""Plain Triton versions of the runtime functions that Inductor's kernels call, under descriptive
+names.
 
-They are quick in Triton's interpreter too, where `tl.reduce` with a function of one's own is not.
+These are also fast in Triton's interpreter, unlike `tl.reduce` with a custom function.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NAMES = {
     "div_floor_integer": "floor_divide", "remainder_integer": "remainder", "promote_to_tensor": "",
     "greatest_common_divisor": "greatest_common_divisor",
 }  # fmt: skip
-"""Inductor's name -> ours; empty where it does nothing."""
+"""Name in Inductor's runtime -> name in drafts; empty for functions without effect."""
 
 BODIES = {
     "maximum": 'maximum(a, b):\n    """The larger one; NaN where there is one."""\n    return tl.where((a > b) | '
@@ -109,7 +110,9 @@ for _word, _sign, _other in (("maximum", ">", "larger"), ("minimum", "<", "small
 
 
 def helper_name(name: str) -> str:
-    """Returns our name for one of Inductor's helpers. Raises DraftRefused where there is none."""
+    """Returns the draft's name for a runtime function of Inductor. Raises DraftRefused for
+    unknown functions.
+    """
     if name not in NAMES:
         raise DraftRefused(f"Inductor calls {name}, which has no plain form here")
     return NAMES[name]

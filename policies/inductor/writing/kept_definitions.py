@@ -1,4 +1,6 @@
-"""What a candidate keeps of the problem's text: the constructor of Model, and whatever that needs."""
+"""Parts of the problem's text in a candidate: the constructor of Model, and the definitions that
+it needs.
+"""
 
 from __future__ import annotations
 
@@ -58,9 +60,10 @@ def _plain_default(value: ast.expr) -> ast.expr:
 
 
 def _statements(tree: ast.Module) -> dict[str, list[ast.stmt]]:
-    """Name -> the statements that bind it, and those that change its value in place, in the order of the text.
+    """Returns, per name, the statements that bind the name or modify its value in place, in text
+    order.
 
-    What a statement changes in an imported module is left to the problem: `torch.manual_seed(0)`.
+    Modifications of imported modules are left to the problem: `torch.manual_seed(0)`.
     """
     by_name: dict[str, list[ast.stmt]] = {}
     imported: set[str] = set()
@@ -87,7 +90,9 @@ def _statements_of(names: set[str], by_name: dict[str, list[ast.stmt]]) -> list[
 
 
 def _without_computation(node: ast.ClassDef) -> None:
-    """Keeps a class's constructor, what that calls, and its fields; drops forward and docstrings."""
+    """Keeps a class's constructor, the methods called from it, and its fields; drops forward and
+    docstrings.
+    """
     methods = {f.name: f for f in node.body if isinstance(f, ast.FunctionDef)}
     kept_methods = {
         n
@@ -128,8 +133,8 @@ def _is_docstring(node: ast.stmt) -> bool:
 def _complete_constructor(
     traced: TracedModel, model: ast.ClassDef, forward: str, constants: dict[str, str]
 ) -> None:
-    """Makes the constructor keep the arguments that forward takes sizes from, and the numbers that forward has
-    written in it.
+    """Makes the constructor store arguments that forward reads sizes from, and constants written
+    in forward.
     """
     init = next(
         (f for f in model.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"), None
@@ -152,7 +157,7 @@ def _complete_constructor(
 
 
 def _passing_on(inherited: ast.FunctionDef | None) -> ast.FunctionDef:
-    """A constructor with the arguments of the one that it inherits, which it calls with them."""
+    """Returns a constructor that passes its arguments on to the inherited constructor."""
     constructor = ast.parse("def __init__(self):\n    super().__init__()").body[0]
     assert isinstance(constructor, ast.FunctionDef)
     if inherited is not None:

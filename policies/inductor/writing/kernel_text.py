@@ -1,4 +1,4 @@
-"""The text of a kernel in a draft, with the names of what its launches pass."""
+"""Text of a kernel in a draft, with parameter names taken from its launches."""
 
 from __future__ import annotations
 
@@ -100,9 +100,10 @@ def _constants(
     parameters: dict[str, str],
     names: Names | None,
 ) -> None:
-    """Makes constants of what the kernel divides by, where its launches do not give too many of them.
+    """Makes divisors of the kernel constants, unless its launches pass too many different values.
 
-    names: of a draft of many kernels, in which only what each element is divided by is a constant.
+    names: given for drafts of many kernels, in which only divisors of inner elements are
+    constants.
     """
     inner, compared = None, set()
     if names is not None and (kernel.dot or kernel.kind != "pointwise"):

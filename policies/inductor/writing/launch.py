@@ -1,4 +1,6 @@
-"""The host side of a draft as values: launches, loops round launches, and what else forward does."""
+"""Host code of a draft as values: launches, loops around launches, and other statements of
+forward.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,18 @@ from kernelwright.policies.inductor.writing.kernels import LoweredKernel
 
 @dataclass
 class WrittenLaunch:
-    """One launch of a kernel: what `call` passes, as text of ModelNew."""
+    """Launch of a kernel with its arguments as text."""
 
     kernel: LoweredKernel
     arguments: dict[str, str]
     """The expression of each parameter."""
     hints: dict[str, int] | None = None
-    """Extents, as the kernel has them; None where it is the kernel's only ones."""
+    """Extents of this launch, if its kernel has several launches; else None."""
 
 
 @dataclass
 class Loop:
-    """A loop over a size: `for step in range(count)` round the launches of one step."""
+    """Loop over a size: `for step in range(count)` around the launches of a step."""
 
     count: str
     step: str
@@ -31,7 +33,7 @@ class Loop:
     rows: dict[str, str]
     """Tensor that the steps fill, a row each -> its allocation."""
     aliases: dict[str, str]
-    """Names for what the steps read, where it is no name yet."""
+    """Names for expressions that the steps read."""
     host: Host
 
 

@@ -45,7 +45,7 @@ LIBRARY = re.compile(r"(?:extern_kernels|torch\.ops\.\w+|\baten)\.(\w+)")
 ROW_TILES_PER_GROUP = 8
 """Tiles of rows that share their columns in the L2 cache."""
 Looped = Callable[[ast.Call], "tuple[Loop, list[str]]"]
-"""The operator of a loop -> the loop, and the names of what it gives."""
+"""Operator call of a loop -> the loop, and the names of its results."""
 
 
 def read_call(
@@ -56,8 +56,11 @@ def read_call(
     looped: Looped,
     layouts: dict[str, Layout],
 ) -> Host:
-    """arguments: what ModelNew passes for each of the graph's; symbols: symbol -> its name in forward; layouts: of
-    the tensors that are there, to which those that are allocated are added.
+    """Reads Inductor's `call` function as host code.
+
+    arguments: expressions of ModelNew for the graph's arguments. symbols: symbol -> name in
+    forward. layouts: layouts of
+    existing tensors; layouts of allocated tensors are added.
     """
     tree = ast.parse(text)
     call = next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "call")
@@ -129,8 +132,8 @@ def _read_statement(host: Host, statement: ast.stmt, kernels: dict[str, LoweredK
 
 
 def keep_channels_last(host: Host) -> None:
-    """What a convolution over two axes gives is read with its channels last: that it lies so is made certain, which
-    costs nothing where it does.
+    """Makes results of two-dimensional convolutions contiguous in channels-last order, which is
+    free if they are.
     """
     steps: list[WrittenLaunch | Loop | ast.stmt] = []
     for step in host.steps:
@@ -199,14 +202,14 @@ class _Plain(ast.NodeTransformer):
 
 
 def _allocation(shape: str, strides: str, dtype: str) -> ast.expr:
-    """torch.empty where the strides are those of a contiguous tensor."""
+    """Returns the allocation; `torch.empty` for contiguous strides."""
     plain = is_contiguous((tuple_elements(shape), tuple_elements(strides)))
     opening = f"torch.empty({shape}, " if plain else f"torch.empty_strided({shape}, {strides}, "
     return ast.parse(f"{opening}device=device, dtype={dtype})", mode="eval").body
 
 
 def name_buffers(host: Host, used_names: set[str]) -> None:
-    """`buf3` is called after the kernel that writes it; nothing gets a name that is taken."""
+    """Renames buffers (`buf3`) after the kernels that write them, avoiding used names."""
     new: dict[str, str] = {}
     for launch in host.launches():
         words = launch.kernel.name.removesuffix("_kernel").removesuffix("_row")
@@ -229,14 +232,16 @@ def name_buffers(host: Host, used_names: set[str]) -> None:
 
 
 def _reduced_names(launch: WrittenLaunch) -> dict[str, str]:
-    """Outputs of a kernel that gives several -> what a reduction makes of each, `mean` and `squares`."""
+    """Returns names for the outputs of a reduction kernel with several outputs, such as `mean`
+    and `squares`.
+    """
     outputs = [p for p in launch.arguments if "out_ptr" in p]
     return stored_words(launch.kernel.function) if len(outputs) > 1 else {}
 
 
 def _parts_names(launch: WrittenLaunch, name_of_buffer: dict[str, str]) -> dict[str, str]:
-    """Output of a kernel that splits an operand -> its name: `x_exponent`, unless that is there already, `x_high` and
-    `x_low`.
+    """Returns names for the outputs of an operand-splitting kernel: `x_exponent` (if new),
+    `x_high` and `x_low`.
     """
     operand = [v for p, v in launch.arguments.items() if p.startswith("in_ptr")][-1]
     name = simple_path(
@@ -321,7 +326,7 @@ def _grid(
 
 
 def _grid_parts(grid: str) -> tuple[str, list[str]]:
-    """`lambda block: (` or `(`, and what the tuple holds."""
+    """Returns the opening of a grid (`lambda block: (` or `(`), and the elements of its tuple."""
     node = ast.parse(grid, mode="eval").body
     whole = node.body if isinstance(node, ast.Lambda) else node
     assert isinstance(whole, ast.Tuple)

@@ -42,12 +42,12 @@ def _expression(text: str) -> Any:
 
 
 def are_equal_sizes(left: str, right: str) -> bool:
-    """Whether two sizes are one, however they are written."""
+    """Returns whether two size expressions are equal as polynomials."""
     return left == right or bool(_expression(left) == _expression(right))
 
 
 def product_text(sizes: Sequence[str]) -> str:
-    """Writes the product of several size expressions; `1` where there is none."""
+    """Returns the product of size expressions; `1` for an empty product."""
     return " * ".join(f"({s})" for s in sizes) or "1"
 
 
@@ -66,7 +66,9 @@ def is_contiguous(layout: Layout) -> bool:
 
 
 def view_of(name: str, base: Layout | None, target: Layout) -> str:
-    """Returns a view of a tensor by its plainest function; as_strided where no plainer one is known to be equal."""
+    """Returns the simplest expression for a view of a tensor; as_strided if no simpler one is
+    certain.
+    """
     if base is not None:
         if len(base[0]) == len(target[0]) and all(
             map(are_equal_sizes, [*base[0], *base[1]], [*target[0], *target[1]])
@@ -85,7 +87,7 @@ def view_of(name: str, base: Layout | None, target: Layout) -> str:
 
 
 def _permutation(base: Layout, target: Layout) -> list[int]:
-    """Returns the axis of the base for each wanted axis; empty where it is no permutation, or not certain."""
+    """Returns the base axis of each target axis; empty if this is no permutation, or uncertain."""
     if len(base[0]) != len(target[0]):
         return []
     order: list[int] = []

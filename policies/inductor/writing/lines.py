@@ -13,7 +13,7 @@ SIGNS: dict[type[ast.operator], str] = {
 
 
 def fold_items(opening: str, items: list[str], closing: str, indent: str = "") -> list[str]:
-    """A list in brackets: on one line where that is short, otherwise on as few lines as hold it."""
+    """Returns a bracketed list on one line if short, otherwise on as few lines as possible."""
     whole = f"{opening}{', '.join(items)}{closing}"
     if len(whole) + len(indent) <= WIDTH:
         return [whole]
@@ -33,8 +33,8 @@ def break_long_lines(text: str) -> str:
 
 
 def break_line(line: str, around: int = 0) -> list[str]:
-    """Breaks one statement into lines that fit into the width, less the `around` columns; a line that cannot be broken
-    is returned unchanged.
+    """Breaks a statement into lines that fit the width less `around` columns; unbreakable lines
+    are unchanged.
     """
     if len(line) + around <= WIDTH:
         return [line]
@@ -63,7 +63,7 @@ def break_line(line: str, around: int = 0) -> list[str]:
 
 
 def _argument_lines(text: str, indent: int) -> list[str]:
-    """One line of a call's arguments; broken where it is a single one that is a call or a sum."""
+    """Breaks a line of call arguments if it holds a single call or sum."""
     try:
         call = ast.parse(f"_({text})", mode="eval").body
     except (SyntaxError, ValueError):
@@ -106,7 +106,7 @@ def _parts(opening: str, value: ast.expr, indent: int) -> list[str]:
 
 
 def _method_lines(opening: str, value: ast.Call, indent: int) -> list[str]:
-    """The lines of `nn.Sequential(...).eval()`: those of what the method is called of."""
+    """Breaks a method call on a call, such as `nn.Sequential(...).eval()`, inside the inner call."""
     if not isinstance(value.func, ast.Attribute) or not isinstance(value.func.value, ast.Call):
         return [opening + ast.unparse(value)]
     parts = _parts(opening, value.func.value, indent)
@@ -146,7 +146,7 @@ def _sum_lines(argument: ast.expr, indent: int) -> list[str]:
 
 
 def _terms(value: ast.BinOp) -> tuple[str, list[tuple[str, str]]]:
-    """`a + (b + c)` as a, and (+, b + c): broken at the outermost operators of one kind."""
+    """Splits `a + (b + c)` into a, and (+, b + c), at the outermost operators of one precedence."""
     if type(value.op) not in SIGNS:
         return ast.unparse(value), []
     kinds = (ast.Add, ast.Sub) if isinstance(value.op, ast.Add | ast.Sub) else (type(value.op),)

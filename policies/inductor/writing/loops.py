@@ -1,4 +1,29 @@
-"""Loops over a size in the candidate's text: reading the operator that stands for one, and writing the `for`."""
+"""Writes loops over a size in the candidate's text.
+
+`LoopReading` reads the operator that stands for a loop in Inductor's text; `host_lines` writes
+the `for` statement.
+
+In (Inductor's `call`, for loop 0, which carries `h` and stacks `outputs`):
+
+    buf2 = torch.ops.kernelwright.steps.default([buf0], [buf1], s0, 0)
+    buf3 = buf2[0]
+    buf4 = buf2[1]
+
+Out (lines of `ModelNew.forward`):
+
+    outputs = torch.empty((length, batch, width), device=device, dtype=torch.float32)
+    h = start.clone(memory_format=torch.contiguous_format)
+    h_next = torch.empty_like(h)
+    for time_step in range(length):
+        add_tanh_kernel[grid](h, inputs, h_next, outputs[time_step], ...)
+        h, h_next = h_next, h
+    return outputs
+
+`buf3` is then `h` and `buf4` is `outputs`. Each step reads `h`, writes `h_next`, and the two
+names are swapped, so that
+no step overwrites a tensor that it reads. Allocations and views that are equal in all steps are
+moved before the loop.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +58,7 @@ class LoopReading:
         self._kernels, self._names, self._used_names = kernels, names, used_names
 
     def __call__(self, call: ast.Call) -> tuple[Loop, list[str]]:
-        """The loop that this call of its operator stands for, and the names of what it gives."""
+        """Returns the loop of an operator call, and the names of its results."""
         carried, read_tensors, count, loop_number = call.args
         assert isinstance(carried, ast.List)
         assert isinstance(read_tensors, ast.List)
@@ -105,8 +130,10 @@ def _loop_lines(loop: Loop, written: Mapping[str, WrittenKernel]) -> list[str]:
 
 
 def _invariant_first(loop: Loop, lines: list[str]) -> tuple[list[str], list[str]]:
-    """What is the same in every step of a loop, made before it: memory that each step fills anew, and views of what no
-    step changes. Then the rest.
+    """Splits a loop body into lines before the loop and lines inside.
+
+    Moved before the loop: allocations of scratch memory that each step fills, and views of
+    unchanged tensors.
     """
     source = "\n".join(lines)
     body = ast.parse(source).body
@@ -140,7 +167,7 @@ def _invariant_first(loop: Loop, lines: list[str]) -> tuple[list[str], list[str]
 
 
 def _new_memory(statement: ast.stmt, changing: set[str]) -> str | None:
-    """The name of memory whose form is the same in every step; None where the statement makes none."""
+    """Returns the name of an allocation that is equal in every step; None for other statements."""
     if not (isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)):
         return None
     target, call = statement.targets[0], statement.value

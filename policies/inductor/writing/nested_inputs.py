@@ -1,5 +1,7 @@
-"""Names for the tensors that forward is given inside of an argument (`scales['left']`, `rest[0]` of `*rest`): a tuple
-takes no contiguous one in their place, and a list is the caller's.
+"""Names for tensors nested in forward's arguments (`scales['left']`, `rest[0]` of `*rest`).
+
+The contiguous copy of such a tensor needs a name: a tuple is immutable, and a list belongs to the
+caller.
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ from kernelwright.policies.inductor.tracing.problem_text import readable
 
 
 def is_mentioned(path: str, text: str) -> bool:
-    """Whether a text of Python reads what lies at a path."""
+    """Returns whether Python text reads the value at a path."""
     return _pattern(path).search(text) is not None
 
 
 def names_of_nested(paths: Sequence[str], used_names: Collection[str], text: str) -> dict[str, str]:
-    """A name for each path that is none itself: not one of `taken`, and no word of the text."""
+    """Returns a name for each path that is no identifier, avoiding used names and words of the
+    text.
+    """
     used = {*used_names, *re.findall(r"\w+", text)}
     names: dict[str, str] = {}
     for path in paths:

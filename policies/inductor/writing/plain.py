@@ -50,7 +50,7 @@ def simplify_kernel(function: ast.FunctionDef) -> ast.FunctionDef:
 
 
 def _without_broadcasts_of_products(function: ast.FunctionDef) -> None:
-    """What `tl.dot` gives has the accumulator's shape already."""
+    """Removes broadcasts of `tl.dot` results, which have the accumulator's shape already."""
     products = {
         name for name, value in assignments(function) if ast.unparse(value).startswith("tl.dot(")
     }
@@ -110,7 +110,7 @@ class _Runtime(ast.NodeTransformer):
 
 
 def assignments(function: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Name and value of every assignment to one name."""
+    """Yields name and value of every assignment to a single name."""
     for node in ast.walk(function):
         if (
             isinstance(node, ast.Assign)
@@ -162,7 +162,9 @@ def _substitute(tree: ast.AST, new: dict[str, ast.expr]) -> None:
 
 
 class _Constants(ast.NodeTransformer):
-    """Numbers in the place of `tl.full([1], 2.0, tl.float32)`, where the other side of the operator gives the type."""
+    """Replaces `tl.full([1], 2.0, tl.float32)` by a number if the other operand determines the
+    type.
+    """
 
     def __init__(self, function: ast.FunctionDef) -> None:
         self._values: dict[str, tuple[ast.expr, str]] = {}
@@ -183,7 +185,7 @@ class _Constants(ast.NodeTransformer):
         return copy.deepcopy(constant[0]) if constant is not None and fits else None
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
-        """What is stored is converted to what it is stored in."""
+        """Replaces a stored constant tensor by a number; a store converts to the pointer's type."""
         self.generic_visit(node)
         if (
             ast.unparse(node.func) == "tl.store"
@@ -245,7 +247,7 @@ def _target(statement: ast.stmt) -> str:
 
 
 def _inline(function: ast.FunctionDef) -> None:
-    """Puts what is read once into the one place that reads it, where no operand changes in between."""
+    """Inlines values that are read once, if no operand changes in between."""
     read = count_reads(function)
     counted = Counter(name for name, _ in assignments(function))
     facts = _StatementFacts()
@@ -264,9 +266,10 @@ def _inline(function: ast.FunctionDef) -> None:
 
 
 class _StatementFacts:
-    """What statements read, store and say, looked at once: looking again at each step is half of the time of writing.
+    """Cache of the names and texts of statements, which halves the time of writing.
 
-    What a loop reads and stores is not forgotten where a name inside it goes into its one use: nothing else has it.
+    Facts of a loop stay valid when a name inside the loop is inlined, because no other statement
+    has that name.
     """
 
     def __init__(self) -> None:
@@ -275,7 +278,7 @@ class _StatementFacts:
         self._stores: dict[ast.AST, set[str]] = {}
 
     def text(self, node: ast.AST) -> str:
-        """Returns the node's source."""
+        """Returns the source text of a node."""
         if node not in self._texts:
             self._texts[node] = ast.unparse(node)
         return self._texts[node]
@@ -294,7 +297,7 @@ class _StatementFacts:
         return self._stores[node]
 
     def forget(self, statement: ast.Assign | ast.AnnAssign | ast.Expr) -> None:
-        """Has the statement, which is another one now, looked at again."""
+        """Drops the cached facts of a changed statement."""
         for node in (statement, statement.value):
             if node is not None:
                 self._texts.pop(node, None)

@@ -1,5 +1,7 @@
-"""Operators of aten that Inductor leaves to a library, or that torch's own decomposition gets wrong, written with
-others. Each is a decomposition: its parameters are those of the operator's schema.
+"""Decompositions of aten operators that Inductor leaves to a library, or that torch decomposes
+wrongly.
+
+The parameters of each decomposition are those of the operator's schema.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Attention as one operator of a traced graph, so that a draft launches a flash kernel or asks a library for the whole
-of it, instead of two products and a softmax.
+"""Attention as a single operator of a traced graph, instead of two products and a softmax.
 
-The operator has four axes (batch, heads, rows, columns). Its result lies in memory as (batch, rows, heads, columns), as
-the results of torch's own kernels do: heads are joined after it without a copy.
+A draft then launches a flash kernel, or calls a library, for the whole operator. The operator has
+four axes (batch,
+heads, rows, columns). Its result lies in memory as (batch, rows, heads, columns), as in torch's
+kernels: heads are
+joined afterwards without a copy.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ def scaled_dot_product_attention(
     query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
     scale: float | None = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
-    """Writes `torch.nn.functional.scaled_dot_product_attention` as one operator where a kernel or a library has it."""
+    """Writes `torch.nn.functional.scaled_dot_product_attention` as a single operator if a kernel
+    or library has it.
+    """
     if dropout_p:
         raise DraftRefused(
             "dropout of scaled_dot_product_attention draws random numbers", advice=DROPOUT_ADVICE
@@ -98,7 +102,9 @@ def _four_axes(tensor: Any, rank: int) -> Any:
 
 
 def _is_default_scale(scale: Any, head_size: Any) -> bool:
-    """Whether a factor is 1 / sqrt(head size), which leaves that size a symbol where the factor was computed of it."""
+    """Returns whether a factor is 1 / sqrt(head size), in which case the head size can stay a
+    symbol.
+    """
     return math.isclose(_hint(scale), _hint(head_size) ** -0.5, rel_tol=1e-6)
 
 

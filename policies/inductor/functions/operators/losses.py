@@ -71,9 +71,11 @@ def ctc_loss(
     log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Any:  # fmt: skip
-    """Writes `torch.nn.functional.ctc_loss` as the forward recursion over log probabilities, one loop over time.
+    """Writes `torch.nn.functional.ctc_loss` as the forward recursion over log probabilities, a
+    loop over time.
 
-    log_probs is (time, batch, classes) or (time, classes). Raises DraftRefused for targets that are concatenated.
+    log_probs is (time, batch, classes) or (time, classes). Raises DraftRefused for concatenated
+    targets.
     """
     import torch
 
@@ -148,7 +150,7 @@ def _alignment_log_probability(
 
 
 def _log_add(left: Any, right: Any) -> Any:
-    """Returns log(exp(left) + exp(right)), also where both are -inf."""
+    """Returns log(exp(left) + exp(right)); -inf if both are -inf."""
     import torch
 
     largest = torch.maximum(left, right)

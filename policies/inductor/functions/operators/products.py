@@ -19,10 +19,12 @@ def int_mm(left: Any, right: Any) -> Any:
 def grouped_mm(
     left: Any, right: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
 ) -> Any:
-    """Writes `torch._grouped_mm` as one product, or one batched product, whose operand is zero outside of a group.
+    """Writes `torch._grouped_mm` as a single (batched) product whose operand is zero outside of a
+    group.
 
-    offs: where each group ends, along the rows of a two-dimensional `left`, the columns of a two-dimensional `right`,
-    or the inner dimension where both have two.
+    offs: end of each group, along the rows of a two-dimensional `left`, the columns of a
+    two-dimensional `right`, or the
+    inner dimension if both are two-dimensional.
     """
     if left.dim() == 3 and right.dim() == 3:
         product = left @ right

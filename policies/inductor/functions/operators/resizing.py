@@ -17,7 +17,9 @@ def upsample_bilinear2d_aa(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Any:
-    """Writes the operator of `interpolate(mode="bilinear", antialias=True)` with a triangle of width one."""
+    """Decomposes `interpolate(mode="bilinear", antialias=True)` with a triangle filter of width
+    1.
+    """
     return _resized(x, output_size, align_corners, (scales_h, scales_w), _triangle, 1)
 
 
@@ -52,7 +54,9 @@ def _resized(
 
 
 def _window(size: Any, out: Any, align_corners: bool, scale: Any, width: int) -> tuple[Any, Any]:
-    """Returns how many elements of the input one of the output covers, and how many the filter reaches at most."""
+    """Returns the number of input elements per output element, and the largest number under the
+    filter.
+    """
     import torch
 
     if not align_corners and scale is not None and scale > 0:
@@ -65,7 +69,9 @@ def _window(size: Any, out: Any, align_corners: bool, scale: Any, width: int) ->
 
 
 def _resized_axis(x: Any, out: Any, step: Any, reach: Any, filter: Filter, width: int) -> Any:
-    """Sums the elements under the filter, by weights that add up to one; others are not read, since they may be NaN."""
+    """Sums the elements under the filter with normalized weights; elements outside are not read,
+    since they may be NaN.
+    """
     import torch
 
     size = x.shape[-1]

@@ -1,4 +1,4 @@
-"""Reductions over segments of rows, values put where a mask is true, and distances of pairs of rows."""
+"""Reductions over segments of rows, scattering under a mask, and distances of pairs of rows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def segment_reduce(
 
 
 def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
-    """Writes `torch.masked_scatter`: the number of true elements before one is the place of its value."""
+    """Writes `torch.masked_scatter`: a true element takes the value at the number of true
+    elements before.
+    """
     import torch
 
     shape = torch.broadcast_shapes(x.shape, mask.shape)

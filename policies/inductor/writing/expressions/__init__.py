@@ -1,1 +1,3 @@
-"""Expressions of kernels and of the host in plainer ones of the same value, without regard to what names mean."""
+"""Simplification of expressions without changing their values; independent of the meaning of
+names.
+"""

@@ -6,15 +6,17 @@ import ast
 from collections.abc import Callable
 
 Term = tuple[int, ast.expr]
-"""A sign, 1 or -1, and what has it."""
+"""Sign (1 or -1) and unsigned term."""
 ARITHMETIC = ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Mod
 
 
 def plain_sum(node: ast.BinOp, is_whole: Callable[[ast.expr], bool]) -> ast.BinOp:
-    """The sum with numbers last and without negative factors; itself where it is none of whole numbers.
+    """Returns an integer sum with numbers last and without negative factors; other expressions
+    unchanged.
 
-    Terms keep their order, so that what is added up in 64 bits is added up in 64 bits afterwards. is_whole: whether an
-    expression is whole numbers, which alone may be added up in another order.
+    Terms keep their order, so that additions in 64 bits stay in 64 bits. is_whole: predicate for
+    integer expressions, the
+    only ones that may be reordered. Example: `1 + x + -1 * c` becomes `x - c + 1`.
     """
     if not isinstance(node.op, ast.Add | ast.Sub) or not is_whole(node):
         return node

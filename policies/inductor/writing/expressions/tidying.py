@@ -16,12 +16,14 @@ SIZE = re.compile(r"ks\d+$|([xyz]|r\d_)numel$")
 """Names of sizes that the host passes."""
 ACCUMULATOR = re.compile(r"_tmp\d+$")
 COMBINING = ("maximum", "minimum")
-"""Helpers that broadcast what they combine."""
+"""Helpers that broadcast their operands."""
 
 
 def tidy_kernel(function: ast.FunctionDef) -> ast.FunctionDef:
-    """The same kernel, in place: no conversion of what is compared only, no constant tensors where a number does, no
-    condition that always holds.
+    """Simplifies a kernel in place.
+
+    Removes conversions of compared values, constant tensors replaceable by numbers, and
+    conditions that always hold.
     """
     _Tidying(function).visit(function)
     return ast.fix_missing_locations(function)
@@ -45,7 +47,7 @@ def _values_of(function: ast.FunctionDef) -> dict[str, list[ast.expr]]:
 
 
 def _constants_of(values_of_name: dict[str, list[ast.expr]]) -> dict[str, ast.Call]:
-    """Names that are one constant tensor wherever they are assigned."""
+    """Returns the names assigned the same constant tensor everywhere."""
     return {
         name: values[0]
         for name, values in values_of_name.items()
@@ -78,7 +80,9 @@ def _is_index(node: ast.expr) -> bool:
 
 
 def _plain(number: ast.expr) -> ast.expr:
-    """Noughts as 0, which leaves the other operand what it is: 0.0 would make a float of an index."""
+    """Returns zeros as the integer 0, which keeps the other operand's type: 0.0 would turn an
+    index into a float.
+    """
     nought = (
         isinstance(number, ast.Constant)
         and number.value == 0
@@ -98,7 +102,7 @@ class _Tidying(ast.NodeTransformer):
         values = _values_of(function)
         self._constants = _constants_of(values)
         self._once = {name: assigned[0] for name, assigned in values.items() if len(assigned) == 1}
-        """Values of names that are assigned in one place only."""
+        """Values of names with a single assignment."""
 
     def _full(self, node: ast.expr) -> ast.Call | None:
         """The `tl.full` that an expression is or names."""
@@ -107,7 +111,7 @@ class _Tidying(ast.NodeTransformer):
         return node if isinstance(node, ast.Call) and _calls(node, "tl.full") else None
 
     def _number(self, node: ast.expr, other: ast.expr) -> ast.expr | None:
-        """Returns the value of a constant tensor, where the other operand gives the type."""
+        """Returns the value of a constant tensor if the other operand determines the type."""
         full = self._full(node)
         if full is None or len(full.args) != 3 or self._full(other) is not None:
             return None
@@ -121,7 +125,7 @@ class _Tidying(ast.NodeTransformer):
         )
 
     def _truth(self, node: ast.expr) -> bool | None:
-        """Returns True or False where the condition is that everywhere."""
+        """Returns True or False for a condition with the same value everywhere; else None."""
         if isinstance(node, ast.Name) and isinstance(self._once.get(node.id), ast.Compare):
             return self._truth(self._once[node.id])
         if isinstance(node, ast.Compare):
@@ -130,7 +134,9 @@ class _Tidying(ast.NodeTransformer):
         return value if isinstance(value, bool) else None
 
     def _compared(self, node: ast.Compare) -> bool | None:
-        """What a comparison of two constants gives; of a truth with 0, its opposite."""
+        """Returns the result of comparing two constants; a truth value compared with 0 is
+        negated.
+        """
         compared, right = _COMPARED.get(type(node.ops[0])), self._held(node.comparators[0])
         left = self._held(node.left)
         if left is None and isinstance(node.left, ast.Compare | ast.Name):
@@ -140,7 +146,7 @@ class _Tidying(ast.NodeTransformer):
         return compared(left, right)
 
     def _held(self, node: ast.expr) -> bool | int | float | None:
-        """The number or truth that a constant, or a tensor of one constant, holds."""
+        """Returns the number or truth value in a constant, or in a constant tensor."""
         full = self._full(node)
         held = node if full is None else full.args[1]
         negative = isinstance(held, ast.UnaryOp) and isinstance(held.op, ast.USub)
@@ -193,7 +199,7 @@ class _Tidying(ast.NodeTransformer):
         return node
 
     def _two_numbers(self, yes: ast.expr, no: ast.expr) -> list[ast.expr] | None:
-        """What two constant tensors hold, where numbers in their place have their type."""
+        """Returns the numbers in two constant tensors if plain numbers have the same type."""
         yes_full, no_full = self._full(yes), self._full(no)
         if yes_full is None or no_full is None or len(yes_full.args) != 3 or len(no_full.args) != 3:
             return None
@@ -255,12 +261,16 @@ class _Tidying(ast.NodeTransformer):
 
 
 def _without_broadcast(node: ast.expr) -> ast.expr:
-    """What is combined with an accumulator takes its shape."""
+    """Returns an operand without its broadcast; combined with an accumulator the broadcast is
+    implicit.
+    """
     return node.args[0] if isinstance(node, ast.Call) and _calls(node, "tl.broadcast_to") else node
 
 
 def _before_conversion(node: ast.expr) -> ast.expr | None:
-    """What is converted to whole numbers and is an index, or arithmetic of sizes, already."""
+    """Returns the operand of an integer conversion if the operand is an integer index already;
+    else None.
+    """
     if not isinstance(node, ast.Call) or not node.args:
         return None
     if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
@@ -285,9 +295,10 @@ def _largest(node: ast.BinOp) -> ast.expr | None:
 
 
 def simplify_conversion(node: ast.Call, function: ast.Attribute) -> ast.expr:
-    """A size is a plain number where it is one: it has no `to`, but can be multiplied.
+    """Simplifies a conversion.
 
-    What is converted twice is converted once.
+    A size may be a plain number, which has no `to` but can be multiplied. Double conversions
+    become single ones.
     """
     inner = function.value
     if isinstance(inner, ast.Constant) and isinstance(inner.value, int | float):
@@ -327,7 +338,7 @@ def simplify_conversion(node: ast.Call, function: ast.Attribute) -> ast.expr:
 
 
 def _converted_number(value: int | float, node: ast.Call) -> ast.expr:
-    """A number has no `to`; what it is put together with gives the type, but of a narrow or an unsigned one."""
+    """Returns a converted number: a plain number, except for narrow and unsigned types."""
     dtype = ast.unparse(node.args[0])
     if dtype in ("tl.int32", "tl.int64") and isinstance(value, int):
         return ast.Constant(value)

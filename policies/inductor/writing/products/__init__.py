@@ -1,5 +1,6 @@
-"""Kernels that multiply: operands as matrices, and the order of tiles.
+"""Kernels with products: operands as matrices, and the order of tiles.
 
-Belongs here: what is rewritten in a kernel because it has a `tl.dot`. Does not belong here: tile sizes and
-other numbers of a launch (`writing/blocks.py`).
+Belongs here: rewriting of kernels because of a `tl.dot`. Does not belong here: tile sizes and
+other launch parameters
+(`writing/blocks.py`).
 """

@@ -1,5 +1,13 @@
-"""Operands of `tl.dot` loaded as matrices. Inductor loads them with three or four axes and reshapes them, and what is
-reshaped goes from shared memory through registers and back before it is multiplied.
+"""Rewrites operands of `tl.dot` so that they are loaded as matrices.
+
+Inductor loads them with three or four axes and reshapes them, which moves them from shared memory
+through registers and
+back before the product.
+
+Example: `tl.dot(tl.reshape(x, [R, K]), ...)` with `x = tl.load(p + r[:, None, None] * k + s[None,
+None, :])` becomes
+`tl.dot(left_x, ...)` with `left_x = tl.load(p + left_r * k + left_s)`, of shape [R, K] from the
+start.
 """
 
 from __future__ import annotations
@@ -48,8 +56,10 @@ def flat_products(function: ast.FunctionDef) -> None:
 
 
 def _without_second_masks(function: ast.FunctionDef) -> None:
-    """`tl.where(mask, x, 0)` of a product's operand is x where x was loaded under that mask and is nought elsewhere:
-    what was loaded then need not go through registers before it is multiplied.
+    """Replaces an operand `tl.where(mask, x, 0)` by x if x was loaded under that mask with 0
+    elsewhere.
+
+    The operand then need not pass through registers before the product.
     """
     defined = dict(assignments(function))
     for dot in [n for n in ast.walk(function) if _is_call(n, "dot")]:
@@ -78,7 +88,7 @@ _SIDES = ("left", "right")
 
 
 def _old_names(function: ast.FunctionDef) -> None:
-    """`left_x` is called x where nothing else is any more."""
+    """Renames `left_x` back to x if the name x is free."""
     assigned_names = {name for name, _ in assignments(function)} | {
         a.arg for a in function.args.args
     }
@@ -148,7 +158,9 @@ def _is_call(value: ast.AST, *names: str) -> bool:
 
 
 class _Orienting:
-    """Copies of what an operand is made from, with the rows of one matrix first and its columns second."""
+    """Copies the computation of an operand with the matrix's rows as first axis and its columns
+    as second.
+    """
 
     def __init__(self, function: ast.FunctionDef, side: str, shape: list[str]) -> None:
         self._function, self._side, self.shape = function, side, shape
@@ -167,7 +179,7 @@ class _Orienting:
         self._matrices: dict[str, ast.expr] = {}
 
     def of(self, value: ast.expr) -> ast.expr:
-        """Raises _NotFlat."""
+        """Returns the copied expression. Raises _NotFlat."""
         oriented: ast.expr = _Copying(self).visit(copy.deepcopy(value))
         return oriented
 
@@ -183,7 +195,7 @@ class _Orienting:
         return ast.parse(f"{ast.unparse(value)}[{axes}]", mode="eval").body
 
     def name(self, node: ast.Name) -> ast.expr:
-        """Returns the name of the value as a matrix, where the value has the kernel's shape."""
+        """Returns the name of a value as a matrix; the name itself for values without axes."""
         if not self._is_shaped(node.id):
             return node
         if node.id not in self._matrices:
@@ -195,7 +207,9 @@ class _Orienting:
         return copy.deepcopy(self._matrices[node.id])
 
     def _assigned(self, old: str, value: ast.expr) -> str:
-        """The name of what stands for `old` on this side; an earlier product of the kernel may have made it."""
+        """Returns the name of the matrix form of `old` on this side, shared with earlier products
+        of the kernel.
+        """
         base_name = name = f"{self._side}_{old}"
         number = 1
         while name in self._assigned_names:
@@ -208,7 +222,9 @@ class _Orienting:
         return name
 
     def _is_shaped(self, name: str) -> bool:
-        """Whether a name has axes that a matrix has otherwise. Raises _NotFlat for one that has several values."""
+        """Returns whether a name has axes to be rearranged. Raises _NotFlat for a name with
+        several values.
+        """
         if name not in self._shaped:
             self._shaped[name] = False
             changing = self._changing.get(name, [])

@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 
 ROWS = "tl.program_id(1) + tl.program_id(2) * tl.num_programs(1)"
-"""The number of a program's tile of rows, as Inductor writes it where one axis of a grid may not be enough."""
+"""Index of a program's tile of rows, as written by Inductor for grids that may exceed an axis."""
 GROUPED = """row_tile, column_tile = tl.swizzle2d(
     tl.program_id(1), tl.program_id(0), tl.num_programs(1), tl.num_programs(0), GROUP)"""
 """Groups of tiles that share their operands in the L2 cache (triton.language.swizzle2d)."""
 
 
 def group_tiles(function: ast.FunctionDef) -> bool:
-    """Lets programs that run at once take tiles near each other, where the kernel has one tile a program.
+    """Lets concurrent programs take neighbouring tiles, in a kernel with one tile per program.
 
-    Returns whether it was done.
+    Returns whether the kernel was changed.
     """
     text = [ast.unparse(s) for s in function.body]
     whole = "\n".join(text)

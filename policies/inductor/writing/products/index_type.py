@@ -1,5 +1,8 @@
-"""The type of a product's indices. Inductor counts the multiplications of a product when it chooses one, and takes 64
-bits for all but the smallest; what an index has to reach are the elements of the tensors, for which 32 bits mostly do.
+"""Index type of products.
+
+Inductor chooses 64-bit indices by the number of multiplications, so for all but the smallest
+products. An index must
+reach the elements of the tensors only, for which 32 bits mostly suffice.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ INDEX_TYPE = '''def index_type(*tensors):
     """The type of indices: of 32 bits, which are faster, where these reach every element."""
     last = max(sum((size - 1) * step for size, step in zip(x.shape, x.stride())) for x in tensors)
     return tl.int32 if last < 2**31 - 2**20 else tl.int64'''
-"""The last block may reach beyond the last element, where masks are; hence the distance to 2**31."""
+"""Function in drafts. The last block may reach beyond the last element (masked), hence the
+distance to 2**31.
+"""
 
 
 def use_index_type(function: ast.FunctionDef) -> bool:
@@ -24,13 +29,15 @@ def use_index_type(function: ast.FunctionDef) -> bool:
 
 
 class _Casting(ast.NodeTransformer):
-    """Replaces tl.int64 in the casts of indices, and drops the casts of what has the type already."""
+    """Replaces tl.int64 in casts of indices, and drops casts of values that have the type
+    already.
+    """
 
     def __init__(self) -> None:
         self.position_names: set[str] = set()
         """Names of arithmetic of the numbers of programs, such as the tile of a program in a group."""
         self.wide: set[str] = set()
-        """Names of what has the type INDEX."""
+        """Names of values of type INDEX."""
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:
         named = {
@@ -66,7 +73,9 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _is_place(node: ast.expr, position_names: set[str]) -> bool:
-    """Whether it is arithmetic, at least in part, of where a program or an element of a block is, and loads nothing."""
+    """Returns whether an expression computes with positions of programs or elements, and loads
+    nothing.
+    """
     calls = {ast.unparse(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
     return not calls & {"tl.load", "tl.dot"} and bool(
         calls & {"tl.program_id", "tl.arange"} or _names(node) & position_names

@@ -1,9 +1,11 @@
-"""Products of fp32 operands that were split into parts of float16 (lowering/split_products.py): how the three products
-of a step are added up.
+"""Accumulation of split fp32 products (lowering/split_products.py): how the three products of a
+step are added.
 
-The two small ones go on in one sum. The large one begins anew in every step and is added to the total in fp32, because
-tensor cores truncate what they add (`max_num_imprecise_acc` keeps the compiler from joining the two). Where the total
-is no finite number the small sum says nothing: what is left of an infinity below its high part is NaN.
+The two small products accumulate in a common sum. The large product starts anew in every step and
+is added to the
+total in fp32, because tensor cores truncate when adding (`max_num_imprecise_acc` keeps the
+compiler from joining the
+two). If the total is not finite the small sum is ignored: the low part of an infinity is NaN.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ def is_operand_split(text: str) -> bool:
 
 
 def add_up_parts(function: ast.FunctionDef) -> bool:
-    """Rewrites every loop over three products of parts, in place. Returns whether there is one."""
+    """Rewrites every loop over three products of parts, in place. Returns whether there is such a
+    loop.
+    """
     count = 0
     for position, loop in reversed(list(enumerate(function.body))):
         if isinstance(loop, ast.For) and (
@@ -50,7 +54,9 @@ def add_up_parts(function: ast.FunctionDef) -> bool:
 
 
 def _added_up(loop: ast.For, small: str) -> str:
-    """The name of the total; empty where the loop is another one."""
+    """Rewrites a loop over three products and returns the name of the total; empty for other
+    loops.
+    """
     last = loop.body[-1]
     added = (
         SUM_OF_THREE.fullmatch(ast.unparse(last.value)) if isinstance(last, ast.AugAssign) else None
@@ -80,8 +86,11 @@ def _added_up(loop: ast.For, small: str) -> str:
 
 
 def without_round_trips(function: ast.FunctionDef) -> None:
-    """`tl.load(...).to(tl.float32)`, which is only read as `x.to(tl.bfloat16)` again, as the load alone, in place: what
-    goes through fp32 goes through registers, and is not multiplied from where it was loaded to.
+    """Removes the detour through fp32 in `tl.load(...).to(tl.float32)` read only as
+    `x.to(tl.bfloat16)`, in place.
+
+    A value in fp32 passes through registers; without the detour the product reads from shared
+    memory.
     """
     for dtype in ("bfloat16", "float16"):
         for name, value in list(assignments(function)):

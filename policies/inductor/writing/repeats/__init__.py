@@ -1,3 +1,5 @@
-"""What a network says several times, written once: kernels that differ in numbers alone, and blocks of forward as
-functions. How one kernel or launch is written is `writing/`.
+"""Repetitions in a network, written once: kernels that differ in numbers only, and repeated
+blocks as functions.
+
+The text of a single kernel or launch belongs to `writing/`.
 """

@@ -1,5 +1,18 @@
-"""Blocks of launches that forward repeats, as functions: the statements of one block are those of another but for the
-layer, the tensors and the sizes, which become the function's parameters.
+"""Turns repeated blocks of launches in forward into functions.
+
+The statements of two blocks are equal except for the layer, the tensors and the sizes, which
+become parameters.
+
+    conv_kernel[...](x, self.layer1.weight, conv, ...)       def layer1_block(layer, x):
+    relu_kernel[...](conv, relu, ...)                            conv_kernel[...](x, layer.weight, conv, ...)
+    conv_kernel[...](relu, self.layer2.weight, conv_2, ...)      relu_kernel[...](conv, relu, ...)
+    relu_kernel[...](conv_2, relu_2, ...)                        return relu
+                                                             relu = layer1_block(self.layer1, x)
+                                                             relu_2 = layer1_block(self.layer2, relu)
+
+Search: the longest runs of statements of equal form are rated by the characters they save; the
+best run becomes a
+function, and the search is repeated.
 """
 
 from __future__ import annotations
@@ -15,11 +28,11 @@ MIN_SAVED_CHARACTERS = 1_500
 """Characters that a function has to save."""
 MAX_FUNCTIONS = 12
 MAX_PARAMETERS = 24
-"""What a function is given and gives, at most, for somebody to read its calls."""
+"""Maximum number of parameters and results of a function, so that its calls stay readable."""
 BLOCK_STATEMENTS = range(4, 160)
-"""Statements of a block."""
+"""Range of the number of statements per block."""
 MAX_CANDIDATE_BLOCKS = 150
-"""Blocks that are looked at closely, of those that may save most."""
+"""Number of candidate blocks examined in detail, those with the largest savings first."""
 PATH = re.compile(r"\bself(?:\.\w+\b(?!\()|\[\d+\])+")
 """A parameter, a buffer or a layer: `self.layers[0].conv.weight`."""
 COMPONENT = re.compile(r"\.\w+|\[\d+\]")
@@ -32,7 +45,7 @@ EXTENT = "extent"
 
 @dataclass
 class Statement:
-    """One statement of forward: its text, with marks in the place of names and of layers."""
+    """Statement of forward with its form: the text with placeholders for names and layers."""
 
     lines: list[str]
     form: str = ""
@@ -45,7 +58,7 @@ class Statement:
 
     @property
     def size(self) -> int:
-        """Characters of the statement."""
+        """Number of characters of the statement."""
         return sum(map(len, self.lines))
 
 
@@ -59,13 +72,13 @@ class RepeatedBlock:
     """For each place, its local names in the order in which they are met."""
     paths: list[list[str]]
     prefixes: list[str]
-    """For each place, the layer that all its paths begin with; empty where they do not differ by a layer alone."""
+    """Common layer of all paths, per occurrence; empty if the paths differ by more than a layer."""
     inputs: list[int]
     """Which of the names are there before."""
     outputs: list[int]
     """Which of them are read afterwards."""
     numbers: list[tuple[str, ...]]
-    """For each number of the text, what it is at each place."""
+    """For each number in the text, its value per occurrence."""
     saved: int = 0
 
     @property
@@ -75,8 +88,11 @@ class RepeatedBlock:
 
 
 def with_functions(lines: list[str], used_names: set[str]) -> tuple[list[str], list[str]]:
-    """Lines of forward with calls in the place of repeated blocks, and the texts of the functions. taken: names that
-    neither a function nor what it holds may have, to which those of the functions are added.
+    """Returns forward's lines with calls in place of repeated blocks, and the texts of the
+    functions.
+
+    used_names: names that functions and their local variables must avoid; extended by the new
+    names.
     """
     functions: list[str] = []
     while sum(map(len, lines)) > MIN_FORWARD_CHARACTERS and len(functions) < MAX_FUNCTIONS:
@@ -115,7 +131,9 @@ def _statements(lines: list[str]) -> list[Statement]:
 
 
 def _callables(tree: ast.AST) -> set[str]:
-    """Names that are functions, modules, or arguments of a function in place; not what forward holds."""
+    """Returns names of functions, modules and lambda arguments, as opposed to local variables of
+    forward.
+    """
     called = {
         n.func.id
         for n in ast.walk(tree)
@@ -128,7 +146,7 @@ def _callables(tree: ast.AST) -> set[str]:
 
 
 def _best(statements: list[Statement]) -> RepeatedBlock | None:
-    """The block that saves most; None where none saves enough."""
+    """Returns the block that saves most; None if no block saves enough."""
     blocks = [
         block
         for candidate in _candidates(statements)
@@ -187,8 +205,8 @@ def _without_overlaps(starts: list[int], length: int) -> list[int]:
 
 
 def _block(statements: list[Statement], length: int, starts: list[int]) -> RepeatedBlock | None:
-    """The block at those of the places where the same names meet in the same way; of several ways, the one that saves
-    most.
+    """Returns a block for the occurrences with equal patterns of names; the pattern that saves
+    most is used.
     """
     starts_by_pattern: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
     for start in starts:
@@ -244,8 +262,8 @@ def _make_block(
 
 
 def _prefixes(paths: list[list[str]]) -> list[str]:
-    """Returns, for each place, the layer of its paths, where what follows it is the same at all places; otherwise
-    nothing.
+    """Returns the layer of each occurrence if the remainders of its paths are equal everywhere;
+    else nothing.
     """
     layers, suffixes = [], []
     for window_paths in paths:

@@ -1,5 +1,8 @@
-"""Kernels that differ in whole numbers alone (64 channels in one block of a network, 128 in the next) as one kernel
-that is given them.
+"""Merges kernels that differ in integers only, which become parameters.
+
+Example: a kernel with `x1 = xindex % 64` in one block of a network and its twin with `% 128` in
+the next become a
+kernel with `% ks1000`, launched with 64 and with 128.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ Places = list[tuple[ast.AST, str, int | None]]
 
 
 def merge_kernels(kernels: dict[str, LoweredKernel], host: Host) -> None:
-    """Lets all launches of kernels that are one but for numbers launch the first of them, in place; kernels that are
-    left over have no launches.
+    """Lets all launches of equal kernels launch the first of them, in place; the others lose
+    their launches.
     """
     groups: dict[str, list[LoweredKernel]] = {}
     launched = {launch.kernel.original for launch in host.launches()}
@@ -35,7 +38,7 @@ def merge_kernels(kernels: dict[str, LoweredKernel], host: Host) -> None:
 
 
 def _form(kernel: LoweredKernel) -> str:
-    """What kernels have in common that can be one: all but the numbers that a size would stand for as well."""
+    """Returns a key that is equal for mergeable kernels: the kernel without its integers."""
     if kernel.helpers:
         return kernel.original
     function = copy.deepcopy(kernel.function)
@@ -155,5 +158,5 @@ def _add_parameters(function: ast.FunctionDef, names: list[str]) -> None:
 
 
 def with_extents(kernel: LoweredKernel, hints: dict[str, int] | None) -> LoweredKernel:
-    """The kernel with the extents of one of its launches."""
+    """Returns the kernel with the extents of a launch."""
     return kernel if hints is None else replace(kernel, hints=hints)

@@ -1,4 +1,5 @@
-"""What the kernels of a draft and their names are called, in words that a person reads.
+"""Readable words for the kernels of a draft and their variables.
 
-Belongs here: names, and which operators a kernel's text shows. Does not belong here: how a kernel is rewritten.
+Belongs here: names, and evidence of operators in a kernel's text. Does not belong here: rewriting
+of kernels.
 """

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 
 MAX_NAME_CHARACTERS = 32
-"""Of such a name."""
+"""Maximum length of a computed size's name."""
 COMPOUND = ("_by_", "_plus_", "_minus_", "_over_")
-"""What such a name has inside it."""
+"""Words that join the parts of a computed size's name."""
 
 
 def name_of(node: ast.expr) -> str:
-    """A name for arithmetic of sizes, `s_by_2_plus_1` for `2 * s + 1`; empty where there is none that is short."""
+    """Returns a short name for arithmetic of sizes, `s_by_2_plus_1` for `2 * s + 1`; empty if
+    there is none.
+    """
     name = _words(node)
     return name if name.isidentifier() and len(name) <= MAX_NAME_CHARACTERS else ""
 

@@ -1,6 +1,9 @@
-"""Which of the operators that Inductor names for a kernel its text shows. It names all that led to what the kernel
-writes: a kernel that brings a weight into another order of memory is said to be a convolution, and one that stores
-zeros a whole chain of functions.
+"""Selects the operators that a kernel's text shows, among those that Inductor attributes to the
+kernel.
+
+Inductor names all operators that led to a result: a kernel that reorders a weight is called a
+convolution, and a kernel
+that stores zeros a whole chain of functions.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ NON_COMPUTING_OPERATORS = {
 }
 """Operators that a kernel may have and compute nothing."""
 COPY, FILL = ("clone",), ("full",)
-"""What is said of a kernel that computes nothing, and of one that reads nothing either."""
+"""Operators reported for a kernel that computes nothing: COPY if it reads, FILL otherwise."""
 
 PLACE = re.compile(r"([xyz]|r\d_)(index|mask|offset|base|\d+)$|_mask$|[XYZR]\d?_?BLOCK$")
 """Names of places of elements, which are no values."""
@@ -55,16 +58,20 @@ SIGNS = (
     (r"var(_mean)?$", SUMS + r"|rsqrt| / "), ("(?<!cum)sum$", SUMS + r"| \+ "), ("prepare_softmax_online", "max|exp"),
     ("clamp|relu|hardtanh|maximum|minimum", "max|min|where|clamp"),
 )  # fmt: skip
-"""An operator -> what is in the text of a kernel that computes it; of others nothing is asked."""
+"""Operator pattern -> pattern of the text of a kernel that computes it; unlisted operators are
+accepted.
+"""
 PRODUCT = r"convolution|(add|b|baddb)?mm$"
 OTHER_SUMS = r"(log_)?softmax|sum|prepare_softmax_online|linalg_vector_norm"
 OTHER_REDUCTIONS = rf"{OTHER_SUMS}|var|mean|amax|amin"
 FEW_TERMS, MANY_TERMS = 2, 4
-"""Products of two inputs, and products with one, from which on a kernel without a loop is a convolution written out."""
+"""Minimum numbers of products of two loaded values, and of products with one, in a written-out
+convolution.
+"""
 
 
 def operators_shown(function: ast.FunctionDef, operators: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the operators that the kernel may compute; COPY or FILL where it can be none of them."""
+    """Returns the operators that the kernel may compute; COPY or FILL if there are none."""
     values = _values(function)
     text, products = "\n".join(values), _adds_products(function, operators)
     shown = tuple(
@@ -85,7 +92,9 @@ def _is_shown(operator: str, text: str) -> bool:
 
 
 def _adds_products(function: ast.FunctionDef, operators: tuple[str, ...]) -> bool:
-    """Whether what is read is multiplied by what is read and added up, as a convolution or a matrix product does it."""
+    """Returns whether loaded values are multiplied and summed, as in a convolution or matrix
+    product.
+    """
     text = ast.unparse(function)
     loads = re.findall(r"^\s*(\w+) = tl\.load\((.*)$", text, re.M)
     adds = re.search(r"tl\.sum|_tmp\d+ \+", text) is not None
@@ -104,7 +113,7 @@ def _adds_products(function: ast.FunctionDef, operators: tuple[str, ...]) -> boo
 
 
 def _values(function: ast.FunctionDef) -> list[str]:
-    """The texts of what the kernel computes, without addresses, masks and places."""
+    """Returns the texts of computed values, without addresses, masks and positions."""
     texts = []
     for node in ast.walk(function):
         if isinstance(node, ast.Assign):

@@ -1,4 +1,4 @@
-"""Names that a person reads, for a kernel's parameters and for what it computes."""
+"""Readable names for a kernel's parameters and variables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROLES = {
     "rows": {"x": "row", "y": "plane", "z": "block", "r0_": "column", "r1_": "inner"},
     "product": {"x": "column", "y": "row", "z": "matrix", "r0_": "step", "r1_": "inner"},
 }
-"""What Inductor's sides are called, by what kind of kernel it is."""
+"""Kind of kernel -> readable names of Inductor's sides."""
 PLURAL = {"matrix": "matrices", "step": "depth", "inner": "inner_size"}
 RESERVED = {"tl", "triton", "libdevice", "float", "inf", "nan", "range", "min", "max", *BODIES}
 RESULTS = (
@@ -35,7 +35,7 @@ RESULTS = (
     ("place_in_sorted", "place"), ("greatest_common_divisor", "divisor"),
     (".to", "converted"),
 )  # fmt: skip
-"""Function -> what its result is called."""
+"""Function -> name of its result."""
 RESULTS_OF_TUPLES = {
     "welford_step": ("next_mean", "next_squares", "next_count"), "welford": ("mean", "squares", "count"),
     "welford_combine": ("next_mean", "next_squares", "next_count"),
@@ -44,15 +44,15 @@ RESULTS_OF_TUPLES = {
     "larger_with_index": ("larger", "place"), "smaller_with_index": ("smaller", "place"),
     "row_maximum_with_index": ("best", "place"), "row_minimum_with_index": ("best", "place"),
 }  # fmt: skip
-"""Function that gives several values -> what they are called."""
+"""Function with several results -> their names."""
 STATES = {"_mean": "mean_so_far", "_m2": "squares_so_far", "_weight": "count_so_far"}
-"""How Inductor's names of running moments end -> what they are."""
+"""Suffix of Inductor's names for running moments -> readable name."""
 OPERATORS = {ast.Add: "sum_of", ast.Sub: "difference", ast.Mult: "scaled", ast.Div: "quotient", ast.BitAnd: "both",
     ast.BitOr: "either"}  # fmt: skip
 
 
 def roles_of(kernel: LoweredKernel) -> dict[str, str]:
-    """Inductor's letter -> the word for one element of that side."""
+    """Returns the readable name of an element of each side, by Inductor's letter."""
     if kernel.dot:
         return ROLES["product"]
     if kernel.kind != "pointwise":
@@ -66,18 +66,20 @@ def plural(role: str) -> str:
 
 
 def result_name(words: str, kernel: LoweredKernel, sources: list[str]) -> str:
-    """What is called that a kernel gives: after the kernel, or after what it copies. sources: what it reads."""
+    """Returns the name of a kernel's result: after the kernel, or after the copied tensor.
+    sources: tensors read.
+    """
     if kernel.operators == COPY and len(sources) == 1 and re.fullmatch(r"[\w.\[\]]+", sources[0]):
         return f"{re.sub(r'(_reordered)+$', '', simple_path(sources[0]))}_reordered"
     return f"{words}_result" if words in ("sum", "copy") else words
 
 
 class Names:
-    """Gives each name of one kernel a readable one, no two the same."""
+    """Assigns unique readable names to the variables of a kernel."""
 
     def __init__(self, kernel: LoweredKernel, parameters: dict[str, str]) -> None:
-        """parameters: Inductor's parameter -> what it is called; several may have one name where they are one
-        number.
+        """Prepares the names. parameters: Inductor's name -> readable name, shared by parameters
+        of equal value.
         """
         self._roles = roles_of(kernel)
         self._names: dict[str, str] = {}
@@ -106,7 +108,7 @@ class Names:
         return unique
 
     def give(self, function: ast.FunctionDef) -> None:
-        """Names for all that the function assigns, by what it is."""
+        """Names all variables of the function by their values."""
         accumulators: dict[str, str] = {}
         for name, value in assignments(function):
             used = re.findall(r"\b_tmp\d+\b", ast.unparse(value))
@@ -130,7 +132,7 @@ class Names:
                 self._names[node.id] = self._unique(f"{base}_so_far" if base else "accumulator")
 
     def _give_several(self, function: ast.FunctionDef) -> None:
-        """Names for what functions give that give several values."""
+        """Names the results of functions with several results."""
         for node in ast.walk(function):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
                 called = node.value.func if isinstance(node.value, ast.Call) else node.value
@@ -158,7 +160,9 @@ class Names:
         return "condition" if isinstance(value, ast.Compare) else "value"
 
     def _index_word(self, value: ast.expr) -> str:
-        """`column % width` is the width_index; what is left after a division is an outer index."""
+        """Returns a name for an index: width_index for `column % width`, outer_index for a
+        quotient.
+        """
         if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
             size = ast.unparse(value.right)
             if size.isidentifier():
@@ -170,5 +174,5 @@ class Names:
         return "outer_index"
 
     def __call__(self, name: str) -> str:
-        """The readable name, or the name itself where none is known."""
+        """Returns the readable name, or the name itself if there is none."""
         return self._names.get(name, name)

@@ -1,4 +1,4 @@
-"""What a kernel calls its parameters."""
+"""Readable names for the parameters of a kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernelwright.policies.inductor.writing.words.naming import plural, roles_of
 
 
 def parameter_names(kernel: LoweredKernel, launches: list[WrittenLaunch]) -> dict[str, str]:
-    """What a kernel calls its parameters: after what is passed, where all launches pass the same."""
+    """Returns the parameter names of a kernel: after the argument, if all launches pass the same."""
     names: dict[str, str] = {}
     by_value: dict[tuple[str, ...], str] = {}
     numbers = {"in": 0, "out": 0, "size": 0}

@@ -1,4 +1,4 @@
-"""What a kernel stores into each of its outputs, as a word, where the last thing that makes it is a reduction."""
+"""Names for the outputs of reduction kernels, by the reduction that computes each output."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ REDUCTIONS = {
     "tl.sum": "total", "row_maximum": "largest", "row_minimum": "smallest", "row_product": "product",
     "any_of": "found",
 }  # fmt: skip
-"""Function -> what its result is called."""
+"""Function -> name of its result."""
 MAX_STEPS_FOLLOWED = 8
-"""From what is stored back to what made it."""
+"""Maximum number of assignments followed from a stored value back to its source."""
 
 
 def stored_words(function: ast.FunctionDef) -> dict[str, str]:
-    """Output of a kernel that is not rewritten yet -> `mean`, `largest`, for those that a reduction makes."""
+    """Returns names (`mean`, `largest`) of the outputs that a reduction computes, for an
+    unrewritten kernel.
+    """
     values: dict[str, ast.expr] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign):
@@ -34,7 +36,7 @@ def stored_words(function: ast.FunctionDef) -> dict[str, str]:
 
 
 def _pairs(node: ast.Assign) -> list[tuple[str, ast.expr]]:
-    """Name and value; of what a function gives several of, the call with the number of each."""
+    """Returns the assigned names and values; several results of a call as subscripts of the call."""
     target = node.targets[0]
     if isinstance(target, ast.Name):
         return [(target.id, node.value)]
@@ -71,6 +73,6 @@ def _word(node: ast.expr, values: dict[str, ast.expr]) -> str:
 
 
 def _called(call: ast.Call) -> str:
-    """What is called, by our own name of it."""
+    """Returns the called function's name in drafts."""
     name = ast.unparse(call.func)
     return NAMES.get(name.removeprefix("triton_helpers."), name)
