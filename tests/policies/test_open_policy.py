@@ -106,8 +106,8 @@ def test_naming_policies_pays_for_no_heavy_library():
 
 def test_shipped_prices_are_dated_and_sourced():
     prices = read_prices()
-    assert len(prices.known) >= 10
-    assert all(price.source and price.as_of.year >= 2025 for price in prices.known)
+    assert len(prices.entries) >= 10
+    assert all(price.source and price.as_of.year >= 2025 for price in prices.entries)
     usage = Usage(prompt_tokens=1_000_000, completion_tokens=100_000)
     assert prices.dollars("https://api.openai.com/v1", "gpt-4.1", usage) == pytest.approx(2.8)
 
