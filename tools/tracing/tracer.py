@@ -85,6 +85,8 @@ class Tracer:
         """What is known of the steps of the history."""
         self._surroundings = Surroundings.PLAIN
         """How the model is called."""
+        self._memory_keys: list[tuple[Any, ...]] = []
+        """Where each tensor of the tape lies, by its number."""
         self._state: dict[str, torch.Tensor] = {}
         """Parameters and buffers by name, of the model that is called."""
         self._models: dict[str, tuple[Any, list[Step]]] = {}
@@ -339,9 +341,11 @@ class Tracer:
         places = {recorded.memory_key(t): numbers[n] for n, t in state.items() if t.numel()}
         if not places:
             return {}
+        # Each tensor is looked at once: a model of hundreds of weights has thousands, traced at dozens of sizes.
+        for number in range(len(self._memory_keys), len(self._tape.storages)):
+            self._memory_keys.append(recorded.memory_key(self._tape.tensor(number)))
         return {
-            number: places[place]
-            for number in range(len(self._tape.storages))
-            if (place := recorded.memory_key(self._tape.tensor(number))) in places
-            and places[place] != number
+            number: places[key]
+            for number, key in enumerate(self._memory_keys)
+            if key in places and places[key] != number
         }
