@@ -30,6 +30,7 @@ from kernelwright.tools.faults import (
     WrongElement,
     clean_text,
 )
+from kernelwright.tools.host_choices import HostChoice, told_choices
 from kernelwright.tools.profile_results import (
     Clocks,
     LaunchTime,
@@ -174,6 +175,8 @@ class CorrectnessResult(Value):
     """The sizes that it was checked at, in order, with their outcomes."""
     layouts: tuple[LayoutCheck, ...] = ()
     """The calls on inputs in other memory layouts (transposed, sliced, expanded) at one of the sizes."""
+    host_choices: tuple[HostChoice, ...] = ()
+    """Choices of the host code of which one outcome was never seen. On a GPU those of its own traces."""
     notes: tuple[str, ...] = ()
     seconds: Number = 0.0
 
@@ -350,9 +353,11 @@ class Report(Value):
             return f"it is not correct: {self.outcome.value.replace('_', ' ')}"
         if self.degenerate:
             return f"the problem cannot tell a right answer from: {', '.join(self.degenerate)}"
-        return self.narrow_contract or (
-            self.coverage.reward_ineligible_because if self.coverage else ""
-        )
+        if self.narrow_contract:
+            return self.narrow_contract
+        checked = self.correctness or self.interpreted
+        in_host_code = told_choices(checked.host_choices) if checked else ""
+        return in_host_code or (self.coverage.reward_ineligible_because if self.coverage else "")
 
     @property
     def speedup(self) -> float | None:

@@ -23,6 +23,10 @@ from kernelwright.tools.judging.judge import Judge
 from kernelwright.tools.judging.layouts.culprits import name_culprits
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.rules import JudgeFindings, Rules
+from kernelwright.tools.judging.surroundings.surroundings_checks import (
+    traced_in_surroundings,
+    with_surroundings,
+)
 from kernelwright.tools.judging.turns import Turns
 from kernelwright.tools.options import Lane, Options
 from kernelwright.tools.problem import Problem
@@ -132,7 +136,9 @@ class Ladder:
         with lane, nullcontext() if resources.on_gpu else single_threaded():
             self._say("tracing")
             selection = select_sizes(problem, self._source, resources.device, seed, asked.sizes)
-            selection = with_layouts(selection, seed) if asked.sizes else selection
+            selection = (
+                with_surroundings(with_layouts(selection, seed)) if asked.sizes else selection
+            )
             candidate, compiles, binaries = front.traced_and_compiled(
                 problem, self._source, selection, asked, seed, self._say
             )
@@ -167,6 +173,7 @@ class Ladder:
             problem, fixed = with_fixed_sizes(self._problem, free)
             chosen = select_sizes(problem, self._source, "cpu", seed, max(0, len(selection.others)))
             chosen = with_layouts(chosen, seed) if selection.layouts else chosen
+            chosen = with_surroundings(chosen) if selection.surrounded is not None else chosen
             if chosen.too_large or not chosen.base.sizes:
                 return unchanged
             self._say("tracing within the sizes that the candidate takes")
@@ -217,9 +224,8 @@ class Ladder:
         selection, candidate = checked.selection, checked.candidate
         self._say("interpreting at small sizes")
         with self._at(Lane.CPU):
-            judged = judge.judge(
-                candidate, selection.base, selection.variants, seed, rules, progress=self._say
-            )
+            others = (*selection.variants, *traced_in_surroundings(selection, candidate))
+            judged = judge.judge(candidate, selection.base, others, seed, rules, progress=self._say)
             judged = self._with_culprits(judge, judged, selection, seed)
             judged = self._resources.interpreter_front().all_kernels_checked(
                 judge,
@@ -235,6 +241,7 @@ class Ladder:
         result = judged.result.with_(
             sizes=selection.base.sizes, notes=(*judged.result.notes, *selection.notes),
             tried=(*judged.result.tried, *checked.outside), fixed_sizes=checked.fixed,
+            host_choices=(*judged.result.host_choices, *candidate.host_choices),
         )  # fmt: skip
         return judged.with_result(result)
 
@@ -263,11 +270,14 @@ class Ladder:
         take_whole = partial(self._resources.turns.take_whole_for, self._problem)
         with self._at(Lane.GPU, shared=True):  # the other sizes are small
             self._say("judging on the GPU")
+            others = (*selection.variants, *traced_in_surroundings(selection, candidate))
             judged = judge.judge(
-                candidate, selection.base, selection.variants, seed, self._rules, binaries=binaries,
+                candidate, selection.base, others, seed, self._rules, binaries=binaries,
                 progress=self._say, take_whole=take_whole,
             )  # fmt: skip
             judged = self._with_culprits(judge, judged, selection, seed)
+            choices = (*judged.result.host_choices, *candidate.host_choices)
+            judged = judged.with_result(judged.result.with_(host_choices=choices))
             report = with_verdict(
                 report, self._problem, judged, Rung.CORRECTNESS, correctness=judged.result
             )

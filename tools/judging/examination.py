@@ -68,6 +68,8 @@ class Evidence:
     """Whether the problem only moves values, at every size where that was asked; None before it was."""
     search: OutcomeSearch | None = None
     """What was searched for after the ordinary draws; None where they found a fault."""
+    moves_on: bool = False
+    """Whether something that it keeps, beside the reference's, changes at every call."""
     reloaded: bool | None = None
     """Whether all weights of the reference are loaded into the candidate; None where the reference has none."""
 
@@ -264,6 +266,7 @@ class Examination:
         for _ in range(2):
             self._checks.check(first, POISON_BYTES[0], self._shuffle(0), name="own")
             moved = replayer.ask({"do": "note_kept"}, seconds=self._left()).get("moved")
+        self._evidence.moves_on = moved
         rng = random.Random(self._shuffle(62))
         for times in [rng.randrange(*bounds) for bounds in LATER_CALLS] if moved else ():
             replayer.ask({"do": "advance_kept", "times": times}, seconds=self._left())

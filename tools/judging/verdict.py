@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Any
 from kernelwright.tools.comparison_coverage import Coverage
 from kernelwright.tools.compiling.text.address_overflow import overflow_failure
 from kernelwright.tools.expected.prepared_problem import PreparedProblem
+from kernelwright.tools.host_choices import MOVES_ON
 from kernelwright.tools.judging.compile_report import late_kernel
 from kernelwright.tools.judging.examination import Evidence, Examination
-from kernelwright.tools.judging.layouts.layout_checks import LayoutChecks, failure_of_layouts
+from kernelwright.tools.judging.layouts.layout_checks import (
+    LayoutChecks,
+    failure_at_offset,
+    failure_of_layouts,
+    is_dense,
+    shows_strides,
+)
 from kernelwright.tools.judging.rules import (
     JudgeFindings,
     Rules,
@@ -24,6 +31,7 @@ from kernelwright.tools.judging.rules import (
 )
 from kernelwright.tools.judging.searching.replayed_outcomes import forget_outcomes, told_outcomes
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, SizeChecks
+from kernelwright.tools.judging.surroundings.surroundings_checks import SurroundingsChecks
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.reference_trials.contract_sizes import GUARD_FAULTS
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
@@ -106,12 +114,16 @@ class Verdict:
         """Returns the first failure, or None. Raises ProblemError where what differs is the random numbers of the
         reference.
 
-        others: the other sizes, and variants of one with inputs in other layouts.
+        others: the other sizes, and variants of one with inputs in other layouts or in changed surroundings.
         """
         variants = [size for size in others if size.layouts]
-        return self._at_sizes(
-            base, [size for size in others if not size.layouts]
-        ) or self.check_layouts(variants)
+        changed = [size for size in others if size.changes]
+        sizes = [size for size in others if not (size.layouts or size.changes)]
+        return (
+            self._at_sizes(base, sizes)
+            or self._check_surroundings(changed)
+            or self.check_layouts(variants)
+        )
 
     def _at_sizes(self, base: AtSize, others: Sequence[AtSize]) -> Failure | None:
         """Spare sizes take the places of those that the candidate itself refuses."""
@@ -335,17 +347,38 @@ class Verdict:
         if outcome is SizeOutcome.WRONG:
             raise Failed(failure.with_(message=f"at other sizes ({told}): {failure.message}"))
 
+    # -------------------------------------------------------------- other surroundings
+    def _check_surroundings(self, variants: Sequence[AtSize]) -> Failure | None:
+        """The first failure in changed surroundings, or None."""
+        checks = SurroundingsChecks(self._judge, self._candidate, self._seed, self._open)
+        for variant in variants if not self._needs_gpu else ():
+            self._progress(f"checking where {', '.join(variant.changes)}")
+            self._judge.give_way()
+            failure, note = checks.check(variant, self._late(variant))
+            if failure is not None:
+                return failure
+            self._evidence.notes += [note] if note else []
+        return None
+
     # -------------------------------------------------------------- other layouts of the inputs
     def check_layouts(self, variants: Sequence[AtSize]) -> Failure | None:
         """The first failure on inputs in other layouts, or None. Ends at the first wrong answer."""
-        checks = LayoutChecks(self._judge, self._candidate, self._seed, self._open)
+        checks, followed = LayoutChecks(self._judge, self._candidate, self._seed, self._open), False
         for variant in variants if not self._needs_gpu else ():
             self._progress("checking other layouts of the inputs")
             self._judge.give_way()
             check = checks.check(variant, self._late(variant))
             self._layouts.append(check)
+            if (
+                check.outcome is SizeOutcome.WRONG
+                and is_dense(variant)
+                and check.mismatch is not None
+            ):
+                return failure_at_offset(check)
             if check.outcome is SizeOutcome.WRONG:
-                return None if self._rules.contiguous_inputs else failure_of_layouts(check)
+                is_refused = followed or not self._rules.contiguous_inputs
+                return failure_of_layouts(check) if is_refused else None
+            followed = followed or shows_strides(variant, check)
         return None
 
     # -------------------------------------------------------------- the result
@@ -360,6 +393,7 @@ class Verdict:
             own_work=found.work, weights_reloaded=found.reloaded, deterministic=found.deterministic, seed=self._seed,
             notes=tuple(found.notes),
             random_outputs=self._prepared.random_outputs if self._prepared else (),
-            tried=tuple(self._tried), layouts=tuple(self._layouts), seconds=time.monotonic() - self._begun,
+            tried=tuple(self._tried), layouts=tuple(self._layouts), host_choices=(MOVES_ON,) * found.moves_on,
+            seconds=time.monotonic() - self._begun,
         )  # fmt: skip
         return JudgeFindings(result, self._needs_gpu, self._coverage)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Value
 from kernelwright.tools.sizing.input_layouts import InputLayout
+from kernelwright.tools.trace.trace import Change
 
 
 class AtSize(Value):
@@ -31,6 +32,8 @@ class AtSize(Value):
     """The layout of each input that is a tensor, None for the problem's own; empty where all are the problem's own."""
     like: int | None = None
     """With `layouts`: the index of the trace at this size with the problem's own layouts, where there is one."""
+    changes: tuple[Change, ...] = ()
+    """What surrounds the calls of its trace otherwise than usual."""
 
     @property
     def is_degenerate(self) -> bool:

@@ -1,9 +1,15 @@
-"""The memory layout of an input as a value, and the layouts of views in PyTorch."""
+"""The memory layout of an input as a value, and a generator of the layouts that views in PyTorch have.
+
+A layout is drawn from the fastest dimension to the slowest: an order of the dimensions, a step along each, gaps between
+their slices, and a dimension that repeats memory. `x.t()[:, ::3]` of shape (5, 67) has the order (1, 0) and the steps
+(1, 3).
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kernelwright.tools.report import Value
@@ -11,11 +17,23 @@ from kernelwright.tools.report import Value
 if TYPE_CHECKING:
     import torch
 
-OFFSETS = (0, 16, 48)
-"""Storage offsets in elements. Whole multiples of 16 keep the alignment that kernels with wide loads rely on."""
-STEPS = (2, 3)
+ALIGNED_OFFSETS = (0, 16, 48)
+"""Storage offsets in elements that keep the alignment which wide loads rely on."""
+ODD_OFFSETS = range(1, 8191, 2)
+STEPS = range(2, 8)
 MAX_GAP = 3
 """Largest number of elements, in each dimension, between a slice and the end of its tensor."""
+
+
+class Trait(StrEnum):
+    """How a layout differs from a contiguous one."""
+
+    AWAY = "begins at an odd element of its storage"
+    PERMUTED = "dimensions lie in another order"
+    STEPPED = "the fastest dimension has a step, and others may have"
+    GAPPED = "a slice of a larger tensor"
+    EXPANDED = "one dimension has the stride 0"
+    OVERLAPPING = "windows of one dimension share elements"
 
 
 class InputLayout(Value):
@@ -25,10 +43,14 @@ class InputLayout(Value):
     """In elements, by dimension."""
     offset: int = 0
     """Elements of the storage before the first element."""
-    expanded: int | None = None
-    """The dimension with stride 0, along which all values are equal; None if no stride is 0."""
+    repeats: bool = False
+    """Whether some elements share memory, so that they are equal."""
+    follows_strides: bool = False
+    """Whether a kernel that is right here goes by every stride: none is that of a contiguous tensor."""
+    is_dense: bool = False
+    """Whether the strides are those of a contiguous tensor, so that nothing but the offset is unusual."""
     name: str
-    """`transposed`, `channels last`: for messages."""
+    """`transposed`, `expanded along dimension 1`: for messages."""
 
     @property
     def description(self) -> str:
@@ -44,6 +66,104 @@ class InputLayout(Value):
         return self.offset + reach + 1
 
 
+def draw_layout(
+    shape: Sequence[int], traits: Collection[Trait], rng: random.Random
+) -> InputLayout | None:
+    """Returns a layout with these traits; None for a shape that cannot have all of them."""
+    long = long_dimensions(shape)
+    repeating = bool({Trait.EXPANDED, Trait.OVERLAPPING} & set(traits))
+    least = 2 if {Trait.PERMUTED, Trait.OVERLAPPING} & set(traits) else 1
+    if len(long) < least:
+        return None
+    order = _permuted(shape, rng) if Trait.PERMUTED in traits else list(range(len(shape)))
+    fastest = next(d for d in reversed(order) if d in long)
+    slow = [d for d in long if d != fastest]
+    repeated = rng.choice(slow if Trait.OVERLAPPING in traits else long) if repeating else None
+    strides, reach = [0] * len(shape), 1
+    for dimension in reversed(order):
+        extent = shape[dimension]
+        step = (
+            _step(dimension == fastest, rng) if Trait.STEPPED in traits and dimension in long else 1
+        )
+        if dimension == repeated:
+            strides[dimension] = 0 if Trait.EXPANDED in traits else rng.randint(1, reach - 1)
+            reach += strides[dimension] * (extent - 1)
+            continue
+        strides[dimension] = reach * step
+        gap = rng.randint(1, MAX_GAP) if Trait.GAPPED in traits else 0
+        reach = strides[dimension] * (extent + gap)
+    offset = rng.choice(ODD_OFFSETS if Trait.AWAY in traits else ALIGNED_OFFSETS)
+    return _layout(shape, strides, offset, repeated, traits)
+
+
+def _step(is_fastest: bool, rng: random.Random) -> int:
+    """Returns a step: large ones along the fastest dimension alone, for memory grows by the product of all."""
+    return rng.choice(STEPS) if is_fastest else rng.choice((1, 2, 3))
+
+
+def _layout(
+    shape: Sequence[int],
+    strides: Sequence[int],
+    offset: int,
+    repeated: int | None,
+    traits: Collection[Trait],
+) -> InputLayout:
+    usual = _contiguous(shape)
+    return InputLayout(
+        strides=tuple(strides), offset=offset, repeats=repeated is not None,
+        follows_strides=all(strides[d] != usual[d] for d in long_dimensions(shape)),
+        is_dense=is_contiguous(shape, strides),
+        name=_name(shape, strides, repeated, traits),
+    )  # fmt: skip
+
+
+def _name(
+    shape: Sequence[int], strides: Sequence[int], repeated: int | None, traits: Collection[Trait]
+) -> str:
+    parts = []
+    if Trait.PERMUTED in traits:
+        long = long_dimensions(shape)
+        is_matrix = len(long) == 2 and repeated is None
+        parts.append("transposed" if is_matrix else "permuted")
+    if Trait.STEPPED in traits:
+        parts.append("sliced with steps")
+    if Trait.GAPPED in traits:
+        parts.append("a slice of a larger tensor")
+    if repeated is not None:
+        kind = "expanded" if strides[repeated] == 0 else "made of overlapping windows"
+        parts.append(f"{kind} along dimension {repeated}")
+    if Trait.AWAY in traits:
+        parts.append("a view that begins at an odd element")
+    return ", ".join(parts)
+
+
+def _permuted(shape: Sequence[int], rng: random.Random) -> list[int]:
+    """Returns an order of the dimensions in which those with more than one element lie otherwise: of four dimensions
+    often as after `view(...).transpose(1, 2)` or in channels-last.
+    """
+    usual, long = list(range(len(shape))), long_dimensions(shape)
+    common = [[*usual[:-2], *usual[:-3:-1]]]
+    if len(shape) >= 4:
+        common += [[0, 2, 1, *usual[3:]], [0, *usual[2:], 1]]
+    orders = [order for order in common if [d for d in order if d in long] != long]
+    if orders and rng.random() < 0.75:
+        return rng.choice(orders)
+    order = usual
+    while [d for d in order if d in long] == long:
+        order = rng.sample(usual, len(usual))
+    return order
+
+
+def held_values(values: torch.Tensor, layout: InputLayout) -> torch.Tensor:
+    """Returns values of the same kind that a layout can hold: equal where elements share memory."""
+    if not layout.repeats:
+        return values
+    needed = layout.elements(values.shape) - layout.offset
+    flat = values.reshape(-1)
+    storage = flat.repeat(-(-needed // len(flat)))[:needed]
+    return storage.as_strided(values.shape, layout.strides).clone().contiguous()
+
+
 def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Tells whether a tensor with these strides is contiguous."""
     step = 1
@@ -52,79 +172,6 @@ def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
             return False
         step *= extent
     return True
-
-
-def transposed(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
-    """Returns the layout of `x.transpose(-1, -2)` of a contiguous tensor; None with fewer than two long dimensions."""
-    long = long_dimensions(shape)
-    if len(long) < 2:
-        return None
-    order = _swapped(len(shape), long[-2], long[-1])
-    return InputLayout(
-        strides=_strides(shape, order), offset=rng.choice(OFFSETS), name="transposed"
-    )
-
-
-def stepped(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
-    """Returns the layout of `x[..., ::2]`; None for a tensor with fewer than two elements."""
-    long = long_dimensions(shape)
-    if not long:
-        return None
-    dimension, step = long[-1], rng.choice(STEPS)
-    extents = [extent * step if d == dimension else extent for d, extent in enumerate(shape)]
-    strides = list(_strides(extents, range(len(shape))))
-    strides[dimension] *= step
-    name = f"sliced with step {step} along dimension {dimension}"
-    return InputLayout(strides=tuple(strides), offset=rng.choice(OFFSETS), name=name)
-
-
-def sliced(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
-    """Returns the layout of a slice of a larger tensor: no stride is the product of the extents after its dimension.
-
-    None for a tensor with fewer than two elements.
-    """
-    if not long_dimensions(shape):
-        return None
-    extents = [extent + rng.randint(1, MAX_GAP) for extent in shape]
-    strides = _strides(extents, range(len(shape)))
-    return InputLayout(
-        strides=strides, offset=rng.choice(OFFSETS[1:]), name="a slice of a larger tensor"
-    )
-
-
-def expanded(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
-    """Returns the layout of `x.expand(...)` along one dimension; None for a tensor with fewer than two elements."""
-    long = long_dimensions(shape)
-    if not long:
-        return None
-    dimension = rng.choice(long)
-    extents = [
-        1 if d == dimension else extent + rng.randint(0, MAX_GAP) for d, extent in enumerate(shape)
-    ]
-    strides = list(_strides(extents, range(len(shape))))
-    strides[dimension] = 0
-    name = f"expanded along dimension {dimension}"
-    return InputLayout(
-        strides=tuple(strides), offset=rng.choice(OFFSETS), expanded=dimension, name=name
-    )
-
-
-def heads_transposed(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
-    """Returns the layout of `x.view(batch, length, heads, dim).transpose(1, 2)`; None below four dimensions."""
-    if len(shape) < 4 or not {1, 2} <= set(long_dimensions(shape)):
-        return None
-    strides = _strides(shape, _swapped(len(shape), 1, 2))
-    return InputLayout(
-        strides=strides, offset=rng.choice(OFFSETS), name="as view(...).transpose(1, 2) leaves it"
-    )
-
-
-def channels_last(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
-    """Returns the layout of `torch.channels_last`, or of `channels_last_3d`; None for other dimensions than 4 and 5."""
-    if len(shape) not in (4, 5) or len(long_dimensions(shape)) < 2:
-        return None
-    strides = _strides(shape, (0, *range(2, len(shape)), 1))
-    return InputLayout(strides=strides, offset=rng.choice(OFFSETS), name="channels last")
 
 
 def copy_values(target: torch.Tensor, values: torch.Tensor) -> None:
@@ -144,17 +191,10 @@ def long_dimensions(shape: Sequence[int]) -> list[int]:
     )
 
 
-def _swapped(count: int, first: int, second: int) -> tuple[int, ...]:
-    order = list(range(count))
-    order[first], order[second] = order[second], order[first]
-    return tuple(order)
-
-
-def _strides(extents: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
-    """Returns the strides of a dense tensor whose dimensions lie in this order, from the slowest to the fastest."""
-    strides = [0] * len(extents)
-    step = 1
-    for dimension in reversed(order):
+def _contiguous(shape: Sequence[int]) -> list[int]:
+    """Returns the strides of a contiguous tensor of this shape."""
+    strides, step = [0] * len(shape), 1
+    for dimension in reversed(range(len(shape))):
         strides[dimension] = step
-        step *= extents[dimension]
-    return tuple(strides)
+        step *= shape[dimension]
+    return strides

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.input_spec import InputSpec, input_spec
 from kernelwright.tools.sizing.input_layouts import (
     InputLayout,
-    channels_last,
-    expanded,
-    heads_transposed,
+    Trait,
+    draw_layout,
     is_contiguous,
-    sliced,
-    stepped,
-    transposed,
 )
 
 if TYPE_CHECKING:
@@ -25,11 +21,16 @@ if TYPE_CHECKING:
 
 FLOATING = frozenset({"float64", "float32", "float16", "bfloat16"})
 """Types of inputs that may be equal along a dimension; whole numbers are often indices, whose order means something."""
-Kind = Callable[[Sequence[int], random.Random], InputLayout | None]
-KINDS: tuple[Kind, ...] = (transposed, stepped, sliced, expanded)
-"""Each input that can lie so does in some variant."""
-KINDS_OF_FOUR_DIMENSIONS: tuple[Kind, ...] = (stepped, expanded, heads_transposed, channels_last)
-"""From four dimensions on, in place of KINDS: every variant costs a trace and a call."""
+Traits = tuple[Trait, ...]
+CLASSES: tuple[Traits, ...] = (
+    (Trait.AWAY,),
+    (Trait.STEPPED,),
+    (Trait.PERMUTED,),
+    (Trait.GAPPED,),
+    (Trait.EXPANDED,),
+    (Trait.OVERLAPPING,),
+)
+"""What all inputs have in common in one variant each; the first two tell what a wrong answer in another one means."""
 Layouts = tuple[InputLayout | None, ...]
 """The layout of each tensor among the inputs, in order; None for the problem's own layout."""
 
@@ -39,21 +40,49 @@ def with_layouts(selection: Selection, seed: int) -> Selection:
 
     On a GPU there are none without other sizes: the problem's own size may be large.
     """
-    size = _cheapest(selection)
+    size = cheapest_size(selection)
     if size is None:
         return selection
     rng = random.Random(seed)
     tensors = list(tensors_of_spec(_spec_of(size).inputs))
-    kinds = [_kinds_for(tensor) for tensor in tensors]
-    variants: list[Layouts] = []
-    for number in range(max(map(len, kinds), default=0)):
-        layouts: list[InputLayout | None] = []
-        for place, (tensor, possible) in enumerate(zip(tensors, kinds, strict=True)):
-            # Neighbours lie differently, so that a kernel which reads an input by the strides of another is wrong.
-            kind = possible[(number + place) % len(possible)] if possible else None
-            layouts.append(kind(tensor["shape"], rng) if kind is not None else None)
-        variants.append(tuple(layouts))
-    return with_variants(selection, size, variants, like=size.index)
+    variants = [_variant(tensors, [traits] * len(tensors), rng) for traits in CLASSES]
+    if (
+        len(tensors) > 1
+    ):  # a kernel that reads an input by the strides of another is right where they lie alike
+        first = rng.randrange(len(CLASSES))
+        in_turns = [CLASSES[(first + place) % len(CLASSES)] for place in range(len(tensors))]
+        variants.append(_variant(tensors, in_turns, rng))
+    variants.append(_variant(tensors, [_random_traits(rng) for _ in tensors], rng))
+    return with_variants(
+        selection, size, [v for v in dict.fromkeys(variants) if any(v)], like=size.index
+    )
+
+
+def _random_traits(rng: random.Random) -> Traits:
+    drawn = [trait for trait in Trait if rng.random() < 0.5]
+    if Trait.EXPANDED in drawn and Trait.OVERLAPPING in drawn:
+        drawn.remove(rng.choice((Trait.EXPANDED, Trait.OVERLAPPING)))
+    return tuple(drawn) or (Trait.STEPPED,)
+
+
+def _variant(
+    tensors: Sequence[dict[str, Any]], traits: Sequence[Traits], rng: random.Random
+) -> Layouts:
+    """Returns a layout of each tensor, as many of its traits as its shape and its type can have."""
+    return tuple(
+        _drawn(tensor, wanted, rng) for tensor, wanted in zip(tensors, traits, strict=True)
+    )
+
+
+def _drawn(tensor: dict[str, Any], traits: Traits, rng: random.Random) -> InputLayout | None:
+    """Returns a layout of a tensor; None for a tensor that the problem gives in a layout of its own."""
+    shape = tensor["shape"]
+    if not is_contiguous(shape, tensor["stride"]):
+        return None
+    if tensor["dtype"] not in FLOATING:
+        traits = tuple(t for t in traits if t not in (Trait.EXPANDED, Trait.OVERLAPPING))
+    layout = draw_layout(shape, traits, rng) if traits else None
+    return layout or draw_layout(shape, (Trait.GAPPED,), rng)
 
 
 def with_variants(
@@ -124,19 +153,7 @@ def tensors_of_spec(tree: Any) -> Iterator[dict[str, Any]]:
                 yield from tensors_of_spec(list(body.values()) if tag == "dict" else body)
 
 
-def _kinds_for(tensor: dict[str, Any]) -> list[Kind]:
-    """Returns the layouts that an input may have; none for an input that the problem gives in a layout of its own."""
-    shape = tensor["shape"]
-    if not is_contiguous(shape, tensor["stride"]):
-        return []
-    kinds = list(KINDS if len(shape) < 4 else KINDS_OF_FOUR_DIMENSIONS)
-    if tensor["dtype"] not in FLOATING:
-        kinds = list(dict.fromkeys(sliced if kind is expanded else kind for kind in kinds))
-    rng = random.Random(0)
-    return [kind for kind in kinds if kind(shape, rng) is not None]
-
-
-def _cheapest(selection: Selection) -> AtSize | None:
+def cheapest_size(selection: Selection) -> AtSize | None:
     """Returns the base size on a CPU, which is small; on a GPU the smallest of the others, if possible one without
     extents of 1 or 2, along which most strides say nothing.
     """

@@ -16,16 +16,18 @@ from kernelwright.tools.sizing.drawn_sizes import CPU_BUDGET, GPU_BUDGET, DrawnS
 from kernelwright.tools.sizing.draws import draw_pool, draw_sizes, sizes_that_reach
 from kernelwright.tools.sizing.layout_draws import laid_out
 from kernelwright.tools.sizing.strategies import COMPARISONS, FURTHER, OF_THE_CANDIDATE
-from kernelwright.tools.trace.trace import Surroundings
+from kernelwright.tools.trace.trace import Change
 from kernelwright.tools.tracing.client import SizeRequest
 
-SURROUNDINGS_IN_TURNS = (
-    Surroundings.PLAIN,
-    Surroundings.PARAMETERS,
-    Surroundings.PLAIN,
-    Surroundings.VIEWS,
+WITHOUT_EFFECT = (
+    Change.GRADIENTS,
+    Change.CLOCK,
+    Change.THREADS,
+    Change.DETERMINISTIC,
+    Change.ENVIRONMENT,
+    Change.SEEDED,
 )
-"""How forward is called at the sizes beside the base, in turns."""
+"""Changes of the surroundings, beside the form of inputs, in which a size is called: no reference depends on them."""
 MULTIPROCESSOR_COUNTS = (1, 2, 3)
 """Multiprocessors that the pretended GPU has at some sizes on a CPU, so that persistent kernels go through their loops.
 """
@@ -52,6 +54,8 @@ class Selection(Value):
     others: tuple[AtSize, ...] = ()
     layouts: tuple[AtSize, ...] = ()
     """Variants of one of the sizes with inputs in other layouts."""
+    surrounded: int | None = None
+    """The index of the size that is traced in changed surroundings, too."""
     notes: tuple[str, ...] = ()
     too_large: str = ""
     """The reason why no interpreter can run the problem on a CPU."""
@@ -219,25 +223,33 @@ def trace_requests(
 ) -> list[SizeRequest]:
     """Returns the requests for the tracer, the problem's own size first."""
     rng = random.Random(seed)
-    requests = [
-        SizeRequest(spec=input_spec(problem, as_it_is=device != "cpu"))
-    ]  # a GPU judges it at this very size
+    on_gpu = device != "cpu"  # a GPU judges it at this very size
+    requests = [SizeRequest(spec=input_spec(problem, as_it_is=on_gpu), replayed=on_gpu)]
     for size in selection.every:
         few = rng.choice(MULTIPROCESSOR_COUNTS) if device == "cpu" and size.index % 2 == 0 else None
         reuse = size is not selection.base and size.index % 2 == 1
         spec = input_spec(size.problem, as_it_is=bool(size.sizes))
-        around = (
-            Surroundings.PLAIN
-            if size is selection.base
-            else SURROUNDINGS_IN_TURNS[size.index % len(SURROUNDINGS_IN_TURNS)]
-        )
+        variants_seed = rng.getrandbits(32) if size.index == selection.surrounded else None
+        around = () if size is selection.base or size.index % 2 == 0 else _changes(size.index, rng)
         requests.append(
-            SizeRequest(spec=spec, multiprocessors=few, reuse=reuse, surroundings=around)
+            SizeRequest(
+                spec=spec,
+                multiprocessors=few,
+                reuse=reuse,
+                surroundings=around,
+                variants_seed=variants_seed,
+            )
         )
     for size in selection.layouts:
         spec = laid_out(input_spec(size.problem, as_it_is=bool(size.sizes)), size.layouts)
         requests.append(SizeRequest(spec=spec, reuse=size.index % 2 == 1))
     return requests
+
+
+def _changes(turn: int, rng: random.Random) -> tuple[Change, ...]:
+    """Returns changes of what surrounds one size, drawn at random; parameters and views as inputs take turns."""
+    drawn = [change for change in WITHOUT_EFFECT if rng.random() < 0.5]
+    return (*drawn, Change.PARAMETERS if turn % 4 == 1 else Change.VIEWS)
 
 
 def sizes_reaching_numbers(

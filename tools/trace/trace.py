@@ -43,6 +43,8 @@ MAX_STEPS = 1 << 16
 MAX_KERNELS = 2048
 """Specialisations of one candidate over all sizes."""
 MAX_FUNCTIONS = 256
+MAX_VARIANTS = 16
+"""Traces in changed surroundings that differ from the usual one."""
 MAX_FUNCTION_CHARACTERS = 200_000
 """Characters of the text of one function."""
 MAX_NAME_CHARACTERS = 200
@@ -55,19 +57,32 @@ MAX_VALUE_NODES = 2_000_000
 MAX_INTEGER = 1 << 64
 
 
-class Surroundings(StrEnum):
-    """How a candidate's forward is called when it is traced: as KernelBench calls it, or as users of a module do.
+class Change(StrEnum):
+    """Something that surrounds a call and that a right candidate does not depend on. The value completes "wrong where".
 
-    One that does something else in training gets a trace of that, which is replayed and judged like every other. One
-    that raises there is traced as KernelBench calls it: refusing gradients is no fault.
+    A candidate may refuse such surroundings. What it asks for there is replayed and compared like every other trace.
     """
 
-    PLAIN = "plain"
-    """Without gradients, on tensors of their own."""
-    PARAMETERS = "parameters"
-    """While gradients are recorded, on parameters."""
-    VIEWS = "views"
-    """While gradients are recorded, on views of tensors that require gradients."""
+    GRADIENTS = "gradients are recorded"
+    PARAMETERS = "inputs are parameters"
+    VIEWS = "inputs are views of tensors that require gradients"
+    DEFAULT_TYPE = "the default dtype is float64"
+    AUTOCAST = "autocast is on"
+    CLOCK = "the clock is years ahead"
+    THREADS = "torch has another number of threads"
+    DETERMINISTIC = "deterministic algorithms are asked for"
+    ENVIRONMENT = "the process has another environment"
+    SEEDED = "random generators are seeded anew"
+    OTHER_MODE = "the module is in the other mode of train and eval"
+    FROZEN = "no parameter requires a gradient"
+    COPIED = "the module is a deep copy"
+    LOADED = "a checkpoint is loaded by load_state_dict"
+    ASSIGNED = "a checkpoint is loaded by load_state_dict(assign=True)"
+    STRIDED = "parameters are transposed tensors"
+
+
+OF_WEIGHTS = frozenset({Change.LOADED, Change.ASSIGNED, Change.STRIDED})
+"""Ways in which weights come into a module; one at a time."""
 
 
 class TraceError(ValueError):
@@ -234,6 +249,13 @@ class Trace(Strict):
     """The forms of the outputs, flattened; the first 64."""
 
 
+class Variant(Strict):
+    """A trace in changed surroundings that asks for other things than one in the usual surroundings."""
+
+    changes: tuple[Change, ...]
+    trace: Trace
+
+
 class Traced(Strict):
     """Everything that one candidate's process said, of all sizes that it was asked for."""
 
@@ -243,6 +265,8 @@ class Traced(Strict):
     traces: tuple[Trace | None, ...] = ()
     """One for each size, in the order asked for; None where the host code raised (`failures` of the answer says how).
     """
+    variants: tuple[Variant, ...] = ()
+    """Of one of the sizes."""
 
 
 def read_traced(message: Json) -> Traced:
@@ -293,7 +317,9 @@ def _check_bounds(traced: Traced) -> None:
         raise TraceError("a kernel's text is too long")
     if any(k.function not in traced.functions for k in traced.kernels.values()):
         raise TraceError("a kernel without a text")
-    for trace in traced.traces:
+    if len(traced.variants) > MAX_VARIANTS:
+        raise TraceError("the trace names too many surroundings")
+    for trace in (*traced.traces, *(variant.trace for variant in traced.variants)):
         if trace is not None:
             _check_trace(trace, traced)
 

@@ -9,19 +9,21 @@ from typing import Any
 
 import torch
 
+from kernelwright.tools.tracing.host_code.recording import RECORDER, Recorder, compiled
 from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
 
 MODULE_NAME = "candidate"
 
 
-def load(path: Path) -> Any:
-    """The candidate's module, new."""
+def load(path: Path, recorder: Recorder) -> Any:
+    """The candidate's module, new, with its choices noted by the recorder."""
     spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
     if spec is None or spec.loader is None:
         raise ImportError("the candidate's file cannot be loaded")
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE_NAME] = module
-    spec.loader.exec_module(module)
+    setattr(module, RECORDER, recorder)
+    exec(compiled(path.read_text("utf-8"), str(path), recorder), module.__dict__)
     return module
 
 

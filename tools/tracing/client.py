@@ -9,11 +9,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from kernelwright.tools.host_choices import HostChoice
 from kernelwright.tools.references.input_spec import InputSpec
 from kernelwright.tools.report import Cheat, Failure, Fault, Isolation, Value, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
 from kernelwright.tools.sandbox.run_queue import RemainingSeconds
-from kernelwright.tools.trace.trace import Surroundings, Traced, TraceError, read_traced
+from kernelwright.tools.trace.trace import Change, Traced, TraceError, read_traced
+from kernelwright.tools.tracing.host_code.choices import MAX_CHOICES
+from kernelwright.tools.tracing.host_code.coverage import one_sided_choices
 
 TRACER_ENTRY = "kernelwright.tools.tracing.tracer:serve"
 MAX_MESSAGES = 5_000
@@ -32,8 +35,12 @@ class SizeRequest(Value):
     """
     reuse: bool = False
     """Whether the model of an earlier size is called, where its constructor's arguments are the same."""
-    surroundings: Surroundings = Surroundings.PLAIN
-    """How forward is called: KernelBench's way, or as a user of the module may."""
+    surroundings: tuple[Change, ...] = ()
+    """What surrounds the calls otherwise than KernelBench has it."""
+    replayed: bool = True
+    """Whether the trace is replayed, so that what the host code chooses there is judged."""
+    variants_seed: int | None = None
+    """Seed of the changes of surroundings in which this size is traced besides; None for no further trace."""
 
 
 class TracedCandidate(Value):
@@ -42,6 +49,12 @@ class TracedCandidate(Value):
     traced: Traced = Traced()
     failures: tuple[Failure | None, ...] = ()
     """One for each size. A failure of the whole (an import that raises, a process that died) is the failure of all."""
+    changed: tuple[tuple[Change, ...], ...] = ()
+    """What surrounds the last so many traces, which are further ones of one size."""
+    host_outcomes: tuple[int, ...] = ()
+    """What was noted of each choice of the host code."""
+    host_choices: tuple[HostChoice, ...] = ()
+    """Choices with one outcome at every size; none where no size was traced in changed surroundings."""
     notes: tuple[str, ...] = ()
     output: str = ""
     isolation: Isolation | None = None
@@ -73,7 +86,9 @@ def trace_candidate(
             "multiprocessors": s.multiprocessors,
             "calls": CALLS_AT_FIRST_SIZE if i == 0 else 2,
             "reuse": s.reuse,
-            "surroundings": s.surroundings.value,
+            "surroundings": [change.value for change in s.surroundings],
+            "replayed": s.replayed,
+            "variants_seed": s.variants_seed,
         }
         for i, s in enumerate(sizes)
     ]
@@ -85,6 +100,9 @@ def trace_candidate(
         found = (
             _failed(failure, len(sizes)) if failure else _checked(answer, len(sizes), allow_import)
         )
+        if any(s.variants_seed is not None for s in sizes) and any(found.traced.traces):
+            choices = one_sided_choices(source, found.host_outcomes, [s.spec.init for s in sizes])
+            found = found.with_(host_choices=choices)
         complete(found)
         found = first.alone() or found
         told: TracedCandidate = found.with_(
@@ -215,6 +233,7 @@ def _read(answer: dict[str, Any], count: int) -> TracedCandidate | Failure:
             for f in answer["failures"]
         )
         notes = tuple(clean_text(n, 300) for n in list(answer["notes"])[:20])
+        outcomes = tuple(int(n) for n in list(answer["host"])[: MAX_CHOICES + 1])
         traced = read_traced(answer["traced"])
     except TraceError as error:
         return _failure_of_forgery(str(error))
@@ -226,7 +245,21 @@ def _read(answer: dict[str, Any], count: int) -> TracedCandidate | Failure:
         return _failure_of_forgery("a trace of other sizes than were asked for")
     if any((t is None) == (f is None) for t, f in zip(traced.traces, failures, strict=True)):
         return _failure_of_forgery("a size that is neither traced nor failed")
-    return TracedCandidate(traced=traced, failures=failures, notes=notes)
+    return _with_variants(
+        TracedCandidate(traced=traced, failures=failures, host_outcomes=outcomes, notes=notes)
+    )
+
+
+def _with_variants(candidate: TracedCandidate) -> TracedCandidate:
+    """The candidate with its traces in changed surroundings after those of the sizes."""
+    traced = candidate.traced
+    traces = (*traced.traces, *(variant.trace for variant in traced.variants))
+    joined: TracedCandidate = candidate.with_(
+        traced=traced.with_(traces=traces, variants=()),
+        failures=(*candidate.failures, *(None for _ in traced.variants)),
+        changed=tuple(variant.changes for variant in traced.variants),
+    )
+    return joined
 
 
 def _cap_failure(failure: Failure) -> Failure:

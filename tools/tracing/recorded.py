@@ -5,11 +5,12 @@ change memory.
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from typing import Any
 
 import torch
 
-from kernelwright.tools.trace.trace import Surroundings
+from kernelwright.tools.trace.trace import Change
 from kernelwright.tools.tracing import slicing
 from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
 from kernelwright.tools.tracing.tape import Step
@@ -196,15 +197,15 @@ def write_back_buffers(model: Any, before: dict[str, torch.Tensor]) -> None:
             model.get_submodule(owner).__dict__["_buffers"][last] = held
 
 
-def fake(spec: dict[str, Any], surroundings: Surroundings = Surroundings.PLAIN) -> torch.Tensor:
+def fake(spec: dict[str, Any], changes: Collection[Change] = ()) -> torch.Tensor:
     """Makes a tensor without data from its recorded shape, strides, storage offset and dtype, as forward is given it in
-    these surroundings. Whole numbers require no gradients.
+    changed surroundings. Whole numbers require no gradients.
     """
     dtype = getattr(torch, spec["dtype"])
     tensor = pretend_gpu.fake_tensor(spec["shape"], spec["stride"], dtype, spec.get("offset", 0))
     differentiable = dtype.is_floating_point or dtype.is_complex
-    if surroundings is Surroundings.PARAMETERS:
+    if Change.PARAMETERS in changes:
         return torch.nn.Parameter(tensor, requires_grad=differentiable)
-    if surroundings is Surroundings.VIEWS:
+    if Change.VIEWS in changes:
         return tensor.requires_grad_(differentiable).view_as(tensor)
     return tensor

@@ -2,7 +2,8 @@
 what it asked for.
 
 It is sent {"source", "target", "sizes": [{"spec": tools.references.input_spec.InputSpec, "multiprocessors": n or null,
-"calls": n, "reuse": bool}, ...]} as its payload and answers with {"progress": {...}} before each step that may hang,
+"calls": n, "reuse": bool, "surroundings": [Change, ...], "variants_seed": n or null}, ...]} as its payload and answers
+with {"progress": {...}} before each step that may hang,
 {"first": the answer for the first size alone} once that is traced where there are more, and, at the end, {"traced":
 tools.tracing.trace.Traced, "failures": [Failure or null, ...], "notes": [...]}. What it says is a candidate's word: the
 trusted side reads it with `tools.tracing.trace.read_traced`.
@@ -12,9 +13,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +29,17 @@ from kernelwright.tools.hardware.targets import Target, parse_target
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.report import Failure, Fault
 from kernelwright.tools.sandbox.channel import Channel
-from kernelwright.tools.trace.trace import TRACE_VERSION, Surroundings, output_leaves
+from kernelwright.tools.trace.trace import TRACE_VERSION, Change, output_leaves
 from kernelwright.tools.tracing import deferred, recorded, slicing
 from kernelwright.tools.tracing.candidate_errors import failure_of
 from kernelwright.tools.tracing.candidate_module import MODULE_NAME, build, load
 from kernelwright.tools.tracing.failures import CallsDiffer, LaunchesDropped, tracing_failure
+from kernelwright.tools.tracing.host_code.recording import Recorder
 from kernelwright.tools.tracing.kernels import Texts
 from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
 from kernelwright.tools.tracing.pretended_gpu import helion_inputs
+from kernelwright.tools.tracing.surroundings import modules, process
+from kernelwright.tools.tracing.surroundings.variants import differing_variants
 from kernelwright.tools.tracing.tape import Step, Tape
 
 MAX_OUTPUTS = 64
@@ -77,14 +84,18 @@ class Tracer:
         self._tape = Tape(str(path), self._texts)
         self._history: list[Step] = []
         """Every step so far: importing, and all earlier models and calls."""
+        self._recorder = Recorder()
+        """What the host code chooses."""
         self._notes: list[str] = []
         self._launches_before = 0
         self._called: set[int] = set()
         """Steps of calls, by identity: what an earlier call launched is no part of a later trace's set-up."""
         self._parts: dict[int, slicing.Parts] = {}
         """What is known of the steps of the history."""
-        self._surroundings = Surroundings.PLAIN
-        """How the model is called."""
+        self._changes: Sequence[Change] = ()
+        """What surrounds the calls otherwise than usual."""
+        self._variants: list[dict[str, Any]] = []
+        """Traces in changed surroundings."""
         self._memory_keys: list[tuple[Any, ...]] = []
         """Where each tensor of the tape lies, by its number."""
         self._state: dict[str, torch.Tensor] = {}
@@ -99,6 +110,7 @@ class Tracer:
         failures: list[dict[str, Any] | None] = []
         pretend_gpu.ignored.clear()
         pretend_gpu.install(self._target)
+        process.install_clock()
         deferred.install(self._tape, self._texts, self._target)
         deferred.install_graphs(self._tape)
         deferred.watch_libraries(self._tape)
@@ -111,6 +123,9 @@ class Tracer:
                     failures.append(None if failure is None else failure.model_dump(mode="json"))
                     if len(traces) == 1 < len(sizes) and self._channel is not None:
                         self._channel.send({"first": self._answer(traces, failures)})
+                for size, trace in zip(sizes, traces, strict=True):
+                    if trace is not None and size.get("variants_seed") is not None:
+                        self._trace_variants(module, size, trace)
         except BaseException as error:  # what a candidate leaves behind in torch's modes
             failure = failure_of(error, str(self._path), Fault.RUNTIME)
             failures += [failure.model_dump(mode="json")] * (len(sizes) - len(failures))
@@ -125,11 +140,11 @@ class Tracer:
         ]
         return {
             "traced": {
-                "version": TRACE_VERSION, "traces": traces,
+                "version": TRACE_VERSION, "traces": traces, "variants": self._variants,
                 "functions": {k: f.model_dump(mode="json") for k, f in self._texts.functions.items()},
                 "kernels": {k: f.model_dump(mode="json") for k, f in self._texts.kernels.items()},
             },
-            "failures": failures, "notes": [*self._notes, *ignored][:20],
+            "failures": failures, "host": self._recorder.told(), "notes": [*self._notes, *ignored][:20],
         }  # fmt: skip
 
     def _tell(self, stage: str) -> None:
@@ -139,8 +154,8 @@ class Tracer:
     def _imported(self) -> tuple[Any, Failure | None]:
         self._tell("importing the module")
         try:
-            with self._tape.diverted() as steps:
-                module = load(self._path)
+            with self._tape.diverted() as steps, self._recorder.counted(True):
+                module = load(self._path, self._recorder)
             self._history += steps
             if note := helion_inputs.make_sizes_symbolic():
                 self._notes.append(note)
@@ -161,14 +176,15 @@ class Tracer:
         if size.get("multiprocessors"):
             torch.cuda.get_device_properties(0).multi_processor_count = int(size["multiprocessors"])
         try:
-            model, building = self._model(module, size)
-            state = recorded.state_tensors(model)
-            numbers = self._numbers(state)
-            before = list(self._history)
-            fault, self._launches_before = Fault.RUNTIME, self._tape.launches
-            self._tell("running forward")
-            self._state = state
-            calls = self._calls_in_surroundings(model, size)
+            with self._recorder.counted(size.get("replayed", True)):
+                model, building = self._model(module, size)
+                state = recorded.state_tensors(model)
+                numbers = self._numbers(state)
+                before = list(self._history)
+                fault, self._launches_before = Fault.RUNTIME, self._tape.launches
+                self._tell("running forward")
+                self._state = state
+                calls = self._calls_in_surroundings(model, size)
             if recorded.launches(calls[0]) > recorded.launches(
                 calls[1]
             ):  # its first call works something out: another size needs a model of its own
@@ -200,18 +216,53 @@ class Tracer:
         return model, building
 
     def _calls_in_surroundings(self, model: Any, size: dict[str, Any]) -> list[dict[str, Any]]:
-        """The calls in the surroundings of this size; without gradients where forward raises there."""
-        surroundings = Surroundings(size.get("surroundings", Surroundings.PLAIN))
-        if surroundings is not Surroundings.PLAIN:
-            self._surroundings = surroundings
+        """The calls in the surroundings of this size; in the usual ones where forward raises there."""
+        self._changes = tuple(map(Change, size.get("surroundings", ())))
+        if self._changes:
             try:
-                with torch.enable_grad():
+                with process.changed(self._changes, random.Random(len(self._changes))):
                     return self._calls(model, size)
             except Exception:
-                self._tell("running forward without gradients")
+                self._tell("running forward in the usual surroundings")
             finally:
-                self._surroundings = Surroundings.PLAIN
+                self._changes = ()
         return self._calls(model, size)
+
+    def _trace_variants(self, module: Any, size: dict[str, Any], usual: dict[str, Any]) -> None:
+        """Traces a size in changed surroundings; traces that ask for other things than the usual one are kept."""
+        self._tell("running forward in changed surroundings")
+        rng = random.Random(size["variants_seed"])
+        trace = partial(self._trace_changed, module, {**size, "reuse": False}, rng)
+        variants, refused = differing_variants(trace, usual, rng)
+        self._variants += variants
+        if refused:
+            self._notes.append(f"it raises where {', or where '.join(refused)}"[:300])
+
+    def _trace_changed(
+        self, module: Any, size: dict[str, Any], rng: random.Random, changes: Sequence[Change]
+    ) -> dict[str, Any]:
+        """The trace of a new model in changed surroundings. Raises what the candidate raises there."""
+        self._changes = changes
+        try:
+            with self._recorder.counted(True):
+                return self._calls_of_changed(module, size, rng)
+        finally:
+            self._changes = ()
+
+    def _calls_of_changed(
+        self, module: Any, size: dict[str, Any], rng: random.Random
+    ) -> dict[str, Any]:
+        changes = self._changes
+        with process.changed(set(changes) - {Change.DEFAULT_TYPE}, rng):
+            model, building = self._model(module, size)
+            with self._tape.diverted() as arranging:
+                model, self._state = modules.rearranged(model, changes)
+            self._history += arranging
+        numbers = self._numbers(self._state)
+        before = list(self._history)
+        with process.changed(changes, rng):
+            calls = [self._call(model, self._inputs(size["spec"]["inputs"])) for _ in range(2)]
+        return self._written(self._state, numbers, before, [*building, *arranging], calls)
 
     def _calls(self, model: Any, size: dict[str, Any]) -> list[dict[str, Any]]:
         """Two calls, or many: then one on tensors that were given before, and one on others that lie where those
@@ -236,7 +287,7 @@ class Tracer:
 
     def _inputs(self, spec: Any) -> Any:
         with self._tape.diverted() as making:
-            inputs = wire.restore(spec, lambda one: recorded.fake(one, self._surroundings))
+            inputs = wire.restore(spec, lambda one: recorded.fake(one, self._changes))
         self._history += making
         return inputs
 

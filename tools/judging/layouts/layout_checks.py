@@ -22,7 +22,7 @@ from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.reference_trials.contract_sizes import GUARD_FAULTS
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.report import Failed, Failure, Fault, LayoutCheck, SizeOutcome, clean_text
-from kernelwright.tools.sizing.input_layouts import InputLayout, copy_values
+from kernelwright.tools.sizing.input_layouts import InputLayout, copy_values, held_values
 
 if TYPE_CHECKING:
     import torch
@@ -76,7 +76,7 @@ class LayoutChecks:
     def _called(
         self, size: AtSize, prepared: PreparedProblem, own: ExpectedOutputs, right: LayoutCheck
     ) -> LayoutCheck:  # fmt: skip
-        """Raises ProblemError if the reference fails on values that are equal along a dimension."""
+        """Raises ProblemError if the reference fails on values that are equal where memory is shared."""
         expected = _expected(size, prepared, own)
         try:
             self._call(prepared, size.index, size.layouts, expected)
@@ -117,6 +117,27 @@ class LayoutChecks:
         return ""
 
 
+def is_dense(size: AtSize) -> bool:
+    """Whether the strides of a variant are the usual ones, and its inputs only begin elsewhere."""
+    return all(layout is None or layout.is_dense for layout in size.layouts)
+
+
+def shows_strides(size: AtSize, check: LayoutCheck) -> bool:
+    """Whether a right answer on a variant shows that a candidate goes by the stride of every dimension. Then a wrong
+    answer on another one is a fault, even of a candidate for contiguous inputs.
+    """
+    given = [layout for layout in size.layouts if layout is not None]
+    return check.outcome is SizeOutcome.RIGHT and all(layout.follows_strides for layout in given)
+
+
+def failure_at_offset(check: LayoutCheck) -> Failure:
+    """Returns the failure of a candidate that is wrong on inputs whose strides are the usual ones."""
+    message = (
+        f"depends on where its inputs lie in memory: wrong where {check.where}, right elsewhere"
+    )
+    return Failure(fault=Fault.LAYOUT, message=clean_text(message, 700), mismatch=check.mismatch)
+
+
 def failure_of_layouts(check: LayoutCheck) -> Failure:
     """Returns the failure of a candidate that answers wrongly on inputs in other layouts."""
     subject = "it is" if len(check.layouts) == 1 else "they are"
@@ -148,23 +169,25 @@ def named_layouts(
 
 
 def _expected(size: AtSize, prepared: PreparedProblem, own: ExpectedOutputs) -> ExpectedOutputs:
-    """Returns the problem's own draw, with values that are equal along the dimension of each expanded input.
+    """Returns the problem's own draw, with values that are equal where elements of an input share memory.
 
-    Raises ProblemError if the reference fails on these values, or writes to an expanded input.
+    Raises ProblemError if the reference fails on these values, or writes to such an input.
     """
-    if not any(layout is not None and layout.expanded is not None for layout in size.layouts):
+    if not any(layout is not None and layout.repeats for layout in size.layouts):
         return own
     waiting = iter(size.layouts)
     inputs = []
     for index, value in enumerate(own.inputs):
         layout = next(waiting) if hasattr(value, "stride") else None
-        if layout is not None and layout.expanded is not None:
+        if layout is not None and layout.repeats:
             if index in prepared.mutated:
-                raise ProblemError("the reference writes to an input that would be expanded")
-            value = value.narrow(layout.expanded, 0, 1).expand_as(value).contiguous()
+                raise ProblemError(
+                    "the reference writes to an input whose elements would share memory"
+                )
+            value = held_values(value, layout)
         inputs.append(value)
     expected = ExpectedOutputs(
-        inputs, [], None, own.rng, own.weights, "own, equal along a dimension"
+        inputs, [], None, own.rng, own.weights, "own, equal where memory is shared"
     )
     expected.eager = run_on(prepared, expected, own.weights, inputs)
     expected.exact = float64_outputs(prepared, expected) if own.exact is not None else None

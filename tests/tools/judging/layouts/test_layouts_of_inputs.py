@@ -64,7 +64,7 @@ def test_a_kernel_right_on_contiguous_inputs_alone_is_correct_where_that_is_enou
     source = kernel("pass", "n, 1, n, 1")
     report = evaluator.evaluate(problem_of(), source, OPTIONS.with_(contiguous_inputs=True))
     assert report.correct
-    assert report.ignores_strides.startswith("wrong where input 0 (x) is transposed")
+    assert report.ignores_strides.startswith("wrong where input 0 (x) is sliced with steps")
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,11 @@ def test_a_kernel_that_raises_on_other_layouts_is_correct_and_they_lie_outside_o
     )
     report = evaluator.evaluate(problem_of(), source, OPTIONS)
     assert report.correct, report.explanation
-    assert outcomes(report) == {SizeOutcome.OUTSIDE_CONTRACT}
     assert report.interpreted is not None
-    assert "contiguous inputs only" in report.interpreted.layouts[0].message
+    first, *others = report.interpreted.layouts  # the first begins elsewhere, and is contiguous
+    assert first.outcome is SizeOutcome.RIGHT
+    assert {check.outcome for check in others} == {SizeOutcome.OUTSIDE_CONTRACT}
+    assert "contiguous inputs only" in others[0].message
 
 
 def test_nothing_is_said_of_a_layout_that_the_reference_does_not_take(evaluator):
@@ -98,9 +100,8 @@ def test_nothing_is_said_of_a_layout_that_the_reference_does_not_take(evaluator)
         problem_of("return (x.view(-1) + y.view(-1)).view(x.shape)"), source, OPTIONS
     )
     assert report.interpreted is not None
-    first = report.interpreted.layouts[0]  # `view` raises on a transposed tensor
-    assert first.outcome is SizeOutcome.UNUSED
-    assert "the reference itself" in first.message
+    unused = [check for check in report.interpreted.layouts if check.outcome is SizeOutcome.UNUSED]
+    assert "the reference itself" in unused[0].message  # `view` raises on a transposed tensor
 
 
 def test_an_input_that_the_problem_gives_transposed_stays_so(evaluator):
@@ -113,3 +114,30 @@ def test_an_input_that_the_problem_gives_transposed_stays_so(evaluator):
     assert {name for check in report.interpreted.layouts for name in check.layouts} == {
         "input 1 (y)"
     }
+
+
+@pytest.mark.parametrize(
+    ("first", "strides"),
+    [
+        ("pass", "*x.stride(), max(y.stride(0), y.stride(1)), min(y.stride())"),
+        ("both = x.stride(0) == y.stride(0) == 1", "*x.stride(), y.stride(0) + both, y.stride(1)"),
+    ],
+    ids=["longer strides first", "alike"],
+)
+def test_a_kernel_that_goes_by_strides_and_is_wrong_at_some_is_refused(evaluator, first, strides):
+    options = OPTIONS.with_(contiguous_inputs=True)
+    report = evaluator.evaluate(problem_of(), kernel(first, strides), options)
+    assert report.failure is not None
+    assert report.failure.fault is Fault.LAYOUT
+
+
+@pytest.mark.parametrize(
+    "far", ["x.storage_offset() % 2", "x.storage_offset() > 70", "x.data_ptr() % 16 > 0"]
+)
+def test_a_kernel_that_depends_on_where_an_input_begins_is_refused(evaluator, far):
+    source = kernel(f"wrong = int({far})", "n - wrong, 1, n, 1")
+    report = evaluator.evaluate(problem_of(), source, OPTIONS.with_(contiguous_inputs=True))
+    assert report.failure is not None
+    assert report.failure.message.startswith(
+        "depends on where its inputs lie in memory: wrong where input 0 (x)"
+    )

@@ -1,0 +1,119 @@
+"""Whether a candidate is right in other surroundings: while gradients are recorded, with weights that were loaded by a
+checkpoint, at another time.
+
+The tracer traces one size in many surroundings, and sends the traces that ask for other things than the usual one.
+Each is replayed on the problem's own inputs. A candidate may refuse surroundings by an exception of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kernelwright.tools.expected.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
+from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, SizeChecks
+from kernelwright.tools.numerics.bits import same_bits
+from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.report import Failed, Failure, Fault, clean_text
+from kernelwright.tools.sizing.at_size import AtSize
+from kernelwright.tools.sizing.layout_draws import cheapest_size
+from kernelwright.tools.sizing.selection import Selection
+from kernelwright.tools.trace.trace import Change
+
+if TYPE_CHECKING:
+    from kernelwright.tools.judging.judge import Judge
+    from kernelwright.tools.tracing.client import TracedCandidate
+
+WRONG_ANSWERS = (*NUMERIC_FAULTS, Fault.OUT_OF_BOUNDS, Fault.NONDETERMINISM)
+"""Other faults are refusals: a tensor of the default dtype is none of the reference's, and is seen to be none."""
+
+
+def with_surroundings(selection: Selection) -> Selection:
+    """Chooses the size that is traced in changed surroundings, too: the cheapest."""
+    size = cheapest_size(selection)
+    chosen: Selection = selection.with_(surrounded=size.index if size is not None else None)
+    return chosen
+
+
+def traced_in_surroundings(selection: Selection, candidate: TracedCandidate) -> tuple[AtSize, ...]:
+    """Returns a size for each trace of the candidate in changed surroundings."""
+    size = next((size for size in selection.every if size.index == selection.surrounded), None)
+    if size is None:
+        return ()
+    first = len(candidate.traced.traces) - len(candidate.changed)
+    return tuple(
+        size.with_(index=first + i, changes=changes) for i, changes in enumerate(candidate.changed)
+    )
+
+
+class SurroundingsChecks:
+    """Calls a candidate as its host code asks for in changed surroundings."""
+
+    def __init__(
+        self, judge: Judge, candidate: TracedCandidate, seed: int,
+        open_checks: Callable[[PreparedProblem, int], SizeChecks],
+    ) -> None:  # fmt: skip
+        """open_checks: opens the trace of this index. Raises Failed."""
+        self._judge, self._candidate, self._seed, self._open_checks = (
+            judge,
+            candidate,
+            seed,
+            open_checks,
+        )
+
+    def check(self, size: AtSize, late: str = "") -> tuple[Failure | None, str]:
+        """Returns the failure in these surroundings, and a remark where an answer counts for nothing.
+
+        late: why a kernel of this trace cannot be run; empty if all can.
+        """
+        told = " and ".join(size.changes)
+        if late:
+            return None, f"not checked where {told}: {late}"
+        prepared = self._judge.prepared(size.problem, self._seed)
+        expected = self._judge.expected(size.problem, self._seed, Draw.OWN, 0)
+        if Change.OTHER_MODE in size.changes and _depends_on_mode(prepared, expected):
+            return None, ""
+        try:
+            checks = self._open_checks(prepared, size.index)
+            if (
+                checks.calls.has_weights
+            ):  # a constructor draws the same initial weights as the reference's
+                expected = self._judge.expected(
+                    size.problem, self._seed, Draw.OWN, 1, perturbed=True
+                )
+                checks.calls.load_weights(expected.weights)
+            for number in range(1 + checks.calls.keeps_state):
+                checks.check(
+                    expected,
+                    POISON_BYTES[number % 2],
+                    self._seed & 0x7FFFFFFF,
+                    name=f"own, where {told}",
+                )
+        except Failed as failed:
+            message = clean_text(f"where {told}: {failed.failure.message}", 700)
+            if Change.STRIDED in size.changes:
+                return None, f"wrong {message}"
+            if failed.failure.fault not in WRONG_ANSWERS:
+                return None, f"refused {message}"
+            return failed.failure.with_(
+                message=f"right in the usual surroundings; wrong {message}"
+            ), ""
+        return None, ""
+
+
+def _depends_on_mode(prepared: PreparedProblem, expected: ExpectedOutputs) -> bool:
+    """Whether the reference answers otherwise in the other mode of train and eval."""
+    import torch
+
+    model = expected.weights
+    model.train(not model.training)
+    try:
+        outputs = run_on(prepared, expected, model, expected.inputs)
+    finally:
+        model.train(not model.training)
+    pairs = zip(outputs, expected.eager, strict=True)
+    return not all(
+        same_bits(a, b)
+        for a, b in pairs
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
+    )

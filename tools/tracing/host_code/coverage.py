@@ -1,0 +1,83 @@
+"""Which choices of a candidate's host code had one outcome at every size and in all surroundings, though another one is
+possible. Trusted: reads a text, and what the tracer says of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from kernelwright.tools.host_choices import HostChoice
+from kernelwright.tools.parsing import parse_module
+from kernelwright.tools.report import clean_text
+from kernelwright.tools.tracing.host_code.choices import FALSE, STUCK, TRUE, ChoiceKind, choices_of
+from kernelwright.tools.tracing.host_code.excuses import FixedByProblem
+
+MAX_TOLD = 20
+MAX_TEXT_CHARACTERS = 120
+
+
+def one_sided_choices(
+    source: str, outcomes: Sequence[int], constructors: Sequence[Any]
+) -> tuple[HostChoice, ...]:
+    """Returns the choices of which an outcome stayed unseen.
+
+    outcomes: of each choice, as the tracer says. constructors: the arguments of ModelNew at each size, described.
+    """
+    tree = _tree(source)
+    choices = choices_of(tree)
+    if len(choices) != len(outcomes):
+        return (HostChoice(line=0, text="", never="recorded"),)
+    fixed = FixedByProblem(tree, varying_parameters(tree, constructors))
+    unseen = []
+    for choice, outcome in zip(choices, outcomes, strict=True):
+        never = _never(choice.kind, outcome)
+        if never and not fixed.excuses(choice):
+            text = clean_text(ast.unparse(choice.node), MAX_TEXT_CHARACTERS).splitlines()[0]
+            unseen.append(
+                HostChoice(line=getattr(choice.node, "lineno", 0), text=text, never=never)
+            )
+    return tuple(unseen[:MAX_TOLD])
+
+
+@functools.lru_cache(maxsize=4)
+def _tree(source: str) -> ast.Module:
+    return parse_module(source)
+
+
+def _never(kind: ChoiceKind, outcome: int) -> str:
+    """Returns the outcome that was never seen; empty where there is none, or where the choice was never come to."""
+    if kind is ChoiceKind.FOLD:
+        return "another value" if outcome & STUCK else ""
+    seen = outcome & (TRUE | FALSE)
+    if kind is ChoiceKind.CASE:
+        return "" if seen else "taken"
+    if kind is ChoiceKind.HANDLER:
+        return {FALSE: "handled", TRUE: "without an exception"}.get(seen, "")
+    return {TRUE: "false", FALSE: "true"}.get(seen, "")
+
+
+def varying_parameters(tree: ast.Module, constructors: Sequence[Any]) -> set[str]:
+    """Returns the names of ModelNew's parameters whose arguments differ between sizes."""
+    names = next((_parameters_of(node) for node in tree.body if _is_entry(node)), [])
+    arguments = [list(one) if isinstance(one, list | tuple) else [] for one in constructors]
+    longest = max(map(len, arguments), default=0)
+    varying = set()
+    for place in range(longest):
+        values = {repr(one[place]) if place < len(one) else "" for one in arguments}
+        if len(values) > 1:
+            varying |= {names[place]} if place < len(names) else set(names)
+    return varying
+
+
+def _is_entry(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ClassDef) and node.name == "ModelNew"
+
+
+def _parameters_of(entry: ast.AST) -> list[str]:
+    for node in getattr(entry, "body", ()):
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            return [argument.arg for argument in [*node.args.posonlyargs, *node.args.args][1:]]
+    return []

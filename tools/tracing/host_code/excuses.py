@@ -1,0 +1,350 @@
+"""Which choices of host code a problem fixes, so that a verdict on it can see one outcome only: a dtype, a device, a
+number of dimensions, whether an argument is there, and arguments of the constructor that are equal at every size.
+
+Read off the text alone. Everything that is not known to be fixed counts as something that can vary.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Collection
+
+from kernelwright.tools.tracing.host_code.choices import Choice, Function, Scope
+
+FIXED_ATTRIBUTES = frozenset(
+    {
+        "dtype",
+        "device",
+        "is_cuda",
+        "ndim",
+        "layout",
+        "is_sparse",
+        "itemsize",
+        "is_quantized",
+        "is_meta",
+    }
+)
+"""Of a tensor: a problem has one of each for all of its inputs."""
+FIXED_CALLS = frozenset({
+    "dim", "ndimension", "is_floating_point", "is_complex", "element_size", "get_device", "is_tensor", "finfo", "iinfo",
+    "is_available", "get_device_capability", "get_device_properties", "get_device_name", "current_device",
+    "is_bf16_supported", "device_count", "current_target", "get_current_target", "get_active_torch_device",
+    "supports_host_descriptor", "constexpr", "dtype", "device",
+})  # fmt: skip
+"""Methods and functions whose answer follows from what a problem and a GPU fix."""
+PURE_BUILTINS = frozenset(
+    {
+        "bool",
+        "int",
+        "float",
+        "str",
+        "tuple",
+        "list",
+        "len",
+        "min",
+        "max",
+        "abs",
+        "all",
+        "any",
+        "set",
+        "sorted",
+        "sum",
+    }
+)
+MAX_DEPTH = 40
+
+
+class FixedByProblem:
+    """Tells which expressions of a text have one value for a problem."""
+
+    def __init__(self, tree: ast.Module, varying: Collection[str]) -> None:
+        """varying: parameters of ModelNew's constructor that differ between the sizes of a problem."""
+        self._tree, self._varying = tree, varying
+        self._module = _bindings(tree)
+        self._attributes = _attributes_of_instances(tree)
+        self._calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        self._busy: set[int] = set()
+
+    def excuses(self, choice: Choice) -> bool:
+        """Whether one outcome of a choice is all that a verdict on this problem can see."""
+        if choice.harmless:
+            return True
+        node = choice.node
+        if isinstance(node, ast.ExceptHandler):
+            return _handles_imports(node)
+        return isinstance(node, ast.expr) and self._fixed(node, choice.scope)
+
+    def _fixed(self, node: ast.AST, scope: Scope) -> bool:
+        if id(node) in self._busy or len(self._busy) > MAX_DEPTH:
+            return False
+        self._busy.add(id(node))
+        try:
+            return self._by_kind(node, scope)
+        finally:
+            self._busy.discard(id(node))
+
+    def _by_kind(self, node: ast.AST, scope: Scope) -> bool:
+        match node:
+            case ast.Constant():
+                return True
+            case ast.Name():
+                return self._name(node.id, scope)
+            case ast.Attribute():
+                return self._attribute(node, scope)
+            case ast.Call():
+                return self._call(node, scope)
+            case ast.Compare() if _asks_for_none(node):
+                return (
+                    isinstance(node.left, ast.Name)
+                    or _is_of_self(node.left)
+                    or self._fixed(node.left, scope)
+                )
+            case (
+                ast.Compare()
+                | ast.BinOp()
+                | ast.UnaryOp()
+                | ast.BoolOp()
+                | ast.IfExp()
+                | ast.Subscript()
+                | ast.Tuple()
+            ):
+                pass
+            case (
+                ast.List()
+                | ast.Set()
+                | ast.Dict()
+                | ast.JoinedStr()
+                | ast.FormattedValue()
+                | ast.Slice()
+            ):
+                pass
+            case _:
+                return False
+        return all(
+            self._fixed(child, scope)
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.expr)
+        )
+
+    # -------------------------------------------------------------- names
+    def _name(self, name: str, scope: Scope) -> bool:
+        for place in range(len(scope) - 1, -1, -1):
+            function = scope[place]
+            if not isinstance(function, Function):
+                continue
+            bound = _bindings(function).get(name)
+            if bound is not None:
+                return all(
+                    value is not None and self._fixed(value, scope[: place + 1]) for value in bound
+                )
+            if name in _parameters(function):
+                return self._parameter(name, function, scope[:place])
+        if name in self._module:
+            return all(value is None or self._fixed(value, ()) for value in self._module[name])
+        return hasattr(builtins, name)
+
+    def _parameter(self, name: str, function: Function, outer: Scope) -> bool:
+        """Whether a parameter has one value: of a constructor by the sizes, of a helper by the calls of the text."""
+        if name in ("self", "cls"):
+            return False
+        own_class = outer[-1] if outer and isinstance(outer[-1], ast.ClassDef) else None
+        called = getattr(function, "name", "")
+        if called == "__init__" and own_class is not None and own_class.name == "ModelNew":
+            return name not in self._varying
+        if called == "__init__" and own_class is not None:
+            called = own_class.name
+        elif called == "forward" or not called:
+            return False
+        place = _parameters(function).index(name) - (own_class is not None)
+        calls = [call for call in self._calls if _name_called(call) == called]
+        given = [_argument(call, place, name) for call in calls]
+        return bool(given) and all(value is None or self._fixed(value, self._scope_of(call))
+                                   for value, call in zip(given, calls, strict=True))  # fmt: skip
+
+    def _scope_of(self, node: ast.AST) -> Scope:
+        found: Scope = ()
+        for outer in ast.walk(self._tree):
+            if isinstance(outer, Function | ast.ClassDef) and any(
+                inner is node for inner in ast.walk(outer)
+            ):
+                found = (*found, outer)
+        return found
+
+    # -------------------------------------------------------------- attributes and calls
+    def _attribute(self, node: ast.Attribute, scope: Scope) -> bool:
+        if node.attr in FIXED_ATTRIBUTES:
+            return True
+        if _is_of_self(node):
+            values = self._attributes.get(node.attr)
+            return bool(values) and all(
+                name == "__init__" and self._fixed(value, inner)
+                for name, value, inner in values or ()
+            )
+        return self._fixed(
+            node.value, scope
+        )  # of a module (torch.float16), or of what is fixed (device.type)
+
+    def _call(self, node: ast.Call, scope: Scope) -> bool:
+        name = _name_called(node)
+        if name in FIXED_CALLS:
+            return True
+        if (
+            name == "len"
+            and node.args
+            and isinstance(node.args[0], ast.Attribute)
+            and node.args[0].attr == "shape"
+        ):
+            return True
+        if name == "isinstance" and len(node.args) == 2 and _is_plain_class(node.args[1]):
+            return True
+        is_plain = isinstance(node.func, ast.Name) and name in (
+            *PURE_BUILTINS,
+            "hasattr",
+            "getattr",
+            "isinstance",
+        )
+        values = [*node.args, *(keyword.value for keyword in node.keywords)]
+        return is_plain and all(self._fixed(value, scope) for value in values)
+
+
+def _asks_for_none(node: ast.Compare) -> bool:
+    right = node.comparators[0]
+    return (
+        isinstance(node.ops[0], ast.Is | ast.IsNot)
+        and isinstance(right, ast.Constant)
+        and right.value is None
+    )
+
+
+def _is_of_self(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    )
+
+
+def _is_plain_class(node: ast.expr) -> bool:
+    """Whether `isinstance` asks for one of Python's own types, or for any tensor."""
+    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    attributes = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+    return attributes <= {"Tensor", "Size", "dtype", "device"} and all(
+        hasattr(builtins, n) or n == "torch" for n in names
+    )
+
+
+def _handles_imports(handler: ast.ExceptHandler) -> bool:
+    """Whether it is for what another version of a library lacks."""
+    names = (
+        {part.id for part in ast.walk(handler.type) if isinstance(part, ast.Name)}
+        if handler.type
+        else set()
+    )
+    return bool(names) and names <= {"ImportError", "ModuleNotFoundError", "AttributeError"}
+
+
+def _name_called(call: ast.Call) -> str:
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _argument(call: ast.Call, place: int, name: str) -> ast.expr | None:
+    """Returns what a call gives for a parameter; None where it leaves the default."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    return call.args[place] if 0 <= place < len(call.args) else None
+
+
+def _parameters(function: Function) -> list[str]:
+    arguments = function.args
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    named += [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
+    return [argument.arg for argument in named]
+
+
+def _bindings(scope: ast.AST) -> dict[str, list[ast.expr | None]]:
+    """Returns what is assigned to each name of a function or a module; None where it is no plain value."""
+    bound: dict[str, list[ast.expr | None]] = {}
+    waiting = list(ast.iter_child_nodes(scope))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+            bound.setdefault(node.name, []).append(None)
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                bound.setdefault((alias.asname or alias.name).split(".")[0], []).append(None)
+        for name, value in _targets(node):
+            bound.setdefault(name, []).append(value)
+        if not isinstance(node, ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+    return bound
+
+
+def _targets(node: ast.AST) -> list[tuple[str, ast.expr | None]]:
+    if isinstance(node, ast.Assign):
+        pairs: list[tuple[ast.expr, ast.expr | None]] = [
+            (target, node.value) for target in node.targets
+        ]
+    elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr):
+        pairs = [(node.target, node.value)]
+    elif isinstance(node, ast.For | ast.comprehension):
+        pairs = [(node.target, _Unknown)]
+    else:
+        return []
+    named: list[tuple[str, ast.expr | None]] = []
+    for target, value in pairs:
+        if isinstance(target, ast.Name):
+            named.append((target.id, value))
+        elif isinstance(target, ast.Tuple | ast.List):
+            parts = (
+                value.elts
+                if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts)
+                else None
+            )
+            for place, inner in enumerate(target.elts):
+                if isinstance(inner, ast.Name):
+                    named.append((inner.id, parts[place] if parts else value))
+    return named
+
+
+_Unknown = ast.Await(ast.Constant(None))
+"""Stands for a value that is not looked into."""
+
+
+def _attributes_of_instances(tree: ast.Module) -> dict[str, list[tuple[str, ast.expr, Scope]]]:
+    """Returns, for each attribute of `self`, the methods that assign it, and what they assign."""
+    found: dict[str, list[tuple[str, ast.expr, Scope]]] = {}
+    for owner in ast.walk(tree):
+        if not isinstance(owner, ast.ClassDef):
+            continue
+        for method in owner.body:
+            if not isinstance(method, ast.FunctionDef):
+                continue
+            for node in ast.walk(method):
+                for target, value in _assigned_attributes(node):
+                    found.setdefault(target, []).append((method.name, value, (owner, method)))
+    return found
+
+
+def _assigned_attributes(node: ast.AST) -> list[tuple[str, ast.expr]]:
+    if isinstance(node, ast.Assign):
+        pairs = [(target, node.value) for target in node.targets]
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign) and node.value is not None:
+        pairs = [(node.target, node.value if isinstance(node, ast.AnnAssign) else _Unknown)]
+    else:
+        return []
+    found = []
+    for target, value in pairs:
+        parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+        values = (
+            value.elts
+            if isinstance(value, ast.Tuple) and len(value.elts) == len(parts)
+            else [value] * len(parts)
+        )
+        found += [(p.attr, v) for p, v in zip(parts, values, strict=True) if _is_of_self(p)]
+    return found

@@ -1,0 +1,169 @@
+"""Notes what the host code of a candidate chooses while it runs: its text is compiled with a call round each choice.
+
+Runs in a candidate's process. Names, lines and values are those of the text itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+from kernelwright.tools.parsing import parse_module
+from kernelwright.tools.tracing.host_code.choices import (
+    FALSE,
+    STUCK,
+    TRUE,
+    Choice,
+    ChoiceKind,
+    choices_of,
+    deep_recursion,
+)
+
+RECORDER = "__kernelwright_choices__"
+"""The name of the recorder among a candidate's globals. It ends with underscores, so a class does not mangle it."""
+LEAST_OPERANDS = {ast.Subscript: 2, ast.Call: 2, ast.BinOp: 4}
+"""Different operands that have to give one result before that result counts as the only one."""
+_DECIDING = (bool, int, float, str, bytes, tuple, list, dict, set, type(None))
+
+
+class Recorder:
+    """What was chosen so far, at every size together."""
+
+    def __init__(self) -> None:
+        self.choices: list[Choice] = []
+        self._outcomes: dict[int, int] = {}
+        self._pending: dict[int, int] = {}
+        self._operands: dict[int, set[Any]] = {}
+        self._results: dict[int, set[Any]] = {}
+
+    @contextlib.contextmanager
+    def counted(self, counts: bool) -> Iterator[None]:
+        """What is chosen inside the block counts, unless it raises or `counts` says otherwise."""
+        self._pending = {}
+        held = {number: set(results) for number, results in self._results.items()}
+        try:
+            yield
+            if counts:
+                for number, outcome in self._pending.items():
+                    self._outcomes[number] = self._outcomes.get(number, 0) | outcome
+            else:
+                self._results = held
+        finally:
+            self._pending = {}
+
+    def told(self) -> list[int]:
+        """Returns the outcomes of each choice as a sum of TRUE, FALSE and STUCK; 0 where it was never made."""
+        return [
+            self._outcomes.get(number, 0) | self._stuck(number)
+            for number in range(len(self.choices))
+        ]
+
+    def _stuck(self, number: int) -> int:
+        least = LEAST_OPERANDS.get(type(self.choices[number].node), 2)
+        several = len(self._operands.get(number, ())) >= least
+        return STUCK if several and len(self._results.get(number, ())) == 1 else 0
+
+    # -------------------------------------------------------------- called by the candidate's code
+    def condition(self, number: int, value: Any) -> Any:
+        """Notes whether a value is true, and returns it."""
+        if isinstance(value, _DECIDING):
+            self._pending[number] = self._pending.get(number, 0) | (TRUE if value else FALSE)
+        return value
+
+    def answer(self, number: int, value: Any) -> Any:
+        """Notes the answer of a call if that is True or False, and returns it."""
+        return self.condition(number, value) if type(value) is bool else value
+
+    def operand(self, number: int, value: Any) -> Any:
+        """Notes the operand of a look-up or an operator, and returns it."""
+        self._keep(self._operands, number, value)
+        return value
+
+    def result(self, number: int, value: Any) -> Any:
+        """Notes the result of a look-up or an operator, and returns it."""
+        self._keep(self._results, number, value)
+        return value
+
+    def came(self, number: int, outcome: int) -> None:
+        """Notes that a handler or a case was entered, or that a block under `try` came to its end."""
+        self._pending[number] = self._pending.get(number, 0) | outcome
+
+    def _keep(self, table: dict[int, set[Any]], number: int, value: Any) -> None:
+        kept = table.setdefault(number, set())
+        if len(kept) < max(LEAST_OPERANDS.values()):
+            kept.add(
+                repr(value)[:80]
+                if isinstance(value, _DECIDING)
+                else type(value).__name__ + str(id(value))
+            )
+
+
+def compiled(text: str, path: str, recorder: Recorder) -> CodeType:
+    """Compiles a text with a recorder round its choices. Raises SyntaxError and RecursionError."""
+    tree = parse_module(text)
+    recorder.choices = choices_of(tree)
+    numbers = {id(choice.node): number for number, choice in enumerate(recorder.choices)}
+    with deep_recursion():
+        changed = _Instrument(numbers, recorder.choices).visit(tree)
+        return compile(ast.fix_missing_locations(changed), path, "exec")
+
+
+class _Instrument(ast.NodeTransformer):
+    """Puts a call of the recorder round each choice."""
+
+    def __init__(self, numbers: dict[int, int], choices: list[Choice]) -> None:
+        self._numbers, self._choices = numbers, choices
+
+    def visit(self, node: ast.AST) -> Any:
+        """Returns a node with the choices inside of it recorded."""
+        number = self._numbers.get(id(node))
+        changed = self.generic_visit(node)
+        if isinstance(node, ast.Try):
+            self._mark_end(node)
+        if number is None:
+            return changed
+        kind = self._choices[number].kind
+        if kind is ChoiceKind.CONDITION:
+            return self._call(
+                "answer" if isinstance(node, ast.Call) else "condition", number, changed
+            )
+        if kind is ChoiceKind.FOLD:
+            return self._folding(number, changed)
+        changed.body.insert(0, self._marker(number, TRUE, changed.body[0]))
+        return changed
+
+    def _folding(self, number: int, node: Any) -> ast.expr:
+        if isinstance(node, ast.Subscript):
+            node.slice = self._call("operand", number, node.slice)
+        elif isinstance(node, ast.BinOp):
+            node.left = self._call("operand", number, node.left)
+        else:
+            node.args[0] = self._call("operand", number, node.args[0])
+        return self._call("result", number, node)
+
+    def _mark_end(self, node: ast.Try) -> None:
+        """Notes for each handler that the block came to its last statement, or, where that goes on, behind it."""
+        last = node.body[-1]
+        before = isinstance(last, ast.Return | ast.Raise | ast.Break | ast.Continue)
+        if before and len(node.body) == 1:
+            return
+        markers = [
+            self._marker(n, FALSE, last)
+            for h in node.handlers
+            if (n := self._numbers.get(id(h))) is not None
+        ]
+        node.body[-1:] = [*markers, last] if before else [last, *markers]
+
+    def _call(self, name: str, number: int, value: ast.expr) -> ast.expr:
+        function = ast.Attribute(ast.Name(RECORDER, ast.Load()), name, ast.Load())
+        made = ast.Call(function, [ast.Constant(number), value], [])
+        return ast.copy_location(made, value)
+
+    def _marker(self, number: int, outcome: int, near: ast.stmt) -> ast.stmt:
+        function = ast.Attribute(ast.Name(RECORDER, ast.Load()), "came", ast.Load())
+        made = ast.Expr(ast.Call(function, [ast.Constant(number), ast.Constant(outcome)], []))
+        return ast.copy_location(copy.deepcopy(made), near)

@@ -1,0 +1,181 @@
+"""Changes of the process in which a candidate's host code runs: torch's modes, the clock, the environment."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import random
+import time
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import torch
+
+from kernelwright.tools.trace.trace import Change
+
+YEARS_AHEAD = (2, 40)
+DISTRIBUTED_LAUNCHER = {
+    "RANK": "1",
+    "LOCAL_RANK": "1",
+    "WORLD_SIZE": "2",
+    "MASTER_ADDR": "localhost",
+    "CI": "1",
+}
+"""Environment variables of the processes that `torchrun` starts."""
+_seconds_ahead = 0.0
+
+
+@contextlib.contextmanager
+def changed(changes: Collection[Change], rng: random.Random) -> Iterator[None]:
+    """Inside the block the process has these changes; those of inputs and of modules are left out."""
+    with contextlib.ExitStack() as stack:
+        for change, enter in _CONTEXTS.items():
+            if change in changes:
+                stack.enter_context(enter(rng))
+        yield
+
+
+# ------------------------------------------------------------------ the clock
+def install_clock() -> None:
+    """Lets `changed` set every clock of Python ahead. Called once in a process, before a candidate is imported, which
+    may keep a clock under a name of its own.
+    """
+    for name in ("time", "monotonic", "perf_counter"):
+        setattr(time, name, _ahead(getattr(time, name), 1))
+        setattr(time, f"{name}_ns", _ahead(getattr(time, f"{name}_ns"), 10**9))
+    for name in ("localtime", "gmtime", "ctime"):
+        setattr(time, name, _of_now(getattr(time, name)))
+    strftime, localtime = time.strftime, time.localtime
+    time.strftime = lambda text, moment=None: strftime(text, moment or localtime())
+    setattr(datetime, "datetime", _Datetime)  # noqa: B010
+    setattr(datetime, "date", _Date)  # noqa: B010
+
+
+def _ahead(clock: Callable[[], Any], unit: int) -> Callable[[], Any]:
+    return lambda: clock() + type(unit)(_seconds_ahead) * unit
+
+
+def _of_now(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda seconds=None: function(time.time() if seconds is None else seconds)
+
+
+class _AlsoInstances(type):
+    """Instances of the class that is stood in for count as instances of the stand-in."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls.__mro__[1])
+
+
+class _Datetime(datetime.datetime, metaclass=_AlsoInstances):
+    @classmethod
+    def now(cls, tz: Any = None) -> Any:
+        return super().fromtimestamp(time.time(), tz)
+
+    @classmethod
+    def utcnow(cls) -> Any:
+        return super().fromtimestamp(time.time(), datetime.UTC).replace(tzinfo=None)
+
+    @classmethod
+    def today(cls) -> Any:
+        return cls.now()
+
+
+class _Date(datetime.date, metaclass=_AlsoInstances):
+    @classmethod
+    def today(cls) -> Any:
+        return super().fromtimestamp(time.time())
+
+
+@contextlib.contextmanager
+def _years_ahead(rng: random.Random) -> Iterator[None]:
+    global _seconds_ahead
+    _seconds_ahead = float(rng.randrange(*YEARS_AHEAD) * 365 * 86_400 + rng.randrange(86_400))
+    try:
+        yield
+    finally:
+        _seconds_ahead = 0.0
+
+
+# ------------------------------------------------------------------ torch and the environment
+@contextlib.contextmanager
+def _float64_by_default(_: random.Random) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextlib.contextmanager
+def _autocast(_: random.Random) -> Iterator[None]:
+    """Host code sees that autocast is on; operators do not convert, for the reference would, too."""
+    torch.set_autocast_enabled("cuda", True)
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
+    try:
+        with torch._C._ExcludeDispatchKeyGuard(keys):
+            yield
+    finally:
+        torch.set_autocast_enabled("cuda", False)
+
+
+@contextlib.contextmanager
+def _another_number_of_threads(_: random.Random) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _deterministic(_: random.Random) -> Iterator[None]:
+    settings, cudnn = torch.utils.deterministic, torch.backends.cudnn
+    before = settings.fill_uninitialized_memory, cudnn.benchmark, cudnn.deterministic
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    # Filled memory would hide that a kernel reads what nothing wrote.
+    settings.fill_uninitialized_memory, cudnn.benchmark, cudnn.deterministic = False, True, True
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+        settings.fill_uninitialized_memory, cudnn.benchmark, cudnn.deterministic = before
+
+
+@contextlib.contextmanager
+def _another_environment(_: random.Random) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(DISTRIBUTED_LAUNCHER)
+    try:
+        yield
+    finally:
+        for name in DISTRIBUTED_LAUNCHER.keys() - before.keys():
+            os.environ.pop(name, None)
+        os.environ.update(before)
+
+
+@contextlib.contextmanager
+def _seeded(rng: random.Random) -> Iterator[None]:
+    before, of_torch = random.getstate(), torch.get_rng_state()
+    seed = rng.randrange(1 << 31)
+    random.seed(seed)
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before)
+        torch.set_rng_state(of_torch)
+
+
+_CONTEXTS: dict[Change, Callable[[random.Random], contextlib.AbstractContextManager[Any]]] = {
+    Change.GRADIENTS: lambda _: torch.enable_grad(),
+    Change.DEFAULT_TYPE: _float64_by_default,
+    Change.AUTOCAST: _autocast,
+    Change.CLOCK: _years_ahead,
+    Change.THREADS: _another_number_of_threads,
+    Change.DETERMINISTIC: _deterministic,
+    Change.ENVIRONMENT: _another_environment,
+    Change.SEEDED: _seeded,
+}

@@ -1,0 +1,68 @@
+"""Which changes of the surroundings make a candidate ask for other things: a trace of each is compared."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+from kernelwright.tools.trace.trace import MAX_VARIANTS, Change
+from kernelwright.tools.tracing import slicing
+from kernelwright.tools.tracing.surroundings.draws import Changes, joint_changes, single_changes
+
+MAX_SECONDS = 3.0
+"""Seconds of processor time for all traces in changed surroundings: a network of many steps gets fewer of them."""
+Traces = Callable[[Changes], dict[str, Any]]
+"""Traces a new model in changed surroundings. Raises what the candidate raises there."""
+
+
+def differing_variants(
+    trace: Traces, usual: dict[str, Any], rng: random.Random
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Returns the traces that ask for other things than the usual one, each form once with the fewest changes that
+    lead to it, and the changes that the candidate refuses.
+    """
+    known, variants, refused = {_form(usual)}, list[dict[str, Any]](), list[str]()
+    begun, possible = process_time(), list[Change]()
+
+    def consider(changes: Changes) -> None:
+        found = trace(changes)
+        if (form := _form(found)) not in known and len(variants) < MAX_VARIANTS:
+            known.add(form)
+            variants.append({"changes": [change.value for change in changes], "trace": found})
+
+    singles = single_changes(bool(usual["state"]) and not packs_weights(usual), rng)
+    for changes in itertools.chain(singles, joint_changes(possible, rng)):
+        if process_time() - begun > MAX_SECONDS:
+            break
+        try:
+            consider(changes)
+        except Exception:  # a candidate may refuse whatever surrounds it
+            refused += [changes[0].value] if len(changes) == 1 else []
+            continue
+        possible += changes if len(changes) == 1 else ()
+    return variants, refused
+
+
+def packs_weights(trace: dict[str, Any]) -> bool:
+    """Whether the constructor laid weights out anew for the calls, which cannot follow weights that come later."""
+    state = set(trace["state"].values())
+    inputs = set(slicing.tensors_in(trace["inputs"]))
+    beside = slicing.used_from_outside(trace["first"]) - state - inputs
+    return bool(beside) and any(
+        slicing.read_and_written(step)[0] & state for step in trace["setup"]
+    )
+
+
+def _form(trace: dict[str, Any]) -> str:
+    """A text that is equal for traces that ask for equal things, whatever their tensors are called."""
+    roots = [
+        *slicing.tensors_in([*trace["inputs"], *trace["later_inputs"]]),
+        *trace["state"].values(),
+    ]
+    steps = [*trace["setup"], *trace["first"], *(trace["later"] or ())]
+    outputs = [trace["first_outputs"], trace["later_outputs"]]
+    return json.dumps(slicing.canonical(steps, outputs, roots), sort_keys=True)
