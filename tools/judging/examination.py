@@ -266,7 +266,7 @@ class Examination:
         for _ in range(2):
             self._checks.check(first, POISON_BYTES[0], self._shuffle(0), name="own")
             moved = replayer.ask({"do": "note_kept"}, seconds=self._left()).get("moved")
-        self._evidence.moves_on = moved
+        self._evidence.moves_on = bool(moved)
         rng = random.Random(self._shuffle(62))
         for times in [rng.randrange(*bounds) for bounds in LATER_CALLS] if moved else ():
             replayer.ask({"do": "advance_kept", "times": times}, seconds=self._left())

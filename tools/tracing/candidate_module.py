@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from kernelwright.tools.tracing.host_code.recording import RECORDER, Recorder, compiled
+from kernelwright.tools.tracing.host_code.recording import RECORDER, ChoiceRecorder, compiled
 from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
 
 MODULE_NAME = "candidate"
 
 
-def load(path: Path, recorder: Recorder) -> Any:
+def load(path: Path, recorder: ChoiceRecorder) -> Any:
     """The candidate's module, new, with its choices noted by the recorder."""
     spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
     if spec is None or spec.loader is None:

@@ -34,7 +34,7 @@ from kernelwright.tools.tracing import deferred, recorded, slicing
 from kernelwright.tools.tracing.candidate_errors import failure_of
 from kernelwright.tools.tracing.candidate_module import MODULE_NAME, build, load
 from kernelwright.tools.tracing.failures import CallsDiffer, LaunchesDropped, tracing_failure
-from kernelwright.tools.tracing.host_code.recording import Recorder
+from kernelwright.tools.tracing.host_code.recording import ChoiceRecorder
 from kernelwright.tools.tracing.kernels import Texts
 from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
 from kernelwright.tools.tracing.pretended_gpu import helion_inputs
@@ -84,7 +84,7 @@ class Tracer:
         self._tape = Tape(str(path), self._texts)
         self._history: list[Step] = []
         """Every step so far: importing, and all earlier models and calls."""
-        self._recorder = Recorder()
+        self._recorder = ChoiceRecorder()
         """What the host code chooses."""
         self._notes: list[str] = []
         self._launches_before = 0

@@ -40,7 +40,7 @@ class ChoiceKind(StrEnum):
     """Whether a case of a `match` was taken."""
 
 
-class Choice(NamedTuple):
+class ChoicePoint(NamedTuple):
     """One choice of the host code."""
 
     kind: ChoiceKind
@@ -50,7 +50,7 @@ class Choice(NamedTuple):
     """Whether an outcome that was never seen only raises, copies, or sets what changes no answer."""
 
 
-def choices_of(tree: ast.Module) -> list[Choice]:
+def choices_of(tree: ast.Module) -> list[ChoicePoint]:
     """Returns the choices of a text's host code in a fixed order; kernels are left out."""
     with deep_recursion():
         finder = _Finder(_option_names(tree))
@@ -83,7 +83,7 @@ class _Finder:
     def __init__(self, option_names: frozenset[str]) -> None:
         """option_names: names whose values are options of launches and nothing else."""
         self._option_names = option_names
-        self.choices: list[Choice] = []
+        self.choices: list[ChoicePoint] = []
         self._scope: Scope = ()
 
     def block(self, statements: list[ast.stmt]) -> None:
@@ -92,7 +92,7 @@ class _Finder:
             self._visit(statement)
 
     def _add(self, kind: ChoiceKind, node: ast.AST, harmless: bool) -> None:
-        self.choices.append(Choice(kind, node, self._scope, harmless))
+        self.choices.append(ChoicePoint(kind, node, self._scope, harmless))
 
     def _visit(self, node: ast.AST) -> None:
         if is_kernel(node) or isinstance(node, ast.Assert):

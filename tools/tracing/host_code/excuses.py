@@ -10,7 +10,7 @@ import ast
 import builtins
 from collections.abc import Collection
 
-from kernelwright.tools.tracing.host_code.choices import Choice, Function, Scope
+from kernelwright.tools.tracing.host_code.choices import ChoicePoint, Function, Scope
 
 FIXED_ATTRIBUTES = frozenset(
     {
@@ -66,7 +66,7 @@ class FixedByProblem:
         self._calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
         self._busy: set[int] = set()
 
-    def excuses(self, choice: Choice) -> bool:
+    def excuses(self, choice: ChoicePoint) -> bool:
         """Whether one outcome of a choice is all that a verdict on this problem can see."""
         if choice.harmless:
             return True

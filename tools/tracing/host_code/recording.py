@@ -17,8 +17,8 @@ from kernelwright.tools.tracing.host_code.choices import (
     FALSE,
     STUCK,
     TRUE,
-    Choice,
     ChoiceKind,
+    ChoicePoint,
     choices_of,
     deep_recursion,
 )
@@ -30,11 +30,11 @@ LEAST_OPERANDS = {ast.Subscript: 2, ast.Call: 2, ast.BinOp: 4}
 _DECIDING = (bool, int, float, str, bytes, tuple, list, dict, set, type(None))
 
 
-class Recorder:
+class ChoiceRecorder:
     """What was chosen so far, at every size together."""
 
     def __init__(self) -> None:
-        self.choices: list[Choice] = []
+        self.choices: list[ChoicePoint] = []
         self._outcomes: dict[int, int] = {}
         self._pending: dict[int, int] = {}
         self._operands: dict[int, set[Any]] = {}
@@ -102,7 +102,7 @@ class Recorder:
             )
 
 
-def compiled(text: str, path: str, recorder: Recorder) -> CodeType:
+def compiled(text: str, path: str, recorder: ChoiceRecorder) -> CodeType:
     """Compiles a text with a recorder round its choices. Raises SyntaxError and RecursionError."""
     tree = parse_module(text)
     recorder.choices = choices_of(tree)
@@ -115,7 +115,7 @@ def compiled(text: str, path: str, recorder: Recorder) -> CodeType:
 class _Instrument(ast.NodeTransformer):
     """Puts a call of the recorder round each choice."""
 
-    def __init__(self, numbers: dict[int, int], choices: list[Choice]) -> None:
+    def __init__(self, numbers: dict[int, int], choices: list[ChoicePoint]) -> None:
         self._numbers, self._choices = numbers, choices
 
     def visit(self, node: ast.AST) -> Any:

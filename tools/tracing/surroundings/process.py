@@ -70,20 +70,24 @@ class _AlsoInstances(type):
 class _Datetime(datetime.datetime, metaclass=_AlsoInstances):
     @classmethod
     def now(cls, tz: Any = None) -> Any:
+        """Returns the moment that the clock shows, in a time zone."""
         return super().fromtimestamp(time.time(), tz)
 
     @classmethod
     def utcnow(cls) -> Any:
+        """Returns the moment that the clock shows, in UTC and without a time zone."""
         return super().fromtimestamp(time.time(), datetime.UTC).replace(tzinfo=None)
 
     @classmethod
     def today(cls) -> Any:
+        """Returns the moment that the clock shows."""
         return cls.now()
 
 
 class _Date(datetime.date, metaclass=_AlsoInstances):
     @classmethod
     def today(cls) -> Any:
+        """Returns the day that the clock shows."""
         return super().fromtimestamp(time.time())
 
 

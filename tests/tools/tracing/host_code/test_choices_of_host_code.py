@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernelwright.tools.tracing.host_code.coverage import one_sided_choices
-from kernelwright.tools.tracing.host_code.recording import RECORDER, Recorder, compiled
+from kernelwright.tools.tracing.host_code.recording import RECORDER, ChoiceRecorder, compiled
 
 
 class Tensor:
@@ -44,7 +44,7 @@ SHAPES = ((3, 64), (5, 127), (7, 2), (1, 33), (48, 96))
 
 def unseen(body: str, widths: tuple[int, ...] = (8,)) -> list[tuple[str, str]]:
     text = CLASS.replace("BODY", body.replace("\n", "\n        "))
-    recorder = Recorder()
+    recorder = ChoiceRecorder()
     scope = {RECORDER: recorder}
     with recorder.counted(True):
         exec(compiled(text, "candidate.py", recorder), scope)
@@ -113,7 +113,7 @@ def test_an_argument_of_the_constructor_that_varies_is_no_excuse():
 
 
 def test_outcomes_of_a_size_that_raises_or_is_not_replayed_do_not_count():
-    recorder = Recorder()
+    recorder = ChoiceRecorder()
     scope = {RECORDER: recorder}
     exec(compiled("def f(n):\n    return 0.5 if n > 9 else 1.0", "candidate.py", recorder), scope)
     with recorder.counted(True):
@@ -125,7 +125,7 @@ def test_outcomes_of_a_size_that_raises_or_is_not_replayed_do_not_count():
 
 def test_an_expression_of_thousands_of_terms_is_recorded():
     text = "total = 1" + " + 1" * 2_000 + "\nshare = 1.0 if total > 9 else 0.5\n"
-    recorder = Recorder()
+    recorder = ChoiceRecorder()
     with recorder.counted(True):
         exec(compiled(text, "candidate.py", recorder), {RECORDER: recorder})
     assert recorder.told() == [1]
