@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.judge_suites import problem_of
-from kernelwright.tools.pipeline import Options
+from kernelwright.tools.options import Options
 
 SUM = """
 import datetime, os, random, threading, time
