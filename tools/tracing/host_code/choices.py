@@ -51,7 +51,9 @@ class ChoicePoint(NamedTuple):
 
 
 def choices_of(tree: ast.Module) -> list[ChoicePoint]:
-    """Returns the choices of a text's host code in a fixed order; kernels are left out."""
+    """Returns the choices of a text in a fixed order. Those of kernels are among them; nobody makes them, for Triton
+    reads a kernel's text and does not run it.
+    """
     with deep_recursion():
         finder = _Finder(_option_names(tree))
         finder.block(tree.body)
@@ -67,14 +69,6 @@ def deep_recursion() -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(before)
-
-
-def is_kernel(node: ast.AST) -> bool:
-    """Whether a function is compiled by Triton."""
-    decorators = getattr(node, "decorator_list", ())
-    return any(
-        "jit" in ast.unparse(d) or "constexpr_function" in ast.unparse(d) for d in decorators
-    )
 
 
 class _Finder:
@@ -95,7 +89,7 @@ class _Finder:
         self.choices.append(ChoicePoint(kind, node, self._scope, harmless))
 
     def _visit(self, node: ast.AST) -> None:
-        if is_kernel(node) or isinstance(node, ast.Assert):
+        if isinstance(node, ast.Assert | ast.arg):  # an annotation is no choice
             return
         handler = getattr(self, f"_visit_{type(node).__name__}", None)
         if handler is not None:
@@ -106,8 +100,10 @@ class _Finder:
     def _children(self, node: ast.AST) -> None:
         scoped = isinstance(node, Function | ast.ClassDef)
         self._scope = (*self._scope, node) if scoped else self._scope
+        annotation = getattr(node, "returns", None)
         for child in ast.iter_child_nodes(node):
-            self._visit(child)
+            if child is not annotation:
+                self._visit(child)
         self._scope = self._scope[:-1] if scoped else self._scope
 
     # -------------------------------------------------------------- conditions
@@ -185,6 +181,10 @@ class _Finder:
 
     def _visit_keyword(self, node: ast.keyword) -> None:
         self._in_option(node.value, node.arg in LAUNCH_OPTIONS)
+
+    def _visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self._visit(node.value)
 
     def _visit_Assign(self, node: ast.Assign) -> None:
         names = {target.id for target in node.targets if isinstance(target, ast.Name)}

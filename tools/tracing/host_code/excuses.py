@@ -10,6 +10,15 @@ import ast
 import builtins
 from collections.abc import Collection
 
+from kernelwright.tools.tracing.host_code.bindings import (
+    attributes_of_instances,
+    bindings,
+    changed_names,
+    is_container,
+    is_of_self,
+    name_called,
+    parameters_of,
+)
 from kernelwright.tools.tracing.host_code.choices import ChoicePoint, Function, Scope
 
 FIXED_ATTRIBUTES = frozenset(
@@ -61,9 +70,13 @@ class FixedByProblem:
     def __init__(self, tree: ast.Module, varying: Collection[str]) -> None:
         """varying: parameters of ModelNew's constructor that differ between the sizes of a problem."""
         self._tree, self._varying = tree, varying
-        self._module = _bindings(tree)
-        self._attributes = _attributes_of_instances(tree)
+        self._module = bindings(tree)
+        self._attributes = attributes_of_instances(tree)
         self._calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        self._defined = {
+            n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)
+        }
+        self._changed = changed_names(tree)
         self._busy: set[int] = set()
 
     def excuses(self, choice: ChoicePoint) -> bool:
@@ -86,7 +99,7 @@ class FixedByProblem:
 
     def _by_kind(self, node: ast.AST, scope: Scope) -> bool:
         match node:
-            case ast.Constant():
+            case ast.Constant() | ast.Import() | ast.ImportFrom():
                 return True
             case ast.Name():
                 return self._name(node.id, scope)
@@ -97,7 +110,7 @@ class FixedByProblem:
             case ast.Compare() if _asks_for_none(node):
                 return (
                     isinstance(node.left, ast.Name)
-                    or _is_of_self(node.left)
+                    or is_of_self(node.left)
                     or self._fixed(node.left, scope)
                 )
             case (
@@ -129,19 +142,21 @@ class FixedByProblem:
 
     # -------------------------------------------------------------- names
     def _name(self, name: str, scope: Scope) -> bool:
+        if name in self._changed:
+            return False
         for place in range(len(scope) - 1, -1, -1):
             function = scope[place]
             if not isinstance(function, Function):
                 continue
-            bound = _bindings(function).get(name)
+            bound = bindings(function).get(name)
             if bound is not None:
                 return all(
                     value is not None and self._fixed(value, scope[: place + 1]) for value in bound
                 )
-            if name in _parameters(function):
+            if name in parameters_of(function):
                 return self._parameter(name, function, scope[:place])
         if name in self._module:
-            return all(value is None or self._fixed(value, ()) for value in self._module[name])
+            return all(value is not None and self._fixed(value, ()) for value in self._module[name])
         return hasattr(builtins, name)
 
     def _parameter(self, name: str, function: Function, outer: Scope) -> bool:
@@ -156,8 +171,8 @@ class FixedByProblem:
             called = own_class.name
         elif called == "forward" or not called:
             return False
-        place = _parameters(function).index(name) - (own_class is not None)
-        calls = [call for call in self._calls if _name_called(call) == called]
+        place = parameters_of(function).index(name) - (own_class is not None)
+        calls = [call for call in self._calls if name_called(call) == called]
         given = [_argument(call, place, name) for call in calls]
         return bool(given) and all(value is None or self._fixed(value, self._scope_of(call))
                                    for value, call in zip(given, calls, strict=True))  # fmt: skip
@@ -173,12 +188,16 @@ class FixedByProblem:
 
     # -------------------------------------------------------------- attributes and calls
     def _attribute(self, node: ast.Attribute, scope: Scope) -> bool:
-        if node.attr in FIXED_ATTRIBUTES:
+        if node.attr in self._changed:
+            return False
+        if node.attr in FIXED_ATTRIBUTES and not (
+            is_of_self(node) and node.attr in self._attributes
+        ):
             return True
-        if _is_of_self(node):
+        if is_of_self(node):
             values = self._attributes.get(node.attr)
             return bool(values) and all(
-                name == "__init__" and self._fixed(value, inner)
+                name == "__init__" and not is_container(value) and self._fixed(value, inner)
                 for name, value, inner in values or ()
             )
         return self._fixed(
@@ -186,8 +205,8 @@ class FixedByProblem:
         )  # of a module (torch.float16), or of what is fixed (device.type)
 
     def _call(self, node: ast.Call, scope: Scope) -> bool:
-        name = _name_called(node)
-        if name in FIXED_CALLS:
+        name = name_called(node)
+        if name in FIXED_CALLS and name not in self._defined:
             return True
         if (
             name == "len"
@@ -217,14 +236,6 @@ def _asks_for_none(node: ast.Compare) -> bool:
     )
 
 
-def _is_of_self(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "self"
-    )
-
-
 def _is_plain_class(node: ast.expr) -> bool:
     """Whether `isinstance` asks for one of Python's own types, or for any tensor."""
     names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
@@ -241,14 +252,7 @@ def _handles_imports(handler: ast.ExceptHandler) -> bool:
         if handler.type
         else set()
     )
-    return bool(names) and names <= {"ImportError", "ModuleNotFoundError", "AttributeError"}
-
-
-def _name_called(call: ast.Call) -> str:
-    function = call.func
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
+    return bool(names) and names <= {"ImportError", "ModuleNotFoundError"}
 
 
 def _argument(call: ast.Call, place: int, name: str) -> ast.expr | None:
@@ -257,94 +261,3 @@ def _argument(call: ast.Call, place: int, name: str) -> ast.expr | None:
         if keyword.arg == name:
             return keyword.value
     return call.args[place] if 0 <= place < len(call.args) else None
-
-
-def _parameters(function: Function) -> list[str]:
-    arguments = function.args
-    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    named += [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
-    return [argument.arg for argument in named]
-
-
-def _bindings(scope: ast.AST) -> dict[str, list[ast.expr | None]]:
-    """Returns what is assigned to each name of a function or a module; None where it is no plain value."""
-    bound: dict[str, list[ast.expr | None]] = {}
-    waiting = list(ast.iter_child_nodes(scope))
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
-            bound.setdefault(node.name, []).append(None)
-            continue
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            for alias in node.names:
-                bound.setdefault((alias.asname or alias.name).split(".")[0], []).append(None)
-        for name, value in _targets(node):
-            bound.setdefault(name, []).append(value)
-        if not isinstance(node, ast.Lambda):
-            waiting += ast.iter_child_nodes(node)
-    return bound
-
-
-def _targets(node: ast.AST) -> list[tuple[str, ast.expr | None]]:
-    if isinstance(node, ast.Assign):
-        pairs: list[tuple[ast.expr, ast.expr | None]] = [
-            (target, node.value) for target in node.targets
-        ]
-    elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr):
-        pairs = [(node.target, node.value)]
-    elif isinstance(node, ast.For | ast.comprehension):
-        pairs = [(node.target, _Unknown)]
-    else:
-        return []
-    named: list[tuple[str, ast.expr | None]] = []
-    for target, value in pairs:
-        if isinstance(target, ast.Name):
-            named.append((target.id, value))
-        elif isinstance(target, ast.Tuple | ast.List):
-            parts = (
-                value.elts
-                if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts)
-                else None
-            )
-            for place, inner in enumerate(target.elts):
-                if isinstance(inner, ast.Name):
-                    named.append((inner.id, parts[place] if parts else value))
-    return named
-
-
-_Unknown = ast.Await(ast.Constant(None))
-"""Stands for a value that is not looked into."""
-
-
-def _attributes_of_instances(tree: ast.Module) -> dict[str, list[tuple[str, ast.expr, Scope]]]:
-    """Returns, for each attribute of `self`, the methods that assign it, and what they assign."""
-    found: dict[str, list[tuple[str, ast.expr, Scope]]] = {}
-    for owner in ast.walk(tree):
-        if not isinstance(owner, ast.ClassDef):
-            continue
-        for method in owner.body:
-            if not isinstance(method, ast.FunctionDef):
-                continue
-            for node in ast.walk(method):
-                for target, value in _assigned_attributes(node):
-                    found.setdefault(target, []).append((method.name, value, (owner, method)))
-    return found
-
-
-def _assigned_attributes(node: ast.AST) -> list[tuple[str, ast.expr]]:
-    if isinstance(node, ast.Assign):
-        pairs = [(target, node.value) for target in node.targets]
-    elif isinstance(node, ast.AugAssign | ast.AnnAssign) and node.value is not None:
-        pairs = [(node.target, node.value if isinstance(node, ast.AnnAssign) else _Unknown)]
-    else:
-        return []
-    found = []
-    for target, value in pairs:
-        parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
-        values = (
-            value.elts
-            if isinstance(value, ast.Tuple) and len(value.elts) == len(parts)
-            else [value] * len(parts)
-        )
-        found += [(p.attr, v) for p, v in zip(parts, values, strict=True) if _is_of_self(p)]
-    return found

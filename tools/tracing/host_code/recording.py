@@ -9,8 +9,10 @@ import ast
 import contextlib
 import copy
 from collections.abc import Iterator
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
+
+import torch
 
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.tracing.host_code.choices import (
@@ -27,7 +29,10 @@ RECORDER = "__kernelwright_choices__"
 """The name of the recorder among a candidate's globals. It ends with underscores, so a class does not mangle it."""
 LEAST_OPERANDS = {ast.Subscript: 2, ast.Call: 2, ast.BinOp: 4}
 """Different operands that have to give one result before that result counts as the only one."""
+MAX_REPR_CHARACTERS = 200
 _DECIDING = (bool, int, float, str, bytes, tuple, list, dict, set, type(None))
+_COMPARABLE = (*_DECIDING, FunctionType, type, torch.dtype)
+"""Types of operands and results that are told apart; a launcher of a kernel is a new object each time."""
 
 
 class ChoiceRecorder:
@@ -93,13 +98,11 @@ class ChoiceRecorder:
         self._pending[number] = self._pending.get(number, 0) | outcome
 
     def _keep(self, table: dict[int, set[Any]], number: int, value: Any) -> None:
+        if not isinstance(value, _COMPARABLE):
+            return
         kept = table.setdefault(number, set())
         if len(kept) < max(LEAST_OPERANDS.values()):
-            kept.add(
-                repr(value)[:80]
-                if isinstance(value, _DECIDING)
-                else type(value).__name__ + str(id(value))
-            )
+            kept.add(repr(value)[:MAX_REPR_CHARACTERS])
 
 
 def compiled(text: str, path: str, recorder: ChoiceRecorder) -> CodeType:
@@ -109,7 +112,7 @@ def compiled(text: str, path: str, recorder: ChoiceRecorder) -> CodeType:
     numbers = {id(choice.node): number for number, choice in enumerate(recorder.choices)}
     with deep_recursion():
         changed = _Instrument(numbers, recorder.choices).visit(tree)
-        return compile(ast.fix_missing_locations(changed), path, "exec")
+        return compile(ast.fix_missing_locations(changed), path, "exec", dont_inherit=True)
 
 
 class _Instrument(ast.NodeTransformer):

@@ -25,13 +25,21 @@ class Tensor:
 
 CLASS = """
 TABLE = {0: 0.5}
+COUNTS = [0]
+
+
+class Tally:
+    n = 0
+
+
 SHARES = [1.0] * 96 + [0.5]
 
 
 class ModelNew:
     def __init__(self, width):
         self.width = width
-        self.calls = 0
+        self.calls = self.ndim = 0
+        self.seen = []
 
     def forward(self, x, bias=None):
         rows, columns = x.shape
@@ -72,9 +80,13 @@ def unseen(body: str, widths: tuple[int, ...] = (8,)) -> list[tuple[str, str]]:
         ("share = min([1.0, *(0.5 for n in x.shape if n > 500)])", ("n > 500", "true")),
         ("match columns:\n    case 1000: share = 0.5\n    case _: share = 1.0", ("match_case", "taken")),
         ("try: share = SHARES[columns]\nexcept IndexError: share = 1.0\nif rows > 9: share = 1", None),
+        ("COUNTS[0] += 1\nshare = 0.5 if COUNTS[0] > 99 else 1.0", ("COUNTS[0] > 99", "true")),
+        ("self.ndim += 1\nshare = 0.5 if self.ndim > 99 else 1.0", ("self.ndim > 99", "true")),
+        ("Tally.n += 1\nshare = 0.5 if Tally.n > 99 else 1.0", ("Tally.n > 99", "true")),
+        ("self.seen.append(1)\nshare = 0.5 if len(self.seen) > 99 else 1.0", ("len(self.seen) > 99", "true")),
         ("try: share = 1.0 / (columns != 999)\nexcept ZeroDivisionError: share = 0.5", ("columns != 999", "false")),
     ],
-    ids=range(13),
+    ids=range(17),
 )  # fmt: skip
 def test_a_choice_with_one_outcome_is_told(body, told):
     found = unseen(body)
