@@ -139,7 +139,10 @@ class _Finder:
 
     def _visit_BoolOp(self, node: ast.BoolOp) -> None:
         for value in node.values[:-1]:
-            self._condition(value, node in self._options)
+            if isinstance(value, ast.ListComp):  # whether it is empty follows from its conditions
+                self._visit(value)
+            else:
+                self._condition(value, node in self._options)
         self._visit(node.values[-1])
 
     def _visit_Compare(self, node: ast.Compare) -> None:
