@@ -92,10 +92,8 @@ class Tracer:
         """Steps of calls, by identity: what an earlier call launched is no part of a later trace's set-up."""
         self._parts: dict[int, slicing.Parts] = {}
         """What is known of the steps of the history."""
-        self._changes: Sequence[Change] = ()
-        """What surrounds the calls otherwise than usual."""
-        self._variants: list[dict[str, Any]] = []
-        """Traces in changed surroundings."""
+        self._changes: Sequence[Change] = ()  # what surrounds the calls otherwise than usual
+        self._variants: list[dict[str, Any]] = []  # traces in changed surroundings
         self._memory_keys: list[tuple[Any, ...]] = []
         """Where each tensor of the tape lies, by its number."""
         self._state: dict[str, torch.Tensor] = {}
@@ -323,14 +321,13 @@ class Tracer:
             raise LaunchesDropped(
                 f"call {odd} of forward launches {recorded.launches(calls[odd - 1])} kernels where call 2 "
                 f"launches {recorded.launches(second)}: an answer is kept "
-                "from an earlier "
-                "call"
+                "from an earlier call"
             )
         if odd is not None:
             raise CallsDiffer(
                 f"call {odd} of forward asks for other things than call 2 "
-                f"({recorded.call_difference(calls[1], calls[odd - 1])}): "
-                "a verdict needs host code that does the same at every call"
+                f"({recorded.call_difference(calls[1], calls[odd - 1])}): a verdict needs host code "
+                "that does the same at every call"
             )
         later = None if same else second
         wanted = recorded.needed_from_outside(first)
