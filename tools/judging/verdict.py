@@ -17,7 +17,6 @@ from kernelwright.tools.judging.compile_report import late_kernel
 from kernelwright.tools.judging.examination import Evidence, Examination
 from kernelwright.tools.judging.layouts.layout_checks import (
     LayoutChecks,
-    failure_at_offset,
     failure_of_layouts,
     is_dense,
     shows_strides,
@@ -369,15 +368,10 @@ class Verdict:
             self._judge.give_way()
             check = checks.check(variant, self._late(variant))
             self._layouts.append(check)
-            if (
-                check.outcome is SizeOutcome.WRONG
-                and is_dense(variant)
-                and check.mismatch is not None
-            ):
-                return failure_at_offset(check)
             if check.outcome is SizeOutcome.WRONG:
-                is_refused = followed or not self._rules.contiguous_inputs
-                return failure_of_layouts(check) if is_refused else None
+                is_fault = followed or (is_dense(variant) and check.mismatch is not None)
+                is_refused = is_fault or not self._rules.contiguous_inputs
+                return failure_of_layouts(variant, check) if is_refused else None
             followed = followed or shows_strides(variant, check)
         return None
 

@@ -52,7 +52,7 @@ def name_culprits(
         return judged
     layouts = {name: layout for check in wrong for name, layout in check.layouts.items()}
     culprits: LayoutCheck = wrong[0].with_(layouts=layouts)
-    failure = judged.result.failure and failure_of_layouts(culprits)
+    failure = judged.result.failure and failure_of_layouts(size, culprits)
     return judged.with_result(
         judged.result.with_(layouts=(*checks[:-1], culprits), failure=failure)
     )

@@ -130,23 +130,18 @@ def shows_strides(size: AtSize, check: LayoutCheck) -> bool:
     return check.outcome is SizeOutcome.RIGHT and all(layout.follows_strides for layout in given)
 
 
-def failure_at_offset(check: LayoutCheck) -> Failure:
-    """Returns the failure of a candidate that is wrong on inputs whose strides are the usual ones."""
-    message = (
-        f"depends on where its inputs lie in memory: wrong where {check.where}, right elsewhere"
-    )
-    return Failure(fault=Fault.LAYOUT, message=clean_text(message, 700), mismatch=check.mismatch)
-
-
-def failure_of_layouts(check: LayoutCheck) -> Failure:
-    """Returns the failure of a candidate that answers wrongly on inputs in other layouts."""
-    subject = "it is" if len(check.layouts) == 1 else "they are"
-    message = (
-        f"ignores strides: wrong where {check.where}, right where {subject} contiguous: {HINT}"
-    )
-    mismatch = check.mismatch and check.mismatch.with_(
-        hint=f"It ignores strides: {HINT}.", pattern=None
-    )
+def failure_of_layouts(size: AtSize, check: LayoutCheck) -> Failure:
+    """Returns the failure of a candidate that answers wrongly on a variant of a size."""
+    if is_dense(size):
+        message = f"depends on where its inputs lie in memory: wrong where {check.where}"
+        mismatch = check.mismatch
+    else:
+        subject = "it is" if len(check.layouts) == 1 else "they are"
+        message = (
+            f"ignores strides: wrong where {check.where}, right where {subject} contiguous: {HINT}"
+        )
+        hint = f"It ignores strides: {HINT}."
+        mismatch = check.mismatch and check.mismatch.with_(hint=hint, pattern=None)
     return Failure(fault=Fault.LAYOUT, message=clean_text(message, 700), mismatch=mismatch)
 
 
