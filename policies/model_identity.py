@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 from kernelwright.policies.base import PolicyRefused, Trouble, Value
 from kernelwright.policies.hub_models import check_reachable
@@ -15,6 +15,14 @@ _BLOCK = 1 << 16
 _BLOCKS_A_FILE = 64
 
 
+class Tokenizer(Protocol):
+    """The part of a tokenizer that is fingerprinted."""
+
+    @property
+    def chat_template(self) -> Any:
+        """Jinja template of a conversation, or several by name; None for models without chat."""
+
+
 class Identity(Value):
     """Fingerprints of a model's tokenizer and chat template."""
 
@@ -22,7 +30,7 @@ class Identity(Value):
     chat_template_hash: str | None = None
 
 
-def identity_of(tokenizer: Any) -> Identity:
+def identity_of(tokenizer: Tokenizer) -> Identity:
     """Returns the identity of a loaded transformers tokenizer."""
     template = tokenizer.chat_template
     return Identity(
@@ -33,14 +41,14 @@ def identity_of(tokenizer: Any) -> Identity:
     )
 
 
-def _tokenizer_text(tokenizer: Any) -> str:
+def _tokenizer_text(tokenizer: Tokenizer) -> str:
     """Returns the tokenizer's content that decides token ids, without the caller's padding and
     truncation settings.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return json.dumps(
-            sorted(tokenizer.get_vocab().items(), key=lambda pair: (pair[1], pair[0]))
+            sorted(cast(Any, tokenizer).get_vocab().items(), key=lambda pair: (pair[1], pair[0]))
         )
     content = json.loads(backend.to_str())
     content.pop("padding", None)

@@ -173,7 +173,7 @@ def _read(path: Path, text: str) -> Script:
     return _script([f"```python\n{text.rstrip()}\n```" if path.suffix == ".py" else text])
 
 
-def _script(content: Any) -> Script:
+def _script(content: object) -> Script:
     if isinstance(content, list):
         content = {"answers": content}
     if not isinstance(content, dict):
@@ -188,13 +188,13 @@ def _script(content: Any) -> Script:
     return script
 
 
-def _part(part: Any) -> Any:
+def _part(part: object) -> Any:
     if not isinstance(part, dict) or not isinstance(part.get("answers"), list):
         raise ValueError("a part is an object with a list `answers`")
     return {**part, "answers": [_plain(answer) for answer in part["answers"]]}
 
 
-def _plain(answer: Any) -> Any:
+def _plain(answer: object) -> Any:
     """`{"text": ...}` alone is the text; with more it must be a whole completion."""
     return answer["text"] if isinstance(answer, dict) and set(answer) == {"text"} else answer
 

@@ -5,9 +5,9 @@ names failures.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.policies.base import PolicyError, PolicyRefused, PolicyUnavailable, Trouble
 from kernelwright.policies.http.bodies import decode_body, decode_text, whole_json
@@ -19,6 +19,11 @@ from kernelwright.policies.http.errors import (
     unavailable,
 )
 from kernelwright.policies.http.server import ModelServer
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import httpx
 
 MAX_REPLY_BYTES = 64 << 20
 """Bytes; an answer without an end is cut there, or when its time is over."""
@@ -42,7 +47,9 @@ class ServerConnection:
     `RetryingPolicy` repeats requests.
     """
 
-    def __init__(self, server: ModelServer, client: Any, library: Any, timeout: float) -> None:
+    def __init__(
+        self, server: ModelServer, client: Any, library: ModuleType, timeout: float
+    ) -> None:
         """Stores the client. `library`: module of the client. `timeout`: seconds for a whole
         answer.
         """
@@ -54,7 +61,10 @@ class ServerConnection:
         await self.client.close()
 
     async def read(
-        self, call: Any, body: dict[str, Any], seconds: float | None = None
+        self,
+        call: Callable[..., AbstractAsyncContextManager[Any]],
+        body: dict[str, Any],
+        seconds: float | None = None,
     ) -> ServerAnswer:
         """Sends a request, and reads its whole answer within `seconds` and MAX_REPLY_BYTES.
 
@@ -112,7 +122,7 @@ class ServerConnection:
         return refusal
 
 
-def _refuse_redirection(response: Any, server: ModelServer) -> None:
+def _refuse_redirection(response: httpx.Response, server: ModelServer) -> None:
     """Raises PolicyRefused if a redirection (301, 302, 303) turned the request into a GET and
     lost its body.
 
@@ -137,7 +147,7 @@ async def _within_time_limit(seconds: float, server: ModelServer) -> AsyncIterat
         ) from error
 
 
-async def _read_body(response: Any, received: bytearray, server: ModelServer) -> None:
+async def _read_body(response: httpx.Response, received: bytearray, server: ModelServer) -> None:
     async for chunk in response.iter_bytes():
         received += chunk
         if len(received) > MAX_REPLY_BYTES:
@@ -147,7 +157,7 @@ async def _read_body(response: Any, received: bytearray, server: ModelServer) ->
             )
 
 
-def _transport_errors(library: Any) -> tuple[type[Exception], ...]:
+def _transport_errors(library: ModuleType) -> tuple[type[Exception], ...]:
     """Returns the error classes of the client library and of its HTTP library.
 
     The client library wraps failures of sending; failures while the body is read keep the HTTP

@@ -26,7 +26,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 class UnreadableAnswer(PolicyUnavailable):
     """The server answered with status 200, so the answer counts as paid, and it holds no reply of the model."""
 
-    def __init__(self, message: str, trouble: Trouble, raw: str, content: Any = None) -> None:
+    def __init__(self, message: str, trouble: Trouble, raw: str, content: object = None) -> None:
         """Stores the body. `raw`: as text. `content`: decoded, if possible."""
         super().__init__(message, trouble)
         self.raw, self.content = raw, content
@@ -42,7 +42,7 @@ class UnknownField(Exception):
 
 
 def error_of_status(
-    status: int, headers: Mapping[str, str], content: Any, server: ModelServer
+    status: int, headers: Mapping[str, str], content: object, server: ModelServer
 ) -> PolicyError:
     """Returns the error of an HTTP status. `content`: the decoded body."""
     url, quoted = server.url, server.quotation(content)
@@ -78,7 +78,7 @@ def error_of_status(
     return PolicyRefused(f"{url} refuses the request ({status}){quoted}", Trouble.REQUEST)
 
 
-def error_without_reply(content: Any, raw: str, reason: str, server: ModelServer) -> PolicyError:
+def error_without_reply(content: object, raw: str, reason: str, server: ModelServer) -> PolicyError:
     """Returns the error of a status-200 answer without a reply: the error reported inside, or the
     missing part.
 
@@ -98,7 +98,7 @@ def error_without_reply(content: Any, raw: str, reason: str, server: ModelServer
     )
 
 
-def refused_field(content: Any) -> str:
+def refused_field(content: object) -> str:
     """Returns the request field named in an error's `param` or `loc`; empty if there is none."""
     inner = _error_object(content)
     details = inner.get("detail")
@@ -147,7 +147,7 @@ def unavailable(error: BaseException, server: ModelServer) -> PolicyError:
     return PolicyUnavailable(f"cannot reach {server.url}: is the server up?", Trouble.CONNECTION)
 
 
-def retry_after(headers: Mapping[str, str], content: Any = None) -> float | None:
+def retry_after(headers: Mapping[str, str], content: object = None) -> float | None:
     """Returns the seconds to wait: `retry-after-ms`, `Retry-After` (RFC 9110, 10.2.3), or a field of the body."""
     milliseconds = _seconds(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -156,7 +156,7 @@ def retry_after(headers: Mapping[str, str], content: Any = None) -> float | None
     return named if named is not None else _seconds(_wait_in_body(content))
 
 
-def _seconds(value: Any) -> float | None:
+def _seconds(value: object) -> float | None:
     """Parses a wait: a number of seconds, `1m30s`, or an HTTP date. None for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float | str) or value == "":
         return None
@@ -178,7 +178,7 @@ def _seconds_of_text(text: str) -> float:
         return math.nan
 
 
-def _wait_in_body(content: Any) -> Any:
+def _wait_in_body(content: object) -> Any:
     """Returns the wait that an error object names: `retry_after`, or `retryDelay` among its details (Google)."""
     inner = _error_object(content)
     details = inner.get("details")
@@ -192,7 +192,7 @@ def _wait_in_body(content: Any) -> Any:
     return next((wait for wait in waits if wait is not None), None)
 
 
-def _error_object(content: Any) -> dict[str, Any]:
+def _error_object(content: object) -> dict[str, Any]:
     """Returns the object that describes an error: the body, or the object under its `error`."""
     if isinstance(content, list) and content:  # Google answers with a list of one
         content = content[0]
@@ -202,13 +202,13 @@ def _error_object(content: Any) -> dict[str, Any]:
     return inner if isinstance(inner, dict) else content
 
 
-def _codes(content: Any) -> set[str]:
+def _codes(content: object) -> set[str]:
     """Returns the codes by which an error names its kind."""
     inner = _error_object(content)
     return {str(inner[name]) for name in ("code", "type", "param", "status") if inner.get(name)}
 
 
-def _reported_status(content: Any) -> int | None:
+def _reported_status(content: object) -> int | None:
     """Returns the HTTP status that an error object in an answer of status 200 reports as its code."""
     inner = _error_object(content)
     codes = [inner.get(name) for name in ("code", "status", "status_code")]

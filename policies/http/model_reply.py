@@ -35,7 +35,7 @@ class OptionalFields:
     def __init__(self) -> None:
         self.unreadable: list[str] = []
 
-    def read(self, name: str, value: Any, kind: TypeAdapter[T]) -> T | None:
+    def read(self, name: str, value: object, kind: TypeAdapter[T]) -> T | None:
         """Returns the value of a field; None for a missing or unreadable value."""
         if value is None:
             return None
@@ -129,7 +129,7 @@ class MessageParts(Value):
         return f"<think>\n{self.reasoning}\n</think>\n" if self.reasoning.strip() else ""
 
 
-def text_of_parts(content: Any) -> str:
+def text_of_parts(content: object) -> str:
     """Joins the texts of nested content: a text, an object with a `text`, or a list of them."""
     if isinstance(content, str):
         return content
@@ -141,7 +141,7 @@ def text_of_parts(content: Any) -> str:
     return ""
 
 
-def _kind_of_part(part: Any) -> str:
+def _kind_of_part(part: object) -> str:
     """Returns the type of a part of a message; Gemini marks a thought and a call by a field instead."""
     if not isinstance(part, dict):
         return ""
@@ -150,7 +150,7 @@ def _kind_of_part(part: Any) -> str:
     return str(part.get("type") or ("function_call" if "functionCall" in part else ""))
 
 
-def _flat_parts(content: Any) -> Iterator[Any]:
+def _flat_parts(content: object) -> Iterator[Any]:
     """Yields the parts of a message, those of a message inside of it in its place: `{"content": {"parts": [...]}}`."""
     if isinstance(content, list):
         for part in content:
@@ -179,7 +179,7 @@ def _flat_parts(content: Any) -> Iterator[Any]:
 
 
 def message_parts(
-    content: Any, reasoning: Any = None, refusal: Any = None, tool_calls: Any = None
+    content: object, reasoning: object = None, refusal: object = None, tool_calls: object = None
 ) -> MessageParts:
     """Sorts a message's content, a text or a list of typed parts, and the fields beside it.
 

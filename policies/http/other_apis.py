@@ -58,7 +58,7 @@ _COMPLETION_COUNTS = (
 )  # fmt: skip
 
 
-def reply_of_another_api(content: Any) -> ModelReply | None:
+def reply_of_another_api(content: object) -> ModelReply | None:
     """Returns the reply in an answer of any known API; None for an error or an answer without a
     message.
     """

@@ -96,7 +96,7 @@ class ModelServer(Value):
             f"{self.url} is not an address: give it as http://HOST:PORT/v1", Trouble.NAME
         )
 
-    def quotation(self, content: Any) -> str:
+    def quotation(self, content: object) -> str:
         """Quotes the server's message behind a colon; empty if the answer holds none.
 
         The words are data: one line, printable, capped, and without the key.
@@ -130,7 +130,7 @@ def _without_markup(text: str) -> str:
     return _MARKUP.sub(" ", beginning) if beginning.lstrip().startswith("<") else text
 
 
-def _messages(content: Any, depth: int) -> Iterator[str]:
+def _messages(content: object, depth: int) -> Iterator[str]:
     """Yields the texts under the fields that servers put their messages in, then the content itself as JSON."""
     if isinstance(content, str):
         yield content

@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.refusing import DraftRefused
+
+if TYPE_CHECKING:
+    from kernelwright.policies.inductor.tracing.graph import TracedModel
 
 _LAST_INDEX = re.compile(r"\[\d+\]$")
 
@@ -139,7 +142,7 @@ def attempt_draft(
     }  # fmt: skip
 
 
-def _generated(traced: Any) -> Any:
+def _generated(traced: TracedModel) -> Any:
     """Generates the code of a traced module; after a failure of Inductor again without kernel
     fusion.
 
@@ -161,7 +164,7 @@ def _generated(traced: Any) -> Any:
             raise error from None
 
 
-def _slices_end_outside(traced: Any, attempts: Attempts) -> bool:
+def _slices_end_outside(traced: TracedModel, attempts: Attempts) -> bool:
     """Whether slices that are taken to lie in their axes do not, at some size of the problem, or may not."""
     from kernelwright.policies.inductor.tracing.sizes import is_extent
 
@@ -188,7 +191,7 @@ def _least(attempts: Attempts) -> dict[str, int]:
     }
 
 
-def _required(paths: list[str], traced: Any, attempts: Attempts) -> list[tuple[str, str]]:
+def _required(paths: list[str], traced: TracedModel, attempts: Attempts) -> list[tuple[str, str]]:
     """Returns the conditions on the sizes of a call: numbers in the draft, and sizes assumed to
     be equal.
     """
@@ -217,7 +220,11 @@ def size_freedom(draft: dict[str, Any]) -> tuple[int, int]:
 
 
 def _without_chance(
-    traced: Any, attempts: Attempts, free: IsFreeNumber, strict: bool, least: dict[str, int] | None
+    traced: TracedModel,
+    attempts: Attempts,
+    free: IsFreeNumber,
+    strict: bool,
+    least: dict[str, int] | None,
 ) -> Any:
     """Traces the problem at other sizes if sizes are equal by coincidence, and returns the best
     graph.
@@ -231,7 +238,7 @@ def _without_chance(
     """
     from kernelwright.policies.inductor.tracing.graph import trace
 
-    def bound(model: Any) -> int:
+    def bound(model: TracedModel) -> int:
         return sum(_size_varies(p, attempts) for p in model.sizes.fixed()) + len(
             _sizes_merged_by_chance(model, attempts)
         )
@@ -255,19 +262,20 @@ def _without_chance(
     return best
 
 
-def _sizes_merged_by_chance(traced: Any, attempts: Attempts) -> list[tuple[str, str]]:
+def _sizes_merged_by_chance(traced: TracedModel, attempts: Attempts) -> list[tuple[str, str]]:
     """Returns pairs of sizes that tracing merged and that differ at some size of the problem."""
     pairs = traced.sizes.merged()
     return [(a, b) for a, b in pairs if any(n.get(a) != n.get(b) for _, n in attempts.varied)]
 
 
-def operators(traced: Any) -> list[str]:
+def operators(traced: TracedModel) -> list[str]:
     """Returns the operators of a graph and of its loops in order, with real numbers, flags and
     words, without sizes.
     """
     import torch
 
     descriptions = []
+    assert traced.loops is not None
     for graph in [traced.graph, *(body.graph for body in traced.loops.bodies)]:
         for node in graph.graph.nodes:
             if node.op != "call_function" or isinstance(

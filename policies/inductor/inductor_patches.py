@@ -7,7 +7,13 @@ functions used here.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import sympy
+    from torch._inductor.scheduler import SchedulerNode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 MAX_SPLITS_OF_A_REDUCTION = 264
 """Two for each multiprocessor of a large GPU."""
@@ -34,7 +40,7 @@ def configure_inductor(own_products: bool) -> None:
     )  # whole rows of both operands do not fit into shared memory
     ask = SizeVarAllocator.guard_or_false
 
-    def guarded(self: Any, question: Any) -> bool:
+    def guarded(self: Any, question: sympy.Expr) -> bool:
         """Returns False if the bounds of an expression cannot be followed (ValueError: negative
         exponents).
         """
@@ -73,7 +79,12 @@ def _known_splits() -> None:
     if hasattr(plain, "plain"):
         return
 
-    def splits(n: Any, pointwise: Any, reduced: Any, none_if_not_divisible: bool = False) -> Any:
+    def splits(
+        n: SchedulerNode,
+        pointwise: sympy.Expr,
+        reduced: sympy.Expr,
+        none_if_not_divisible: bool = False,
+    ) -> Any:
         body = n._body
         if V.graph.sizevars.statically_known_equals(sympy_product(body.sizes[0]), pointwise):
             return (body.iter_vars, body.sizes[0]), (body.reduce_vars, body.sizes[1])
@@ -97,7 +108,7 @@ def _undecided_without_ranges() -> None:
         return
 
     @functools.wraps(plain)  # with the functions of its cache
-    def evaluated(self: Any, expression: Any, *args: Any, **options: Any) -> Any:
+    def evaluated(self: Any, expression: object, *args: Any, **options: Any) -> Any:
         try:
             return plain(self, expression, *args, **options)
         except AssertionError as error:
@@ -125,12 +136,12 @@ def _split_by_symbols() -> None:
         return
     known_more = SizeVarAllocator.statically_known_gt
 
-    def symbolically_greater(self: Any, left: Any, right: Any) -> bool:
+    def symbolically_greater(self: Any, left: sympy.Expr, right: sympy.Expr) -> bool:
         return bool(known_more(self, left, right)) or (
             size_hint(left) > size_hint(right) and self.statically_known_multiple_of(left, right)
         )
 
-    def split(groups: Any, lengths: Any) -> Any:
+    def split(groups: Iterable[sympy.Expr], lengths: Sequence[Sequence[sympy.Expr]]) -> Any:
         groups = list(groups)
         try:
             return plain(groups, lengths)
@@ -145,7 +156,7 @@ def _split_by_symbols() -> None:
     SIMDKernel._split_iteration_ranges = staticmethod(split)  # type: ignore[method-assign]
 
 
-def size_hint(size: Any) -> int:
+def size_hint(size: int | sympy.Expr) -> int:
     """Returns the value of a size in the problem itself, 0 if unknown. Valid while a graph is
     lowered.
     """
@@ -158,7 +169,7 @@ def size_hint(size: Any) -> int:
     return int(hint(size, fallback=0))
 
 
-def drop_maxima(expression: Any) -> Any:
+def drop_maxima(expression: object) -> Any:
     """Replaces `Max(1, size)` in a stride by the size: the two differ only for tensors without
     elements.
     """
@@ -182,7 +193,7 @@ def _order_by_symbols() -> None:
         return
     plain = ir.get_fill_order
 
-    def fill_order(seq: Any, shape_env: Any = None) -> Any:
+    def fill_order(seq: Sequence[int | sympy.Expr], shape_env: ShapeEnv | None = None) -> Any:
         return plain(seq, shape_env or V.graph.sizevars.shape_env)
 
     fill_order.plain = plain  # type: ignore[attr-defined]

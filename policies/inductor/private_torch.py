@@ -11,7 +11,11 @@ import importlib
 import math
 import numbers
 import types
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 PRIVATE_NAMES = (
     "torch:_sym_log2",
@@ -145,7 +149,7 @@ def pretend_gpu() -> None:
     )
 
 
-def _constant(answer: Any) -> Any:
+def _constant(answer: object) -> Any:
     return lambda *_, **__: answer
 
 
@@ -183,10 +187,10 @@ def accept_symbols() -> None:
     torch.Tensor.__invert__ = lambda x: torch.ops.aten.bitwise_not(x)  # type: ignore[method-assign]
 
 
-def _symbolic(plain: Any, symbolic: Any) -> Any:
+def _symbolic(plain: Callable[..., Any], symbolic: Callable[..., Any]) -> Any:
     import torch
 
-    def either(value: Any, *args: Any) -> Any:
+    def either(value: object, *args: Any) -> Any:
         return (
             symbolic(value)
             if isinstance(value, torch.SymInt | torch.SymFloat) and not args
@@ -205,7 +209,12 @@ def own_scatters() -> None:
     small = (torch.bool, torch.bfloat16, torch.int8, torch.int16, torch.uint8)
 
     def without_kernel(
-        operator: Any, reduction: Any, dtype: Any, source: Any, device: str, is_tensor: bool
+        operator: object,
+        reduction: str | None,
+        dtype: torch.dtype,
+        source: object,
+        device: str,
+        is_tensor: bool,
     ) -> bool:
         return reduction not in (None, "add", "sum") or (reduction is not None and dtype in small)
 
@@ -218,7 +227,9 @@ def own_scatters() -> None:
     reinplace._generalized_scatter.__code__ = (lambda inp, src, view_ops: inp.clone()).__code__
     reinplace._inplace_generalized_scatter.__code__ = (lambda inp, src, view_ops: inp).__code__
 
-    def call(graph: Any, function: Any, *args: Any, **options: Any) -> Any:
+    def call(
+        graph: torch.fx.Graph, function: Callable[..., Any], *args: Any, **options: Any
+    ) -> Any:
         if function is not torch.ops.aten.copy_.default:
             return plain_call(graph, function, *args, **options)
         node = graph.call_function(function, args, options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from kernelwright.source_lines import origin_of_line
 
@@ -104,11 +103,11 @@ def operator_of(error: BaseException) -> str:
     return ""
 
 
-def _operators(value: Any) -> Iterable[str]:
+def _operators(value: object) -> Iterable[str]:
     """Yields the operators of a graph node, or of Inductor's scheduled nodes, in graph order."""
     module = type(value).__module__
     if module == "torch.fx.node" and getattr(value, "op", "") == "call_function":
-        parts = str(value.target).split(".")
+        parts = str(getattr(value, "target", "")).split(".")
         yield parts[1] if parts[0] in ("aten", "prims") and len(parts) > 1 else parts[-1]
     elif module.startswith("torch._inductor"):
         snodes = getattr(value, "snodes", None)  # of a class it is a function

@@ -8,9 +8,15 @@ symbols is a line.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from torch._subclasses.fake_tensor import FakeTensorMode
+
+if TYPE_CHECKING:
+    import sympy
+    import torch
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 WINDOWED = re.compile(r"conv|pool")
 """Operators whose results have such sizes."""
@@ -19,15 +25,15 @@ WINDOWED = re.compile(r"conv|pool")
 class WindowSizes:
     """The quotients that have a symbol, in the order in which they were met."""
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: ShapeEnv) -> None:
         """env: the symbols that there are, to which those of quotients are added."""
         self._env = env
         self.symbols: dict[Any, Any] = {}
         """Expression -> its symbol, both of sympy."""
         self._replace = env._set_replacement
-        env._set_replacement = self._replaced
+        env._set_replacement = self._replaced  # type: ignore[method-assign, assignment]
 
-    def _replaced(self, size: Any, other: Any, *args: Any, **options: Any) -> None:
+    def _replaced(self, size: sympy.Expr, other: sympy.Expr, *args: Any, **options: Any) -> None:
         """Prevents torch from solving equations of window symbols.
 
         If an image is resized to an earlier size (`2 * (height // 2) == height`), torch would
@@ -37,7 +43,7 @@ class WindowSizes:
         if not {size, *other.free_symbols} & set(self.symbols.values()):
             self._replace(size, other, *args, **options)
 
-    def symbol(self, size: Any) -> Any:
+    def symbol(self, size: sympy.Expr) -> Any:
         """Returns the symbol of a size with a quotient; other sizes unchanged. Both are sympy
         expressions.
         """
@@ -49,7 +55,7 @@ class WindowSizes:
             return size
         plain = plain_quotients(self._env.replace(size))
         if plain not in self.symbols:
-            hint = int(self._env.size_hint(plain))
+            hint = int(cast(int, self._env.size_hint(plain)))
             source = ConstantSource(f"window_{len(self.symbols)}")
             new_symbol = self._env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None,
                 do_not_specialize_zero_one=True)  # fmt: skip
@@ -57,7 +63,7 @@ class WindowSizes:
             self.symbols[plain] = new_symbol
         return self.symbols[plain]
 
-    def integer(self, size: Any) -> Any:
+    def integer(self, size: int | torch.SymInt) -> Any:
         """Replaces window sizes in a symbolic integer, as `symbol` does in an expression."""
         import torch
 
@@ -71,14 +77,14 @@ class WindowSizes:
         )
 
 
-def plain_quotients(size: Any) -> Any:
+def plain_quotients(size: sympy.Expr) -> Any:
     """Returns the size with its quotients in a normal form: `(x + 1) // 2` for `(x - 1) // 2 +
     1`.
     """
     import sympy
     from torch.utils._sympy.functions import FloorDiv
 
-    def plain(dividend: Any, divisor: Any) -> Any:
+    def plain(dividend: sympy.Expr, divisor: sympy.Expr) -> Any:
         dividend = sympy.expand(dividend)
         if not divisor.is_Integer:
             return FloorDiv(dividend, divisor)
@@ -94,14 +100,20 @@ class WindowedMode(FakeTensorMode):
     their sizes.
     """
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: ShapeEnv) -> None:
         super().__init__(allow_non_fake_inputs=True, shape_env=env)
         self.cache_enabled = (
             False  # with symbols for sizes, keys and checks of its entries cost more than it saves
         )
         self.windows = WindowSizes(env)
 
-    def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def dispatch(
+        self,
+        func: torch._ops.OpOverload,
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> Any:
         """Dispatches the operator, and gives its tensors with symbols for quotients."""
         import torch
         from torch.utils._pytree import tree_map_only
@@ -113,7 +125,7 @@ class WindowedMode(FakeTensorMode):
             else result
         )
 
-    def _named(self, tensor: Any) -> Any:
+    def _named(self, tensor: torch.Tensor) -> Any:
         import torch
 
         sizes = [self.windows.integer(n) for n in tensor.shape]
@@ -128,7 +140,7 @@ class WindowedMode(FakeTensorMode):
             return renamed.permute([order.index(i) for i in range(len(sizes))])
 
 
-def window_size(size: Any) -> Any:
+def window_size(size: sympy.Expr) -> Any:
     """Returns Inductor's size with quotients replaced by the symbols of tracing."""
     from torch._inductor.virtualized import V
 

@@ -33,6 +33,7 @@ from kernelwright.policies.local.decoding import SequenceInDecoding
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedModel
 
 log = logging.getLogger(__name__)
 
@@ -61,32 +62,11 @@ def can_batch_sampling(sampling: Sampling) -> bool:
     return plain and whole and not sampling.stop
 
 
-def can_batch_model(model: Any) -> bool:
+def can_batch_model(model: PreTrainedModel) -> bool:
     """Whether every layer of a model has plain full attention, which a row's window describes."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or {"full_attention"})
     return kinds == {"full_attention"} and hasattr(config, "num_key_value_heads")
-
-
-def rows_that_fit(model: Any, length: int) -> int:
-    """Rows whose keys and values take up to a third of the GPU's free memory (attention wants as much again);
-    without a GPU as many as are asked for.
-    """
-    import torch
-
-    if model.device.type != "cuda":
-        return 1 << 30
-    config = model.config.get_text_config()
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    row = (
-        2
-        * config.num_hidden_layers
-        * config.num_key_value_heads
-        * head
-        * length
-        * model.dtype.itemsize
-    )
-    return max(4, int(torch.cuda.mem_get_info(model.device)[0] / 3 / row))
 
 
 class ContinuousBatch:
@@ -97,7 +77,7 @@ class ContinuousBatch:
 
     def __init__(
         self,
-        model: Any,
+        model: PreTrainedModel,
         capacity: int,
         length: int,
         room: int,
@@ -395,7 +375,7 @@ class ContinuousBatch:
 
 
 def _window_attention(
-    model: Any, windows: bool | None
+    model: PreTrainedModel, windows: bool | None
 ) -> Callable[[Any], AbstractContextManager[None]] | None:
     """None: the model's own, with a mask."""
     if windows is False or (windows is None and model.device.type != "cuda"):

@@ -15,11 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import triton
 import triton.language as tl
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 ATTENTION_NAME = "kernelwright_ring"
 """The name under which this attention is registered with transformers."""
@@ -123,7 +126,7 @@ def attend(
     return out
 
 
-def attends_windows(model: Any) -> bool:
+def attends_windows(model: PreTrainedModel) -> bool:
     """Returns whether `attend` can replace this model's attention.
 
     The model must use transformers' attention interface, and apply nothing to the scores but a
@@ -145,7 +148,7 @@ def attends_windows(model: Any) -> bool:
 
 
 @contextmanager
-def windows_for_masks(model: Any) -> Iterator[None]:
+def windows_for_masks(model: PreTrainedModel) -> Iterator[None]:
     """Replaces the model's attention by `attend` inside the `with` block.
 
     The 4-dimensional attention mask is then read as windows (rows, 1, 1, 2). Changes the model's
@@ -164,11 +167,11 @@ def windows_for_masks(model: Any) -> Iterator[None]:
 
 
 def _instead(
-    module: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    attention_mask: Any,
+    module: object,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor,
     scaling: float | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:

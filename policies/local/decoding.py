@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernelwright.policies.base import FinishReason, Sampling
 from kernelwright.policies.local.sampling import TokenSampler
@@ -13,6 +13,7 @@ from kernelwright.policies.local.stepping import CacheKind, Stepper, make_steppe
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedModel
 
 Spell = Callable[[Sequence[int]], str]
 """Token ids -> text, without special tokens."""
@@ -59,7 +60,7 @@ class SequenceInDecoding:
 
 
 def draw(
-    model: Any,
+    model: PreTrainedModel,
     rows: Sequence[SequenceInDecoding],
     ends: frozenset[int],
     pad: int,

@@ -26,8 +26,8 @@ from kernelwright.policies.local.continuous_batch import (
     ContinuousBatch,
     can_batch_model,
     can_batch_sampling,
-    rows_that_fit,
 )
+from kernelwright.policies.local.continuous_batch_cache import rows_that_fit
 from kernelwright.policies.local.decoding import SequenceInDecoding
 from kernelwright.policies.local.transformers_policy import (
     TransformersPolicy,
@@ -38,6 +38,8 @@ from kernelwright.policies.local.transformers_policy import (
 
 if TYPE_CHECKING:
     import torch
+
+    from kernelwright.policies.local.transformers_policy import LoadedModel
 
 log = logging.getLogger(__name__)
 
@@ -174,7 +176,7 @@ class InProcessPolicy(TransformersPolicy):
                 self._plain(self._take(self._rows_at_once()))
         self._seconds += time.monotonic() - started
 
-    def _uses_continuous_batch(self, loaded: Any) -> bool:
+    def _uses_continuous_batch(self, loaded: LoadedModel) -> bool:
         if self._wants_continuous is None:
             self._wants_continuous = loaded.model.device.type == "cuda" and can_batch_model(
                 loaded.model
@@ -199,7 +201,7 @@ class InProcessPolicy(TransformersPolicy):
             questions[index].completion = completion
             self._tokens += len(completion.token_ids or ())
 
-    def _advance(self, loaded: Any) -> None:
+    def _advance(self, loaded: LoadedModel) -> None:
         """Fills free slots if enough are free, runs some steps, and completes ended rows."""
         if self._batch is None or self._worth_filling(self._batch):
             self._admit(loaded)
@@ -227,7 +229,7 @@ class InProcessPolicy(TransformersPolicy):
             or self._passed_over > BURSTS_BEFORE_REFILL
         )
 
-    def _prepare(self, loaded: Any) -> None:
+    def _prepare(self, loaded: LoadedModel) -> None:
         """The next questions' tokens, while a GPU is busy: a row that is asked for later is made already."""
         with self._arrivals:
             first = list(itertools.islice(self._waiting, MAX_TOKENIZED_AHEAD))
@@ -238,7 +240,7 @@ class InProcessPolicy(TransformersPolicy):
     def _fits_continuous_batch(self, question: QueuedRequest) -> bool:
         return can_batch_sampling(question.request.sampling) and not question.request.adapter
 
-    def _admit(self, loaded: Any) -> None:
+    def _admit(self, loaded: LoadedModel) -> None:
         self._passed_over = 0
         questions = self._take(self._batch.free if self._batch else self._rows_at_once())
         odd = [q for q in questions if not self._fits_continuous_batch(q)]
@@ -260,7 +262,7 @@ class InProcessPolicy(TransformersPolicy):
         with self._arrivals:
             self._waiting.extendleft(row.question for row in reversed(rows))
 
-    def _new_batch(self, loaded: Any, rows: Sequence[_QuestionRow]) -> ContinuousBatch:
+    def _new_batch(self, loaded: LoadedModel, rows: Sequence[_QuestionRow]) -> ContinuousBatch:
         room = max(row.limit for row in rows)
         # A repair's prompt holds a reply as well: with room for one, the batch need not be made anew in the middle of a
         # round.
@@ -309,7 +311,7 @@ class _QuestionRow(SequenceInDecoding):
     question: QueuedRequest
 
 
-def _row(loaded: Any, question: QueuedRequest) -> _QuestionRow | None:
+def _row(loaded: LoadedModel, question: QueuedRequest) -> _QuestionRow | None:
     """Returns the row of a request, tokenized once; None if the policy refuses the request."""
     if question.row is not None or question.error is not None:
         return question.row

@@ -12,7 +12,7 @@ import contextlib
 import os
 import sys
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.base import PolicyError
 from kernelwright.policies.local.process_policy import (
@@ -23,6 +23,9 @@ from kernelwright.policies.local.process_policy import (
     message_of_error,
 )
 from kernelwright.worker_process import connection_to_parent
+
+if TYPE_CHECKING:
+    from kernelwright.policies.local.in_process_policy import InProcessPolicy
 
 
 def main() -> None:
@@ -54,7 +57,7 @@ def serve(connection: Connection, path: str, options: dict[str, Any]) -> None:
 class _Serving:
     """Takes requests, works on them a burst at a time, and sends the answers."""
 
-    def __init__(self, connection: Connection, policy: Any) -> None:
+    def __init__(self, connection: Connection, policy: InProcessPolicy) -> None:
         self._connection, self._policy = connection, policy
         self._open: dict[int, Any] = {}
 

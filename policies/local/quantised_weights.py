@@ -5,13 +5,16 @@ disk. In memory they are whole again.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 INT8_FILE = "weights.int8.safetensors"
 _SCALE = ".scale"
 
 
-def write_int8(model: Any, folder: Path) -> None:
+def write_int8(model: PreTrainedModel, folder: Path) -> None:
     """Config, generation config and weights: matrices as int8 with a float32 scale for each row, all else as
     float32. Tied weights once.
     """

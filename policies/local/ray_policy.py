@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kernelwright.policies.base import Completion, PolicyUnavailable, Request, Trouble
 from kernelwright.policies.local.process_policy import (
@@ -25,6 +25,7 @@ from kernelwright.policies.local.process_policy import (
 
 if TYPE_CHECKING:
     import torch
+    from ray.actor import ActorHandle
 
 MAX_ACTOR_ATTEMPTS = 3
 """Times that a question is asked at most when actors die over it."""
@@ -181,10 +182,10 @@ class RayPolicy(OpenedElsewhere):
             .remote(self._path, options)
         )
 
-    def _open(self, actor: Any) -> ProcessOpened:
+    def _open(self, actor: ActorHandle) -> ProcessOpened:
         import ray
 
-        opened = ray.get(actor.open.remote())
+        opened = cast("ProcessOpened | ErrorMessage", ray.get(actor.open.remote()))
         if not isinstance(opened, ProcessOpened):
             raise error_of_message(opened)
         return opened
@@ -207,21 +208,23 @@ class RayPolicy(OpenedElsewhere):
             Trouble.SERVER,
         )
 
-    def _take_weights(self, actor: Any) -> str:
+    def _take_weights(self, actor: ActorHandle) -> str:
         import ray
 
         assert self._weights is not None
-        revision = ray.get(actor.update.remote(*self._weights))
+        revision = cast("str | ErrorMessage", ray.get(actor.update.remote(*self._weights)))
         if not isinstance(revision, str):
             raise error_of_message(revision)
         return revision
 
-    def _answer(self, index: int, actor: Any, requests: Sequence[Request]) -> ActorAnswer | None:
+    def _answer(
+        self, index: int, actor: ActorHandle, requests: Sequence[Request]
+    ) -> ActorAnswer | None:
         """Returns the answer; None if the actor died and was replaced."""
         import ray
 
         try:
-            pending = actor.sample.remote(list(requests))
+            pending: Any = actor.sample.remote(list(requests))
             while not ray.wait([pending], timeout=ACTOR_POLL_SECONDS)[0]:
                 if self._answers_no_more:
                     raise KeyboardInterrupt
@@ -235,7 +238,7 @@ class RayPolicy(OpenedElsewhere):
             self._replace(index, actor)
             return None
 
-    def _replace(self, index: int, dead: Any) -> None:
+    def _replace(self, index: int, dead: ActorHandle) -> None:
         """Replaces a dead actor once for all its callers. A replacement that dies at the start is
         replaced at the next call.
         """

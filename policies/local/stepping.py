@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedModel, StaticCache
 
 _WARM_UP_STEPS = 2
 
@@ -43,7 +44,7 @@ class Stepper(Protocol):
 
 
 def make_stepper(
-    model: Any, prompts: Sequence[Sequence[int]], pad: int, room: int, kind: CacheKind
+    model: PreTrainedModel, prompts: Sequence[Sequence[int]], pad: int, room: int, kind: CacheKind
 ) -> Stepper:
     """`room`: the most tokens that will be drawn for a row."""
     device = model.device
@@ -53,7 +54,7 @@ def make_stepper(
     return _Growing(model, prompts, pad) if cache is None else _Static(model, prompts, pad, cache)
 
 
-def _static_cache(model: Any, length: int) -> Any:
+def _static_cache(model: PreTrainedModel, length: int) -> Any:
     """Makes a static cache; None if a layer has other than full attention, for which the mask
     built here is wrong.
     """
@@ -86,7 +87,7 @@ def left_padded(
 class _Growing:
     shrinks = True
 
-    def __init__(self, model: Any, prompts: Sequence[Sequence[int]], pad: int) -> None:
+    def __init__(self, model: PreTrainedModel, prompts: Sequence[Sequence[int]], pad: int) -> None:
         from transformers import DynamicCache
 
         self._model = model
@@ -128,14 +129,17 @@ class _Static:
 
     shrinks = False
 
-    def __init__(self, model: Any, prompts: Sequence[Sequence[int]], pad: int, cache: Any) -> None:
+    def __init__(
+        self, model: PreTrainedModel, prompts: Sequence[Sequence[int]], pad: int, cache: StaticCache
+    ) -> None:
         import torch
 
         self._model, self._cache = model, cache
         self._prompt, self._mask, self._prompt_positions = left_padded(prompts, pad, model.device)
         rows, self._width = self._prompt.shape
         lowest = torch.finfo(model.dtype).min
-        length = cache.layers[0].max_cache_len
+        self._layers: list[Any] = list(cache.layers)
+        length = self._layers[0].max_cache_len
         self._hidden = torch.full(
             (rows, 1, 1, length), lowest, dtype=model.dtype, device=model.device
         )
@@ -193,13 +197,13 @@ class _Static:
         """
         import torch
 
-        lengths = [layer.cumulative_length.clone() for layer in self._cache.layers]
+        lengths = [layer.cumulative_length.clone() for layer in self._layers]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(_WARM_UP_STEPS):
                 self._forward()
-                for layer, length in zip(self._cache.layers, lengths, strict=True):
+                for layer, length in zip(self._layers, lengths, strict=True):
                     layer.cumulative_length.copy_(length)
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kernelwright.policies.base import (
     Capabilities,
@@ -35,9 +35,31 @@ from kernelwright.policies.model_identity import (
 )
 from kernelwright.policies.policy_card import read_cards
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 log = logging.getLogger(__name__)
 
 SEED_LIMIT = 1 << 31
+
+
+class ChatTokenizer(Protocol):
+    """The part of a tokenizer that prompts need."""
+
+    @property
+    def chat_template(self) -> Any:
+        """Jinja template of a conversation; None for models without chat."""
+
+    def apply_chat_template(
+        self,
+        messages: list[dict[str, str]],
+        /,
+        *,
+        add_generation_prompt: bool,
+        tokenize: bool,
+        return_dict: bool,
+    ) -> Any:
+        """Returns the token ids of a conversation."""
 
 
 class TransformersPolicy:
@@ -65,7 +87,7 @@ class TransformersPolicy:
         self._at_once = at_once
         self._name = name or f"transformers:{path}"
         self._prompt_form = prompt_form or read_cards(Path(self._path), adapter).prompt_form
-        self._loaded: _Loaded | None = None
+        self._loaded: LoadedModel | None = None
         self._lock = threading.Lock()
         self._free_when_idle = False
         self._answers_no_more = False
@@ -195,11 +217,14 @@ class TransformersPolicy:
         )
 
 
-class _Loaded:
+class LoadedModel:
     """Model and tokenizer in memory."""
 
-    def __init__(self, path: str, model: Any, tokenizer: Any) -> None:
-        self._path, self.base, self._model, self._tokenizer = path, model, model, tokenizer
+    def __init__(
+        self, path: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    ) -> None:
+        self._path, self.base, self._tokenizer = path, model, tokenizer
+        self._model: Any = model
         self._adapters: dict[str, str | None] = {}
         self.between: Callable[[], None] = lambda: None
         """Callback before each sampling step; an exception from it ends the sampling."""
@@ -222,7 +247,7 @@ class _Loaded:
 
     def spell(self, ids: Sequence[int]) -> str:
         """Returns the text of tokens."""
-        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def row(self, request: Request) -> SequenceInDecoding:
         """Returns a request as a row of a batch. Raises PolicyRefused for a prompt that is too long."""
@@ -278,7 +303,7 @@ class _Loaded:
         return self._adapters[adapter]
 
 
-def own_gpu(model: Any) -> AbstractContextManager[Any]:
+def own_gpu(model: PreTrainedModel) -> AbstractContextManager[Any]:
     """Makes the model's GPU current for this thread, since streams and graphs belong to the
     current GPU.
     """
@@ -289,7 +314,7 @@ def own_gpu(model: Any) -> AbstractContextManager[Any]:
     return torch.cuda.device(model.device)
 
 
-def load(path: str, device: str, dtype: str) -> _Loaded:
+def load(path: str, device: str, dtype: str) -> LoadedModel:
     """Loads a model and its tokenizer. Raises PolicyRefused (one line) for all failures of
     transformers.
     """
@@ -320,10 +345,10 @@ def load(path: str, device: str, dtype: str) -> _Loaded:
         Exception
     ) as error:  # a foreign folder may raise anything; each means that this is no usable model
         raise PolicyRefused(f"cannot load {path}: {_first_line(error)}", Trouble.MODEL) from error
-    return _Loaded(path, model, tokenizer)
+    return LoadedModel(path, model, tokenizer)
 
 
-def prompt_ids(tokenizer: Any, request: Request, path: str) -> list[int]:
+def prompt_ids(tokenizer: ChatTokenizer, request: Request, path: str) -> list[int]:
     """The prompt as the model's own chat template writes it."""
     if tokenizer.chat_template is None:
         raise PolicyRefused(
@@ -347,7 +372,7 @@ def prompt_ids(tokenizer: Any, request: Request, path: str) -> list[int]:
     return list(ids)
 
 
-def _with_adapter(model: Any, folder: Path, key: str, is_peft: bool) -> Any:
+def _with_adapter(model: PreTrainedModel, folder: Path, key: str, is_peft: bool) -> Any:
     try:
         from peft import PeftModel
 

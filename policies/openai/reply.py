@@ -74,7 +74,7 @@ def parse_reply(answer: ServerAnswer, server: ModelServer) -> ModelReply:
     )
 
 
-def _first_choice(content: Any) -> tuple[dict[str, Any] | None, str]:
+def _first_choice(content: object) -> tuple[dict[str, Any] | None, str]:
     """Returns the first choice, or None and the part of the form that is missing."""
     if not isinstance(content, dict):
         return None, "not a JSON object"
@@ -112,7 +112,7 @@ def _message_parts(choice: dict[str, Any]) -> MessageParts | None:
 
 
 def _logprobs(
-    value: Any, ids: list[int] | None, fields: OptionalFields
+    value: object, ids: list[int] | None, fields: OptionalFields
 ) -> tuple[float, ...] | None:
     """Returns one log-prob per token id; None if they do not match the ids."""
     content = value.get("content") if isinstance(value, dict) else None
@@ -179,7 +179,7 @@ class Models(BaseModel):
     data: list[_Model]
 
 
-def parse_models(content: Any) -> Models | None:
+def parse_models(content: object) -> Models | None:
     """Parses a listing of models; None for another form."""
     try:
         return Models.model_validate(content)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kernelwright.policies.transformations.attention_pattern import (
     Attention,
@@ -13,6 +13,9 @@ from kernelwright.policies.transformations.attention_pattern import (
 from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, plain
 from kernelwright.policies.transformations.flash_template import attention_text
 from kernelwright.policies.transformations.host_text import HostText
+
+if TYPE_CHECKING:
+    from kernelwright.policies.inductor.graph_types import GraphNode
 
 HEADER = """# One flash attention kernel (kernelwright). Block sizes are not tuned.
 import torch
@@ -66,7 +69,7 @@ def write_attention(exported: ExportedModel) -> str:
     return f"{HEADER}{text}\n\n{module}"
 
 
-def _columns(node: Any) -> int:
+def _columns(node: GraphNode) -> int:
     """Returns the number of columns at the problem's own sizes; 0 if unknown."""
     extent = node.meta["val"].shape[-1]
     hint = extent if isinstance(extent, int) else getattr(extent.node, "hint", None)

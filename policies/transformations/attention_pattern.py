@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from kernelwright.policies.transformations.exporting import NotTransformed
+
+if TYPE_CHECKING:
+    from kernelwright.policies.inductor.graph_types import Graph, GraphNode
 
 MASKED_SCORE = -math.inf
 PASSED_OPERATORS = {
@@ -62,7 +65,7 @@ class Attention:
     """A row without any key is 0, as in scaled_dot_product_attention, and not NaN."""
 
 
-def name_of(node: Any) -> str:
+def name_of(node: object) -> str:
     """Returns the name of a node's operator, `softmax` for aten.softmax.int; empty for a node that calls no
     operator.
     """
@@ -74,7 +77,7 @@ def name_of(node: Any) -> str:
     )
 
 
-def find_attention(graph: Any) -> Attention:
+def find_attention(graph: Graph) -> Attention:
     """Returns the only attention of a graph. Raises NotTransformed."""
     attentions = list(_all_attentions(graph))
     if len(attentions) != 1:
@@ -82,7 +85,7 @@ def find_attention(graph: Any) -> Attention:
     return attentions[0]
 
 
-def _all_attentions(graph: Any) -> Iterator[Attention]:
+def _all_attentions(graph: Graph) -> Iterator[Attention]:
     for node in graph.nodes:
         if name_of(node) == "scaled_dot_product_attention":
             yield _of_torch(node)
@@ -93,7 +96,7 @@ def _all_attentions(graph: Any) -> Iterator[Attention]:
             yield attention
 
 
-def _of_torch(node: Any) -> Attention:
+def _of_torch(node: GraphNode) -> Attention:
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     arguments = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
     if arguments.get("dropout_p"):
@@ -117,7 +120,7 @@ def _of_torch(node: Any) -> Attention:
 
 
 # ------------------------------------------------------------------ written out
-def _written_out(softmax: Any) -> Attention | None:
+def _written_out(softmax: GraphNode) -> Attention | None:
     """Returns the attention around a softmax; None if no product follows."""
     product, users = softmax, list(softmax.users)
     while len(users) == 1 and name_of(users[0]) in PASSED_OPERATORS and users[0].args[0] is product:
@@ -141,7 +144,7 @@ def _written_out(softmax: Any) -> Attention | None:
     return attention
 
 
-def _follow_to_product(node: Any, attention: Attention) -> Any:
+def _follow_to_product(node: GraphNode, attention: Attention) -> Any:
     """Follows the softmax's input up to the product, and records scale and mask on the path.
 
     Raises NotTransformed for an order of mask and scale that the kernel does not support.
@@ -170,11 +173,11 @@ def _follow_to_product(node: Any, attention: Attention) -> Any:
     return node
 
 
-def _users_of(node: Any) -> set[Any]:
+def _users_of(node: GraphNode) -> set[Any]:
     return set(node.users)
 
 
-def _take_added(attention: Attention, mask: Any) -> None:
+def _take_added(attention: Attention, mask: GraphNode) -> None:
     if (
         name_of(mask) == "triu"
         and _number(mask.args[1:], 0) == 1
@@ -185,7 +188,9 @@ def _take_added(attention: Attention, mask: Any) -> None:
     _set_mask(attention, mask, MaskKind.ADDED, MASKED_SCORE)
 
 
-def _take_filled(attention: Attention, mask: Any, value: Any, drops: bool) -> None:
+def _take_filled(
+    attention: Attention, mask: GraphNode, value: GraphNode | float, drops: bool
+) -> None:
     fill = _fill_of(value)
     if _is_upper(mask) if drops else _is_lower(mask):
         if fill > -1e4:
@@ -198,13 +203,13 @@ def _take_filled(attention: Attention, mask: Any, value: Any, drops: bool) -> No
     _set_mask(attention, mask, MaskKind.DROPPED if drops else MaskKind.KEPT, fill)
 
 
-def _set_mask(attention: Attention, mask: Any, kind: MaskKind, fill: float) -> None:
+def _set_mask(attention: Attention, mask: GraphNode, kind: MaskKind, fill: float) -> None:
     if attention.mask is not None:
         raise NotTransformed("it has two masks")
     attention.mask, attention.mask_kind, attention.fill = mask, kind, fill
 
 
-def _is_upper(mask: Any) -> bool:
+def _is_upper(mask: GraphNode) -> bool:
     """Whether a mask is true above the diagonal and false elsewhere."""
     if name_of(mask) == "triu":
         return _number(mask.args[1:], 0) == 1 and _filled_with(mask.args[0]) == 1
@@ -212,7 +217,7 @@ def _is_upper(mask: Any) -> bool:
     return inner is not None and _is_lower(inner)
 
 
-def _is_lower(mask: Any) -> bool:
+def _is_lower(mask: GraphNode) -> bool:
     """Whether a mask is true on and below the diagonal and false elsewhere."""
     if name_of(mask) in ("to", "_to_copy", "clone"):
         return _is_lower(mask.args[0])
@@ -223,7 +228,7 @@ def _is_lower(mask: Any) -> bool:
     )
 
 
-def _negated(mask: Any) -> Any:
+def _negated(mask: GraphNode) -> Any:
     """Returns the mask that a node negates (`~m`, `m == 0`)."""
     name = name_of(mask)
     if name in ("bitwise_not", "logical_not"):
@@ -231,28 +236,26 @@ def _negated(mask: Any) -> Any:
     return mask.args[0] if name == "eq" and mask.args[1] == 0 else None
 
 
-def _filled_with(node: Any) -> float | None:
+def _filled_with(node: GraphNode) -> float | None:
     name = name_of(node)
     if name in ("ones", "ones_like"):
         return 1.0
     return (
-        float(node.args[1])
-        if name in ("full", "full_like") and not _is_node(node.args[1])
-        else None
+        float(node.args[1]) if name in ("full", "full_like") and not is_node(node.args[1]) else None
     )
 
 
-def _number(arguments: Any, default: int) -> Any:
+def _number(arguments: Sequence[Any], default: int) -> Any:
     return arguments[0] if arguments else default
 
 
-def _is_fill(value: Any) -> bool:
-    return not _is_node(value) or name_of(value) in ("full", "scalar_tensor", "lift_fresh_copy")
+def _is_fill(value: object) -> bool:
+    return not is_node(value) or name_of(value) in ("full", "scalar_tensor", "lift_fresh_copy")
 
 
-def _fill_of(value: Any) -> float:
-    if not _is_node(value):
-        return float(value)
+def _fill_of(value: GraphNode | float) -> float:
+    if not is_node(value):
+        return float(cast(float, value))
     numbers = [a for a in value.args if isinstance(a, int | float)]
     if len(numbers) != 1:
         raise NotTransformed("what masked scores become is not known")
@@ -260,7 +263,7 @@ def _fill_of(value: Any) -> float:
 
 
 # ------------------------------------------------------------------ products
-def _is_product(node: Any, form: str) -> bool:
+def _is_product(node: GraphNode, form: str) -> bool:
     """Returns whether a node is a product of the form `qk,kd->qd`, in einsum notation without the
     shared axes.
     """
@@ -283,12 +286,12 @@ def _is_product(node: Any, form: str) -> bool:
     ) == len(names)
 
 
-def _operands(node: Any) -> tuple[Any, Any]:
+def _operands(node: GraphNode) -> tuple[Any, Any]:
     pair = node.args[1] if name_of(node) == "einsum" else node.args
     return pair[0], pair[1]
 
 
-def _untransposed(node: Any) -> Any:
+def _untransposed(node: GraphNode) -> Any:
     """Returns the operand of a transposition of the last two axes; None for other nodes."""
     rank = node.meta["val"].dim()
     if name_of(node) == "transpose" and {a % rank for a in node.args[1:3]} == {rank - 1, rank - 2}:
@@ -299,18 +302,19 @@ def _untransposed(node: Any) -> Any:
     return node.args[0] if name_of(node) in ("mT", "t") else None
 
 
-def _is_last(softmax: Any) -> bool:
+def _is_last(softmax: GraphNode) -> bool:
     rank = softmax.meta["val"].dim()
     return bool(softmax.args[1] % rank == rank - 1)
 
 
-def _is_node(value: Any) -> bool:
+def is_node(value: object) -> TypeGuard[GraphNode]:
+    """Returns whether an argument of an operator is a node, and not a number or list."""
     return hasattr(value, "users")
 
 
-def _is_tensor(value: Any) -> bool:
-    return _is_node(value) and hasattr(value.meta.get("val"), "dtype")
+def _is_tensor(value: object) -> TypeGuard[GraphNode]:
+    return is_node(value) and hasattr(value.meta.get("val"), "dtype")
 
 
-def _is_boolean(node: Any) -> bool:
+def _is_boolean(node: GraphNode) -> bool:
     return str(node.meta["val"].dtype) == "torch.bool"

@@ -8,8 +8,12 @@ import inspect
 import re
 import sys
 import types
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
 class NotTransformed(ValueError):
@@ -75,7 +79,7 @@ def export(source: str) -> ExportedModel:
     )
 
 
-def _numbers(model: Any, init: Any, source: str) -> dict[float, str]:
+def _numbers(model: torch.nn.Module, init: Sequence[Any], source: str) -> dict[float, str]:
     numbers = [v for v in init if type(v) in (int, float)]
     attributes: dict[float, str] = {}
     for value in {v for v in numbers if numbers.count(v) == 1}:
@@ -95,6 +99,6 @@ def plain(exported: ExportedModel) -> None:
         raise NotTransformed("the module has weights or arguments of its own")
 
 
-def size_of(extent: Any) -> int:
+def size_of(extent: int | torch.SymInt) -> int:
     """Returns a size of the problem's own inputs."""
     return int(extent) if isinstance(extent, int) else int(extent.node.hint)

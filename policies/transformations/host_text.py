@@ -7,12 +7,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
 from kernelwright.policies.inductor.writing.kept_definitions import model_and_what_it_needs
-from kernelwright.policies.transformations.attention_pattern import name_of
+from kernelwright.policies.transformations.attention_pattern import is_node, name_of
 from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed
+
+if TYPE_CHECKING:
+    from kernelwright.policies.inductor.graph_types import GraphNode
 
 _SIGNS = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.floordiv: "//", operator.truediv: "/",
@@ -39,14 +42,14 @@ class HostText:
         self._names, self._replaced = names, replaced
         self.lines: list[str] = []
 
-    def of(self, value: Any) -> str:
+    def of(self, value: object) -> str:
         """Returns an expression for a node, a number or a list of them. Raises NotTransformed for a node
         that computes.
         """
         if isinstance(value, list | tuple):
             inner = ", ".join(self.of(element) for element in value)
             return f"[{inner}]" if isinstance(value, list) else f"({inner},)"
-        if not hasattr(value, "users"):
+        if not is_node(value):
             return repr(value)
         if value in self._names:
             return self._names[value]
@@ -55,7 +58,7 @@ class HostText:
         self._names[value] = name
         return name
 
-    def _expression(self, node: Any) -> str:
+    def _expression(self, node: GraphNode) -> str:
         if node in self._replaced:
             return self._replaced[node]
         name, target = name_of(node), node.target
@@ -76,7 +79,7 @@ class HostText:
             return f"{self.of(node.args[0])}.{_METHODS[name]}({arguments})"
         raise NotTransformed(f"{name or target} is neither part of the pattern nor a view")
 
-    def _slice(self, node: Any) -> str:
+    def _slice(self, node: GraphNode) -> str:
         tensor, axis, first, last = node.args[:4]
         step = node.args[4] if len(node.args) > 4 else 1
         end = "" if isinstance(last, int) and last > 1 << 60 else self.of(last)

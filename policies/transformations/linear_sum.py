@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.transformations.attention_pattern import name_of
 from kernelwright.policies.transformations.draft import ALGEBRA_MARK
 from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed
 from kernelwright.policies.transformations.host_text import HostText, candidate_text
+
+if TYPE_CHECKING:
+    from kernelwright.policies.inductor.graph_types import GraphNode
 
 REDUCTIONS_OF_ONE_ELEMENT = ("sum", "mean", "amax", "amin", "logsumexp", "max", "min")
 """Reductions that return their input for an axis of length one."""
@@ -199,7 +202,7 @@ def _find(exported: ExportedModel) -> LinearSum:
 
 
 def _take_number(
-    pattern: LinearSum, step: Any, name: str, exported: ExportedModel, summed: bool
+    pattern: LinearSum, step: GraphNode, name: str, exported: ExportedModel, summed: bool
 ) -> None:
     number = step.args[1]
     if type(number) not in (int, float) or not math.isfinite(number) or step.kwargs:
@@ -211,7 +214,7 @@ def _take_number(
         pattern.add(written if name == "add" else f"-{written}")
 
 
-def operands_of(product: Any) -> tuple[Any, Any, Any, bool]:
+def operands_of(product: GraphNode) -> tuple[Any, Any, Any, bool]:
     """x, weight, bias, and whether the weight stands as (outputs, inputs)."""
     if name_of(product) == "linear":
         bias = product.args[2] if len(product.args) > 2 else None
@@ -224,18 +227,18 @@ def operands_of(product: Any) -> tuple[Any, Any, Any, bool]:
     return x, weight, None, False
 
 
-def axes_of(step: Any) -> list[int]:
+def axes_of(step: GraphNode) -> list[int]:
     """Returns the axes that a reduction in a graph sums over, counted from 0 and sorted."""
     axes = step.args[1] if len(step.args) > 1 else None
     axes = [axes] if isinstance(axes, int) else axes or []
     return sorted(axis % step.args[0].meta["val"].dim() for axis in axes)
 
 
-def keeps_axis(step: Any) -> bool:
+def keeps_axis(step: GraphNode) -> bool:
     """Says whether a reduction in a graph keeps its axes with the extent 1."""
     return len(step.args) > 2 and bool(step.args[2])
 
 
-def _is_of_one(step: Any) -> bool:
+def _is_of_one(step: GraphNode) -> bool:
     shape = step.args[0].meta["val"].shape
     return axes_of(step) == [1] and len(shape) == 2 and shape[1] == 1

@@ -7,13 +7,16 @@ reads its operands through tensor descriptors.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.transformations.attention_pattern import name_of
 from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, size_of
 from kernelwright.policies.transformations.host_text import HostText, candidate_text
 from kernelwright.policies.transformations.linear_sum import operands_of
 from kernelwright.policies.transformations.reduced_linear import expression_of_step
+
+if TYPE_CHECKING:
+    from kernelwright.policies.inductor.graph_types import GraphNode
 
 TILE = (128, 256)
 MIN_TILES = 264
@@ -172,7 +175,7 @@ def _find(exported: ExportedModel) -> tuple[list[Any], Any]:
     return steps, node
 
 
-def _require_large(x: Any, product: Any, operands: list[Any]) -> int:
+def _require_large(x: GraphNode, product: GraphNode, operands: list[Any]) -> int:
     """Tiles of the result. Raises NotTransformed for a product that is not of half precision, too small, or not
     aligned.
     """

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.transformations.attention_pattern import name_of
 from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, size_of
 from kernelwright.policies.transformations.host_text import HostText, candidate_text
 from kernelwright.policies.transformations.linear_sum import axes_of, keeps_axis, operands_of
 from kernelwright.policies.transformations.row_reduction import EXTREMES
+
+if TYPE_CHECKING:
+    from kernelwright.policies.inductor.graph_types import GraphNode
 
 MAX_ROW_ELEMENTS = 512
 """Elements of a row that a block of 16 rows holds without spills."""
@@ -149,7 +152,7 @@ def write_reduced_linear(exported: ExportedModel) -> str:
 class _Norm:
     """The weight, the bias and the epsilon of a norm over a graph's last axis."""
 
-    def __init__(self, node: Any) -> None:
+    def __init__(self, node: GraphNode) -> None:
         """Reads the arguments of a norm's node. Raises NotTransformed."""
         schema = [argument.name for argument in node.target._schema.arguments]
         arguments = dict(zip(schema, node.args, strict=False)) | node.kwargs
@@ -196,7 +199,7 @@ def _find(exported: ExportedModel) -> tuple[Any, list[Any], Any]:
     return reduction, steps, node
 
 
-def expression_of_step(step: Any) -> str:
+def expression_of_step(step: GraphNode) -> str:
     """Returns the expression in which a step after the product changes `value`. Raises NotTransformed."""
     name = name_of(step)
     if name in UNARY and len(step.args) == 1:

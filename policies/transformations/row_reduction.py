@@ -7,7 +7,7 @@ launch joins them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kernelwright.policies.transformations.attention_pattern import name_of
 from kernelwright.policies.transformations.exporting import (
@@ -16,6 +16,9 @@ from kernelwright.policies.transformations.exporting import (
     plain,
     size_of,
 )
+
+if TYPE_CHECKING:
+    from kernelwright.policies.inductor.graph_types import GraphNode
 
 MAX_ROWS = 512
 """About as many programs as keep a large GPU busy."""
@@ -151,6 +154,6 @@ def _find(exported: ExportedModel) -> RowReduction:
     return RowReduction(name_of(node), keeps, whole)
 
 
-def _axes(node: Any, rank: int) -> list[int]:
+def _axes(node: GraphNode, rank: int) -> list[int]:
     axes = node.args[1] if len(node.args) > 1 else None
     return sorted(axis % rank for axis in axes) if axes else list(range(rank))

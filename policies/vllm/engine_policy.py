@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.base import (
     Capabilities,
@@ -32,6 +32,9 @@ from kernelwright.policies.model_identity import (
 )
 from kernelwright.policies.policy_card import read_cards
 from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD, load_arguments
+
+if TYPE_CHECKING:
+    from vllm import RequestOutput
 
 MAX_LORA_RANK = 64
 """The largest rank of a LoRA adapter; the engine reserves memory for it at the start."""
@@ -231,7 +234,11 @@ class VLLMPolicy:
         )
 
     def _completion(
-        self, output: Any, sampling: Sampling, adapter_revision: str | None, latency: float
+        self,
+        output: RequestOutput,
+        sampling: Sampling,
+        adapter_revision: str | None,
+        latency: float,
     ) -> Completion:
         sampled = output.outputs[0]
         ids = tuple(sampled.token_ids)

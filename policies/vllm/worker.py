@@ -5,7 +5,10 @@ name.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
 class WeightReloading:
@@ -39,7 +42,7 @@ def load_arguments(folder: Path) -> dict[str, str]:
     return {"folder": str(folder)}
 
 
-def pack_again(model: Any) -> None:
+def pack_again(model: torch.nn.Module) -> None:
     """Packs the weights of a CPU model again after a reload.
 
     vLLM multiplies with packed copies on a CPU. The copy of a head that shares the embedding's

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
 def convolution_backward(
-    grad_output: Any, input: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
-    transposed: bool, output_padding: Any, groups: Any, output_mask: Any,
-) -> Any:  # fmt: skip
+    grad_output: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    bias_sizes: Sequence[int] | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> Any:
     """Decomposes aten's operator; transposed convolutions and windows with symbolic sizes are
     left unchanged.
     """
@@ -37,13 +50,13 @@ def convolution_backward(
 
 
 def _of_weight(
-    grad_output: Any,
-    input: Any,
-    weight: Any,
+    grad_output: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor,
     stride: list[Any],
     padding: list[Any],
     dilation: list[Any],
-    groups: Any,
+    groups: int,
 ) -> Any:
     """Returns the gradient of the weight: per tap, the product of the inputs under the tap with
     the output gradients.

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.refusing import DraftRefused
 
+if TYPE_CHECKING:
+    import torch
 
-def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float | None = None, norm_type: float = 2,
-    scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Any = None,
-    include_last_offset: bool = False, padding_idx: int | None = None) -> Any:  # fmt: skip
+
+def embedding_bag(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    offsets: torch.Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: torch.Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:
     """torch.nn.functional's own, without a bound of the norm. input: [bags, length], or flat with offsets [bags]."""
     if max_norm is not None:
         raise DraftRefused(
@@ -25,7 +38,7 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
     return _of_flat(rows, counted, offsets[:-1] if include_last_offset else offsets, mode)
 
 
-def _of_rectangle(rows: Any, counted: Any, mode: str) -> Any:
+def _of_rectangle(rows: torch.Tensor, counted: torch.Tensor, mode: str) -> Any:
     """rows [bags, length, width], counted [bags, length, 1] -> [bags, width]."""
     import torch
 
@@ -36,7 +49,7 @@ def _of_rectangle(rows: Any, counted: Any, mode: str) -> Any:
     return total if mode == "sum" else total / counted.sum(1).clamp(min=1).to(rows.dtype)
 
 
-def _of_flat(rows: Any, counted: Any, offsets: Any, mode: str) -> Any:
+def _of_flat(rows: torch.Tensor, counted: torch.Tensor, offsets: torch.Tensor, mode: str) -> Any:
     """Reduces rows [length, width], counted [length], to [bags, width]; a bag ends at the start
     of the next bag.
     """
@@ -62,7 +75,7 @@ def _of_flat(rows: Any, counted: Any, offsets: Any, mode: str) -> Any:
     return total / count.clamp(min=1).unsqueeze(-1)
 
 
-def _without_infinities(x: Any) -> Any:
+def _without_infinities(x: torch.Tensor) -> Any:
     """The largest of an empty bag is nought."""
     import torch
 

@@ -6,7 +6,8 @@ import functools
 import inspect
 import math
 import sys
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.functions.indexing import (
     get_item,
@@ -16,6 +17,9 @@ from kernelwright.policies.inductor.functions.indexing import (
     unfold,
 )
 from kernelwright.policies.inductor.refusing import DROPOUT_ADVICE, DraftRefused
+
+if TYPE_CHECKING:
+    import torch
 
 
 def replace_functions() -> None:
@@ -38,7 +42,11 @@ def _functions_of_modules() -> dict[str, Any]:
     import torch.nn.functional as functional
 
     from kernelwright.policies.inductor.functions.embedding_bags import embedding_bag
-    from kernelwright.policies.inductor.functions.interpolation import interpolation
+    from kernelwright.policies.inductor.functions.interpolation import (
+        interpolation,
+        pixel_shuffle,
+        pixel_unshuffle,
+    )
     from kernelwright.policies.inductor.functions.linear_layer import linear
     from kernelwright.policies.inductor.functions.operators.attention import (
         scaled_dot_product_attention,
@@ -120,7 +128,7 @@ PLACES = {"input": 0, "tensor": 0, "self": 0, "input1": 0, "x1": 0, "input2": 1,
 """Positions of the first arguments of torch's functions, by their names."""
 
 
-def with_names_of_torch(function: Any) -> Any:
+def with_names_of_torch(function: Callable[..., Any]) -> Any:
     """The function, which may be called with torch's names for its first arguments (`linear(input=x, weight=w)`)."""
     names = list(inspect.signature(function).parameters)
 
@@ -135,7 +143,7 @@ def with_names_of_torch(function: Any) -> Any:
 
 def _dropout(name: str) -> Any:
     def dropout(
-        input: Any, p: float = 0.5, training: bool = DROPOUT[name], inplace: bool = False
+        input: torch.Tensor, p: float = 0.5, training: bool = DROPOUT[name], inplace: bool = False
     ) -> Any:
         if training and p:
             raise DraftRefused(
@@ -146,12 +154,19 @@ def _dropout(name: str) -> Any:
     return dropout
 
 
-def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
+def max_pool1d(
+    x: torch.Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """Pools over one axis by a two-dimensional pooling whose first axis has length one."""
     import torch
 
-    def wide(leading: int, value: Any) -> tuple[int, Any]:
+    def wide(leading: int, value: int | Sequence[int]) -> tuple[int, Any]:
         return (leading, value[0] if isinstance(value, tuple | list) else value)
 
     windows = (
@@ -169,7 +184,11 @@ def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, d
 
 
 def group_norm(
-    x: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+    x: torch.Tensor,
+    num_groups: int,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    eps: float = 1e-5,
 ) -> Any:
     """Writes `torch.nn.functional.group_norm` as means and variances over the channels of a group."""
     import torch
@@ -181,38 +200,48 @@ def group_norm(
 
 
 def _group_norm_of_torch(
-    x: Any,
+    x: torch.Tensor,
     groups: int,
-    weight: Any = None,
-    bias: Any = None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Any:
     return group_norm(x, groups, weight, bias, eps)
 
 
-def _scaled(x: Any, weight: Any, bias: Any) -> Any:
+def _scaled(x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> Any:
     """Times a weight and plus a bias for each channel."""
     wide = (-1, *[1] * (x.dim() - 2))
     x = x if weight is None else x * weight.view(wide)
     return x if bias is None else x + bias.view(wide)
 
 
-def instance_norm(x: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
-    use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5) -> Any:  # fmt: skip
+def instance_norm(
+    x: torch.Tensor,
+    running_mean: torch.Tensor | None = None,
+    running_var: torch.Tensor | None = None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
     """Writes `torch.nn.functional.instance_norm` with elementary operators; updates given running
     statistics.
     """
     import torch
 
     if not use_input_stats:
+        assert running_mean is not None
+        assert running_var is not None
         wide = (1, -1, *[1] * (x.dim() - 2))
         normalized = (x - running_mean.view(wide)) * torch.rsqrt(running_var.view(wide) + eps)
         return _scaled(normalized, weight, bias)
     axes = list(range(2, x.dim()))
     variance, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
     normalized = (x - mean) * torch.rsqrt(variance + eps)
-    if running_mean is not None:
+    if running_mean is not None and running_var is not None:
         count = math.prod(x.shape[2:])
         running_mean.mul_(1 - momentum).add_(mean.mean(0).flatten() * momentum)
         running_var.mul_(1 - momentum).add_(
@@ -221,14 +250,16 @@ def instance_norm(x: Any, running_mean: Any = None, running_var: Any = None, wei
     return _scaled(normalized, weight, bias)
 
 
-def asks_for_a_causal_mask(mask: Any, is_causal: bool | None = None, size: Any = None) -> bool:
+def asks_for_a_causal_mask(
+    mask: object, is_causal: bool | None = None, size: object = None
+) -> bool:
     """Whether a layer of torch is told that its mask is causal. torch's own looks at the mask's values for a shortcut;
     the mask itself is right either way.
     """
     return is_causal is True
 
 
-def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
+def norm_except_dim(v: torch.Tensor, pow: int = 2, dim: int = 0) -> Any:
     """Returns the norm over all dimensions except `dim`; over all dimensions for -1."""
     import torch
 
@@ -236,31 +267,13 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
     return torch.linalg.vector_norm(v, pow, axes if dim != -1 else None, keepdim=dim != -1)
 
 
-def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
+def _weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> Any:
     return v * (g / norm_except_dim(v, 2, dim))
 
 
-def pixel_shuffle(x: Any, upscale_factor: Any) -> Any:
-    """Writes `torch.nn.functional.pixel_shuffle` as two reshapes around a permutation."""
-    *lead, channels, height, width = x.shape
-    r = upscale_factor
-    blocks = x.reshape(*lead, channels // (r * r), r, r, height, width)
-    n = len(lead)
-    order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
-    return blocks.permute(order).reshape(*lead, channels // (r * r), height * r, width * r)
-
-
-def pixel_unshuffle(x: Any, downscale_factor: Any) -> Any:
-    """Writes `torch.nn.functional.pixel_unshuffle` as two reshapes around a permutation."""
-    *lead, channels, height, width = x.shape
-    r = downscale_factor
-    blocks = x.reshape(*lead, channels, height // r, r, width // r, r)
-    n = len(lead)
-    order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
-    return blocks.permute(order).reshape(*lead, channels * r * r, height // r, width // r)
-
-
-def cdist(left: Any, right: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
+def cdist(
+    left: torch.Tensor, right: torch.Tensor, p: float = 2.0, compute_mode: str | None = None
+) -> Any:
     """Distances between all rows of two matrices."""
     import torch
 
@@ -278,21 +291,23 @@ def cdist(left: Any, right: Any, p: float = 2.0, compute_mode: Any = None) -> An
     )
 
 
-def polar(abs: Any, angle: Any) -> Any:
+def polar(abs: torch.Tensor, angle: torch.Tensor) -> Any:
     """Complex numbers of lengths and angles."""
     import torch
 
     return complex_of(abs * torch.cos(angle), abs * torch.sin(angle))
 
 
-def complex_of(real: Any, imag: Any) -> Any:
+def complex_of(real: torch.Tensor, imag: torch.Tensor) -> Any:
     """Complex numbers of their parts; torch's own asks for sizes as numbers."""
     import torch
 
     return torch.view_as_complex(torch.stack([real, imag], -1))
 
 
-def bilinear(left: Any, right: Any, weight: Any, bias: Any = None) -> Any:
+def bilinear(
+    left: torch.Tensor, right: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> Any:
     """Computes left[i] weight[o, i, j] right[j] by a product and a sum."""
     out, inner, outer = weight.shape
     rows = left.reshape(-1, inner) @ weight.permute(1, 0, 2).reshape(inner, out * outer)
@@ -300,7 +315,7 @@ def bilinear(left: Any, right: Any, weight: Any, bias: Any = None) -> Any:
     return products if bias is None else products + bias
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+def bincount(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> Any:
     """Counts the occurrences of each number below `minlength`; without a bound the size would depend on data."""
     import torch
 
@@ -314,8 +329,15 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     ).sum(0)
 
 
-def conv1d(x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-    groups: Any = 1) -> Any:  # fmt: skip
+def conv1d(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Any:
     """Convolves a contiguous copy of the input, because torch asks a real device for the shapes
     of other inputs.
 
@@ -328,7 +350,7 @@ def conv1d(x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any 
     return torch.conv1d(x.contiguous(), weight, bias, stride, padding, dilation, groups)
 
 
-def one_hot(x: Any, num_classes: Any = -1) -> Any:
+def one_hot(x: torch.Tensor, num_classes: int = -1) -> Any:
     """Writes `torch.nn.functional.one_hot` as a comparison. Raises DraftRefused if the number of
     classes is unknown.
     """
@@ -339,14 +361,16 @@ def one_hot(x: Any, num_classes: Any = -1) -> Any:
     return (x.unsqueeze(-1) == torch.arange(num_classes, device=x.device)).to(torch.int64)
 
 
-def glu(input: Any, dim: int = -1) -> Any:
+def glu(input: torch.Tensor, dim: int = -1) -> Any:
     """Writes `torch.nn.functional.glu` as the first half times the sigmoid of the second half."""
     half = input.shape[dim] // 2
     return input.narrow(dim, 0, half) * input.narrow(dim, half, half).sigmoid()
 
 
-def _linspace(plain: Any) -> Any:
-    def linspace(start: Any, end: Any, steps: Any, **options: Any) -> Any:
+def _linspace(plain: Callable[..., Any]) -> Any:
+    def linspace(
+        start: float | torch.Tensor, end: float | torch.Tensor, steps: int, **options: Any
+    ) -> Any:
         """Counts from both ends towards the middle, as torch's kernel does."""
         import torch
 

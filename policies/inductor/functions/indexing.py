@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.loop_forms import TensorPieces
@@ -11,13 +12,16 @@ from kernelwright.policies.inductor.tracing.loops import keeps_loops
 from kernelwright.policies.inductor.tracing.numbers import select_sizes
 from kernelwright.policies.inductor.tracing.slices import clip_to_axis
 
+if TYPE_CHECKING:
+    import torch
 
-def get_item(x: Any, index: Any) -> Any:
+
+def get_item(x: torch.Tensor, index: object) -> Any:
     """Returns x[index]; a tensor made of sizes keeps the sizes of the selected part."""
     return select_sizes(_part(x, index), x, index)
 
 
-def _part(x: Any, index: Any) -> Any:
+def _part(x: torch.Tensor, index: object) -> Any:
     """Returns x[index] for symbolic integers, integer tensors and slices with symbolic ends.
 
     A symbolic integer or integer tensor selects (torch's C++ would ask for its value); a slice is
@@ -25,7 +29,7 @@ def _part(x: Any, index: Any) -> Any:
     """
     import torch
 
-    words = list(index) if isinstance(index, tuple) else [index]
+    words: list[Any] = list(index) if isinstance(index, tuple) else [index]
     axes = _axes_of(x, words)
     if any(isinstance(w, slice) and w != slice(None) for w in words):
         for position, axis in axes.items():
@@ -41,14 +45,14 @@ def _part(x: Any, index: Any) -> Any:
         index = tuple(words)
         if all(isinstance(w, slice) and w == slice(None) for w in words):
             return x
-    return torch._C.TensorBase.__getitem__(x, index)
+    return torch._C.TensorBase.__getitem__(x, cast(Any, index))
 
 
-def set_item(x: Any, index: Any, value: Any) -> None:
+def set_item(x: torch.Tensor, index: object, value: float | torch.Tensor) -> None:
     """x[index] = value; with an integer or an end that is a symbol it is a copy into a view."""
     import torch
 
-    words = list(index) if isinstance(index, tuple) else [index]
+    words: list[Any] = list(index) if isinstance(index, tuple) else [index]
     ends = [e for w in words for e in ((w.start, w.stop) if isinstance(w, slice) else (w,))]
     placed = [is_index_tensor(w) for w in words]
     if sum(placed) == 1 and all(p or w == slice(None) for p, w in zip(placed, words, strict=True)):
@@ -62,22 +66,23 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     elif not any(isinstance(e, torch.SymInt) for e in ends) or any(
         isinstance(w, torch.Tensor | list) for w in words
     ):
-        torch._C.TensorBase.__setitem__(x, index, value)
+        torch._C.TensorBase.__setitem__(x, cast(Any, index), value)
     elif isinstance(value, torch.Tensor):
         get_item(x, index).copy_(value)
     else:
         get_item(x, index).fill_(value)
 
 
-def is_index_tensor(word: Any) -> bool:
+def is_index_tensor(word: object) -> bool:
     """Returns whether an index is a tensor of a single integer with an unknown value."""
     import torch
 
-    whole = isinstance(word, torch.Tensor) and word.dim() == 0 and word.dtype != torch.bool
-    return whole and not word.dtype.is_floating_point and not word.dtype.is_complex
+    if not isinstance(word, torch.Tensor) or word.dim() != 0 or word.dtype == torch.bool:
+        return False
+    return not word.dtype.is_floating_point and not word.dtype.is_complex
 
 
-def _axes_of(x: Any, words: list[Any]) -> dict[int, int]:
+def _axes_of(x: torch.Tensor, words: list[Any]) -> dict[int, int]:
     """Place of a word of an index -> the axis that it takes; of masks, which take several, none."""
     import torch
 
@@ -94,7 +99,7 @@ def _axes_of(x: Any, words: list[Any]) -> dict[int, int]:
 
 
 def repeat_interleave(
-    x: Any, repeats: Any, dim: int | None = None, *, output_size: Any = None
+    x: torch.Tensor, repeats: int, dim: int | None = None, *, output_size: int | None = None
 ) -> Any:
     """Writes `torch.repeat_interleave` as a view. Raises DraftRefused for a tensor of repeats."""
     import torch
@@ -118,12 +123,14 @@ def parting_functions() -> list[tuple[str, Any]]:
 
     plain_split, plain_unbind = torch.Tensor.split, torch.Tensor.unbind
 
-    def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
+    def split(
+        tensor: torch.Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0
+    ) -> Any:
         if split_size_or_sections == 1 and _counted(tensor.shape[dim]):
             return TensorPieces(tensor, dim, keep=True)
         return plain_split(tensor, split_size_or_sections, dim)
 
-    def unbind(input: Any, dim: int = 0) -> Any:
+    def unbind(input: torch.Tensor, dim: int = 0) -> Any:
         return (
             TensorPieces(input, dim, keep=False)
             if _counted(input.shape[dim])
@@ -133,13 +140,13 @@ def parting_functions() -> list[tuple[str, Any]]:
     return [("split", split), ("unbind", unbind), ("chunk", chunk), ("tensor_split", tensor_split)]
 
 
-def _counted(size: Any) -> bool:
+def _counted(size: int) -> bool:
     import torch
 
     return keeps_loops() and isinstance(size, torch.SymInt) and bool(size.node.expr.free_symbols)
 
 
-def chunk(input: Any, chunks: Any, dim: int = 0) -> Any:
+def chunk(input: torch.Tensor, chunks: int, dim: int = 0) -> Any:
     """Returns slices of equal length, the last shorter; the number of slices is computed from
     sizes only.
     """
@@ -158,7 +165,9 @@ def chunk(input: Any, chunks: Any, dim: int = 0) -> Any:
     )
 
 
-def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[Any, ...]:
+def tensor_split(
+    input: torch.Tensor, indices_or_sections: int | Sequence[int] | torch.Tensor, dim: int = 0
+) -> tuple[Any, ...]:
     """Writes `torch.tensor_split` with computed ends: the first parts are longer by one for an
     uneven division.
 
@@ -177,12 +186,12 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[An
         return tuple(
             get_item(input, (*whole, slice(a, b))) for a, b in zip([0, *ends], ends, strict=False)
         )
-    count = int(indices_or_sections)
+    count = int(cast(int, indices_or_sections))
     ends = [i * (size // count) + torch.sym_min(i, size % count) for i in range(count + 1)]
     return tuple(input.narrow(dim, a, b - a) for a, b in itertools.pairwise(ends))
 
 
-def unfold(x: Any, dimension: int, size: Any, step: Any) -> Any:
+def unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> Any:
     """Gathers the windows of a dimension."""
     import torch
 

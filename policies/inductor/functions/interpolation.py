@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
-def interpolation(plain: Any) -> Any:
+def interpolation(plain: Callable[..., Any]) -> Any:
     """torch's function, with sizes in the place of whole factors."""
 
     def interpolate(
-        input: Any, size: Any = None, scale_factor: Any = None, *positional: Any, **options: Any
+        input: torch.Tensor,
+        size: int | Sequence[int] | None = None,
+        scale_factor: float | Sequence[float] | None = None,
+        *positional: Any,
+        **options: Any,
     ) -> Any:
         """A whole factor as sizes, which stay whole numbers."""
         axes = input.dim() - 2
-        factors = (
+        factors: list[Any] = (
             list(scale_factor) if isinstance(scale_factor, tuple | list) else [scale_factor] * axes
         )
         if size is None and all(
@@ -42,7 +50,7 @@ def scales_for_one_cell() -> None:
 
     plain = decompositions._compute_scale
 
-    def scale(in_size: Any, out_size: Any, align_corners: bool, scale: Any = None) -> Any:
+    def scale(in_size: int, out_size: int, align_corners: bool, scale: float | None = None) -> Any:
         if not align_corners or isinstance(out_size, int):
             return plain(in_size, out_size, align_corners, scale)
         return (in_size - 1.0) / torch.scalar_tensor(out_size - 1, dtype=torch.float32).clamp(
@@ -50,3 +58,23 @@ def scales_for_one_cell() -> None:
         )
 
     decompositions._compute_scale = scale
+
+
+def pixel_shuffle(x: torch.Tensor, upscale_factor: int) -> Any:
+    """Writes `torch.nn.functional.pixel_shuffle` as two reshapes around a permutation."""
+    *lead, channels, height, width = x.shape
+    r = upscale_factor
+    blocks = x.reshape(*lead, channels // (r * r), r, r, height, width)
+    n = len(lead)
+    order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
+    return blocks.permute(order).reshape(*lead, channels // (r * r), height * r, width * r)
+
+
+def pixel_unshuffle(x: torch.Tensor, downscale_factor: int) -> Any:
+    """Writes `torch.nn.functional.pixel_unshuffle` as two reshapes around a permutation."""
+    *lead, channels, height, width = x.shape
+    r = downscale_factor
+    blocks = x.reshape(*lead, channels, height // r, r, width // r, r)
+    n = len(lead)
+    order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
+    return blocks.permute(order).reshape(*lead, channels * r * r, height // r, width // r)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
-def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Any:
     """Computes a single product over all leading sizes; torch's C++ asks for their values if
     there is a bias.
     """

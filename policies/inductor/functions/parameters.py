@@ -4,7 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
 def parameters_of_values() -> None:
@@ -15,7 +19,9 @@ def parameters_of_values() -> None:
 
     plain = torch.nn.Parameter.__new__
 
-    def new_parameter(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
+    def new_parameter(
+        cls: Any, data: torch.Tensor | None = None, requires_grad: bool = True
+    ) -> Any:
         if data is None or not torch._is_functional_tensor(data):
             return plain(cls, data, requires_grad)
         value = data.detach()
@@ -31,7 +37,9 @@ def converted_modules() -> None:
     """
     import torch
 
-    def converted(self: Any, fn: Any, recurse: bool = True) -> Any:
+    def converted(
+        self: Any, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True
+    ) -> Any:
         converted_by_id = fn.__dict__.setdefault(
             "converted", {}
         )  # a parameter of two layers stays one

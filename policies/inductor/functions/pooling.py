@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.refusing import DraftRefused
+
+if TYPE_CHECKING:
+    import torch
 
 MAX_WINDOW_TERMS = 25
 """Elements of a window up to which Inductor has a kernel for means over windows that overlap."""
@@ -25,7 +28,7 @@ def pooling_functions() -> dict[str, Any]:
     return average | largest
 
 
-def whole_windows(max_pool1d: Any) -> dict[str, Any]:
+def whole_windows(max_pool1d: Callable[..., Any]) -> dict[str, Any]:
     """Returns pooling functions by name that accept a window as large as the input
     (`avg_pool2d(x, x.shape[2:])`).
 
@@ -41,14 +44,14 @@ def whole_windows(max_pool1d: Any) -> dict[str, Any]:
     return functions
 
 
-def _whole(axes: int, over: Callable[[Any, list[int]], Any], plain: Any) -> Any:
+def _whole(axes: int, over: Callable[[Any, list[int]], Any], plain: Callable[..., Any]) -> Any:
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     def pooled(
-        input: Any,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        input: torch.Tensor,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | Sequence[int] = 0,
         *positional: Any,
         **options: Any,
     ) -> Any:
@@ -78,7 +81,12 @@ def _whole(axes: int, over: Callable[[Any, list[int]], Any], plain: Any) -> Any:
 
 
 def _one_axis_at_a_time(
-    axes: int, windows: list[Any], stride: Any, around: list[Any], positional: Any, options: Any
+    axes: int,
+    windows: list[Any],
+    stride: int | Sequence[int] | None,
+    around: list[Any],
+    positional: Sequence[Any],
+    options: Mapping[str, Any],
 ) -> list[tuple[list[Any], ...]]:
     """Splits a two-dimensional mean into one per axis, if Inductor has no kernel for large
     overlapping windows.
@@ -108,18 +116,20 @@ def _one_axis_at_a_time(
     return [(alone(i, windows, 1), alone(i, strides, 1), alone(i, around, 0)) for i in range(axes)]
 
 
-def _mean_over(x: Any, axes: list[int]) -> Any:
+def _mean_over(x: torch.Tensor, axes: list[int]) -> Any:
     return x.mean(axes, keepdim=True)
 
 
-def _maximum_over(x: Any, axes: list[int]) -> Any:
+def _maximum_over(x: torch.Tensor, axes: list[int]) -> Any:
     return x.amax(axes, keepdim=True)
 
 
 def _adaptive(axes: int, pool: Callable[[Any, Any], Any], name: str) -> Any:
     """Pools axis after axis: a window is a rectangle, so that its mean is a mean of means."""
 
-    def pooled(x: Any, output_size: Any, return_indices: bool = False) -> Any:
+    def pooled(
+        x: torch.Tensor, output_size: int | Sequence[int | None], return_indices: bool = False
+    ) -> Any:
         if return_indices:
             raise DraftRefused(f"{name} that returns indices has no kernel")
         if (
@@ -144,7 +154,7 @@ def _adaptive(axes: int, pool: Callable[[Any, Any], Any], name: str) -> Any:
     return pooled
 
 
-def _window_membership(size: Any, cells: Any, device: Any) -> Any:
+def _window_membership(size: int, cells: int, device: torch.device) -> Any:
     """Returns [cells, size]: whether an element lies in a cell's window."""
     import torch
 
@@ -155,7 +165,7 @@ def _window_membership(size: Any, cells: Any, device: Any) -> Any:
     )
 
 
-def _window_mean(x: Any, cells: Any) -> Any:
+def _window_mean(x: torch.Tensor, cells: int) -> Any:
     import torch
 
     if isinstance(cells, int) and cells == 1:
@@ -166,7 +176,7 @@ def _window_mean(x: Any, cells: Any) -> Any:
     return (torch.where(inside, x.unsqueeze(-2), zero).sum(-1) / count).to(x.dtype)
 
 
-def _window_maximum(x: Any, cells: Any) -> Any:
+def _window_maximum(x: torch.Tensor, cells: int) -> Any:
     import torch
 
     if isinstance(cells, int) and cells == 1:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
 def quantile(
-    input: Any, q: Any, dim: Any = None, keepdim: bool = False, *, interpolation: str = "linear"
-) -> Any:  # fmt: skip
+    input: torch.Tensor,
+    q: float | torch.Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Any:
     """Writes `torch.quantile` as a sort and a mean of two neighbours; a row with NaN gives NaN."""
     import torch
 
@@ -30,7 +38,7 @@ def quantile(
     return values.movedim(-1, 0) if quantiles.dim() else values.squeeze(-1)
 
 
-def _between(ordered: Any, ranks: Any, interpolation: str) -> Any:
+def _between(ordered: torch.Tensor, ranks: torch.Tensor, interpolation: str) -> Any:
     """The elements of ordered rows at these ranks, which may lie between two places."""
     import torch
 

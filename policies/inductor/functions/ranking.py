@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.functions.convolution_gradients import convolution_backward
 from kernelwright.policies.inductor.functions.operators import library_operators
@@ -19,6 +19,9 @@ from kernelwright.policies.inductor.functions.quantiles import quantile
 from kernelwright.policies.inductor.functions.searching import searching_decompositions
 from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.loops import over_steps
+
+if TYPE_CHECKING:
+    import torch
 
 MAX_RANKED_ELEMENTS = 8192
 """Elements of a row that are ranked."""
@@ -66,7 +69,7 @@ def _operators() -> dict[Any, Callable[..., Any]]:
     }  # fmt: skip
 
 
-def _ranks(x: Any, descending: bool) -> Any:
+def _ranks(x: torch.Tensor, descending: bool) -> Any:
     """Counts, along the last dimension, the elements that precede each element in order.
 
     NaN counts as the largest; equal elements keep their order.
@@ -93,7 +96,7 @@ def _ranks(x: Any, descending: bool) -> Any:
 
 
 def topk(
-    x: Any, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True
+    x: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Any, Any]:
     """Writes `torch.topk` as repeated maxima for a few elements, and as a sort for many."""
     import torch
@@ -109,7 +112,7 @@ def topk(
     return values.movedim(-1, dim), indices.movedim(-1, dim)
 
 
-def _by_digits(x: Any, descending: bool) -> tuple[Any, Any]:
+def _by_digits(x: torch.Tensor, descending: bool) -> tuple[Any, Any]:
     """Sorts the last dimension stably by a radix sort with a loop over bits; returns values and
     indices.
     """
@@ -121,7 +124,7 @@ def _by_digits(x: Any, descending: bool) -> tuple[Any, Any]:
         torch.arange(x.shape[-1], device=x.device, dtype=torch.int32).expand(x.shape).contiguous()
     )
 
-    def one_bit(at: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def one_bit(at: int, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         key, position = state["key"], state["place"]
         zero = (torch.bitwise_right_shift(key, at) & 1) == 0
         before = torch.cumsum(zero.to(torch.int32), -1, dtype=torch.int32)
@@ -138,7 +141,7 @@ def _by_digits(x: Any, descending: bool) -> tuple[Any, Any]:
     return torch.gather(x, -1, indices), indices
 
 
-def _sortable_integers(x: Any) -> Any:
+def _sortable_integers(x: torch.Tensor) -> Any:
     """Integers whose bits, read as an unsigned number, are in the order of the elements; NaN is the largest."""
     import torch
 
@@ -151,7 +154,7 @@ def _sortable_integers(x: Any) -> Any:
     return torch.where(bits < 0, torch.bitwise_not(bits), bits ^ torch.iinfo(whole).min)
 
 
-def _one_after_the_other(x: Any, k: int, largest: bool) -> tuple[Any, Any]:
+def _one_after_the_other(x: torch.Tensor, k: int, largest: bool) -> tuple[Any, Any]:
     """Takes the k largest elements of the last dimension one by one; NaN counts as the largest.
 
     Among equal elements the first is taken first.
@@ -191,7 +194,7 @@ def _one_after_the_other(x: Any, k: int, largest: bool) -> tuple[Any, Any]:
     return torch.stack(values, -1), torch.stack(indices, -1)
 
 
-def _extreme_integer(dtype: Any, lowest: bool) -> int:
+def _extreme_integer(dtype: torch.dtype, lowest: bool) -> int:
     import torch
 
     return int(torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max)
@@ -202,21 +205,31 @@ def ordering_functions() -> dict[str, Any]:
     import torch
 
     def sorted_(
-        input: Any, dim: int = -1, descending: bool = False, *, stable: bool = False
+        input: torch.Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False
     ) -> Any:
         return torch.return_types.sort(sort(input, dim, descending))
 
-    def topk_(input: Any, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    def topk_(
+        input: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+    ) -> Any:
         return torch.return_types.topk(topk(input, k, dim, largest))
 
-    def argsort_(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    def argsort_(
+        input: torch.Tensor, dim: int = -1, descending: bool = False, stable: bool = False
+    ) -> Any:
         return sort(input, dim, descending)[1]
 
     return {"sort": sorted_, "topk": topk_, "argsort": argsort_, "quantile": quantile}
 
 
 def scatter_reduce(
-    x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
+    x: torch.Tensor,
+    dim: int,
+    index: torch.Tensor,
+    src: torch.Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
 ) -> Any:
     """Writes maxima, minima and products of scattered values: each target looks at all values.
 
@@ -254,7 +267,13 @@ def scatter_reduce(
 
 
 def index_reduce(
-    x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
+    x: torch.Tensor,
+    dim: int,
+    index: torch.Tensor,
+    src: torch.Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
 ) -> Any:
     """Writes `torch.index_reduce` as a scatter whose index is that of whole slices."""
     import torch
@@ -265,7 +284,9 @@ def index_reduce(
     return torch.scatter_reduce(x, dim, slice_indices, src, reduce, include_self=include_self)
 
 
-def _scattered_mean(x: Any, dim: int, index: Any, src: Any, include_self: bool) -> Any:
+def _scattered_mean(
+    x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, include_self: bool
+) -> Any:
     """Returns the mean of the values that are scattered to each place; a place without any stays unchanged."""
     import torch
 
@@ -275,7 +296,7 @@ def _scattered_mean(x: Any, dim: int, index: Any, src: Any, include_self: bool) 
     return total / count if include_self else torch.where(count > 0, total / count, x)
 
 
-def sort(x: Any, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
+def sort(x: torch.Tensor, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
     """Writes `torch.sort` as a ranking of the digits; returns values and indices."""
     moved = x.movedim(dim, -1)
     values, indices = _by_digits(moved, descending)
@@ -283,25 +304,25 @@ def sort(x: Any, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
 
 
 def sort_stable(
-    x: Any, *, stable: Any = None, dim: int = -1, descending: bool = False
+    x: torch.Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[Any, Any]:
     """Writes the stable overload of `torch.sort`; the sort by digits is stable already."""
     return sort(x, dim, descending)
 
 
-def argsort(x: Any, dim: int = -1, descending: bool = False) -> Any:
+def argsort(x: torch.Tensor, dim: int = -1, descending: bool = False) -> Any:
     """Returns the indices of `sort`."""
     return sort(x, dim, descending)[1]
 
 
-def kthvalue(x: Any, k: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
+def kthvalue(x: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
     """Writes `torch.kthvalue` as the last of the `k` smallest elements."""
     values, indices = topk(x, k, dim, largest=False)
     values, indices = values.narrow(dim, k - 1, 1), indices.narrow(dim, k - 1, 1)
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
 
-def median(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+def median(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
     """Returns the lower of the two middle elements; NaN for a row with NaN, as torch does."""
     import torch
 
@@ -312,7 +333,7 @@ def median(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
     return _select_one(moved, ranks == median_rank, dim, keepdim)
 
 
-def nanmedian(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+def nanmedian(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
     """Writes `torch.nanmedian` over an axis by ranks, without counting NaN elements."""
     import torch
 
@@ -322,7 +343,9 @@ def nanmedian(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
     return _select_one(moved, ranks == torch.clamp(length - nans - 1, min=0) // 2, dim, keepdim)
 
 
-def _select_one(moved: Any, is_selected: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+def _select_one(
+    moved: torch.Tensor, is_selected: torch.Tensor, dim: int, keepdim: bool
+) -> tuple[Any, Any]:
     import torch
 
     zero = torch.zeros((), dtype=moved.dtype, device=moved.device)

@@ -5,12 +5,15 @@ The products with the inputs of all steps are computed before the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.functions.linear_layer import linear
 from kernelwright.policies.inductor.refusing import DROPOUT_ADVICE, DraftRefused
 from kernelwright.policies.inductor.tracing.loops import over_steps
+
+if TYPE_CHECKING:
+    import torch
 
 Cell = Callable[[Any, dict[str, Any], Any, Any], dict[str, Any]]
 """Step of a recurrent layer: (input product, state, recurrent weight, bias) -> next state, whose
@@ -27,13 +30,25 @@ def recurrent_functions() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+def gru_cell(
+    x: torch.Tensor,
+    h: torch.Tensor,
+    w_ih: torch.Tensor,
+    w_hh: torch.Tensor,
+    b_ih: torch.Tensor | None = None,
+    b_hh: torch.Tensor | None = None,
+) -> Any:
     """Writes `torch.gru_cell` as linear layers and gates; returns the new state."""
     return _gru_step(linear(x, w_ih, b_ih), {"h": h}, w_hh, b_hh)["h"]
 
 
 def lstm_cell(
-    x: Any, state: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+    x: torch.Tensor,
+    state: Sequence[torch.Tensor],
+    w_ih: torch.Tensor,
+    w_hh: torch.Tensor,
+    b_ih: torch.Tensor | None = None,
+    b_hh: torch.Tensor | None = None,
 ) -> tuple[Any, Any]:
     """Writes `torch.lstm_cell` as linear layers and gates; returns the hidden and the cell state."""
     new_state = _lstm_step(linear(x, w_ih, b_ih), {"h": state[0], "c": state[1]}, w_hh, b_hh)
@@ -43,13 +58,22 @@ def lstm_cell(
 def _plain_cell(function: str) -> Any:
     step = _plain_step(function)
 
-    def cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    def cell(
+        x: torch.Tensor,
+        h: torch.Tensor,
+        w_ih: torch.Tensor,
+        w_hh: torch.Tensor,
+        b_ih: torch.Tensor | None = None,
+        b_hh: torch.Tensor | None = None,
+    ) -> Any:
         return step(linear(x, w_ih, b_ih), {"h": h}, w_hh, b_hh)["h"]
 
     return cell
 
 
-def _gru_step(projected: Any, state: dict[str, Any], weight: Any, bias: Any) -> dict[str, Any]:
+def _gru_step(
+    projected: torch.Tensor, state: dict[str, Any], weight: torch.Tensor, bias: torch.Tensor | None
+) -> dict[str, Any]:
     import torch
 
     h = state["h"]
@@ -60,7 +84,9 @@ def _gru_step(projected: Any, state: dict[str, Any], weight: Any, bias: Any) -> 
     return {"h": new + update * (h - new)}
 
 
-def _lstm_step(projected: Any, state: dict[str, Any], weight: Any, bias: Any) -> dict[str, Any]:
+def _lstm_step(
+    projected: torch.Tensor, state: dict[str, Any], weight: torch.Tensor, bias: torch.Tensor | None
+) -> dict[str, Any]:
     import torch
 
     h, c = state["h"], state["c"]
@@ -83,7 +109,9 @@ def _plain_step(function: str) -> Cell:
     }
 
 
-def lstm(x: Any, hidden: Any, *arguments: Any) -> tuple[Any, Any, Any]:
+def lstm(
+    x: torch.Tensor, hidden: torch.Tensor | Sequence[torch.Tensor], *arguments: Any
+) -> tuple[Any, Any, Any]:
     """Writes `torch.lstm` as layers of steps; returns the outputs and both final states."""
     results = _layers("hc", _lstm_step)(x, hidden, *arguments)
     return results[0], results[1], results[2]
@@ -92,8 +120,17 @@ def lstm(x: Any, hidden: Any, *arguments: Any) -> tuple[Any, Any, Any]:
 def _layers(carried: str, step: Cell) -> Any:
     """Returns a whole recurrent layer. `carried`: a letter for each tensor of its state."""
 
-    def layers(x: Any, hidden: Any, weights: Any, has_biases: bool, count: int, dropout: float, train: bool,
-        both_ways: bool, batch_first: Any = None) -> tuple[Any, ...]:  # fmt: skip
+    def layers(
+        x: torch.Tensor,
+        hidden: torch.Tensor | Sequence[torch.Tensor],
+        weights: Sequence[torch.Tensor],
+        has_biases: bool,
+        count: int,
+        dropout: float,
+        train: bool,
+        both_ways: bool,
+        batch_first: bool | None = None,
+    ) -> tuple[Any, ...]:
         """Output, then the last state of all layers. Raises DraftRefused for packed sequences and for dropout."""
         import torch
 
@@ -130,13 +167,21 @@ def _layers(carried: str, step: Cell) -> Any:
     return layers
 
 
-def _direction(x: Any, start: dict[str, Any], step: Cell, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any,
-    backwards: bool) -> tuple[Any, dict[str, Any]]:  # fmt: skip
+def _direction(
+    x: torch.Tensor,
+    start: dict[str, Any],
+    step: Cell,
+    w_ih: torch.Tensor,
+    w_hh: torch.Tensor,
+    b_ih: torch.Tensor | None,
+    b_hh: torch.Tensor | None,
+    backwards: bool,
+) -> tuple[Any, dict[str, Any]]:
     """Runs a layer in one direction over x [steps, batch, width]."""
     steps = x.shape[0]
     projected = linear(x, w_ih, b_ih)
 
-    def body(at: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def body(at: int, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         after = step(projected[steps - 1 - at if backwards else at], state, w_hh, b_hh)
         return after, {"outputs": after["h"]}
 

@@ -11,13 +11,17 @@ import functools
 import itertools
 import math
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
-def grid_sampling(plain: Any) -> Any:
+def grid_sampling(plain: Callable[..., Any]) -> Any:
     """`torch.nn.functional.grid_sample`, linear or nearest; plain: torch's own, for cubic interpolation."""
 
-    def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros",
+    def grid_sample(input: torch.Tensor, grid: torch.Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
         align_corners: bool | None = None) -> Any:  # fmt: skip
         import torch
 
@@ -47,7 +51,7 @@ def grid_sampling(plain: Any) -> Any:
     return grid_sample
 
 
-def _element_coordinate(at: Any, size: Any, padding_mode: str, align_corners: bool) -> Any:
+def _element_coordinate(at: torch.Tensor, size: int, padding_mode: str, align_corners: bool) -> Any:
     """A coordinate between -1 and 1 as a place among the elements of an axis."""
     coordinate = (at + 1) / 2 * (size - 1) if align_corners else ((at + 1) * size - 1) / 2
     if padding_mode == "reflection":
@@ -55,7 +59,7 @@ def _element_coordinate(at: Any, size: Any, padding_mode: str, align_corners: bo
     return coordinate if padding_mode == "zeros" else coordinate.clamp(0, size - 1)
 
 
-def _reflected(coordinate: Any, size: Any, align_corners: bool) -> Any:
+def _reflected(coordinate: torch.Tensor, size: int, align_corners: bool) -> Any:
     """Mirrored at the first and last elements, or at the edges of those, until it lies between them."""
     import torch
 
@@ -66,7 +70,7 @@ def _reflected(coordinate: Any, size: Any, align_corners: bool) -> Any:
     return torch.where(turns % 2 == 0, remainder + low, span - remainder + low)
 
 
-def _between(x: Any, coordinates: list[Any]) -> Any:
+def _between(x: torch.Tensor, coordinates: list[Any]) -> Any:
     """The sum of the elements around each place, by how near it is."""
     import torch
 
@@ -82,7 +86,7 @@ def _between(x: Any, coordinates: list[Any]) -> Any:
     return total
 
 
-def _at(x: Any, coordinates: list[Any]) -> Any:
+def _at(x: torch.Tensor, coordinates: list[Any]) -> Any:
     """The elements at whole places, in all channels; zeros outside."""
     import torch
 

@@ -5,7 +5,10 @@ kernel.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
 def searching_decompositions() -> dict[Any, Callable[..., Any]]:
@@ -20,8 +23,8 @@ def searching_decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def searchsorted(
-    sorted_sequence: Any, self: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
-    sorter: Any = None,
+    sorted_sequence: torch.Tensor, self: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
+    sorter: torch.Tensor | None = None,
 ) -> Any:  # fmt: skip
     """Writes `torch.searchsorted` with a sorter as a search in the rows that the sorter orders."""
     import torch
@@ -32,7 +35,7 @@ def searchsorted(
     return torch.searchsorted(rows, self, out_int32=out_int32, right=right, side=side)
 
 
-def searchsorted_of_number(sorted_sequence: Any, self: Any, **options: Any) -> Any:
+def searchsorted_of_number(sorted_sequence: torch.Tensor, self: Any, **options: Any) -> Any:
     """Writes `torch.searchsorted` of a number as a search of a tensor."""
     import torch
 
@@ -40,6 +43,6 @@ def searchsorted_of_number(sorted_sequence: Any, self: Any, **options: Any) -> A
     return torch.searchsorted(sorted_sequence, value, **options).reshape(())
 
 
-def bucketize_of_number(self: Any, boundaries: Any, **options: Any) -> Any:
+def bucketize_of_number(self: Any, boundaries: torch.Tensor, **options: Any) -> Any:
     """Writes `torch.bucketize` of a number as a search of a tensor."""
     return searchsorted_of_number(boundaries, self, **options)

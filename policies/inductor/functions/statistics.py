@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
 def statistics_functions() -> dict[str, Any]:
@@ -16,8 +20,14 @@ def statistics_functions() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _cov(plain: Any) -> Any:
-    def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+def _cov(plain: Callable[..., Any]) -> Any:
+    def cov(
+        input: torch.Tensor,
+        *,
+        correction: int = 1,
+        fweights: torch.Tensor | None = None,
+        aweights: torch.Tensor | None = None,
+    ) -> Any:
         """Writes `torch.cov` without weights as a product of the centered rows."""
         if fweights is not None or aweights is not None:
             return plain(input, correction=correction, fweights=fweights, aweights=aweights)
@@ -29,7 +39,7 @@ def _cov(plain: Any) -> Any:
     return cov
 
 
-def corrcoef(input: Any) -> Any:
+def corrcoef(input: torch.Tensor) -> Any:
     """Writes `torch.corrcoef` as the covariance over the deviations of both rows, clamped to [-1,
     1].
     """
@@ -42,8 +52,10 @@ def corrcoef(input: Any) -> Any:
     return (covariance / deviation.unsqueeze(-1) / deviation).clamp(-1, 1)
 
 
-def _gradient(plain: Any) -> Any:
-    def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> Any:
+def _gradient(plain: Callable[..., Any]) -> Any:
+    def gradient(
+        input: torch.Tensor, *, spacing: float = 1, dim: int | None = None, edge_order: int = 1
+    ) -> Any:
         """Writes `torch.gradient` with a single spacing as differences of neighbours."""
         if not isinstance(spacing, int | float) or edge_order != 1:
             return plain(input, spacing=spacing, dim=dim, edge_order=edge_order)
@@ -53,7 +65,7 @@ def _gradient(plain: Any) -> Any:
     return gradient
 
 
-def _differences(x: Any, axis: int, spacing: float) -> Any:
+def _differences(x: torch.Tensor, axis: int, spacing: float) -> Any:
     import torch
 
     n = x.shape[axis]
@@ -63,14 +75,15 @@ def _differences(x: Any, axis: int, spacing: float) -> Any:
     return torch.cat([first, inner, last], axis)
 
 
-def histc(input: Any, bins: Any = 100, min: Any = 0, max: Any = 0) -> Any:
+def histc(input: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     """Writes `torch.histc` as a count of the elements per bin; between the extremes if both
     bounds are equal.
     """
     import torch
 
     flat: Any = input.reshape(-1)
-    low, high = min, max
+    low: Any = min
+    high: Any = max
     if low == high:
         low, high = flat.amin(), flat.amax()
         low, high = torch.where(low == high, low - 1, low), torch.where(low == high, high + 1, high)
@@ -85,8 +98,8 @@ def histc(input: Any, bins: Any = 100, min: Any = 0, max: Any = 0) -> Any:
     )
 
 
-def _triangle(plain: Any, upper: bool) -> Any:
-    def indices(row: Any, col: Any, offset: int = 0, **options: Any) -> Any:
+def _triangle(plain: Callable[..., Any], upper: bool) -> Any:
+    def indices(row: int, col: int, offset: int = 0, **options: Any) -> Any:
         """Places of a triangle of a square whose size is a symbol: the row of the t-th follows from a root."""
         import torch
 
@@ -108,7 +121,7 @@ def _triangle(plain: Any, upper: bool) -> Any:
     return indices
 
 
-def rows_of_lower_triangle(at: Any) -> tuple[Any, Any]:
+def rows_of_lower_triangle(at: torch.Tensor) -> tuple[Any, Any]:
     """Returns row and column of the t-th element of a lower triangle, t = row (row + 1) / 2 + column."""
     import torch
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.refusing import PROBLEM, DraftRefused
 from kernelwright.policies.inductor.tracing.loops import is_tracing_forward
 from kernelwright.policies.inductor.tracing.numbers import known_sizes
+
+if TYPE_CHECKING:
+    import torch
 
 PASSING_ON = ("proxy_tensor.py", "torch/overrides.py", "torch/utils/_device.py")
 """Files of torch through which a call of the problem's goes."""
@@ -24,8 +28,8 @@ def tensor_methods() -> list[tuple[str, Any]]:
     ]  # fmt: skip
 
 
-def _not_numpy(plain: Any) -> Any:
-    def numpy(x: Any, *args: Any, **options: Any) -> Any:
+def _not_numpy(plain: Callable[..., Any]) -> Any:
+    def numpy(x: torch.Tensor, *args: Any, **options: Any) -> Any:
         """Refuses an array of numpy in forward, which computes on the CPU."""
         if is_tracing_forward():
             raise DraftRefused(
@@ -36,8 +40,8 @@ def _not_numpy(plain: Any) -> Any:
     return numpy
 
 
-def _tolist(plain: Any) -> Any:
-    def tolist(x: Any) -> Any:
+def _tolist(plain: Callable[..., Any]) -> Any:
+    def tolist(x: torch.Tensor) -> Any:
         """Sizes that a tensor was made of, as they are. Other numbers of a tensor are not known in forward."""
         sizes = known_sizes(x)
         return plain(x) if sizes is None else sizes
@@ -45,8 +49,8 @@ def _tolist(plain: Any) -> Any:
     return tolist
 
 
-def _item(plain: Any) -> Any:
-    def item(x: Any) -> Any:
+def _item(plain: Callable[..., Any]) -> Any:
+    def item(x: torch.Tensor) -> Any:
         """Returns the number as a tensor in forward, so that arithmetic stays in the graph."""
         if (size := known_sizes(x)) is not None:
             return size
@@ -65,7 +69,7 @@ def _asked_by_the_problem() -> bool:
     return frame.f_code.co_filename == PROBLEM
 
 
-def number_of(x: Any) -> Any:
+def number_of(x: torch.Tensor) -> Any:
     """Returns a tensor of one element without axes, in the precision of Python's numbers."""
     import torch
 
@@ -73,7 +77,7 @@ def number_of(x: Any) -> Any:
     return alone.to(torch.float64) if x.dtype.is_floating_point else alone
 
 
-def deep_copy(x: Any, memo: dict[int, Any]) -> Any:
+def deep_copy(x: torch.Tensor, memo: dict[int, Any]) -> Any:
     """A copy for `copy.deepcopy`, with which networks repeat a layer; torch's own asks for the memory of the tensor."""
     import torch
 
@@ -85,7 +89,7 @@ def deep_copy(x: Any, memo: dict[int, Any]) -> Any:
     return memo[id(x)]
 
 
-def fill_diagonal_(x: Any, fill_value: Any, wrap: bool = False) -> Any:
+def fill_diagonal_(x: torch.Tensor, fill_value: float, wrap: bool = False) -> Any:
     """Writes a number on the diagonal. Raises DraftRefused if the diagonal of a tall matrix wraps
     around.
     """
@@ -102,7 +106,7 @@ def fill_diagonal_(x: Any, fill_value: Any, wrap: bool = False) -> Any:
     return x.copy_(x.masked_fill(on_diagonal, fill_value))
 
 
-def take_along_dim(x: Any, indices: Any, dim: int | None = None) -> Any:
+def take_along_dim(x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> Any:
     """Gathers after the other axes of both are made equal; torch's own asks for the sizes as numbers."""
     import torch
 

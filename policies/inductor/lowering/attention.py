@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kernelwright.policies.inductor.graph_types import GraphNode
 
 ATTENTION = "kernelwright.attention.default"
 VIEWS = frozenset(
@@ -12,7 +15,7 @@ VIEWS = frozenset(
 """Names of operators that move nothing."""
 
 
-def feeds_attention(node: Any) -> bool:
+def feeds_attention(node: GraphNode) -> bool:
     """Returns whether an attention reads a view of a node's result."""
     if _name(node) in VIEWS:
         return False
@@ -27,5 +30,5 @@ def feeds_attention(node: Any) -> bool:
     return False
 
 
-def _name(node: Any) -> str:
+def _name(node: GraphNode) -> str:
     return str(getattr(node.target, "__name__", node.target)).partition(".")[0]

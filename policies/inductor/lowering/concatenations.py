@@ -7,10 +7,13 @@ every part each time.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
-def nested_concatenations(graph: Any) -> None:
+def nested_concatenations(graph: torch.fx.GraphModule) -> None:
     """Lets a concatenation whose first parts are another one's take them as a whole, in place."""
     import torch
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from kernelwright.policies.inductor.inductor_patches import size_hint
 from kernelwright.policies.inductor.lowering.geometry import (
@@ -19,6 +20,12 @@ from kernelwright.policies.inductor.lowering.geometry import (
 )
 from kernelwright.policies.inductor.lowering.phases import convolve_by_phases, has_phases
 from kernelwright.policies.inductor.window_sizes import window_size
+
+if TYPE_CHECKING:
+    import sympy
+    from torch._inductor.ir import TensorBox
+
+    from kernelwright.policies.inductor.lowering.geometry import Loader
 
 MIN_DOT = 16
 """The least side of a product by tl.dot: fewer output channels leave the rest of it idle."""
@@ -81,7 +88,7 @@ def library_convolutions() -> None:
     lowering.lowerings[torch.ops.aten.convolution.default] = lowered
 
 
-def _called_with(groups: Any) -> None:
+def _called_with(groups: sympy.Expr) -> None:
     """Puts a symbol in the place of the number of groups, in the last call of the library."""
     from torch._inductor.virtualized import V
 
@@ -89,8 +96,17 @@ def _called_with(groups: Any) -> None:
     calls[-1].kwargs = {**calls[-1].kwargs, "groups": groups}
 
 
-def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: Any,
-    output_padding: Any, groups: Any) -> Any:  # fmt: skip
+def convolution(
+    x: TensorBox,
+    weight: TensorBox,
+    bias: TensorBox | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int | sympy.Expr,
+) -> Any:
     """aten.convolution: (groups of) weights [channels, depth] by patches [depth, pixels], then the bias."""
     import sympy
     import torch
@@ -111,7 +127,7 @@ def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilat
     return low[aten.squeeze](result, 0) if batchless else result
 
 
-def _summed(g: Geometry, x: Any, weight: Any) -> Any:
+def _summed(g: Geometry, x: TensorBox, weight: TensorBox) -> Any:
     """Returns the sum over channels and taps, by `tl.dot` if no side of the product has length 1."""
     import sympy
     from torch._inductor.virtualized import V
@@ -130,7 +146,7 @@ def _summed(g: Geometry, x: Any, weight: Any) -> Any:
     return create_reduction("dot", x, *_as_product(g, x, weight))
 
 
-def _as_product(g: Geometry, x: Any, weight: Any) -> tuple[list[Any], list[Any], Any]:
+def _as_product(g: Geometry, x: TensorBox, weight: TensorBox) -> tuple[list[Any], list[Any], Any]:
     import sympy
     from torch._inductor.virtualized import V, ops
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
@@ -141,7 +157,7 @@ def _as_product(g: Geometry, x: Any, weight: Any) -> tuple[list[Any], list[Any],
     alone = V.graph.sizevars.statically_known_equals(g.batch * g.groups, 1)
     ranges = [*([] if alone else [g.batch * g.groups]), g.wide, sympy.prod(g.out)]
 
-    def inner(index: Any, step: Any) -> Any:
+    def inner(index: Sequence[sympy.Expr], step: Sequence[sympy.Expr]) -> Any:
         together, channel, pixel = ([sympy.S.Zero] if alone else []) + list(index)
         n, group = together, sympy.S.Zero
         if g.groups != 1:
@@ -153,13 +169,13 @@ def _as_product(g: Geometry, x: Any, weight: Any) -> tuple[list[Any], list[Any],
     return ranges, [sympy.prod(g.steps)], inner
 
 
-def _as_sum(g: Geometry, x: Any, weight: Any) -> tuple[list[Any], list[Any], Any]:
+def _as_sum(g: Geometry, x: TensorBox, weight: TensorBox) -> tuple[list[Any], list[Any], Any]:
     from torch._inductor.virtualized import ops
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
     load_x, load_w = x.make_loader(), weight.make_loader()
 
-    def inner(index: Any, reduced: Any) -> Any:
+    def inner(index: Sequence[sympy.Expr], reduced: Sequence[sympy.Expr]) -> Any:
         n, channel, *pixel = index
         group, m = FloorDiv(channel, g.wide), ModularIndexing(channel, 1, g.wide)
         c, *taps = reduced
@@ -170,12 +186,27 @@ def _as_sum(g: Geometry, x: Any, weight: Any) -> tuple[list[Any], list[Any], Any
     return [g.batch, g.wide * g.groups, *g.out], g.depth, inner
 
 
-def _weight(g: Geometry, load: Any, group: Any, m: Any, c: Any, taps: Any) -> Any:
+def _weight(
+    g: Geometry,
+    load: Loader,
+    group: sympy.Expr,
+    m: sympy.Expr,
+    c: sympy.Expr,
+    taps: Sequence[sympy.Expr],
+) -> Any:
     first = c + group * g.channels if g.transposed else m + group * g.wide
     return load([first, m if g.transposed else c, *taps])
 
 
-def _patch(g: Geometry, load: Any, n: Any, group: Any, pixel: Any, c: Any, taps: Any) -> Any:
+def _patch(
+    g: Geometry,
+    load: Loader,
+    n: sympy.Expr,
+    group: sympy.Expr,
+    pixel: Sequence[sympy.Expr],
+    c: sympy.Expr,
+    taps: Sequence[sympy.Expr],
+) -> Any:
     """Returns the input at the position of a tap and pixel, and zero outside."""
     from torch._inductor.virtualized import ops
     from torch.utils._sympy.functions import Identity
@@ -187,7 +218,9 @@ def _patch(g: Geometry, load: Any, n: Any, group: Any, pixel: Any, c: Any, taps:
     return ops.masked(all_hold(tests), lambda: load([Identity(v) for v in input_index]), 0.0)
 
 
-def _tap_positions(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], list[Any]]:
+def _tap_positions(
+    g: Geometry, pixel: Sequence[sympy.Expr], taps: Sequence[sympy.Expr]
+) -> tuple[list[Any], list[Any]]:
     """Returns the positions that a tap reads, and the comparisons that tell whether these are
     inside.
     """
@@ -197,7 +230,9 @@ def _tap_positions(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], list[
     ]
 
 
-def _transposed_places(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], list[Any]]:
+def _transposed_places(
+    g: Geometry, pixel: Sequence[sympy.Expr], taps: Sequence[sympy.Expr]
+) -> tuple[list[Any], list[Any]]:
     import sympy
     from torch._inductor.virtualized import ops
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
@@ -213,7 +248,7 @@ def _transposed_places(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], l
     return positions, tests
 
 
-def _average_pooling(pool: Any) -> Any:
+def _average_pooling(pool: Callable[..., Any]) -> Any:
     """Large windows, which Inductor leaves to the library, become a convolution of each plane with equal weights."""
     import sympy
     import torch
@@ -221,8 +256,17 @@ def _average_pooling(pool: Any) -> Any:
 
     aten = torch.ops.aten
 
-    def lowered(x: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
-        count_include_pad: bool = True, divisor_override: Any = None) -> Any:  # fmt: skip
+    def lowered(
+        x: TensorBox,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = (),
+        padding: int | Sequence[int] = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        kernel: list[Any]
+        pads: list[Any]
         kernel, pads = (
             [*v] * (3 // len(v)) if isinstance(v, list | tuple) else [v] * 3
             for v in (kernel_size, padding)
@@ -241,13 +285,23 @@ def _average_pooling(pool: Any) -> Any:
             [1, 1, *kernel], 1 / math.prod(kernel), dtype=x.get_dtype(), device=x.get_device()
         )
         x = low[aten.view](x, [sympy.prod(planes), 1, depth, height, width])
-        averaged = convolution(x, weight, None, stride or kernel, pads, [1], False, [0], 1)
+        averaged = convolution(
+            x,
+            weight,
+            None,
+            cast("Sequence[int]", stride or kernel),
+            cast("Sequence[int]", pads),
+            [1],
+            False,
+            [0],
+            1,
+        )
         return low[aten.view](averaged, [*planes, *averaged.get_size()[2:]])
 
     return lowered
 
 
-def _pooling_size(plain: Any) -> Any:
+def _pooling_size(plain: Callable[..., Any]) -> Any:
     """Returns Inductor's pooling size with windows rounded up without a case distinction.
 
     Inductor asks whether rounding up makes a difference, and the answer would hold for a single
@@ -257,14 +311,14 @@ def _pooling_size(plain: Any) -> Any:
     from torch.utils._sympy.functions import FloorDiv
 
     def pooling_size(
-        x: Any,
+        x: int | sympy.Expr,
         i: int,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
+        kernel_size: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
         ceil_mode: bool,
         *,
-        dilation: Any = None,
+        dilation: Sequence[int] | None = None,
     ) -> tuple[Any, bool]:
         reach = (dilation or [1] * len(padding))[i] * (kernel_size[i] - 1)
         is_static = all(isinstance(v, int | sympy.Integer) for v in (reach, stride[i], padding[i]))

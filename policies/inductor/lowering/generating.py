@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.lowering.concatenations import nested_concatenations
 from kernelwright.policies.inductor.lowering.written_numbers import lowering_on_gpu
 from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.graph import TracedModel
 from kernelwright.policies.inductor.tracing.loops import tracing_loops
+
+if TYPE_CHECKING:
+    import torch
 
 MAX_CONSTANTS = 1024
 """Numbers that forward may have written in it, in all."""
@@ -55,7 +58,9 @@ def _with_names_of_step(text: str, number: int) -> str:
     )
 
 
-def _generated(graph: Any, flat: list[Any], traced: TracedModel) -> tuple[str, dict[str, Any]]:
+def _generated(
+    graph: torch.fx.GraphModule, flat: list[Any], traced: TracedModel
+) -> tuple[str, dict[str, Any]]:
     import torch
     from torch._inductor.compile_fx import _recursive_post_grad_passes
     from torch._inductor.debug import DebugContext
@@ -82,7 +87,7 @@ def _generated(graph: Any, flat: list[Any], traced: TracedModel) -> tuple[str, d
     return str(getattr(wrapper, "value", wrapper)), dict(lowering.constants)
 
 
-def _plain_output_strides(graph: Any, traced: TracedModel) -> None:
+def _plain_output_strides(graph: torch.fx.GraphModule, traced: TracedModel) -> None:
     """Contiguous strides are products of max(1, size), for tensors without elements, which are never read: without it
     an index is a sum that axes can be merged in.
     """
@@ -106,7 +111,7 @@ def _plain_output_strides(graph: Any, traced: TracedModel) -> None:
             node.meta["val"] = value.new_empty_strided(value.shape, strides)
 
 
-def channels_last(graph: Any) -> bool:
+def channels_last(graph: torch.fx.GraphModule) -> bool:
     """Returns whether library convolutions use channels last, as torch.compile does for numeric
     sizes.
 

@@ -4,11 +4,16 @@ them are loaded at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kernelwright.policies.inductor.window_sizes import window_size
+
+if TYPE_CHECKING:
+    import sympy
+    import torch
+    from torch._inductor.ir import TensorBox
 
 MAX_UNROLLED_TERMS = 27
 """Largest number of terms written out: the size of a 3 x 3 x 3 window.
@@ -16,6 +21,10 @@ MAX_UNROLLED_TERMS = 27
 Written out, neighbouring elements are loaded together; a loop over the window would load each
 window separately.
 """
+
+
+Loader = Callable[[Sequence[Any]], Any]
+"""Reads the element at an index (sympy expressions) while a kernel is generated."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +65,16 @@ class Geometry:
         return [*self.kernel, self.channels]
 
 
-def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any,
-    groups: Any) -> Geometry:  # fmt: skip
+def geometry(
+    x: TensorBox,
+    weight: TensorBox,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    extra: Sequence[int],
+    groups: int | sympy.Expr,
+) -> Geometry:
     """Returns the extents of a convolution, with an entry a spatial axis: strides, paddings and output sizes."""
     import sympy
     from torch.utils._sympy.functions import FloorDiv
@@ -95,9 +112,7 @@ def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, tran
     )
 
 
-def create_contiguous(
-    x: Any, sizes: list[Any], value: Callable[..., Any]
-) -> Callable[[list[Any]], Any]:
+def create_contiguous(x: TensorBox, sizes: list[Any], value: Callable[..., Any]) -> Loader:
     """A loader of a new tensor that lies as its sizes say; value: of the element at the given places."""
     from torch._inductor import ir
 
@@ -112,7 +127,7 @@ def create_contiguous(
     return tensor.make_loader()
 
 
-def channels_last(x: Any) -> Callable[[list[Any]], Any]:
+def channels_last(x: TensorBox) -> Loader:
     """A loader by the places of the tensor as it is (batch, channels, then the spatial axes), of a copy with its
     channels last in memory.
     """
@@ -125,7 +140,11 @@ def channels_last(x: Any) -> Callable[[list[Any]], Any]:
 
 
 def create_reduction(
-    kind: Literal["sum", "dot"], x: Any, ranges: list[Any], steps: list[Any], inner: Any
+    kind: Literal["sum", "dot"],
+    x: TensorBox,
+    ranges: list[Any],
+    steps: list[Any],
+    inner: Callable[..., Any],
 ) -> Any:
     """Creates a reduction of Inductor: `sum`, or `dot` for tl.dot. Sums of few terms are written
     out.
@@ -134,7 +153,8 @@ def create_reduction(
 
     with config.patch(unroll_reductions_threshold=MAX_UNROLLED_TERMS + 1):
         reduction = ir.Reduction.create(
-            device=x.get_device(), dst_dtype=x.get_dtype(), src_dtype=x.get_dtype(), inner_fn=inner, ranges=ranges,
+            device=cast("torch.device", x.get_device()), dst_dtype=x.get_dtype(), src_dtype=x.get_dtype(),
+            inner_fn=inner, ranges=ranges,
             reduction_ranges=steps, reduction_type=kind,
         )  # fmt: skip
     if isinstance(reduction.data.data, ir.Reduction):  # type: ignore[attr-defined]
@@ -154,7 +174,7 @@ def all_hold(tests: list[Any]) -> Any:
     return mask
 
 
-def bounds_of(position: Any, size: Any) -> list[Any]:
+def bounds_of(position: sympy.Expr, size: sympy.Expr) -> list[Any]:
     """Returns the comparisons that tell whether a position lies inside an axis."""
     import sympy
     from torch._inductor.virtualized import ops
@@ -162,7 +182,7 @@ def bounds_of(position: Any, size: Any) -> list[Any]:
     return [(ops.ge, position, sympy.S.Zero), (ops.lt, position, size)]
 
 
-def unravel_index(flat: Any, sizes: list[Any]) -> list[Any]:
+def unravel_index(flat: sympy.Expr, sizes: list[Any]) -> list[Any]:
     """Returns an index per size, the last one running fastest."""
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch._inductor.virtualized import OpsValue
 
 OPERATION = "greatest_common_divisor"
 """The name of the operation in Inductor, and of the helper in the draft (writing/helpers.py)."""
@@ -17,13 +20,13 @@ def own_greatest_common_divisor() -> None:
     from torch._inductor.ops_handler import DefaultHandler
     from torch._inductor.virtualized import ops
 
-    def passed_on(self: Any, a: Any, b: Any) -> Any:
+    def passed_on(self: Any, a: OpsValue, b: OpsValue) -> Any:
         return self._default(OPERATION, (a, b), {})
 
-    def written(a: Any, b: Any) -> str:
+    def written(a: str, b: str) -> str:
         return f"triton_helpers.{OPERATION}({a}, {b})"
 
-    def of_one_element(a: Any, b: Any) -> Any:
+    def of_one_element(a: OpsValue, b: OpsValue) -> Any:
         return getattr(ops, OPERATION)(a, b)
 
     setattr(DefaultHandler, OPERATION, passed_on)

@@ -11,7 +11,8 @@ Example in one dimension with stride 2, kernel 4, padding 0: even pixels (phase 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.lowering.geometry import (
     Geometry,
@@ -22,6 +23,12 @@ from kernelwright.policies.inductor.lowering.geometry import (
     create_reduction,
     unravel_index,
 )
+
+if TYPE_CHECKING:
+    import sympy
+    from torch._inductor.ir import TensorBox
+
+    from kernelwright.policies.inductor.lowering.geometry import Loader
 
 
 def has_phases(g: Geometry) -> bool:
@@ -37,7 +44,7 @@ def has_phases(g: Geometry) -> bool:
     )
 
 
-def convolve_by_phases(g: Geometry, x: Any, weight: Any) -> Any:
+def convolve_by_phases(g: Geometry, x: TensorBox, weight: TensorBox) -> Any:
     """The convolution [batch, channels, *out]. Axis by axis, with a stride s, padding p and a phase r: the pixel
     s * q + r meets the taps s * j + (r + p) % s, and reads the input at q + (r + p) // s - j.
     """
@@ -53,7 +60,7 @@ def convolve_by_phases(g: Geometry, x: Any, weight: Any) -> Any:
         x, [g.groups, phases, g.wide, *steps], _weights(g, weight.make_loader())
     )
 
-    def inner(index: Any, step: Any) -> Any:
+    def inner(index: Sequence[sympy.Expr], step: Sequence[sympy.Expr]) -> Any:
         together, channel, pixel = index
         image, phase = (
             FloorDiv(together, phases),
@@ -74,12 +81,12 @@ def convolve_by_phases(g: Geometry, x: Any, weight: Any) -> Any:
     return _interleaved(g, reduction, quotients)
 
 
-def _weights(g: Geometry, load: Any) -> Any:
+def _weights(g: Geometry, load: Loader) -> Any:
     """Returns the taps of each phase, and zero for missing taps."""
     from torch._inductor.virtualized import ops
     from torch.utils._sympy.functions import Identity
 
-    def value(group: Any, together: Any, m: Any, *at: Any) -> Any:
+    def value(group: sympy.Expr, together: sympy.Expr, m: sympy.Expr, *at: Any) -> Any:
         *j, c = at
         phase = unravel_index(together, g.stride)
         taps = _taps(g, phase, j)
@@ -116,7 +123,7 @@ def _tap_bounds(g: Geometry, taps: list[Any]) -> list[Any]:
     ]
 
 
-def _interleaved(g: Geometry, product: Any, quotients: list[Any]) -> Any:
+def _interleaved(g: Geometry, product: TensorBox, quotients: list[Any]) -> Any:
     """Returns the phases interleaved as an image, read in place by the operators that follow."""
     import sympy
     from torch._inductor import ir
@@ -124,7 +131,7 @@ def _interleaved(g: Geometry, product: Any, quotients: list[Any]) -> Any:
 
     load, phases = product.make_loader(), sympy.prod(g.stride)
 
-    def value(index: Any) -> Any:
+    def value(index: Sequence[sympy.Expr]) -> Any:
         n, channel, *pixel = index
         group, m = FloorDiv(channel, g.wide), ModularIndexing(channel, 1, g.wide)
         phase, flat = sympy.S.Zero, sympy.S.Zero

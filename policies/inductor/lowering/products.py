@@ -4,7 +4,8 @@ elsewhere.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.inductor_patches import size_hint
 from kernelwright.policies.inductor.lowering.split_products import (
@@ -12,6 +13,10 @@ from kernelwright.policies.inductor.lowering.split_products import (
     split_product,
     worth_splitting,
 )
+
+if TYPE_CHECKING:
+    import torch
+    from torch._inductor.ir import TensorBox
 
 MIN_ROWS_TO_TRANSPOSE = 128
 """Rows of the left operand, at the problem's own sizes, from which on the right operand is transposed first."""
@@ -35,7 +40,9 @@ def own_products(split: bool) -> None:
     lowerings[aten.baddbmm.default] = _with_base(aten.bmm.default)
 
 
-def _product(by_dot: Any, left_axis: int, right_axis: int, axis: int, split: bool) -> Any:
+def _product(
+    by_dot: Callable[..., Any], left_axis: int, right_axis: int, axis: int, split: bool
+) -> Any:
     """Returns a lowering by `tl.dot` if possible; otherwise elements are multiplied and summed
     along `axis`.
 
@@ -47,7 +54,7 @@ def _product(by_dot: Any, left_axis: int, right_axis: int, axis: int, split: boo
 
     aten = torch.ops.aten
 
-    def lowered(a: Any, b: Any, **options: Any) -> Any:
+    def lowered(a: TensorBox, b: TensorBox, **options: Any) -> Any:
         if use_native_matmul(a, b):
             if split and worth_splitting(a, b):
                 return split_product(a, b)
@@ -78,7 +85,7 @@ def _store_half_operands(*operands: Any) -> None:
             operand.realize()
 
 
-def is_worth_transposing(a: Any, b: Any) -> bool:
+def is_worth_transposing(a: TensorBox, b: TensorBox) -> bool:
     """Returns whether the right fp32 operand should be copied to row-major order before the
     product.
 
@@ -93,7 +100,7 @@ def is_worth_transposing(a: Any, b: Any) -> bool:
     return b.get_dtype() == torch.float32 and rows >= MIN_ROWS_TO_TRANSPOSE and is_column_major(b)
 
 
-def copy_row_major(b: Any) -> Any:
+def copy_row_major(b: TensorBox) -> Any:
     """A copy of a matrix, or of a batch of them, whose rows lie side by side."""
     from torch._inductor import ir
 
@@ -108,14 +115,16 @@ def copy_row_major(b: Any) -> Any:
     return row_major
 
 
-def _with_base(product: Any) -> Any:
+def _with_base(product: torch._ops.OpOverload) -> Any:
     """Computes base * beta + (a @ b) * alpha."""
     import torch
     from torch._inductor.lowering import lowerings
 
     aten = torch.ops.aten
 
-    def lowered(base: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    def lowered(
+        base: TensorBox, a: TensorBox, b: TensorBox, *, beta: float = 1, alpha: float = 1
+    ) -> Any:
         result = lowerings[product](a, b)
         result = result if alpha == 1 else lowerings[aten.mul](result, alpha)
         if beta == 0:

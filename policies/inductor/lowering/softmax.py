@@ -6,9 +6,12 @@ Inductor would pass over the row twice.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.inductor_patches import size_hint
+
+if TYPE_CHECKING:
+    from torch._inductor.ir import TensorBox
 
 MIN_ROW_ELEMENTS = 1 << 14
 """Elements, at the problem's own sizes: shorter rows are still in the caches at the second pass, and two passes are
@@ -24,7 +27,7 @@ def online_softmax() -> None:
 
     plain = lowerings[inductor_prims.prepare_softmax_online]
 
-    def lowered(x: Any, dim: int) -> Any:
+    def lowered(x: TensorBox, dim: int) -> Any:
         from torch._inductor.ir import OnlineSoftmaxReduction
         from torch._inductor.lowering import _make_reduction_inner
 

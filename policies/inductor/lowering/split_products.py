@@ -20,11 +20,15 @@ Example of an element 1234.5678 scaled to 1.2056326: high = 1.2060547 (float16),
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from kernelwright.policies.inductor.inductor_patches import size_hint
 from kernelwright.policies.inductor.lowering.geometry import create_reduction
+
+if TYPE_CHECKING:
+    import sympy
+    from torch._inductor.ir import TensorBox
 
 MIN_PRODUCTS_PER_ELEMENT = 100
 """Products an element of the operands, rows * columns / (rows + columns): below it, writing the parts takes longer than
@@ -42,7 +46,7 @@ MIN_EXPONENT = -100.0
 """The least exponent of two that a scale has: its inverse is a number of fp32 too."""
 
 
-def worth_splitting(a: Any, b: Any) -> bool:
+def worth_splitting(a: TensorBox, b: TensorBox) -> bool:
     """Whether a product of fp32 is large enough, at the problem's own sizes, for its operands to be split first."""
     import torch
 
@@ -59,7 +63,7 @@ def worth_splitting(a: Any, b: Any) -> bool:
     )
 
 
-def split_product(a: Any, b: Any) -> Any:
+def split_product(a: TensorBox, b: TensorBox) -> Any:
     """a @ b, of two or of three axes."""
     from torch._inductor import ir
     from torch._inductor.virtualized import ops
@@ -68,7 +72,7 @@ def split_product(a: Any, b: Any) -> Any:
     *batch, rows, depth = a.get_size()
     ranges = [*batch, rows, b.get_size()[-1]]
 
-    def inner(index: Any, step: Any) -> Any:
+    def inner(index: Sequence[sympy.Expr], step: Sequence[sympy.Expr]) -> Any:
         *matrix, row, column = index
         left_index, right_index = [*matrix, row, step[0]], [*matrix, step[0], column]
         small = ops.add(
@@ -79,7 +83,7 @@ def split_product(a: Any, b: Any) -> Any:
 
     load = create_reduction("dot", a, ranges, [depth], inner).make_loader()
 
-    def value(index: Any) -> Any:
+    def value(index: Sequence[sympy.Expr]) -> Any:
         *matrix, row, column = index
         return ops.mul(
             ops.mul(load(index), left.size([*matrix, row])), right.size([*matrix, column])
@@ -93,7 +97,7 @@ def split_product(a: Any, b: Any) -> Any:
 class _Parts:
     """The high and the low part of an operand, which lie in memory as it does, and the sizes that they are times."""
 
-    def __init__(self, x: Any, over: int) -> None:
+    def __init__(self, x: TensorBox, over: int) -> None:
         """over: the axis that is summed along, -1 or -2."""
         import torch
         from torch._inductor.virtualized import ops
@@ -106,42 +110,42 @@ class _Parts:
             sizes[-2:] = sizes[:-3:-1]
         exponent = _exponents(x, lambda index: load(self._as_stored(index)), sizes, rows)
 
-        def scaled(index: Any) -> Any:
+        def scaled(index: Sequence[sympy.Expr]) -> Any:
             inverse = ops.exp2(ops.neg(exponent(index[:-1] if rows else index[:-2])))
             return ops.mul(load(self._as_stored(index)), inverse)
 
-        def high(index: Any) -> Any:
+        def high(index: Sequence[sympy.Expr]) -> Any:
             return ops.to_dtype(scaled(index), torch.float16, use_compute_types=False)
 
-        def low(index: Any) -> Any:
+        def low(index: Sequence[sympy.Expr]) -> Any:
             remainder = ops.sub(scaled(index), ops.to_dtype(high(index), torch.float32))
             return ops.to_dtype(remainder, torch.float16, use_compute_types=False)
 
         self._high, self._low = (_written(x, sizes, value) for value in (high, low))
         self.size = lambda index: ops.exp2(exponent(index if rows else index[:-1]))
 
-    def high(self, index: Any) -> Any:
+    def high(self, index: Sequence[sympy.Expr]) -> Any:
         """Returns the element at an index, rounded to float16."""
         return self._high(self._as_stored(index))
 
-    def low(self, index: Any) -> Any:
+    def low(self, index: Sequence[sympy.Expr]) -> Any:
         """Returns the low part (the rounding error of the high part) of the element at an index."""
         return self._low(self._as_stored(index))
 
-    def _as_stored(self, index: Any) -> list[Any]:
+    def _as_stored(self, index: Sequence[sympy.Expr]) -> list[Any]:
         *batch, first, second = index
         return [*batch, second, first] if self._turned else list(index)
 
 
 def _exponents(
-    x: Any, load: Callable[[Any], Any], sizes: list[Any], rows: bool
+    x: TensorBox, load: Callable[[Any], Any], sizes: list[Any], rows: bool
 ) -> Callable[[Any], Any]:
     """A loader of the exponents of two that each row, or each matrix, is to be divided by."""
     import torch
     from torch._inductor import ir
     from torch._inductor.virtualized import ops
 
-    def magnitude(index: Any, step: Any) -> Any:
+    def magnitude(index: Sequence[sympy.Expr], step: Sequence[sympy.Expr]) -> Any:
         size = ops.abs(load([*index, *step]))
         return ops.where(
             ops.lt(size, ops.constant(math.inf, torch.float32)),
@@ -154,7 +158,7 @@ def _exponents(
         of_row = largest
         largest = _largest(x, sizes[:-2], sizes[-2:-1], lambda index, step: of_row([*index, *step]))
 
-    def exponent(index: Any) -> Any:
+    def exponent(index: Sequence[sympy.Expr]) -> Any:
         least = ops.constant(2.0**MIN_EXPONENT, torch.float32)
         whole = ops.floor(ops.log2(ops.maximum(largest(index), least)))
         return ops.sub(whole, ops.constant(EXPONENT_OF_LARGEST, torch.float32))
@@ -169,19 +173,22 @@ def _exponents(
     return exponents.make_loader()
 
 
-def _largest(x: Any, ranges: list[Any], steps: list[Any], value: Any) -> Callable[[Any], Any]:
+def _largest(
+    x: TensorBox, ranges: list[Any], steps: list[Any], value: Callable[..., Any]
+) -> Callable[[Any], Any]:
     import torch
     from torch._inductor import ir
 
     maxima = ir.Reduction.create(
-        device=x.get_device(), dst_dtype=torch.float32, src_dtype=torch.float32, inner_fn=value, ranges=ranges,
+        device=cast("torch.device", x.get_device()), dst_dtype=torch.float32, src_dtype=torch.float32,
+        inner_fn=value, ranges=ranges,
         reduction_ranges=steps, reduction_type="max",
     )  # fmt: skip
     maxima.realize()
     return maxima.make_loader()
 
 
-def _written(x: Any, sizes: list[Any], value: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _written(x: TensorBox, sizes: list[Any], value: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A loader of a tensor of float16 that lies as its sizes say."""
     import torch
     from torch._inductor import ir
@@ -196,7 +203,7 @@ def _written(x: Any, sizes: list[Any], value: Callable[[Any], Any]) -> Callable[
     return lambda index: ops.to_dtype(stored(index), torch.float16, use_compute_types=False)
 
 
-def is_column_major(x: Any) -> bool:
+def is_column_major(x: TensorBox) -> bool:
     """Whether the elements of a column, not those of a row, lie side by side in memory."""
     from torch._inductor.virtualized import V
 

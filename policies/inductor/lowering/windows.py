@@ -7,6 +7,7 @@ loaded together.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kernelwright.policies.inductor.lowering.geometry import MAX_UNROLLED_TERMS
@@ -22,7 +23,7 @@ def written_out_windows() -> None:
         lowerings[operator] = _written_out(lowerings[operator])
 
 
-def _written_out(plain: Any) -> Any:
+def _written_out(plain: Callable[..., Any]) -> Any:
     from torch._inductor import config
 
     def lowered(*args: Any, **kwargs: Any) -> Any:

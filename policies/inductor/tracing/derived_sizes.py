@@ -10,10 +10,16 @@ Example: with sizes {"x.shape[1]": 2*u0}, u0 becomes an argument with the expres
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import sympy
+    import torch
+
+    from kernelwright.policies.inductor.tracing.graph import TracedModel
 
 
-def bind_derived(traced: Any, sizes: Iterable[tuple[str, Any]]) -> None:
+def bind_derived(traced: TracedModel, sizes: Iterable[tuple[str, Any]]) -> None:
     """Adds an argument to the graph for each symbol that occurs only inside other sizes.
 
     sizes: paths and values of sizes, preferred sources first.
@@ -43,7 +49,7 @@ def bind_derived(traced: Any, sizes: Iterable[tuple[str, Any]]) -> None:
         )
 
 
-def _add_argument(traced: Any, symbol: Any, hint: int, text: str) -> None:
+def _add_argument(traced: TracedModel, symbol: sympy.Symbol, hint: int, text: str) -> None:
     value = traced.sizes.env.create_symintnode(symbol, hint=hint)
     graph = traced.graph.graph
     last = [n for n in graph.nodes if n.op == "placeholder"][-1]
@@ -53,3 +59,25 @@ def _add_argument(traced: Any, symbol: Any, hint: int, text: str) -> None:
     traced.graph.recompile()
     traced.flat.append(value)
     traced.arguments.append(text)
+
+
+def recompute_floats(model: torch.nn.Module, sizes: dict[str, Any], traced: TracedModel) -> None:
+    """Recomputes floats that the constructor derived from sizes (`(width // heads) ** -0.5`)
+    inside the graph.
+    """
+    import torch
+    from torch.utils._sympy.interp import sympy_interp
+    from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+    values = {traced.sizes.by_path[path].node._expr: value for path, value in sizes.items()}
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if not isinstance(value, torch.SymFloat):
+                continue
+            for expression in (
+                value.node.expr,
+                value.node._expr,
+            ):  # a size equal to another has its name
+                if expression.free_symbols <= set(values):
+                    setattr(module, name, sympy_interp(PythonReferenceAnalysis, values, expression))
+                    break

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.device_mapping import cuda_mapped_to, map_cuda_of
 from kernelwright.policies.inductor.refusing import PROBLEM, needs_values
 from kernelwright.policies.inductor.tracing.loop_syntax import loop_names, with_loops
 from kernelwright.policies.inductor.tracing.numbers import number_names, with_numbers
+
+if TYPE_CHECKING:
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 def namespace(source: str) -> dict[str, Any]:
@@ -40,10 +44,10 @@ def _register_fields(cls: Any) -> None:
 
     names = [f.name for f in dataclasses.fields(cls) if f.init]
 
-    def flatten(value: Any) -> tuple[list[Any], Any]:
+    def flatten(value: object) -> tuple[list[Any], Any]:
         return [getattr(value, name) for name in names], None
 
-    def unflatten(values: Any, _: Any) -> Any:
+    def unflatten(values: Iterable[Any], _: object) -> Any:
         return cls(**dict(zip(names, values, strict=True)))
 
     torch.utils._pytree.register_pytree_node(cls, flatten, unflatten)
@@ -68,7 +72,7 @@ def plain_outputs(outputs: Any) -> Any:
     return outputs
 
 
-def examples(source: str, mode: Any) -> tuple[dict[str, Any], Any, Any]:
+def examples(source: str, mode: FakeTensorMode) -> tuple[dict[str, Any], Any, Any]:
     """Returns the module, and the inputs and constructor arguments as tensors without values."""
     module = namespace(source)
     with mode:
@@ -83,7 +87,7 @@ def examples(source: str, mode: Any) -> tuple[dict[str, Any], Any, Any]:
         return module, inputs, module["get_init_inputs"]()
 
 
-def _drawn(get_inputs: Callable[[], Any], mode: Any) -> Any:
+def _drawn(get_inputs: Callable[[], Any], mode: FakeTensorMode) -> Any:
     """Returns inputs whose creation needs values (a drawn scale with item()), made with values
     and then stripped of them.
     """
@@ -96,3 +100,33 @@ def _drawn(get_inputs: Callable[[], Any], mode: Any) -> Any:
         return torch.utils._pytree.tree_map_only(
             torch.Tensor, lambda v: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype), inputs
         )
+
+
+def plain_tensors(model: torch.nn.Module) -> Iterator[tuple[Any, str, str, Any]]:
+    """Module, attribute, path and value of tensors that are neither parameters nor buffers."""
+    import torch
+
+    for prefix, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor):
+                yield module, name, f"{prefix}.{name}".lstrip("."), value
+
+
+def tensors_by_path(values: list[Any], paths: list[str]) -> Iterator[tuple[str, Any]]:
+    """Path and tensor of all inputs, in the order in which torch flattens them."""
+    import torch
+
+    for path, value in zip(paths, values, strict=True):
+        if isinstance(value, torch.Tensor):
+            yield path, value
+        elif isinstance(value, list | tuple):
+            yield from tensors_by_path(list(value), [f"{path}[{i}]" for i in range(len(value))])
+        elif isinstance(value, dict):
+            yield from tensors_by_path(list(value.values()), [f"{path}[{k!r}]" for k in value])
+
+
+def spelt(name: str) -> str:
+    """layers.0.weight -> self.layers[0].weight; a child of a dictionary by its name is an attribute too."""
+    return "self" + "".join(
+        f"[{part}]" if part.isdigit() else f".{part}" for part in name.split(".")
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernelwright.policies.inductor.refusing import PROBLEM
@@ -27,7 +28,11 @@ def line_that_calls(source: str, operator: str) -> int | None:
 
     class Finding(TorchDispatchMode):
         def __torch_dispatch__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            function: Callable[..., Any],
+            types: Sequence[type],
+            args: tuple[Any, ...] = (),
+            kwargs: dict[str, Any] | None = None,
         ) -> Any:
             name = str(getattr(function, "overloadpacket", function)).rpartition(".")[2].strip("_")
             if name == operator_name or name.startswith(f"{operator_name}_"):

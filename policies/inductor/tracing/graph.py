@@ -10,19 +10,24 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.refusing import DraftRefused
-from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived
-from kernelwright.policies.inductor.tracing.execution import examples, plain_outputs
+from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived, recompute_floats
+from kernelwright.policies.inductor.tracing.execution import (
+    examples,
+    plain_outputs,
+    plain_tensors,
+    spelt,
+    tensors_by_path,
+)
 from kernelwright.policies.inductor.tracing.loop_syntax import has_loops
 from kernelwright.policies.inductor.tracing.loops import (
     LoopForm,
     Loops,
     Unlearned,
-    Unsuited,
     tracing_loops,
 )
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
@@ -33,6 +38,7 @@ from kernelwright.policies.inductor.tracing.randomness import (
 )
 from kernelwright.policies.inductor.tracing.sizes import SymbolicSizes, integers_by_path, is_extent
 from kernelwright.policies.inductor.tracing.slices import Slices, tracing_slices
+from kernelwright.policies.inductor.tracing.step_inputs import Unsuited
 from kernelwright.policies.inductor.tracing.to_gpu import move_to_gpu, tensor_on_gpu
 from kernelwright.policies.inductor.values.complex_numbers import (
     COMPLEX,
@@ -45,6 +51,12 @@ from kernelwright.policies.inductor.values.complex_numbers import (
     without_complex_decompositions,
 )
 from kernelwright.policies.inductor.values.known import KnownValuesMode
+
+if TYPE_CHECKING:
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from kernelwright.policies.inductor.graph_types import GraphNode
 
 MAX_OPERATORS = 8000
 """Maximum number of operators in a graph; an unrolled recurrence exceeds this."""
@@ -103,7 +115,7 @@ class TracedModel:
         )
 
 
-def numbers_of(source: str, mode: Any) -> dict[str, int]:
+def numbers_of(source: str, mode: FakeTensorMode) -> dict[str, int]:
     """Path -> integer, of all sizes of a problem."""
     text = ProblemText(source)
     _, inputs, init = examples(source, mode)
@@ -116,7 +128,7 @@ def numbers_of(source: str, mode: Any) -> dict[str, int]:
     return numbers
 
 
-def _constructor(text: ProblemText, init: Any) -> list[tuple[str, Any]]:
+def _constructor(text: ProblemText, init: Sequence[Any]) -> list[tuple[str, Any]]:
     """Path and value of each of the constructor's arguments."""
     names = [*text.constructor_names(), *(f"argument{i}" for i in range(99))]
     return [(f"self.{text.attribute_of(n)}", v) for n, v in zip(names, init, strict=False)]
@@ -181,7 +193,7 @@ def _trace(
 
 def _make_graph(
     traced: TracedModel,
-    model: Any,
+    model: torch.nn.Module,
     paths: list[str],
     symbolic_inputs: list[Any],
     loops: Loops,
@@ -191,9 +203,9 @@ def _make_graph(
     from torch._dispatch.python import enable_python_dispatcher
 
     held = dict(model.named_parameters()) | dict(model.named_buffers())
-    plain = list(_plain_tensors(model))
+    plain = list(plain_tensors(model))
     leaf_values, form = torch.utils._pytree.tree_flatten(symbolic_inputs)
-    tensors = list(_tensors(symbolic_inputs, paths))
+    tensors = list(tensors_by_path(symbolic_inputs, paths))
     traced.contiguous = [p for p, v in tensors if v.dim() and v.is_contiguous()]
     size_arguments = [(p, v) for p, v in traced.sizes.by_path.items() if not is_extent(p)]
     whole = [
@@ -213,7 +225,7 @@ def _make_graph(
         weights = {n: next(waiting) for n in held}
         for module, name, _, _ in plain:
             setattr(module, name, next(waiting))
-        _recompute_floats(
+        recompute_floats(
             model,
             dict(
                 zip(
@@ -264,7 +276,7 @@ def _make_graph(
     bind_derived(traced, [*_shapes(traced), *size_arguments])
 
 
-def _graph_of(function: Any, flat: list[Any], partial: bool, gradients: bool) -> Any:
+def _graph_of(function: Callable[..., Any], flat: list[Any], partial: bool, gradients: bool) -> Any:
     """Returns the function's graph, without mutations except of its arguments. Raises
     DraftRefused.
 
@@ -278,7 +290,7 @@ def _graph_of(function: Any, flat: list[Any], partial: bool, gradients: bool) ->
 
     from kernelwright.policies.inductor.functions.ranking import decompositions
 
-    def traced(called: Any, table: Any) -> Any:
+    def traced(called: Callable[..., Any], table: dict[Any, Callable[..., Any]]) -> Any:
         functional = torch.func.functionalize(called, remove="mutations")
         return make_fx(functional, decomposition_table=table, tracing_mode="real")(*flat)
 
@@ -302,59 +314,7 @@ def _graph_of(function: Any, flat: list[Any], partial: bool, gradients: bool) ->
     return graph
 
 
-def _recompute_floats(model: Any, sizes: dict[str, Any], traced: TracedModel) -> None:
-    """Recomputes floats that the constructor derived from sizes (`(width // heads) ** -0.5`)
-    inside the graph.
-    """
-    import torch
-    from torch.utils._sympy.interp import sympy_interp
-    from torch.utils._sympy.reference import PythonReferenceAnalysis
-
-    values = {traced.sizes.by_path[path].node._expr: value for path, value in sizes.items()}
-    for module in model.modules():
-        for name, value in list(vars(module).items()):
-            if not isinstance(value, torch.SymFloat):
-                continue
-            for expression in (
-                value.node.expr,
-                value.node._expr,
-            ):  # a size equal to another has its name
-                if expression.free_symbols <= set(values):
-                    setattr(module, name, sympy_interp(PythonReferenceAnalysis, values, expression))
-                    break
-
-
-def _plain_tensors(model: Any) -> Iterator[tuple[Any, str, str, Any]]:
-    """Module, attribute, path and value of tensors that are neither parameters nor buffers."""
-    import torch
-
-    for prefix, module in model.named_modules():
-        for name, value in vars(module).items():
-            if isinstance(value, torch.Tensor):
-                yield module, name, f"{prefix}.{name}".lstrip("."), value
-
-
-def _tensors(values: list[Any], paths: list[str]) -> Iterator[tuple[str, Any]]:
-    """Path and tensor of all inputs, in the order in which torch flattens them."""
-    import torch
-
-    for path, value in zip(paths, values, strict=True):
-        if isinstance(value, torch.Tensor):
-            yield path, value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(list(value), [f"{path}[{i}]" for i in range(len(value))])
-        elif isinstance(value, dict):
-            yield from _tensors(list(value.values()), [f"{path}[{k!r}]" for k in value])
-
-
-def spelt(name: str) -> str:
-    """layers.0.weight -> self.layers[0].weight; a child of a dictionary by its name is an attribute too."""
-    return "self" + "".join(
-        f"[{part}]" if part.isdigit() else f".{part}" for part in name.split(".")
-    )
-
-
-def _refuse(graph: Any) -> None:
+def _refuse(graph: torch.fx.GraphModule) -> None:
     """Raises DraftRefused for random operators, data-dependent sizes, and graphs with too many
     operators.
     """
@@ -381,7 +341,7 @@ def _refuse(graph: Any) -> None:
         )
 
 
-def _sized_by_data(node: Any) -> bool:
+def _sized_by_data(node: GraphNode) -> bool:
     """Whether the operator's result has as many elements as data say; an index by whole numbers has not."""
     import torch
 

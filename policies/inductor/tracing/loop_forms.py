@@ -14,8 +14,11 @@ other than tensors are iterated as in Python.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sized
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
 def over_ranges(method: ast.FunctionDef) -> None:
@@ -113,7 +116,7 @@ def _placed(text: str, node: ast.stmt) -> ast.stmt:
 class TensorPieces:
     """Lazy pieces of `x.split(1, dim)` or `x.unbind(dim)`, for a symbolic number of pieces."""
 
-    def __init__(self, tensor: Any, dim: int, keep: bool) -> None:
+    def __init__(self, tensor: torch.Tensor, dim: int, keep: bool) -> None:
         """keep: whether a piece has the axis still."""
         self._tensor, self._dim, self._keep = tensor, dim % tensor.dim(), keep
 
@@ -122,7 +125,7 @@ class TensorPieces:
         """How many there are: a symbol."""
         return self._tensor.shape[self._dim]
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int | torch.SymInt | slice) -> Any:
         import torch
 
         if not isinstance(index, int | torch.SymInt):
@@ -150,7 +153,7 @@ class ZippedRows:
         counts = [count_of(r) for r in self._rows]
         self.count = counts[0] if all(c is counts[0] for c in counts) else zipped_count(counts)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int | torch.SymInt | slice) -> Any:
         return tuple(rows[index] for rows in self._rows)
 
 
@@ -166,14 +169,14 @@ def zipped_count(counts: list[Any]) -> Any:
     return next((c for c in counts if isinstance(c, torch.SymInt) and c == least), least)
 
 
-def rows_of(walked: Any) -> Any:
+def rows_of(walked: Iterable[Any] | ZippedRows) -> Any:
     """A tensor or its pieces as they are; of everything else a list."""
     import torch
 
     return walked if isinstance(walked, torch.Tensor | TensorPieces | ZippedRows) else list(walked)
 
 
-def count_of(rows: Any) -> Any:
+def count_of(rows: Sized | ZippedRows) -> Any:
     """Returns the number of rows; a symbol for a tensor of symbolic length."""
     import torch
 

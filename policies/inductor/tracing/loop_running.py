@@ -4,21 +4,24 @@ that loops fill.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from kernelwright.policies.inductor.tracing.loops import (
-    Unsuited,
     in_a_step,
     keeps_loops,
     over_steps,
 )
+from kernelwright.policies.inductor.tracing.step_inputs import Unsuited
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Stacked(list[Any]):
     """A list of as many tensors as a loop has steps: `torch.stack` and `torch.cat` take it."""
 
-    def __init__(self, before: list[Any], steps: Any) -> None:
+    def __init__(self, before: list[Any], steps: torch.Tensor) -> None:
         """Creates the list. before: earlier elements. steps: elements appended by the loop,
         stacked along the first dimension.
         """
@@ -47,7 +50,7 @@ class Stacked(list[Any]):
         entries = self.steps.movedim(0, dim).flatten(dim, dim + 1)
         return torch.cat([*self.before, entries], dim) if len(self) else entries
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         if index == -1:
             return self.steps[-1]
         if isinstance(index, slice) and index == slice(None, None, -1) and not len(self):
@@ -57,7 +60,7 @@ class Stacked(list[Any]):
     def __iter__(self) -> Any:
         raise Unsuited("a second loop over a list that a loop over a size fills")
 
-    def insert(self, index: Any, value: Any) -> None:
+    def insert(self, index: object, value: object) -> None:
         """Raises Unsuited: no element can be put between those collected by a loop."""
         raise Unsuited("an element is put into a list that a loop over a size fills")
 
@@ -66,7 +69,7 @@ class Stacked(list[Any]):
         self.steps = self.steps.flip(0)
 
 
-def own_copy(changed: Any) -> Any:
+def own_copy(changed: object) -> Any:
     """Returns a copy that a step may modify. Raises Unsuited for a view, whose base would not be
     updated.
     """
@@ -106,7 +109,7 @@ def run_loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str,
     rows = {n: (t, d % t.dim()) for n, (t, d) in rows.items()}
     wide = {n: [*t.shape[:d], *t.shape[d + 1 :]] for n, (t, d) in rows.items()}
 
-    def body(at: Any, carried: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def body(at: int, carried: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         gives: dict[str, list[Any]] = {}
         after, last = step(start + at * stride, carried, gives)
         if any(len(v) != 1 or not isinstance(v[0], torch.Tensor) for v in gives.values()):
@@ -160,19 +163,19 @@ def _as_it_is(step: Callable[..., Any], steps: range, state: dict[str, Any], lis
     return _Values(state | last | lists | {n: t for n, (t, _) in rows.items()})
 
 
-def _write(written: Any, dim: int, at: int, value: Any) -> None:
+def _write(written: object, dim: int, at: int, value: object) -> None:
     """Writes a row of a tensor, or an element of a list."""
     import torch
 
     if not isinstance(written, torch.Tensor):
-        written[at] = value
+        cast("list[Any]", written)[at] = value
     elif isinstance(value, torch.Tensor):
         written.select(dim, at).copy_(value)
     else:
-        written.select(dim, at).fill_(value)
+        written.select(dim, at).fill_(cast(float, value))
 
 
-def stack(tensors: Any, dim: int = 0) -> Any:
+def stack(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
     """Stacks a list filled by a loop, or calls `torch.stack` on ordinary tensors."""
     import torch
 
@@ -181,7 +184,7 @@ def stack(tensors: Any, dim: int = 0) -> Any:
     return torch._C._VariableFunctions.stack(list(tensors), dim)
 
 
-def cat(tensors: Any, dim: Any = 0, **options: Any) -> Any:
+def cat(tensors: Sequence[torch.Tensor], dim: int = 0, **options: Any) -> Any:
     """Joins a list filled by a loop, or calls `torch.cat` on ordinary tensors."""
     import torch
 

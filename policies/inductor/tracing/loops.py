@@ -22,9 +22,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kernelwright.policies.inductor.refusing import DraftRefused
+from kernelwright.policies.inductor.tracing.step_inputs import (
+    Unsuited,
+    collecting,
+    pausing,
+    substituting,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelwright.policies.inductor.tracing.sizes import SymbolicSizes
 
 OPERATOR = "kernelwright::steps"
 TRACED_STEP = 2
@@ -71,10 +81,6 @@ class LoopForm(StrEnum):
     """All are run as they are."""
 
 
-class Unsuited(DraftRefused):
-    """A loop that has to be unrolled."""
-
-
 class Unlearned(Unsuited):
     """A loop whose step has not been learnt, since the problem's text shows no loop: a function of torch has it."""
 
@@ -82,7 +88,7 @@ class Unlearned(Unsuited):
 class _Frame:
     """Code in execution: forward, or the step of a loop."""
 
-    def __init__(self, path: Path, step: Any = None) -> None:
+    def __init__(self, path: Path, step: torch.SymInt | None = None) -> None:
         """step: the symbol of the step."""
         self.path, self.step, self._loops = path, step, 0
 
@@ -111,7 +117,7 @@ class Loops:
         self.nested = False
         """Whether there is a loop inside a loop."""
 
-    def use(self, sizes: Any, make: Callable[[Any, list[Any]], Any]) -> None:
+    def use(self, sizes: SymbolicSizes, make: Callable[[Any, list[Any]], Any]) -> None:
         """make: a function and its arguments -> a graph."""
         self._sizes, self._make = sizes, make
 
@@ -129,7 +135,7 @@ class Loops:
             self._body_numbers.clear()
 
     def over(
-        self, body: Body, count: Any, state: dict[str, Any], *, keep: bool = False
+        self, body: Body, count: int | torch.SymInt, state: dict[str, Any], *, keep: bool = False
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Runs a body `count` times; returns the last carried tensors and the stacked results.
 
@@ -157,18 +163,18 @@ class Loops:
             raise Unsuited("a loop over a size is not there each time that forward is run")
         step = self._sizes.step(len(self.bodies)) if number is None else self.bodies[number].step
 
-        def framed(at: Any, carried: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        def framed(at: int, carried: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             self._frames.append(_Frame(path, step))
             try:
                 return body(at, carried)
             finally:
                 self._frames.pop()
 
-        with disable_proxy_modes_tracing(), _collecting(tensors) as read_tensors:
+        with disable_proxy_modes_tracing(), collecting(tensors) as read_tensors:
             framed(step, dict(state))
         if number is None:
             with (
-                _pausing()
+                pausing()
             ):  # what an inner loop's graph is made of is nothing that the step around it is given
                 new_body = self._learnt(framed, step, state, tensors, read_tensors)
             number = self._body_numbers[path] = len(self.bodies)
@@ -183,7 +189,7 @@ class Loops:
     def _learnt(
         self,
         body: Body,
-        step: Any,
+        step: torch.SymInt,
         state: dict[str, Any],
         tensors: list[Any],
         read_tensors: list[Any],
@@ -193,7 +199,7 @@ class Loops:
         paths = torch.utils._pytree.tree_flatten_with_path(state)[0]
         names = ["_".join(str(getattr(k, "key", getattr(k, "idx", k))) for k in p) for p, v in paths
                  if isinstance(v, torch.Tensor)]  # fmt: skip
-        with _substituting({}):
+        with substituting({}):
             _, gives = body(step, dict(state))
         shapes = [(list(v.shape), v.dtype) for v in gives.values()]
         sizes = [
@@ -208,7 +214,7 @@ class Loops:
         form = torch.utils._pytree.tree_structure(state)
         leaves = torch.utils._pytree.tree_leaves(state)
 
-        def run(at: Any, *values: Any) -> None:
+        def run(at: int, *values: Any) -> None:
             tensor_values = list(values[len(sizes) :])
             now, on, puts, new = (
                 tensor_values[a:b]
@@ -216,7 +222,7 @@ class Loops:
             )
             waiting = iter(now)
             step_state = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaves]
-            with _substituting(dict(zip(map(id, read_tensors), new, strict=True))):
+            with substituting(dict(zip(map(id, read_tensors), new, strict=True))):
                 after, outputs = body(at, torch.utils._pytree.tree_unflatten(step_state, form))
             new_leaves = torch.utils._pytree.tree_leaves(after)
             carried_now = [v for v in new_leaves if isinstance(v, torch.Tensor)]
@@ -244,7 +250,7 @@ def _cuts(*lengths: int) -> list[tuple[int, int]]:
     return list(zip([0, *ends], ends, strict=False))
 
 
-def _fresh(value: Any, contiguous: bool = False) -> Any:
+def _fresh(value: torch.Tensor, contiguous: bool = False) -> Any:
     import torch
 
     if contiguous:
@@ -253,7 +259,7 @@ def _fresh(value: Any, contiguous: bool = False) -> Any:
 
 
 def _unrolled(
-    body: Body, count: Any, state: dict[str, Any]
+    body: Body, count: int | torch.SymInt, state: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     import torch
 
@@ -264,87 +270,6 @@ def _unrolled(
     return state, {
         name: torch.stack([row[name] for row in rows]) for name in rows[0]
     } if rows else {}
-
-
-_collectors: list[Any] = []
-"""Modes that collect the inputs of the active steps, outermost first."""
-
-
-@contextmanager
-def _pausing() -> Iterator[None]:
-    """Pauses collection for the active steps; steps that begin inside are collected."""
-    before = [c.paused for c in _collectors]
-    for collector in _collectors:
-        collector.paused = True
-    try:
-        yield
-    finally:
-        for collector, paused in zip(_collectors, before, strict=True):
-            collector.paused = paused
-
-
-@contextmanager
-def _collecting(carried: list[Any]) -> Iterator[list[Any]]:
-    """Collects the tensors from outside of a step that torch functions receive inside, each once."""
-    import torch
-    from torch.overrides import TorchFunctionMode
-
-    read_tensors: list[Any] = []
-    known_tensors = {id(v): v for v in carried}
-
-    class Collecting(TorchFunctionMode):
-        paused = False
-
-        def __torch_function__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            if self.paused:
-                return function(*args, **(kwargs or {}))
-            attribute = getattr(function, "__name__", "") == "__get__"
-            if attribute and not isinstance(result := function(*args), torch.Tensor):
-                return result  # `x.device`: no step needs x for it
-            for value in torch.utils._pytree.tree_leaves((args, kwargs or {})):
-                if isinstance(value, torch.Tensor) and id(value) not in known_tensors:
-                    known_tensors[id(value)] = value
-                    read_tensors.append(value)
-            versions = [v._version for v in read_tensors]
-            result = function(*args, **(kwargs or {}))
-            if versions != [v._version for v in read_tensors[: len(versions)]]:
-                raise Unsuited(
-                    "a loop over a size changes in place a tensor that was there before it"
-                )
-            for value in torch.utils._pytree.tree_leaves(result):
-                if isinstance(value, torch.Tensor):
-                    known_tensors[id(value)] = (
-                        value  # kept, so that no other tensor gets its identity
-                    )
-            return result
-
-    with Collecting() as collector:
-        _collectors.append(collector)
-        try:
-            yield read_tensors
-        finally:
-            _collectors.pop()
-
-
-@contextmanager
-def _substituting(new: dict[int, Any]) -> Iterator[None]:
-    """Other tensors in the place of some, wherever a function of torch is given them."""
-    import torch
-    from torch.overrides import TorchFunctionMode
-
-    class Substituting(TorchFunctionMode):
-        def __torch_function__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            args, kwargs = torch.utils._pytree.tree_map(
-                lambda v: new.get(id(v), v), (tuple(args), kwargs or {})
-            )
-            return function(*args, **kwargs)
-
-    with Substituting():
-        yield
 
 
 # ------------------------------------------------------------------------------------------ the loop as an operator
@@ -378,7 +303,7 @@ def keeps_loops() -> bool:
 
 
 def over_steps(
-    body: Body, count: Any, state: dict[str, Any], *, keep: bool = False
+    body: Body, count: int | torch.SymInt, state: dict[str, Any], *, keep: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """See `Loops.over`; outside of a trace the loop is run as it is."""
     return (
@@ -404,7 +329,7 @@ def _operator() -> Any:
     return torch.ops.kernelwright.steps.default
 
 
-def _shapes_of(carried: list[Any], given: list[Any], count: Any, loop: int) -> list[Any]:
+def _shapes_of(carried: list[Any], given: list[Any], count: int, loop: int) -> list[Any]:
     import torch
 
     body = _current[-1].bodies[loop]

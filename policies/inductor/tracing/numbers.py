@@ -9,10 +9,13 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
 
 from kernelwright.policies.inductor.tracing.loop_forms import TensorPieces
+
+if TYPE_CHECKING:
+    import torch
 
 WORDS = {
     "int": "__whole__",
@@ -93,10 +96,16 @@ class Real(metaclass=_Standing):
         return builtins.float(*args)
 
 
-def tensor_of(plain: Any) -> Any:
+def tensor_of(plain: Callable[..., Any]) -> Any:
     """`torch.tensor`, which keeps sizes that it is given, alone or in lists."""
 
-    def tensor(data: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+    def tensor(
+        data: object,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        **options: Any,
+    ) -> Any:
         import torch
 
         numbers = list(_numbers_in(data))
@@ -115,19 +124,19 @@ SIZES_ATTRIBUTE = "sizes_of_kernelwright"
 """Attribute of a tensor that is made of sizes: the sizes, as nested lists."""
 
 
-def with_sizes(tensor: Any, sizes: Any) -> Any:
+def with_sizes(tensor: torch.Tensor, sizes: object) -> Any:
     """Notes the sizes that a tensor is made of; lists may be nested. Returns the tensor."""
     setattr(tensor, SIZES_ATTRIBUTE, sizes)
     return tensor
 
 
-def known_sizes(value: Any) -> Any:
+def known_sizes(value: object) -> Any:
     """Returns the sizes that a tensor is made of, as Python has them; None for any other value."""
     sizes = getattr(value, SIZES_ATTRIBUTE, None)
     return list(sizes) if isinstance(sizes, tuple | list) else sizes
 
 
-def select_sizes(part: Any, whole: Any, index: Any) -> Any:
+def select_sizes(part: torch.Tensor, whole: object, index: object) -> Any:
     """Notes the sizes of a part of a tensor that is made of sizes (`torch.tensor(x.shape)[-2:]`). Returns the part."""
     sizes = known_sizes(whole)
     return (
@@ -137,7 +146,7 @@ def select_sizes(part: Any, whole: Any, index: Any) -> Any:
     )
 
 
-def _numbers_in(data: Any) -> Iterator[Any]:
+def _numbers_in(data: object) -> Iterator[Any]:
     if isinstance(data, list | tuple):
         for element in data:
             yield from _numbers_in(element)
@@ -145,14 +154,14 @@ def _numbers_in(data: Any) -> Iterator[Any]:
         yield data
 
 
-def _filled(data: Any, dtype: Any, device: Any) -> Any:
+def _filled(data: object, dtype: torch.dtype, device: torch.device | str | None) -> Any:
     import torch
 
     if isinstance(data, list | tuple):
         return torch.stack([_filled(element, dtype, device) for element in data])
     if isinstance(data, torch.Tensor):
         return data.to(device=device, dtype=dtype)
-    return torch.full((), data, dtype=dtype, device=device)
+    return torch.full((), cast(float, data), dtype=dtype, device=device)
 
 
 def with_numbers(tree: ast.Module) -> ast.Module:

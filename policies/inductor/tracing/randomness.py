@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ RANDOMNESS_ADVICE = "give forward what it draws as an input, or put zeros in its
 _OUTSIDE_TORCH = re.compile(r"\b((np|numpy)\.)?random\.\w+(?=\()")
 
 
-def draws_random_numbers(operator: Any) -> bool:
+def draws_random_numbers(operator: object) -> bool:
     """Whether an operator of torch draws random numbers."""
     import torch
 
@@ -57,8 +57,8 @@ def factories_without_generator() -> list[tuple[str, Any]]:
     ]
 
 
-def _without_generator(plain: Any) -> Any:
-    def drawn(*args: Any, generator: Any = None, **options: Any) -> Any:
+def _without_generator(plain: Callable[..., Any]) -> Any:
+    def drawn(*args: Any, generator: object = None, **options: Any) -> Any:
         return plain(*args, **options)
 
     return drawn

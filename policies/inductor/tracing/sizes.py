@@ -6,14 +6,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kernelwright.policies.inductor.tracing.loops import TRACED_STEP, Unsuited
+from kernelwright.policies.inductor.tracing.loops import TRACED_STEP
 from kernelwright.policies.inductor.tracing.problem_text import (
     NAMES_OF_NO_SIZE,
     ProblemText,
     readable,
 )
+from kernelwright.policies.inductor.tracing.step_inputs import Unsuited
+
+if TYPE_CHECKING:
+    import sympy
+    import torch
+    from torch.fx.experimental.symbolic_shapes import ShapeGuard
 
 MIN_SIZE = 5
 """Assumed lower bound of sizes, if the problem's own sizes are not smaller."""
@@ -21,7 +27,7 @@ _LAYOUT_FILES = re.compile(r"^\(?(_prims_common/|_prims/|_meta_registrations\.py
 """Files of torch that ask for memory layouts, as named in guards."""
 
 
-def integers_by_path(value: Any, path: str) -> dict[str, int]:
+def integers_by_path(value: object, path: str) -> dict[str, int]:
     """Path -> integer, of tensors' sizes and of numbers inside lists and dictionaries."""
     import torch
 
@@ -102,7 +108,7 @@ class SymbolicSizes:
         """Returns the default name of a size without a name of its own: x_shape_0."""
         return path.replace("self.", "")
 
-    def name_of(self, symbol: Any, path: str) -> str:
+    def name_of(self, symbol: sympy.Expr, path: str) -> str:
         """Returns the readable name of the size at a path; an unnamed size takes the name of an
         equal size.
         """
@@ -132,7 +138,7 @@ class SymbolicSizes:
         self.env.var_to_range[symbol] = ValueRanges(0, int_oo)
         return self.env.create_symintnode(symbol, hint=TRACED_STEP, source=source)
 
-    def hold_for_every(self, step: Any) -> None:
+    def hold_for_every(self, step: torch.SymInt) -> None:
         """Raises Unsuited if tracing made a decision that depends on the number of the step."""
         import sympy
 
@@ -145,7 +151,7 @@ class SymbolicSizes:
         ):
             raise Unsuited("a loop over a size decides something by the number of the step")
 
-    def tensor(self, like: Any, path: str) -> Any:
+    def tensor(self, like: torch.Tensor, path: str) -> Any:
         """Returns a tensor without values, with symbols for sizes above 1, in the memory order of
         `like`.
         """
@@ -159,7 +165,7 @@ class SymbolicSizes:
             self.symbol(n, f"{path}.shape[{i}]", names[i]) if n > 1 else n
             for i, n in enumerate(like.shape)
         ]
-        order = sorted(range(like.dim()), key=lambda i: -like.stride(i))
+        order = sorted(range(like.dim()), key=lambda i: -like.stride()[i])
         if not like.permute(
             order
         ).is_contiguous():  # it overlaps (`expand`) or has gaps: forward makes it contiguous
@@ -180,7 +186,7 @@ class SymbolicSizes:
                 return names
         return [""] * count
 
-    def argument(self, value: Any, path: str, name: str) -> Any:
+    def argument(self, value: object, path: str, name: str) -> Any:
         """A constructor's argument with symbols in the place of its sizes."""
         if isinstance(value, dict):
             return {k: self.argument(v, f"{path}[{k!r}]", str(k)) for k, v in value.items()}
@@ -190,7 +196,7 @@ class SymbolicSizes:
             return self.symbol(value, path, name)
         return value
 
-    def symbolic_input(self, value: Any, path: str) -> Any:
+    def symbolic_input(self, value: object, path: str) -> Any:
         """An input with symbols in the place of its sizes."""
         import torch
 
@@ -222,7 +228,7 @@ class SymbolicSizes:
         return pairs
 
 
-def _is_about_layout(guard: Any) -> bool:
+def _is_about_layout(guard: ShapeGuard) -> bool:
     """Returns whether a guard is about memory layout or about an axis of length 1, whose stride
     does not matter.
     """

@@ -12,7 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass
@@ -62,7 +65,7 @@ def tracing_slices(slices: Slices) -> Iterator[None]:
         _current.pop()
 
 
-def clip_to_axis(word: slice, extent: Any) -> slice:
+def clip_to_axis(word: slice, extent: int | torch.SymInt) -> slice:
     """The slice with its ends counted from the front, no further than the axis goes."""
     import torch
 
@@ -75,7 +78,7 @@ def clip_to_axis(word: slice, extent: Any) -> slice:
     return slice(start, stop, word.step)
 
 
-def _end(end: Any, extent: Any) -> Any:
+def _end(end: object, extent: int | torch.SymInt) -> Any:
     import torch
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
@@ -91,7 +94,7 @@ def _end(end: Any, extent: Any) -> Any:
     return low if statically_known_true(low <= extent) else torch.sym_min(low, extent)
 
 
-def _expression(size: Any) -> Any:
+def _expression(size: int | torch.SymInt) -> Any:
     import sympy
 
     return size.node.expr if hasattr(size, "node") else sympy.Integer(size)

@@ -5,7 +5,8 @@ in the place of each complex tensor, so that nothing complex is left for the com
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch.fx import Interpreter
@@ -35,6 +36,8 @@ class Pair(NamedTuple):
     im: Any
 
 
+Operand = Pair | torch.Tensor | complex
+"""Operand of an arithmetic operator."""
 MAX_TRANSFORM_ELEMENTS = 46_340
 """Largest number of elements: the largest number whose square is below 2 ** 31."""
 OPERATORS_BY_PARTS = {
@@ -64,12 +67,12 @@ PRODUCTS = {"mul", "mm", "bmm", "dot", "mv"}
 """Operators that are linear in each of two operands."""
 
 
-def is_complex(value: Any) -> bool:
+def is_complex(value: object) -> TypeGuard[torch.Tensor]:
     """Returns whether a value (or a node's value) is a complex tensor."""
     return isinstance(value, torch.Tensor) and value.is_complex()
 
 
-def as_real_argument(path: str, value: Any) -> tuple[str, Any]:
+def as_real_argument(path: str, value: object) -> tuple[str, Any]:
     """Returns an argument of forward for the graph: a complex tensor as a real one with an
     additional axis.
     """
@@ -89,12 +92,12 @@ def unwrapped_path(path: str) -> str:
     )
 
 
-def rank_in_forward(path: str, value: Any) -> int:
+def rank_in_forward(path: str, value: torch.Tensor) -> int:
     """Axes that the tensor at a path has in forward."""
     return int(value.dim()) - path.startswith(WRAPPED[0])
 
 
-def has_complex(graph: Any) -> bool:
+def has_complex(graph: torch.fx.GraphModule) -> bool:
     """Whether a node of a traced graph gives a complex tensor."""
     return any(is_complex(node.meta.get("val")) for node in graph.graph.nodes)
 
@@ -123,12 +126,17 @@ def without_complex_decompositions(table: dict[Any, Any]) -> dict[Any, Any]:
 class ByParts(Interpreter):
     """Runs a graph with pairs for complex tensors. Raises DraftRefused at an operator that has no rule."""
 
-    def __init__(self, graph: Any, library: bool = False) -> None:
+    def __init__(self, graph: torch.fx.GraphModule, library: bool = False) -> None:
         """library: Fourier transforms stay torch's own."""
         super().__init__(graph)
         self._library = library
 
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+    def call_function(
+        self,
+        target: Callable[..., Any],  # type: ignore[override]
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
         """Runs a node of the graph, with pairs for complex arguments. Raises DraftRefused for
         operators without a rule.
         """
@@ -160,11 +168,11 @@ class ByParts(Interpreter):
         raise DraftRefused(f"{name or target} of complex numbers has no kernel", operator=name)
 
 
-def _leaf(value: Any) -> bool:
+def _leaf(value: object) -> bool:
     return isinstance(value, Pair)
 
 
-def _part(value: Any, part: int) -> Any:
+def _part(value: object, part: int) -> Any:
     """Returns the real (0) or the imaginary (1) part of an argument; a size and an index have no parts."""
     if isinstance(value, Pair):
         return value[part]
@@ -173,14 +181,14 @@ def _part(value: Any, part: int) -> Any:
     return value
 
 
-def _zero(value: Any) -> Any:
+def _zero(value: object) -> Any:
     """Returns the imaginary part of a real operand: zero for tensors and numbers."""
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         return torch.zeros_like(value)
     return value
 
 
-def _by_parts(target: Any, args: Any, kwargs: Any) -> Any:
+def _by_parts(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     name = getattr(target, "overloadpacket", target).__name__
     real = tree_map(lambda v: _part(v, 0), (args, kwargs), is_leaf=_leaf)
     imaginary = tree_map(
@@ -202,14 +210,14 @@ def _by_parts(target: Any, args: Any, kwargs: Any) -> Any:
     return Pair(*parts)
 
 
-def _without_numbers(imaginary: Any, args: Any, first: int) -> Any:
+def _without_numbers(imaginary: tuple[Any, ...], args: tuple[Any, ...], first: int) -> Any:
     plain = (int, float, torch.SymInt, torch.SymFloat)
     return tuple(
         0 if i >= first and isinstance(args[i], plain) else v for i, v in enumerate(imaginary)
     )
 
 
-def _created(target: Any, args: Any, kwargs: Any) -> Pair:
+def _created(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pair:
     """`full` and its like: of a number."""
     real = target(*(_part(a, 0) for a in args), **{k: _part(v, 0) for k, v in kwargs.items()})
     number = next((a for a in args if isinstance(a, complex)), 0.0)
@@ -221,7 +229,7 @@ def _created(target: Any, args: Any, kwargs: Any) -> Pair:
     )
 
 
-def _product(target: Any, left: Any, right: Any) -> Pair:
+def _product(target: Callable[..., Any], left: Operand, right: Operand) -> Pair:
     """Returns (a + bi)(c + di); b or d may be missing."""
     a, c = _part(left, 0), _part(right, 0)
     b = _part(left, 1) if isinstance(left, Pair | complex) else None
@@ -233,7 +241,7 @@ def _product(target: Any, left: Any, right: Any) -> Pair:
     return Pair(target(a, c) - target(b, d), target(a, d) + target(b, c))
 
 
-def _quotient(left: Any, right: Any) -> Pair:
+def _quotient(left: Pair, right: Operand) -> Pair:
     if not isinstance(right, Pair | complex):
         return Pair(left.re / right, left.im / right)
     c, d = _part(right, 0), _part(right, 1)
@@ -242,7 +250,7 @@ def _quotient(left: Any, right: Any) -> Pair:
     return Pair(numerator.re / size, numerator.im / size)
 
 
-def _power(x: Any, exponent: Any) -> Pair:
+def _power(x: Pair, exponent: float) -> Pair:
     if exponent != 2:
         raise DraftRefused(
             "a power of complex numbers other than the square has no kernel", operator="pow"
@@ -250,11 +258,11 @@ def _power(x: Any, exponent: Any) -> Pair:
     return _product(aten.mul, x, x)
 
 
-def _polar(length: Any, angle: Any) -> Pair:
+def _polar(length: torch.Tensor, angle: torch.Tensor) -> Pair:
     return Pair(length * torch.cos(angle), length * torch.sin(angle))
 
 
-def _converted(x: Any, **options: Any) -> Any:
+def _converted(x: Pair | torch.Tensor, **options: Any) -> Any:
     """`x.to(dtype)`: a real tensor becomes a pair, and a pair loses its imaginary part to a real type."""
     dtype = options.pop("dtype", None)
     options.pop("memory_format", None)
@@ -268,7 +276,7 @@ def _converted(x: Any, **options: Any) -> Any:
     return Pair(real, torch.zeros_like(real))
 
 
-def _library_transform(target: Any, x: Any, *options: Any) -> Any:
+def _library_transform(target: Callable[..., Any], x: Pair | torch.Tensor, *options: Any) -> Any:
     """torch's transform of a complex tensor that is made of its parts, and taken apart again."""
     transformed = target(
         torch.view_as_complex(torch.stack(list(x), -1)) if isinstance(x, Pair) else x, *options
@@ -279,7 +287,7 @@ def _library_transform(target: Any, x: Any, *options: Any) -> Any:
     return Pair(parts.select(-1, 0), parts.select(-1, 1))
 
 
-def _angles(count: Any, rows: Any, like: Any) -> tuple[Any, Any]:
+def _angles(count: int, rows: int, like: torch.Tensor) -> tuple[Any, Any]:
     """Returns cos and sin of 2 pi j k / count for j < count and k < rows, with j k reduced modulo
     count.
 
@@ -297,17 +305,19 @@ def _angles(count: Any, rows: Any, like: Any) -> tuple[Any, Any]:
     return torch.cos(angle), torch.sin(angle)
 
 
-def _scale(normalization: int, count: Any) -> Any:
+def _scale(normalization: int, count: int) -> Any:
     """torch's codes: 0 nothing, 1 by the root of the number of elements, 2 by their number."""
     return {0: 1.0, 1: count**-0.5, 2: 1.0 / count}[int(normalization)]
 
 
-def _along(x: Any, dim: int, matrix: Any) -> Any:
+def _along(x: torch.Tensor, dim: int, matrix: torch.Tensor) -> Any:
     """The product of the rows along `dim` with a matrix."""
     return (x.movedim(dim, -1) @ matrix).movedim(-1, dim)
 
 
-def _transform(x: Any, dims: Any, normalization: int, forward: bool) -> Pair:
+def _transform(
+    x: Pair | torch.Tensor, dims: Sequence[int], normalization: int, forward: bool
+) -> Pair:
     """The discrete Fourier transform as a product with its matrix, axis by axis."""
     transformed = x if isinstance(x, Pair) else Pair(x, torch.zeros_like(x))
     for dim in dims:
@@ -321,7 +331,9 @@ def _transform(x: Any, dims: Any, normalization: int, forward: bool) -> Pair:
     return transformed
 
 
-def _real_to_complex(x: Any, dims: Any, normalization: int, onesided: bool) -> Pair:
+def _real_to_complex(
+    x: torch.Tensor, dims: Sequence[int], normalization: int, onesided: bool
+) -> Pair:
     *other_axes, last = dims
     count = x.shape[last]
     cos, sin = _angles(count, count // 2 + 1 if onesided else count, x)
@@ -334,7 +346,9 @@ def _real_to_complex(x: Any, dims: Any, normalization: int, onesided: bool) -> P
     )
 
 
-def _complex_to_real(x: Any, dims: Any, normalization: int, count: Any) -> Any:
+def _complex_to_real(
+    x: Pair | torch.Tensor, dims: Sequence[int], normalization: int, count: int
+) -> Any:
     """Transforms the first half of the frequencies back to real numbers.
 
     All frequencies count twice, except the first and the middle one of an even count.

@@ -7,6 +7,7 @@ have none.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -25,7 +26,11 @@ class KnownValuesMode(TorchDispatchMode):
         self._values = KnownValues()
 
     def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if (number := self._values.number(function, args)) is not None:

@@ -122,16 +122,20 @@ def _wished(kernel: LoweredKernel, depth: int) -> dict[str, int]:
     if kernel.dot:
         tile = product_tile(kernel)
         return {"X": tile.columns, "Y": tile.rows, "R0": tile.depth}
+    # A pointwise kernel takes 1,024 elements, fewer if it loads much for each.
     if kernel.kind == "pointwise":
         line = 256 if kernel.text.count("tl.load(") >= MANY_LOADS_PER_ELEMENT else 1024
         if len(kernel.blocks) == 2 and not _side_by_side_in_rows(kernel):
             columns = min(line, kernel.hints.get("X", line))
             return {"X": columns, "Y": line // columns}
         return [{"X": line}, {"X": 32, "Y": 32}, {"X": 16, "Y": 16, "Z": 4}][len(kernel.blocks) - 1]
+    # A persistent reduction holds whole rows: several short rows, or one long row.
     if kernel.persistent:
         return {"X": max(1, 1024 // depth) if depth <= 256 else 1}
+    # Reduced elements are adjacent: a block of them is read at once.
     if kernel.inner:
         return {"X": max(1, 2048 // min(2048, kernel.hints.get("R0", 2048))), "R0": 2048}
+    # Reduced elements are strided: many rows in parallel read adjacent elements.
     outer = kernel.hints.get("X", 1) >= kernel.hints.get("R0", 1)
     return {"X": 64, "R0": 16} if outer else {"X": 8, "R0": 256}
 
@@ -213,5 +217,6 @@ def choose_stages(kernel: LoweredKernel) -> int | None:
         return 1
     if kernel.single or products == 1:
         return tile.stages
+    # All stages have to fit into shared memory; an element of half precision has two bytes.
     bytes_per_stage = 2 * tile.depth * (tile.rows + products * tile.columns)
     return max(1, min(tile.stages, MAX_SHARED_MEMORY // bytes_per_stage))

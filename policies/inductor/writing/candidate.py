@@ -97,14 +97,17 @@ def write_candidate(
     used_names = {*names.values(), *RESERVED_NAMES, *traced.contiguous} | {
         a.arg for a in traced.text.forward.args.args
     }
+    # 1. Read Inductor's host code: launches, loops and library calls.
     looped = LoopReading(traced, generated, kernels, names, used_names)
     host = read_call(
         generated.text, kernels, traced.arguments, names, looped, _input_layouts(traced, names)
     )
+    # 2. Merge equal kernels, and name the buffers after their kernels.
     merge_kernels(kernels, host)
     if generated.channels_last:
         keep_channels_last(host)
     name_buffers(host, used_names)
+    # 3. Write each launched kernel with the names of its launches.
     launches = {k: [s for s in host.launches() if s.kernel is kernels[k]] for k in kernels}
     for kernel in kernels.values():
         kernel.single, kernel.library_tf32 = _is_single(traced), tf32 and _library_tf32()
@@ -113,9 +116,11 @@ def write_candidate(
         k: write_kernel(kernels[k], launches[k], comment_of(kernels[k]), len(launched))
         for k in launched
     }
+    # 4. Write forward, with repeated blocks as functions.
     lines, functions = _forward_lines(traced, host, written, names)
     lines = [part for line in lines for part in break_line(line, 8)]
     lines, constants = _constants(lines, generated)
+    # 5. Keep the problem's constructor, and the definitions that it needs.
     needed, model = model_and_what_it_needs(traced, lines, constants)
     needed = [break_long_lines(n) for n in needed]
     head, between, forward = model.partition("\n\n    def forward(")
@@ -125,6 +130,7 @@ def write_candidate(
         for k in written
         for f in map(_without_decorators, kernels[k].helpers)
     )
+    # 6. Assemble the file: helpers, kernels, host functions, ModelNew.
     bodies = [w.text for w in written.values()]
     functions = [break_long_lines(f) for f in functions]
     called = "\n".join([*functions, model])

@@ -48,6 +48,7 @@ def divisors_as_constants(
         for n in ast.walk(divisor)
         if isinstance(n, ast.Name)
     }
+    # Parameters that are converted by a method must stay variables: a constant has no methods.
     constant = ((divided | set(compared)) & plain) - _converted(function, plain)
     stored = {
         n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
@@ -67,6 +68,7 @@ def inner_names(function: ast.FunctionDef, reduced: Collection[str]) -> set[str]
 def _that_depend_on(names: Collection[str], function: ast.FunctionDef) -> set[str]:
     """Returns the names, and all names that are computed from them."""
     dependent, before = set(names), -1
+    # Repeat until no name is added: assignments may use names from any earlier one.
     while len(dependent) != before:
         before = len(dependent)
         dependent |= {name for name, value in assignments(function) if _names(value) & dependent}
@@ -98,6 +100,7 @@ class _Spreading(ast.NodeTransformer):
         if ast.unparse(node.func) != "tl.broadcast_to" or len(node.args) != 2:
             return node
         value, shape = node.args
+        # Only scalars from the host are affected: a block is broadcast as usual.
         if not isinstance(value, ast.Constant) and not _is_number(value, self._numbers):
             return node
         return ast.parse(

@@ -122,6 +122,7 @@ def helpers_for(text: str) -> list[str]:
     """The definitions of all helpers that a text calls, each before its first use."""
     needed: list[str] = []
 
+    # A helper's own helpers are needed first.
     def want(body: str) -> None:
         for name in BODIES:
             if re.search(rf"(?<![\w.]){name}\b", body) and name not in needed:

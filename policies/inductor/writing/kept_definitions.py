@@ -37,6 +37,7 @@ def model_and_what_it_needs(
     for top in needed:  # grows
         argument_names = {a.arg for a in ast.walk(top) if isinstance(a, ast.arg)}
         names = {n.id for n in ast.walk(top) if isinstance(n, ast.Name)} - argument_names
+        # The list grows while it is traversed: definitions need further definitions.
         needed += [s for s in _statements_of(names, by_name) if s not in needed]
     for name in [n for n in ast.walk(model) if isinstance(n, ast.Name) and n.id == "Model"]:
         name.id = "ModelNew"
@@ -99,6 +100,7 @@ def _without_computation(node: ast.ClassDef) -> None:
         for n, f in methods.items()
         if (n.startswith("__") and n != "__call__") or (f.decorator_list and n != "forward")
     }
+    # Methods reachable from the constructor, found by repetition until nothing is added.
     growing = True
     while growing:
         reached = {

@@ -49,6 +49,7 @@ def write_kernel(
 
     beside: how many kernels the draft has.
     """
+    # 1. Plain Triton, still with Inductor's names.
     function = simplify_kernel(kernel.function)
     read = count_reads(function)
     parameters = parameter_names(kernel, launches)
@@ -59,6 +60,7 @@ def write_kernel(
         for n, v in ((n, v) for s in function.body for n, v in _assigned(s))
         if isinstance(v, ast.Constant)
     }
+    # 2. Drop parameters that are not read, and those with the value of an earlier one.
     for old in kernel.parameters:
         if old in constant:
             first[old] = parameters[old]
@@ -68,11 +70,13 @@ def write_kernel(
             first.setdefault(old, parameters.get(old, old))
     function.name = kernel.name
     function.args.args = [a for a in function.args.args if a.arg in remaining]
+    # 3. Readable names.
     names = Names(kernel, {k: v for k, v in parameters.items() if k not in kernel.blocks})
     names.give(function)
     rename_in_place(function, names)
     use_augmented_assignments(function)
     quotients_named(function)
+    # 4. Products: operands as matrices, parts of fp32, the order of tiles, and the index type.
     if kernel.dot:
         without_round_trips(function)
         flat_products(function)
@@ -82,6 +86,7 @@ def write_kernel(
             use_tf32_products(function)
         kernel.grouped = kernel.grid == "Grid2DWithYZOverflow" and group_tiles(function)
         kernel.indexed = use_index_type(function)
+    # 5. Workarounds of Triton, and constants for divisors.
     numbers_spread(function)
     _constants(
         function,

@@ -129,6 +129,7 @@ def kernels_of(text: str) -> dict[str, LoweredKernel]:
 
 
 def _read(original: str, comment: str, body: str, used_names: set[str]) -> LoweredKernel:
+    # The kernel is the last function; those before it are combination functions of scans.
     functions = [n for n in ast.parse(body).body if isinstance(n, ast.FunctionDef)]
     function = functions[-1]
     helpers = _plain_scans(function, functions[:-1], used_names)
@@ -139,6 +140,7 @@ def _read(original: str, comment: str, body: str, used_names: set[str]) -> Lower
     heuristic = maker.func.attr
     if heuristic not in KINDS:
         raise DraftRefused(f"Inductor wrote {original} with {heuristic}, which has no plain form")
+    # Inductor lists the operators of a kernel in the comment above it.
     listed = re.search(r"Original ATen: \[(.*?)\]", comment)
     operators = (
         tuple(o.strip().removeprefix("aten.") for o in listed[1].split(","))
@@ -146,6 +148,7 @@ def _read(original: str, comment: str, body: str, used_names: set[str]) -> Lower
         else ()
     )
     meta = ast.unparse(words["inductor_meta"])
+    # Products keep Inductor's list of operators; for other kernels the text decides.
     dot = "tl.dot(" in body
     is_split = is_operand_split(body) and all(
         o in UNNAMED_OPERATORS or re.match(MATMUL_OPERATOR, o) for o in operators
@@ -232,6 +235,7 @@ def _family(operators: tuple[str, ...], kind: str, dot: bool) -> str:
     """Returns a kernel's base name: at most two words for its operators, and `row` for reductions
     (softmax_row).
     """
+    # Families of operators come first: `softmax` is more telling than `sub_exp_sum`.
     words: list[str] = []
     for part, word in FAMILIES:
         if any(re.search(part, o) for o in operators) and word not in words:

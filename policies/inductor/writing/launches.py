@@ -69,6 +69,7 @@ def read_call(
     gives: dict[str, list[str]] = {}
     for statement in _flat(call.body):
         line = ast.unparse(statement)
+        # The graph's arguments get the expressions of ModelNew.
         if line.endswith(" = args") and isinstance(statement, ast.Assign):
             target = statement.targets[0]
             names = (
@@ -78,9 +79,12 @@ def read_call(
             )
             new |= dict(zip(names, arguments, strict=True))
         elif isinstance(statement, ast.Assign) and re.fullmatch(
-            r"\w+_(\w)?numel|ps\d+", line.split(" = ")[0]
+            # Extents are inlined: `xnumel = s0 * s1`.
+            r"\w+_(\w)?numel|ps\d+",
+            line.split(" = ")[0],
         ):
             new[line.split(" = ")[0]] = f"({ast.unparse(plain.visit(statement.value))})"
+        # The operator of a loop; its results are named by `loops.py`.
         elif STEPS in line and isinstance(statement, ast.Assign):
             loop, gives[ast.unparse(statement.targets[0])] = looped(plain.visit(statement.value))
             host.steps.append(loop)
@@ -88,6 +92,7 @@ def read_call(
                 plain.visit(ast.parse(f"{row} = {allocation}").body[0])  # for its layout
         elif (match := re.fullmatch(r"(\w+) = (\w+)\[(\d+)\]", line)) and match[2] in gives:
             new[match[1]] = gives[match[2]][int(match[3])]
+        # A buffer that continues under another name.
         elif match := re.fullmatch(r"(buf\d+) = (buf\d+)", line):
             new[match[1]] = new.get(match[2], match[2])
         elif not SKIPPED_LINES.match(line) and not re.fullmatch(r"s\d+ = \w+", line):
@@ -212,6 +217,7 @@ def name_buffers(host: Host, used_names: set[str]) -> None:
     """Renames buffers (`buf3`) after the kernels that write them, avoiding used names."""
     new: dict[str, str] = {}
     for launch in host.launches():
+        # `matmul_relu_kernel` writes `matmul_relu`; a second launch writes `matmul_relu_2`.
         words = launch.kernel.name.removesuffix("_kernel").removesuffix("_row")
         parts = _parts_names(launch, new) if launch.kernel.splits else _reduced_names(launch)
         sources = [new.get(v, v) for p, v in launch.arguments.items() if p.startswith("in_ptr")]
@@ -271,6 +277,7 @@ def launch_lines(launch: WrittenLaunch, written: WrittenKernel) -> list[str]:
     kernel, values = with_extents(launch.kernel, launch.hints), launch.arguments
     roles = roles_of(kernel)
     sizes = block_sizes(kernel)
+    # Numbers of elements per side, as the launch passes them.
     extents = {letter: values.get(f"{letter}numel", "1") for letter in (*"xyz", "r0_", "r1_")}
     passed = [values[p] for p in written.parameters if p not in kernel.blocks]
     names = {
@@ -286,6 +293,8 @@ def launch_lines(launch: WrittenLaunch, written: WrittenKernel) -> list[str]:
     if kernel.grouped:
         options.insert(0, f"GROUP={ROW_TILES_PER_GROUP}")
     if kernel.indexed:
+        # The index type is chosen at run time, by the sizes of the tensors that the kernel
+        # reaches.
         reached = dict.fromkeys(values[p] for p in written.parameters if "ptr" in p)
         options.insert(0, f"INDEX=index_type({', '.join(reached)})")
     grid = _grid(kernel, extents, counts, names)

@@ -22,6 +22,7 @@ def _expression(text: str) -> Any:
     names: dict[str, Any] = {}
 
     def symbol(match: re.Match[str]) -> str:
+        # sympy cannot parse `x.shape[0]`: each such size becomes a plain symbol.
         names.setdefault(
             match[0], sympy.Symbol(f"n{len(names)}_{re.sub(r'[^A-Za-z0-9]', '_', match[0])}")
         )
@@ -90,6 +91,7 @@ def _permutation(base: Layout, target: Layout) -> list[int]:
     """Returns the base axis of each target axis; empty if this is no permutation, or uncertain."""
     if len(base[0]) != len(target[0]):
         return []
+    # Each target axis takes the first unused base axis of equal size and stride.
     order: list[int] = []
     for size, stride in zip(*target, strict=True):
         fits = [i for i, (s, t) in enumerate(zip(*base, strict=True))

@@ -17,6 +17,7 @@ def fold_items(opening: str, items: list[str], closing: str, indent: str = "") -
     whole = f"{opening}{', '.join(items)}{closing}"
     if len(whole) + len(indent) <= WIDTH:
         return [whole]
+    # textwrap breaks at blanks; blanks inside items are hidden from it.
     words = ", ".join(item.replace(" ", "\0") for item in items) + ","  # breaks between items only
     inside = [
         line.replace("\0", " ")
@@ -58,6 +59,7 @@ def break_line(line: str, around: int = 0) -> list[str]:
         return [line]
     opening = whole[: len(whole) - len(ast.unparse(value))]
     parts = _parts(opening, value, len(indent) + around)
+    # A broken statement must parse to the same tree; otherwise the line stays long.
     same = ast.dump(ast.parse("\n".join(parts))) == ast.dump(ast.parse(whole))
     return [f"{indent}{part}" for part in parts] if same else [line]
 

@@ -59,28 +59,36 @@ class LoopReading:
 
     def __call__(self, call: ast.Call) -> tuple[Loop, list[str]]:
         """Returns the loop of an operator call, and the names of its results."""
+        # 1. Read the operator: steps(carried tensors, tensors read, count, number of the loop).
         carried, read_tensors, count, loop_number = call.args
         assert isinstance(carried, ast.List)
         assert isinstance(read_tensors, ast.List)
         number = int(ast.unparse(loop_number))
         body = self._bodies[number]
+        # 2. Choose names in forward that no other variable has.
         step = self._unique("time_step")
         names = [self._unique(n) for n in body.carried]
         ahead = [self._unique(f"{n}_next") for n in names]
         rows = [self._unique(n) for n in body.stacked]
-        read, aliases = [], {}
+        # 3. The steps may read expressions (views); each of these gets a name before the loop.
+        read: list[str] = []
+        aliases: dict[str, str] = {}
         for value in map(ast.unparse, read_tensors.elts):
             if not re.fullmatch(r"[\w.\[\]]+", value):
                 aliases[alias := self._unique("read")] = value
                 value = alias
             read.append(value)
+        # 4. Symbols of the step: its own number, and the sizes that its graph takes as arguments.
         symbols = self._names = self._names | {str(body.step.node.expr): step}
         sizes = [symbols.get(str(v.node.expr), str(v.node.expr)) for v in body.sizes]
         row_slots = [f"{row}[{step}]" for row in rows]
+        # 5. The step's graph takes its arguments in the order of LoopBody.flat.
         arguments = [step, *sizes, *names, *ahead, *row_slots, *read]
         host = read_call(self._texts[number], self._kernels, arguments, symbols, self, {})
-        filled = {r: self._allocation(ast.unparse(count), shape, dtype, symbols)
-                  for r, (shape, dtype) in zip(rows, body.shapes, strict=True)}  # fmt: skip
+        # 6. Allocate each stacked tensor with a leading axis for the steps.
+        filled: dict[str, str] = {}
+        for row, (shape, dtype) in zip(rows, body.shapes, strict=True):
+            filled[row] = self._allocation(ast.unparse(count), shape, dtype, symbols)
         first = dict(zip(names, map(ast.unparse, carried.elts), strict=True))
         return Loop(ast.unparse(count), step, first, filled, aliases, host), [*names, *rows]
 
@@ -114,12 +122,15 @@ def host_lines(host: Host, written: Mapping[str, WrittenKernel]) -> list[str]:
 
 def _loop_lines(loop: Loop, written: Mapping[str, WrittenKernel]) -> list[str]:
     lines = [f"{name} = {value}" for name, value in [*loop.aliases.items(), *loop.rows.items()]]
+    # Carried tensors are copied: a step writes into them, and the caller keeps its own.
     for name, value in loop.first.items():
         lines += [f"{name} = {value}.clone(memory_format=torch.contiguous_format)",
                   f"{name}_next = torch.empty_like({name})"]  # fmt: skip
+    # Work that is equal in all steps moves before the loop.
     before, inside = _invariant_first(loop, host_lines(loop.host, written))
     lines += [*before, f"for {loop.step} in range({loop.count}):"]
     if loop.first:
+        # Swap names after each step: `h, h_next = h_next, h`.
         pairs = [(n, f"{n}_next") for n in loop.first]
         left, right = (
             ", ".join(n for p in pairs for n in p),
@@ -143,8 +154,10 @@ def _invariant_first(loop: Loop, lines: list[str]) -> tuple[list[str], list[str]
         for n in ast.walk(s)
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
+    # Names with a different value in each step.
     changing = stored | {loop.step} | {name for n in loop.first for name in (n, f"{n}_next")}
     views = _Views(loop.step, changing)
+    # Memory that another statement reads may outlive the step, and must stay new in each step.
     handed_on = {
         n.id
         for s in body

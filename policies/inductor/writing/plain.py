@@ -35,10 +35,12 @@ def simplify_kernel(function: ast.FunctionDef) -> ast.FunctionDef:
     for statement in ast.walk(kernel):
         if isinstance(statement, ast.For):
             statement.body = [s for s in statement.body if not _is_assertion(s)]
+    # 1. Replace Inductor's runtime by helpers of the draft.
     _Runtime().visit(kernel)
     _substitute(kernel, dict(_aliases(kernel)))
     _Constants(kernel).visit(kernel)
     drop_unused(kernel)
+    # 3. Inline values that are read once.
     _without_broadcasts_of_products(kernel)
     _inline(kernel)
     tidy_kernel(kernel)
@@ -135,6 +137,7 @@ def _aliases(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
         name for name, count in Counter(n for n, _ in assignments(function)).items() if count > 1
     }
     for name, texts in values.items():
+        # A name is an alias if every assignment to it has the same name on the right.
         other = next(iter(texts))
         moving = other in several and other.startswith("_tmp")
         if len(texts) == 1 and other.isidentifier() and not moving and not name.startswith("_tmp"):
@@ -312,6 +315,7 @@ def _put_into_its_use(body: list[ast.stmt], position: int, facts: _StatementFact
     text = facts.text(value)
     if CALLS_ON_THEIR_OWN_LINE.search(text):
         return False
+    # Names assigned between the definition and its use: an operand among them forbids inlining.
     changed: set[str] = set()
     for later in body[position + 1 :]:
         if facts.reads(later)[name]:

@@ -10,10 +10,13 @@ joined afterwards without a copy.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.functions.indexing import repeat_interleave
 from kernelwright.policies.inductor.refusing import DROPOUT_ADVICE, DraftRefused
+
+if TYPE_CHECKING:
+    import torch
 
 OPERATOR = "kernelwright::attention"
 SCHEMA = (
@@ -25,9 +28,15 @@ MAX_HEAD_SIZE = 256
 
 
 def scaled_dot_product_attention(
-    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
-    scale: float | None = None, enable_gqa: bool = False,
-) -> Any:  # fmt: skip
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
     """Writes `torch.nn.functional.scaled_dot_product_attention` as a single operator if a kernel
     or library has it.
     """
@@ -47,7 +56,7 @@ def uses_library() -> bool:
     return not config.triton.native_matmul
 
 
-def _is_one_operator(query: Any, value: Any) -> bool:
+def _is_one_operator(query: torch.Tensor, value: torch.Tensor) -> bool:
     import torch
 
     if query.dim() < 2 or query.dtype == torch.float64:
@@ -60,8 +69,14 @@ def _is_one_operator(query: Any, value: Any) -> bool:
 
 
 def _operator_call(
-    query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: Any, grouped: bool
-) -> Any:  # fmt: skip
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    causal: bool,
+    scale: float | None,
+    grouped: bool,
+) -> Any:
     """Calls the operator on four axes. Raises DraftRefused for operands with more batch axes than heads."""
     import torch
 
@@ -87,7 +102,7 @@ def _operator_call(
     return out.reshape(*leading, rows, out.shape[-1])
 
 
-def _four_axes(tensor: Any, rank: int) -> Any:
+def _four_axes(tensor: torch.Tensor, rank: int) -> Any:
     """(batch, heads, rows, columns) of a tensor that belongs to a query of `rank` axes.
 
     A query of three axes has a batch and no heads; a mask may lack axes of its query.
@@ -101,14 +116,14 @@ def _four_axes(tensor: Any, rank: int) -> Any:
     return tensor if rank == 4 else tensor.flatten(0, rank - 4)
 
 
-def _is_default_scale(scale: Any, head_size: Any) -> bool:
+def _is_default_scale(scale: float, head_size: int) -> bool:
     """Returns whether a factor is 1 / sqrt(head size), in which case the head size can stay a
     symbol.
     """
     return math.isclose(_hint(scale), _hint(head_size) ** -0.5, rel_tol=1e-6)
 
 
-def _hint(number: Any) -> float:
+def _hint(number: float | torch.SymInt | torch.SymFloat) -> float:
     """Returns the value of a number or of a symbol at the problem's own sizes."""
     node = getattr(number, "node", None)
     return float(number if node is None else node.hint)
@@ -129,14 +144,27 @@ def _operator() -> Any:
 
 
 def _result(
-    query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float | None, grouped: bool, library: bool
-) -> Any:  # fmt: skip
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    causal: bool,
+    scale: float | None,
+    grouped: bool,
+    library: bool,
+) -> Any:
     batch, heads, rows, _ = query.shape
     return query.new_empty(batch, rows, heads, value.shape[-1]).transpose(1, 2)
 
 
 def _composed(
-    query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: Any, grouped: bool
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    causal: bool,
+    scale: float | None,
+    grouped: bool,
 ) -> Any:
     """softmax(q k^T * scale + mask) v by products and a softmax."""
     import torch

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
-def frexp(x: Any) -> tuple[Any, Any]:
+def frexp(x: torch.Tensor) -> tuple[Any, Any]:
     """Writes `torch.frexp` on the bits of the number: a mantissa in [0.5, 1) and an exponent.
 
     A subnormal number is first scaled into the normal range. Zero, infinity and NaN are returned with exponent 0.

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.loops import over_steps
+
+if TYPE_CHECKING:
+    import torch
 
 
 def loss_functions() -> dict[str, Any]:
@@ -15,8 +19,8 @@ def loss_functions() -> dict[str, Any]:
 
 
 def multilabel_margin_loss(
-    input: Any,
-    target: Any,
+    input: torch.Tensor,
+    target: torch.Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
@@ -45,9 +49,15 @@ def multilabel_margin_loss(
 
 
 def multi_margin_loss(
-    input: Any, target: Any, p: int = 1, margin: float = 1.0, weight: Any = None, size_average: bool | None = None,
-    reduce: bool | None = None, reduction: str = "mean",
-) -> Any:  # fmt: skip
+    input: torch.Tensor,
+    target: torch.Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: torch.Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
     """Writes the loss as a sum over the classes that are not the target; NaN does not count, as in eager."""
     import torch
     from torch.nn._reduction import legacy_get_string
@@ -63,14 +73,19 @@ def multi_margin_loss(
     return _reduced(losses if input.dim() > 1 else losses.squeeze(0), reduction)
 
 
-def _reduced(losses: Any, reduction: str) -> Any:
+def _reduced(losses: torch.Tensor, reduction: str) -> Any:
     return losses if reduction == "none" else getattr(losses, reduction)()
 
 
 def ctc_loss(
-    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: str = "mean",
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: torch.Tensor | Sequence[int],
+    target_lengths: torch.Tensor | Sequence[int],
+    blank: int = 0,
+    reduction: str = "mean",
     zero_infinity: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """Writes `torch.nn.functional.ctc_loss` as the forward recursion over log probabilities, a
     loop over time.
 
@@ -95,7 +110,7 @@ def ctc_loss(
     return _reduced(losses if batched else losses.squeeze(0), reduction)
 
 
-def _lengths(lengths: Any, log_probs: Any) -> Any:
+def _lengths(lengths: torch.Tensor | Sequence[int], log_probs: torch.Tensor) -> Any:
     import torch
 
     tensor = (
@@ -107,7 +122,11 @@ def _lengths(lengths: Any, log_probs: Any) -> Any:
 
 
 def _alignment_log_probability(
-    log_probs: Any, labels: Any, ends: Any, lengths: Any, blank: int
+    log_probs: torch.Tensor,
+    labels: torch.Tensor,
+    ends: torch.Tensor,
+    lengths: torch.Tensor,
+    blank: int,
 ) -> Any:
     """Returns the log probability of the labels of each sequence of a batch, over all alignments.
 
@@ -123,14 +142,14 @@ def _alignment_log_probability(
     two_before = torch.gather(symbol, 1, (state - 2).clamp(min=0).expand(labels.shape[0], states))
     may_skip = is_label & (state > 1) & (symbol != two_before)
 
-    def emitted(time: Any) -> Any:
+    def emitted(time: int) -> Any:
         return torch.gather(log_probs[time], 1, symbol)
 
-    def shifted(alpha: Any, by: int) -> Any:
+    def shifted(alpha: torch.Tensor, by: int) -> Any:
         before = torch.gather(alpha, 1, (state - by).clamp(min=0).expand(labels.shape[0], states))
         return torch.where(state >= by, before, -math.inf)
 
-    def step(time: Any, carried: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def step(time: int, carried: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         alpha = carried["alpha"]
         skipped = torch.where(may_skip, shifted(alpha, 2), -math.inf)
         reached = _log_add(_log_add(alpha, shifted(alpha, 1)), skipped) + emitted(time)
@@ -149,7 +168,7 @@ def _alignment_log_probability(
     return _log_add(last_blank, torch.where(lengths > 0, last_label, -math.inf)).to(log_probs.dtype)
 
 
-def _log_add(left: Any, right: Any) -> Any:
+def _log_add(left: torch.Tensor, right: torch.Tensor) -> Any:
     """Returns log(exp(left) + exp(right)); -inf if both are -inf."""
     import torch
 

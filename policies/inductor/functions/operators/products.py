@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from kernelwright.policies.inductor.refusing import DraftRefused
 
+if TYPE_CHECKING:
+    import torch
 
-def int_mm(left: Any, right: Any) -> Any:
+
+def int_mm(left: torch.Tensor, right: torch.Tensor) -> Any:
     """Writes `torch._int_mm` as a sum of products in int32."""
     import torch
 
@@ -17,7 +21,11 @@ def int_mm(left: Any, right: Any) -> Any:
 
 
 def grouped_mm(
-    left: Any, right: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
+    left: torch.Tensor,
+    right: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
 ) -> Any:
     """Writes `torch._grouped_mm` as a single (batched) product whose operand is zero outside of a
     group.
@@ -26,19 +34,20 @@ def grouped_mm(
     two-dimensional `right`, or the
     inner dimension if both are two-dimensional.
     """
+    ends = cast("torch.Tensor", offs)
     if left.dim() == 3 and right.dim() == 3:
         product = left @ right
     elif left.dim() == 2 and right.dim() == 3:
-        product = _rows_by_group(left, right, offs)
+        product = _rows_by_group(left, right, ends)
     elif left.dim() == 3 and right.dim() == 2:
-        product = _rows_by_group(right.mT, left.mT, offs).mT
+        product = _rows_by_group(right.mT, left.mT, ends).mT
     else:
-        product = (_in_groups(left.mT, offs).mT) @ right.expand(offs.shape[0], *right.shape)
+        product = (_in_groups(left.mT, ends).mT) @ right.expand(ends.shape[0], *right.shape)
     product = product if bias is None else product + bias
     return product if out_dtype is None else product.to(out_dtype)
 
 
-def _in_groups(rows: Any, ends: Any) -> Any:
+def _in_groups(rows: torch.Tensor, ends: torch.Tensor) -> Any:
     """Returns [group, row, column]: the rows of a group, and zeros in the place of the others."""
     import torch
 
@@ -50,14 +59,14 @@ def _in_groups(rows: Any, ends: Any) -> Any:
     )
 
 
-def _rows_by_group(rows: Any, matrices: Any, ends: Any) -> Any:
+def _rows_by_group(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor) -> Any:
     """Multiplies each row by the matrix of its group: the groups lie side by side along the inner dimension."""
     groups, inner, outer = matrices.shape
     spread_rows = _in_groups(rows, ends).permute(1, 0, 2).reshape(rows.shape[0], groups * inner)
     return spread_rows @ matrices.reshape(groups * inner, outer)
 
 
-def kron(input: Any, other: Any) -> Any:
+def kron(input: torch.Tensor, other: torch.Tensor) -> Any:
     """Writes `torch.kron` as products of all pairs, with the axes of both side by side."""
     axes = max(input.dim(), other.dim())
     left = input.reshape(*[1] * (axes - input.dim()), *input.shape)
@@ -69,7 +78,12 @@ def kron(input: Any, other: Any) -> Any:
     return outer.reshape([a * b for a, b in pairs])
 
 
-def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
+def tensordot(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    dims: int | Sequence[Sequence[int]] = 2,
+    out: torch.Tensor | None = None,
+) -> Any:
     """Writes `torch.tensordot` as a product of two matrices. Raises DraftRefused for `out`."""
     if out is not None:
         raise DraftRefused("tensordot with out= has no kernel: assign its result")

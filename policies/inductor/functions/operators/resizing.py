@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 Filter = Callable[[Any], Any]
 """The weight of an element, by its distance."""
 
 
 def upsample_bilinear2d_aa(
-    x: Any,
-    output_size: Any,
+    x: torch.Tensor,
+    output_size: Sequence[int],
     align_corners: bool,
     scales_h: float | None = None,
     scales_w: float | None = None,
@@ -24,8 +27,8 @@ def upsample_bilinear2d_aa(
 
 
 def upsample_bicubic2d_aa(
-    x: Any,
-    output_size: Any,
+    x: torch.Tensor,
+    output_size: Sequence[int],
     align_corners: bool,
     scales_h: float | None = None,
     scales_w: float | None = None,
@@ -35,7 +38,12 @@ def upsample_bicubic2d_aa(
 
 
 def _resized(
-    x: Any, sizes: Any, align_corners: bool, scales: tuple[Any, Any], filter: Filter, width: int
+    x: torch.Tensor,
+    sizes: Sequence[int],
+    align_corners: bool,
+    scales: tuple[Any, Any],
+    filter: Filter,
+    width: int,
 ) -> Any:
     import torch
     from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -53,7 +61,7 @@ def _resized(
     return resized.to(x.dtype)
 
 
-def _window(size: Any, out: Any, align_corners: bool, scale: Any, width: int) -> tuple[Any, Any]:
+def _window(size: int, out: int, align_corners: bool, scale: float, width: int) -> tuple[Any, Any]:
     """Returns the number of input elements per output element, and the largest number under the
     filter.
     """
@@ -68,7 +76,9 @@ def _window(size: Any, out: Any, align_corners: bool, scale: Any, width: int) ->
     return ((size - 1) / steps if align_corners else size / steps), 2 * reach + 1
 
 
-def _resized_axis(x: Any, out: Any, step: Any, reach: Any, filter: Filter, width: int) -> Any:
+def _resized_axis(
+    x: torch.Tensor, out: int, step: float, reach: int, filter: Filter, width: int
+) -> Any:
     """Sums the elements under the filter with normalized weights; elements outside are not read,
     since they may be NaN.
     """
@@ -87,11 +97,11 @@ def _resized_axis(x: Any, out: Any, step: Any, reach: Any, filter: Filter, width
     return (elements * weights).sum(-1) / weights.sum(-1)
 
 
-def _triangle(x: Any) -> Any:
+def _triangle(x: torch.Tensor) -> Any:
     return (1.0 - x.abs()).clamp(min=0)
 
 
-def _cubic(x: Any) -> Any:
+def _cubic(x: torch.Tensor) -> Any:
     """Keys' kernel with a = -0.5, as antialiasing has it."""
     import torch
 

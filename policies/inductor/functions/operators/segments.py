@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.refusing import DraftRefused
+
+if TYPE_CHECKING:
+    import torch
 
 NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
 """Kind of reduction -> the element that changes nothing."""
 
 
 def segment_reduce(
-    data: Any, reduce: str, *, lengths: Any = None, indices: Any = None, offsets: Any = None, axis: int = 0,
-    unsafe: bool = False, initial: Any = None,
-) -> Any:  # fmt: skip
+    data: torch.Tensor,
+    reduce: str,
+    *,
+    lengths: torch.Tensor | None = None,
+    indices: torch.Tensor | None = None,
+    offsets: torch.Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: float | None = None,
+) -> Any:
     """Writes `torch.segment_reduce` over the first axis as a reduction over all rows, with a mask for each segment.
 
     Raises DraftRefused for batches of lengths, and for indices.
@@ -24,8 +34,11 @@ def segment_reduce(
     bounds = lengths if offsets is None else offsets
     if bounds is None or bounds.dim() != 1 or axis != 0:
         raise DraftRefused("segment_reduce over an axis other than the first has no kernel")
-    ends = torch.cumsum(lengths, 0) if offsets is None else offsets[1:]
-    starts = ends - lengths if offsets is None else offsets[:-1]
+    if offsets is None:
+        ends = torch.cumsum(bounds, 0)
+        starts = ends - bounds
+    else:
+        ends, starts = offsets[1:], offsets[:-1]
     row = torch.arange(data.shape[0], device=data.device)
     member = (row >= starts[:, None]) & (row < ends[:, None])
     neutral: Any = NEUTRAL[reduce] if initial is None else initial
@@ -46,7 +59,7 @@ def segment_reduce(
     return torch.where(count > 0, total / count, empty).to(data.dtype)
 
 
-def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
+def masked_scatter(x: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> Any:
     """Writes `torch.masked_scatter`: a true element takes the value at the number of true
     elements before.
     """
@@ -59,7 +72,7 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     return torch.where(chosen, values, wide)
 
 
-def pdist_forward(x: Any, p: float = 2.0) -> Any:
+def pdist_forward(x: torch.Tensor, p: float = 2.0) -> Any:
     """Writes `torch.nn.functional.pdist` as norms of differences, for each pair of rows of the upper triangle."""
     import torch
 

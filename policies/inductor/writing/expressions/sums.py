@@ -21,10 +21,12 @@ def plain_sum(node: ast.BinOp, is_whole: Callable[[ast.expr], bool]) -> ast.BinO
     if not isinstance(node.op, ast.Add | ast.Sub) or not is_whole(node):
         return node
     terms = _terms(node, 1)
+    # All integer terms become one number at the end.
     number = sum(
         sign * int(ast.literal_eval(term)) for sign, term in terms if isinstance(term, ast.Constant)
     )
     variable_terms = [(sign, term) for sign, term in terms if not isinstance(term, ast.Constant)]
+    # A sum begins with a positive term: `x - c`, not `-c + x`.
     first = next((position for position, (sign, _) in enumerate(variable_terms) if sign > 0), None)
     if first is not None:
         variable_terms.insert(0, variable_terms.pop(first))
@@ -44,6 +46,7 @@ def _terms(node: ast.expr, sign: int) -> list[Term]:
     """The terms of a sum that is written without brackets."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         right = sign if isinstance(node.op, ast.Add) else -sign
+        # A bracket on the right stays one term: removing it could change the order in 64 bits.
         bracket = isinstance(node.right, ast.BinOp) and isinstance(node.right.op, ast.Add | ast.Sub)
         return [
             *_terms(node.left, sign),

@@ -183,6 +183,7 @@ class _Tidying(ast.NodeTransformer):
 
     def _simplified_where(self, node: ast.Call) -> ast.expr:
         condition, yes, no = node.args
+        # `where` with a condition that always holds is one of its branches.
         if (truth := self._truth(condition)) is not None and self._same_form(yes, no):
             return yes if truth else no
         if (
@@ -191,6 +192,7 @@ class _Tidying(ast.NodeTransformer):
             and ast.dump(yes.args[0]) == ast.dump(condition)
         ):
             yes = node.args[1] = yes.args[1]
+        # Two constant branches become numbers if the result keeps its type.
         if (numbers := self._two_numbers(yes, no)) is not None:
             node.args[1:] = numbers
         for position, value, other in ((1, yes, no), (2, no, yes)):

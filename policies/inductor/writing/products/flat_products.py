@@ -39,6 +39,7 @@ def flat_products(function: ast.FunctionDef) -> None:
     for dot in [
         n for n in ast.walk(function) if isinstance(n, ast.Call) and ast.unparse(n.func) == "tl.dot"
     ]:
+        # If an operand cannot be rewritten, the kernel keeps its original statements.
         trial = copy.deepcopy(function.body)
         try:
             dot.args[:2] = [
@@ -121,6 +122,7 @@ def _flat(function: ast.FunctionDef, operand: ast.expr, side: str) -> ast.expr:
     if not isinstance(value, ast.Call) or not _is_call(value, "reshape") or len(value.args) != 2:
         raise _NotFlat
     shape = [ast.unparse(e) for e in getattr(value.args[1], "elts", [])]
+    # Axes are recognized by their extents, so equal extents are ambiguous.
     if len(shape) != 2 or shape[0] == shape[1]:
         raise _NotFlat
     return _Orienting(function, side, shape[::-1] if turned else shape).of(value.args[0])
@@ -226,6 +228,7 @@ class _Orienting:
         several values.
         """
         if name not in self._shaped:
+            # Guards against cycles: a name that is being examined counts as without axes.
             self._shaped[name] = False
             changing = self._changing.get(name, [])
             if any(self._has_axes(value) for value in changing):

@@ -16,6 +16,7 @@ DIVIDING = {"floor_divide", "remainder"}
 
 def hoist_divisions(function: ast.FunctionDef) -> None:
     """Names them before each outermost loop of a kernel, in place."""
+    # From the end, so that insertions do not move the statements still to visit.
     for position, statement in reversed(list(enumerate(function.body))):
         if isinstance(statement, ast.For):
             hoisting = _Hoisting(function, statement)

@@ -34,6 +34,7 @@ def add_up_parts(function: ast.FunctionDef) -> bool:
     loop.
     """
     count = 0
+    # From the end, so that insertions do not move the statements still to visit.
     for position, loop in reversed(list(enumerate(function.body))):
         if isinstance(loop, ast.For) and (
             total := _added_up(loop, f"{SMALL_SUM}_{count + 1}" if count else SMALL_SUM)
@@ -76,6 +77,7 @@ def _added_up(loop: ast.For, small: str) -> str:
             operands = statement.value.args[:2]
             statement.value.args, statement.value.keywords = operands, []
             if name == added[3]:
+                # The large product starts at zero in each step, and keeps its accumulator apart.
                 whole = ast.keyword("max_num_imprecise_acc", ast.Name("STEP_BLOCK", ast.Load()))
                 statement.value.keywords.append(whole)
             else:

@@ -121,6 +121,7 @@ def _statements(lines: list[str]) -> list[Statement]:
         text = "\n".join(statement.lines)
         if isinstance(node, ast.Assign | ast.Expr) and "constant" not in text:
             statement.paths = PATH.findall(text)
+            # The form of a statement: paths become @, local names ?, larger numbers #.
             bare = PATH.sub("@", text)
             statement.names = [w for w in WORD.findall(bare) if w in local]
             statement.numbers = NUMBER.findall(bare)
@@ -169,6 +170,8 @@ def _candidates(statements: list[Statement]) -> list[tuple[int, list[int]]]:
         sizes.append(sizes[-1] + statement.size)
     rated = []
     runs: dict[int, tuple[int, ...]] = dict.fromkeys(range(len(forms)), ())
+    # Runs of each length, extended by one statement at a time; a run that occurs once cannot be
+    # extended.
     for length in range(1, BLOCK_STATEMENTS.stop):
         groups: dict[tuple[int, int], list[int]] = defaultdict(list)
         for start, run in list(runs.items()):  # a run is repeated only where its beginning is
@@ -187,6 +190,7 @@ def _candidates(statements: list[Statement]) -> list[tuple[int, list[int]]]:
             if len(disjoint) > 1 and length in BLOCK_STATEMENTS:
                 saved = (len(disjoint) - 1) * (sizes[starts[0] + length] - sizes[starts[0]])
                 rated.append((saved, length, starts))
+    # The largest savings first; only those are examined in detail.
     rated.sort(key=lambda candidate: -candidate[0])
     return [
         (length, starts)
@@ -237,10 +241,12 @@ def _make_block(
     paths = [list(dict.fromkeys(p for s in some for p in s.paths)) for some in windows]
     defined: set[str] = set()
     inputs: dict[str, None] = {}
+    # Inputs: names read before the block assigns them.
     for statement in windows[0]:
         inputs |= dict.fromkeys(n for n in names[0] if n in statement.loaded and n not in defined)
         defined |= statement.stored
     outputs: set[int] = set()
+    # Outputs: names assigned in the block and read after it, at any occurrence.
     for local_names, some, start in zip(names, windows, starts, strict=True):
         stored = {n for s in some for n in s.stored}
         later = {n for s in statements[start + length :] for n in s.loaded}
@@ -257,6 +263,7 @@ def _make_block(
     if launches < 2 or not outputs or handed > MAX_PARAMETERS:
         return None
     size = sum(s.size for s in windows[0])
+    # Estimate: each parameter costs about 18 characters in the function and in every call.
     block.saved = (len(starts) - 1) * size - 18 * handed * (len(starts) + 1) - 100
     return block
 

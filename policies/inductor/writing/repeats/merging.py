@@ -64,10 +64,12 @@ def _merge(group: list[LoweredKernel], host: Host) -> None:
         tuple(_integer_at(*slot) for slot in slots) for slots in zip(*number_slots, strict=True)
     ]
     name_of_numbers: dict[tuple[int, ...], str] = {}
+    # Numbers that differ between the kernels become parameters; the first kernel stays.
     for slot, numbers in zip(number_slots[0], values, strict=True):
         if len(set(numbers)) > 1 and not _is_extent(slot[0]):
             name = name_of_numbers.setdefault(numbers, f"ks{1000 + len(name_of_numbers)}")
             _replace_at(*slot, ast.Name(name, ast.Load()))
+    # Extents that differ are passed by the launches, so their assignments are removed.
     extents = {name for kernel in group[1:] for name in _other_extents(first, kernel)}
     first.function.body = [
         s for s in first.function.body if not (_is_extent(s) and _extent(s)[0] in extents)

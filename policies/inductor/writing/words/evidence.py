@@ -104,6 +104,7 @@ def _adds_products(function: ast.FunctionDef, operators: tuple[str, ...]) -> boo
         for n in ast.walk(function)
         if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)
     ]
+    # Products of two loaded values are certain; those with one may be a scale.
     both, single = sum(bool(a and b) for a, b in factors), sum(bool(a or b) for a, b in factors)
     alone = not any(
         re.match(OTHER_SUMS if adds else OTHER_REDUCTIONS, _plain(o)) for o in operators

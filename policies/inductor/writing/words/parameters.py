@@ -22,6 +22,7 @@ def parameter_names(kernel: LoweredKernel, launches: list[WrittenLaunch]) -> dic
     for old in kernel.parameters:
         if old in kernel.blocks:
             continue
+        # A name after the argument is right only if all launches pass the same.
         values = tuple(launch.arguments[old] for launch in launches)
         same = len(set(values)) == 1
         if "ptr" in old:
