@@ -43,6 +43,7 @@ class FailoverPolicy(Forwarding):
         paid: dict[int, tuple[PaidReply, ...]] = {}
         errors: list[PolicyError] = []
         start = self._policies.index(self.policy)
+        # Begin with the server that answered last.
         for policy in self._policies[start:] + self._policies[:start]:
             missing = [index for index in range(len(requests)) if index not in finished]
             try:

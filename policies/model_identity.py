@@ -23,6 +23,25 @@ class Tokenizer(Protocol):
         """Jinja template of a conversation, or several by name; None for models without chat."""
 
 
+class ChatTokenizer(Protocol):
+    """The part of a tokenizer that prompts need."""
+
+    @property
+    def chat_template(self) -> Any:
+        """Jinja template of a conversation; None for models without chat."""
+
+    def apply_chat_template(
+        self,
+        messages: list[dict[str, str]],
+        /,
+        *,
+        add_generation_prompt: bool,
+        tokenize: bool,
+        return_dict: bool,
+    ) -> Any:
+        """Returns the token ids of a conversation."""
+
+
 class Identity(Value):
     """Fingerprints of a model's tokenizer and chat template."""
 
@@ -70,6 +89,7 @@ def weights_revision(folder: Path) -> str | None:
     for path in files:
         size = path.stat().st_size
         digest.update(f"{path.name}:{size}\n".encode())
+        # Blocks spread evenly over the file.
         step = max(_BLOCK, size // _BLOCKS_A_FILE)
         with path.open("rb") as file:
             for start in range(0, size, step):

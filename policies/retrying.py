@@ -94,6 +94,7 @@ class RetryingPolicy(Forwarding):
             named = getattr(
                 state.outcome.exception() if state.outcome else None, "retry_after", None
             )
+            # Exponential backoff with jitter, unless the server names a longer wait.
             doubled = self._first_wait * 2 ** min(state.attempt_number - 1, 30)
             return max(
                 named or 0.0,

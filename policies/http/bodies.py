@@ -37,6 +37,7 @@ def decode_body(text: str, content_type: str, server: ModelServer) -> Any:
         PolicyRefused: Another kind of document; the address is wrong.
         UnreadableAnswer: Broken JSON, which is worth asking for again.
     """
+    # In order: a document, a stream, then an error by content type.
     content = whole_json(text)
     if content is not None:
         return content

@@ -85,6 +85,7 @@ class ServerConnection:
                 await _read_body(response, received, self.server)
         except self._library.APIStatusError as error:
             raise self._refusal(error) from error
+        # The body may be complete although the connection failed after its last byte.
         except PolicyUnavailable as error:
             failure = error
         except _transport_errors(self._library) as error:

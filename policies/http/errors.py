@@ -46,6 +46,7 @@ def error_of_status(
 ) -> PolicyError:
     """Returns the error of an HTTP status. `content`: the decoded body."""
     url, quoted = server.url, server.quotation(content)
+    # Codes come before statuses: servers use 400, 403 and 429 for several causes.
     codes = _codes(content)
     if codes & _QUOTA_CODES or status == 402:
         return PolicyRefused(
@@ -117,6 +118,7 @@ def refused_field(content: object) -> str:
 
 def unavailable(error: BaseException, server: ModelServer) -> PolicyError:
     """Returns the error of a transport error of the HTTP library, which its class's name tells apart."""
+    # Class names, because the HTTP library may be httpx or another one.
     names = {cause.__name__ for link in _chain(error) for cause in type(link).__mro__}
     if "InvalidURL" in names:
         return server.no_address()

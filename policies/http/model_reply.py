@@ -157,6 +157,7 @@ def _flat_parts(content: object) -> Iterator[Any]:
             yield from _flat_parts(part)
         return
     inner = content if isinstance(content, dict) and not content.get("text") else {}
+    # A message inside a message: `{"content": {"parts": [...]}}`.
     nested = next(
         (inner[name] for name in ("message", "content", "parts") if inner.get(name)), None
     )

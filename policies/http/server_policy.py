@@ -99,6 +99,7 @@ class ServerPolicy(ABC):
         """Asks all requests together; a hopeless refusal (a wrong key) stops those that have not begun."""
         connection = self._open()
         await self._prepare(connection)
+        # A wrong key fails every request: those that have not begun are dropped.
         hopeless, gate = asyncio.Event(), asyncio.Semaphore(self._at_once)
 
         async def outcome(request: Request) -> Completion | PolicyError | None:

@@ -52,22 +52,18 @@ def attempts_at(source: str, varied: list[str]) -> Attempts:
     from kernelwright.policies.inductor.tracing.graph import numbers_of
     from kernelwright.policies.inductor.tracing.sizes import is_extent, sizes_among, sizes_over
 
-    mode, guesses = (
-        FakeTensorMode(allow_non_fake_inputs=True),
-        [sizes_over(3), sizes_over(8), sizes_over(1 << 62)],
-    )
-    base_numbers, varied_numbers = numbers_of(source, mode), [numbers_of(v, mode) for v in varied]
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    guesses = [sizes_over(3), sizes_over(8), sizes_over(1 << 62)]
+    base_numbers = numbers_of(source, mode)
+    varied_numbers = [numbers_of(text, mode) for text in varied]
     varying = _varying_paths(base_numbers, varied_numbers)
     base, numbers = source, base_numbers
-    if any(
-        base_numbers[p] == 1 for p in varying
-    ):  # what is one in the problem would be taken for a broadcast
-        fitting = (
-            (v, o)
-            for v, o in zip(varied, varied_numbers, strict=True)
-            if all(o.get(p) != 1 for p in varying)
-        )
-        base, numbers = next(fitting, (source, base_numbers))
+    # A size of 1 would be traced as a broadcast: the first other text without such a size is traced.
+    if any(base_numbers[path] == 1 for path in varying):
+        for other_text, other_numbers in zip(varied, varied_numbers, strict=True):
+            if all(other_numbers.get(path) != 1 for path in varying):
+                base, numbers = other_text, other_numbers
+                break
     if varied:
         guesses = [sizes_among(varying, 1 << 62), sizes_among(varying, 3), *guesses]
     free_paths = {
@@ -103,12 +99,18 @@ def _varying_paths(base_numbers: dict[str, int], varied_numbers: list[dict[str, 
     A list may be shorter at a small size (a network with fewer layers): its missing elements vary
     as the others do.
     """
-    varying = {p for p, n in base_numbers.items() if any(o.get(p, n) != n for o in varied_numbers)}
-    lists = {
-        _LAST_INDEX.sub("", p) for p in varying if _LAST_INDEX.search(p) and ".shape[" not in p
-    }
-    lacking = {p for p in base_numbers if any(p not in o for o in varied_numbers)}
-    return varying | {p for p in lacking if _LAST_INDEX.sub("", p) in lists}
+    varying: set[str] = set()
+    lacking: set[str] = set()
+    for path, number in base_numbers.items():
+        if any(numbers.get(path, number) != number for numbers in varied_numbers):
+            varying.add(path)
+        if any(path not in numbers for numbers in varied_numbers):
+            lacking.add(path)
+    lists: set[str] = set()
+    for path in varying:
+        if _LAST_INDEX.search(path) and ".shape[" not in path:
+            lists.add(_LAST_INDEX.sub("", path))
+    return varying | {path for path in lacking if _LAST_INDEX.sub("", path) in lists}
 
 
 def attempt_draft(
@@ -119,15 +121,18 @@ def attempt_draft(
     from kernelwright.policies.inductor.writing.candidate import write_candidate
 
     traced, least = trace(attempts.base, free, partial=not strict), None
+    # A slice may leave its axis at another size: trace again, with clipped slices.
     if _slices_end_outside(traced, attempts):
         least = _least(attempts)
         traced = trace(attempts.base, free, partial=not strict, least=least)
+    # Sizes that are equal only at the problem's own sizes are traced at other sizes.
     traced = _without_chance(traced, attempts, free, strict, least)
     numbers = [p for p in sorted(attempts.varying) if p not in traced.sizes.by_path]
     traced.numbers = tuple(map(traced.constructor_name, numbers))
     varying_fixed = [p for p in traced.sizes.fixed() if _size_varies(p, attempts)]
     traced.required = _required([*traced.sizes.fixed(), *numbers], traced, attempts)
     draft = write_candidate(traced, _generated(traced), tf32)
+    # In strict mode every operator needs a kernel of the draft.
     if strict and draft.library_calls:
         library_operators = dict.fromkeys(draft.library_calls)
         raise DraftRefused(
@@ -245,7 +250,8 @@ def _without_chance(
 
     best = traced
     for text, numbers in list(attempts.varied)[:MAX_OTHER_SIZES] if bound(traced) else ():
-        if 1 in numbers.values():  # what is one would be taken for a broadcast
+        # A size of 1 would be traced as a broadcast.
+        if 1 in numbers.values():
             continue
         try:
             other = trace(text, free, partial=not strict, least=least)

@@ -55,6 +55,7 @@ def configure_inductor(own_products: bool) -> None:
     _known_splits()
     _split_by_symbols()
     _undecided_without_ranges()
+    # Inductor bounds the splits of a reduction for numeric sizes only.
     split: Any = InductorChoices.reduction_split_factor
 
     def capped(*args: Any, **named: Any) -> int:

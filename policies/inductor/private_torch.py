@@ -177,6 +177,7 @@ def accept_symbols() -> None:
             setattr(
                 kind, name, symbolic
             )  # numpy's functions of what it does not know are methods of it
+    # Initial values are never read: the draft's constructor draws its own.
     for name in [n for n in dir(nn.init) if n.endswith("_") and not n.startswith("_")]:
         setattr(nn.init, name, lambda tensor, *_, **__: tensor)
     nn.init._calculate_fan_in_and_fan_out = _constant((1, 1))

@@ -180,6 +180,8 @@ def write_draft(
     attempts = attempts_at(source, varied)
     first: BaseException | None = None
     best: dict[str, Any] | None = None
+    # The guess with the most sizes comes first; a later guess replaces it only with fewer fixed
+    # sizes.
     with _lowerings(strict, split), _time_limit(seconds):
         for free in attempts.guesses:
             try:

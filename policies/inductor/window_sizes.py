@@ -88,6 +88,8 @@ def plain_quotients(size: sympy.Expr) -> Any:
         dividend = sympy.expand(dividend)
         if not divisor.is_Integer:
             return FloorDiv(dividend, divisor)
+        # Take the whole multiples of the divisor out of the quotient: (x + 3) // 2 is (x + 1) //
+        # 2 + 1.
         number, _ = dividend.as_coeff_Add()
         whole = number // divisor
         return FloorDiv(dividend - whole * divisor, divisor) + whole
@@ -132,6 +134,7 @@ class WindowedMode(FakeTensorMode):
         if all(a is b for a, b in zip(sizes, tensor.shape, strict=True)):
             return tensor
         hints = [int(getattr(getattr(n, "node", None), "hint", n)) for n in tensor.stride()]
+        # Allocate in memory order and permute, so that the strides keep their order.
         order = sorted(range(len(sizes)), key=lambda i: -hints[i])
         with self:
             renamed = torch.empty(

@@ -188,6 +188,7 @@ class ContinuousBatch:
         """Prefills all but the last token of each prompt; the last token is the input of the
         first step.
         """
+        # Samples of one prompt share its prefill.
         unique: dict[tuple[int, ...], list[int]] = {}
         for slot, row in zip(slots, rows, strict=True):
             if len(row.prompt) > 1:
@@ -226,6 +227,7 @@ class ContinuousBatch:
             logits_to_keep=1,
         )
         width = ids.shape[1]
+        # The prompt ends just before the common column, modulo the ring's length.
         columns = (self._column - width + torch.arange(width, device=self._device)) % self.length
         for ring_layer, layer in zip(self._cache.layers, read.layers, strict=True):
             for target, states in (
@@ -287,6 +289,7 @@ class ContinuousBatch:
         logits = self._logits()
         logprobs = torch.log_softmax(logits.float() / self._temperature, dim=-1)
         cumulative = logprobs.double().exp().cumsum(dim=-1)
+        # Inverse of the cumulative distribution; the total is not exactly 1.
         aim = self._uniform.gather(1, self._step[:, None]) * cumulative[:, -1:]
         drawn = (
             torch.searchsorted(cumulative, aim, right=True)
@@ -306,6 +309,7 @@ class ContinuousBatch:
             column,
             torch.where(self._live[:, None], token_logprobs, self._logps.gather(1, column)),
         )
+        # A row ends at an end token or at its limit; its position then stays.
         over = (tokens[:, None] == self._ends[None, :]).any(dim=1) | (self._step + 1 >= self._limit)
         live = self._live.long()
         self._ids.copy_(tokens[:, None])

@@ -243,6 +243,8 @@ class InProcessPolicy(TransformersPolicy):
     def _admit(self, loaded: LoadedModel) -> None:
         self._passed_over = 0
         questions = self._take(self._batch.free if self._batch else self._rows_at_once())
+        # Requests with stop strings, truncation or an adapter are decoded outside of the running
+        # batch.
         odd = [q for q in questions if not self._fits_continuous_batch(q)]
         if odd:
             self._plain(odd)
@@ -250,6 +252,7 @@ class InProcessPolicy(TransformersPolicy):
         if not rows:
             return
         if self._batch is None or not all(self._batch.takes(row) for row in rows):
+            # A larger batch is needed, which can be made only when the present one is empty.
             if self._batch is not None and self._batch.busy:
                 self._later(rows)
                 return

@@ -251,6 +251,7 @@ def _draw_tokens(
     if bool(greedy.all()):
         tokens = best
     else:
+        # Each position has its random number, whether it is read one by one or ahead.
         cumulative = logprobs.double().exp().cumsum(dim=-1)
         aim = torch.zeros((len(going), width, 1), dtype=torch.float64)
         for index, active in enumerate(going):

@@ -195,6 +195,7 @@ class ProcessPolicy(OpenedElsewhere):
     def _read(self) -> None:
         with contextlib.suppress(EOFError, OSError):
             while True:
+                # The process sends its answers in lists, a burst of steps at a time.
                 for answer in self._connection.recv():
                     self._drawn = answer.drawn
                     with self._lock:

@@ -63,6 +63,7 @@ class TokenSampler:
             scaled = self._truncated(scaled)
         logprobs = torch.log_softmax(scaled, dim=-1)
         cumulative = logprobs.double().exp().cumsum(dim=-1)
+        # Inverse of the cumulative distribution; the total is not exactly 1.
         aim = self._uniform[:, step : step + 1] * cumulative[:, -1:]
         drawn = (
             torch.searchsorted(cumulative, aim, right=True)
@@ -112,6 +113,7 @@ class TokenSampler:
         """
         import torch
 
+        # Sorted by probability, so that each truncation is a prefix.
         ordered, order = scaled.sort(dim=-1, descending=True)
         rank = torch.arange(ordered.shape[-1], device=self._device)[None]
         ordered = ordered.masked_fill(rank >= self._top_k, float("-inf"))

@@ -166,6 +166,7 @@ class _Static:
         """
         self._ids.copy_(tokens[:, None])
         self._positions.add_(1)
+        # The next column becomes visible: 0 is added to its scores instead of the lowest number.
         self._hidden[..., self._width] = 0.0
         self._width += 1
         if self._model.device.type != "cuda":

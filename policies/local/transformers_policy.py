@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.base import (
     Capabilities,
@@ -27,6 +27,7 @@ from kernelwright.policies.local.decoding import SequenceInDecoding, draw
 from kernelwright.policies.local.quantised_weights import has_int8, read_int8
 from kernelwright.policies.local.stepping import CacheKind
 from kernelwright.policies.model_identity import (
+    ChatTokenizer,
     Identity,
     adapter_folder,
     identity_of,
@@ -41,25 +42,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SEED_LIMIT = 1 << 31
-
-
-class ChatTokenizer(Protocol):
-    """The part of a tokenizer that prompts need."""
-
-    @property
-    def chat_template(self) -> Any:
-        """Jinja template of a conversation; None for models without chat."""
-
-    def apply_chat_template(
-        self,
-        messages: list[dict[str, str]],
-        /,
-        *,
-        add_generation_prompt: bool,
-        tokenize: bool,
-        return_dict: bool,
-    ) -> Any:
-        """Returns the token ids of a conversation."""
 
 
 class TransformersPolicy:
@@ -179,6 +161,7 @@ class TransformersPolicy:
         adapters = [request.adapter or self._adapter for request in requests]
         at_once = self.capabilities.at_once
         with own_gpu(self._loaded.model):
+            # Rows of a batch share an adapter.
             for adapter in dict.fromkeys(adapters):
                 indices = [
                     index for index, row_adapter in enumerate(adapters) if row_adapter == adapter

@@ -174,6 +174,7 @@ class OpenAIPolicy(ServerPolicy):
         later requests. If omitting does not help, the error is the first refusal, or a refusal
         that names a field.
         """
+        # Repeat with fewer fields until the server accepts the request.
         without, first = self._without, None
         while True:
             try:

@@ -55,8 +55,7 @@ def open_policy(
         engine: Arguments of vLLM's engine.
         extra: Fields added to every request to a server.
     """
-    form, _, target = name.partition(":")
-    if adapter is not None and form not in ("vllm", "transformers"):
+    if adapter is not None and name.partition(":")[0] not in ("vllm", "transformers"):
         raise PolicyRefused(
             f"{name} takes no adapter here: name one that the server serves as MODEL", Trouble.NAME
         )
@@ -87,6 +86,21 @@ def open_policy(
         return RetryingPolicy(
             servers[0] if len(servers) == 1 else FailoverPolicy(servers, name), budget=patience
         )
+    return _open_in_this_process(
+        name, adapter=adapter, device=device, at_once=at_once, engine=engine
+    )
+
+
+def _open_in_this_process(
+    name: str,
+    *,
+    adapter: str | None,
+    device: str,
+    at_once: int | None,
+    engine: dict[str, Any] | None,
+) -> Policy:
+    """Opens a policy that needs no server. Raises PolicyRefused for an unknown form."""
+    form, _, target = name.partition(":")
     if form == "vllm" and target:
         from kernelwright.policies.vllm.engine_policy import VLLMPolicy
 

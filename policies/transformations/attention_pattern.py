@@ -127,10 +127,12 @@ def _written_out(softmax: GraphNode) -> Attention | None:
         product, users = users[0], list(users[0].users)
     if len(users) != 1 or not _is_product(users[0], "qk,kd->qd"):
         return None
+    # softmax(scores) @ value
     weights, value = _operands(users[0])
     if weights is not product or not _is_last(softmax):
         return None
     attention = Attention(None, None, value, users[0])
+    # scores = mask(scale(query @ key^T))
     scores = _follow_to_product(softmax.args[0], attention)
     if _is_product(scores, "qd,dk->qk"):
         attention.query, transposed = _operands(scores)
@@ -278,6 +280,7 @@ def _is_product(node: GraphNode, form: str) -> bool:
     first, _, second = expected_operands.partition(",")
     if (first_subscripts[:-2], second_subscripts[:-2]) != (out[:-2], out[:-2]):
         return False
+    # Map the pattern's letters to the einsum's: `qk,kd->qd` fits `bhij,bhjd->bhid` with q=i, k=j.
     names = dict(zip(first, first_subscripts[-2:], strict=True))
     names |= {k: v for k, v in zip(second, second_subscripts[-2:], strict=True) if k not in names}
     expected = tuple("".join(names[k] for k in part) for part in (first, second, result))

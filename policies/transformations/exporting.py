@@ -67,6 +67,7 @@ def export(source: str) -> ExportedModel:
         inputs = module.get_inputs()
     if not all(isinstance(value, torch.Tensor) for value in inputs):
         raise NotTransformed("an input is no tensor")
+    # Dim.AUTO: a symbol if the model permits one, a number otherwise.
     shapes = tuple(dict.fromkeys(range(value.dim()), Dim.AUTO) for value in inputs)
     program = torch.export.export(model, tuple(inputs), dynamic_shapes=shapes, strict=False)
     names = list(inspect.signature(model.forward).parameters)[: len(inputs)]

@@ -82,6 +82,7 @@ class HostText:
     def _slice(self, node: GraphNode) -> str:
         tensor, axis, first, last = node.args[:4]
         step = node.args[4] if len(node.args) > 4 else 1
+        # torch.export writes an open end as 2**63 - 1.
         end = "" if isinstance(last, int) and last > 1 << 60 else self.of(last)
         start = "" if first in (0, None) else self.of(first)
         cut = f"{start}:{end}" + (f":{self.of(step)}" if step != 1 else "")

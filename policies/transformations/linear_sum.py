@@ -162,6 +162,7 @@ def _find(exported: ExportedModel) -> LinearSum:
     if len(node) != 1:
         raise NotTransformed("more than one output")
     node = node[0]
+    # Collect the chain of operators between the product and the output.
     steps: list[Any] = []
     while name_of(node) not in ("linear", "matmul", "mm"):
         if (

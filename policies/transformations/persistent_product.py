@@ -187,6 +187,7 @@ def _require_large(x: GraphNode, product: GraphNode, operands: list[Any]) -> int
     rows, columns = 1, shape[-1]
     for extent in shape[:-1]:
         rows *= extent
+    # Rounded up per axis.
     tiles = -(-rows // TILE[0]) * -(-columns // TILE[1])
     if tiles < MIN_TILES or depth < MIN_STEPS:
         raise NotTransformed(

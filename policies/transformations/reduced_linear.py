@@ -133,6 +133,7 @@ def write_reduced_linear(exported: ExportedModel) -> str:
         has_bias=bias is not None, output_axis=0 if outputs_first else 1, input_axis=1 if outputs_first else 0,
         shape=shape, tensors="".join(f"{host.of(tensor)}, " for tensor in norm.tensors.values()) if norm else "",
     )  # fmt: skip
+    # Columns beyond the row's end get the reduction's neutral element.
     beyond, lines = REDUCTIONS[name]
     if norm is not None:
         lines = lines.replace("EPSILON", repr(norm.epsilon)) + "".join(

@@ -36,6 +36,7 @@ def convolution_backward(
     )
     of_input = of_weight = of_bias = None
     if output_mask[0]:
+        # The gradient of the input is a transposed convolution of the output's gradient.
         reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
         extents = zip(input.shape[2:], grad_output.shape[2:], stride, padding, reach, strict=True)
         output_padding_needed = [n - ((out - 1) * s - 2 * p + r) for n, out, s, p, r in extents]

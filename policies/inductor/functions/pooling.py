@@ -69,6 +69,7 @@ def _whole(axes: int, over: Callable[[Any, list[int]], Any], plain: Callable[...
             and all(statically_known_true(w == n) for w, n in pairs)
         ):
             return over(input, list(range(-axes, 0)))
+        # Large overlapping windows: a mean per axis.
         if over is _mean_over and (
             alone := _one_axis_at_a_time(axes, windows, stride, around, positional, options)
         ):

@@ -83,6 +83,7 @@ def _ranks(x: torch.Tensor, descending: bool) -> Any:
             f"the median of rows of {hint} elements: at most {MAX_RANKED_ELEMENTS} are ranked",
             operator="median",
         )
+    # Compare each element with each other one: [..., element, other].
     element, other = x.unsqueeze(-1), x.unsqueeze(-2)
     position = torch.arange(length, device=x.device)
     earlier = position.unsqueeze(0) < position.unsqueeze(1)
@@ -126,6 +127,7 @@ def _by_digits(x: torch.Tensor, descending: bool) -> tuple[Any, Any]:
 
     def one_bit(at: int, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         key, position = state["key"], state["place"]
+        # Stable partition by one bit: zeros first, each group in its present order.
         zero = (torch.bitwise_right_shift(key, at) & 1) == 0
         before = torch.cumsum(zero.to(torch.int32), -1, dtype=torch.int32)
         zeros = zero.to(torch.int32).sum(-1, keepdim=True, dtype=torch.int32)
@@ -151,6 +153,8 @@ def _sortable_integers(x: torch.Tensor) -> Any:
     wide, whole = (x, torch.int64) if x.dtype == torch.float64 else (x.float(), torch.int32)
     wide = torch.where(wide != wide, math.nan, wide + 0.0)  # one NaN, and one zero
     bits = wide.view(whole)
+    # Negative floats order in reverse: invert all their bits; for positive ones flip the sign
+    # bit.
     return torch.where(bits < 0, torch.bitwise_not(bits), bits ^ torch.iinfo(whole).min)
 
 
@@ -175,6 +179,7 @@ def _one_after_the_other(x: torch.Tensor, k: int, largest: bool) -> tuple[Any, A
     for _ in range(k):
         remaining = torch.logical_not(is_taken)
         candidates = torch.where(is_taken | nan, worst, x)
+        # The first position of the best remaining element.
         best = candidates.amax(-1, keepdim=True) if largest else candidates.amin(-1, keepdim=True)
         is_best = remaining & torch.logical_not(nan) & (x == best)
         if floating:

@@ -142,6 +142,7 @@ def _layers(carried: str, step: Cell) -> Any:
             )
         states = hidden if isinstance(hidden, tuple | list) else (hidden,)
         x = x.transpose(0, 1) if batch_first else x
+        # torch passes a flat list: per layer and direction two weights, then two biases.
         each = len(weights) // (count * (2 if both_ways else 1))
         last: list[dict[str, Any]] = []
         for _ in range(count):
@@ -179,6 +180,7 @@ def _direction(
 ) -> tuple[Any, dict[str, Any]]:
     """Runs a layer in one direction over x [steps, batch, width]."""
     steps = x.shape[0]
+    # The input products of all steps at once.
     projected = linear(x, w_ih, b_ih)
 
     def body(at: int, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -76,6 +76,7 @@ def _between(x: torch.Tensor, coordinates: list[Any]) -> Any:
 
     before = [torch.floor(p) for p in coordinates]
     total: Any = 0
+    # Interpolate between the 2^axes surrounding elements.
     for corner in itertools.product((0, 1), repeat=len(coordinates)):
         whole = [b + c for b, c in zip(before, corner, strict=True)]
         weight = math.prod(

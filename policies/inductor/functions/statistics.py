@@ -69,6 +69,7 @@ def _differences(x: torch.Tensor, axis: int, spacing: float) -> Any:
     import torch
 
     n = x.shape[axis]
+    # Central differences inside, one-sided differences at both ends.
     inner = (x.narrow(axis, 2, n - 2) - x.narrow(axis, 0, n - 2)) / (2 * spacing)
     first = (x.narrow(axis, 1, 1) - x.narrow(axis, 0, 1)) / spacing
     last = (x.narrow(axis, n - 1, 1) - x.narrow(axis, n - 2, 1)) / spacing
@@ -125,6 +126,7 @@ def rows_of_lower_triangle(at: torch.Tensor) -> tuple[Any, Any]:
     """Returns row and column of the t-th element of a lower triangle, t = row (row + 1) / 2 + column."""
     import torch
 
+    # The root is exact up to rounding; the next two lines correct it by one.
     guess = ((torch.sqrt(8 * at.to(torch.float64) + 1) - 1) / 2).to(torch.int64)
     guess = torch.where(guess * (guess + 1) // 2 > at, guess - 1, guess)
     row = torch.where((guess + 1) * (guess + 2) // 2 <= at, guess + 1, guess)

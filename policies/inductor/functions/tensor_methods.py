@@ -61,6 +61,7 @@ def _item(plain: Callable[..., Any]) -> Any:
 
 def _asked_by_the_problem() -> bool:
     """Whether the call came from the problem's text, and not from within torch, which needs numbers."""
+    # Walk up the stack over this package and torch's dispatch code; the next frame is the caller.
     frame = sys._getframe(1)
     while frame.f_back is not None and (
         "inductor" in (name := frame.f_code.co_filename) or name.endswith(PASSING_ON)

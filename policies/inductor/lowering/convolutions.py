@@ -67,6 +67,7 @@ def library_convolutions() -> None:
 
     def lowered(*args: Any, **kwargs: Any) -> Any:
         sizes: Any = V.graph.sizevars
+        # Inductor would replace symbolic weight sizes by numbers; only numeric sizes are guarded.
         guard = sizes.guard_int_seq
         sizes.guard_int_seq = lambda lengths: [
             n if getattr(n, "free_symbols", ()) else sizes.guard_int(n) for n in lengths
@@ -134,6 +135,7 @@ def _summed(g: Geometry, x: TensorBox, weight: TensorBox) -> Any:
 
     is_equal = V.graph.sizevars.statically_known_equals
     depth = sympy.prod(g.depth)
+    # A sum of few terms into few channels is cheaper written out than padded to a tile of tl.dot.
     few = (
         isinstance(depth, int | sympy.Integer)
         and depth <= MAX_UNROLLED_TERMS
@@ -154,6 +156,7 @@ def _as_product(g: Geometry, x: TensorBox, weight: TensorBox) -> tuple[list[Any]
     load_x = channels_last(x)
     load_w = create_contiguous(x, [g.groups, g.wide, *g.kernel, g.channels], lambda group, m, *at: _weight(
         g, weight.make_loader(), group, m, at[-1], at[:-1]))  # fmt: skip
+    # A batch axis of length 1 would make a three-dimensional product.
     alone = V.graph.sizevars.statically_known_equals(g.batch * g.groups, 1)
     ranges = [*([] if alone else [g.batch * g.groups]), g.wide, sympy.prod(g.out)]
 
@@ -239,6 +242,7 @@ def _transposed_places(
 
     positions, tests = [], []
     for i in g.axes:
+        # Shift by a multiple of the stride, so that the division never rounds a negative number.
         shift = FloorDiv(g.reach[i] + g.stride[i] - 1, g.stride[i])
         far = pixel[i] + g.padding[i] - taps[i] * g.dilation[i] + shift * g.stride[i]
         positions.append(FloorDiv(far, g.stride[i]) - shift)

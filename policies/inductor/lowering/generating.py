@@ -40,6 +40,8 @@ def generate(traced: TracedModel) -> GeneratedCode:
         bodies = []
         for number, body in enumerate(traced.loops.bodies):
             step_text, step_constants = _generated(body.graph, body.flat, traced)
+            # Kernels, buffers and constants of a step get names of their own: all texts end in
+            # one file.
             bodies.append(_with_names_of_step(step_text, number))
             constants |= {f"step_{number}_{name}": value for name, value in step_constants.items()}
     if sum(c.numel() for c in constants.values()) > MAX_CONSTANTS:
@@ -67,6 +69,7 @@ def _generated(
     from torch._inductor.virtualized import V
 
     with V.set_fake_mode(traced.mode), torch.no_grad():
+        # Passes over the graph, then Inductor's lowering, scheduling and code generation.
         nested_concatenations(graph)
         _recursive_post_grad_passes(graph, is_inference=True)
         _plain_output_strides(graph, traced)

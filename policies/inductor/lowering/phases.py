@@ -52,6 +52,7 @@ def convolve_by_phases(g: Geometry, x: TensorBox, weight: TensorBox) -> Any:
     from torch._inductor.virtualized import ops
     from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 
+    # Per axis: the largest number of taps of a phase, and the number of pixels of a phase.
     taps = [-(-int(k) // int(s)) for k, s in zip(g.kernel, g.stride, strict=True)]
     quotients = [FloorDiv(n + s - 1, s) for n, s in zip(g.out, g.stride, strict=True)]
     phases, steps = sympy.prod(g.stride), [*taps, g.channels]

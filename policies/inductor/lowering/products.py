@@ -56,6 +56,7 @@ def _product(
 
     def lowered(a: TensorBox, b: TensorBox, **options: Any) -> Any:
         if use_native_matmul(a, b):
+            # Large fp32 products run on tensor cores, in three parts.
             if split and worth_splitting(a, b):
                 return split_product(a, b)
             _store_half_operands(a, b)

@@ -54,6 +54,7 @@ def worth_splitting(a: TensorBox, b: TensorBox) -> bool:
         return False
     *batch, rows, depth = map(size_hint, a.get_size())
     columns = size_hint(b.get_size()[-1])
+    # Extents of the contiguous axes, which are copied in vectors.
     beside = [rows if is_column_major(a) else depth, depth if is_column_major(b) else columns]
     if any(extent % VECTOR_ELEMENTS for extent in beside):
         return False
@@ -75,6 +76,8 @@ def split_product(a: TensorBox, b: TensorBox) -> Any:
     def inner(index: Sequence[sympy.Expr], step: Sequence[sympy.Expr]) -> Any:
         *matrix, row, column = index
         left_index, right_index = [*matrix, row, step[0]], [*matrix, step[0], column]
+        # The two mixed products are small; writing/products/parts.py accumulates them apart from
+        # the large one.
         small = ops.add(
             ops.dot(left.low(left_index), right.high(right_index)),
             ops.dot(left.high(left_index), right.low(right_index)),
@@ -102,6 +105,7 @@ class _Parts:
         import torch
         from torch._inductor.virtualized import ops
 
+        # Parts are computed from memory: an unrealized operand would be recomputed for each part.
         x.realize()
         self._turned = is_column_major(x)
         rows = (over == -2) == self._turned
@@ -160,6 +164,7 @@ def _exponents(
 
     def exponent(index: Sequence[sympy.Expr]) -> Any:
         least = ops.constant(2.0**MIN_EXPONENT, torch.float32)
+        # Rounded down to a power of two, so that scaling is exact.
         whole = ops.floor(ops.log2(ops.maximum(largest(index), least)))
         return ops.sub(whole, ops.constant(EXPONENT_OF_LARGEST, torch.float32))
 

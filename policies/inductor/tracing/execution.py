@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,12 @@ from kernelwright.device_mapping import cuda_mapped_to, map_cuda_of
 from kernelwright.policies.inductor.refusing import PROBLEM, needs_values
 from kernelwright.policies.inductor.tracing.loop_syntax import loop_names, with_loops
 from kernelwright.policies.inductor.tracing.numbers import number_names, with_numbers
+from kernelwright.policies.inductor.values.complex_numbers import (
+    COMPLEX,
+    as_real_argument,
+    is_complex,
+    unwrapped_path,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -94,12 +101,90 @@ def _drawn(get_inputs: Callable[[], Any], mode: FakeTensorMode) -> Any:
     import torch
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+    # Outside of the mode real values are drawn; afterwards only shapes and strides are kept.
     with unset_fake_temporarily():
         inputs = get_inputs()
     with mode:
         return torch.utils._pytree.tree_map_only(
             torch.Tensor, lambda v: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype), inputs
         )
+
+
+class ModelCall:
+    """Runs forward with the arguments of a graph in place of the model's own tensors.
+
+    The arguments of the graph, in this order: parameters and buffers, plain tensors, inputs, and
+    symbolic numbers of the constructor.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        inputs: list[Any],
+        paths: list[str],
+        size_arguments: list[tuple[str, Any]],
+        recompute: Callable[[dict[str, Any]], None],
+    ) -> None:
+        """Flattens the arguments.
+
+        paths: of the inputs. size_arguments: paths and values of the symbolic numbers. recompute:
+        replaces floats of the model that were computed from symbolic numbers.
+        """
+        import torch
+
+        self._model, self._recompute = model, recompute
+        self._size_paths = [path for path, _ in size_arguments]
+        self._held = dict(model.named_parameters()) | dict(model.named_buffers())
+        self._plain = list(plain_tensors(model))
+        self._leaves, self._structure = torch.utils._pytree.tree_flatten(inputs)
+        self.tensors = list(tensors_by_path(inputs, paths))
+        """Paths and tensors of the inputs."""
+        arguments: list[tuple[str, Any]] = []
+        for name, value in self._held.items():
+            arguments.append((spelt(name), value))
+        for _, _, name, value in self._plain:
+            arguments.append((spelt(name), value))
+        arguments += [*self.tensors, *size_arguments]
+        self._is_complex = [is_complex(value) for _, value in arguments]
+        self.paths: list[str] = []
+        self.values: list[Any] = []
+        for path, value in arguments:
+            real_path, real_value = as_real_argument(path, value)
+            self.paths.append(real_path)
+            self.values.append(real_value)
+        self.form: Any = None
+        """Structure of the last result, with None in place of each tensor, or COMPLEX."""
+
+    def run(self, *values: Any) -> list[Any]:
+        """Puts the arguments into the model, and returns the tensors of forward's result."""
+        import torch
+
+        arguments: list[Any] = []
+        for value, was_complex in zip(values, self._is_complex, strict=True):
+            arguments.append(torch.view_as_complex(value) if was_complex else value)
+        waiting = iter(arguments)
+        weights = {name: next(waiting) for name in self._held}
+        for module, name, _, _ in self._plain:
+            setattr(module, name, next(waiting))
+        sizes = values[len(values) - len(self._size_paths) :]
+        self._recompute(dict(zip(self._size_paths, sizes, strict=True)))
+        leaves: list[Any] = []
+        for leaf in self._leaves:
+            leaves.append(next(waiting) if isinstance(leaf, torch.Tensor) else leaf)
+        inputs = tuple(torch.utils._pytree.tree_unflatten(leaves, self._structure))
+        outputs = plain_outputs(torch.func.functional_call(self._model, weights, inputs))
+        # A later call changes the model's state, so a result that is state is copied.
+        state = {id(value) for value in weights.values()}
+        outputs = torch.utils._pytree.tree_map(
+            lambda v: v.clone() if id(v) in state else v, outputs
+        )
+        self.form = torch.utils._pytree.tree_map(
+            lambda v: COMPLEX if is_complex(v) else None, outputs
+        )
+        results: list[Any] = []
+        for value in torch.utils._pytree.tree_leaves(outputs):
+            results.append(torch.view_as_real(value) if is_complex(value) else value)
+        return results
 
 
 def plain_tensors(model: torch.nn.Module) -> Iterator[tuple[Any, str, str, Any]]:
@@ -130,3 +215,8 @@ def spelt(name: str) -> str:
     return "self" + "".join(
         f"[{part}]" if part.isdigit() else f".{part}" for part in name.split(".")
     )
+
+
+def simple_path(path: str) -> str:
+    """Returns a path as an identifier: layers_0_weight for `self.layers[0].weight`."""
+    return re.sub(r"\W+", "_", unwrapped_path(path).removeprefix("self.")).strip("_")

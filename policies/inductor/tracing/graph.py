@@ -16,13 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived, recompute_floats
-from kernelwright.policies.inductor.tracing.execution import (
-    examples,
-    plain_outputs,
-    plain_tensors,
-    spelt,
-    tensors_by_path,
-)
+from kernelwright.policies.inductor.tracing.execution import ModelCall, examples
 from kernelwright.policies.inductor.tracing.loop_syntax import has_loops
 from kernelwright.policies.inductor.tracing.loops import (
     LoopForm,
@@ -41,11 +35,8 @@ from kernelwright.policies.inductor.tracing.slices import Slices, tracing_slices
 from kernelwright.policies.inductor.tracing.step_inputs import Unsuited
 from kernelwright.policies.inductor.tracing.to_gpu import move_to_gpu, tensor_on_gpu
 from kernelwright.policies.inductor.values.complex_numbers import (
-    COMPLEX,
     ByParts,
-    as_real_argument,
     has_complex,
-    is_complex,
     rank_in_forward,
     unwrapped_path,
     without_complex_decompositions,
@@ -148,6 +139,7 @@ def trace(
     end outside of their axes (slices.py). Raises DraftRefused, and exceptions of the problem or
     torch.
     """
+    # Loops are tried nested, then without inner loops, then unrolled.
     form, learns = LoopForm.NESTED, has_loops(source)
     while True:
         loops = Loops(form, learns)
@@ -202,57 +194,16 @@ def _make_graph(
     import torch
     from torch._dispatch.python import enable_python_dispatcher
 
-    held = dict(model.named_parameters()) | dict(model.named_buffers())
-    plain = list(plain_tensors(model))
-    leaf_values, form = torch.utils._pytree.tree_flatten(symbolic_inputs)
-    tensors = list(tensors_by_path(symbolic_inputs, paths))
-    traced.contiguous = [p for p, v in tensors if v.dim() and v.is_contiguous()]
     size_arguments = [(p, v) for p, v in traced.sizes.by_path.items() if not is_extent(p)]
-    whole = [
-        *((spelt(n), v) for n, v in held.items()),
-        *((spelt(n), v) for _, _, n, v in plain),
-        *tensors,
-        *size_arguments,
-    ]
-    paired = [is_complex(v) for _, v in whole]
-    whole = [as_real_argument(p, v) for p, v in whole]
-    traced.arguments, flat = [p for p, _ in whole], [v for _, v in whole]
-
-    def call(*values: Any) -> Any:
-        waiting = iter(
-            [torch.view_as_complex(v) if c else v for v, c in zip(values, paired, strict=True)]
-        )
-        weights = {n: next(waiting) for n in held}
-        for module, name, _, _ in plain:
-            setattr(module, name, next(waiting))
-        recompute_floats(
-            model,
-            dict(
-                zip(
-                    [p for p, _ in size_arguments],
-                    values[len(values) - len(size_arguments) :],
-                    strict=True,
-                )
-            ),
-            traced,
-        )
-        new = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaf_values]
-        arguments = tuple(torch.utils._pytree.tree_unflatten(new, form))
-        outputs = plain_outputs(torch.func.functional_call(model, weights, arguments))
-        state = {
-            id(v) for v in weights.values()
-        }  # a later call changes it: what this call gives is a copy
-        outputs = torch.utils._pytree.tree_map(
-            lambda v: v.clone() if id(v) in state else v, outputs
-        )
-        traced.form = torch.utils._pytree.tree_map(
-            lambda v: COMPLEX if is_complex(v) else None, outputs
-        )
-        return [
-            torch.view_as_real(v) if is_complex(v) else v
-            for v in torch.utils._pytree.tree_leaves(outputs)
-        ]
-
+    forward = ModelCall(
+        model,
+        symbolic_inputs,
+        paths,
+        size_arguments,
+        lambda sizes: recompute_floats(model, sizes, traced),
+    )
+    traced.contiguous = [p for p, v in forward.tensors if v.dim() and v.is_contiguous()]
+    traced.arguments, flat = forward.paths, forward.values
     gradients = bool(TAKES_GRADIENTS.search(traced.text.source))
     make = functools.partial(_graph_of, partial=partial, gradients=gradients)
     loops.use(traced.sizes, make)
@@ -263,10 +214,11 @@ def _make_graph(
     ):  # fmt: skip
         if loops.form is not LoopForm.UNROLLED and loops.learns:
             loops.begin(learning=True)
-            call(*flat)
+            forward.run(*flat)
             traced.sizes.env.pending_fresh_unbacked_symbols.clear()
         loops.begin(learning=False)
-        traced.graph = make(call, flat)
+        traced.graph = make(forward.run, flat)
+        traced.form = forward.form
         traced.flat = [tensor_on_gpu(v) for v in flat]
         move_to_gpu(traced.graph, traced.flat, traced.mode)
         for body in loops.bodies:
@@ -294,6 +246,7 @@ def _graph_of(function: Callable[..., Any], flat: list[Any], partial: bool, grad
         functional = torch.func.functionalize(called, remove="mutations")
         return make_fx(functional, decomposition_table=table, tracing_mode="real")(*flat)
 
+    # Random operators keep their names, so that the refusal can name them.
     table = {
         op: decomposition
         for op, decomposition in select_decomp_table().items()
@@ -391,8 +344,3 @@ def _shapes(traced: TracedModel) -> Iterator[tuple[str, Any]]:
                 for i, n in sizes
                 if isinstance(n, torch.SymInt)
             )
-
-
-def simple_path(path: str) -> str:
-    """Returns a path as an identifier: layers_0_weight for `self.layers[0].weight`."""
-    return re.sub(r"\W+", "_", unwrapped_path(path).removeprefix("self.")).strip("_")

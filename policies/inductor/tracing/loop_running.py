@@ -106,6 +106,7 @@ def run_loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str,
     ):
         return _as_it_is(step, range(start, stop, stride), state, lists, rows)
 
+    # Tensors that the steps fill row by row, with the axis of the rows.
     rows = {n: (t, d % t.dim()) for n, (t, d) in rows.items()}
     wide = {n: [*t.shape[:d], *t.shape[d + 1 :]] for n, (t, d) in rows.items()}
 
@@ -125,6 +126,7 @@ def run_loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str,
     values = dict(after)
     values |= {n: Stacked(v, stacked[n]) for n, v in lists.items()}
     for name, (tensor, dim) in rows.items():
+        # A loop that counts down has stacked the rows in reverse.
         order = stacked[name].flip(0) if stride == -1 else stacked[name]
         first = start if stride > 0 else start + (count - 1) * stride
         whole = order.movedim(0, dim).to(tensor.dtype)

@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kernelwright.policies.inductor.syntax import names_in, nodes_in
 from kernelwright.policies.inductor.tracing.loop_forms import (
     ZippedRows,
     count_of,
@@ -141,7 +142,7 @@ def _free(body: Sequence[ast.stmt]) -> set[str]:
     """Names that functions of steps read and do not assign themselves."""
     free_names: set[str] = set()
     for function in (n for s in body for n in ast.walk(s) if _is_step(n)):
-        names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
+        names = nodes_in(function, ast.Name)
         local_names = {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)} | _stored(names)
         free_names |= {n.id for n in names} - local_names
     return free_names
@@ -317,7 +318,7 @@ def _given_by(
         for statement in loop.body:
             rewritten = outputs.visit(copy.deepcopy(statement))
             body += rewritten if isinstance(rewritten, list) else [rewritten]
-        used = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name)}
+        used = names_in(*body)
         if used & set(outputs.lists):
             return None
         if not used & set(outputs.rows):
@@ -337,9 +338,11 @@ def _called(
     if (rewritten := _given_by(loop, variable, before)) is None:
         return [loop]
     body, outputs = rewritten
-    followed = [n for n in outputs.lists if any(x.id == f"{LAST}{n}" for s in body for x in ast.walk(s)
-                                              if isinstance(x, ast.Name))]  # fmt: skip
+    body_names = names_in(*body)
+    followed = [n for n in outputs.lists if f"{LAST}{n}" in body_names]
     before = before | {f"{LAST}{n}" for n in followed}
+    # Carried: names from before the loop that a step reads before it assigns them, or that are
+    # read later.
     stored = _stored([n for s in body if not _is_step(s) for n in _nodes_outside_steps(s)]) - {
         variable,
         STATE,
@@ -349,24 +352,32 @@ def _called(
         return [loop]
     carried = sorted((stored & before & (_read_first(body) | after_it)) | changed)
     last = sorted((stored & after_it) - set(carried))
+    # The function of a step: unpack the state, run the body, return the state.
     name = f"{STEP}{number}__"
     function = _at(f"def {name}({variable}, {STATE}, __gives__):\n    pass", loop)
     assert isinstance(function, ast.FunctionDef)
     function.body = [
         *(_at(f"{n} = {STATE}[{n!r}]", loop) for n in carried),
         *(_at(f"{n} = __own__({n})", loop) for n in sorted(changed)), *body,
-        _at(f"return {{{', '.join(f'{n!r}: {n}' for n in carried)}}}, {{{', '.join(f'{n!r}: {n}' for n in last)}}}",
-            loop),
+        _at(f"return {_dictionary_text(carried)}, {_dictionary_text(last)}", loop),
     ]  # fmt: skip
     rows = f"{{{', '.join(f'{n!r}: ({n}, {d})' for n, d in outputs.rows.items())}}}"
-    lists = f"{{{', '.join(f'{n!r}: {n}' for n in outputs.lists)}}}"
-    state = f"{{{', '.join(f'{n!r}: {n}' for n in carried)}}}"
+    # Arguments of the call: carried names, lists that the loop fills, and tensors written row by
+    # row.
+    lists = _dictionary_text(outputs.lists)
+    state = _dictionary_text(carried)
     ranged = ", ".join(ast.unparse(a) for a in loop.iter.args)
     call = _at(f"{STATE} = __loop__({name}, ({ranged},), {state}, {lists}, {rows})", loop)
     ends = [_at(f"{LAST}{n} = __last__({n})", loop) for n in followed]
     names = [*carried, *outputs.lists, *outputs.rows, *last]
     after = [_at(f"{n} = {STATE}[{n!r}]", loop) for n in names if not n.startswith(LAST)]
     return [function, *ends, call, *after]
+
+
+def _dictionary_text(names: Sequence[str]) -> str:
+    """Returns the text of a dictionary of variables by name: {'h': h, 'c': c}."""
+    entries = [f"{name!r}: {name}" for name in names]
+    return f"{{{', '.join(entries)}}}"
 
 
 def _at(text: str, node: ast.stmt) -> Any:

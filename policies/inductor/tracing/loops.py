@@ -155,12 +155,14 @@ class Loops:
             return _unrolled(body, count, state)
         leaves, form = torch.utils._pytree.tree_flatten(state)
         tensors = [v for v in leaves if isinstance(v, torch.Tensor)]
+        # 1. Identify the loop by its position in forward.
         path = self._frames[-1].next()
         number = self._body_numbers.get(path)
         if number is None and not self.learning:
             if not self.learnt:
                 raise Unlearned("a loop over a size in a function of torch")
             raise Unsuited("a loop over a size is not there each time that forward is run")
+        # 2. Run the step once at a symbolic number, and collect the tensors that it reads.
         step = self._sizes.step(len(self.bodies)) if number is None else self.bodies[number].step
 
         def framed(at: int, carried: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -180,6 +182,7 @@ class Loops:
             number = self._body_numbers[path] = len(self.bodies)
             self.bodies.append(new_body)
         learnt_body = self.bodies[number]
+        # 4. Put the operator into the surrounding graph.
         results = _operator()(tensors, list(read_tensors), count, number)
         after = iter(results[: len(tensors)])
         carried = [next(after) if isinstance(v, torch.Tensor) else v for v in leaves]
@@ -197,6 +200,7 @@ class Loops:
         import torch
 
         paths = torch.utils._pytree.tree_flatten_with_path(state)[0]
+        # Names of the carried tensors, from their keys in the state.
         names = ["_".join(str(getattr(k, "key", getattr(k, "idx", k))) for k in p) for p, v in paths
                  if isinstance(v, torch.Tensor)]  # fmt: skip
         with substituting({}):
@@ -210,6 +214,7 @@ class Loops:
         ahead = [_fresh(v, contiguous=True) for v in tensors]
         slots = [torch.empty(shape, dtype=dtype) for shape, dtype in shapes]
         read = [_fresh(v) for v in read_tensors]
+        # The step's graph writes its results into the tensors `ahead` and `slots`.
         flat = [step, *sizes, *carried, *ahead, *slots, *read]
         form = torch.utils._pytree.tree_structure(state)
         leaves = torch.utils._pytree.tree_leaves(state)
@@ -231,6 +236,7 @@ class Loops:
             if any(not isinstance(v, torch.Tensor) and v is not w and v != w
                    for v, w in zip(leaves, new_leaves, strict=True)):  # fmt: skip
                 raise Unsuited("a loop over a size carries a number that changes")
+            # Shapes must stay: the candidate allocates these tensors once, before the loop.
             for destination, value in [
                 *zip(on, carried_now, strict=True),
                 *zip(puts, outputs.values(), strict=True),

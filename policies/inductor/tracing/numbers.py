@@ -170,6 +170,7 @@ def with_numbers(tree: ast.Module) -> ast.Module:
     A name that the module gives another meaning (`from torch import max`) keeps it.
     """
     defined = _defined_names(tree)
+    # A module that defines `max` itself keeps its own function.
     words = {name: ours for name, ours in WORDS.items() if name not in defined}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

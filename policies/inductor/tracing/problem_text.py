@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kernelwright.policies.inductor.refusing import DraftRefused
+from kernelwright.policies.inductor.syntax import argument_names, names_in, nodes_in
 
 NAMES_OF_NO_SIZE = re.compile(
     r"kernel|stride|padding|dilation|pool|layers|depth|axis|scale_factor|block"
@@ -37,7 +38,7 @@ class ProblemText:
     @property
     def names(self) -> set[str]:
         """Returns every name and argument of the text."""
-        words = {n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name)}
+        words = names_in(self.tree)
         return words | {n.arg for n in ast.walk(self.tree) if isinstance(n, ast.arg)}
 
     def method(self, name: str) -> ast.FunctionDef | None:
@@ -99,6 +100,7 @@ class ProblemText:
                         and ast.unparse(target).count(".") == 1
                     ):
                         return ast.unparse(target).removeprefix("self.")
+            # `self.a, self.b = a, b`
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
                 for attribute, value in _pairs(node):
                     if isinstance(value, ast.Name) and value.id == argument:
@@ -120,7 +122,7 @@ class ProblemText:
         x.size(0)`.
         """
         name_of_path: dict[str, str] = {}
-        arguments = {a.arg for a in self.forward.args.args}
+        arguments = argument_names(self.forward)
         for node in self.forward.body:
             if not isinstance(node, ast.Assign) or len(node.targets) != 1:
                 continue
@@ -137,7 +139,7 @@ class ProblemText:
                 if whole[1] in arguments and "*" not in names:
                     for i, name in enumerate(names):
                         name_of_path.setdefault(f"{whole[1]}.shape[{i}]", name.strip("_"))
-            arguments -= {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
+            arguments -= names_in(target)
         return {
             path: name for path, name in name_of_path.items() if name.isalpha()
         }  # s0 and x1 are Inductor's own
@@ -192,7 +194,7 @@ def _pairs(node: ast.Assign) -> list[tuple[str, ast.expr]]:
 
 def _calls(node: ast.AST) -> list[ast.Call]:
     """Yields the calls in the order of the text."""
-    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+    calls = nodes_in(node, ast.Call)
     return sorted(calls, key=lambda n: (n.lineno, n.col_offset))
 
 

@@ -95,6 +95,7 @@ class SymbolicSizes:
         symbol = self.env.create_symbol(
             value, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None
         )
+        # The lower bound lets torch decide comparisons such as `size > 1` without a guard.
         smallest = min(value, MIN_SIZE, self._least.get(path, MIN_SIZE))
         self.env.var_to_range[symbol] &= ValueRanges(smallest, int_oo)
         self.by_path[path] = self.env.create_symintnode(symbol, hint=value, source=source)
@@ -165,6 +166,7 @@ class SymbolicSizes:
             self.symbol(n, f"{path}.shape[{i}]", names[i]) if n > 1 else n
             for i, n in enumerate(like.shape)
         ]
+        # Allocate in memory order and permute back, so that strides keep their order.
         order = sorted(range(like.dim()), key=lambda i: -like.stride()[i])
         if not like.permute(
             order

@@ -85,6 +85,7 @@ def _end(end: object, extent: int | torch.SymInt) -> Any:
     if not isinstance(end, int | torch.SymInt) or (isinstance(end, int) and end >= 1 << 62):
         return end
     slices = _current[-1]
+    # Negative ends count from the end of the axis.
     negative = end < 0 if isinstance(end, int) else statically_known_true(end < 0)
     from_front = end + extent if negative else end
     if not slices.bounded:

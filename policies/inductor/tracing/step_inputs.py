@@ -58,6 +58,7 @@ def collecting(carried: list[Any]) -> Iterator[list[Any]]:
         ) -> Any:
             if self.paused:
                 return function(*args, **(kwargs or {}))
+            # `x.device` reads an attribute through `__get__`: no step needs x for this.
             attribute = getattr(function, "__name__", "") == "__get__"
             if attribute and not isinstance(result := function(*args), torch.Tensor):
                 return result  # `x.device`: no step needs x for it
@@ -65,6 +66,7 @@ def collecting(carried: list[Any]) -> Iterator[list[Any]]:
                 if isinstance(value, torch.Tensor) and id(value) not in known_tensors:
                     known_tensors[id(value)] = value
                     read_tensors.append(value)
+            # torch counts in-place changes of a tensor in its version.
             versions = [v._version for v in read_tensors]
             result = function(*args, **(kwargs or {}))
             if versions != [v._version for v in read_tensors[: len(versions)]]:

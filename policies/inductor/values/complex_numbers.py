@@ -145,6 +145,7 @@ class ByParts(Interpreter):
         if name in IN_PLACE_VIEWS:
             target, name = getattr(aten, name.removesuffix("_")), name.removesuffix("_")
         dtype = kwargs.get("dtype")
+        # Operators on real tensors run unchanged.
         paired = tree_any(lambda leaf: isinstance(leaf, Pair), (args, kwargs), is_leaf=_leaf)
         numbers = any(isinstance(leaf, complex) for leaf in args)
         if not paired and not numbers and dtype not in REAL_TYPE_OF and name not in _RULES:

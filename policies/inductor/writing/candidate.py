@@ -12,6 +12,7 @@ from kernelwright.policies.inductor.draft import SPLIT_MARK
 from kernelwright.policies.inductor.functions.operators.attention import uses_library
 from kernelwright.policies.inductor.lowering.generating import GeneratedCode
 from kernelwright.policies.inductor.refusing import DraftRefused
+from kernelwright.policies.inductor.syntax import argument_names
 from kernelwright.policies.inductor.tracing.graph import TracedModel
 from kernelwright.policies.inductor.values.complex_numbers import (
     COMPLEX,
@@ -21,8 +22,8 @@ from kernelwright.policies.inductor.values.complex_numbers import (
 from kernelwright.policies.inductor.writing.helpers import BODIES, helpers_for
 from kernelwright.policies.inductor.writing.kept_definitions import model_and_what_it_needs
 from kernelwright.policies.inductor.writing.kernel_text import WrittenKernel, write_kernel
-from kernelwright.policies.inductor.writing.kernels import comment_of, kernels_of
-from kernelwright.policies.inductor.writing.launch import Host
+from kernelwright.policies.inductor.writing.kernels import LoweredKernel, comment_of, kernels_of
+from kernelwright.policies.inductor.writing.launch import Host, WrittenLaunch
 from kernelwright.policies.inductor.writing.launches import (
     keep_channels_last,
     name_buffers,
@@ -94,9 +95,9 @@ def write_candidate(
             f"nothing is left for a kernel: it is {_remaining_statements(generated.text)}"
         )
     names = _symbol_names(traced)
-    used_names = {*names.values(), *RESERVED_NAMES, *traced.contiguous} | {
-        a.arg for a in traced.text.forward.args.args
-    }
+    used_names = {*names.values(), *RESERVED_NAMES, *traced.contiguous} | argument_names(
+        traced.text.forward
+    )
     # 1. Read Inductor's host code: launches, loops and library calls.
     looped = LoopReading(traced, generated, kernels, names, used_names)
     host = read_call(
@@ -108,14 +109,7 @@ def write_candidate(
         keep_channels_last(host)
     name_buffers(host, used_names)
     # 3. Write each launched kernel with the names of its launches.
-    launches = {k: [s for s in host.launches() if s.kernel is kernels[k]] for k in kernels}
-    for kernel in kernels.values():
-        kernel.single, kernel.library_tf32 = _is_single(traced), tf32 and _library_tf32()
-    launched = [k for k in kernels if launches[k]]
-    written = {
-        k: write_kernel(kernels[k], launches[k], comment_of(kernels[k]), len(launched))
-        for k in launched
-    }
+    written = _written_kernels(traced, kernels, host, tf32)
     # 4. Write forward, with repeated blocks as functions.
     lines, functions = _forward_lines(traced, host, written, names)
     lines = [part for line in lines for part in break_line(line, 8)]
@@ -131,25 +125,20 @@ def write_candidate(
         for f in map(_without_decorators, kernels[k].helpers)
     )
     # 6. Assemble the file: helpers, kernels, host functions, ModelNew.
-    bodies = [w.text for w in written.values()]
     functions = [break_long_lines(f) for f in functions]
     called = "\n".join([*functions, model])
     flash = [FLASH_TEXT.rstrip()] * (f"{FLASH}(" in called)
+    bodies = [kernel.text for kernel in written.values()]
     texts = [
         *helpers_for("\n".join([*helper_functions, *bodies])),
         *helper_functions,
         *bodies,
         *flash,
+        *_host_helpers(called),
+        *functions,
+        *(n for n in needed if not _is_import(n)),
+        model,
     ]
-    texts += (
-        [SPLIT_HELPER] * ("*split(" in called)
-        + [BLOCK_FOR] * ("block_for(" in called)
-        + [TILE_FOR] * ("tile_for(" in called)
-        + [INDEX_TYPE] * ("index_type(" in called)
-        + functions
-        + [n for n in needed if not _is_import(n)]
-        + [model]
-    )
     whole = "\n\n\n".join(texts)
     imports = [i for i, used in IMPORTS.items() if re.search(used, whole)]
     imports += [n for n in needed if _is_import(n) and n not in imports and "__future__" not in n]
@@ -158,6 +147,36 @@ def write_candidate(
         len(written) + len(flash),
         tuple(host.library),
     )
+
+
+def _written_kernels(
+    traced: TracedModel, kernels: dict[str, LoweredKernel], host: Host, tf32: bool
+) -> dict[str, WrittenKernel]:
+    """Writes the launched kernels, with the names of their launches."""
+    launches: dict[str, list[WrittenLaunch]] = {name: [] for name in kernels}
+    for launch in host.launches():
+        for name, kernel in kernels.items():
+            if launch.kernel is kernel:
+                launches[name].append(launch)
+    for kernel in kernels.values():
+        kernel.single, kernel.library_tf32 = _is_single(traced), tf32 and _library_tf32()
+    launched = [name for name in kernels if launches[name]]
+    written: dict[str, WrittenKernel] = {}
+    for name in launched:
+        comment = comment_of(kernels[name])
+        written[name] = write_kernel(kernels[name], launches[name], comment, len(launched))
+    return written
+
+
+def _host_helpers(called: str) -> list[str]:
+    """Returns the host functions that a text calls."""
+    helpers = {
+        "*split(": SPLIT_HELPER,
+        "block_for(": BLOCK_FOR,
+        "tile_for(": TILE_FOR,
+        "index_type(": INDEX_TYPE,
+    }
+    return [text for call, text in helpers.items() if call in called]
 
 
 def _head(traced: TracedModel, host: Host) -> str:
@@ -221,9 +240,7 @@ def _input_layouts(traced: TracedModel, names: dict[str, str]) -> dict[str, Layo
 def _symbol_names(traced: TracedModel) -> dict[str, str]:
     """Returns the name of each symbol in forward; no two places have the same name, and none has an input's."""
     name_of_symbol: dict[str, str] = {}
-    used_names = (
-        set(traced.contiguous) | RESERVED_NAMES | {a.arg for a in traced.text.forward.args.args}
-    )
+    used_names = set(traced.contiguous) | RESERVED_NAMES | argument_names(traced.text.forward)
     by_place: dict[str, str] = {}
     for symbol, expression in traced.symbols.items():
         if expression in by_place or not re.search(r"[a-zA-Z]", expression):

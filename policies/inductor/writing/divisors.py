@@ -10,6 +10,7 @@ import ast
 from collections import Counter
 from collections.abc import Collection, Iterator
 
+from kernelwright.policies.inductor.syntax import names_assigned, names_in, nodes_in
 from kernelwright.policies.inductor.writing.plain import assignments
 from kernelwright.policies.inductor.writing.products.hoisting import DIVIDING
 
@@ -50,9 +51,7 @@ def divisors_as_constants(
     }
     # Parameters that are converted by a method must stay variables: a constant has no methods.
     constant = ((divided | set(compared)) & plain) - _converted(function, plain)
-    stored = {
-        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
+    stored = names_assigned(function)
     constants = [a for a in function.args.args if a.arg in constant - stored]
     for argument in constants:
         argument.annotation = ast.parse("tl.constexpr", mode="eval").body
@@ -76,7 +75,7 @@ def _that_depend_on(names: Collection[str], function: ast.FunctionDef) -> set[st
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return names_in(node)
 
 
 def numbers_spread(function: ast.FunctionDef) -> None:
@@ -128,10 +127,10 @@ def _converted(function: ast.FunctionDef, plain: set[str]) -> set[str]:
     converted: set[str] = set()
     for node in ast.walk(function):
         if isinstance(node, ast.Attribute) and _is_number(node.value, numbers):
-            converted |= {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+            converted |= names_in(node.value)
     for name, value in reversed(list(assignments(function))):
         if name in converted and _is_number(value, numbers):
-            converted |= {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+            converted |= names_in(value)
     return converted
 
 
@@ -146,7 +145,7 @@ def _numbers(function: ast.FunctionDef, plain: set[str]) -> set[str]:
 
 def _is_number(value: ast.expr, numbers: set[str]) -> bool:
     """Whether it is arithmetic, and comparisons, of numbers that the host passes."""
-    names = [n for n in ast.walk(value) if isinstance(n, ast.Name)]
+    names = nodes_in(value, ast.Name)
     parts = (
         ast.BinOp, ast.UnaryOp, ast.Compare, ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.cmpop, ast.Load,
     )  # fmt: skip
@@ -161,7 +160,7 @@ def quotients_named(function: ast.FunctionDef) -> None:
     """Names quotients such as `width // 8` that occur in several places at the top of the kernel."""
     parameters = {a.arg for a in function.args.args if not a.arg.endswith("BLOCK")}
     quotients = Counter(ast.unparse(n) for n in ast.walk(function) if _divides(n, parameters))
-    used_names = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} | parameters
+    used_names = names_in(function) | parameters
     named = {t: t.replace(" // ", "_over_") for t, count in quotients.items() if count > 1}
     named = {text: name for text, name in named.items() if name not in used_names}
     _Naming(named).visit(function)

@@ -9,6 +9,7 @@ import copy
 import re
 
 from kernelwright.bindings import bound_names, changed_names
+from kernelwright.policies.inductor.syntax import names_in
 from kernelwright.policies.inductor.tracing.graph import TracedModel
 
 
@@ -36,7 +37,7 @@ def model_and_what_it_needs(
     needed += _statements_of(called, by_name)
     for top in needed:  # grows
         argument_names = {a.arg for a in ast.walk(top) if isinstance(a, ast.arg)}
-        names = {n.id for n in ast.walk(top) if isinstance(n, ast.Name)} - argument_names
+        names = names_in(top) - argument_names
         # The list grows while it is traversed: definitions need further definitions.
         needed += [s for s in _statements_of(names, by_name) if s not in needed]
     for name in [n for n in ast.walk(model) if isinstance(n, ast.Name) and n.id == "Model"]:

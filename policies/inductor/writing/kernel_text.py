@@ -116,15 +116,12 @@ def _constants(
     elif names is None and kernel.convolves:
         compared = {parameters[p] for p in ("xnumel", "r0_numel") if p in parameters}
     constants = divisors_as_constants(function, inner, compared)
-    constant_parameters = [
-        old for old, new in parameters.items() if new in {a.arg for a in constants}
-    ]
-    if (
-        len(
-            {tuple(launch.arguments.get(old) for old in constant_parameters) for launch in launches}
-        )
-        > MAX_BINARIES
-    ):
+    constant_names = {argument.arg for argument in constants}
+    constant_parameters = [old for old, new in parameters.items() if new in constant_names]
+    value_sets: set[tuple[str | None, ...]] = set()
+    for launch in launches:
+        value_sets.add(tuple(launch.arguments.get(old) for old in constant_parameters))
+    if len(value_sets) > MAX_BINARIES:
         for argument in constants:
             argument.annotation = None
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from kernelwright.policies.inductor.refusing import DraftRefused
+from kernelwright.policies.inductor.syntax import names_in
 from kernelwright.policies.inductor.writing.plain import without_runtime
 from kernelwright.policies.inductor.writing.products.parts import is_operand_split
 from kernelwright.policies.inductor.writing.words.evidence import COPY, FILL, operators_shown
@@ -198,7 +199,7 @@ def _plain_scans(
     adding = {f.name for f in helpers if [ast.unparse(s) for s in f.body][-2:] == SUM_COMBINATION}
     _Cumulative(adding).visit(function)
     ast.fix_missing_locations(function)
-    read = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
+    read = names_in(function)
     remaining = [f for f in helpers if f.name in read]
     for other in remaining:
         new = _unique("combine_kernel", used_names).removesuffix("_kernel")

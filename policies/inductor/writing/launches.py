@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from kernelwright.policies.inductor.refusing import DraftRefused
-from kernelwright.policies.inductor.tracing.graph import simple_path
+from kernelwright.policies.inductor.tracing.execution import simple_path
 from kernelwright.policies.inductor.writing.blocks import (
     block_sizes,
     choose_stages,
@@ -280,13 +280,14 @@ def launch_lines(launch: WrittenLaunch, written: WrittenKernel) -> list[str]:
     # Numbers of elements per side, as the launch passes them.
     extents = {letter: values.get(f"{letter}numel", "1") for letter in (*"xyz", "r0_", "r1_")}
     passed = [values[p] for p in written.parameters if p not in kernel.blocks]
-    names = {
-        b.removesuffix("BLOCK").lower(): f"{roles[b.removesuffix('BLOCK').lower()].upper()}_BLOCK"
-        for b in sizes
-    }
-    blocks = [f"{names[(side := b.removesuffix('BLOCK').lower())]}={fit_block(kernel, b, n, extents[side])}" for b,
-        n in sizes.items()]  # fmt: skip
-    counts = {b.removesuffix("BLOCK").lower(): n for b, n in sizes.items()}
+    names: dict[str, str] = {}
+    blocks: list[str] = []
+    counts: dict[str, int] = {}
+    for block, size in sizes.items():
+        side = block.removesuffix("BLOCK").lower()
+        names[side] = f"{roles[side].upper()}_BLOCK"
+        counts[side] = size
+        blocks.append(f"{names[side]}={fit_block(kernel, block, size, extents[side])}")
     options = [f"num_warps={choose_warps(kernel, sizes)}"]
     if (number := choose_stages(kernel)) is not None:
         options.append(f"num_stages={number}")

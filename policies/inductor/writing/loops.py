@@ -32,6 +32,7 @@ import re
 from collections.abc import Mapping
 
 from kernelwright.policies.inductor.lowering.generating import GeneratedCode
+from kernelwright.policies.inductor.syntax import names_assigned, names_in, unique_name
 from kernelwright.policies.inductor.tracing.graph import TracedModel
 from kernelwright.policies.inductor.writing.kernel_text import WrittenKernel
 from kernelwright.policies.inductor.writing.kernels import LoweredKernel
@@ -93,11 +94,7 @@ class LoopReading:
         return Loop(ast.unparse(count), step, first, filled, aliases, host), [*names, *rows]
 
     def _unique(self, name: str) -> str:
-        unique, number = name, 2
-        while unique in self._used_names:
-            unique, number = f"{name}_{number}", number + 1
-        self._used_names.add(unique)
-        return unique
+        return unique_name(name, self._used_names)
 
     def _allocation(
         self, count: str, shape: list[object], dtype: object, symbols: Mapping[str, str]
@@ -131,12 +128,12 @@ def _loop_lines(loop: Loop, written: Mapping[str, WrittenKernel]) -> list[str]:
     lines += [*before, f"for {loop.step} in range({loop.count}):"]
     if loop.first:
         # Swap names after each step: `h, h_next = h_next, h`.
-        pairs = [(n, f"{n}_next") for n in loop.first]
-        left, right = (
-            ", ".join(n for p in pairs for n in p),
-            ", ".join(n for p in pairs for n in p[::-1]),
-        )
-        inside.append(f"{left} = {right}")
+        left: list[str] = []
+        right: list[str] = []
+        for name in loop.first:
+            left += [name, f"{name}_next"]
+            right += [f"{name}_next", name]
+        inside.append(f"{', '.join(left)} = {', '.join(right)}")
     return lines + [f"    {line}" for line in inside]
 
 
@@ -148,23 +145,17 @@ def _invariant_first(loop: Loop, lines: list[str]) -> tuple[list[str], list[str]
     """
     source = "\n".join(lines)
     body = ast.parse(source).body
-    stored = {
-        n.id
-        for s in body
-        for n in ast.walk(s)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
+    stored = names_assigned(*body)
     # Names with a different value in each step.
-    changing = stored | {loop.step} | {name for n in loop.first for name in (n, f"{n}_next")}
+    changing = stored | {loop.step}
+    for name in loop.first:
+        changing |= {name, f"{name}_next"}
     views = _Views(loop.step, changing)
     # Memory that another statement reads may outlive the step, and must stay new in each step.
-    handed_on = {
-        n.id
-        for s in body
-        if isinstance(s, ast.Assign)
-        for n in ast.walk(s.value)
-        if isinstance(n, ast.Name)
-    }
+    handed_on: set[str] = set()
+    for statement in body:
+        if isinstance(statement, ast.Assign):
+            handed_on |= names_in(statement.value)
     before: list[str] = []
     inside: list[str] = []
     for statement in body:
@@ -188,9 +179,7 @@ def _new_memory(statement: ast.stmt, changing: set[str]) -> str | None:
         target, ast.Name
     ):
         return None
-    return (
-        None if changing & {n.id for n in ast.walk(call) if isinstance(n, ast.Name)} else target.id
-    )
+    return None if changing & names_in(call) else target.id
 
 
 class _Views(ast.NodeTransformer):
@@ -203,7 +192,7 @@ class _Views(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """Rewrites `torch.as_strided` of a tensor that stays as it is."""
-        held = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        held = names_in(node)
         if ast.unparse(node.func) != "torch.as_strided" or self._changing & held:
             self.generic_visit(node)
             return node

@@ -84,6 +84,7 @@ def _operator_call(
     if mask is not None:
         mask = _four_axes(mask, query.dim())
     query, key, value = (_four_axes(tensor, query.dim()) for tensor in (query, key, value))
+    # The default scale is left to the kernel, which computes it from the head size.
     if scale is not None and _is_default_scale(scale, query.shape[-1]):
         scale = None
     if isinstance(scale, torch.SymFloat):

@@ -20,6 +20,7 @@ def frexp(x: torch.Tensor) -> tuple[Any, Any]:
     mantissa_bits, exponent_mask = (52, 2047) if x.dtype == torch.float64 else (23, 255)
     half_exponent = exponent_mask // 2 - 1  # the biased exponent of 0.5
     subnormal = wide.abs() < torch.finfo(wide.dtype).tiny
+    # Subnormal numbers have no implicit leading bit; scaling makes them normal.
     bits = torch.where(subnormal, wide * 2.0**mantissa_bits, wide).view(integers)
     biased = (bits >> mantissa_bits) & exponent_mask
     exponent = biased - half_exponent - torch.where(subnormal, mantissa_bits, 0)

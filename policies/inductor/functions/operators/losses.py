@@ -41,6 +41,7 @@ def multilabel_margin_loss(
     label_score = torch.gather(rows, -1, torch.where(is_label, labels, 0))
     equal = (labels.unsqueeze(-1) == classes) & is_label.unsqueeze(-1)
     is_target = equal.to(torch.int32).sum(1) > 0
+    # [row, label, class]
     margin = 1.0 - label_score.unsqueeze(-1) + rows.unsqueeze(1)
     counted = is_label.unsqueeze(-1) & torch.logical_not(is_target).unsqueeze(1)
     positive = counted & (margin > 0)  # a NaN does not count in eager either
@@ -139,6 +140,7 @@ def _alignment_log_probability(
     is_label = state % 2 == 1
     at_label = torch.where(is_label, state // 2, 0).expand(labels.shape[0], states)
     symbol = torch.where(is_label, torch.gather(labels, 1, at_label), blank).to(torch.int64)
+    # A label may be reached from two states before if a blank lies between and the labels differ.
     two_before = torch.gather(symbol, 1, (state - 2).clamp(min=0).expand(labels.shape[0], states))
     may_skip = is_label & (state > 1) & (symbol != two_before)
 
@@ -163,6 +165,7 @@ def _alignment_log_probability(
         .contiguous()
     )
     alpha = over_steps(step, log_probs.shape[0], {"alpha": start})[0]["alpha"]
+    # An alignment ends in the last label, or in the blank after it.
     last_blank = torch.gather(alpha, 1, 2 * lengths[:, None]).squeeze(1)
     last_label = torch.gather(alpha, 1, (2 * lengths - 1).clamp(min=0)[:, None]).squeeze(1)
     return _log_add(last_blank, torch.where(lengths > 0, last_label, -math.inf)).to(log_probs.dtype)

@@ -42,6 +42,7 @@ def grouped_mm(
     elif left.dim() == 3 and right.dim() == 2:
         product = _rows_by_group(right.mT, left.mT, ends).mT
     else:
+        # Both operands are two-dimensional: groups lie along the inner dimension.
         product = (_in_groups(left.mT, ends).mT) @ right.expand(ends.shape[0], *right.shape)
     product = product if bias is None else product + bias
     return product if out_dtype is None else product.to(out_dtype)

@@ -85,6 +85,7 @@ def _resized_axis(
     import torch
 
     size = x.shape[-1]
+    # When shrinking, the filter is stretched over `step` input elements.
     stretch = torch.full((), step, dtype=torch.float32, device=x.device).clamp(min=1.0)
     center = step * (torch.arange(out, device=x.device, dtype=torch.float32) + 0.5)[:, None]
     first = torch.floor(center - width * stretch + 0.5).clamp(min=0)

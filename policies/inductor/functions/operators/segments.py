@@ -40,6 +40,7 @@ def segment_reduce(
     else:
         ends, starts = offsets[1:], offsets[:-1]
     row = torch.arange(data.shape[0], device=data.device)
+    # [segment, row]: whether a row belongs to a segment.
     member = (row >= starts[:, None]) & (row < ends[:, None])
     neutral: Any = NEUTRAL[reduce] if initial is None else initial
     wide = (ends.shape[0], data.shape[0], *[1] * (data.dim() - 1))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import copy
 
+from kernelwright.policies.inductor.syntax import argument_names
 from kernelwright.policies.inductor.writing.expressions.tidying import simplify_conversion
 from kernelwright.policies.inductor.writing.plain import (
     assignments,
@@ -90,9 +91,7 @@ _SIDES = ("left", "right")
 
 def _old_names(function: ast.FunctionDef) -> None:
     """Renames `left_x` back to x if the name x is free."""
-    assigned_names = {name for name, _ in assignments(function)} | {
-        a.arg for a in function.args.args
-    }
+    assigned_names = {name for name, _ in assignments(function)} | argument_names(function)
     candidates: dict[str, list[str]] = {}
     for name in assigned_names:
         side, _, old = name.partition("_")

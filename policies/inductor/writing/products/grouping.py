@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from kernelwright.policies.inductor.syntax import names_in
+
 ROWS = "tl.program_id(1) + tl.program_id(2) * tl.num_programs(1)"
 """Index of a program's tile of rows, as written by Inductor for grids that may exceed an axis."""
 GROUPED = """row_tile, column_tile = tl.swizzle2d(
@@ -21,9 +23,7 @@ def group_tiles(function: ast.FunctionDef) -> bool:
     of_columns = whole.count("tl.program_id(0)")
     if whole.count(ROWS) != 1 or not of_columns or whole.count("tl.program_id(") != of_columns + 2:
         return False
-    if {"row_tile", "column_tile", "GROUP"} & {
-        n.id for n in ast.walk(function) if isinstance(n, ast.Name)
-    }:
+    if {"row_tile", "column_tile", "GROUP"} & names_in(function):
         return False
     row_tile_text = ROWS.replace("tl.program_id(1)", "row_tile")
     tree = ast.parse(whole.replace(ROWS, row_tile_text).replace("tl.program_id(0)", "column_tile"))

@@ -8,6 +8,12 @@ from __future__ import annotations
 
 import ast
 
+from kernelwright.policies.inductor.syntax import (
+    argument_names,
+    names_assigned,
+    names_in,
+    unique_name,
+)
 from kernelwright.policies.inductor.writing.plain import assignments
 
 DIVIDING = {"floor_divide", "remainder"}
@@ -27,13 +33,9 @@ def hoist_divisions(function: ast.FunctionDef) -> None:
 
 class _Hoisting(ast.NodeTransformer):
     def __init__(self, function: ast.FunctionDef, loop: ast.For) -> None:
-        self._changing = {
-            n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
-        self._used_names = {name for name, _ in assignments(function)} | {
-            a.arg for a in function.args.args
-        }
-        self._used_names |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
+        self._changing = names_assigned(loop)
+        self._used_names = {name for name, _ in assignments(function)} | argument_names(function)
+        self._used_names |= names_in(function)
         self._names: dict[str, str] = {}
         self.definitions: list[ast.stmt] = []
 
@@ -72,11 +74,7 @@ class _Hoisting(ast.NodeTransformer):
     def _name(self, node: ast.expr) -> str:
         base = next((n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id.startswith(("left_", "right_"))),
                     "steady")  # fmt: skip
-        name, number = f"{base}_part", 2
-        while name in self._used_names:
-            name, number = f"{base}_part_{number}", number + 1
-        self._used_names.add(name)
-        return name
+        return unique_name(f"{base}_part", self._used_names)
 
 
 def _divides(node: ast.expr) -> bool:

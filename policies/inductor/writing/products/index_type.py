@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ast
 
+from kernelwright.policies.inductor.syntax import names_in
+
 INDEX_TYPE = '''def index_type(*tensors):
     """The type of indices: of 32 bits, which are faster, where these reach every element."""
     last = max(sum((size - 1) * step for size, step in zip(x.shape, x.stride())) for x in tensors)
@@ -40,9 +42,7 @@ class _Casting(ast.NodeTransformer):
         """Names of values of type INDEX."""
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:
-        named = {
-            n.id for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name)
-        }
+        named = names_in(*node.targets)
         is_position = _is_place(node.value, self.position_names)
         self.generic_visit(node)
         if is_position:
@@ -69,7 +69,7 @@ class _Casting(ast.NodeTransformer):
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return names_in(node)
 
 
 def _is_place(node: ast.expr, position_names: set[str]) -> bool:

@@ -22,6 +22,8 @@ import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+from kernelwright.policies.inductor.syntax import names_in, unique_name
+
 MIN_FORWARD_CHARACTERS = 12_000
 """Characters of a forward from which on its repeated blocks become functions."""
 MIN_SAVED_CHARACTERS = 1_500
@@ -111,7 +113,7 @@ def with_functions(lines: list[str], used_names: set[str]) -> tuple[list[str], l
 
 def _statements(lines: list[str]) -> list[Statement]:
     tree = ast.parse("\n".join(lines))
-    local = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - _callables(tree)
+    local = names_in(tree) - _callables(tree)
     statements = []
     for node in tree.body:
         statement = Statement(lines[node.lineno - 1 : node.end_lineno])
@@ -237,8 +239,8 @@ def _make_block(
     if len(starts) < 2:
         return None
     windows = [statements[start : start + length] for start in starts]
-    names = [list(dict.fromkeys(n for s in some for n in s.names)) for some in windows]
-    paths = [list(dict.fromkeys(p for s in some for p in s.paths)) for some in windows]
+    names = [_unique_words(window, "names") for window in windows]
+    paths = [_unique_words(window, "paths") for window in windows]
     defined: set[str] = set()
     inputs: dict[str, None] = {}
     # Inputs: names read before the block assigns them.
@@ -247,11 +249,17 @@ def _make_block(
         defined |= statement.stored
     outputs: set[int] = set()
     # Outputs: names assigned in the block and read after it, at any occurrence.
-    for local_names, some, start in zip(names, windows, starts, strict=True):
-        stored = {n for s in some for n in s.stored}
-        later = {n for s in statements[start + length :] for n in s.loaded}
-        outputs |= {i for i, n in enumerate(local_names) if n in stored & later}
-    numbers = list(zip(*([n for s in some for n in s.numbers] for some in windows), strict=True))
+    for local_names, window, start in zip(names, windows, starts, strict=True):
+        stored = set().union(*(s.stored for s in window))
+        later = set().union(*(s.loaded for s in statements[start + length :]))
+        for index, name in enumerate(local_names):
+            if name in stored & later:
+                outputs.add(index)
+    # Numbers at equal positions of all windows.
+    numbers_of_windows: list[list[str]] = []
+    for window in windows:
+        numbers_of_windows.append([number for s in window for number in s.numbers])
+    numbers = list(zip(*numbers_of_windows, strict=True))
     read = [names[0].index(n) for n in inputs]
     block = RepeatedBlock(
         length, starts, names, paths, _prefixes(paths), read, sorted(outputs), numbers
@@ -266,6 +274,14 @@ def _make_block(
     # Estimate: each parameter costs about 18 characters in the function and in every call.
     block.saved = (len(starts) - 1) * size - 18 * handed * (len(starts) + 1) - 100
     return block
+
+
+def _unique_words(window: list[Statement], attribute: str) -> list[str]:
+    """Returns the names or paths of some statements, each once, in order."""
+    words: dict[str, None] = {}
+    for statement in window:
+        words |= dict.fromkeys(getattr(statement, attribute))
+    return list(words)
 
 
 def _prefixes(paths: list[list[str]]) -> list[str]:
@@ -288,15 +304,7 @@ def _prefixes(paths: list[list[str]]) -> list[str]:
 def _function_name(block: RepeatedBlock, used_names: set[str]) -> str:
     """`layer3_block`, after the layer of its first place."""
     words = re.findall(r"\.([A-Za-z]\w*)", block.prefixes[0]) if block.prefixes else []
-    return _unique(f"{words[-1].strip('_')}_block" if words else "block", used_names)
-
-
-def _unique(name: str, used_names: set[str]) -> str:
-    unique, number = name, 2
-    while unique in used_names:
-        unique, number = f"{name}_{number}", number + 1
-    used_names.add(unique)
-    return unique
+    return unique_name(f"{words[-1].strip('_')}_block" if words else "block", used_names)
 
 
 def _function(name: str, block: RepeatedBlock, statements: list[Statement]) -> str:
@@ -305,15 +313,15 @@ def _function(name: str, block: RepeatedBlock, statements: list[Statement]) -> s
     read = {word for i in positions for line in statements[i].lines for word in WORD.findall(line)}
     reserved = {*(read - set(block.names[0])), name, LAYER, "block", "device"}
     new = {
-        n: "device" if n == "device" else _unique(re.sub(r"(_\d+)+$", "", n), reserved)
+        n: "device" if n == "device" else unique_name(re.sub(r"(_\d+)+$", "", n), reserved)
         for n in block.names[0]
     }
     paths, extra = block.paths[0], {}
     if block.prefixes:
         extra = {p: LAYER + p[len(block.prefixes[0]) :] for p in paths}
     else:
-        extra = {p: _unique(_path_word(p), reserved) for p in paths}
-    extents = {numbers: _unique(EXTENT, reserved) for numbers in block.extents}
+        extra = {p: unique_name(_path_word(p), reserved) for p in paths}
+    extents = {numbers: unique_name(EXTENT, reserved) for numbers in block.extents}
     texts = iter([extents.get(numbers, numbers[0]) for numbers in block.numbers])
 
     def renamed(text: str) -> str:

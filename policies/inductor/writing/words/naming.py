@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
-from kernelwright.policies.inductor.tracing.graph import simple_path
+from kernelwright.policies.inductor.syntax import unique_name
+from kernelwright.policies.inductor.tracing.execution import simple_path
 from kernelwright.policies.inductor.writing.helpers import BODIES
 from kernelwright.policies.inductor.writing.kernels import LoweredKernel
 from kernelwright.policies.inductor.writing.plain import assignments
@@ -101,11 +102,7 @@ class Names:
                 self._names[old] = self._unique(new)
 
     def _unique(self, name: str) -> str:
-        unique, number = name, 2
-        while unique in self._used_names:
-            unique, number = f"{name}_{number}", number + 1
-        self._used_names.add(unique)
-        return unique
+        return unique_name(name, self._used_names)
 
     def give(self, function: ast.FunctionDef) -> None:
         """Names all variables of the function by their values."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from kernelwright.policies.inductor.tracing.graph import simple_path
+from kernelwright.policies.inductor.tracing.execution import simple_path
 from kernelwright.policies.inductor.values.complex_numbers import unwrapped_path
 from kernelwright.policies.inductor.writing.kernels import LoweredKernel
 from kernelwright.policies.inductor.writing.launch import WrittenLaunch
