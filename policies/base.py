@@ -82,7 +82,7 @@ class Request(Value):
     place in the script.
     """
     turn: int | None = None
-    """Number of completions that the thread has had; lets a scripted run continue after it was
+    """Number of completions the thread has had; lets a scripted run continue after it was
     killed.
     """
     fault: str | None = None
@@ -104,7 +104,7 @@ class Usage(Value):
     prompt_tokens: int
     completion_tokens: int
     cached_prompt_tokens: int = 0
-    """Number of prompt tokens that the server had cached, if reported."""
+    """Number of prompt tokens the server had cached, if reported."""
     dollars: float | None = None
     """Dollars; None for an unknown price, 0 for policies that run in this process."""
     estimated: bool = False
@@ -125,7 +125,7 @@ class Usage(Value):
 
 
 class PaidReply(Value):
-    """An answer without a usable reply that was paid for; recorded so that its cost is counted."""
+    """A paid answer without a usable reply; recorded so that its cost is counted."""
 
     text: str
     """Body of the answer, as text."""
@@ -182,7 +182,7 @@ class Completion(Value):
     finish: FinishReason
     usage: Usage
     policy: str
-    """The name that `open_policy` opens."""
+    """The name `open_policy` opens."""
     kind: ReplyKind = ReplyKind.TEXT
     """Content of the reply, for the message about a turn without code. Not stored."""
     origin: Origin = Origin.POLICY
@@ -204,7 +204,7 @@ class Completion(Value):
     tokenizer_hash: str | None = None
     chat_template_hash: str | None = None
     seed: int | None = None
-    """Seed that was used, including a seed drawn by the policy."""
+    """Seed used, including a seed drawn by the policy."""
     latency: float = Field(default=0.0, ge=0.0)
     """Seconds from the question to this answer."""
 
@@ -223,7 +223,7 @@ def storable_text(text: str) -> str:
 
 
 class PromptForm(StrEnum):
-    """The form of the prompt that a policy was trained on."""
+    """The form of the prompt a policy was trained on."""
 
     CHAT = "chat"
     """Full instructions in sentences, as a chat."""
@@ -242,7 +242,7 @@ class Capabilities(Value):
     seeds: bool = False
     """Whether the same request with the same seed gives the same completion."""
     at_once: int = 1
-    """Number of requests that a call of `sample` works on in parallel."""
+    """Number of requests a call of `sample` works on in parallel."""
     context: int | None = None
     """Context length in tokens, prompt and completion together; None if unknown."""
     device: str = ""
@@ -273,8 +273,9 @@ class Policy(Protocol):
         ...
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answers the requests. Raises PolicyUnavailable or PolicyRefused; completions that were finished by then are
-        in the error's `finished`.
+        """Answers the requests. Raises PolicyUnavailable or PolicyRefused; completions finished
+        by
+        then are in the error's `finished`.
         """
         ...
 
@@ -346,7 +347,7 @@ class PolicyError(Exception):
         self.finished: dict[int, Completion] = dict(finished or {})
         """Completions that were there before the trouble, by their place in the list of requests."""
         self.paid: dict[int, tuple[PaidReply, ...]] = {}
-        """Answers that were paid for and hold no reply, by the place of their request in the list."""
+        """Paid answers without a reply, by the place of their request in the list."""
 
     def add(self, words: str) -> None:
         """Adds words to the message."""

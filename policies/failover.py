@@ -26,7 +26,7 @@ class FailoverPolicy(Forwarding):
     """Asks the server that answered last, and after a failure the others in their order, each once."""
 
     def __init__(self, policies: Sequence[Policy], name: str) -> None:
-        """`policies`: in the order of preference. `name`: the name that `open_policy` opens."""
+        """`policies`: in the order of preference. `name`: the name `open_policy` opens."""
         super().__init__(policies[0])
         self._policies, self._name = list(policies), name
 

@@ -1,4 +1,4 @@
-"""A model that is asked for by its hub name: whether it can be had, said at once."""
+"""A model asked for by its hub name: whether it can be had, said at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 CONFIG_FILE = "config.json"
 HUB_SECONDS = 10.0
-"""Seconds that the hub may take to answer."""
+"""Seconds the hub may take to answer."""
 
 
 @functools.lru_cache

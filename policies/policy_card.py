@@ -24,7 +24,7 @@ class AveragedPolicy(Value):
     """The policy as it was named then: `transformers:FOLDER`."""
     revision: str
     step: int | None = None
-    """Training steps that it had seen."""
+    """Training steps it had seen."""
 
 
 TRAINING_FACTS = (
@@ -32,7 +32,7 @@ TRAINING_FACTS = (
 )  # fmt: skip
 """Fields that describe a single training; the next training replaces them."""
 MAX_ANCESTORS = 8
-"""Earlier trainings that a card keeps, the latest ones."""
+"""Earlier trainings a card keeps, the latest ones."""
 
 
 class Training(Value):

@@ -37,7 +37,7 @@ class Script(Value):
 
     parts: tuple[ScriptPart, ...]
     seconds: float = Field(default=0.0, ge=0.0)
-    """Seconds that each answer takes."""
+    """Seconds each answer takes."""
     again: bool = False
     """Start from the first answer when the last has been given."""
     prompt_form: PromptForm = PromptForm.CHAT
@@ -58,7 +58,7 @@ class ScriptedPolicy:
 
     @property
     def name(self) -> str:
-        """The name that was given; `scripted` otherwise."""
+        """The name given; `scripted` otherwise."""
         return self._name
 
     @property
@@ -72,7 +72,7 @@ class ScriptedPolicy:
 
     @property
     def prompt_form(self) -> PromptForm:
-        """The form that the script says."""
+        """The form the script says."""
         return self._script.prompt_form
 
     def close(self) -> None:

@@ -58,7 +58,7 @@ class AnthropicPolicy(ServerPolicy):
 
     @property
     def prompt_form(self) -> PromptForm:
-        """Returns the chat form, the only one that the API has."""
+        """Returns the chat form, the only one the API has."""
         return PromptForm.CHAT
 
     @property

@@ -33,7 +33,7 @@ class UnreadableAnswer(PolicyUnavailable):
 
 
 class UnknownField(Exception):
-    """The server refuses a request, perhaps for a field that it does not take."""
+    """The server refuses a request, perhaps for a field it does not take."""
 
     def __init__(self, field: str, refusal: PolicyError) -> None:
         """Stores the refusal. `field`: name of the refused field; empty if the server names none."""
@@ -181,7 +181,9 @@ def _seconds_of_text(text: str) -> float:
 
 
 def _wait_in_body(content: object) -> Any:
-    """Returns the wait that an error object names: `retry_after`, or `retryDelay` among its details (Google)."""
+    """Returns the wait an error object names: `retry_after`, or `retryDelay` among its details
+    (Google).
+    """
     inner = _error_object(content)
     details = inner.get("details")
     objects = [inner, *(details if isinstance(details, list) else [])]
@@ -211,7 +213,7 @@ def _codes(content: object) -> set[str]:
 
 
 def _reported_status(content: object) -> int | None:
-    """Returns the HTTP status that an error object in an answer of status 200 reports as its code."""
+    """Returns the HTTP status an error object in an answer of status 200 reports as its code."""
     inner = _error_object(content)
     codes = [inner.get(name) for name in ("code", "status", "status_code")]
     numbers = [int(str(code)) for code in codes if str(code).isdecimal() and len(str(code)) == 3]

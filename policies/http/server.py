@@ -13,13 +13,13 @@ from pydantic import field_validator
 from kernelwright.policies.base import PolicyRefused, Trouble, Value
 
 SHORTEST_SECRET = 8
-"""Characters of the shortest key that is masked in a server's words."""
+"""Number of characters of the shortest masked key."""
 MAX_QUOTED_CHARACTERS = 200
-"""Largest number of characters of a server's own message that is quoted."""
+"""Largest number of quoted characters of a server's own message."""
 _MAX_DEPTH = 4
 _MARKUP = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 _MARKUP_CHARACTERS = 20_000
-"""Characters of a page that are looked through for words."""
+"""Characters of a page looked through for words."""
 _MESSAGE_FIELDS = (
     "message",
     "detail",
@@ -34,7 +34,7 @@ _MESSAGE_FIELDS = (
 
 
 class ExtraFields(Value):
-    """Fields of the user's own that every request has."""
+    """Fields of the user's own every request has."""
 
     reasoning_effort: str | None = None
     """How much a model reasons before it answers: low, medium, high, or the server's own word."""
@@ -49,12 +49,12 @@ class ModelServer(Value):
     url: str
     key: str | None = None
     key_variable: str = "OPENAI_API_KEY"
-    """The environment variable that the user sets to the key."""
+    """The environment variable the user sets to the key."""
 
     @field_validator("key")
     @classmethod
     def _strip_key(cls, key: str | None) -> str | None:
-        """Removes the blanks and the line end that a key has when it is read from a file."""
+        """Removes the blanks and the line end a key has when it is read from a file."""
         return (key or "").strip() or None
 
     @property
@@ -64,7 +64,7 @@ class ModelServer(Value):
 
     @property
     def query(self) -> dict[str, str]:
-        """Returns the query that every request has, such as `api-version=preview`."""
+        """Returns the query every request has, such as `api-version=preview`."""
         return dict(parse_qsl(self.url.partition("?")[2]))
 
     def check(self) -> None:
@@ -131,7 +131,9 @@ def _without_markup(text: str) -> str:
 
 
 def _messages(content: object, depth: int) -> Iterator[str]:
-    """Yields the texts under the fields that servers put their messages in, then the content itself as JSON."""
+    """Yields the texts under the fields servers put their messages in, then the content itself
+    as JSON.
+    """
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):

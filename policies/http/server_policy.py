@@ -62,7 +62,7 @@ class ServerPolicy(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Returns the name that `open_policy` opens."""
+        """Returns the name `open_policy` opens."""
 
     @abstractmethod
     def _connect(self) -> ServerConnection:
@@ -70,7 +70,7 @@ class ServerPolicy(ABC):
 
     @abstractmethod
     async def _prepare(self, connection: ServerConnection) -> None:
-        """Reads the properties of the server that the first request depends on."""
+        """Reads the properties of the server the first request depends on."""
 
     @abstractmethod
     async def _reply(self, request: Request, connection: ServerConnection) -> ServedReply:

@@ -32,7 +32,7 @@ class Attempts:
     """A problem's texts, and the guesses at its sizes."""
 
     base: str
-    """The text that is traced."""
+    """The traced text."""
     guesses: Sequence[IsFreeNumber]
     """Predicates that guess which numbers are sizes, the one with the most sizes first."""
     numbers: dict[str, int]
@@ -269,7 +269,7 @@ def _without_chance(
 
 
 def _sizes_merged_by_chance(traced: TracedModel, attempts: Attempts) -> list[tuple[str, str]]:
-    """Returns pairs of sizes that tracing merged and that differ at some size of the problem."""
+    """Returns pairs of sizes merged by tracing although they differ at some size of the problem."""
     pairs = traced.sizes.merged()
     return [(a, b) for a, b in pairs if any(n.get(a) != n.get(b) for _, n in attempts.varied)]
 

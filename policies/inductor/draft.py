@@ -37,7 +37,7 @@ Returns `{"refused": text}` if the process died or exceeded the limit.
 
 
 class DraftMode(StrEnum):
-    """The operators that the draft leaves to a library."""
+    """The operators the draft leaves to a library."""
 
     STRICT = "strict"
     """No operator: products, convolutions and pooling are kernels of the draft's own."""
@@ -54,11 +54,11 @@ class Draft(Value):
     """Text of the candidate; empty after a refusal."""
     mode: DraftMode = DraftMode.STRICT
     kernels: int = 0
-    """Kernels that the candidate launches."""
+    """Kernels the candidate launches."""
     library_calls: tuple[str, ...] = ()
-    """Operators that the candidate leaves to torch."""
+    """Operators the candidate leaves to torch."""
     fixed_sizes: tuple[str, ...] = ()
-    """Sizes that tracing turned into numbers: at other values of these the candidate is wrong."""
+    """Sizes tracing turned into numbers: at other values of these the candidate is wrong."""
     transformation: str = ""
     """Name of the transformation that wrote the draft, such as `flash attention`; empty for the
     compiler.

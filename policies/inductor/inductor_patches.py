@@ -20,7 +20,7 @@ MAX_SPLITS_OF_A_REDUCTION = 264
 
 
 def configure_inductor(own_products: bool) -> None:
-    """Inductor's own configuration, and two bounds that it lacks for symbolic sizes."""
+    """Inductor's own configuration, and two bounds it lacks for symbolic sizes."""
     from torch._inductor import config
     from torch._inductor.choices import InductorChoices
     from torch._inductor.sizevars import SizeVarAllocator

@@ -85,11 +85,11 @@ PRIVATE_NAMES = (
     "triton.backends.compiler:GPUTarget",
     "triton.runtime.driver:driver.set_active",
 )
-"""Private attributes of torch that are used or replaced, as `module:attribute`."""
+"""Private attributes of torch used or replaced, as `module:attribute`."""
 
 
 def missing_private_names() -> list[str]:
-    """Returns the private names that this torch or this Triton does not have."""
+    """Returns the private names this torch or this Triton does not have."""
     return [name for name in PRIVATE_NAMES if not _exists(name)]
 
 
@@ -111,7 +111,7 @@ PRETENDED_GPU_PROPERTIES = {
     "L2_cache_size": 50 << 20, "shared_memory_per_block": 49152, "shared_memory_per_block_optin": 232448,
     "shared_memory_per_multiprocessor": 233472,
 }  # fmt: skip
-"""Properties that the pretended GPU reports."""
+"""Properties the pretended GPU reports."""
 
 
 def pretend_gpu() -> None:

@@ -147,7 +147,7 @@ def answer(
 
 
 def _describe_place(error: BaseException, source: str) -> str:
-    """`, at line 12 (y = sort(x))`, or the operator that was lowered, or nothing."""
+    """`, at line 12 (y = sort(x))`, or the operator lowered, or nothing."""
     if location := line_of(error, source):
         return f", at {location}"
     operator = operator_of(error)

@@ -1,4 +1,4 @@
-"""Questions about Python syntax trees that several modules ask."""
+"""Questions about Python syntax trees several modules ask."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def names_in(*trees: ast.AST) -> set[str]:
 
 
 def names_assigned(*trees: ast.AST) -> set[str]:
-    """Returns the names that statements assign."""
+    """Returns the names statements assign."""
     return {node.id for node in _name_nodes(trees) if isinstance(node.ctx, ast.Store)}
 
 

@@ -42,10 +42,10 @@ CPU_STEPS_BETWEEN_LOOKS = 8
 GPU_STEPS_BETWEEN_LOOKS = 16
 """Decoding steps on a GPU between two checks for ended rows; a check waits for the GPU."""
 PREFILL_TOKENS = 65_536
-"""Padded prompt tokens that are read at once."""
+"""Padded prompt tokens read at once."""
 _WARM_UP = 2
 _NUMBERS = 6
-"""Number of values that a row sets beside its random draws: see `_set`."""
+"""Number of values a row sets beside its random draws: see `_set`."""
 
 
 def can_batch_sampling(sampling: Sampling) -> bool:
@@ -126,7 +126,7 @@ class ContinuousBatch:
 
     @property
     def busy(self) -> int:
-        """Places that a row has, ended or not."""
+        """Places a row has, ended or not."""
         return self.capacity - self.free
 
     def takes(self, row: SequenceInDecoding) -> bool:

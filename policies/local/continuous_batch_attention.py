@@ -28,7 +28,7 @@ ATTENTION_NAME = "kernelwright_ring"
 """The name under which this attention is registered with transformers."""
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 _TILE_BYTES = 8192
-"""Bytes of keys that a program holds at once, and as many of values."""
+"""Bytes of keys a program holds at once, and as many of values."""
 _LOG2_E = 1.4426950408889634
 _OLDEST = (8, 0)
 """Compute capability from which on Triton's dot takes bf16."""

@@ -230,7 +230,7 @@ class InProcessPolicy(TransformersPolicy):
         )
 
     def _prepare(self, loaded: LoadedModel) -> None:
-        """The next questions' tokens, while a GPU is busy: a row that is asked for later is made already."""
+        """The next questions' tokens, while a GPU is busy: a row asked for later is made already."""
         with self._arrivals:
             first = list(itertools.islice(self._waiting, MAX_TOKENIZED_AHEAD))
         for question in first:

@@ -36,7 +36,7 @@ A single row is bound by memory, many rows by arithmetic.
 TOKENS_AHEAD_OF_MANY_ROWS = 3
 MAX_NGRAM_TOKENS = 3
 MAX_NGRAMS = 200_000
-"""Keys of earlier answers that are kept."""
+"""Keys of earlier answers kept."""
 
 
 def fits_lookahead(sampling: Sampling) -> bool:

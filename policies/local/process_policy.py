@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import torch
 
 POLICY_EXIT_SECONDS = 10.0
-"""Seconds that the process is given to end by itself."""
+"""Seconds the process is given to end by itself."""
 
 
 class ProcessOpened(NamedTuple):
@@ -80,7 +80,7 @@ class OpenedElsewhere:
 
     @property
     def name(self) -> str:
-        """The name that the policy opened with."""
+        """The name the policy opened with."""
         return self._opened.name
 
     @property
@@ -90,7 +90,7 @@ class OpenedElsewhere:
 
     @property
     def prompt_form(self) -> PromptForm:
-        """The form of prompts that the policy was trained on."""
+        """The form of prompts the policy was trained on."""
         return self._opened.prompt_form
 
 

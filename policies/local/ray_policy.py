@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ray.actor import ActorHandle
 
 MAX_ACTOR_ATTEMPTS = 3
-"""Times that a question is asked at most when actors die over it."""
+"""Times a question is asked at most when actors die over it."""
 MAX_REQUESTS_OF_AN_ACTOR = 256
 """Maximum number of parallel requests per actor; each is a thread there."""
 ACTOR_POLL_SECONDS = 1.0
@@ -65,7 +65,10 @@ class PolicyActor:
         return ProcessOpened(self._policy.name, self._policy.capabilities, self._policy.prompt_form)
 
     def sample(self, requests: Sequence[Request]) -> ActorAnswer:
-        """The completions by place, with the policy's error, as text, beside those that were finished before it."""
+        """The completions by place, with the policy's error, as text, beside those finished
+        before
+        it.
+        """
         from kernelwright.policies.base import PolicyError
 
         try:

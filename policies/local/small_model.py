@@ -35,7 +35,7 @@ class LayerWeights(NamedTuple):
 
 
 def is_small(folder: Path) -> bool:
-    """Whether the folder holds a model that this module can run. Reads config.json only."""
+    """Whether the folder holds a model this module can run. Reads config.json only."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         vocabulary, hidden, layers = (
@@ -116,7 +116,7 @@ class SmallModel:
 
     @property
     def vocabulary(self) -> int:
-        """The number of tokens that the model knows."""
+        """The number of tokens the model knows."""
         return self._head.shape[0]
 
     def forward(

@@ -77,7 +77,7 @@ class TransformersPolicy:
 
     @property
     def name(self) -> str:
-        """The name that was given, else `transformers:PATH`."""
+        """The name given, else `transformers:PATH`."""
         return self._name
 
     @property
@@ -221,11 +221,11 @@ class LoadedModel:
 
     @property
     def model(self) -> Any:
-        """The model with the adapters that were asked for so far."""
+        """The model with the adapters asked for so far."""
         return self._model
 
     def finish(self, row: SequenceInDecoding) -> FinishReason:
-        """Why a row that was drawn elsewhere has ended."""
+        """Why a row drawn elsewhere has ended."""
         return FinishReason.STOP if row.token_ids[-1] in self.ends else FinishReason.LENGTH
 
     def spell(self, ids: Sequence[int]) -> str:

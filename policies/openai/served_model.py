@@ -11,13 +11,13 @@ from kernelwright.policies.policy_card import read_cards
 
 
 class ServedModel(Value):
-    """The properties that a server reports of itself and its model."""
+    """The properties a server reports of itself and its model."""
 
     is_vllm: bool = False
     """Whether the server accepts vLLM's own fields: token ids, top_k, and a seed for each request."""
     context: int | None = None
     root: str | None = None
-    """The folder or hub name that the server was started with."""
+    """The folder or hub name the server was started with."""
     revision: str | None = None
     """Revision of the weights, if the server's model folder is on this machine."""
     adapter_revisions: dict[str, str | None] = {}

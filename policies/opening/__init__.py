@@ -1,1 +1,1 @@
-"""Opens the policy that a name stands for."""
+"""Opens the policy a name stands for."""

@@ -36,8 +36,8 @@ MAX_ROWS_AT_ONCE = 32
 
 
 class SmallTokenizer:
-    """The part of a transformers tokenizer that a policy needs, read from its files: ids, text and the chat
-    template.
+    """The part of a transformers tokenizer a policy needs, read from its files: ids, text and
+    the chat template.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,7 +69,7 @@ class SmallTokenizer:
 
 
 class SmallPolicy(TransformersPolicy):
-    """`TransformersPolicy` for a folder that `small_model.is_small` accepts."""
+    """`TransformersPolicy` for a folder `small_model.is_small` accepts."""
 
     def __init__(self, path: str, **options: Any) -> None:
         super().__init__(path, **options)

@@ -231,7 +231,7 @@ def _is_lower(mask: GraphNode) -> bool:
 
 
 def _negated(mask: GraphNode) -> Any:
-    """Returns the mask that a node negates (`~m`, `m == 0`)."""
+    """Returns the mask a node negates (`~m`, `m == 0`)."""
     name = name_of(mask)
     if name in ("bitwise_not", "logical_not"):
         return mask.args[0]

@@ -64,7 +64,9 @@ class TransformedDraft(Value):
 
 
 def may_transform(source: str) -> bool:
-    """Whether a problem's text names anything that a transformation looks for; a cheap look before a process starts."""
+    """Whether a problem's text names anything a transformation looks for; a cheap look before a
+    process starts.
+    """
     names = [
         any(word in source for word in words)
         for words in (PATTERN_WORDS, PRODUCT_WORDS, NORM_WORDS, HALF_WORDS)

@@ -29,9 +29,9 @@ class ExportedModel:
     inputs: list[str]
     """Names of forward's arguments; in the graph they follow the weights."""
     weights: dict[str, str]
-    """Name of a placeholder -> the parameter or buffer that it stands for: `linear.weight`."""
+    """Name of a placeholder -> the parameter or buffer it stands for: `linear.weight`."""
     numbers: dict[float, str]
-    """Number passed to the constructor -> the only attribute with that value that forward uses:
+    """Number passed to the constructor -> the only attribute with that value forward uses:
     `self.scale`.
     """
     arguments: int

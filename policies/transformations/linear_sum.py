@@ -229,7 +229,7 @@ def operands_of(product: GraphNode) -> tuple[Any, Any, Any, bool]:
 
 
 def axes_of(step: GraphNode) -> list[int]:
-    """Returns the axes that a reduction in a graph sums over, counted from 0 and sorted."""
+    """Returns the axes a reduction in a graph sums over, counted from 0 and sorted."""
     axes = step.args[1] if len(step.args) > 1 else None
     axes = [axes] if isinstance(axes, int) else axes or []
     return sorted(axis % step.args[0].meta["val"].dim() for axis in axes)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kernelwright.policies.inductor.graph_types import GraphNode
 
 MAX_ROW_ELEMENTS = 512
-"""Elements of a row that a block of 16 rows holds without spills."""
+"""Elements of a row a block of 16 rows holds without spills."""
 UNARY = {
     "relu": "tl.where((value > 0.0) | (value != value), value, 0.0)",
     "sigmoid": "1.0 / (1.0 + tl.exp(-value))",

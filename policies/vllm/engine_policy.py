@@ -70,7 +70,7 @@ class VLLMPolicy:
 
     @property
     def prompt_form(self) -> PromptForm:
-        """The form of prompts that the model or its adapter was trained on, by its card."""
+        """The form of prompts the model or its adapter was trained on, by its card."""
         return self._prompt_form
 
     @property
@@ -120,7 +120,7 @@ class VLLMPolicy:
             self._revision = revisions[0]
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answers in the order of the requests. Raises PolicyError with the answers that were finished."""
+        """Answers in the order of the requests. Raises PolicyError with the answers finished."""
         if not requests:
             return []
         self.open()

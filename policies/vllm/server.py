@@ -28,7 +28,7 @@ from kernelwright.policies.model_identity import weights_revision
 from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD, load_arguments
 
 LOAD_SECONDS = 600.0
-"""Seconds that the server may take to load weights."""
+"""Seconds the server may take to load weights."""
 MAX_LOADED_ADAPTERS = 2
 """Maximum number of adapters loaded at a time."""
 ADAPTER_SETTINGS = "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora --max-lora-rank 64"
@@ -49,7 +49,7 @@ class VLLMServerPolicy(Forwarding):
         self._is_moved = False
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answers by the server, with the weights that it was moved to last. Raises PolicyError."""
+        """Answers by the server, with the weights it was moved to last. Raises PolicyError."""
         return self.policy.sample(requests)
 
     def take_adapter(self, folder: Path) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class WeightReloading:
-    """Becomes a base of vLLM's worker class; the methods that it calls are the worker's."""
+    """Becomes a base of vLLM's worker class; the methods it calls are the worker's."""
 
     def load_trained_weights(self, folder: str) -> str:
         """Puts a folder's weights in the place of those that sample; gives their fingerprint, as this worker sees
@@ -34,7 +34,7 @@ EXTENSION_CLASS = f"{WeightReloading.__module__}.{WeightReloading.__qualname__}"
 path.
 """
 LOAD_METHOD = WeightReloading.load_trained_weights.__name__
-"""The method of the workers that `collective_rpc` calls."""
+"""The method of the workers `collective_rpc` calls."""
 
 
 def load_arguments(folder: Path) -> dict[str, str]:

@@ -83,7 +83,7 @@ def is_index_tensor(word: object) -> bool:
 
 
 def _axes_of(x: torch.Tensor, words: list[Any]) -> dict[int, int]:
-    """Place of a word of an index -> the axis that it takes; of masks, which take several, none."""
+    """Place of a word of an index -> the axis it takes; of masks, which take several, none."""
     import torch
 
     if any(isinstance(w, torch.Tensor) and w.dtype == torch.bool and w.dim() != 1 for w in words):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_RANKED_ELEMENTS = 8192
-"""Elements of a row that are ranked."""
+"""Largest number of elements in a ranked row."""
 MAX_TAKEN_ONE_BY_ONE = 8
 """Largest k for which the k largest elements are taken one by one."""
 
@@ -206,7 +206,7 @@ def _extreme_integer(dtype: torch.dtype, lowest: bool) -> int:
 
 
 def ordering_functions() -> dict[str, Any]:
-    """Name in torch and of tensors' methods -> the function, with the form that torch's answer has."""
+    """Name in torch and of tensors' methods -> the function, with the form torch's answer has."""
     import torch
 
     def sorted_(
@@ -292,7 +292,9 @@ def index_reduce(
 def _scattered_mean(
     x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, include_self: bool
 ) -> Any:
-    """Returns the mean of the values that are scattered to each place; a place without any stays unchanged."""
+    """Returns the mean of the values scattered to each place; a place without any stays
+    unchanged.
+    """
     import torch
 
     total = torch.scatter_add(x if include_self else torch.zeros_like(x), dim, index, src)

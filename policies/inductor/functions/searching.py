@@ -26,7 +26,7 @@ def searchsorted(
     sorted_sequence: torch.Tensor, self: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
     sorter: torch.Tensor | None = None,
 ) -> Any:  # fmt: skip
-    """Writes `torch.searchsorted` with a sorter as a search in the rows that the sorter orders."""
+    """Writes `torch.searchsorted` with a sorter as a search in the rows the sorter orders."""
     import torch
 
     if sorter is None:

@@ -1,4 +1,4 @@
-"""Tensor methods that torch does not support with symbolic sizes or in a functional graph."""
+"""Tensor methods torch does not support with symbolic sizes or in a functional graph."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def _not_numpy(plain: Callable[..., Any]) -> Any:
 
 def _tolist(plain: Callable[..., Any]) -> Any:
     def tolist(x: torch.Tensor) -> Any:
-        """Sizes that a tensor was made of, as they are. Other numbers of a tensor are not known in forward."""
+        """Sizes a tensor was made of, as they are. Other numbers of a tensor are not known in
+        forward.
+        """
         sizes = known_sizes(x)
         return plain(x) if sizes is None else sizes
 

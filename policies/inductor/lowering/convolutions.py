@@ -224,9 +224,7 @@ def _patch(
 def _tap_positions(
     g: Geometry, pixel: Sequence[sympy.Expr], taps: Sequence[sympy.Expr]
 ) -> tuple[list[Any], list[Any]]:
-    """Returns the positions that a tap reads, and the comparisons that tell whether these are
-    inside.
-    """
+    """Returns the positions a tap reads, and the comparisons that tell whether these are inside."""
     positions = [pixel[i] * g.stride[i] - g.padding[i] + taps[i] * g.dilation[i] for i in g.axes]
     return positions, [
         test for i in g.axes if g.padding[i] != 0 for test in bounds_of(positions[i], g.size[i])

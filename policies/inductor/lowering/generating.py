@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     import torch
 
 MAX_CONSTANTS = 1024
-"""Numbers that forward may have written in it, in all."""
+"""Largest number of written constants in forward, in all."""
 
 
 @dataclass(frozen=True)
 class GeneratedCode:
-    """The code that Inductor generated."""
+    """The code Inductor generated."""
 
     text: str
     constants: dict[str, Any]
-    """Name in the text -> the tensor of numbers that is written in forward."""
+    """Name in the text -> the tensor of numbers written in forward."""
     bodies: tuple[str, ...] = ()
     """Texts of the steps of loops, in the order of the loops."""
     channels_last: bool = False

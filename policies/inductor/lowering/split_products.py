@@ -41,9 +41,9 @@ element.
 MIN_PRODUCTS = 1 << 28
 """Smallest number of products at which splitting pays: below it the launches cost more than is saved."""
 EXPONENT_OF_LARGEST = 13.0
-"""Exponent of two that the largest finite element is brought to; float16 ends at 15."""
+"""Exponent of two the largest finite element is brought to; float16 ends at 15."""
 MIN_EXPONENT = -100.0
-"""The least exponent of two that a scale has: its inverse is a number of fp32 too."""
+"""The least exponent of two a scale has: its inverse is a number of fp32 too."""
 
 
 def worth_splitting(a: TensorBox, b: TensorBox) -> bool:
@@ -101,7 +101,7 @@ class _Parts:
     """The high and the low part of an operand, which lie in memory as it does, and the sizes that they are times."""
 
     def __init__(self, x: TensorBox, over: int) -> None:
-        """over: the axis that is summed along, -1 or -2."""
+        """over: the axis summed along, -1 or -2."""
         import torch
         from torch._inductor.virtualized import ops
 
@@ -144,7 +144,7 @@ class _Parts:
 def _exponents(
     x: TensorBox, load: Callable[[Any], Any], sizes: list[Any], rows: bool
 ) -> Callable[[Any], Any]:
-    """A loader of the exponents of two that each row, or each matrix, is to be divided by."""
+    """A loader of the exponents of two each row, or each matrix, is to be divided by."""
     import torch
     from torch._inductor import ir
     from torch._inductor.virtualized import ops

@@ -14,7 +14,9 @@ from kernelwright.policies.inductor.lowering.geometry import MAX_UNROLLED_TERMS
 
 
 def written_out_windows() -> None:
-    """Replaces the lowerings of pooling by maxima that Inductor leaves as loops, for the rest of this process."""
+    """Replaces the lowerings of pooling by maxima Inductor leaves as loops, for the rest of this
+    process.
+    """
     import torch
     from torch._inductor.lowering import lowerings
 

@@ -1,5 +1,6 @@
-"""Tensors of numbers that forward has written in it (`torch.tensor([0.3, 0.6, 0.1], device=x.device)`): few are written
-into the kernels, more are buffers of the candidate. They were traced on a CPU, and are the GPU's in the draft.
+"""Tensors of numbers forward has written in it (`torch.tensor([0.3, 0.6, 0.1],
+device=x.device)`): few are written into the kernels, more are buffers of the candidate.
+They were traced on a CPU, and are the GPU's in the draft.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ def _add_argument(traced: TracedModel, symbol: sympy.Symbol, hint: int, text: st
 
 
 def recompute_floats(model: torch.nn.Module, sizes: dict[str, Any], traced: TracedModel) -> None:
-    """Recomputes floats that the constructor derived from sizes (`(width // heads) ** -0.5`)
-    inside the graph.
+    """Recomputes floats the constructor derived from sizes (`(width // heads) ** -0.5`) inside
+    the graph.
     """
     import torch
     from torch.utils._sympy.interp import sympy_interp

@@ -67,15 +67,15 @@ class TracedModel:
     """The mode of fake tensors that all of it lives in."""
     graph: Any = None
     arguments: list[str] = field(default_factory=list)
-    """The expressions that ModelNew passes for the arguments of the graph: `x`, `self.down.weight`."""
+    """The expressions ModelNew passes for the arguments of the graph: `x`, `self.down.weight`."""
     flat: list[Any] = field(default_factory=list)
     """The arguments, as tensors of the pretended GPU."""
     form: Any = None
     """Structure of forward's result, with None in place of each tensor, or COMPLEX."""
     contiguous: list[str] = field(default_factory=list)
-    """Inputs that get_inputs gives contiguous."""
+    """Inputs get_inputs gives contiguous."""
     keywords: dict[str, str] = field(default_factory=dict)
-    """Attribute -> the constructor's argument that it must keep."""
+    """Attribute -> the constructor's argument it must keep."""
     symbols: dict[str, str] = field(default_factory=dict)
     """Symbol -> the expression that gives it in ModelNew."""
     names: dict[str, str] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class TracedModel:
     """Loops over sizes, in the order of their operators in the graph."""
 
     numbers: tuple[str, ...] = ()
-    """The constructor's sizes that were traced as numbers."""
+    """The constructor's sizes traced as numbers."""
     equalities: tuple[tuple[str, str], ...] = ()
     """Pairs of sizes that are equal in the problem, by which forward or the constructor decides something."""
     required: list[tuple[str, str]] = field(default_factory=list)

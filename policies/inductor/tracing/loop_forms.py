@@ -148,7 +148,7 @@ class ZippedRows:
     """Rows of several tensors at once, as `zip` gives them."""
 
     def __init__(self, *walked: Any) -> None:
-        """Stores the iterables, of the kinds that `rows_of` accepts."""
+        """Stores the iterables, of the kinds `rows_of` accepts."""
         self._rows = [rows_of(w) for w in walked]
         counts = [count_of(r) for r in self._rows]
         self.count = counts[0] if all(c is counts[0] for c in counts) else zipped_count(counts)

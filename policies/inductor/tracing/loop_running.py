@@ -1,5 +1,5 @@
-"""Runtime functions called by rewritten loops (`loop_syntax`): the loop itself, and the lists
-that loops fill.
+"""Runtime functions called by rewritten loops (`loop_syntax`): the loop itself, and the
+lists loops fill.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Stacked(list[Any]):
 
 
 def own_copy(changed: object) -> Any:
-    """Returns a copy that a step may modify. Raises Unsuited for a view, whose base would not be
+    """Returns a copy a step may modify. Raises Unsuited for a view, whose base would not be
     updated.
     """
     import torch

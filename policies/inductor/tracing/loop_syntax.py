@@ -54,12 +54,12 @@ def with_loops(tree: ast.Module) -> ast.Module:
 
 
 def has_loops(source: str) -> bool:
-    """Whether a problem has a loop that `with_loops` writes as a call."""
+    """Whether a problem has a loop `with_loops` writes as a call."""
     return "__loop__" in ast.unparse(with_loops(ast.parse(source)))
 
 
 def loop_names() -> dict[str, Any]:
-    """Returns the names that a module rewritten by `with_loops` needs."""
+    """Returns the names a module rewritten by `with_loops` needs."""
     return {
         "__loop__": run_loop,
         "__rows__": rows_of,
@@ -85,7 +85,7 @@ class _LoopContext:
     arguments: set[str]
     numbers: Iterator[int]
     around: ast.For | None = None
-    """The outermost loop that it is inside of."""
+    """The outermost loop it is inside of."""
 
     def before(self, loop: ast.For) -> set[str]:
         """Names that are there before the loop."""
@@ -139,7 +139,7 @@ def _is_step(node: ast.AST) -> bool:
 
 
 def _free(body: Sequence[ast.stmt]) -> set[str]:
-    """Names that functions of steps read and do not assign themselves."""
+    """Names read and not assigned by functions of steps."""
     free_names: set[str] = set()
     for function in (n for s in body for n in ast.walk(s) if _is_step(n)):
         names = nodes_in(function, ast.Name)
@@ -185,7 +185,7 @@ def _stored(nodes: list[Any]) -> set[str]:
 
 
 def _read_first(body: list[ast.stmt]) -> set[str]:
-    """Names that a step reads before it assigns them."""
+    """Names a step reads before it assigns them."""
     read_names: set[str] = set()
     stored: set[str] = set()
     for statement in body:
@@ -284,7 +284,7 @@ def _last_read(node: ast.AST) -> str:
 
 
 def _changed(body: list[ast.stmt]) -> set[str]:
-    """Returns the names that a step modifies in place."""
+    """Returns the names a step modifies in place."""
     changed_names: set[str] = set()
     for node in (n for s in body if not _is_step(s) for n in _nodes_outside_steps(s)):
         target: ast.AST | None = None

@@ -51,11 +51,11 @@ class LoopBody:
     carried: list[str]
     """A name for each carried tensor."""
     stacked: list[str]
-    """A name for each tensor that the steps give."""
+    """A name for each tensor the steps give."""
     shapes: list[tuple[list[Any], Any]]
     """Sizes and dtype of a step's part of each stacked tensor."""
     read_count: int = 0
-    """Tensors that a step reads besides."""
+    """Tensors a step reads besides."""
     step: Any = None
     """The symbol of the step."""
     graph: Any = None
@@ -93,7 +93,7 @@ class _Frame:
         self.path, self.step, self._loops = path, step, 0
 
     def next(self) -> Path:
-        """The path of the next loop that it comes to."""
+        """The path of the next loop it comes to."""
         self._loops += 1
         return (*self.path, self._loops - 1)
 

@@ -97,7 +97,7 @@ class Real(metaclass=_Standing):
 
 
 def tensor_of(plain: Callable[..., Any]) -> Any:
-    """`torch.tensor`, which keeps sizes that it is given, alone or in lists."""
+    """`torch.tensor`, which keeps sizes it is given, alone or in lists."""
 
     def tensor(
         data: object,
@@ -121,23 +121,25 @@ def tensor_of(plain: Callable[..., Any]) -> Any:
 
 
 SIZES_ATTRIBUTE = "sizes_of_kernelwright"
-"""Attribute of a tensor that is made of sizes: the sizes, as nested lists."""
+"""Attribute of a tensor made of sizes: the sizes, as nested lists."""
 
 
 def with_sizes(tensor: torch.Tensor, sizes: object) -> Any:
-    """Notes the sizes that a tensor is made of; lists may be nested. Returns the tensor."""
+    """Notes the sizes a tensor is made of; lists may be nested. Returns the tensor."""
     setattr(tensor, SIZES_ATTRIBUTE, sizes)
     return tensor
 
 
 def known_sizes(value: object) -> Any:
-    """Returns the sizes that a tensor is made of, as Python has them; None for any other value."""
+    """Returns the sizes a tensor is made of, as Python has them; None for any other value."""
     sizes = getattr(value, SIZES_ATTRIBUTE, None)
     return list(sizes) if isinstance(sizes, tuple | list) else sizes
 
 
 def select_sizes(part: torch.Tensor, whole: object, index: object) -> Any:
-    """Notes the sizes of a part of a tensor that is made of sizes (`torch.tensor(x.shape)[-2:]`). Returns the part."""
+    """Notes the sizes of a part of a tensor made of sizes (`torch.tensor(x.shape)[-2:]`).
+    Returns the part.
+    """
     sizes = known_sizes(whole)
     return (
         with_sizes(part, sizes[index])
@@ -179,7 +181,9 @@ def with_numbers(tree: ast.Module) -> ast.Module:
 
 
 def _defined_names(tree: ast.Module) -> set[str]:
-    """Names that are imported, assigned, defined or arguments, anywhere in a module; methods are no names."""
+    """Names imported, assigned, defined or arguments, anywhere in a module; methods are no
+    names.
+    """
     defined: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -194,7 +198,7 @@ def _defined_names(tree: ast.Module) -> set[str]:
 
 
 def number_names() -> dict[str, Any]:
-    """Returns the names that a module rewritten by `with_numbers` needs."""
+    """Returns the names a module rewritten by `with_numbers` needs."""
     return {
         WORDS["int"]: symbolic_int,
         WORDS["float"]: Real,

@@ -51,7 +51,7 @@ class ProblemText:
         return None
 
     def _lineage(self, cls: ast.ClassDef) -> Iterator[ast.ClassDef]:
-        """A class, and those that it inherits from, as far as they are in the file."""
+        """A class, and those it inherits from, as far as they are in the file."""
         yield cls
         names = {ast.unparse(base) for base in cls.bases}
         for node in self.tree.body:

@@ -180,7 +180,7 @@ class SymbolicSizes:
         )
 
     def _next_names(self, count: int) -> list[str]:
-        """Returns the names that get_inputs uses for the sizes of its next tensor."""
+        """Returns the names get_inputs uses for the sizes of its next tensor."""
         while self._tensors < len(self._dimensions):
             names = self._dimensions[self._tensors]
             self._tensors += 1
@@ -213,7 +213,7 @@ class SymbolicSizes:
         return value
 
     def fixed(self) -> list[str]:
-        """Paths of sizes that tracing turned into numbers."""
+        """Paths of sizes tracing turned into numbers."""
         numbers = {
             str(symbol) for symbol, other in self.env.replacements.items() if other.is_number
         }

@@ -25,7 +25,9 @@ class Slices:
     bounded: bool = False
     """Whether ends are computed, rather than taken to lie inside."""
     inside: list[tuple[Any, Any]] = field(default_factory=list)
-    """Ends counted from the front and the extents that they are taken not to be over, as expressions of sympy."""
+    """Ends counted from the front and the extents they are taken not to be over, as expressions
+    of sympy.
+    """
 
     def broken_at(self, values: Mapping[Any, int]) -> bool:
         """Returns whether a slice ends outside of its axis for these values of the symbols.

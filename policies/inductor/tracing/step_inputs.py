@@ -39,7 +39,7 @@ def pausing() -> Iterator[None]:
 
 @contextmanager
 def collecting(carried: list[Any]) -> Iterator[list[Any]]:
-    """Collects the tensors from outside of a step that torch functions receive inside, each once."""
+    """Collects the outside tensors torch functions receive inside a step, each once."""
     import torch
     from torch.overrides import TorchFunctionMode
 

@@ -1,4 +1,4 @@
-"""A graph that was traced on a CPU becomes a GPU's."""
+"""A graph traced on a CPU becomes a GPU's."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def as_real_argument(path: str, value: object) -> tuple[str, Any]:
 
 
 def unwrapped_path(path: str) -> str:
-    """Returns the path without the text that `as_real_argument` puts around it."""
+    """Returns the path without the text `as_real_argument` puts around it."""
     return (
         path.removeprefix(WRAPPED[0]).removesuffix(WRAPPED[1])
         if path.startswith(WRAPPED[0])
@@ -93,7 +93,7 @@ def unwrapped_path(path: str) -> str:
 
 
 def rank_in_forward(path: str, value: torch.Tensor) -> int:
-    """Axes that the tensor at a path has in forward."""
+    """Axes the tensor at a path has in forward."""
     return int(value.dim()) - path.startswith(WRAPPED[0])
 
 
@@ -278,7 +278,7 @@ def _converted(x: Pair | torch.Tensor, **options: Any) -> Any:
 
 
 def _library_transform(target: Callable[..., Any], x: Pair | torch.Tensor, *options: Any) -> Any:
-    """torch's transform of a complex tensor that is made of its parts, and taken apart again."""
+    """torch's transform of a complex tensor made of its parts, and taken apart again."""
     transformed = target(
         torch.view_as_complex(torch.stack(list(x), -1)) if isinstance(x, Pair) else x, *options
     )

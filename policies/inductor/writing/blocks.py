@@ -27,7 +27,7 @@ def block_sizes(kernel: LoweredKernel) -> dict[str, int]:
 
 
 def _persistent_depth(kernel: LoweredKernel) -> int:
-    """Elements that a persistent reduction holds at once."""
+    """Elements a persistent reduction holds at once."""
     written = re.findall(r"R0_BLOCK: tl\.constexpr = (\d+)", kernel.text)
     return max([int(v) for v in written] or [kernel.hints.get("R0", 1)])
 

@@ -169,7 +169,7 @@ def _written_kernels(
 
 
 def _host_helpers(called: str) -> list[str]:
-    """Returns the host functions that a text calls."""
+    """Returns the host functions a text calls."""
     helpers = {
         "*split(": SPLIT_HELPER,
         "block_for(": BLOCK_FOR,
@@ -224,7 +224,7 @@ def _remaining_statements(text: str) -> str:
 
 
 def _input_layouts(traced: TracedModel, names: dict[str, str]) -> dict[str, Layout]:
-    """Sizes and strides of the inputs that forward makes contiguous."""
+    """Sizes and strides of the inputs forward makes contiguous."""
     layouts: dict[str, Layout] = {}
     for path, value in zip(traced.arguments, traced.flat, strict=True):
         if path in traced.contiguous:
@@ -260,7 +260,7 @@ def _symbol_names(traced: TracedModel) -> dict[str, str]:
 def _window_names(
     traced: TracedModel, names: dict[str, str], used_names: set[str]
 ) -> dict[str, str]:
-    """Names the sizes that windows leave: `height_2` of a `height`."""
+    """Names the sizes windows leave: `height_2` of a `height`."""
     bases, window_names = dict(names), {}
     for expression, symbol in traced.mode.windows.symbols.items():
         if str(symbol) in names:  # tracing found it equal to another one
@@ -404,7 +404,7 @@ def _returned(form: object, tensors: object) -> str:
 
 
 def _constants(lines: list[str], generated: GeneratedCode) -> tuple[list[str], dict[str, str]]:
-    """Tensors of numbers that forward had written in it become buffers; their texts, by name."""
+    """Tensors of numbers forward had written in it become buffers; their texts, by name."""
     constant_texts: dict[str, str] = {}
     for name, value in generated.constants.items():
         if any(re.search(rf"\b{name}\b", line) for line in lines):

@@ -65,7 +65,7 @@ def inner_names(function: ast.FunctionDef, reduced: Collection[str]) -> set[str]
 
 
 def _that_depend_on(names: Collection[str], function: ast.FunctionDef) -> set[str]:
-    """Returns the names, and all names that are computed from them."""
+    """Returns the names, and all names computed from them."""
     dependent, before = set(names), -1
     # Repeat until no name is added: assignments may use names from any earlier one.
     while len(dependent) != before:
@@ -135,7 +135,7 @@ def _converted(function: ast.FunctionDef, plain: set[str]) -> set[str]:
 
 
 def _numbers(function: ast.FunctionDef, plain: set[str]) -> set[str]:
-    """The parameters, and the names that are given arithmetic of them."""
+    """The parameters, and the names given arithmetic of them."""
     numbers = set(plain)
     for name, value in assignments(function):
         if _is_number(value, numbers):

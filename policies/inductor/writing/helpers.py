@@ -119,7 +119,7 @@ def helper_name(name: str) -> str:
 
 
 def helpers_for(text: str) -> list[str]:
-    """The definitions of all helpers that a text calls, each before its first use."""
+    """The definitions of all helpers a text calls, each before its first use."""
     needed: list[str] = []
 
     # A helper's own helpers are needed first.

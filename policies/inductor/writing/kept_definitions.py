@@ -16,8 +16,8 @@ from kernelwright.policies.inductor.tracing.graph import TracedModel
 def model_and_what_it_needs(
     traced: TracedModel, lines: list[str], constants: dict[str, str]
 ) -> tuple[list[str], str]:
-    """Texts of the problem's statements that ModelNew needs, in their order; and ModelNew with `lines` as its
-    forward.
+    """Texts of the problem's statements ModelNew needs, in their order; and ModelNew with
+    `lines` as its forward.
     """
     tree = ast.parse(traced.text.source)
     by_name = _statements(tree)
@@ -136,8 +136,8 @@ def _is_docstring(node: ast.stmt) -> bool:
 def _complete_constructor(
     traced: TracedModel, model: ast.ClassDef, forward: str, constants: dict[str, str]
 ) -> None:
-    """Makes the constructor store arguments that forward reads sizes from, and constants written
-    in forward.
+    """Makes the constructor store arguments forward reads sizes from, and constants written in
+    forward.
     """
     init = next(
         (f for f in model.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"), None

@@ -34,7 +34,7 @@ FAMILIES = (
 used.
 """
 SUM_COMBINATION = ["tmp0 = arg0_0 + arg1_0", "return tmp0"]
-"""The body of the function that a running sum combines with."""
+"""The body of the function a running sum combines with."""
 UNNAMED_OPERATORS = {"view", "permute", "unsqueeze", "squeeze", "expand", "clone", "slice", "select", "transpose", "t",
     "_unsafe_view", "alias", "kernelwright.steps", "kernelwright.attention"}  # fmt: skip
 """Operators that move nothing: they are not named in comments."""
@@ -45,7 +45,7 @@ AUXILIARY_OPERATORS = {
     "ne", "empty_like"}  # fmt: skip
 """Auxiliary operators, named in comments only if there are no others."""
 MAX_NAMED_OPERATORS = 8
-"""Operators that a comment names."""
+"""Operators a comment names."""
 
 
 @dataclass
@@ -277,7 +277,7 @@ def comment_of(kernel: LoweredKernel) -> str:
 
 
 def operators_in_words(kernel: LoweredKernel) -> str:
-    """The operators that a kernel stands for."""
+    """The operators a kernel stands for."""
     if kernel.splits:
         named = ", ".join(o for o in kernel.operators if o not in UNNAMED_OPERATORS)
         return f"an operand of {named}, as a high and a low part"

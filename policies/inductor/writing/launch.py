@@ -31,9 +31,9 @@ class Loop:
     first: dict[str, str]
     """The value before the loop of each tensor that is carried."""
     rows: dict[str, str]
-    """Tensor that the steps fill, a row each -> its allocation."""
+    """Tensor the steps fill, a row each -> its allocation."""
     aliases: dict[str, str]
-    """Names for expressions that the steps read."""
+    """Names for expressions the steps read."""
     host: Host
 
 

@@ -9,7 +9,7 @@ WIDTH = 120
 SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|"
 }  # fmt: skip
-"""Operators that a line is broken before."""
+"""Operators a line is broken before."""
 
 
 def fold_items(opening: str, items: list[str], closing: str, indent: str = "") -> list[str]:

@@ -250,7 +250,7 @@ def _target(statement: ast.stmt) -> str:
 
 
 def _inline(function: ast.FunctionDef) -> None:
-    """Inlines values that are read once, if no operand changes in between."""
+    """Inlines values read once, if no operand changes in between."""
     read = count_reads(function)
     counted = Counter(name for name, _ in assignments(function))
     facts = _StatementFacts()
@@ -293,7 +293,7 @@ class _StatementFacts:
         return self._reads[node]
 
     def stores(self, node: ast.AST) -> set[str]:
-        """Returns the names that the node assigns."""
+        """Returns the names the node assigns."""
         if node not in self._stores:
             names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
             self._stores[node] = {n.id for n in names if isinstance(n.ctx, ast.Store)}

@@ -50,7 +50,7 @@ def scaled_dot_product_attention(
 
 
 def uses_library() -> bool:
-    """Whether products and attention are a library's in the draft that is traced (share mode)."""
+    """Whether products and attention are a library's in the traced draft (share mode)."""
     from torch._inductor import config
 
     return not config.triton.native_matmul

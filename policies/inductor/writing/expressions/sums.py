@@ -43,7 +43,7 @@ def plain_sum(node: ast.BinOp, is_whole: Callable[[ast.expr], bool]) -> ast.BinO
 
 
 def _terms(node: ast.expr, sign: int) -> list[Term]:
-    """The terms of a sum that is written without brackets."""
+    """The terms of a sum written without brackets."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         right = sign if isinstance(node.op, ast.Add) else -sign
         # A bracket on the right stays one term: removing it could change the order in 64 bits.

@@ -13,7 +13,7 @@ from kernelwright.policies.inductor.writing.expressions.sums import ARITHMETIC, 
 INDEX = re.compile(r"([xyz]|r\d_)(index|\d+)$")
 """Inductor's names for places of elements, which are whole numbers."""
 SIZE = re.compile(r"ks\d+$|([xyz]|r\d_)numel$")
-"""Names of sizes that the host passes."""
+"""Names of sizes the host passes."""
 ACCUMULATOR = re.compile(r"_tmp\d+$")
 COMBINING = ("maximum", "minimum")
 """Helpers that broadcast their operands."""
@@ -30,7 +30,7 @@ def tidy_kernel(function: ast.FunctionDef) -> ast.FunctionDef:
 
 
 def _values_of(function: ast.FunctionDef) -> dict[str, list[ast.expr]]:
-    """Returns the value that is assigned to each name."""
+    """Returns the value assigned to each name."""
     values: dict[str, list[ast.expr]] = {}
     for node in ast.walk(function):
         if (
@@ -350,7 +350,7 @@ def _converted_number(value: int | float, node: ast.Call) -> ast.expr:
 
 
 def _of_sizes(value: ast.expr) -> bool:
-    """Whether it is arithmetic of sizes that the host passes, and of nothing else."""
+    """Whether it is arithmetic of sizes the host passes, and of nothing else."""
     nodes = list(ast.walk(value))
     parts = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.Load)
     names = [n.id for n in nodes if isinstance(n, ast.Name)]

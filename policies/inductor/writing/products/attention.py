@@ -9,7 +9,7 @@ import ast
 import re
 
 CALL = re.compile(r"torch\.ops\.kernelwright\.attention(\.default)?\(")
-"""The operator (functions/operators/attention.py) in the code that Inductor generated."""
+"""The operator (functions/operators/attention.py) in the code Inductor generated."""
 LIBRARY_NAME = "scaled_dot_product_attention"
 FLASH = "flash_attention"
 

@@ -28,7 +28,7 @@ CHANGES_SHAPE = {
     "reshape", "trans", "full", "zeros", "broadcast_to", "sum", "dot", "max", "min", "reduce", "cumsum", "view",
     "associative_scan", "expand_dims", "permute", "argmax", "argmin", "join", "split", "cat",
 }  # fmt: skip
-"""Functions of triton.language that an operand with other axes cannot be made through."""
+"""Functions of triton.language an operand with other axes cannot be made through."""
 
 
 class _NotFlat(Exception):

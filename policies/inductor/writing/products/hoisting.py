@@ -56,7 +56,7 @@ class _Hoisting(ast.NodeTransformer):
         return ast.Name(self._names[text], ast.Load())
 
     def _steady(self, node: ast.expr) -> bool:
-        """Returns whether an expression is arithmetic of names that the loop does not change."""
+        """Returns whether an expression is arithmetic of names the loop does not change."""
         for inner in ast.walk(node):
             if isinstance(inner, ast.Call):
                 if not (isinstance(inner.func, ast.Name) and inner.func.id in DIVIDING):

@@ -27,7 +27,7 @@ from kernelwright.policies.inductor.syntax import names_in, unique_name
 MIN_FORWARD_CHARACTERS = 12_000
 """Characters of a forward from which on its repeated blocks become functions."""
 MIN_SAVED_CHARACTERS = 1_500
-"""Characters that a function has to save."""
+"""Characters a function has to save."""
 MAX_FUNCTIONS = 12
 MAX_PARAMETERS = 24
 """Maximum number of parameters and results of a function, so that its calls stay readable."""

@@ -140,7 +140,7 @@ def _extent(node: ast.stmt) -> tuple[str, int]:
 
 
 def _other_extents(first: LoweredKernel, other: LoweredKernel) -> set[str]:
-    """The extents that the two do not share."""
+    """The extents the two do not share."""
     extents = dict(_extent(s) for s in first.function.body if _is_extent(s))
     return {
         name

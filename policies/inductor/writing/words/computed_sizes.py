@@ -1,4 +1,4 @@
-"""Names for sizes that are computed of others."""
+"""Names for sizes computed of others."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ convolution.
 
 
 def operators_shown(function: ast.FunctionDef, operators: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the operators that the kernel may compute; COPY or FILL if there are none."""
+    """Returns the operators the kernel may compute; COPY or FILL if there are none."""
     values = _values(function)
     text, products = "\n".join(values), _adds_products(function, operators)
     shown = tuple(

@@ -62,7 +62,7 @@ def roles_of(kernel: LoweredKernel) -> dict[str, str]:
 
 
 def plural(role: str) -> str:
-    """Returns the plural that the text uses for a role of an axis, such as `rows`."""
+    """Returns the plural the text uses for a role of an axis, such as `rows`."""
     return PLURAL.get(role, f"{role}s")
 
 

@@ -18,8 +18,8 @@ MAX_STEPS_FOLLOWED = 8
 
 
 def stored_words(function: ast.FunctionDef) -> dict[str, str]:
-    """Returns names (`mean`, `largest`) of the outputs that a reduction computes, for an
-    unrewritten kernel.
+    """Returns names (`mean`, `largest`) of the outputs a reduction computes, for an unrewritten
+    kernel.
     """
     values: dict[str, ast.expr] = {}
     for node in ast.walk(function):
