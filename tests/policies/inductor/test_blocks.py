@@ -27,7 +27,7 @@ def kernel(in_ptr0, out_ptr0, ynumel, xnumel, YBLOCK, XBLOCK):
 def test_a_block_has_many_rows_only_where_rows_lie_side_by_side(place, columns, wanted):
     function = ast.parse(TEXT.format(place=place)).body[0]
     kernel = LoweredKernel(
-        original="triton_poi_fused_0", name="copy_kernel", function=function, others=[], kind="pointwise", dot=False,
+        original="triton_poi_fused_0", name="copy_kernel", function=function, helpers=[], kind="pointwise", dot=False,
         persistent=False, operators=("clone",), hints={"X": columns, "Y": 4096}, inner=False, grid="Grid2D",
     )  # fmt: skip
     assert block_sizes(kernel) == wanted
