@@ -1,3 +1,3 @@
-"""The agent floor: problems, prompts, the machine that solves them, batches, and views of stored runs. Floor 2: it may
-import store, tools and policies.
+"""The agent floor: problems, prompts, the loop that solves them, batches, and views of stored
+runs. Floor 2: may import store, tools and policies.
 """

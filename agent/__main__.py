@@ -3,11 +3,13 @@
 import sys
 
 INTERRUPTED = 130
-"""The exit status of `agent.errors.Exit`, which is not imported yet."""
+"""Exit status of `agent.errors.Exit`, which is not imported yet."""
 
 
 def run() -> None:
-    """Runs the command `agent`. Ctrl-C while its modules are imported ends it as Ctrl-C does later: in one line."""
+    """Runs the command `agent`. Ctrl-C during its imports ends it with one line, as Ctrl-C does
+    later.
+    """
     try:
         from kernelwright.agent.cli import main
     except KeyboardInterrupt:

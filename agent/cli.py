@@ -1,7 +1,8 @@
-"""The command `agent`: names its commands, and ends each with an exit status and at most one line on stderr.
+"""The command `agent`: lists its commands, and ends each with an exit status and at most one line
+on stderr.
 
-Each command is one function in a module of `agent/command_line/` that is named in COMMANDS. Such a module imports
-nothing heavy at its top, so that `agent --help` stays fast.
+Each command is a function of a module in `agent/command_line/`, listed in COMMANDS. Such a module
+imports nothing heavy at its top, so that `agent --help` stays fast.
 """
 
 from __future__ import annotations
@@ -64,10 +65,10 @@ for command in COMMANDS:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs one command and exits.
+    """Runs a command and exits.
 
-    The status is 0 when done (for `check`: correct), 1 for incorrect, 2 for bad input, 3 for this machine's trouble,
-    130 when interrupted.
+    The status is 0 when done (for `check`: correct), 1 for incorrect, 2 for bad input, 3 for this
+    machine's trouble, 130 when interrupted.
     """
     from kernelwright.agent.runtime.errors import run
 

@@ -1,1 +1,3 @@
-"""Many runs at once: the lanes that they share, what a batch still has to do, and which problems it is about."""
+"""Many runs at once: the lanes that they share, the remaining jobs of a batch, and the choice of
+its problems.
+"""

@@ -1,4 +1,6 @@
-"""`agent batch` without its options: opens what a batch needs, runs it, and leaves its report in a folder."""
+"""`agent batch` without its options: opens the tools of a batch, runs it, and writes its report
+to a folder.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ MAX_RUNS_AT_ONCE = 32
 
 
 class BatchResult(Value):
-    """The result of a batch."""
+    """The result of a batch, with its report and the written files."""
 
     run: str
     standing: BatchStatus
@@ -51,14 +53,14 @@ class BatchResult(Value):
     files: tuple[str, ...]
     interrupted: bool = False
     seconds: float = 0.0
-    """Seconds since the command was started; `standing` has those of the runs."""
+    """Seconds since the start of the command; `standing` has the seconds of the runs."""
     taken_for: dict[str, str] = {}
-    """The names that were asked for, by the problems whose names are only near to them."""
+    """Names that the user typed, by the names of the problems that only resemble them."""
     note: str = ""
 
     @property
     def nothing_judged(self) -> bool:
-        """Whether no problem could be judged: each one's reference fails, or is random."""
+        """Whether no problem could be judged: every reference fails, or is random."""
         return all(group.figures.nothing_judged for group in self.report.groups)
 
     @property
@@ -78,30 +80,34 @@ def run_batch(
     watch: Callable[[Batch], None] = lambda batch: None, say: Callable[[str], None] = lambda step: None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> BatchResult:  # fmt: skip
-    """Begins or goes on, until all is done or Ctrl-C; the report is written either way.
+    """Starts or continues a batch until all runs are done or Ctrl-C; the report is written in
+    both cases.
 
-    judges: where verdicts are made, `workers` at a time; None makes them here. say: shows the current step. tell:
-    prints a line for each kernel that is written. Raises what concerns every run.
+    judges: remote judges, with at most `workers` verdicts at a time. None: this process judges.
+    say: shows the current step. tell: prints a line for each written kernel. Raises errors that
+    concern every run.
     """
     settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
     interrupted = False
     with open_store(db) as store:
         if against is not None:
-            candidate_filter(store, None, against)  # before hours of work, not after
+            candidate_filter(store, None, against)  # raises before hours of work, not after
         run = store.open_run(
             name, {"problems": [problem.name for problem in problems], "samples": samples}
         )
-        lanes = _lanes(policy, settings, at_once, workers, here=judges is None)
+        lanes = _lanes(policy, settings, at_once, workers, judges_locally=judges is None)
         with (
             Drafter(say, SUITE_DRAFT_SECONDS) as drafter,
             _open_judging(judges, policy, settings, lanes, db, say) as (
                 evaluates,
-                asked,
+                shared_policy,
                 evaluator,
             ),
         ):
             judging = RunJudge(evaluates, _options(settings))
-            lane = PolicyLane(asked, lanes.policy, lanes.close, computes_locally(settings.policy))
+            lane = PolicyLane(
+                shared_policy, lanes.policy, lanes.close, computes_locally(settings.policy)
+            )
             jobs = list_jobs(problems, samples)
             batch = Batch(
                 store, run, jobs, lane, judging, settings, lanes, version("kernelwright") or "", drafter.policy_for,
@@ -129,20 +135,23 @@ def _give_up(drafter: Drafter, policy: PolicyLane) -> None:
 
 
 def computes_locally(policy: str) -> bool:
-    """Tells by its name whether a policy computes in this process: such a one is given many questions in one call; a
-    server or a script is called by each run itself.
+    """Returns whether a policy computes in this process, by its name. Such a policy receives many
+    requests in one call; a server or a script is called by each run itself.
     """
     return policy.partition(":")[0].partition(" ")[0] in ("embedded", "transformers", "vllm")
 
 
-def _lanes(policy: Policy, settings: Settings, at_once: int, workers: int, here: bool) -> Lanes:
-    places = (
-        1
-        if computes_locally(settings.policy)
-        else max(1, min(at_once, policy.capabilities.at_once))
-    )
+def _lanes(
+    policy: Policy, settings: Settings, at_once: int, workers: int, judges_locally: bool
+) -> Lanes:
+    capacity = 1
+    if not computes_locally(settings.policy):
+        capacity = max(1, min(at_once, policy.capabilities.at_once))
     return Lanes(
-        places, workers, gpu=here and settings.device != "cpu", tunes=here and settings.tune
+        capacity,
+        workers,
+        gpu=judges_locally and settings.device != "cpu",
+        tunes=judges_locally and settings.tune,
     )
 
 
@@ -151,8 +160,8 @@ def _open_judging(
     judges: Evaluates | None, policy: Policy, settings: Settings, lanes: Lanes, db: str | None,
     say: Callable[[str], None],
 ) -> Iterator[tuple[Evaluates, Policy, Evaluator | None]]:  # fmt: skip
-    """Opens the judging; gives where verdicts are made, the policy as it may be asked meanwhile, and this process's
-    evaluator.
+    """Opens the judge. Yields the source of verdicts, the policy (which shares the GPU with the
+    judge), and this process's evaluator.
     """
     if judges is not None:
         yield RemoteLane(judges, lanes), policy, None
@@ -164,7 +173,7 @@ def _open_judging(
 def _tuner(
     evaluator: Evaluator | None, settings: Settings, store: Store, lanes: Lanes, db: str | None
 ) -> Tunes | None:
-    """Answers the turns of TUNE where the settings ask for them."""
+    """Returns the tuner for the turns of TUNE; None if the settings do not tune."""
     if evaluator is None or lanes.tuning is None:
         return None
     return TuningLane(TuneTurn(evaluator, settings, store, verdict_cache_folder(db)), lanes.tuning)
@@ -197,27 +206,27 @@ def write_everything(
     store: Store, name: str, folder: Path, against: str | None, titles: Mapping[str, str],
     tell: Callable[[str], None] = lambda line: None,
 ) -> tuple[RunReport, list[Path]]:  # fmt: skip
-    """Writes report.md, .csv, .json and .html, the best kernel of each sample under kernels/, and KernelBench's layout
-    where the run has problems of it, a folder a policy where there are several.
+    """Writes report.md, .csv, .json and .html, the best kernel of each sample under kernels/, and
+    KernelBench's layout for problems of KernelBench (a folder for each policy if there are
+    several).
 
-    The files returned name no kernel, only its folder.
+    The returned files name no kernel, only the folder of the kernels.
     """
     report = report_run(store, name, against)
     files = write_report(report, folder)
-    everything = read_samples(store, TrajectoryFilter(run=name))
+    all_samples = read_samples(store, TrajectoryFilter(run=name))
     kernels = folder / "kernels"
-    for file_name, text in kernel_files(store, everything, tell):
+    for file_name, text in kernel_files(store, all_samples, tell):
         kernels.mkdir(exist_ok=True)
         write_text(kernels / file_name, text)
     if kernels.is_dir():
         files.append(kernels)
     groups: dict[tuple[str, str], list[ReportedSample]] = {}
-    for sample in everything:
+    for sample in all_samples:
         groups.setdefault((sample.policy, sample.options), []).append(sample)
-    for place, samples in enumerate(groups.values()):
+    for index, samples in enumerate(groups.values()):
         slug = re.sub(r"\W+", "_", samples[0].policy).strip("_")[:60]
-        own = folder if len(groups) == 1 else folder / f"{place + 1}_{slug}"
-        files += [
-            layout / "eval_results.json" for layout in write_layout(store, samples, own, titles)
-        ]
+        policy_folder = folder if len(groups) == 1 else folder / f"{index + 1}_{slug}"
+        layouts = write_layout(store, samples, policy_folder, titles)
+        files += [layout / "eval_results.json" for layout in layouts]
     return report, files

@@ -1,6 +1,7 @@
-"""Many runs at once over the lanes.
+"""Runs many trajectories at once over the lanes.
 
-What a batch has to do follows from the store, so the same command goes on where it stopped.
+The remaining jobs of a batch follow from the store, so the same command continues where the last
+call stopped.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from kernelwright.agent.judging.lanes import Lanes, LaneUsage
 from kernelwright.agent.loop.run import Run, pause_owned
-from kernelwright.agent.loop.run_verdicts import RunJudge, Tunes
+from kernelwright.agent.loop.run_verdicts import Participants, RunJudge, Tunes
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSING_REASONS, StopReason
 from kernelwright.agent.runtime.worker_threads import WorkerThreads
@@ -25,11 +26,11 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import InfrastructureError
 
 MAX_STOPPED_RUNS_IN_A_ROW = 5
-"""Runs that this machine's trouble may stop, with none that ends between them, before the whole batch stops."""
+"""Number of consecutive runs that this machine's trouble may stop before the whole batch stops."""
 MAX_PAUSE_REASONS = 5
-"""Different reasons that are kept of why runs are paused."""
+"""Maximum number of different pause reasons that are listed."""
 SEED_STEP = 1_000_003
-"""The difference between the seeds of a problem's samples."""
+"""Difference between the seeds of a problem's samples."""
 
 
 class Job(NamedTuple):
@@ -55,40 +56,47 @@ class BatchStatus(Value):
 
     jobs: int
     done: int
-    """Finished, earlier sittings among them."""
+    """Finished runs, earlier calls included."""
     here: int
-    """Finished in this sitting."""
+    """Runs finished in this call."""
     paused: int
     paused_because: tuple[str, ...] = ()
-    """The reasons why runs of this call are paused, one line each, the first ones only; Ctrl-C is not among them."""
+    """Reasons why runs of this call are paused, one line each, limited in number; without Ctrl-C.
+    """
     not_judged: int = 0
-    """Finished here because the problem cannot be judged: the reference fails, or is random."""
+    """Runs finished in this call because the problem cannot be judged: the reference fails, or is
+    random.
+    """
     busy_elsewhere: int
-    """Runs that another process works on."""
+    """Number of runs that another process works on."""
     correct: int
     faster: int | None
-    """Correct and faster than eager PyTorch; None without a GPU, where nothing is timed."""
+    """Runs with a correct kernel faster than eager PyTorch; None without a GPU: nothing is timed.
+    """
     seconds: float
     lanes: tuple[LaneUsage, ...] = ()
 
 
 def list_jobs(problems: Sequence[Problem], samples: int) -> list[Job]:
-    """Each problem's first sample before any second, so that a batch that is stopped early has seen them all."""
+    """Lists each problem's first sample before any second sample, so a batch that stops early has
+    seen all problems.
+    """
     return [Job(problem, sample) for sample in range(samples) for problem in problems]
 
 
 class Batch:
-    """`run` returns when all is done, or paused; the first trouble that concerns every run is raised."""
+    """Many runs over shared lanes. Raises the first error that concerns every run."""
 
     def __init__(
         self, store: Store, run: BatchRun, jobs: Iterable[Job], policy: Policy, judging: RunJudge, settings: Settings,
         lanes: Lanes, program: str = "", first: Callable[[Policy, Problem, Settings], Policy] | None = None,
         tuner: Tunes | None = None, give_up: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        """first: the policy with the answer to a problem's first question from elsewhere, as the settings say.
+        """first: returns the policy with its first answer to a problem from a draft, as the
+        settings say.
 
-        tuner: answers the turns of TUNE. give_up: ends the answers and drafts under way that are
-        made here; called after Ctrl-C, ten times a second.
+        tuner: answers the turns of TUNE. give_up: ends the answers and drafts under way in this
+        process; called ten times a second after Ctrl-C.
         """
         self._first, self._tuner, self._give_up = first, tuner, give_up
         self._store, self._run, self._settings, self._lanes = store, run, settings, lanes
@@ -97,41 +105,42 @@ class Batch:
         self._started = time.monotonic()
         self._jobs = list(jobs)
         self._todo = self._unfinished()
-        self._before = len(self._jobs) - len(self._todo)
-        self._todo.reverse()
+        self._finished_before = len(self._jobs) - len(self._todo)
+        self._todo.reverse()  # jobs are popped from the end
         self._doing: dict[int, RunActivity] = {}
         self._reasons: list[StopReason] = []
         self._paused_because: list[str] = []
-        self._busy = self._correct = self._faster = self._troubled = 0
+        self._busy = self._correct = self._faster = self._stopped_in_a_row = 0
         self._trouble: BaseException | None = None
 
     def _unfinished(self) -> list[Job]:
         done = self._store.trajectories(
             TrajectoryFilter(run=self._run.name, finished=True), limit=None
         )
-        known = {(row.key, row.sample) for row in done}
-        return [
-            job
-            for job in self._jobs
-            if (self._settings.start(job.problem).key, job.sample) not in known
-        ]
+        finished = {(row.key, row.sample) for row in done}
+        unfinished = []
+        for job in self._jobs:
+            key = self._settings.start(job.problem).key
+            if (key, job.sample) not in finished:
+                unfinished.append(job)
+        return unfinished
 
     @property
-    def left(self) -> int:
-        """Returns the number of runs that have not begun."""
+    def jobs_left(self) -> int:
+        """Returns the number of runs not yet begun."""
         return len(self._todo)
 
     @property
     def standing(self) -> BatchStatus:
-        """Returns the progress of the batch: runs finished, paused and correct, seconds, and the traffic at
-        its gates.
+        """Returns the progress of the batch: finished, paused and correct runs, seconds, and the
+        use of its lanes.
         """
         with self._lock:
             paused = sum(reason in PAUSING_REASONS for reason in self._reasons)
-            here = len(self._reasons) - paused
+            finished_now = len(self._reasons) - paused
             faster = None if self._settings.device == "cpu" else self._faster
             return BatchStatus(
-                jobs=len(self._jobs), done=self._before + here, here=here, paused=paused,
+                jobs=len(self._jobs), done=self._finished_before + finished_now, here=finished_now, paused=paused,
                 paused_because=tuple(self._paused_because),
                 not_judged=self._reasons.count(StopReason.PROBLEM), busy_elsewhere=self._busy,
                 correct=self._correct, faster=faster, seconds=time.monotonic() - self._started,
@@ -140,18 +149,20 @@ class Batch:
 
     @property
     def pausing(self) -> bool:
-        """Whether the batch begins no more runs and waits for those that are under way."""
+        """Whether the batch starts no more runs and waits for those under way."""
         return self._closed()
 
     @property
     def doing(self) -> list[RunActivity]:
-        """Returns the activity of each run that is under way."""
+        """Returns the activity of each run under way."""
         with self._lock:
             return list(self._doing.values())
 
     def run(self, at_once: int, watch: Callable[[Batch], None] = lambda batch: None) -> BatchStatus:
-        """Ctrl-C gives up the answers and drafts that are made here, lets what else is inside a lane end, then pauses;
-        a second one leaves at once, and nothing that was finished is lost.
+        """Runs the jobs until all are done or paused.
+
+        Ctrl-C ends answers and drafts of this process, waits for the other work inside the lanes,
+        then pauses; a second Ctrl-C leaves at once, and no finished work is lost.
         """
         interrupted = threading.Event()
 
@@ -159,12 +170,12 @@ class Batch:
             interrupted.set()
             self._lanes.close(KeyboardInterrupt())
 
-        def look() -> None:
+        def refresh() -> None:
             if interrupted.is_set():
                 self._give_up()
             watch(self)
 
-        if WorkerThreads(self._next, self._do, pause).run(min(at_once, len(self._todo)), look):
+        if WorkerThreads(self._next, self._do, pause).run(min(at_once, len(self._todo)), refresh):
             raise KeyboardInterrupt
         if self._trouble is not None:
             raise self._trouble
@@ -173,7 +184,7 @@ class Batch:
 
     def _do(self, job: Job) -> None:
         try:
-            self._one(job)
+            self._run_job(job)
         except StoreError as error:
             if error.trouble is not StoreTrouble.BUSY:
                 self._stop(error)
@@ -184,11 +195,9 @@ class Batch:
 
     def _next(self) -> Job | None:
         with self._lock:
-            return (
-                self._todo.pop()
-                if self._todo and self._trouble is None and not self._closed()
-                else None
-            )
+            if not self._todo or self._trouble is not None or self._closed():
+                return None
+            return self._todo.pop()
 
     def _closed(self) -> bool:
         try:
@@ -197,12 +206,12 @@ class Batch:
             return True
         return False
 
-    def _one(self, job: Job) -> None:
+    def _run_job(self, job: Job) -> None:
         trajectory = self._store.begin(
             self._settings.start(job.problem, self._program), run_id=self._run.id, sample=job.sample
         )
         try:
-            run = self._opened(job, trajectory)
+            run = self._open_run(job, trajectory)
             reason = run.run()
         except BaseException as error:
             pause_owned(self._store, trajectory.id, error)
@@ -212,7 +221,7 @@ class Batch:
                 self._doing.pop(trajectory.id, None)
         self._count(run, reason)
 
-    def _opened(self, job: Job, trajectory: Trajectory) -> Run:
+    def _open_run(self, job: Job, trajectory: Trajectory) -> Run:
         settings = self._settings.with_(repeated=job.sample > 0)
         if settings.seed is not None:
             settings = settings.with_(seed=settings.seed + SEED_STEP * job.sample)
@@ -234,11 +243,9 @@ class Batch:
             self._store,
             trajectory,
             job.problem,
-            policy,
-            self._judging,
+            Participants(policy, self._judging, tuner=self._tuner),
             settings,
             watch,
-            tuner=self._tuner,
         )
 
     def _count(self, run: Run, reason: StopReason) -> None:
@@ -247,14 +254,12 @@ class Batch:
             self._note_pause(reason, run.message)
             self._correct += run.best is not None
             self._faster += run.best is not None and (run.best.speedup or 0.0) > 1.0
-            self._troubled = self._troubled + 1 if reason is StopReason.INFRASTRUCTURE else 0
-            hopeless = self._troubled >= MAX_STOPPED_RUNS_IN_A_ROW
+            stopped = reason is StopReason.INFRASTRUCTURE
+            self._stopped_in_a_row = self._stopped_in_a_row + 1 if stopped else 0
+            hopeless = self._stopped_in_a_row >= MAX_STOPPED_RUNS_IN_A_ROW
         if hopeless:
-            self._stop(
-                InfrastructureError(
-                    f"{MAX_STOPPED_RUNS_IN_A_ROW} runs in a row were stopped: {run.message}"
-                )
-            )
+            count = MAX_STOPPED_RUNS_IN_A_ROW
+            self._stop(InfrastructureError(f"{count} runs in a row were stopped: {run.message}"))
 
     def _note_pause(self, reason: StopReason, message: str) -> None:
         if reason not in PAUSING_REASONS or reason is StopReason.INTERRUPTED:
@@ -264,7 +269,7 @@ class Batch:
             self._paused_because.append(line)
 
     def _stop(self, error: BaseException) -> None:
-        """Stops the batch; the first error is the one that is reported."""
+        """Stops the batch; the first error is reported."""
         with self._lock:
             self._trouble = self._trouble or error
         self._lanes.close(error if isinstance(error, InfrastructureError) else KeyboardInterrupt())

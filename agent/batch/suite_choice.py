@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,23 +13,27 @@ from kernelwright.tools.problem import Problem
 
 
 def choose_problems(
-    what: Sequence[str],
+    names: Sequence[str],
     path: Path | None = None,
     level: int | None = None,
     limit: int | None = None,
 ) -> list[Problem]:
-    """Suites, folders, parquet files and single problems, in the order given, each problem once.
+    """Returns the problems of suites, folders, parquet files and single names, in their order,
+    each problem once.
 
     Raises InputError and ProblemError.
     """
-    if not what:
+    if not names:
         raise InputError(
             f"nothing to do: name a suite ({', '.join(SUITE_NAMES)}), a folder, a parquet file or problems"
         )
-    found = {problem.hash: problem for name in what for problem in _named(name, path, level)}
-    problems = list(found.values())[:limit]
-    names = [problem.name for problem in problems]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    by_hash: dict[str, Problem] = {}
+    for name in names:
+        for problem in _named(name, path, level):
+            by_hash[problem.hash] = problem
+    problems = list(by_hash.values())[:limit]
+    counts = Counter(problem.name for problem in problems)
+    twice = sorted(name for name, count in counts.items() if count > 1)
     if twice:
         raise InputError(
             f"several problems are named {', '.join(twice[:3])}: rename their files, or make two runs"
@@ -45,12 +50,11 @@ def _named(name: str, path: Path | None, level: int | None) -> list[Problem]:
     return [find_by_name(name, kernelbench=path, tritonbench=path)]
 
 
-def default_run(what: Sequence[str], level: int | None) -> str:
-    """`kernelbench-level1`, `catalogue`, `softmax-and-2-more`."""
-    first = re.sub(
-        r"\W+", "_", Path(what[0]).stem if what[0].endswith((".py", ".parquet")) else what[0]
-    ).strip("_")
+def default_run(names: Sequence[str], level: int | None) -> str:
+    """Returns the default name of a run: `kernelbench-level1`, `catalogue`, `softmax-and-2-more`."""
+    stem = Path(names[0]).stem if names[0].endswith((".py", ".parquet")) else names[0]
+    first = re.sub(r"\W+", "_", stem).strip("_")
     first = first.replace("tritonbench_t", "tritonbench-t") or "problems"
     if level is not None:
         return f"{first}-level{level}"
-    return first if len(what) == 1 else f"{first}-and-{len(what) - 1}-more"
+    return first if len(names) == 1 else f"{first}-and-{len(names) - 1}-more"

@@ -13,8 +13,8 @@ from kernelwright.tools.problem import Problem
 
 
 class TuningLane:
-    """A tuner as many runs see it. One tuning keeps all cores busy with compiling, and the GPU with its clock; the
-    verdicts of other runs come in between its trials.
+    """A tuner that many runs share. A single tuning keeps all cores busy with compiling, and the
+    GPU with timing; verdicts of other runs come between its trials.
     """
 
     def __init__(self, tuner: Tunes, gate: Gate) -> None:
@@ -23,7 +23,9 @@ class TuningLane:
     def tuned(
         self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]
     ) -> Completion:
-        """Raises what the lanes were closed with, at the next configuration: its journal has all before it."""
+        """Tunes a kernel. Raises the exception that closed the lanes at the next configuration;
+        the journal has all configurations before.
+        """
 
         def watched(doing: str) -> None:
             self._gate.check()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelwright.agent.command_line.judges import Ray, Server, judges_elsewhere
+from kernelwright.agent.command_line.judges import Ray, Server, open_remote_judges
 from kernelwright.agent.command_line.options import (
     SEARCH_PANEL,
     AsJson,
@@ -120,13 +120,13 @@ def batch(
     """
     names = [*(what or []), *(problems or [])]
     _say_skipped(names)
-    chosen, name = _chosen(names, path, level, limit, run)
-    note_near_names(chosen)
-    _check_draft(drafting.draft, len(chosen))
-    with judges_elsewhere(server, ray, judging.device) as judges:
-        place = judges and judges.place
+    chosen_problems, name = _chosen(names, path, level, limit, run)
+    note_near_names(chosen_problems)
+    _check_draft(drafting.draft, len(chosen_problems))
+    with open_remote_judges(server, ray, judging.device) as judges:
+        remote_device = judges.device if judges is not None else None
         settings = settings_of(
-            policy, sampling, search, budget, judging, drafting, elsewhere=place, tune=tune
+            policy, sampling, search, budget, judging, drafting, remote=remote_device, tune=tune
         )
         refuse_unused_options(context, settings, policy)
         if tune and (judges is not None or not settings.tune):
@@ -135,33 +135,36 @@ def batch(
             raise InputError(
                 "--tune times kernels on a GPU of this machine: leave it out, or use one with --device"
             )
-        places = judges.capacity if judges else os.cpu_count() or 2
-        how: dict[str, Any] = {
+        cores = judges.capacity if judges else os.cpu_count() or 2
+        options: dict[str, Any] = {
             "samples": samples,
             "db": db,
             "at_once": at_once,
-            "workers": workers or places,
+            "workers": workers or cores,
             "against": against,
         }
         if judges is not None:
-            how["judges"] = judges.evaluates
+            options["judges"] = judges.evaluates
         _run(
-            chosen,
+            chosen_problems,
             settings,
             sampling.open_policy(policy),
             name,
             out or Path("runs") / name,
-            how,
+            options,
             as_json,
             quiet,
         )
 
 
 def _say_skipped(names: list[str]) -> None:
-    """Lists on stderr the files of the named folders that are left out."""
+    """Lists on stderr the skipped files of the named folders."""
     from kernelwright.agent.problems.finding import SUITE_NAMES, files_without_model, unreadable
 
-    for folder in (Path(name) for name in names if name not in SUITE_NAMES and Path(name).is_dir()):
+    for name in names:
+        folder = Path(name)
+        if name in SUITE_NAMES or not folder.is_dir():
+            continue
         if skipped := files_without_model(folder):
             typer.echo(
                 f"skipped, since they define no Model: {', '.join(map(str, skipped))}", err=True
@@ -171,7 +174,7 @@ def _say_skipped(names: list[str]) -> None:
 
 
 def _check_draft(draft: str, problems: int) -> None:
-    """Raises InputError where a file with one kernel is to begin several problems."""
+    """Raises InputError if a file with one kernel is the draft of several problems."""
     if problems > 1 and Path(draft).is_file():
         from kernelwright.errors import InputError
 
@@ -181,12 +184,12 @@ def _check_draft(draft: str, problems: int) -> None:
 
 
 def _chosen(
-    what: list[str], path: Path | None, level: int | None, limit: int | None, run: str | None
+    names: list[str], path: Path | None, level: int | None, limit: int | None, run: str | None
 ) -> tuple[list[Problem], str]:
-    """The problems, and what the run is called."""
+    """Returns the problems, and the name of the run."""
     from kernelwright.agent.batch.suite_choice import choose_problems, default_run
 
-    return choose_problems(what, path, level, limit), run or default_run(what, level)
+    return choose_problems(names, path, level, limit), run or default_run(names, level)
 
 
 def _run(
@@ -195,7 +198,7 @@ def _run(
     policy: Policy,
     name: str,
     folder: Path,
-    how: dict[str, Any],
+    options: dict[str, Any],
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -210,7 +213,7 @@ def _run(
         with announce_stops(PAUSING_MESSAGE), live_batch(quiet) as live:
             batched = run_batch(
                 chosen, policy, settings, name=name, folder=folder, watch=live.watch, say=live.say, tell=live.tell,
-                **how,
+                **options,
             )  # fmt: skip
     finally:
         policy.close()

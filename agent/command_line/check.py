@@ -37,7 +37,7 @@ _PROBLEM = typer.Option(
 )
 Named = Annotated[str, _PROBLEM]
 NamedHere = Annotated[str | None, _PROBLEM]
-"""Missing, it is asked for with what it could be."""
+"""The problem's option; if it is missing, the error lists the possible values."""
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.")]
 OwnWork = Annotated[
     str, typer.Option(help="What its own kernels must do: strict, share:P or report.")
@@ -107,7 +107,9 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when some
 CHECK_MODES = Modes({"--server": ("server",), "a judge on this machine": ("show_trace", "cache")})
 """A judge service shows no trace, and keeps every verdict itself."""
 OUTPUT_OPTIONS = ("seed", "show_trace", "explain", "quiet", "as_json", "debug")
-"""Options that the command to be repeated does not name: its seed, and what only changes the output."""
+"""Options that are left out of the repeated command: its seed, and options that only change the
+output.
+"""
 
 
 def check(
@@ -139,46 +141,54 @@ def check(
     file, function = split_name(kernel)
     text = read_candidate(file)
     name = named_problem(problem, kernel, kernelbench, tritonbench)
-    found = find_named(
+    chosen_problem = find_named(
         name, kernelbench=kernelbench, tritonbench=tritonbench, init=init or (), inputs=inputs or ()
     )
-    source = as_candidate(text, file, function, found)
-    asked = own_work_mode(own_work)
+    source = as_candidate(text, file, function, chosen_problem)
+    own_work_rule = own_work_mode(own_work)
     if server is not None:
         CHECK_MODES.refuse_unused(context, "--server")
-        wanted = {
-            "own_work": asked, "profile": profile, "torch_compile": True, "ncu": ncu, "sanitizer": sanitizer,
+        request = {
+            "own_work": own_work_rule, "profile": profile, "torch_compile": True, "ncu": ncu, "sanitizer": sanitizer,
             "seed": seed, "sizes": sizes, "targets": target, "allow_import": allow_import or (),
             "train_mode": train_mode, "contiguous_inputs": contiguous_inputs,
         }  # fmt: skip
-        report = judge_at_server(server, found, source, device, wanted, quiet=quiet)
+        report = judge_at_server(server, chosen_problem, source, device, request, quiet=quiet)
         command = command_without_output_options(context)
-        _show(report, None, source, command, as_json, taken_for=found.taken_for, explain=explain)
+        _show(
+            report,
+            None,
+            source,
+            command,
+            as_json,
+            taken_for=chosen_problem.taken_for,
+            explain=explain,
+        )
         raise typer.Exit(exit_status(report))
     packages = allowed_packages(allow_import or [])
-    place = choose_device(device)
-    refuse_gpu_tools_on_cpu(place, ncu, sanitizer)
-    targets = choose_targets(target or [], place)
+    chosen_device = choose_device(device)
+    refuse_gpu_tools_on_cpu(chosen_device, ncu, sanitizer)
+    targets = choose_targets(target or [], chosen_device)
     failure = read_source(source, packages)
     if failure is not None:
-        report, trace = _unreadable(found, source, failure), None
+        report, trace = _unreadable(chosen_problem, source, failure), None
         if show_trace and _runs(failure):
-            trace = _trace(found, source, targets[0], place, packages, quiet=quiet)
+            trace = _trace(chosen_problem, source, targets[0], chosen_device, packages, quiet=quiet)
     else:
         from kernelwright.tools.evaluation.pipeline import Options
 
         options = Options(
-            targets=targets, own_work=asked, profile=profile, ncu=ncu, sanitizer=sanitizer, seed=seed, sizes=sizes,
-            allow_import=packages, train_mode=train_mode, contiguous_inputs=contiguous_inputs,
+            targets=targets, own_work=own_work_rule, profile=profile, ncu=ncu, sanitizer=sanitizer,
+            seed=seed, sizes=sizes, allow_import=packages, train_mode=train_mode, contiguous_inputs=contiguous_inputs,
         )  # fmt: skip
-        report, trace = _judge(found, source, place, options, cache, show_trace, quiet=quiet)
-    estimates = (
-        _estimates(found, target or targets, quiet)
-        if place == "cpu" and (report.correct or target)
-        else ()
-    )
+        report, trace = _judge(
+            chosen_problem, source, chosen_device, options, cache, show_trace, quiet=quiet
+        )
+    estimates: tuple[CardEstimate, ...] = ()
+    if chosen_device == "cpu" and (report.correct or target):
+        estimates = _estimates(chosen_problem, target or targets, quiet)
     command = command_without_output_options(context)
-    _show(report, trace, source, command, as_json, estimates, found.taken_for, explain)
+    _show(report, trace, source, command, as_json, estimates, chosen_problem.taken_for, explain)
     raise typer.Exit(exit_status(report))
 
 
@@ -195,8 +205,8 @@ def named_problem(
     kernelbench: Path | None = None,
     tritonbench: Path | None = None,
 ) -> str:
-    """Returns the problem that `--problem` names. Raises InputError where there is none, and ProblemError for the
-    checkout of another suite.
+    """Returns the problem of `--problem`. Raises InputError if the option is missing, and
+    ProblemError for the checkout of another suite.
     """
     from kernelwright.agent.problems.finding import refuse_unused_checkouts
     from kernelwright.errors import InputError
@@ -211,22 +221,22 @@ def named_problem(
 
 
 def refuse_gpu_tools_on_cpu(device: str, ncu: bool, sanitizer: bool) -> None:
-    """Raises InputError where an option that runs the kernel on a GPU was given and candidates are judged on the
+    """Raises InputError if an option that runs the kernel on a GPU is set and the device is the
     CPU.
     """
     from kernelwright.errors import InputError
 
-    given = [name for name, chosen in (("--ncu", ncu), ("--sanitizer", sanitizer)) if chosen]
-    if device == "cpu" and given:
+    gpu_options = [name for name, chosen in (("--ncu", ncu), ("--sanitizer", sanitizer)) if chosen]
+    if device == "cpu" and gpu_options:
         raise InputError(
-            f"{' and '.join(given)} {'needs' if len(given) == 1 else 'need'} a GPU: "
+            f"{' and '.join(gpu_options)} {'needs' if len(gpu_options) == 1 else 'need'} a GPU: "
             "use --device cuda:0 on a machine with one, or leave it out"
         )
 
 
 def command_without_output_options(context: typer.Context) -> str:
-    """The command as it was given, without its seed and what only changes the output: `--seed N` is to be put after
-    it.
+    """Returns the typed command without its seed and without options that only change the output,
+    so `--seed N` can be appended.
     """
     words = ["agent", "check"]
     for parameter in context.command.params:
@@ -236,24 +246,25 @@ def command_without_output_options(context: typer.Context) -> str:
             continue
         value = context.params[name]
         if isinstance(value, bool):
+            # A switch that is off is repeated by its negative name, such as --no-profile.
             words.append(parameter.opts[0] if value else parameter.secondary_opts[0])
             continue
         option = [parameter.opts[0]] if parameter.opts[0].startswith("-") else []
-        for one in value if isinstance(value, list | tuple) else [value]:
-            words += [*option, str(one)]
+        for item in value if isinstance(value, list | tuple) else [value]:
+            words += [*option, str(item)]
     return shlex.join(words)
 
 
-def allowed_packages(asked: Sequence[str]) -> tuple[str, ...]:
-    """The packages of `--allow-import`, each once: comma-separated or repeated.
+def allowed_packages(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Returns the packages of `--allow-import`, each once: comma-separated or repeated.
 
-    Raises InputError for one that is not installed.
+    Raises InputError for a package that is not installed.
     """
     from importlib.util import find_spec
 
     from kernelwright.errors import InputError
 
-    names = [name.strip() for part in asked for name in part.split(",") if name.strip()]
+    names = [name.strip() for part in arguments for name in part.split(",") if name.strip()]
     for name in names:
         if "." in name:
             raise InputError(
@@ -269,14 +280,14 @@ def allowed_packages(asked: Sequence[str]) -> tuple[str, ...]:
 
 
 def _runs(failure: Failure | None) -> bool:
-    """Whether Python can parse the text; its other faults are ignored."""
+    """Returns whether Python can parse the text; its other faults are ignored."""
     from kernelwright.tools.report import Fault
 
     return failure is None or failure.fault not in (Fault.SYNTAX, Fault.NO_CODE)
 
 
 def _unreadable(problem: Problem, source: str, failure: Failure) -> Report:
-    """The report of a text that cannot be a candidate: no process is started for it."""
+    """Returns the report of a text that cannot be a candidate; no process is started."""
     from kernelwright.tools.report import Report
     from kernelwright.tools.source import advice, candidate_hash
 
@@ -292,7 +303,9 @@ def _unreadable(problem: Problem, source: str, failure: Failure) -> Report:
 def _judge(
     problem: Problem, source: str, device: str, options: Options, cache: Path | None, show_trace: bool, quiet: bool
 ) -> tuple[Report, CandidateTrace | None]:  # fmt: skip
-    """The report, and the trace where it is asked for: the processes that make the one make the other."""
+    """Returns the report, and the trace if `show_trace` is set: the same warm processes make
+    both.
+    """
     from kernelwright.agent.runtime.interrupts import defer_interrupts
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.tools.evaluation.pipeline import Evaluator
@@ -302,7 +315,8 @@ def _judge(
     with progress(quiet) as say, Evaluator(device=device, cache_dir=cache) as evaluator:
         say("starting the tools")
         with defer_interrupts():
-            import torch  # noqa: F401 (here, while the evaluator's processes warm up)
+            # Imported while the evaluator's processes warm up.
+            import torch  # noqa: F401
         trace = None
         if show_trace:
             from kernelwright.agent.reporting.verdicts.host_trace import trace_host_code
@@ -329,7 +343,8 @@ def _trace(
     with progress(quiet) as say:
         say("tracing the host code")
         with defer_interrupts():
-            import torch  # noqa: F401 (Ctrl-C in the middle of its import aborts the process)
+            # Ctrl-C in the middle of this import would abort the process.
+            import torch  # noqa: F401
         return trace_host_code(problem, source, target, device, packages)
 
 
@@ -346,8 +361,10 @@ def _show(
     report: Report, trace: CandidateTrace | None, source: str, command: str, as_json: bool,
     estimates: Sequence[CardEstimate] = (), taken_for: str = "", explain: bool = False,
 ) -> None:  # fmt: skip
-    """Prints the trace, the report and the estimates; in JSON the report's object with the keys `trace`, where there
-    is one, `estimates`, where nothing was timed, and `taken_for`, where the problem's name is only near to that one.
+    """Prints the trace, the report and the estimates.
+
+    The JSON object is the report with the keys `trace`, if there is one, `estimates`, if nothing
+    was timed, and `taken_for`, if the problem's name only resembles the typed name.
     """
     if as_json:
         shown = json.loads(report.model_dump_json())

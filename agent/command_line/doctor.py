@@ -1,4 +1,4 @@
-"""`agent doctor` and `agent version`: what this machine has."""
+"""Defines `agent doctor` and `agent version`, which describe this machine."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def doctor(
     machine = read_machine()
     troubles = diagnose(machine)
     if as_json:
-        found = {
+        facts = {
             "machine": machine.model_dump(mode="json"),
             "troubles": [t.model_dump(mode="json") for t in troubles],
         }
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(facts, indent=2))
     else:
         from kernelwright.agent.viewing.show.machine import machine_view
         from kernelwright.agent.viewing.show.progress import console

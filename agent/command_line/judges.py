@@ -1,15 +1,15 @@
-"""Judges that are not in this process: `--server URL` and `--ray ADDRESS`."""
+"""Opens remote judges: `--server URL` and `--ray ADDRESS`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from kernelwright.agent.command_line.options import JUDGING_PANEL, Elsewhere
+from kernelwright.agent.command_line.options import JUDGING_PANEL, RemoteDevice
 
 if TYPE_CHECKING:
     from kernelwright.agent.judging.pool import DeviceKind
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from kernelwright.tools.report import Report
 
 TOKEN_VARIABLE = "KERNELWRIGHT_TOKEN"
-"""The environment variable that holds a client's token."""
+"""Environment variable with a client's token."""
+
+QUEUED_PER_JUDGE = 4
+"""Verdicts under way at a service for each of its judges."""
 
 Server = Annotated[
     str | None,
@@ -41,21 +44,21 @@ Ray = Annotated[
 ]
 
 
-class JudgesElsewhere(NamedTuple):
+class RemoteJudges(NamedTuple):
     """The judges of a service or of a Ray cluster."""
 
     evaluates: Evaluates
-    place: Elsewhere
+    device: RemoteDevice
     capacity: int
-    """Verdicts that they make at the same time."""
+    """Number of verdicts at the same time."""
 
 
 @contextmanager
-def judges_elsewhere(
+def open_remote_judges(
     server: str | None, ray: str | None, device: str
-) -> Iterator[JudgesElsewhere | None]:
-    """Opens the judges of a server or of Ray; None where neither was asked for. Raises InputError, and
-    InfrastructureError where they cannot be reached.
+) -> Iterator[RemoteJudges | None]:
+    """Opens the judges of a server or of Ray; yields None if both are None. Raises InputError,
+    and InfrastructureError if the judges cannot be reached.
     """
     from kernelwright.errors import InputError
 
@@ -71,8 +74,10 @@ def judges_elsewhere(
         pool = RayPool(ray)
         try:
             kind = _kind(device, pool.devices)
-            yield JudgesElsewhere(
-                PoolEvaluator(pool, kind), _place(kind, pool.target(kind)), pool.capacity(kind)
+            yield RemoteJudges(
+                PoolEvaluator(pool, kind),
+                _remote_device(kind, pool.target(kind)),
+                pool.capacity(kind),
             )
         finally:
             pool.close()
@@ -81,7 +86,9 @@ def judges_elsewhere(
 
 
 def open_client(url: str) -> JudgeClient:
-    """Opens a client, its token from the environment. Raises InfrastructureError where the service does not answer."""
+    """Opens a client with the token of the environment. Raises InfrastructureError if the service
+    does not answer.
+    """
     from kernelwright.agent.serving.client import JudgeClient
 
     client = JudgeClient(url, token=os.environ.get(TOKEN_VARIABLE))
@@ -93,46 +100,49 @@ def open_client(url: str) -> JudgeClient:
     return client
 
 
-def _at_server(client: JudgeClient, device: str) -> JudgesElsewhere:
+def _at_server(client: JudgeClient, device: str) -> RemoteJudges:
     from kernelwright.agent.serving.evaluating import ServiceEvaluator
 
-    queues = {one.device: one for one in client.queue().devices}
+    queues = {queue.device: queue for queue in client.queue().devices}
     kind = _kind(device, list(queues))
-    return JudgesElsewhere(
-        ServiceEvaluator(client, kind), _place(kind, queues[kind].target), 4 * queues[kind].capacity
+    return RemoteJudges(
+        ServiceEvaluator(client, kind),
+        _remote_device(kind, queues[kind].target),
+        QUEUED_PER_JUDGE * queues[kind].capacity,
     )
 
 
-def _kind(device: str, there: list[DeviceKind] | Any) -> DeviceKind:
-    """Returns the kind of device that `--device` names; `auto` takes the first that is there. Raises InputError."""
+def _kind(device: str, kinds: Sequence[DeviceKind]) -> DeviceKind:
+    """Returns the kind of device that `--device` names; `auto` takes the first kind of the
+    judges. Raises InputError.
+    """
     from kernelwright.agent.judging.pool import DeviceKind
     from kernelwright.errors import InputError
 
     if device == "auto":
-        return DeviceKind(there[0])
-    asked = device.partition(":")[0]
-    if asked not in [str(kind) for kind in there]:
+        return DeviceKind(kinds[0])
+    kind_name = device.partition(":")[0]
+    if kind_name not in [str(kind) for kind in kinds]:
         raise InputError(
-            f"--device {device}: the judges there have {' and '.join(there)} only: choose one of these"
+            f"--device {device}: the judges there have {' and '.join(kinds)} only: choose one of these"
         )
-    return DeviceKind(asked)
+    return DeviceKind(kind_name)
 
 
-def _place(kind: DeviceKind, target: str) -> Elsewhere:
-    return Elsewhere("cpu" if kind.value == "cpu" else "cuda:0", target)
+def _remote_device(kind: DeviceKind, target: str) -> RemoteDevice:
+    return RemoteDevice("cpu" if kind.value == "cpu" else "cuda:0", target)
 
 
 def judge_at_server(
-    url: str, problem: Problem, source: str, device: str, asked: Mapping[str, Any], quiet: bool
+    url: str, problem: Problem, source: str, device: str, options: Mapping[str, Any], quiet: bool
 ) -> Report:
-    """Returns one verdict of the service. Raises InputError, ProblemError and InfrastructureError."""
+    """Returns a verdict of the service. Raises InputError, ProblemError and InfrastructureError."""
     from kernelwright.agent.viewing.show.progress import progress
 
     with open_client(url) as client, progress(quiet) as say:
-        kind = (
-            None
-            if device == "auto"
-            else _kind(device, [one.device for one in client.queue().devices]).value
-        )
-        verdict = client.score(problem, source, device=kind, progress=say, **asked)
+        kind = None
+        if device != "auto":
+            kinds = [queue.device for queue in client.queue().devices]
+            kind = _kind(device, kinds).value
+        verdict = client.score(problem, source, device=kind, progress=say, **options)
         return verdict.report.with_(cached=verdict.known)

@@ -10,7 +10,7 @@ import typer
 MCP_ACTIONS = ("serve", "install")
 TRANSPORTS = ("stdio", "http")
 DATABASE = Path(".kernelwright") / "verdicts.db"
-"""In the folder where the command is given."""
+"""Default database, in the command's current folder."""
 
 Action = Annotated[str, typer.Argument(help=", ".join(MCP_ACTIONS) + ".")]
 Transport = Annotated[
@@ -118,7 +118,7 @@ def _serve(judging: object, transport: str, host: str, port: int, token: str) ->
 
 
 def _need_token(transport: str, host: str, token: str) -> None:
-    """Raises InputError where others than this machine could connect and no token is asked of them."""
+    """Raises InputError if other machines could connect without a token."""
     from kernelwright.errors import InputError
 
     if transport == "http" and host not in ("127.0.0.1", "localhost", "::1") and not token:

@@ -4,41 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, Protocol
 
 import typer
 
 from kernelwright.errors import InputError
 
 
+class Parameter(Protocol):
+    """An argument or an option, of click or of typer's own copy of click."""
+
+    @property
+    def name(self) -> str | None:
+        """Name of the function's parameter."""
+
+    @property
+    def opts(self) -> list[str]:
+        """Names on the command line, such as `--out` and `-o`."""
+
+
 def names_of(*groups: type[Any]) -> frozenset[str]:
-    """Returns the parameters of groups of options, by which a command declares the options of a mode."""
+    """Returns the parameters of groups of options, by which a command declares the options of a
+    mode.
+    """
     return frozenset(field.name for group in groups for field in fields(group))
 
 
 class Modes:
-    """The modes of one command, each with the parameters that it uses. Parameters of no mode belong to every mode."""
+    """The modes of a command, each with the parameters that it uses. Parameters of no mode belong
+    to every mode.
+    """
 
     def __init__(self, parameters: Mapping[str, Iterable[str]]) -> None:
-        """`parameters`: by the words that choose a mode on the command line, such as `--online`."""
+        """parameters: by the words that choose a mode on the command line, such as `--online`."""
         self.parameters = {mode: frozenset(names) for mode, names in parameters.items()}
 
     def refuse_unused(self, context: typer.Context, mode: str) -> None:
-        """Raises InputError that names the options on the command line that `mode` does not use."""
+        """Raises InputError with the names of typed options that `mode` does not use."""
         everywhere = frozenset().union(*self.parameters.values())
-        unused = [
-            parameter
-            for parameter in context.command.params
-            if parameter.name in everywhere - self.parameters[mode]
-            and _is_given(context, parameter.name or "")
-        ]
+        foreign = everywhere - self.parameters[mode]
+        unused = []
+        for parameter in context.command.params:
+            if parameter.name in foreign and _was_typed(context, parameter.name or ""):
+                unused.append(parameter)
         if not unused:
             return
         options = " and ".join(_word_of(parameter) for parameter in unused)
         raise InputError(f"{mode} does not use {options}{self._owner_of(unused)}: leave that out")
 
-    def _owner_of(self, parameters: Sequence[Any]) -> str:
-        """Returns words that name the modes that use all these parameters; empty where none does."""
+    def _owner_of(self, parameters: Sequence[Parameter]) -> str:
+        """Names the modes that use all these parameters; empty if none does."""
         names = {parameter.name for parameter in parameters}
         modes = [mode for mode, used in self.parameters.items() if names <= used]
         if not modes or modes[0] in parameters[0].opts:
@@ -46,12 +61,12 @@ class Modes:
         return f", only {modes[0]} does" if len(modes) == 1 else f", {' and '.join(modes)} do"
 
 
-def _is_given(context: typer.Context, name: str) -> bool:
+def _was_typed(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _word_of(parameter: Any) -> str:
+def _word_of(parameter: Parameter) -> str:
     """Returns the option's long name, or the argument's name in capitals."""
     long_names = [word for word in parameter.opts if word.startswith("--")]
     return long_names[0] if long_names else str(parameter.name).upper()

@@ -1,8 +1,12 @@
-"""Options that several commands share: the same option has the same name, meaning and help panel in every command.
+"""Options that several commands share: an option has the same name, meaning and help panel in
+every command.
 
-A group is a frozen dataclass whose fields are typer options. A command that is decorated with `expand_groups` names
-groups as its parameters; on the command line each field of a group is an option of its own. Where a group has a PANEL,
-its options are shown under it in `--help`.
+A group is a frozen dataclass whose fields are typer options. A command decorated with
+`expand_groups` takes groups as parameters; on the command line each field of a group is an option
+of its own. If a group has a PANEL, its options are listed there in `--help`.
+
+Example: `def batch(search: SearchOptions, ...)` becomes a command with the options --search,
+--width and --goal; the function receives `SearchOptions(search="beam", width=4, goal=None)`.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from kernelwright.agent.command_line.modes import Modes, names_of
 from kernelwright.agent.command_line.policy.options import SamplingOptions
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from kernelwright.agent.loop.settings import Settings
     from kernelwright.agent.loop.stopping import Budgets
     from kernelwright.agent.tuning.settings import PrecisionClass
@@ -32,10 +38,10 @@ BUDGET_PANEL = "Budgets of one trajectory"
 JUDGING_PANEL = "Judging"
 OUTPUT_PANEL = "Database and output"
 USUAL_TURNS = 10
-"""Replies that a policy is asked for at most, unless the user says otherwise."""
+"""Default of the maximum number of replies."""
 MINUTES_UNSOLVED = 1.5
-"""Minutes after which agent solve asks the policy that ships no more where no kernel is correct, unless the user says
-how long it may take: with the last verdict the command ends within two.
+"""Minutes without a correct kernel after which `agent solve` stops asking the embedded policy,
+unless the user sets a time: with the last verdict the command ends within two minutes.
 """
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.", rich_help_panel=JUDGING_PANEL)]
@@ -57,7 +63,8 @@ TrainMode = Annotated[
     ),
 ]
 OWN_WORK_OF_PARTIAL_DRAFTS = "share:0.01"
-"""The rule of own work that holds where `--partial` leaves operators to torch and no other rule is given."""
+"""Rule of own work with `--partial`, which leaves operators to torch, unless another rule is set.
+"""
 OwnWork = Annotated[
     str,
     typer.Option(
@@ -139,7 +146,7 @@ class DraftOptions:
 
 @dataclass(frozen=True)
 class BudgetOptions:
-    """Options for the budgets of one trajectory."""
+    """Options for the budgets of a trajectory."""
 
     turns: Annotated[
         int, typer.Option(min=1, help="Replies to ask for at most.", rich_help_panel=BUDGET_PANEL)
@@ -178,11 +185,13 @@ class BudgetOptions:
     ] = None
 
     def bounds_time(self) -> bool:
-        """Whether the user has said how long it may take: in minutes, or in more turns than the usual."""
+        """Returns whether the user has set a time: in minutes, or with more turns than the
+        default.
+        """
         return self.max_minutes is not None or self.turns > USUAL_TURNS
 
     def check_policy(self, policy: str, prices: Prices) -> None:
-        """Raises InputError for a budget that bounds nothing with this policy."""
+        """Raises InputError for a budget that does not limit this policy."""
         from kernelwright.errors import InputError
         from kernelwright.policies.server_names import server_name
 
@@ -202,7 +211,7 @@ class BudgetOptions:
             )
 
     def budgets(self) -> Budgets:
-        """The budgets as a value. A limit of zero is no limit."""
+        """Returns the budgets as a value. A limit of zero is no limit."""
         from kernelwright.agent.loop.stopping import Budgets
 
         return Budgets(
@@ -216,7 +225,7 @@ class BudgetOptions:
 
 @dataclass(frozen=True)
 class JudgingOptions:
-    """Options that say on what, and how strictly, candidates are judged."""
+    """Options for the device, the targets and the strictness of the judge."""
 
     target: Targets = None
     device: Device = "auto"
@@ -234,23 +243,23 @@ POLICIES = Modes(
         "a model": {"turns", "max_tokens", "search", *names_of(SamplingOptions)},
     }
 )
-"""The policy `compiler` writes one candidate without a model: nothing is sampled, and there is nothing to repeat."""
+"""The policy `compiler` writes one candidate without a model: nothing is sampled or repeated."""
 
 
 def refuse_unused_options(context: typer.Context, settings: Settings, policy: str) -> None:
-    """Raises InputError for options on the command line that the search, the device or the policy does not use."""
+    """Raises InputError for typed options that the search, the device or the policy does not use."""
     SEARCHES.refuse_unused(context, f"--search {settings.search}")
     DEVICES.refuse_unused(context, f"a judge on a {'CPU' if settings.device == 'cpu' else 'GPU'}")
     POLICIES.refuse_unused(context, "--policy compiler" if policy == "compiler" else "a model")
 
 
-class Elsewhere(NamedTuple):
-    """The devices that other machines judge on."""
+class RemoteDevice(NamedTuple):
+    """The device of a judge on another machine."""
 
     device: str
-    """The device that a remote judge uses: `cpu`, or `cuda:0` and so on."""
+    """Name of the device there: `cpu`, `cuda:0` and so on."""
     target: str
-    """The compilation target of that device, such as `sm_90`."""
+    """Compilation target of the device, such as `sm_90`."""
 
 
 def settings_of(
@@ -260,15 +269,15 @@ def settings_of(
     budget: BudgetOptions,
     judging: JudgingOptions,
     drafting: DraftOptions,
-    elsewhere: Elsewhere | None = None,
+    remote: RemoteDevice | None = None,
     tune: bool = False,
     precision: str = "",
 ) -> Settings:
-    """Returns the settings of a run, checked. Raises InputError for a value that no option has.
+    """Returns the checked settings of a run. Raises InputError for an invalid value.
 
-    elsewhere: what other machines judge on, where it is not this one.
+    remote: device of the judges if they are on another machine.
 
-    The policy `compiler` has one answer to give, so its runs have one turn.
+    The policy `compiler` has only one answer, so its runs have one turn.
     """
     from kernelwright.agent.command_line.search_arguments import choose_goal, choose_search
     from kernelwright.agent.loop.settings import Settings
@@ -277,18 +286,17 @@ def settings_of(
 
     budget.check_policy(policy, sampling.read_prices())
     extra = sampling.extra_fields(policy)
-    device = choose_device(judging.device) if elsewhere is None else elsewhere.device
-    own_target = [elsewhere.target] if elsewhere is not None else []
+    device = choose_device(judging.device) if remote is None else remote.device
+    own_target = [remote.target] if remote is not None else []
+    own_work = judging.own_work
+    if drafting.partial and own_work == "strict":
+        own_work = OWN_WORK_OF_PARTIAL_DRAFTS
     budgets = budget.budgets()
     return Settings(
         policy=sampling.policy_label(policy),
         targets=choose_targets(judging.target or own_target, device),
         device=device,
-        own_work=own_work_mode(
-            OWN_WORK_OF_PARTIAL_DRAFTS
-            if drafting.partial and judging.own_work == "strict"
-            else judging.own_work
-        ),
+        own_work=own_work_mode(own_work),
         train_mode=judging.train_mode,
         search=choose_search(search.search),
         samples=search.width,
@@ -307,25 +315,28 @@ def settings_of(
     )
 
 
-def precision_class(asked: str) -> PrecisionClass:
+def precision_class(name: str) -> PrecisionClass:
     """Parses `ieee`, `split` or `any`. Raises InputError."""
     from kernelwright.agent.tuning.settings import PrecisionClass
     from kernelwright.errors import InputError
 
     try:
-        return PrecisionClass(asked)
+        return PrecisionClass(name)
     except ValueError:
-        raise InputError(f"--precision {asked!r}: choose {', '.join(PrecisionClass)}") from None
+        raise InputError(f"--precision {name!r}: choose {', '.join(PrecisionClass)}") from None
 
 
 def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives typer a function with one parameter for each field of the groups that `command` takes."""
+    """Gives typer a function with one parameter for each field of the groups that `command`
+    takes.
+    """
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
+    # typer reads the signature: a group is replaced by a keyword parameter for each of its fields.
     hints = get_type_hints(command, include_extras=True)
     for parameter in inspect.signature(command).parameters.values():
         annotation = hints[parameter.name]
-        if is_dataclass(annotation):
+        if isinstance(annotation, type) and is_dataclass(annotation):
             groups[parameter.name] = annotation
             parameters += _parameters_of(annotation)
         else:
@@ -335,35 +346,41 @@ def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def expanded(**values: Any) -> None:
-        made = {
-            name: group(**{field.name: values.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
-        }
-        command(**values, **made)
+        group_values = {}
+        for name, group in groups.items():
+            field_values = {field.name: values.pop(field.name) for field in fields(group)}
+            group_values[name] = group(**field_values)
+        command(**values, **group_values)
 
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return expanded
 
 
-def _parameters_of(group: Any) -> list[inspect.Parameter]:
+def _parameters_of(group: type[DataclassInstance]) -> list[inspect.Parameter]:
+    """Returns a keyword parameter for each field of a group."""
     hints = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
+    panel = getattr(group, "PANEL", None)
+    parameters = []
+    for field in fields(group):
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        parameter = inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.default is MISSING else field.default,
-            annotation=_in_panel(hints[field.name], getattr(group, "PANEL", None)),
+            default=default,
+            annotation=_in_panel(hints[field.name], panel),
         )
-        for field in fields(group)
-    ]
+        parameters.append(parameter)
+    return parameters
 
 
 def _in_panel(annotation: Any, panel: str | None) -> Any:
-    """The annotation with its option in the help panel of its group, unless the option names one itself."""
-    kind, *more = get_args(annotation)
-    shown = [copy.copy(one) for one in more]
-    for one in shown:
-        if isinstance(one, OptionInfo):
-            one.rich_help_panel = one.rich_help_panel or panel
-    return Annotated[kind, *shown]
+    """Returns the annotation with its option in the group's help panel, unless the option names a
+    panel itself.
+    """
+    kind, *metadata = get_args(annotation)
+    copies = [copy.copy(item) for item in metadata]
+    for item in copies:
+        if isinstance(item, OptionInfo):
+            item.rich_help_panel = item.rich_help_panel or panel
+    return Annotated[kind, *copies]

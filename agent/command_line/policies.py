@@ -26,32 +26,26 @@ def policies(folders: Folders = None, as_json: AsJson = False, debug: Debug = Fa
     from kernelwright.policies.policy_card import read_card
     from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
-    named = {f"transformers:{folder}": folder for folder in folders or ()} or {
+    folder_of_name = {f"transformers:{folder}": folder for folder in folders or ()} or {
         "embedded": EMBEDDED_WEIGHTS
     }
-    found = []
-    for name, folder in named.items():
+    cards = []
+    for name, folder in folder_of_name.items():
         revision = weights_revision(folder)
         if revision is None:
-            hint = (
-                "is not a folder"
-                if not folder.is_dir()
-                else "holds no weights (*.safetensors, *.bin)"
-            )
+            hint = "holds no weights (*.safetensors, *.bin)"
+            if not folder.is_dir():
+                hint = "is not a folder"
             raise InputError(f"{folder} {hint}: give the folder that `rl sft` or `rl train` wrote")
-        found.append((name, revision, read_card(folder)))
+        cards.append((name, revision, read_card(folder)))
     if as_json:
-        typer.echo(
-            json.dumps(
-                [
-                    {"policy": n, "revision": r, **c.model_dump(mode="json", exclude_unset=True)}
-                    for n, r, c in found
-                ],
-                indent=2,
-            )
-        )
+        rows = []
+        for name, revision, card in cards:
+            fields = card.model_dump(mode="json", exclude_unset=True)
+            rows.append({"policy": name, "revision": revision, **fields})
+        typer.echo(json.dumps(rows, indent=2))
         return
     from kernelwright.agent.viewing.show.policies import policies_view
     from kernelwright.agent.viewing.show.progress import console
 
-    console().print(policies_view(found))
+    console().print(policies_view(cards))

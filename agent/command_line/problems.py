@@ -1,4 +1,4 @@
-"""`agent problems`, and the options with which every command names the arguments of a module."""
+"""Defines `agent problems`, and the options for a module's arguments that every command shares."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when some
 
 
 def find_named(name: str, **options: Any) -> Problem:
-    """Finds a problem by its name (`find_by_name`); stderr is told where another name was asked for.
+    """Finds a problem by its name (`find_by_name`), with a note on stderr if the problem's name
+    differs.
 
     Raises ProblemError.
     """
@@ -73,11 +74,11 @@ def find_named(name: str, **options: Any) -> Problem:
     return problem
 
 
-def note_near_names(found: Iterable[Problem]) -> None:
-    """Prints one line on stderr for each problem whose name is only near to the one that was asked for."""
+def note_near_names(chosen_problems: Iterable[Problem]) -> None:
+    """Prints a line on stderr for each problem whose name only resembles the typed name."""
     from kernelwright.agent.runtime.errors import note
 
-    for problem in found:
+    for problem in chosen_problems:
         if problem.taken_for:
             note(f"{problem.taken_for!r} is taken as {problem.name}")
 
@@ -109,14 +110,14 @@ def problems(
         return
     from kernelwright.agent.problems.finding import catalogue, nearest_problems
 
-    found = nearest_problems(query) if query else catalogue()
+    listed = nearest_problems(query) if query else catalogue()
     if as_json:
-        typer.echo(json.dumps([_facts(problem) for problem in found], indent=2))
+        typer.echo(json.dumps([_facts(problem) for problem in listed], indent=2))
         return
     from kernelwright.agent.viewing.show.listings import problems_view
     from kernelwright.agent.viewing.show.progress import console
 
-    console().print(problems_view(found))
+    console().print(problems_view(listed))
 
 
 def _facts(problem: Problem) -> dict[str, object]:
@@ -135,26 +136,32 @@ def _measure(
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.tools.manifests.suite import compute_suite
 
-    found, place = load_suite(name, path), choose_device(device)
+    suite, chosen_device = load_suite(name, path), choose_device(device)
     with progress(quiet) as say:
 
-        def told(done: int, total: int, latest: Manifest) -> None:
+        def report_progress(done: int, total: int, latest: Manifest) -> None:
             say(f"{done} of {total}: {latest.problem}")
 
-        return compute_suite(found, place, told, sizes="cpu" if place == "cpu" else "full", out=out)
+        # A CPU measures at the small sizes of the CPU rungs, a GPU at full sizes.
+        return compute_suite(
+            suite,
+            chosen_device,
+            report_progress,
+            sizes="cpu" if chosen_device == "cpu" else "full",
+            out=out,
+        )
 
 
 def _show_manifests(manifests: list[Manifest], as_json: bool) -> None:
     if as_json:
-        found = [
-            {
-                **m.model_dump(mode="json"),
-                "degenerate": m.degenerate,
-                "degenerate_kb": m.degenerate_kb,
+        rows = []
+        for manifest in manifests:
+            computed = {
+                "degenerate": manifest.degenerate,
+                "degenerate_kb": manifest.degenerate_kb,
             }
-            for m in manifests
-        ]
-        typer.echo(json.dumps(found, indent=2))
+            rows.append({**manifest.model_dump(mode="json"), **computed})
+        typer.echo(json.dumps(rows, indent=2))
         return
     from kernelwright.agent.runtime.arguments import peak_for_estimates
     from kernelwright.agent.viewing.show.listings import manifests_view

@@ -1,4 +1,4 @@
-"""Reads the options of a search, `--search` and `--goal`. Every refusal is an InputError."""
+"""Parses the options of a search, `--search` and `--goal`. Every refusal is an InputError."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from kernelwright.agent.loop.stopping import Goal, GoalKind
 from kernelwright.errors import InputError
 
 
-def choose_search(asked: str) -> SearchKind:
-    """Reads `--search`. Raises InputError, which lists the choices."""
+def choose_search(kind: str) -> SearchKind:
+    """Parses `--search`. Raises InputError with a list of the choices."""
     try:
-        return SearchKind(asked)
+        return SearchKind(kind)
     except ValueError:
-        raise InputError(f"--search {asked!r}: choose {', '.join(SearchKind)}") from None
+        raise InputError(f"--search {kind!r}: choose {', '.join(SearchKind)}") from None
 
 
-def choose_goal(asked: str | None, device: str) -> Goal:
-    """Returns the goal; without one asked for, nine tenths of the speed of light on a GPU; on a CPU, where no speed is
-    measured, a correct kernel.
+def choose_goal(text: str | None, device: str) -> Goal:
+    """Parses the goal.
+
+    None means nine tenths of the speed of light on a GPU, and a correct kernel on a CPU, which
+    measures no speed.
     """
-    if asked is None:
+    if text is None:
         return Goal.parse("correct" if device == "cpu" else "roofline:0.9")
-    goal = Goal.parse(asked)
+    goal = Goal.parse(text)
     if device == "cpu" and goal.kind is not GoalKind.CORRECT:
         raise InputError(
-            f"--goal {asked}: no speed is measured on a CPU: use --goal correct, or --device cuda:0"
+            f"--goal {text}: no speed is measured on a CPU: use --goal correct, or --device cuda:0"
         )
     return goal

@@ -149,12 +149,12 @@ def serve(
         limits=QuotaLimits(queue=queue, client_pending=client_pending, client_per_minute=client_per_minute),
         verdict_seconds=verdict_seconds, keep_days=keep, is_private=private,
     )  # fmt: skip
-    places = workers or os.cpu_count() or 2
+    capacity = workers or os.cpu_count() or 2
     if ray is None:
         from kernelwright.agent.judging.local_pool import LocalPool
 
         devices = devices_of(device or [])
-        _run(plan, lambda: LocalPool(devices, places, judges_per_gpu))
+        _run(plan, lambda: LocalPool(devices, capacity, judges_per_gpu))
         return
     from kernelwright.agent.judging.ray_pool import RayPool
 
@@ -166,7 +166,7 @@ def serve(
 
 
 def _run(plan: ServerOptions, open_pool: Callable[[], JudgePool]) -> None:
-    """Serves; shows progress until the judges are there, then one line with the address."""
+    """Runs the server. Shows progress until the judges are ready, then a line with the address."""
     from kernelwright.agent.serving.server import serve as run
     from kernelwright.agent.viewing.show.progress import progress
 

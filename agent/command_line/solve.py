@@ -107,14 +107,16 @@ def solve(
     from kernelwright.agent.problems.finding import refuse_unused_checkouts
 
     refuse_unused_checkouts(problem, kernelbench=kernelbench)
-    found = find_named(problem, kernelbench=kernelbench, init=init or (), inputs=inputs or ())
+    chosen_problem = find_named(
+        problem, kernelbench=kernelbench, init=init or (), inputs=inputs or ()
+    )
     settings = solve_settings(
         policy, sampling, budget, judging, search, drafting, tune=tune, precision=precision or ""
     )
     refuse_unused_options(context, settings, policy)
     if dry_run:
         return _show_plan(
-            found,
+            chosen_problem,
             sampling.open_unchecked(policy),
             settings,
             sampling.read_prices(),
@@ -123,7 +125,7 @@ def solve(
             quiet,
         )
     return finish_solve(
-        found,
+        chosen_problem,
         sampling.open_policy(policy),
         settings,
         db,
@@ -145,11 +147,11 @@ def solve_settings(
     tune: bool = True,
     precision: str = "",
 ) -> Settings:
-    """Returns the settings of one run, for the command and for `kernelwright.solve`. Raises InputError for a value that
-    no option has.
+    """Returns the settings of a run, for the command and for `kernelwright.solve`. Raises
+    InputError for an invalid value.
 
-    The embedded policy is asked no more after MINUTES_UNSOLVED without a correct kernel, unless the user says how long
-    it may take: it seldom solves later what it has not solved by then.
+    The embedded policy stops after MINUTES_UNSOLVED without a correct kernel, unless the user
+    sets a time: later turns seldom solve an unsolved problem.
     """
     settings = settings_of(
         policy, sampling, search or SearchOptions(), budget, judging, drafting or DraftOptions(), tune=tune,
@@ -186,10 +188,10 @@ def finish_solve(
     problem: Problem, policy: Policy, settings: Settings, db: str | None, out: Path | None, as_json: bool,
     forked_from: int | None = None, quiet: bool = False, cards: Sequence[str] | None = None,
 ) -> None:  # fmt: skip
-    """Solves with the live view, shows how it ended, and exits.
+    """Solves with the live view, shows the result, and exits.
 
-    forked_from: the candidate after which it branches off. cards: what the speed of light is estimated for where there
-    is no GPU; None for the settings' targets.
+    forked_from: candidate after which the new trajectory branches off. cards: GPUs for the
+    estimates of the speed of light on a machine without a GPU; None for the settings' targets.
     """
     from kernelwright.agent.export.kernel_file import check_path, default_path
     from kernelwright.agent.runtime.errors import command_seconds

@@ -106,18 +106,25 @@ def tune(
 
     source = read_candidate(kernel)
     refuse_unused_checkouts(problem, kernelbench=kernelbench)
-    found = find_named(problem, kernelbench=kernelbench)
-    place = choose_device(device)
+    chosen_problem = find_named(problem, kernelbench=kernelbench)
+    chosen_device = choose_device(device)
     settings = TuneSettings(
-        target=choose_targets([target] if target else [], place)[0], device=place, precision=precision_class(precision),
-        configurations=configurations, measured=measured, launches=max_launches, gpu_seconds=max_gpu_seconds,
-        own_work=own_work_mode(own_work), shapes=tuple(_shape(text, found) for text in shape or []), keep=keep,
+        target=choose_targets([target] if target else [], chosen_device)[0],
+        device=chosen_device,
+        precision=precision_class(precision),
+        configurations=configurations,
+        measured=measured,
+        launches=max_launches,
+        gpu_seconds=max_gpu_seconds,
+        own_work=own_work_mode(own_work),
+        shapes=tuple(_shape(text, chosen_problem) for text in shape or []),
+        keep=keep,
         classes=True,
-    )  # fmt: skip
+    )
     path = check_path(out or default_path(kernel), kernel)
     if picture is not None:
         refuse_unwritable_file(picture, "--picture")
-    tuned = _run(kernel, source, found, settings, path, picture, check, db, quiet=quiet)
+    tuned = _run(kernel, source, chosen_problem, settings, path, picture, check, db, quiet=quiet)
     if as_json:
         typer.echo(tuned.model_dump_json(indent=2))
     else:
@@ -125,9 +132,8 @@ def tune(
         from kernelwright.agent.viewing.show.tuning import tuned_view
 
         console().print(tuned_view(tuned))
-    raise typer.Exit(
-        1 if tuned.failure or (tuned.report is not None and not tuned.report.correct) else 0
-    )
+    incorrect = tuned.report is not None and not tuned.report.correct
+    raise typer.Exit(1 if tuned.failure or incorrect else 0)
 
 
 def _run(
@@ -149,12 +155,13 @@ def _run(
     ):
         say("starting the tools")
         with defer_interrupts():
-            import torch  # noqa: F401 (here, while the evaluator's processes warm up)
-        place = evaluator.environment().gpu or "cpu"
-        with Journal(journal_of(path), identity_of(problem, source, settings, place)) as journal:
+            # Imported while the evaluator's processes warm up.
+            import torch  # noqa: F401
+        gpu_name = evaluator.environment().gpu or "cpu"
+        with Journal(journal_of(path), identity_of(problem, source, settings, gpu_name)) as journal:
             tuner = Tuner(
                 evaluator, problem, source, settings, journal, say, kernel=str(kernel),
-                priors=lambda: _priors(db, problem, place, source),
+                priors=lambda: _priors(db, problem, gpu_name, source),
             )  # fmt: skip
             tuned, text = tuner.run(check)
         guarded = _guarded(problem, text, tuned, evaluator, settings, say) if text else None
@@ -170,7 +177,9 @@ def _guarded(
     problem: Problem, text: str, tuned: TuningResult, evaluator: Evaluator, settings: TuneSettings,
     say: Callable[[str], None],
 ) -> GuardedKernel:  # fmt: skip
-    """The tuned text with the contract that its verdict shows; as it is where it was not judged in full."""
+    """Returns the tuned text with the contract of its verdict; the text alone if it was not
+    judged in full.
+    """
     from kernelwright.agent.contracts.guarded import GuardedKernel, guarded_kernel
     from kernelwright.tools.evaluation.pipeline import Options
 
@@ -190,9 +199,11 @@ def _guarded(
     return guarded_kernel(problem, text, tuned.report, judge)
 
 
-def _priors(db: str | None, problem: Problem, place: str, source: str) -> list[dict[str, Setting]]:
-    """What won before for this kind of kernel on this GPU; nothing where there is no database yet, or where nobody
-    asked for the one that cannot be read.
+def _priors(
+    db: str | None, problem: Problem, gpu_name: str, source: str
+) -> list[dict[str, Setting]]:
+    """Returns earlier winners for this kind of kernel on this GPU; none if there is no database
+    yet, or if the default database cannot be read.
     """
     from kernelwright.agent.runtime.databases import DEFAULT_DATABASE, open_store
     from kernelwright.agent.tuning.priors import priors_for
@@ -202,7 +213,7 @@ def _priors(db: str | None, problem: Problem, place: str, source: str) -> list[d
         return []
     try:
         with open_store(db, readonly=True) as store:
-            return priors_for(store, problem, place, source)
+            return priors_for(store, problem, gpu_name, source)
     except StoreError as error:
         if db is not None:
             raise
@@ -211,16 +222,16 @@ def _priors(db: str | None, problem: Problem, place: str, source: str) -> list[d
 
 
 def _shape(text: str, problem: Problem) -> dict[str, int]:
-    """`M=1024,N=512` as sizes of the problem. Raises InputError."""
+    """Parses `M=1024,N=512` as sizes of the problem. Raises InputError."""
     from kernelwright.errors import InputError
     from kernelwright.tools.references.size_search import changeable_integers
 
-    known = changeable_integers(problem)
+    problem_sizes = changeable_integers(problem)
     sizes: dict[str, int] = {}
     for part in text.split(","):
         name, _, number = part.strip().partition("=")
-        if name not in known or not number.isdigit() or int(number) < 1:
-            told = ", ".join(f"{n}={v}" for n, v in known.items()) or "none"
-            raise InputError(f"--shape {text!r}: sizes of {problem.name} are {told}")
+        if name not in problem_sizes or not number.isdigit() or int(number) < 1:
+            shown = ", ".join(f"{n}={v}" for n, v in problem_sizes.items()) or "none"
+            raise InputError(f"--shape {text!r}: sizes of {problem.name} are {shown}")
         sizes[name] = int(number)
     return sizes

@@ -1,4 +1,6 @@
-"""The best kernel as a file: its provenance and its contract in the header, and how far it was verified."""
+"""Writes the best kernel to a file, with its provenance, its contract and the extent of its
+verification in the header.
+"""
 
 from __future__ import annotations
 
@@ -18,50 +20,54 @@ HEADER_MARK = "# Written by kernelwright"
 
 
 def default_path(problem: Problem) -> Path:
-    """`fused_softmax_triton.py`, here."""
-    stem = re.sub(
-        r"\W+", "_", Path(problem.name).stem if problem.name.endswith(".py") else problem.name
-    ).strip("_")
+    """Returns the default output file in the current folder, `fused_softmax_triton.py`."""
+    name = Path(problem.name).stem if problem.name.endswith(".py") else problem.name
+    stem = re.sub(r"\W+", "_", name).strip("_")
     return Path(f"{stem or 'kernel'}_triton.py")
 
 
 def check_path(path: Path) -> Path:
-    """Raises InputError where the file could not be written, or would take the place of someone's own."""
+    """Raises InputError if the file cannot be written, or exists and was not written by this
+    program.
+    """
     refuse_unwritable_file(path)
-    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(
-        HEADER_MARK
-    ):
-        raise InputError(
-            f"{path} exists and was not written by this program: name another file with --out"
-        )
+    if path.exists():
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if not text.startswith(HEADER_MARK):
+            raise InputError(
+                f"{path} exists and was not written by this program: name another file with --out"
+            )
     return path
 
 
 def write_kernel(
-    path: Path, problem: Problem, best: Attempt, where: str, version: str, kernel: GuardedKernel
+    path: Path, problem: Problem, best: Attempt, database: str, version: str, kernel: GuardedKernel
 ) -> None:
-    """Writes the kernel under another name and renames it, so that there is never half of it."""
+    """Writes a temporary file and renames it, so the output file is never incomplete."""
     assert best.report is not None
     header = [
         f"{HEADER_MARK} {version}, {time.strftime('%Y-%m-%d %H:%M:%S')}.",
         f"# problem    {_line(problem.name)} ({problem.hash[:16]})",
         author_line(best.author),
-        f"# candidate  {best.candidate_id}, turn {best.turn + 1}, {best.action} ({best.hash[:16]}), in {_line(where)}",
+        f"# candidate  {best.candidate_id}, turn {best.turn + 1}, {best.action} ({best.hash[:16]}), "
+        f"in {_line(database)}",
         *verdict_lines(best.report),
         *kernel.lines,
     ]
-    beside = path.with_name(f".{path.name}.part")
-    beside.write_text(wrap_comments(header) + "\n" + kernel.text.strip() + "\n", encoding="utf-8")
-    beside.replace(path)
+    temporary_path = path.with_name(f".{path.name}.part")
+    temporary_path.write_text(
+        wrap_comments(header) + "\n" + kernel.text.strip() + "\n", encoding="utf-8"
+    )
+    temporary_path.replace(path)
 
 
 def author_line(author: str) -> str:
-    """Returns the comment that says who wrote the kernel."""
+    """Returns the comment line with the kernel's author."""
     return f"# written by {_line(author)}"
 
 
 def verdict_lines(report: Report) -> list[str]:
-    """Returns comments that say what was verified, and by which judge."""
+    """Returns the comment lines with the extent of the verification and the judge's versions."""
     environment = report.environment
     mode = (
         [f"# mode       judged in eval mode: {_line(report.eval_mode)}"] if report.eval_mode else []
@@ -74,19 +80,16 @@ def verdict_lines(report: Report) -> list[str]:
 
 
 def verification_line(report: Report) -> str:
-    """One line: what was verified, and how far."""
+    """Describes in one line on which device and at which sizes the kernel was verified."""
     if not report.correct:
         return "not correct" if report.outcome is ReportOutcome.INCORRECT else "not checked"
     if report.judged_on == "cpu":
         sizes = report.interpreted.sizes if report.interpreted else {}
         shown = ", ".join(f"{name} {value}" for name, value in sizes.items())
-        compiled = (
-            f"compiled for {', '.join(c.target for c in report.compiles if c.passed)}; "
-            if report.compiles
-            else ""
-        )
+        targets = ", ".join(compiled.target for compiled in report.compiles if compiled.passed)
+        compiled_for = f"compiled for {targets}; " if report.compiles else ""
         return (
-            f"{compiled}right on a CPU, interpreted, at small sizes{f' ({shown})' if shown else ''}; "
+            f"{compiled_for}right on a CPU, interpreted, at small sizes{f' ({shown})' if shown else ''}; "
             "not run on a GPU, and nothing is known of its speed"
         )
     return f"right at full sizes on {clean_text(report.judged_on, 80)}{_speed(report)}"
@@ -96,17 +99,12 @@ def _speed(report: Report) -> str:
     profile = report.profile
     if profile is None or profile.speedup is None:
         return "; its speed was not measured"
-    low = (
-        f" (at least {profile.speedup_low:.2f}x with 95 % confidence)"
-        if profile.speedup_low is not None
-        else ""
-    )
-    share = (
-        f", {profile.speed_of_light:.0%} of the speed of light"
-        if profile.speed_of_light is not None
-        else ""
-    )
-    return f"; {profile.speedup:.2f}x the speed of eager PyTorch{low}{share}"
+    text = f"; {profile.speedup:.2f}x the speed of eager PyTorch"
+    if profile.speedup_low is not None:
+        text += f" (at least {profile.speedup_low:.2f}x with 95 % confidence)"
+    if profile.speed_of_light is not None:
+        text += f", {profile.speed_of_light:.0%} of the speed of light"
+    return text
 
 
 def _line(text: str) -> str:

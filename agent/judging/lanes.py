@@ -1,7 +1,11 @@
-"""Lanes of a batch: policy calls, CPU rungs and the GPU each have their own places, so that none waits for another's
-work.
+"""Lanes of a batch: policy calls, CPU rungs and the GPU have separate capacities, so none waits
+for another's work.
 
-A run waits nowhere but at a lane, so closing the lanes stops every run at a moment when nothing is half done.
+Runs block only on lanes, so closing the lanes stops every run at a moment when nothing is half
+done.
+
+Example: with at_once=32, workers=2 and a GPU, up to 32 runs wait for a server's answers, 2
+candidates are compiled and interpreted, and 1 is timed on the GPU, all at the same time.
 """
 
 from __future__ import annotations
@@ -32,13 +36,13 @@ if TYPE_CHECKING:
 ERRORS_THAT_STOP_EVERY_RUN = frozenset(
     {Trouble.KEY, Trouble.QUOTA, Trouble.MODEL, Trouble.NAME, Trouble.NOT_INSTALLED, Trouble.PRICES}
 )
-"""Refusals that meet every run alike: the first one closes the lanes."""
+"""Refusals that every run would meet alike: the first of them closes the lanes."""
 MAX_RUNS_WAITING_FOR_GPU = 4
-"""Candidates through the CPU rungs that may wait for the GPU, so that it never waits for them."""
+"""Number of candidates past the CPU rungs that may wait for the GPU, so the GPU is never idle."""
 
 
 class LaneUsage(Value):
-    """One lane, at this moment and on the whole."""
+    """The current and the total use of a lane."""
 
     name: str
     places: int
@@ -46,29 +50,33 @@ class LaneUsage(Value):
     waiting: int
     entered: int
     busy_seconds: float
-    """Seconds that its places were taken, summed over all places."""
+    """Seconds of use, summed over the lane's places."""
     utilisation: float
-    """The share of its places that were taken since the lanes were opened, 0 to 1."""
+    """Mean share of the lane's places in use since the lanes were opened, 0 to 1."""
 
 
 class Gate:
-    """A lane with so many places. Raises what the lanes were closed with."""
+    """A counting semaphore that can be closed with an exception: all waiting and later callers
+    get the exception.
+    """
 
-    def __init__(self, name: str, places: int) -> None:
-        self.name, self.places = name, places
+    def __init__(self, name: str, capacity: int) -> None:
+        self.name, self.capacity = name, capacity
         self._free = threading.Condition()
         self._inside = self._waiting = self._entered = 0
-        self._busy, self._since = 0.0, time.monotonic()
-        self._opened = self._since
+        self._busy_seconds, self._last_change = 0.0, time.monotonic()
+        self._opened = self._last_change
         self._closed: BaseException | None = None
 
     @contextmanager
     def enter(self) -> Iterator[None]:
-        """Waits for a free place and holds it for the block. Raises what the gate was closed with."""
+        """Waits for a free place and holds it for the block. Raises the exception with which the
+        gate was closed.
+        """
         with self._free:
             self._waiting += 1
             try:
-                while self._inside >= self.places and self._closed is None:
+                while self._inside >= self.capacity and self._closed is None:
                     self._free.wait()
             finally:
                 self._waiting -= 1
@@ -83,19 +91,22 @@ class Gate:
                 self._free.notify()
 
     def check(self) -> None:
-        """Raises where it is closed."""
+        """Raises the closing exception if the gate is closed."""
         if self._closed is not None:
-            # Hundreds of threads raise the same one: without this each would add its frames to those of all before it.
+            # Hundreds of threads raise the same exception: without this each would add its frames.
             raise self._closed.with_traceback(None)
 
     def _count(self, step: int) -> None:
+        # Integrates the number of places in use over time.
         now = time.monotonic()
-        self._busy += self._inside * (now - self._since)
-        self._since = now
+        self._busy_seconds += self._inside * (now - self._last_change)
+        self._last_change = now
         self._inside += step
 
     def close(self, why: BaseException) -> None:
-        """Closes the gate: every run that waits or arrives gets `why`. The first reason stays."""
+        """Closes the gate: every run that waits or arrives gets the exception `why`. The first
+        exception stays.
+        """
         with self._free:
             self._closed = self._closed or why
             self._free.notify_all()
@@ -105,32 +116,32 @@ class Gate:
         """Returns the numbers of runs inside and waiting now, and the share of place-seconds that was used so far."""
         with self._free:
             self._count(0)
-            open_for = max(self._since - self._opened, 1e-9)
+            open_for = max(self._last_change - self._opened, 1e-9)
             return LaneUsage(
-                name=self.name, places=self.places, inside=self._inside, waiting=self._waiting, entered=self._entered,
-                busy_seconds=self._busy, utilisation=self._busy / (self.places * open_for),
+                name=self.name, places=self.capacity, inside=self._inside, waiting=self._waiting, entered=self._entered,
+                busy_seconds=self._busy_seconds, utilisation=self._busy_seconds / (self.capacity * open_for),
             )  # fmt: skip
 
 
 class Lanes:
-    """The lanes of one batch."""
+    """The lanes of a batch: policy, CPU rungs, GPU and tuning."""
 
-    def __init__(self, policy_places: int, workers: int, gpu: bool, tunes: bool = False) -> None:
+    def __init__(self, policy_capacity: int, workers: int, gpu: bool, tunes: bool = False) -> None:
         self.tuning = Gate("tuning", 1) if tunes else None
-        self.policy = Gate("policy", policy_places)
+        self.policy = Gate("policy", policy_capacity)
         self.cpu = Gate("CPU rungs", workers)
         self.gpu = Gate("GPU", 1) if gpu else None
         self.workers = workers
 
     def __call__(self, lane: Lane) -> AbstractContextManager[None]:
-        """Returns the context that the evaluator enters while it works."""
+        """Returns the context manager that the evaluator holds while it works on a lane."""
         gate = self.gpu if lane.value == "gpu" else self.cpu
         assert gate is not None
         return gate.enter()
 
     @property
     def gates(self) -> list[Gate]:
-        """The gates that this batch has: always policy and CPU rungs."""
+        """The gates of this batch; policy and CPU rungs always exist."""
         return [gate for gate in (self.policy, self.cpu, self.gpu, self.tuning) if gate is not None]
 
     def close(self, why: BaseException) -> None:
@@ -140,8 +151,8 @@ class Lanes:
 
 
 class JudgingLane:
-    """The evaluator as runs see it: judged by a few threads of its own, each with its judge, however many runs
-    there are.
+    """The evaluator of many runs: a few threads of its own judge, each with its own judge
+    process, however many runs there are.
     """
 
     def __init__(self, evaluator: Evaluator, lanes: Lanes) -> None:
@@ -159,8 +170,8 @@ class JudgingLane:
         options: Options | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Report:
-        """Returns the evaluator's verdict; each of its stages waits at its gate. Raises the exception that the gates
-        were closed with.
+        """Returns the evaluator's verdict; each of its stages waits at its gate. Raises the
+        exception with which the gates were closed.
         """
         self._lanes.cpu.check()
         return self._evaluator.submit(
@@ -169,7 +180,7 @@ class JudgingLane:
 
 
 class RemoteLane:
-    """Judges elsewhere as runs see them: as many verdicts under way as the CPU lane has places."""
+    """Remote judges of many runs: at most as many verdicts under way as the CPU lane has places."""
 
     def __init__(self, evaluator: Evaluates, lanes: Lanes) -> None:
         self._evaluator, self._lanes = evaluator, lanes
@@ -181,15 +192,17 @@ class RemoteLane:
         options: Options | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Report:
-        """A verdict that is made elsewhere, with a place of the CPU gate held from the beginning to the end."""
+        """Returns a verdict of a remote judge; a place of the CPU gate is held from the beginning
+        to the end.
+        """
         with self._lanes.cpu.enter():
             return self._evaluator.evaluate(problem, source, options, progress)
 
 
 class PolicyLane(Forwarding):
-    """A policy that many runs ask at once.
+    """A policy that many runs share.
 
-    One that computes in this process is given all questions that wait, together.
+    A policy that computes in this process receives all waiting requests in one call.
     """
 
     def __init__(
@@ -197,16 +210,18 @@ class PolicyLane(Forwarding):
     ) -> None:
         super().__init__(policy)
         self._gate, self._close = gate, close
-        self._gather = RequestCollector(policy, gate) if together else None
+        self._collector = RequestCollector(policy, gate) if together else None
 
     def close(self) -> None:
-        """The policy belongs to who opened it."""
+        """Does nothing: the policy belongs to its opener."""
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answers through the gate, alone or with others' questions; a hopeless refusal closes every lane."""
+        """Samples through the gate, alone or with other runs' requests; a refusal that concerns
+        every run closes every lane.
+        """
         try:
-            if self._gather is not None:
-                return [self._gather.ask(request) for request in requests]
+            if self._collector is not None:
+                return [self._collector.ask(request) for request in requests]
             with self._gate.enter():
                 return self.policy.sample(requests)
         except PolicyRefused as error:
@@ -216,23 +231,28 @@ class PolicyLane(Forwarding):
 
 
 class RequestCollector:
-    """Collects requests: the first caller samples for all that wait, and the others wait for its answers."""
+    """Collects requests: the first caller samples for all waiting callers, and the others wait
+    for its answers.
+    """
 
     def __init__(self, policy: Policy, gate: Gate) -> None:
         self._policy, self._gate = policy, gate
-        self._lock, self._asking = threading.Lock(), threading.Lock()
-        self._waiting: list[_Question] = []
+        self._lock, self._sampling = threading.Lock(), threading.Lock()
+        self._waiting: list[_PendingRequest] = []
 
     def ask(self, request: Request) -> Completion:
-        """The answer to one request, asked in one call with all that wait at the time. Raises PolicyError."""
-        question = _Question(request)
+        """Returns the answer to a request, sampled in one call with all requests that wait.
+        Raises PolicyError.
+        """
+        pending = _PendingRequest(request)
         with self._lock:
-            self._waiting.append(question)
-        while not question.answered:
-            with self._asking:
-                if not question.answered:
+            self._waiting.append(pending)
+        # Whoever gets the lock samples for all requests that wait; the others find their answers.
+        while not pending.answered:
+            with self._sampling:
+                if not pending.answered:
                     self._ask_all()
-        return question.result()
+        return pending.result()
 
     def _ask_all(self) -> None:
         with self._lock:
@@ -240,36 +260,34 @@ class RequestCollector:
             batch, self._waiting = self._waiting[:most], self._waiting[most:]
         try:
             with self._gate.enter():
-                answers = dict(
-                    enumerate(self._policy.sample([question.request for question in batch]))
-                )
+                answers = self._policy.sample([pending.request for pending in batch])
         except PolicyError as error:
             self._one_by_one(batch, error)
             return
         except BaseException as error:
-            for question in batch:
-                question.error = error
+            for pending in batch:
+                pending.error = error
             raise
-        for place, question in enumerate(batch):
-            question.completion = answers[place]
+        for pending, answer in zip(batch, answers, strict=True):
+            pending.completion = answer
 
-    def _one_by_one(self, batch: Sequence[_Question], error: PolicyError) -> None:
-        """Samples one request at a time, so that one which cannot be answered does not fail the others."""
-        for place, question in enumerate(batch):
-            question.completion = error.finished.get(place)
-            if question.completion is not None:
+    def _one_by_one(self, batch: Sequence[_PendingRequest], error: PolicyError) -> None:
+        """Samples one request at a time, so a request without an answer does not fail the others."""
+        for index, pending in enumerate(batch):
+            pending.completion = error.finished.get(index)
+            if pending.completion is not None:
                 continue
             if len(batch) == 1:
-                question.error = error
+                pending.error = error
                 continue
             try:
                 with self._gate.enter():
-                    [question.completion] = self._policy.sample([question.request])
-            except PolicyError as own:
-                question.error = own
+                    [pending.completion] = self._policy.sample([pending.request])
+            except PolicyError as own_error:
+                pending.error = own_error
 
 
-class _Question:
+class _PendingRequest:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.completion: Completion | None = None
@@ -281,7 +299,7 @@ class _Question:
         return self.completion is not None or self.error is not None
 
     def result(self) -> Completion:
-        """Returns the completion, or raises what the policy raised."""
+        """Returns the completion, or raises the policy's exception."""
         if self.error is not None:
             raise self.error
         assert self.completion is not None

@@ -1,3 +1,5 @@
-"""The run of one trajectory: the machine declared as data, the run that is held to it, its settings, goals, budgets
-and search. What a batch or a command adds to it lies elsewhere.
+"""The run of one trajectory: its state machine (declared as data), its settings, goals, budgets
+and search.
+
+Additions of a batch or of a command to a run belong to other rooms.
 """

@@ -1,4 +1,6 @@
-"""Suggestions for a kernel that is correct: one at a time, the most promising first."""
+"""Suggests how to make a correct kernel faster: one suggestion at a time, the most promising
+first.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,17 @@ from collections.abc import Iterator
 from kernelwright.tools.report import KernelResources, Report
 
 SLOW_SHARE_OF_SPEED_OF_LIGHT = 0.8
-"""The share of the speed of light above which there is little left to gain."""
+"""Share of the speed of light above which little is left to gain."""
 
 
 def suggestion(report: Report, tried: int = 0) -> str:
-    """The one that fits the measurement and has not been given yet; after the last, the first again."""
-    found = list(dict.fromkeys(_fitting(report)))
-    return f"Try this: {found[tried % len(found)]}" if found else ""
+    """Returns the next suggestion for the measured kernel.
+
+    tried: number of refinements before this turn; after the last suggestion the first is
+    repeated.
+    """
+    suggestions = list(dict.fromkeys(_fitting(report)))
+    return f"Try this: {suggestions[tried % len(suggestions)]}" if suggestions else ""
 
 
 def _fitting(report: Report) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""The turns of a run in memory: enough to decide what comes next, and nothing that is not in the store as well."""
+"""The turns of a run in memory, with the fields from which the next turn is decided. The store
+holds them all.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,17 @@ from kernelwright.tools.source import candidate_hash
 
 
 class Attempt(Value):
-    """One turn: a candidate and its verdict."""
+    """One turn of a run: a candidate and its verdict."""
 
     candidate_id: int
     turn: int
     action: Action
     parent_id: int | None
     source: str | None = None
-    """The text of the candidate; None where the reply held no code."""
+    """Source text of the candidate. None: the reply held no code."""
     origin: Origin = Origin.POLICY
     author: str = ""
-    """The author of the text in words, as of `policies.authors`."""
+    """Author of the source text in words, from `policies.authors`."""
     hash: str = ""
     finish: FinishReason | None = None
     usage: Usage | None = None
@@ -33,23 +35,26 @@ class Attempt(Value):
     gpu_seconds: float = 0.0
     policy_seconds: float = 0.0
     repeats: int | None = None
-    """The earlier turn with the same program."""
+    """Number of the earlier turn with the same program."""
     inherited: bool = False
-    """Whether it belongs to the trajectory that this one was forked from, and was paid for there."""
+    """Whether the turn belongs to the trajectory from which this trajectory was forked, and was
+    paid for there.
+    """
 
     @property
     def correct(self) -> bool:
-        """Whether it was judged, and is right at every size."""
+        """Whether the verdict says that the candidate is correct at every size."""
         return self.report is not None and self.report.correct
 
     @property
     def unreadable(self) -> bool:
-        """Whether the reply has a format error: no code, or an end before the end of the code."""
+        """Whether the reply has a format error: no code, or a cut before the end of the code."""
         return self.source is None or self.cut_off
 
     @property
     def cut_off(self) -> bool:
-        """The reply reached its limit of tokens before the code ended."""
+        """Whether the reply reached its limit of tokens before the code ended."""
+        # A reply may reach its limit of tokens after the code: only broken code was cut off.
         failure = self.report.failure if self.report else None
         broken = failure is not None and failure.fault in (
             Fault.SYNTAX,
@@ -60,26 +65,29 @@ class Attempt(Value):
 
     @property
     def speedup(self) -> float | None:
-        """Returns the speedup over eager PyTorch; None where nothing was timed."""
+        """Returns the speedup over eager PyTorch; None if nothing was timed."""
         return self.report.speedup if self.report else None
 
     @property
     def rank(self) -> tuple[bool, float, int, int]:
-        """Better ones are larger: correct, then fast, then far up the ladder, then early."""
+        """Sort key: better attempts are larger (correct, then fast, then far up the ladder, then
+        early).
+        """
         speed = -math.inf if self.speedup is None else self.speedup
         rung = list(Rung).index(self.report.rung) if self.report else -1
         return self.correct, speed, rung, -self.turn
 
 
 def best_of(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The fastest of those that are correct; where none was timed the first; None where none is correct."""
-    return max(
-        (attempt for attempt in attempts if attempt.correct), key=lambda a: a.rank, default=None
-    )
+    """Returns the fastest correct attempt; the first correct attempt if none was timed; None if
+    none is correct.
+    """
+    correct = [attempt for attempt in attempts if attempt.correct]
+    return max(correct, key=lambda attempt: attempt.rank, default=None)
 
 
 def from_turn(turn: Turn, earlier: Sequence[Attempt]) -> Attempt:
-    """Makes the attempt of a stored turn."""
+    """Converts a stored turn to an attempt."""
     completion = turn.completion
     attempt = Attempt(
         candidate_id=turn.candidate_id,
@@ -105,20 +113,27 @@ def from_turn(turn: Turn, earlier: Sequence[Attempt]) -> Attempt:
 
 
 def author_in_words(completion: Completion, action: Action, parent: Attempt | None) -> str:
-    """Returns the author of a turn's text. A turn of TUNE changes the numbers of its parent, whose author it keeps."""
-    return (
-        tuned_author(parent.author)
-        if action is Action.TUNE and parent is not None
-        else author_of(completion)
-    )
+    """Returns the author of a turn's text. A turn of TUNE changes only numbers and keeps its
+    parent's author.
+    """
+    if action is Action.TUNE and parent is not None:
+        return tuned_author(parent.author)
+    return author_of(completion)
 
 
 def with_identity(attempt: Attempt, earlier: Sequence[Attempt]) -> Attempt:
-    """Returns the attempt with the hash of its program, and the turn that it repeats."""
+    """Returns the attempt with the hash of its program and the number of the turn that had the
+    same program.
+    """
     if attempt.source is None:
         return attempt
-    own = candidate_hash(attempt.source)
+    program_hash = candidate_hash(attempt.source)
     same = next(
-        (other.turn for other in earlier if other.hash == own and other.report is not None), None
+        (
+            other.turn
+            for other in earlier
+            if other.hash == program_hash and other.report is not None
+        ),
+        None,
     )
-    return attempt.with_(hash=own, repeats=same)
+    return attempt.with_(hash=program_hash, repeats=same)

@@ -1,6 +1,6 @@
-"""Report -> what the policy is told.
+"""Writes a report as feedback for the policy.
 
-Text that came from programs is capped, stripped of control characters and quoted as data.
+Text from programs is capped, stripped of control characters and quoted as data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_TRACE_CHARACTERS = 1500
 MAX_OUTPUT_CHARACTERS = 800
 MAX_COMPACT_CHARACTERS = 300
 MAX_LISTED_LAUNCHES = 8
-"""Launches whose times are listed."""
+"""Maximum number of launches whose times are listed."""
 
 
 COMPILER_DRAFT_NOTE = (
@@ -25,7 +25,7 @@ COMPILER_DRAFT_NOTE = (
     "in one pass without storing scores; keep a small product's operand in registers; merge products that read the "
     "same input; choose tiles, warps, stages and input_precision for these sizes; use what is true of the numbers."
 )
-"""The note on the compiler's draft in a policy's prompt."""
+"""Note on the compiler's draft in a policy's prompt."""
 
 
 def write_feedback(
@@ -33,8 +33,9 @@ def write_feedback(
 ) -> str:
     """Writes a report in full, for a policy that reads sentences.
 
-    `tried`: how many refinements there were, so that each gets another suggestion. `origin`: who wrote the candidate.
-    `tuned`: the kernel's numbers were searched on this GPU.
+    tried: number of refinements so far, so each gets another suggestion. origin: author of the
+    candidate.
+    tuned: whether the kernel's numbers were searched on this GPU.
     """
     if report.failure is not None:
         parts = [
@@ -52,20 +53,20 @@ def write_feedback(
 
 
 def write_compact_feedback(report: Report) -> str:
-    """Writes one or two lines for a small policy: the fault, the message, the line."""
+    """Writes one or two lines for a small policy: the fault, the message and the source line."""
     failure = report.failure
     if failure is None:
         return " ".join(["correct", *_speed(report)])
-    where = failure.where
-    line = f"\n# line {where.line}: {clean_text(where.text.strip(), 120)}" if where else ""
+    location = failure.where
+    line = f"\n# line {location.line}: {clean_text(location.text.strip(), 120)}" if location else ""
     hint = failure.mismatch.pattern.value if failure.mismatch and failure.mismatch.pattern else ""
     message = clean_text(failure.message, MAX_COMPACT_CHARACTERS).splitlines() or [""]
     return f"{failure.fault}: {hint or message[0]}{line}"
 
 
 def quote_as_data(text: str, limit: int) -> str:
-    """Quotes a text as data: capped in the middle with a note of how much was cut, and unable to close its own
-    quotation.
+    """Quotes a text as data. The middle of a long text is cut, with a note of how much, and the
+    text cannot close its quotation.
     """
     data = clean_text(text.strip(), limit).replace("</data", "< /data").replace("```", "` ` `")
     return f"<data>\n{data}\n</data>"
@@ -91,9 +92,9 @@ def _failure(failure: Failure) -> list[str]:
 
 def _with_caret(failure: Failure) -> str:
     assert failure.where is not None
-    where = failure.where
-    text = where.text.replace("\t", " ")
-    caret = "" if where.column is None else f"\n{' ' * min(where.column, len(text))}^"
+    location = failure.where
+    text = location.text.replace("\t", " ")
+    caret = "" if location.column is None else f"\n{' ' * min(location.column, len(text))}^"
     return f"<data>\n{clean_text(text, 400)}{caret}\n</data>"
 
 
@@ -123,11 +124,9 @@ def _mismatch(mismatch: Mismatch) -> str:
 
 
 def _program_output(report: Report) -> str:
-    return (
-        f"It printed:\n{quote_as_data(report.output, MAX_OUTPUT_CHARACTERS)}"
-        if report.output.strip()
-        else ""
-    )
+    if not report.output.strip():
+        return ""
+    return f"It printed:\n{quote_as_data(report.output, MAX_OUTPUT_CHARACTERS)}"
 
 
 def _correctness(report: Report) -> str:
@@ -141,8 +140,10 @@ def _correctness(report: Report) -> str:
 def _strides(report: Report) -> str:
     if not report.ignores_strides:
         return ""
-    where = clean_text(report.ignores_strides, MAX_COMPACT_CHARACTERS)
-    return f"It ignores strides: {where}. Call .contiguous() on its inputs, or use their strides."
+    evidence = clean_text(report.ignores_strides, MAX_COMPACT_CHARACTERS)
+    return (
+        f"It ignores strides: {evidence}. Call .contiguous() on its inputs, or use their strides."
+    )
 
 
 def _speed(report: Report) -> list[str]:
@@ -166,24 +167,20 @@ def _speed(report: Report) -> list[str]:
 
 
 def _launches(report: Report) -> str:
-    """Writes where the time of a call goes: the launches that take most of it."""
+    """Lists the launches of a call, the longest first."""
     launches = report.profile.launches if report.profile else ()
-    timed = sorted(
-        (one for one in launches if one.ms is not None), key=lambda one: -(one.ms or 0.0)
-    )
+    timed = [launch for launch in launches if launch.ms is not None]
     if not timed:
         return ""
-    lines = [
-        f"  {clean_text(one.kernel, 80)}: {one.ms:.4g} ms"
-        + (f", {one.share:.0%}" if one.share is not None else "")
-        for one in timed[:MAX_LISTED_LAUNCHES]
-    ]
-    more = (
-        f"\n  and {len(timed) - MAX_LISTED_LAUNCHES} more"
-        if len(timed) > MAX_LISTED_LAUNCHES
-        else ""
-    )
-    return f"Its {len(timed)} launches, timed each by itself:\n" + "\n".join(lines) + more
+    timed.sort(key=lambda launch: launch.ms or 0.0, reverse=True)
+    lines = []
+    for launch in timed[:MAX_LISTED_LAUNCHES]:
+        share = f", {launch.share:.0%}" if launch.share is not None else ""
+        lines.append(f"  {clean_text(launch.kernel, 80)}: {launch.ms:.4g} ms{share}")
+    omitted = ""
+    if len(timed) > MAX_LISTED_LAUNCHES:
+        omitted = f"\n  and {len(timed) - MAX_LISTED_LAUNCHES} more"
+    return f"Its {len(timed)} launches, timed each by itself:\n" + "\n".join(lines) + omitted
 
 
 def _resources(compiled: CompileResult | None) -> str:
@@ -198,9 +195,9 @@ def _resources(compiled: CompileResult | None) -> str:
             ("warps", kernel.warps),
             ("bits a load", kernel.vector_bits),
         ]
-        known = ", ".join(f"{value} {name}" for name, value in facts if value is not None)
+        resources = ", ".join(f"{value} {name}" for name, value in facts if value is not None)
         occupancy = f", occupancy {kernel.occupancy:.0%}" if kernel.occupancy is not None else ""
         limit = f" (held by {kernel.occupancy_limit})" if kernel.occupancy_limit else ""
-        lines.append(f"  {clean_text(kernel.name, 80)}: {known}{occupancy}{limit}")
-    more = f"\n  and {len(compiled.kernels) - 4} more" if len(compiled.kernels) > 4 else ""
-    return f"Compiled for {compiled.target}:\n" + "\n".join(lines) + more
+        lines.append(f"  {clean_text(kernel.name, 80)}: {resources}{occupancy}{limit}")
+    omitted = f"\n  and {len(compiled.kernels) - 4} more" if len(compiled.kernels) > 4 else ""
+    return f"Compiled for {compiled.target}:\n" + "\n".join(lines) + omitted

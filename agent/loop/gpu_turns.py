@@ -1,7 +1,8 @@
-"""A policy that computes in this process on the GPU that the tools measure on: the two take turns.
+"""Gives the GPU in turns to the tools and to a policy that computes in this process on the same
+GPU.
 
-Timed beside a policy at work a kernel would seem slower than it is; and while a policy captures a CUDA graph nobody may
-draw from the GPU's generator, which is one for all threads.
+A kernel timed beside a working policy would seem slower. And while a policy captures a CUDA graph
+no other thread may draw random numbers: the GPU's generator is shared by all threads.
 """
 
 from __future__ import annotations
@@ -15,43 +16,42 @@ from kernelwright.policies.forwarding import Forwarding
 
 
 class MeasuresAlone(Protocol):
-    """tools.pipeline.Evaluator."""
+    """Interface of `tools.pipeline.Evaluator`: lends the GPU to one user at a time."""
 
     @property
     def device(self) -> str:
-        """cpu, or cuda:N."""
+        """Name of the device: cpu, or cuda:N."""
         ...
 
     def alone_on_the_gpu(self) -> AbstractContextManager[None]:
-        """While it is entered, no candidate runs and nothing is timed on the GPU."""
+        """Context manager: while entered, no candidate runs and nothing is timed on the GPU."""
         ...
 
 
 def share_gpu(policy: Policy, tools: MeasuresAlone) -> Policy:
-    """The policy itself where it computes elsewhere."""
-    own = policy.capabilities.device
-    return (
-        GpuSharingPolicy(policy, tools)
-        if own.startswith("cuda") and _number(own) == _number(tools.device)
-        else policy
-    )
+    """Wraps a policy that computes on the tools' GPU; returns any other policy unchanged."""
+    policy_device = policy.capabilities.device
+    shares = policy_device.startswith("cuda") and _index(policy_device) == _index(tools.device)
+    return GpuSharingPolicy(policy, tools) if shares else policy
 
 
-def _number(device: str) -> int | None:
-    """Returns the number of a GPU by its name; `cuda` is `cuda:0`."""
-    kind, _, number = device.partition(":")
-    return int(number or 0) if kind == "cuda" else None
+def _index(device: str) -> int | None:
+    """Returns the index of a GPU from its name; `cuda` means `cuda:0`. None: not a GPU."""
+    kind, _, index = device.partition(":")
+    return int(index or 0) if kind == "cuda" else None
 
 
 class GpuSharingPolicy(Forwarding):
-    """Asks only while the tools leave the GPU alone."""
+    """A policy that samples only while the tools leave the GPU idle."""
 
     def __init__(self, policy: Policy, tools: MeasuresAlone) -> None:
         super().__init__(policy)
         self._tools = tools
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Samples as the policy does, while nothing else runs on the GPU; torch's generators are left as they were."""
+        """Samples from the policy while nothing else runs on the GPU; restores the state of
+        torch's generators.
+        """
         from kernelwright.tools.numerics.seeds import generators_locked
 
         with self._tools.alone_on_the_gpu(), generators_locked():

@@ -1,6 +1,7 @@
-"""The machine, declared once as data.
+"""The state machine of a run, declared once as data.
 
-`Run.step` is held to it, and the picture of docs/explanation/how-a-run-works.md is held to what `mermaid` prints.
+`Run.step` follows it, and a test compares the diagram of docs/explanation/how-a-run-works.md with
+the output of `mermaid`.
 """
 
 from __future__ import annotations
@@ -15,36 +16,38 @@ class State(StrEnum):
 
     DRAFT = "draft"
     COMPILE = "compile"
-    """Reading the text, then the offline compile."""
+    """Reading the source text, then the offline compile."""
     CORRECTNESS = "correctness"
-    """Interpreted at small shapes on a CPU, or the judge's verdict at full shapes on a GPU."""
+    """Interpreted at small shapes on a CPU, or judged at full shapes on a GPU."""
     PROFILE = "profile"
     TUNE = "tune"
-    """Other numbers for the same code: block sizes, warps, stages, input precision."""
+    """Searching other numbers for the same code: block sizes, warps, stages, input precision."""
     REPAIR = "repair"
     REFINE = "refine"
     DONE = "done"
 
 
 class Outcome(StrEnum):
-    """The outcomes that lead from one state to the next."""
+    """The outcomes of an action, which lead from one state to the next."""
 
     ANSWERED = "answered"
     """The reply holds code."""
     UNREADABLE = "unreadable"
-    """The reply holds no code, or was cut off inside it: the policy's turn, counted."""
+    """The reply holds no code, or was cut off inside the code; the turn is counted."""
     PASSED = "passed"
     UNTUNED = "untuned"
-    """Right and measured, and its numbers have not been tuned."""
+    """Correct and measured, with numbers that have not been tuned."""
     UNMEASURED = "unmeasured"
-    """Right, and there is no GPU to measure its speed on."""
+    """Correct; speed not measured (no GPU)."""
     FAILED = "failed"
     ABANDONED = "abandoned"
-    """The candidate failed, and the best one is taken up again instead."""
+    """The candidate failed, and the run goes back to the best candidate."""
     ANOTHER = "another"
     """The search turns to another candidate, or to a fresh draft."""
     STOPPED = "stopped"
-    """The goal is reached, a budget is spent, or the user or this machine stops it. `StopReason` says which."""
+    """The goal is reached, a budget is spent, or the user or this machine stops the run.
+    `StopReason` says which.
+    """
 
 
 POLICY_STATES = (State.DRAFT, State.REPAIR, State.REFINE)
@@ -62,42 +65,50 @@ def _edges() -> dict[tuple[State, State], set[Outcome]]:
         (State.TUNE, State.DONE): {Outcome.STOPPED},
     }
 
-    def add(one: State, other: State, outcome: Outcome) -> None:
-        edges.setdefault((one, other), set()).add(outcome)
+    def add(source: State, target: State, outcome: Outcome) -> None:
+        edges.setdefault((source, target), set()).add(outcome)
 
-    for asking in POLICY_STATES:
-        add(asking, State.COMPILE, Outcome.ANSWERED)
-        add(asking, State.DONE, Outcome.STOPPED)
-        for other in POLICY_STATES:
-            add(asking, other, Outcome.UNREADABLE if other is asking else Outcome.ANOTHER)
-    for tool in TOOL_STATES:
-        add(tool, State.REPAIR, Outcome.FAILED)
-        add(tool, State.REFINE, Outcome.ABANDONED)
-        add(tool, State.DRAFT, Outcome.ANOTHER)
-        add(tool, State.TUNE, Outcome.ANOTHER)
-        add(tool, State.REPAIR, Outcome.ANOTHER)
-        add(tool, State.DONE, Outcome.STOPPED)
+    for policy_state in POLICY_STATES:
+        add(policy_state, State.COMPILE, Outcome.ANSWERED)
+        add(policy_state, State.DONE, Outcome.STOPPED)
+        for target in POLICY_STATES:
+            add(
+                policy_state,
+                target,
+                Outcome.UNREADABLE if target is policy_state else Outcome.ANOTHER,
+            )
+    for tool_state in TOOL_STATES:
+        add(tool_state, State.REPAIR, Outcome.FAILED)
+        add(tool_state, State.REFINE, Outcome.ABANDONED)
+        add(tool_state, State.DRAFT, Outcome.ANOTHER)
+        add(tool_state, State.TUNE, Outcome.ANOTHER)
+        add(tool_state, State.REPAIR, Outcome.ANOTHER)
+        add(tool_state, State.DONE, Outcome.STOPPED)
     return edges
 
 
 def _build_graph() -> nx.DiGraph:
     graph = nx.DiGraph()
     graph.add_nodes_from(State)
-    for (one, other), outcomes in _edges().items():
-        graph.add_edge(one, other, outcomes=frozenset(outcomes))
+    for (source, target), outcomes in _edges().items():
+        graph.add_edge(source, target, outcomes=frozenset(outcomes))
     return graph
 
 
 MACHINE: nx.DiGraph = _build_graph()
-"""Nodes are states; each edge holds the `outcomes` that lead along it."""
+"""Graph of the machine: nodes are states; each edge holds the `outcomes` that lead along the
+edge.
+"""
 
 
 class MachineError(AssertionError):
-    """A step that the machine does not have: a bug of ours."""
+    """A transition outside the machine: a bug of this program."""
 
 
 def follow(state: State, outcome: Outcome, target: State) -> State:
-    """The target, if the machine goes there from this state with this outcome. Raises MachineError."""
+    """Returns the target if the machine goes there from this state with this outcome. Raises
+    MachineError otherwise.
+    """
     edge = MACHINE.get_edge_data(state, target)
     if edge is None or outcome not in edge["outcomes"]:
         raise MachineError(f"the machine does not go from {state} to {target} with {outcome}")
@@ -105,15 +116,18 @@ def follow(state: State, outcome: Outcome, target: State) -> State:
 
 
 def mermaid(whole: bool = False) -> str:
-    """A state diagram. Without `whole` the ways that only an unusual search or reply takes are left out."""
+    """Writes the machine as a Mermaid state diagram.
+
+    whole: also the edges that only an unusual search or reply takes.
+    """
     plain = {Outcome.ANSWERED, Outcome.PASSED, Outcome.UNTUNED, Outcome.FAILED, Outcome.STOPPED}
     lines = ["stateDiagram-v2", "    [*] --> draft"]
-    for one, other, edge in MACHINE.edges(data=True):
+    for source, target, edge in MACHINE.edges(data=True):
         shown = [
             outcome
             for outcome in Outcome
             if outcome in edge["outcomes"] and (whole or outcome in plain)
         ]
-        if shown and (whole or other is not State.DONE or one in TOOL_STATES):
-            lines.append(f"    {one} --> {other}: {', '.join(shown)}")
+        if shown and (whole or target is not State.DONE or source in TOOL_STATES):
+            lines.append(f"    {source} --> {target}: {', '.join(shown)}")
     return "\n".join([*lines, "    done --> [*]"])

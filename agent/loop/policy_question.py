@@ -1,4 +1,4 @@
-"""One question to the policy, and what its answer holds."""
+"""Writes the request of a turn to the policy, and reads the reply."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kernelwright.agent.loop.attempts import Attempt, author_in_words
 from kernelwright.agent.loop.feedback import write_compact_feedback, write_feedback
+from kernelwright.agent.loop.machine import State
 from kernelwright.agent.loop.search import NextTurn
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Spent, describe_budget_left
@@ -20,15 +21,18 @@ from kernelwright.policies.base import (
     Request,
     Role,
 )
+from kernelwright.policies.inductor.draft import has_split_products, with_fp32_products
 from kernelwright.store.models import Action
+from kernelwright.tools.faults import ARITHMETIC_FAULTS
 from kernelwright.tools.markdown.fenced_code import extract_code
 from kernelwright.tools.problem import Problem
 
 
 class QuestionWriter:
-    """Writes the request for a plan.
+    """Writes the policy's request for a turn.
 
-    The same turns give the same text, so that a turn asked again is the same question.
+    Equal turns give equal text, so a turn that is repeated after an interruption has the same
+    request.
     """
 
     def __init__(
@@ -41,34 +45,39 @@ class QuestionWriter:
 
     @property
     def version(self) -> str:
-        """The hash of the prompt templates; other texts make another run."""
+        """Hash of the prompt templates; other templates make another run."""
         return self._prompts.version
 
     def request(self, plan: NextTurn, attempts: Sequence[Attempt], spent: Spent) -> Request:
-        """The prompt of the next turn, with the sampling that the settings and the budget left allow."""
+        """Writes the prompt of the next turn, with the sampling that the settings and the
+        remaining budget allow.
+        """
         turn = len(attempts)
         budgets = self._settings.budgets
-        left = None if budgets.tokens is None else budgets.tokens - spent.tokens
-        asked = self._asked(plan, attempts, describe_budget_left(budgets, spent))
+        tokens_left = None if budgets.tokens is None else budgets.tokens - spent.tokens
+        fields = self._prompt_fields(plan, attempts, describe_budget_left(budgets, spent))
+        # A TUNE turn stores a request like every turn, so that it can be replayed.
         tunes = plan.action is Action.TUNE
         return Request(
-            messages=_tuning_of(plan) if tunes else self._prompts.messages(asked),
-            sampling=self._settings.sampling(self._form, turn, self._trajectory_id, left),
+            messages=_tuning_messages(plan) if tunes else self._prompts.messages(fields),
+            sampling=self._settings.sampling(self._form, turn, self._trajectory_id, tokens_left),
             thread=str(self._trajectory_id),
             turn=turn,
             fault=_fault_of(plan.parent),
         )
 
-    def _asked(self, plan: NextTurn, attempts: Sequence[Attempt], budget: str) -> PromptFields:
+    def _prompt_fields(
+        self, plan: NextTurn, attempts: Sequence[Attempt], budget: str
+    ) -> PromptFields:
         parent = plan.parent
         feedback = ""
         if parent is not None and parent.report is not None:
-            tried = sum(attempt.action is Action.REFINE for attempt in attempts)
-            compact = self._form is PromptForm.COMPACT
-            feedback = write_compact_feedback(parent.report)
-            if not compact:
+            if self._form is PromptForm.COMPACT:
+                feedback = write_compact_feedback(parent.report)
+            else:
+                refinements = sum(attempt.action is Action.REFINE for attempt in attempts)
                 feedback = write_feedback(
-                    parent.report, tried, parent.origin, _is_tuned(parent, attempts)
+                    parent.report, refinements, parent.origin, _is_tuned(parent, attempts)
                 )
         return PromptFields(
             problem=self._judged_problem(),
@@ -81,7 +90,7 @@ class QuestionWriter:
         )
 
     def _judged_problem(self) -> Problem:
-        """The problem as it is judged: in eval mode where its random numbers then end."""
+        """Returns the problem as the judge runs it: in eval mode if its random numbers end there."""
         if self._settings.train_mode:
             return self._problem
         from kernelwright.tools.reference_trials.eval_mode import as_judged
@@ -91,7 +100,7 @@ class QuestionWriter:
     def read(
         self, candidate_id: int, turn: int, plan: NextTurn, completion: Completion
     ) -> tuple[Attempt, str | None]:
-        """The attempt, and the code that was found (None: none)."""
+        """Reads a completion. Returns the attempt and its code (None: the reply holds no code)."""
         source = extract_code(completion.text) or None
         attempt = Attempt(
             candidate_id=candidate_id,
@@ -108,25 +117,43 @@ class QuestionWriter:
         return attempt, source
 
 
+def redrafts_in_fp32(state: State, last: Attempt | None) -> bool:
+    """Returns whether the next turn is the compiler's draft once more, with fp32 products.
+
+    `DraftedTurn` answers such a turn without the policy.
+    """
+    failure = last.report.failure if last is not None and last.report is not None else None
+    if last is None or failure is None:
+        return False
+    if state is not State.REPAIR or not last.origin.is_draft:
+        return False
+    if failure.fault not in ARITHMETIC_FAULTS:
+        return False
+    source = last.source or ""
+    return bool(with_fp32_products(source)) or has_split_products(source)
+
+
 def _fault_of(parent: Attempt | None) -> str | None:
     failure = parent.report.failure if parent is not None and parent.report is not None else None
     return failure.fault.value if failure is not None else None
 
 
 def _is_tuned(parent: Attempt, attempts: Sequence[Attempt]) -> bool:
-    """Whether its numbers are the best that a search found: its own, or its parent's that were found to be."""
+    """Returns whether the parent's numbers are the best of a search: of its own, or of its
+    child's search.
+    """
     by_child = any(a.action is Action.TUNE and a.parent_id == parent.candidate_id for a in attempts)
     return parent.action is Action.TUNE or by_child
 
 
-def _tuning_of(plan: NextTurn) -> tuple[Message, ...]:
-    """Returns the text that the row of a TUNE turn stores as its prompt; no policy reads it."""
+def _tuning_messages(plan: NextTurn) -> tuple[Message, ...]:
+    """Returns the text stored as the prompt of a TUNE turn; no policy reads it."""
     number = plan.parent.turn + 1 if plan.parent is not None else 0
     return (Message(role=Role.USER, content=f"Tune the numbers of the kernel of turn {number}."),)
 
 
 def notice_of(last: Attempt) -> str:
-    """Returns the format error of the last reply; empty where there was none."""
+    """Describes the format error of the last reply; empty if there was none."""
     if last.unreadable and last.finish is FinishReason.LENGTH:
         return "Your last reply was cut off before the code ended: answer with the file alone, and shorter."
     if last.source is None:

@@ -1,22 +1,23 @@
-"""One trajectory.
+"""Runs one trajectory.
 
-`Run.step` does what the state says and goes where MACHINE allows; each row is written before its action.
+`Run.step` does the action of the current state and moves along an edge of MACHINE. Each row is
+written to the store before its action begins.
 
-All that a run decides follows from the turns in the store, so the same command goes on at the exact turn, whatever
-stopped it.
+All decisions of a run follow from the turns in the store, so the same command continues at the
+exact turn, whatever stopped the run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from kernelwright.agent.loop.attempts import Attempt, best_of, from_turn, with_identity
 from kernelwright.agent.loop.machine import POLICY_STATES, Outcome, State, follow
-from kernelwright.agent.loop.policy_question import QuestionWriter
-from kernelwright.agent.loop.run_verdicts import Tunes, VerdictSource, unreadable_report
-from kernelwright.agent.loop.search import CandidateSearch, NextTurn
+from kernelwright.agent.loop.policy_question import QuestionWriter, redrafts_in_fp32
+from kernelwright.agent.loop.run_verdicts import Participants, unreadable_report
+from kernelwright.agent.loop.search import NextTurn
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import (
     PAUSING_REASONS,
@@ -24,6 +25,7 @@ from kernelwright.agent.loop.stopping import (
     StopReason,
     exhausted_budget,
     sum_spent,
+    sum_usages,
 )
 from kernelwright.agent.loop.time_limit import TimeLimitReached, check_time, time_limit_seconds
 from kernelwright.agent.runtime.interrupts import stop_was_asked
@@ -32,7 +34,6 @@ from kernelwright.policies.base import (
     Completion,
     HasSeveralAuthors,
     Origin,
-    Policy,
     PolicyError,
     PolicyRefused,
     PolicyUnavailable,
@@ -41,19 +42,17 @@ from kernelwright.policies.base import (
     Usage,
 )
 from kernelwright.policies.deadlines import DeadlineReached
-from kernelwright.policies.inductor.draft import has_split_products, with_fp32_products
 from kernelwright.store.connection.errors import StoreError
 from kernelwright.store.database import Store
 from kernelwright.store.lineage import history
 from kernelwright.store.models import Action, Candidate, Trajectory
 from kernelwright.store.models import State as CandidateState
-from kernelwright.tools.faults import ARITHMETIC_FAULTS
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError, Report, Rung
 from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
 
 Watch = Callable[["Run", str], None]
-"""Called at every change with the run, and with a description of its current action."""
+"""Callback for every change of a run: receives the run and a description of its current action."""
 
 
 _WAITING_FOR = {
@@ -61,61 +60,66 @@ _WAITING_FOR = {
     Origin.COMPILER: "drafting (compiler)",
     Origin.FILE: "reading the first candidate",
 }
-"""The current action of a run that waits for a candidate, by the candidate's author."""
+"""Description of a run that waits for a candidate, by the candidate's author."""
 
 
 def _ignore_progress(run: Run, doing: str) -> None: ...
 
 
 class Run:
-    """Open it on a trajectory that `store.begin` gave: a new one starts, one that was stopped goes on."""
+    """The state machine of one trajectory. A new trajectory of `store.begin` starts; a stopped
+    trajectory continues.
+    """
 
     def __init__(
-        self, store: Store, trajectory: Trajectory, problem: Problem, policy: Policy, judging: VerdictSource,
-        settings: Settings, watch: Watch = _ignore_progress,
-        search: CandidateSearch | None = None, tuner: Tunes | None = None,
-    ) -> None:  # fmt: skip
-        """`search`: None for the one that the settings name, with their goal.
-
-        `tuner`: answers the turns of TUNE; without one the policy does, as a record of such turns can.
-        """
+        self,
+        store: Store,
+        trajectory: Trajectory,
+        problem: Problem,
+        participants: Participants,
+        settings: Settings,
+        watch: Watch = _ignore_progress,
+    ) -> None:
         self.store, self.trajectory_id, self.problem = store, trajectory.id, problem
         self.settings = settings
-        self._policy, self._judging, self._watch = policy, judging, watch
-        self._asking = QuestionWriter(problem, policy, settings, trajectory.id)
-        self._tuner = tuner
-        self._search = search or settings.aimed_search()
+        self._policy, self._judging = participants.policy, participants.judging
+        self._tuner = participants.tuner
+        self._watch = watch
+        self._questions = QuestionWriter(problem, self._policy, settings, trajectory.id)
+        self._search = participants.search or settings.aimed_search()
         self._started = time.monotonic()
         self.state = State.DRAFT
         self.attempts: list[Attempt] = []
-        """Candidates that have a verdict, in the order of their turns."""
+        """Candidates with a verdict, in the order of their turns."""
         self.current: Attempt | None = None
-        """The one that is being asked for, or judged."""
+        """The candidate being written or judged."""
         self.stop_reason: StopReason | None = None
         self.message = ""
         self._plan = NextTurn(action=Action.DRAFT)
-        self._earlier = _seconds_of(trajectory)
+        self._earlier_seconds = _seconds_of(trajectory)
         self._paid_for_nothing: Usage | None = None
-        """The usage of answers to the open turn that were charged for and held no reply."""
+        """Usage of charged answers without a reply to the open turn."""
         self._restore(trajectory)
 
     @property
     def best(self) -> Attempt | None:
-        """Returns the fastest correct candidate so far; None where none is correct."""
+        """Returns the fastest correct candidate so far; None if none is correct."""
         return best_of(self.attempts)
 
     @property
     def spent(self) -> Spent:
-        """Returns what the turns so far have used of the budgets, those of earlier calls included."""
+        """Returns the part of the budgets that the turns have used, earlier calls included."""
         pending = [self.current] if self.current is not None and self.current.report is None else []
-        own = [attempt for attempt in [*self.attempts, *pending] if not attempt.inherited]
-        lost = [] if self._paid_for_nothing is None else [self._paid_for_nothing]
-        return sum_spent(own, self._earlier + time.monotonic() - self._started, lost)
+        own_attempts = [attempt for attempt in [*self.attempts, *pending] if not attempt.inherited]
+        lost_usages = [] if self._paid_for_nothing is None else [self._paid_for_nothing]
+        return sum_spent(
+            own_attempts, self._earlier_seconds + time.monotonic() - self._started, lost_usages
+        )
 
     def run(self) -> StopReason:
-        """Takes one turn after the other until the run is done, or something stops it.
+        """Takes turns until the run is done or something stops it.
 
-        Raises StoreError: where nothing can be written nothing can be paused.
+        Raises StoreError if the store cannot be written: without a store nothing can be paused.
         """
         try:
             if self.state is not State.DONE and not self.attempts and self.current is None:
@@ -142,9 +146,9 @@ class Run:
         return self.stop_reason
 
     def step(self) -> State:
-        """One action of the state it is in.
+        """Does one action of the current state.
 
-        Trouble that is not the candidate's is raised, and nothing is counted for it.
+        Errors that are not the candidate's are raised, and nothing is counted for them.
         """
         if self.state is State.DONE:
             return self.state
@@ -160,44 +164,32 @@ class Run:
         return self.state
 
     def _forbidden(self) -> StopReason | None:
-        """The budget that leaves no room for the next action; walking up a report that is there costs nothing."""
-        asking = (
-            self.state in POLICY_STATES and not self._makes_exact()
-        )  # nor does a turn of TUNE ask a policy
-        judged = self.current is not None and self.current.report is not None
-        acting = asking or self.state is State.TUNE or not judged
-        if not acting:
+        """Returns the reason if a budget forbids the next action. Walking up an existing report
+        costs nothing.
+        """
+        # A turn of TUNE and a second draft in fp32 do not ask the policy, so they cost no turn.
+        last = self.attempts[-1] if self.attempts else None
+        asks_policy = self.state in POLICY_STATES and not redrafts_in_fp32(self.state, last)
+        has_verdict = self.current is not None and self.current.report is not None
+        is_costly = asks_policy or self.state is State.TUNE or not has_verdict
+        if not is_costly:
             return None
         deadline = self._deadline()
         if deadline is not None and time.monotonic() >= deadline:
             return StopReason.WALL
-        return exhausted_budget(self.settings.budgets, self.spent, asking)
+        return exhausted_budget(self.settings.budgets, self.spent, asks_policy)
 
     def _deadline(self) -> float | None:
-        """Returns the time of the monotonic clock at which the run ends; None where it has no time limit."""
+        """Returns the time of the monotonic clock at which the run ends; None if the run has no
+        time limit.
+        """
         seconds = time_limit_seconds(
-            self.settings.budgets, self._earlier, solved=self.best is not None
+            self.settings.budgets, self._earlier_seconds, solved=self.best is not None
         )
         return None if seconds is None else self._started + seconds
 
-    def _makes_exact(self) -> bool:
-        """Whether the next turn is the compiler's draft once more, in fp32: `DraftedTurn` answers it."""
-        last = self.attempts[-1] if self.attempts else None
-        failure = last.report.failure if last is not None and last.report is not None else None
-        if (
-            last is None
-            or failure is None
-            or self.state is not State.REPAIR
-            or not last.origin.is_draft
-        ):
-            return False
-        source = last.source or ""
-        return failure.fault in ARITHMETIC_FAULTS and (
-            bool(with_fp32_products(source)) or has_split_products(source)
-        )
-
     def stop(self, reason: StopReason, message: str = "") -> None:
-        """Writes why, and ends. After a pause the same command goes on."""
+        """Stores the reason and ends the run. After a pausing reason the same command continues."""
         best = self.best
         write = self.store.pause if reason in PAUSING_REASONS else self.store.finish
         write(
@@ -212,9 +204,9 @@ class Run:
 
     # -------------------------------------------------------------- actions
     def _ask(self) -> None:
-        """Writes the row, asks the policy, and writes the answer."""
+        """Writes the turn's row, asks the policy, and writes the answer."""
         turn = len(self.attempts)
-        request = self._asking.request(self._plan, self.attempts, self.spent).with_(
+        request = self._questions.request(self._plan, self.attempts, self.spent).with_(
             deadline=self._deadline()
         )
         parent = self._plan.parent
@@ -224,10 +216,10 @@ class Run:
             action=self._plan.action,
             parent_id=parent.candidate_id if parent else None,
             turn=turn,
-            prompt_version=self._asking.version,
+            prompt_version=self._questions.version,
         )
         completion = self._paid_answer(request, row)
-        attempt, source = self._asking.read(row.id, turn, self._plan, completion)
+        attempt, source = self._questions.read(row.id, turn, self._plan, completion)
         if source is None:
             self._answered_without_code(attempt, completion)
         else:
@@ -236,21 +228,27 @@ class Run:
             self._move(Outcome.ANSWERED, State.COMPILE, "reading the code")
 
     def _paid_answer(self, request: Request, row: Candidate) -> Completion:
-        """Asks for the answer. What was paid for nothing is written at once, and is part of the answer's usage."""
+        """Asks for the answer. The usage of charged answers without a reply is stored at once and
+        added to the answer's usage.
+        """
         try:
             completion = self._answer(request)
         except (PolicyError, AskingInterrupted) as error:
             if error.paid:
                 self.store.record_paid(row.id, error.paid[0])
-                self._paid_for_nothing = _total(
+                self._paid_for_nothing = sum_usages(
                     [self._paid_for_nothing, *(reply.usage for reply in error.paid[0])]
                 )
             raise
-        lost, self._paid_for_nothing = self._paid_for_nothing, None
-        return completion if lost is None else completion.with_(usage=completion.usage.plus(lost))
+        lost_usage, self._paid_for_nothing = self._paid_for_nothing, None
+        return (
+            completion
+            if lost_usage is None
+            else completion.with_(usage=completion.usage.plus(lost_usage))
+        )
 
     def _answer(self, request: Request) -> Completion:
-        """Asks the tuner for a turn of TUNE, and the policy for every other."""
+        """Asks the tuner for a turn of TUNE, and the policy for every other turn."""
         parent = self._plan.parent
         if self._plan.action is Action.TUNE and self._tuner is not None and parent is not None:
             self._watch(self, "tuning")
@@ -265,7 +263,9 @@ class Run:
         return completion
 
     def _watch_until(self, deadline: float | None) -> Callable[[str], None]:
-        """Returns what a tuning tells its steps to. It raises TimeLimitReached after the deadline and its grace."""
+        """Returns the tuner's progress callback. The callback raises TimeLimitReached after the
+        deadline and its grace.
+        """
 
         def watch(doing: str) -> None:
             check_time(deadline)
@@ -274,7 +274,9 @@ class Run:
         return watch
 
     def _answered_without_code(self, attempt: Attempt, completion: Completion) -> None:
-        """Stores the answer and its verdict in one transaction: no tool is run for it."""
+        """Stores the answer and its verdict in one transaction: no tool is run for a reply
+        without code.
+        """
         with self.store.transaction():
             self.store.complete(attempt.candidate_id, completion, None)
             self.current = attempt
@@ -282,8 +284,8 @@ class Run:
         self._decide()
 
     def _judge(self) -> None:
-        """Has a candidate judged on all rungs, up to the first that fails; writes the verdict's row; then climbs as far
-        as the report goes.
+        """Judges the candidate on all rungs, up to the first failure; stores the verdict; then
+        climbs as far as the report goes.
         """
         assert self.current is not None
         if self.current.report is None:
@@ -294,12 +296,11 @@ class Run:
                 lambda doing: self._watch(self, doing),
                 self._deadline(),
             )
-            if (
-                stop_was_asked()
-                and report.failure is not None
-                and report.failure.fault in UNCACHED_FAULTS
-            ):
-                raise KeyboardInterrupt  # a scheduler signals all processes of a job, the candidate's among them
+            failure = report.failure
+            if stop_was_asked() and failure is not None and failure.fault in UNCACHED_FAULTS:
+                # A scheduler signals every process of a job, also the candidate's: the fault
+                # may be the signal's.
+                raise KeyboardInterrupt
             self._record(report)
         self._climb()
 
@@ -311,7 +312,9 @@ class Run:
         self.attempts.append(self.current)
 
     def _climb(self) -> None:
-        """Goes to the next rung where the candidate passed this one, else decides what comes next."""
+        """Moves to the next rung if the candidate passed the current rung; decides the next turn
+        otherwise.
+        """
         report = self._verdict()
         if self.state is State.COMPILE and report.rung not in (Rung.SOURCE, Rung.COMPILE):
             self._move(Outcome.PASSED, State.CORRECTNESS, "compiled")
@@ -327,7 +330,7 @@ class Run:
 
     # -------------------------------------------------------------- decisions
     def _decide(self) -> None:
-        """Decides what follows a verdict."""
+        """Decides the turn that follows a verdict."""
         plan = self._search.next(self.attempts)
         if isinstance(plan, StopReason):
             self.stop(plan)
@@ -353,16 +356,18 @@ class Run:
         return Outcome.ANOTHER
 
     def _move(self, outcome: Outcome, target: State, doing: str) -> None:
-        self.state = follow(self.state, outcome, target)
+        self.state = follow(self.state, outcome, target)  # raises if MACHINE has no such edge
         self._watch(self, doing)
 
     # -------------------------------------------------------------- going on
     def _restore(self, trajectory: Trajectory) -> None:
-        """Finds the state from the store: an answer without a verdict is judged again, not asked for again."""
+        """Reads the state from the store: an answer without a verdict is judged, and the policy
+        is not asked again.
+        """
         for turn in history(self.store, trajectory):
-            attempt = from_turn(turn, self.attempts).with_(
-                inherited=turn.trajectory_id != trajectory.id
-            )
+            inherited = turn.trajectory_id != trajectory.id
+            attempt = from_turn(turn, self.attempts).with_(inherited=inherited)
+            # At most the last turn is open: asked for without an answer, or answered and not judged.
             if turn.state is CandidateState.JUDGED:
                 self.attempts.append(attempt)
             elif turn.state is CandidateState.DRAFTED:
@@ -374,12 +379,15 @@ class Run:
         elif self.current is not None:
             self.state = State.COMPILE
         elif self.attempts:
+            # The process ended between a verdict and the next row: decide once more.
             self.current = self.attempts[-1]
-            self.state = self._reached()
+            self.state = self._state_of_last_verdict()
             self._decide()
 
-    def _reached(self) -> State:
-        """The tool, or the question, after which the last turn's verdict was given."""
+    def _state_of_last_verdict(self) -> State:
+        """Returns the state (a tool's or the policy's) in which the last turn's verdict was
+        written.
+        """
         if self.current is not None and self.current.source is None:
             return State(self.current.action.value)
         report = self._verdict()
@@ -388,22 +396,14 @@ class Run:
         return State.CORRECTNESS if report.profile is None else State.PROFILE
 
 
-def _total(usages: Sequence[Usage | None]) -> Usage | None:
-    """Returns the sum of usages; None where there are none."""
-    total = None
-    for usage in usages:
-        total = usage if total is None else total.plus(usage) if usage is not None else total
-    return total
-
-
 def _seconds_of(trajectory: Trajectory) -> float:
     seconds = (trajectory.spent or {}).get("seconds", 0.0)
     return float(seconds) if isinstance(seconds, int | float) else 0.0
 
 
 def pause_owned(store: Store, trajectory_id: int, error: BaseException) -> None:
-    """Pauses a trajectory that an exception took out of its run's hands, where it is still ours and not finished, so
-    that the same command can take it up, also from another host.
+    """Pauses a trajectory whose run ended with an exception, if this process owns it and it is
+    not finished, so the same command can continue it, also on another host.
     """
     with contextlib.suppress(StoreError):
         row = store.trajectory(trajectory_id)

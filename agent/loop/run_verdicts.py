@@ -1,14 +1,16 @@
-"""The tools as a run uses them: a program that was judged in this run is not judged again."""
+"""The judge of a run: a program that was judged in this run is not judged again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kernelwright.agent.loop.attempts import Attempt
+from kernelwright.agent.loop.search import CandidateSearch
 from kernelwright.agent.loop.stopping import Spent
 from kernelwright.agent.loop.time_limit import judged_until
-from kernelwright.policies.base import Completion, FinishReason, Origin, ReplyKind
+from kernelwright.policies.base import Completion, FinishReason, Origin, Policy, ReplyKind
 from kernelwright.tools.markdown.fenced_code import answer_of
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Failure, Fault, Report, clean_text
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Evaluates(Protocol):
-    """tools.pipeline.Evaluator, or its lane in a batch."""
+    """Interface of `tools.pipeline.Evaluator`, and of its lane in a batch."""
 
     def evaluate(
         self,
@@ -34,12 +36,14 @@ class Evaluates(Protocol):
 
 
 class Tunes(Protocol):
-    """The interface that answers the turns of TUNE: agent/tuning/turn.py."""
+    """Interface of the tuner, which answers the turns of TUNE (agent/tuning/turn.py)."""
 
     def tuned(
         self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]
     ) -> Completion:
-        """The parent's program with other numbers; the parent's own where none are faster."""
+        """Returns the parent's program with faster numbers; the parent's program unchanged if
+        none are faster.
+        """
         ...
 
 
@@ -47,32 +51,49 @@ class VerdictSource(Protocol):
     """The source of a run's verdicts: the tools, or stored verdicts."""
 
     def require_working(self, problem: Problem) -> None:
-        """Raises ProblemError where the problem's reference fails; called before the first turn."""
+        """Raises ProblemError if the problem's reference fails; called before the first turn."""
         ...
 
     def report(
         self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None],
         deadline: float | None = None,
     ) -> Report:  # fmt: skip
-        """Returns the verdict on an attempt; a program that an earlier attempt of the run had is not judged again.
+        """Returns the verdict on an attempt; programs of earlier attempts are not judged again.
 
-        deadline: time of the monotonic clock at which the run ends; raises TimeLimitReached a short grace after it.
+        deadline: time of the monotonic clock at which the run ends; raises TimeLimitReached a
+        short grace after it.
         """
         ...
 
     def gpu_seconds(self, report: Report) -> float:
-        """Seconds that the verdict took of a GPU, for the budget."""
+        """Returns the GPU seconds of the verdict, for the budget."""
         ...
 
 
+@dataclass(frozen=True)
+class Participants:
+    """The policy, the judge, the search and the tuner of a run."""
+
+    policy: Policy
+    judging: VerdictSource
+    search: CandidateSearch | None = None
+    """Chooses the next candidate. None: the search of the run's settings, with their goal."""
+    tuner: Tunes | None = None
+    """Answers the turns of TUNE. None: the policy answers them, as a record of such turns can."""
+
+
 class RunJudge:
-    """Makes verdicts with an evaluator, and repeats none for a program that the run has tried before."""
+    """Makes verdicts with an evaluator, and repeats none for a program that the run has tried
+    before.
+    """
 
     def __init__(self, evaluator: Evaluates, options: Options) -> None:
         self._evaluator, self._options = evaluator, options
 
     def require_working(self, problem: Problem) -> None:
-        """Runs the problem's reference once in a process that can be ended. Raises ProblemError where it fails."""
+        """Runs the problem's reference once in a process that can be ended. Raises ProblemError
+        if the reference fails.
+        """
         from kernelwright.tools.reference_trials.trials import reference_trials
 
         reference_trials().require_working(problem, train_mode=self._options.train_mode)
@@ -81,9 +102,11 @@ class RunJudge:
         self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None],
         deadline: float | None = None,
     ) -> Report:  # fmt: skip
-        """Returns the verdict that a repeated program had, marked as cached."""
-        if (known := _known(attempt, earlier)) is not None:
-            return known
+        """Judges an attempt; returns the earlier verdict, marked as cached, if the program is
+        repeated.
+        """
+        if (cached := _cached_verdict(attempt, earlier)) is not None:
+            return cached
 
         def judge(options: Options, progress: Callable[[str], None]) -> Report:
             return self._evaluator.evaluate(
@@ -93,28 +116,26 @@ class RunJudge:
         return judged_until(deadline, self._options, judge, say)
 
     def gpu_seconds(self, report: Report) -> float:
-        """Seconds of a GPU that this verdict took."""
+        """Returns the GPU seconds of this verdict."""
         if report.cached:
             return 0.0
         correctness = report.correctness.seconds if report.correctness else 0.0
         return correctness + (report.profile.seconds if report.profile else 0.0)
 
 
-def _known(attempt: Attempt, earlier: Sequence[Attempt]) -> Report | None:
-    """Returns the verdict on an equal program, unless its fault is one that a loaded machine may cause."""
+def _cached_verdict(attempt: Attempt, earlier: Sequence[Attempt]) -> Report | None:
+    """Returns the verdict on an equal program, unless a loaded machine may have caused its fault."""
     same = next((other for other in earlier if other.turn == attempt.repeats), None)
     if same is None or same.report is None:
         return None
     failure = same.report.failure
-    return (
-        None
-        if failure and failure.fault in UNCACHED_FAULTS
-        else same.report.with_(cached=True, seconds=0.0)
-    )
+    if failure and failure.fault in UNCACHED_FAULTS:
+        return None
+    return same.report.with_(cached=True, seconds=0.0)
 
 
 def unreadable_report(problem: Problem, completion: Completion) -> Report:
-    """Returns the report on a reply without code; no tool is run for it."""
+    """Returns the report on a reply without code; no tool is run for such a reply."""
     return Report(
         problem=problem.name,
         problem_hash=problem.hash,

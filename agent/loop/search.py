@@ -1,6 +1,7 @@
-"""Which candidate comes next.
+"""Chooses the next candidate of a run.
 
-Each search is a pure function of the turns so far, so that a run goes on wherever it was stopped.
+Each search is a pure function of the turns so far, so a stopped run continues with the same
+choices.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from kernelwright.store.models import Action
 MAX_FAILURES_BEFORE_DRAFT = 5
 """Failures in a row before a fresh draft."""
 MAX_FAILURES_OF_REFINEMENT = 2
-"""Failures in a row of a refinement before the best one is taken up again."""
+"""Failures in a row of a refinement before the run goes back to the best candidate."""
 
 
 class SearchKind(StrEnum):
     """The strategy by which a run chooses its next turn."""
 
     SERIAL = "serial"
-    """Repair the current one until it is correct, then refine the best."""
+    """Repair the current candidate until it is correct, then refine the best."""
     BEST_OF_N = "best-of-n"
-    """Several independent drafts."""
+    """Several independent drafts; the best is kept."""
     BEAM = "beam"
-    """The best few, each taken further, round after round."""
+    """The best few candidates, each taken further, round after round."""
 
 
 class NextTurn(Value):
@@ -42,12 +43,17 @@ class CandidateSearch(Protocol):
     """Decides from the attempts so far what a run does next."""
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
-        """The attempts are all judged, in their order."""
+        """Returns the next turn, or the reason to end. The attempts are all judged, in their
+        order.
+        """
         ...
 
 
 def make_search(kind: SearchKind, samples: int) -> CandidateSearch:
-    """`samples`: drafts of best-of-n, width of the beam; serial looks at one at a time."""
+    """Returns the search of this kind.
+
+    samples: drafts of best-of-n, width of the beam; serial follows a single candidate.
+    """
     match kind:
         case SearchKind.SERIAL:
             return Serial()
@@ -58,16 +64,20 @@ def make_search(kind: SearchKind, samples: int) -> CandidateSearch:
 
 
 class GoalSearch:
-    """A search that ends where the goal is reached, or where the turns so far say that going on is of no use."""
+    """A search that ends at the goal, or when the turns so far show that further turns are of no
+    use.
+    """
 
     def __init__(self, goal: Goal, search: CandidateSearch, tunes_from: int | None = None) -> None:
-        """tunes_from: from so many turns on the numbers of every new best one are tuned before anything else is asked
-        for; None: never.
+        """tunes_from: number of turns from which on every new best candidate is tuned before any
+        other turn. None: never.
         """
         self._goal, self._search, self._tunes_from = goal, search, tunes_from
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
-        """Ends at the goal; tunes an untuned best one where that is asked for; else the search inside decides."""
+        """Ends at the goal; tunes an untuned best candidate if tuning is on; else asks the inner
+        search.
+        """
         if stop := reason_to_finish(self._goal, attempts):
             return stop
         tunes = self._tunes_from is not None and len(attempts) >= self._tunes_from
@@ -77,13 +87,14 @@ class GoalSearch:
 
 
 class Serial:
-    """Repair follows the current candidate; refine follows the best, never merely the last.
+    """Repairs the last candidate until it is correct; refines the best candidate, never merely
+    the last.
 
-    Where nothing is right yet and a reply says again what failed before, a fresh draft.
+    Asks for a fresh draft if nothing is correct yet and a reply repeats a failed program.
     """
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
-        """Returns the next turn: a draft first; then a repair of the last candidate until it is right, then a
+        """Returns a draft first, then a repair of the last candidate until it is correct, then a
         refinement of the best.
         """
         if not attempts:
@@ -91,6 +102,7 @@ class Serial:
         last, best = attempts[-1], best_of(attempts)
         failures = _failures_in_a_row(attempts)
         if last.unreadable:
+            # A format error says nothing about the candidate: the prompt names it and asks again.
             return repeat_turn(attempts)
         if best is not None and (last.correct or failures > MAX_FAILURES_OF_REFINEMENT):
             return NextTurn(action=Action.REFINE, parent=best)
@@ -100,33 +112,36 @@ class Serial:
 
 
 class BestOf:
-    """Makes so many drafts and keeps the best; a reply without code is one of them."""
+    """Makes a fixed number of drafts and keeps the best; a reply without code counts as a draft."""
 
     def __init__(self, samples: int) -> None:
         self._samples = samples
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
-        """Another draft until there are enough."""
+        """Returns another draft until there are enough."""
         drafts = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
         return NextTurn(action=Action.DRAFT) if len(drafts) < self._samples else StopReason.SAMPLES
 
 
 class Beam:
-    """Rounds of `width` turns: first drafts, then each of the best so far is repaired or refined once a round."""
+    """Rounds of `width` turns: first drafts, then a repair or a refinement of each of the best
+    candidates so far.
+    """
 
     def __init__(self, width: int) -> None:
         self._width = width
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
         """Returns the next turn of the round, on one of the best candidates so far."""
-        asked = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
-        round_start = len(asked) // self._width * self._width
+        policy_attempts = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
+        round_start = len(policy_attempts) // self._width * self._width
+        # Tuned programs belong to no round: they compete as soon as they are judged.
         tuned = [attempt for attempt in attempts if attempt.action is Action.TUNE]
-        known = _without_repeats([*asked[:round_start], *tuned])
-        if not round_start or not known:
+        distinct = _without_repeats([*policy_attempts[:round_start], *tuned])
+        if not round_start or not distinct:
             return NextTurn(action=Action.DRAFT)
-        kept = sorted(known, key=lambda attempt: attempt.rank, reverse=True)[: self._width]
-        parent = kept[(len(asked) - round_start) % len(kept)]
+        beam = sorted(distinct, key=lambda attempt: attempt.rank, reverse=True)[: self._width]
+        parent = beam[(len(policy_attempts) - round_start) % len(beam)]
         return NextTurn(action=Action.REFINE if parent.correct else Action.REPAIR, parent=parent)
 
 
@@ -138,7 +153,7 @@ def repeat_turn(attempts: Sequence[Attempt]) -> NextTurn:
 
 
 def _best_to_tune(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The best one, where it was measured and has not been tuned yet."""
+    """Returns the best candidate if it was measured and has not been tuned yet."""
     best = best_of(attempts)
     if best is None or best.action is Action.TUNE or attempts[-1].unreadable:
         return None

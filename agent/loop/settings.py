@@ -1,4 +1,6 @@
-"""The settings of a run: frozen values. Two commands with equal settings are the same command."""
+"""The settings of a run, as frozen values. Two commands with equal settings continue the same
+run.
+"""
 
 from __future__ import annotations
 
@@ -17,94 +19,103 @@ from kernelwright.tools.problem import Problem
 EXPLORING_TEMPERATURE = 0.8
 """Temperature of a small policy after its first, greedy answer."""
 REPLY_TOKENS = {PromptForm.CHAT: 8192, PromptForm.COMPACT: 1536}
-"""The most a reply may take unless it is said."""
+"""Default limit of a reply's tokens, by the form of the prompts."""
 
 
 class Settings(Value):
-    """Everything that a run is asked for beside its problem; the same settings go on with the same run."""
+    """All options of a run beside its problem; equal settings continue the same run."""
 
     policy: str
-    """The policy's name, as the user gave it."""
+    """Name of the policy, as the user typed it."""
     targets: tuple[str, ...] = ("sm_90",)
     device: str = "cpu"
     own_work: str = "strict"
     train_mode: bool = False
-    """Whether a module that draws random numbers in training mode is refused, and not judged in eval mode."""
+    """Whether a module with random numbers in training mode is refused, instead of judged in eval
+    mode.
+    """
     draft: str = "policy"
-    """The author of the first candidate: policy, compiler, auto (agent/solve/drafting.py), or a file with a kernel."""
+    """Author of the first candidate: policy, compiler, auto (agent/solve/drafting.py), or the
+    path of a kernel file.
+    """
     partial: bool = False
-    """Whether the compiler's draft may leave operators without a kernel of its own to torch."""
+    """Whether the compiler's draft may leave operators without a kernel of their own to torch."""
     tune: bool = False
     """Whether the numbers of every new best kernel are tuned (on a GPU)."""
     precision: str = ""
-    """The precision of fp32 products: ieee, split or any (agent/tuning/settings.py). Empty: as eager's, or in parts of
-    about the same precision.
+    """Precision of fp32 products: ieee, split or any (agent/tuning/settings.py). Empty: eager's
+    precision, or parts of about the same precision.
     """
     search: SearchKind = SearchKind.SERIAL
     samples: int = 4
     goal: Goal = Goal()
     budgets: Budgets = Budgets()
     temperature: float | None = None
-    """The sampling temperature. None: 1 for a policy with chat prompts; a small policy first decodes greedily, then
-    samples at 0.8.
+    """Sampling temperature. None: 1 for a policy with chat prompts; a small policy first decodes
+    greedily, then samples at 0.8.
     """
     repeated: bool = False
-    """Not the first trajectory of its problem: what is likeliest has been said, so it draws its first answer too.
+    """Whether the problem has earlier trajectories. If so, the first answer is sampled too: the
+    greedy answer is known already.
 
-    Follows from the trajectory, so it makes no other command.
+    Follows from the trajectory, so a command's identity does not depend on it.
     """
     reply_tokens: int | None = None
     seed: int | None = None
     prompts: Path | None = None
-    """A folder of the user's own."""
+    """Folder with the user's prompt templates."""
     reasoning_effort: str | None = None
     extra_body: dict[str, JsonValue] = {}
-    """Fields of the user's own that every request to a server has."""
+    """The user's extra fields of every request to a server."""
     prompt_version: str = ""
-    """The version of the prompts' texts. Whoever opens the run sets it: other texts make another command."""
+    """Version of the prompt templates, set by the opener of the run: other templates make another
+    command.
+    """
 
     @property
     def tunes_from(self) -> int | None:
-        """The number of turns after which the best kernel is tuned; None where it never is.
+        """Number of turns after which the best kernel is tuned; None: never.
 
-        Where policy and compiler both draft, the better of the two is.
+        If policy and compiler both draft, the better of the two drafts is tuned.
         """
-        return None if not self.tune else 2 if self.draft == "auto" else 1
+        if not self.tune:
+            return None
+        return 2 if self.draft == "auto" else 1
 
     def aimed_search(self) -> CandidateSearch:
-        """The search that these settings name, with their goal and their tuning."""
+        """Returns the search of these settings, with their goal and their tuning."""
         return GoalSearch(self.goal, make_search(self.search, self.samples), self.tunes_from)
 
     @classmethod
     def of(cls, trajectory: Trajectory) -> Self:
-        """Returns the settings of a stored trajectory. A folder of prompts is not stored, only the version of its
-        texts.
+        """Returns the settings of a stored trajectory. The store has no folder of prompts, only
+        the version of the templates.
         """
-        told = trajectory.options
+        options = trajectory.options
         return cls(
             policy=trajectory.policy,
-            targets=tuple(told.get("targets", ("sm_90",))),
-            device=told.get("device", "cpu"),
-            own_work=told.get("own_work", "strict"),
-            train_mode=bool(told.get("train_mode", False)),
-            draft=told.get("draft", "policy"),
-            partial=told.get("partial", False),
-            tune=bool(told.get("tune", False)),
-            precision=told.get("precision", ""),
-            search=told.get("search", SearchKind.SERIAL),
-            samples=told.get("samples", 4),
+            targets=tuple(options.get("targets", ("sm_90",))),
+            device=options.get("device", "cpu"),
+            own_work=options.get("own_work", "strict"),
+            train_mode=bool(options.get("train_mode", False)),
+            draft=options.get("draft", "policy"),
+            partial=options.get("partial", False),
+            tune=bool(options.get("tune", False)),
+            precision=options.get("precision", ""),
+            search=options.get("search", SearchKind.SERIAL),
+            samples=options.get("samples", 4),
             goal=Goal.parse(trajectory.goal or "correct"),
             budgets=Budgets.model_validate(trajectory.budgets),
-            temperature=told.get("temperature"),
-            reply_tokens=told.get("reply_tokens"),
-            reasoning_effort=told.get("reasoning_effort"),
-            extra_body=told.get("extra_body", {}),
+            temperature=options.get("temperature"),
+            reply_tokens=options.get("reply_tokens"),
+            reasoning_effort=options.get("reasoning_effort"),
+            extra_body=options.get("extra_body", {}),
             seed=trajectory.seed,
             repeated=trajectory.sample > 0,
         )
 
     def start(self, problem: Problem, program: str = "") -> TrajectoryStart:
-        """The row that a trajectory begins with; equal starts go on with one trajectory."""
+        """Returns the first row of a trajectory; equal rows continue the same trajectory."""
         options: dict[str, JsonValue] = {
             "targets": list(self.targets),
             "device": self.device,
@@ -117,7 +128,8 @@ class Settings(Value):
             "seed": self.seed,
             "prompts": self.prompt_version,
         }
-        if self.draft != "policy":  # so that commands of earlier versions stay the same commands
+        # Later options are stored only if set: commands of earlier versions continue their runs.
+        if self.draft != "policy":
             options["draft"] = self.draft
         if self.train_mode:
             options["train_mode"] = True
@@ -144,10 +156,14 @@ class Settings(Value):
     def sampling(
         self, form: PromptForm, turn: int, trajectory_id: int, tokens_left: int | None
     ) -> Sampling:
-        """Returns the sampling of one turn. The seed changes with the turn, so that no two turns draw the same."""
+        """Returns the sampling of one turn. The seed changes with the turn, so no two turns draw
+        the same numbers.
+        """
         limit = self.reply_tokens or REPLY_TOKENS[form]
         if tokens_left is not None:
             limit = max(1, min(limit, tokens_left))
+        # Without a seed the trajectory's number is spread by a prime, so that the seeds of the
+        # turns of neighbouring trajectories do not overlap.
         base = self.seed if self.seed is not None else trajectory_id * 7919
         return Sampling(
             temperature=self._temperature(form, turn), max_tokens=limit, seed=(base + turn) % 2**31

@@ -1,4 +1,4 @@
-"""Goals, budgets, and why a run stops."""
+"""Goals, budgets, and the reasons why a run stops."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class StopReason(StrEnum):
     ROOFLINE = "near_roofline"
     """The best candidate is so near the speed of light that little is left to gain."""
     SAMPLES = "samples"
-    """As many drafts were judged as were asked for."""
+    """The requested number of drafts was judged."""
     STUCK = "stuck"
-    """The policy gives the same programs again and again."""
+    """The policy repeats the same programs."""
     TURNS = "turns"
     TOKENS = "tokens"
     DOLLARS = "dollars"
     UNPRICED = "unpriced"
-    """A budget in dollars was given, and the policy's price is not known."""
+    """A budget in dollars was set, and the policy's price is not known."""
     WALL = "wall"
     GPU_SECONDS = "gpu_seconds"
     FORMAT_ERRORS = "format_errors"
@@ -47,13 +47,13 @@ PAUSING_REASONS = frozenset({StopReason.INTERRUPTED, StopReason.REFUSED, StopRea
 """Reasons after which the same command continues at the exact turn."""
 
 PLATEAU_TURNS = 4
-"""Turns without progress that make a plateau."""
+"""Number of turns without progress that make a plateau."""
 PROGRESS_SPEEDUP = 1.02
-"""The smallest speedup over the best candidate that counts as progress: less is noise."""
+"""Smallest speedup over the best candidate that counts as progress: less is noise."""
 NEAR_ROOFLINE_SHARE = 0.95
-"""The share of the speed of light from which on nothing is left to gain."""
+"""Share of the speed of light from which on nothing is left to gain."""
 MAX_USELESS_REPLIES_IN_A_ROW = 3
-"""Unreadable or repeated replies in a row that end a run."""
+"""Number of unreadable or repeated replies in a row that end a run."""
 
 
 class GoalKind(StrEnum):
@@ -61,20 +61,20 @@ class GoalKind(StrEnum):
 
     CORRECT = "correct"
     SPEEDUP = "speedup"
-    """The speedup over eager PyTorch, by the lower bound of its 95 % interval. It may also be given as `eager`."""
+    """Speedup over eager PyTorch, by the lower bound of its 95 % interval. `eager` is an alias."""
     COMPILE = "compile"
-    """The speedup over torch.compile, by the lower bound of its 95 % interval. Where both could not be timed by the
-    same method, by the lowest estimate.
+    """Speedup over torch.compile, by the lower bound of its 95 % interval; by the lowest estimate
+    if the two were not timed by the same method.
     """
     ROOFLINE = "roofline"
-    """Share of the speed of light. Also said as `sol`."""
+    """Share of the speed of light. `sol` is an alias."""
 
 
 GOAL_KIND_ALIASES = {"eager": GoalKind.SPEEDUP, "sol": GoalKind.ROOFLINE}
 
 
 class Goal(Value):
-    """The goal of a run: a kind and, for all but `correct`, a number."""
+    """The goal of a run: a kind and, for all kinds but `correct`, a number."""
 
     kind: GoalKind = GoalKind.CORRECT
     value: float = 0.0
@@ -102,13 +102,15 @@ class Goal(Value):
         return self.kind.value if self.kind is GoalKind.CORRECT else f"{self.kind}:{self.value:g}"
 
     def reached(self, attempt: Attempt) -> bool:
-        """A speed that was not measured on a GPU reaches nothing."""
+        """Returns whether the attempt reaches the goal. A speed that was not measured on a GPU
+        reaches none.
+        """
         if not attempt.correct or self.kind is GoalKind.CORRECT:
             return attempt.correct
         profile = attempt.report.profile if attempt.report else None
         if profile is None:
             return False
-        share = profile.speed_of_light
+        # A goal is reached by the lower bound of an interval, so noise does not end a run early.
         lower = profile.speedup if profile.speedup_low is None else profile.speedup_low
         over_compiled = (
             profile.speedup_compiled_low,
@@ -118,7 +120,7 @@ class Goal(Value):
         measured = {
             GoalKind.SPEEDUP: lower,
             GoalKind.COMPILE: next((ratio for ratio in over_compiled if ratio is not None), None),
-            GoalKind.ROOFLINE: share,
+            GoalKind.ROOFLINE: profile.speed_of_light,
         }[self.kind]
         return measured is not None and measured >= self.value
 
@@ -132,7 +134,7 @@ class Budgets(Value):
     gpu_seconds: float | None = Field(default=None, gt=0)
     minutes: float | None = Field(default=None, gt=0)
     minutes_unsolved: float | None = Field(default=None, gt=0)
-    """Minutes of wall-clock time after which a run that has no correct kernel ends."""
+    """Minutes of wall-clock time after which a run without a correct kernel ends."""
 
 
 class Spent(Value):
@@ -141,19 +143,19 @@ class Spent(Value):
     turns: int = 0
     tokens: int = 0
     dollars: float | None = 0.0
-    """Dollars of the answers; None where a price is not known."""
+    """Dollars of the answers. None: a price is not known."""
     gpu_seconds: float = 0.0
     seconds: float = 0.0
 
     def plain(self) -> dict[str, JsonValue]:
-        """The budgets as they are stored in a trajectory's row."""
+        """Returns the used budgets in the form of a trajectory's row."""
         return self.model_dump(mode="json")
 
 
 def sum_spent(attempts: Sequence[Attempt], seconds: float, lost: Sequence[Usage] = ()) -> Spent:
-    """Adds up what turns cost.
+    """Adds up the costs of turns.
 
-    `seconds`: wall time, that of earlier sittings included. `lost`: what was paid for answers without a reply.
+    seconds: wall time, earlier calls included. lost: usage of charged answers without a reply.
     """
     answered = [a.usage for a in attempts if a.usage is not None and a.action is not Action.TUNE]
     usages = [*answered, *lost]
@@ -167,9 +169,20 @@ def sum_spent(attempts: Sequence[Attempt], seconds: float, lost: Sequence[Usage]
     )
 
 
+def sum_usages(usages: Sequence[Usage | None]) -> Usage | None:
+    """Returns the sum of the usages that are not None; None if there is no usage at all."""
+    total: Usage | None = None
+    for usage in usages:
+        if usage is not None:
+            total = usage if total is None else total.plus(usage)
+    return total
+
+
 def exhausted_budget(budgets: Budgets, spent: Spent, asking: bool) -> StopReason | None:
-    """Returns the budget that forbids the next action; the time limit is agent/loop/time_limit.py's. `asking`: the
-    action asks the policy, else it runs the tools on the last answer.
+    """Returns the budget that forbids the next action. The time limit is handled in
+    agent/loop/time_limit.py.
+
+    asking: whether the action asks the policy; else it runs the tools on the last answer.
     """
     if budgets.gpu_seconds is not None and spent.gpu_seconds >= budgets.gpu_seconds:
         return StopReason.GPU_SECONDS
@@ -188,23 +201,25 @@ def exhausted_budget(budgets: Budgets, spent: Spent, asking: bool) -> StopReason
 
 def describe_budget_left(budgets: Budgets, spent: Spent) -> str:
     """Describes the rest of the budget in words, for the policy and for the user."""
-    said = []
+    clauses = []
     if budgets.turns is not None:
-        left = budgets.turns - spent.turns
-        said.append(
-            "this is the last turn" if left <= 1 else f"{left} turns are left, this one among them"
+        turns_left = budgets.turns - spent.turns
+        clauses.append(
+            "this is the last turn"
+            if turns_left <= 1
+            else f"{turns_left} turns are left, this one among them"
         )
     if budgets.tokens is not None:
-        said.append(f"about {max(budgets.tokens - spent.tokens, 0):,} tokens are left")
+        clauses.append(f"about {max(budgets.tokens - spent.tokens, 0):,} tokens are left")
     if budgets.dollars is not None and spent.dollars is not None:
-        said.append(f"${max(budgets.dollars - spent.dollars, 0.0):.2f} are left")
+        clauses.append(f"${max(budgets.dollars - spent.dollars, 0.0):.2f} are left")
     if budgets.gpu_seconds is not None:
-        said.append(
+        clauses.append(
             f"{max(budgets.gpu_seconds - spent.gpu_seconds, 0.0):.0f} s of GPU time are left"
         )
     if budgets.minutes is not None:
-        said.append(f"{max(budgets.minutes - spent.seconds / 60, 0.0):.0f} minutes are left")
-    text = "; ".join(said)
+        clauses.append(f"{max(budgets.minutes - spent.seconds / 60, 0.0):.0f} minutes are left")
+    text = "; ".join(clauses)
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
@@ -213,36 +228,35 @@ def reason_to_finish(goal: Goal, attempts: Sequence[Attempt]) -> StopReason | No
     best = best_of(attempts)
     if any(goal.reached(attempt) for attempt in attempts):
         return StopReason.TARGET
-    if (
-        best is not None
-        and best.report
-        and best.report.profile
-        and (best.report.profile.speed_of_light or 0.0) >= NEAR_ROOFLINE_SHARE
-    ):
+    profile = best.report.profile if best is not None and best.report else None
+    if profile is not None and (profile.speed_of_light or 0.0) >= NEAR_ROOFLINE_SHARE:
         return StopReason.ROOFLINE
-    if _in_a_row(attempts, lambda a: a.unreadable):
+    if _in_a_row(attempts, lambda attempt: attempt.unreadable):
         return StopReason.FORMAT_ERRORS
-    if _in_a_row(attempts, lambda a: a.repeats is not None):
+    if _in_a_row(attempts, lambda attempt: attempt.repeats is not None):
         return StopReason.STUCK
-    if best is not None and _since_progress(attempts) >= PLATEAU_TURNS:
+    if best is not None and _turns_since_progress(attempts) >= PLATEAU_TURNS:
         return StopReason.PLATEAU
     return None
 
 
 def _in_a_row(attempts: Sequence[Attempt], holds: Callable[[Attempt], bool]) -> bool:
-    asked = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
-    return len(asked) >= MAX_USELESS_REPLIES_IN_A_ROW and all(
-        holds(attempt) for attempt in asked[-MAX_USELESS_REPLIES_IN_A_ROW:]
-    )
+    policy_attempts = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
+    if len(policy_attempts) < MAX_USELESS_REPLIES_IN_A_ROW:
+        return False
+    return all(holds(attempt) for attempt in policy_attempts[-MAX_USELESS_REPLIES_IN_A_ROW:])
 
 
-def _since_progress(attempts: Sequence[Attempt]) -> int:
-    """Turns since one was the first that is correct, or noticeably faster than all before it."""
+def _turns_since_progress(attempts: Sequence[Attempt]) -> int:
+    """Counts the turns since the last progress: the first correct candidate, or a noticeably
+    faster candidate.
+    """
     fastest: float | None = None
-    since = 0
+    turns_without_progress = 0
     for attempt in attempts:
-        since += attempt.action is not Action.TUNE
+        # A turn of TUNE asks no policy: it is no turn without progress, but may be progress.
+        turns_without_progress += attempt.action is not Action.TUNE
         speed = attempt.speedup or 0.0
         if attempt.correct and (fastest is None or speed > fastest * PROGRESS_SPEEDUP):
-            fastest, since = speed, 0
-    return since
+            fastest, turns_without_progress = speed, 0
+    return turns_without_progress

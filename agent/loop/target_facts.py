@@ -1,4 +1,6 @@
-"""Describes the target GPU to a policy: read from the device where there is one, else from the table of targets."""
+"""Describes the target GPU to a policy, from the device if there is a GPU, else from the table of
+targets.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +9,21 @@ from kernelwright.tools.hardware.targets import TARGETS
 
 
 def describe_target(target: str, device: str) -> str:
-    """Returns the description of the target in one line."""
-    known = TARGETS[target]
+    """Describes the target in one line."""
+    specification = TARGETS[target]
     name, multiprocessors, memory = _read(device) or (
-        known.title,
-        known.multiprocessors,
-        known.memory,
+        specification.title,
+        specification.multiprocessors,
+        specification.memory,
     )
+    registers = specification.registers
+    shared_kib = specification.shared_per_multiprocessor // 1024
     facts = [
         f"{name} ({target})",
         f"{multiprocessors} multiprocessors",
-        f"{known.registers:,} registers and {known.shared_per_multiprocessor // 1024} KiB of shared memory each",
-        f"at most {known.shared_per_block // 1024} KiB of shared memory a block",
-        f"warps of {known.warp_size}",
+        f"{registers:,} registers and {shared_kib} KiB of shared memory each",
+        f"at most {specification.shared_per_block // 1024} KiB of shared memory a block",
+        f"warps of {specification.warp_size}",
         f"{memory / 2**30:.0f} GiB of memory",
     ]
     if peak := peak_of(name) or peak_of_target(target):
@@ -28,7 +32,9 @@ def describe_target(target: str, device: str) -> str:
 
 
 def _read(device: str) -> tuple[str, int, int] | None:
-    """Name, multiprocessors and bytes of memory of the device itself."""
+    """Returns name, multiprocessors and bytes of memory of the device; None if the device is not
+    a readable GPU.
+    """
     if not device.startswith("cuda"):
         return None
     from kernelwright.tools.hardware.gpus import read_driver

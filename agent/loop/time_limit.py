@@ -1,7 +1,8 @@
-"""Cuts a turn that is under way when the time limit of its run is reached.
+"""Cuts a turn short when the time limit of its run is reached.
 
-The policy has the limit as the deadline of its request. The tools have a short grace beyond it: between two steps
-the verdict is ended, and within a step the candidate's processes have no more time than that.
+The policy receives the limit as the deadline of its request. The tools have a short grace beyond
+the limit: the verdict is ended between two steps, and within a step the candidate's processes
+have no more time than the grace.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kernelwright.tools.report import InfrastructureError, Report
 from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
 
 GRACE_SECONDS = 5.0
-"""Seconds that a verdict under way has beyond the time limit."""
+"""Seconds beyond the time limit for a verdict under way."""
 MIN_STEP_SECONDS = 1.0
 """Least time limit of a step of the tools."""
 
@@ -25,38 +26,42 @@ class TimeLimitReached(InfrastructureError):
 
 
 def time_limit_seconds(budgets: Budgets, earlier_seconds: float, solved: bool) -> float | None:
-    """Returns the seconds from the beginning of this sitting to the time limit of the run; None where it has none.
+    """Returns the seconds from the beginning of this call to the time limit of the run; None if
+    there is no limit.
 
-    A run that has used up a limit gets it anew when the same command goes on with it.
-    earlier_seconds: of earlier sittings. solved: whether there is a correct kernel.
+    A limit that earlier calls have used up starts again when the same command continues the run.
+    earlier_seconds: used by earlier calls. solved: whether there is a correct kernel.
     """
     minutes = [budgets.minutes] if solved else [budgets.minutes, budgets.minutes_unsolved]
-    limits = [60.0 * limit for limit in minutes if limit is not None]
-    return min(
-        (limit - earlier_seconds if earlier_seconds < limit else limit for limit in limits),
-        default=None,
-    )
+    remaining = []
+    for limit in minutes:
+        if limit is not None:
+            seconds = 60.0 * limit
+            remaining.append(seconds - earlier_seconds if earlier_seconds < seconds else seconds)
+    return min(remaining, default=None)
 
 
 def options_until(options: Options, deadline: float) -> Options:
-    """The options of a verdict with time limits that end it soon after the deadline (of the monotonic clock)."""
+    """Returns the options of a verdict with time limits soon after the deadline (of the monotonic
+    clock).
+    """
     seconds = max(MIN_STEP_SECONDS, deadline + GRACE_SECONDS - time.monotonic())
-    limited: Options = options.with_(
+    return options.with_(
         compile_seconds=min(options.compile_seconds, seconds),
         seconds=min(options.seconds, seconds),
         lease_seconds=min(options.lease_seconds, seconds),
     )
-    return limited
 
 
 def judged_until(
     deadline: float | None, options: Options, judge: Callable[[Options, Callable[[str], None]], Report],
     say: Callable[[str], None],
 ) -> Report:  # fmt: skip
-    """Returns the report of `judge`, which is given the options and what it tells its steps to.
+    """Returns the report of `judge`, which receives shortened time limits and a progress
+    callback.
 
-    Raises TimeLimitReached where the deadline and its grace end the verdict; a fault that the haste may have caused is
-    no verdict either.
+    Raises TimeLimitReached if the deadline and its grace end the verdict, or if the shortened
+    limits may have caused its fault.
     """
     if deadline is None:
         return judge(options, say)
@@ -71,7 +76,7 @@ def judged_until(
         check_time(deadline)
         raise
     if report.failure is not None and report.failure.fault in UNCACHED_FAULTS:
-        check_time(deadline)
+        check_time(deadline)  # such a fault (a time-out) may come from the shortened limits
     return report
 
 

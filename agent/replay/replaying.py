@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from kernelwright.agent.loop.attempts import Attempt, best_of
 from kernelwright.agent.loop.machine import TOOL_STATES, State
 from kernelwright.agent.loop.run import Run
-from kernelwright.agent.loop.run_verdicts import VerdictSource
+from kernelwright.agent.loop.run_verdicts import Participants, VerdictSource
 from kernelwright.agent.loop.search import CandidateSearch, NextTurn
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets, StopReason
@@ -214,8 +214,8 @@ def replay(
     problem = store.problem(trajectory.id)
     judges = judge(known)
     run = Run(
-        scratch, scratch.begin(settings.start(problem), resume=False), problem, _script(known), judges, settings,
-        watch, search=course,
+        scratch, scratch.begin(settings.start(problem), resume=False), problem,
+        Participants(_script(known), judges, search=course), settings, watch,
     )  # fmt: skip
     while known and run.state is not State.DONE:
         run.step()

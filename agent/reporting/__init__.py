@@ -1,3 +1,3 @@
-"""Reports of a run, or of one trajectory: values first, then Markdown, CSV, JSON and one HTML page without external
-assets.
+"""Reports of a run, or of a trajectory: values first, then Markdown, CSV, JSON and an HTML page
+without external assets.
 """

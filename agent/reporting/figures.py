@@ -1,6 +1,11 @@
-"""Figures over the samples of a run: pure functions. A problem that was never attempted counts as failed.
+"""Figures over the samples of a run: pure functions. A problem that was never attempted counts as
+failed.
 
-fast_p and speedups count only what was judged on a GPU. Each problem weighs the same, however many samples it has.
+fast_p and speedups count only samples judged on a GPU. Each problem has the same weight, however
+many samples it has.
+
+Example: problem a with samples correct, incorrect and problem b with one incorrect sample give
+pass@1 = (1/2 + 0) / 2 = 25 %.
 """
 
 from __future__ import annotations
@@ -19,15 +24,17 @@ NOT_TIMED_MESSAGE = (
     "nothing was timed: every sample was judged on a CPU; --device cuda, on a machine "
     "with a GPU, measures speed"
 )
-"""The reason why a run has no fast_p and no speedup."""
+"""Reason why a run has no fast_p and no speedup."""
 FAST_P_THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
-"""The values p of fast_p (Ouyang et al. 2025, arXiv:2502.10517): strictly faster than p times eager PyTorch."""
+"""The values p of fast_p (Ouyang et al. 2025, arXiv:2502.10517): strictly faster than p times
+eager PyTorch.
+"""
 PASS_AT_K_VALUES = (1, 2, 4, 5, 8, 10, 16, 32, 64, 100)
 BOOTSTRAP_RESAMPLES = 2000
 BOOTSTRAP_SEED = 20251121
 
 Attempts = Mapping[str, Sequence[ReportedSample]]
-"""Every problem of the suite by name, with its samples; an empty list where there are none."""
+"""Every problem of the suite by name, with its samples; an empty list if it was never attempted."""
 
 
 class Estimate(Value):
@@ -37,11 +44,13 @@ class Estimate(Value):
     low: float | None = None
     high: float | None = None
     problems: int = 0
-    """Problems that the figure rests on."""
+    """Number of problems behind the figure."""
 
 
 class Figures(Value):
-    """The figures of a set of samples over problems. Shares are of the problems that can be judged, from 0 to 1."""
+    """The figures of a set of samples over problems. Shares are of the problems that can be
+    judged, from 0 to 1.
+    """
 
     problems: int
     attempted: int
@@ -49,63 +58,74 @@ class Figures(Value):
     unfinished: int
     compiled: Estimate
     correct: Estimate
-    """Mean over problems of the share of its samples that are correct: pass@1."""
+    """pass@1: mean over problems of the share of correct samples."""
     solved_by_compiler: int
-    """Samples among `correct` whose first correct candidate was the compiler's draft and not the policy's."""
+    """Samples among `correct` whose first correct candidate was the compiler's draft and not the
+    policy's.
+    """
     correct_on_cpu_only: int
-    """Problems whose correct samples were judged on a CPU only: they enter no speed figure."""
+    """Problems whose correct samples were judged on a CPU only; they enter no speed figure."""
     degenerate: int
-    """Problems that cannot tell a right answer from some wrong one."""
+    """Problems whose checks accept some wrong output."""
     unusable: tuple[str, ...] = ()
-    """Problems that cannot be judged (the reference fails, or is random): they are in no share."""
+    """Problems that cannot be judged (the reference fails, or is random); they are in no share."""
     unusable_because: dict[str, str] = {}
-    """The reason why each of them cannot be judged."""
+    """Reason of each unusable problem."""
     correct_without_degenerate: Estimate
     not_timed: str = ""
-    """The reason why there is no speed, and so no fast_p; empty where a GPU judged, or would have."""
+    """Reason for figures without speeds and without fast_p; empty if a GPU judged, or would have.
+    """
     fast: dict[float, Estimate]
-    """fast_p of one sample, by p; empty where nothing was timed."""
+    """fast_p of a single sample, by p; empty if nothing was timed."""
     fast_best: dict[float, Estimate]
     """fast_p of the best of a problem's samples."""
     pass_at: dict[int, Estimate]
     median_speedup: Estimate
-    """The median over problems of the fastest correct sample's speedup."""
+    """Median over problems of the fastest correct sample's speedup."""
     mean_speedup: Estimate
-    """Geometric mean of the same."""
+    """Geometric mean over problems of the fastest correct sample's speedup."""
     by_algebra: int = 0
-    """Problems with a correct sample that takes operations away by exact algebra."""
+    """Problems with a correct sample that saves operations by exact algebra."""
     mean_speedup_of_same_work: Estimate
-    """Geometric mean without these samples and without degenerate problems."""
+    """Geometric mean of speedups without samples by algebra and without degenerate problems."""
     cost: Cost
 
     @property
     def nothing_judged(self) -> bool:
-        """Whether no problem of the suite can be judged, so that there is no share."""
+        """Whether no problem of the suite can be judged, so there is no share."""
         return bool(self.unusable) and len(self.unusable) == self.problems
 
 
 def by_problem(
     samples: Iterable[ReportedSample], problems: Iterable[str] = ()
 ) -> dict[str, list[ReportedSample]]:
-    """`problems`: the whole suite, so that those never attempted are there too."""
-    found: dict[str, list[ReportedSample]] = {name: [] for name in problems}
+    """Groups samples by problem. `problems`: the whole suite, so problems without attempts are
+    included.
+    """
+    grouped: dict[str, list[ReportedSample]] = {name: [] for name in problems}
     for sample in samples:
-        found.setdefault(sample.problem, []).append(sample)
-    return found
+        grouped.setdefault(sample.problem, []).append(sample)
+    return grouped
 
 
 def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
     """Computes the figures of samples by problem; `seed` draws the resamples of the intervals."""
-    samples = [sample for own in attempts.values() for sample in own]
+    samples = _all_samples(attempts)
     every, attempts = attempts, judged_attempts(attempts)
-    unusable = {name: _why_unjudgeable(own) for name, own in every.items() if name not in attempts}
+    unusable = {
+        name: _why_unjudgeable(problem_samples)
+        for name, problem_samples in every.items()
+        if name not in attempts
+    }
     thresholds = () if is_untimed(attempts) else FAST_P_THRESHOLDS
     sound: Attempts = {
-        name: own for name, own in attempts.items() if not any(s.degenerate for s in own)
+        name: problem_samples
+        for name, problem_samples in attempts.items()
+        if not any(s.degenerate for s in problem_samples)
     }
     return Figures(
         problems=len(every),
-        attempted=sum(bool(own) for own in every.values()),
+        attempted=sum(bool(problem_samples) for problem_samples in every.values()),
         samples=len(samples),
         unfinished=sum(not sample.finished for sample in samples),
         compiled=mean_rate(attempts, lambda s: s.compiled, seed),
@@ -113,7 +133,9 @@ def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
         solved_by_compiler=sum(
             sample.solved_by is not None and sample.solved_by.is_draft for sample in samples
         ),
-        correct_on_cpu_only=sum(_on_cpu_only(own) for own in attempts.values()),
+        correct_on_cpu_only=sum(
+            _on_cpu_only(problem_samples) for problem_samples in attempts.values()
+        ),
         degenerate=len(attempts) - len(sound),
         unusable=tuple(unusable),
         unusable_because=unusable,
@@ -125,7 +147,8 @@ def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
         median_speedup=_estimate(best_speedups(attempts), _median, seed),
         mean_speedup=_estimate(best_speedups(attempts), _geometric_mean, seed),
         by_algebra=sum(
-            any(s.algebra and s.timed is not None for s in own) for own in attempts.values()
+            any(s.algebra and s.timed is not None for s in problem_samples)
+            for problem_samples in attempts.values()
         ),
         mean_speedup_of_same_work=_estimate(
             best_speedups(_same_work(sound)), _geometric_mean, seed
@@ -134,73 +157,97 @@ def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
     )
 
 
+def _all_samples(attempts: Attempts) -> list[ReportedSample]:
+    samples: list[ReportedSample] = []
+    for problem_samples in attempts.values():
+        samples += problem_samples
+    return samples
+
+
 def judged_attempts(attempts: Attempts) -> Attempts:
-    """The problems that can be judged, those never attempted among them, without samples that ended because their
-    problem could not be.
+    """Returns the problems that can be judged, also those without attempts, without samples that
+    ended because their problem could not be judged.
 
-    A problem of which one sample could not be judged is left out, unless another sample is correct.
+    A problem with a sample that could not be judged is omitted, unless another sample is correct.
     """
-    return {
-        name: [sample for sample in own if not sample.unjudgeable]
-        for name, own in attempts.items()
-        if not any(sample.unjudgeable for sample in own) or any(sample.correct for sample in own)
-    }
+    judged: dict[str, list[ReportedSample]] = {}
+    for name, problem_samples in attempts.items():
+        usable = [sample for sample in problem_samples if not sample.unjudgeable]
+        all_usable = len(usable) == len(problem_samples)
+        if all_usable or any(sample.correct for sample in problem_samples):
+            judged[name] = usable
+    return judged
 
 
-def _why_unjudgeable(own: Sequence[ReportedSample]) -> str:
-    return next((sample.stop_message for sample in own if sample.unjudgeable), "")
+def _why_unjudgeable(problem_samples: Sequence[ReportedSample]) -> str:
+    return next((sample.stop_message for sample in problem_samples if sample.unjudgeable), "")
 
 
 def _same_work(attempts: Attempts) -> Attempts:
-    """Returns the samples without those that take operations away by exact algebra."""
-    return {name: [s for s in own if not s.algebra] for name, own in attempts.items()}
+    """Returns the samples without those that save operations by exact algebra."""
+    return {
+        name: [s for s in problem_samples if not s.algebra]
+        for name, problem_samples in attempts.items()
+    }
 
 
 def is_untimed(attempts: Attempts) -> bool:
-    """Whether there are samples and none of them had a GPU. A run with a GPU on which nothing is right was timed: its
-    fast_p is 0.
+    """Returns whether there are samples and none of them had a GPU. A run on a GPU without a
+    correct sample was timed: its fast_p is 0.
     """
-    samples = [sample for own in attempts.values() for sample in own]
+    samples = _all_samples(attempts)
     return bool(samples) and all(sample.without_gpu for sample in samples)
 
 
 def is_faster_than(p: float) -> Callable[[ReportedSample], bool]:
-    """Correct, measured on a GPU, and strictly faster than p times the reference."""
+    """Returns a test of a sample: correct, measured on a GPU, and strictly faster than p times
+    the reference.
+    """
     return lambda sample: sample.timed is not None and sample.timed > p
 
 
 def mean_rate(
     attempts: Attempts, holds: Callable[[ReportedSample], bool], seed: int = BOOTSTRAP_SEED
 ) -> Estimate:
-    """Mean over problems of the share of its samples for which it holds."""
+    """Estimates the mean over problems of the share of samples for which a condition holds."""
     return _estimate(shares_by_problem(attempts, holds), _mean, seed)
 
 
 def shares_by_problem(attempts: Attempts, holds: Callable[[ReportedSample], bool]) -> list[float]:
-    """Returns for each problem the share of its samples for which something holds."""
-    return [sum(map(holds, own)) / len(own) if own else 0.0 for own in attempts.values()]
+    """Returns for each problem the share of its samples for which a condition holds."""
+    return [
+        sum(map(holds, problem_samples)) / len(problem_samples) if problem_samples else 0.0
+        for problem_samples in attempts.values()
+    ]
 
 
 def _best_rate(attempts: Attempts, holds: Callable[[ReportedSample], bool], seed: int) -> Estimate:
-    return _estimate([float(any(map(holds, own))) for own in attempts.values()], _mean, seed)
+    return _estimate(
+        [float(any(map(holds, problem_samples))) for problem_samples in attempts.values()],
+        _mean,
+        seed,
+    )
 
 
 def best_speedups(attempts: Attempts) -> list[float]:
-    """Returns each problem's best speedup, where there is one."""
-    best = [
-        max((s.timed for s in own if s.timed is not None), default=None)
-        for own in attempts.values()
-    ]
-    return [speedup for speedup in best if speedup is not None and speedup > 0]
+    """Returns each problem's best speedup; problems without a speedup are omitted."""
+    best = []
+    for problem_samples in attempts.values():
+        speedups = [sample.timed for sample in problem_samples if sample.timed is not None]
+        if speedups and max(speedups) > 0:
+            best.append(max(speedups))
+    return best
 
 
-def _on_cpu_only(own: Sequence[ReportedSample]) -> bool:
-    right = [sample for sample in own if sample.correct]
+def _on_cpu_only(problem_samples: Sequence[ReportedSample]) -> bool:
+    right = [sample for sample in problem_samples if sample.correct]
     return bool(right) and not any(sample.on_gpu for sample in right)
 
 
 def pass_at(n: int, c: int, k: int) -> float:
-    """1 - C(n-c, k) / C(n, k), unbiased (Chen et al. 2021, arXiv:2107.03374). Needs k <= n."""
+    """Returns 1 - C(n-c, k) / C(n, k), the unbiased estimate of pass@k (Chen et al. 2021,
+    arXiv:2107.03374). Needs k <= n.
+    """
     if not 0 <= c <= n or not 1 <= k <= n:
         raise ValueError(f"pass@{k} of {c} correct in {n} is not defined")
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
@@ -209,21 +256,32 @@ def pass_at(n: int, c: int, k: int) -> float:
 def pass_at_k(
     attempts: Attempts, ks: Iterable[int] = PASS_AT_K_VALUES, seed: int = BOOTSTRAP_SEED
 ) -> dict[int, Estimate]:
-    """Returns pass@k for each k up to the fewest samples that an attempted problem has; those never attempted are 0."""
-    fewest = min((len(own) for own in attempts.values() if own), default=0)
+    """Returns pass@k for each k up to the fewest samples of an attempted problem; problems
+    without attempts count as 0.
+    """
+    fewest = min(
+        (len(problem_samples) for problem_samples in attempts.values() if problem_samples),
+        default=0,
+    )
     return {
-        k: _estimate([_pass_of(own, k) for own in attempts.values()], _mean, seed)
+        k: _estimate(
+            [_pass_of(problem_samples, k) for problem_samples in attempts.values()], _mean, seed
+        )
         for k in ks
         if k <= fewest
     }
 
 
-def _pass_of(own: Sequence[ReportedSample], k: int) -> float:
-    return pass_at(len(own), sum(sample.correct for sample in own), k) if own else 0.0
+def _pass_of(problem_samples: Sequence[ReportedSample], k: int) -> float:
+    return (
+        pass_at(len(problem_samples), sum(sample.correct for sample in problem_samples), k)
+        if problem_samples
+        else 0.0
+    )
 
 
 def total_cost(samples: Iterable[ReportedSample]) -> Cost:
-    """Adds what samples have cost."""
+    """Adds up the costs of samples."""
     total = Cost()
     for sample in samples:
         total = total.plus(sample.cost)
@@ -250,7 +308,8 @@ def _geometric_mean(rows: np.ndarray) -> np.ndarray:
 def _estimate(
     values: Sequence[float], statistic: Callable[[np.ndarray], np.ndarray], seed: int
 ) -> Estimate:
-    """Percentile bootstrap: problems are drawn again with replacement.
+    """Estimates a statistic with a percentile bootstrap over problems: problems are drawn again
+    with replacement.
 
     With fewer than two problems there is no interval.
     """
@@ -264,6 +323,7 @@ def _estimate(
     drawn = np.random.default_rng(seed).integers(
         0, len(rows), size=(BOOTSTRAP_RESAMPLES, len(rows))
     )
+    # One row of `drawn` is one resample of the problems; the interval is that of its statistics.
     low, high = np.quantile(statistic(rows[drawn]), [0.025, 0.975])
     return Estimate(
         value=float(statistic(rows)), low=float(low), high=float(high), problems=len(rows)

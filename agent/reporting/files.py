@@ -1,6 +1,7 @@
-"""A report as files: Markdown, CSV, JSON and one self-contained HTML page with inline SVG plots.
+"""Writes a report to files: Markdown, CSV, JSON and a self-contained HTML page with inline SVG
+plots.
 
-The page escapes everything that others wrote, and its content policy forbids loading anything.
+The page escapes all text of other authors, and its content policy forbids loading anything.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 
 MAX_ROOFLINE_POINTS = 8
-"""The fastest turns that are shown in the roofline, at most."""
+"""Maximum number of turns, the fastest, in the roofline plot."""
 
 
 def run_page(report: RunReport) -> str:
-    """Writes the report of a batch as one HTML page that loads nothing."""
+    """Writes the report of a batch as an HTML page that loads nothing."""
     groups = [(group.label, group.figures) for group in report.groups]
     return _render(
         "run.html.j2",
@@ -46,7 +47,7 @@ def run_page(report: RunReport) -> str:
 
 
 def trajectory_page(report: TrajectoryReport) -> str:
-    """Writes the report of a trajectory as one HTML page that loads nothing."""
+    """Writes the report of a trajectory as an HTML page that loads nothing."""
     failed = [turn.number for turn in report.turns if not turn.correct]
     plots = [speed_plot(speeds(report.turns), failed)]
     if report.roofline is not None:
@@ -61,7 +62,7 @@ def trajectory_page(report: TrajectoryReport) -> str:
 
 
 def _unmeasured(report: TrajectoryReport) -> str:
-    """Returns the reason why there is no plot of speeds; empty where there is one."""
+    """Returns the reason for a page without a plot of speeds; empty if there is a plot."""
     if speeds(report.turns):
         return ""
     if any(turn.correct for turn in report.turns):
@@ -93,7 +94,7 @@ def _render(template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
-STYLE: Any = {
+PLOT_STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "kernelwright",
     "font.family": "sans-serif",
@@ -106,16 +107,16 @@ STYLE: Any = {
 
 
 def fast_p_plot(groups: Sequence[tuple[str, Figures]]) -> str:
-    """Share of problems over p, with its interval. Empty where nothing was timed."""
-    groups = [(name, found) for name, found in groups if found.fast]
+    """Draws the share of problems over p, with its interval. Empty if nothing was timed."""
+    groups = [(name, figures) for name, figures in groups if figures.fast]
     if not groups:
         return ""
     with _styled():
         figure, axes = _axes(
             "p: speedup over eager PyTorch, strictly more than", "fast_p (% of problems)"
         )
-        for name, found in groups:
-            points = [(p, e) for p, e in found.fast.items() if e.value is not None]
+        for name, figures in groups:
+            points = [(p, e) for p, e in figures.fast.items() if e.value is not None]
             xs, ys = [p for p, _ in points], [100 * (e.value or 0.0) for _, e in points]
             lows = [
                 100 * (e.value if e.low is None else e.low)
@@ -134,14 +135,14 @@ def fast_p_plot(groups: Sequence[tuple[str, Figures]]) -> str:
 
 
 def pass_at_k_plot(groups: Sequence[tuple[str, Figures]]) -> str:
-    """Draws pass@k; gives an empty text where there is one sample a problem, since a point is no curve."""
-    if all(len(found.pass_at) < 2 for _, found in groups):
+    """Draws pass@k; empty with one sample per problem, since a point is no curve."""
+    if all(len(figures.pass_at) < 2 for _, figures in groups):
         return ""
     with _styled():
         figure, axes = _axes("k", "pass@k (% of problems)")
-        for name, found in groups:
-            values = [100 * (estimate.value or 0.0) for estimate in found.pass_at.values()]
-            axes.plot(list(found.pass_at), values, marker="o", markersize=4, label=_literal(name))
+        for name, figures in groups:
+            values = [100 * (estimate.value or 0.0) for estimate in figures.pass_at.values()]
+            axes.plot(list(figures.pass_at), values, marker="o", markersize=4, label=_literal(name))
         axes.set_xscale("log", base=2)
         axes.set_ylim(-3, 103)
         axes.xaxis.set_major_formatter("{x:.0f}")
@@ -151,17 +152,17 @@ def pass_at_k_plot(groups: Sequence[tuple[str, Figures]]) -> str:
 def speed_plot(
     turns: Sequence[tuple[int, float]],
     failed: Sequence[int] = (),
-    of: str = "speedup over eager PyTorch",
+    label: str = "speedup over eager PyTorch",
 ) -> str:
-    """Draws the speed of each correct turn, and the best so far; `failed` are turns without a speed. Empty where none
-    was timed.
+    """Draws the speed of each correct turn, and the best so far; `failed` are turns without a
+    speed. Empty if no turn was timed.
     """
     if not turns:
         return ""
     with _styled():
-        figure, axes = _axes("turn", of)
+        figure, axes = _axes("turn", label)
         xs, ys = [turn for turn, _ in turns], [speed for _, speed in turns]
-        best = [max(ys[: place + 1]) for place in range(len(ys))]
+        best = [max(ys[: index + 1]) for index in range(len(ys))]
         axes.step(xs, best, where="post", label="best so far")
         axes.plot(xs, ys, "o", markersize=4, label="this turn")
         if failed:
@@ -175,21 +176,23 @@ def speed_plot(
 
 
 def roofline_plot(roof: Roofline, points: Sequence[tuple[str, float]]) -> str:
-    """points: name and milliseconds.
+    """Draws turns in a roofline plot: operations a second over operations a byte, both as the
+    reference needs them.
 
-    Operations a second over operations a byte, both as the reference needs them. Empty where a rate is unknown.
+    points: name and milliseconds. Empty if a rate is unknown.
     """
     rates = (roof.bytes, roof.operations, roof.bytes_per_second, roof.operations_per_second)
     if not points or any(not rate for rate in rates):
         return ""
     moved, operations, bandwidth, peak = (float(rate or 0) for rate in rates)
+    # Left of the ridge the roof is bandwidth * intensity, right of it the peak of operations.
     intensity, ridge = operations / moved, peak / bandwidth
     with _styled():
         figure, axes = _axes("operations a byte", "operations a second")
-        left, right = min(intensity, ridge) / 8, max(intensity, ridge) * 8
+        lowest, highest = min(intensity, ridge) / 8, max(intensity, ridge) * 8
         axes.plot(
-            [left, ridge, right],
-            [left * bandwidth, peak, peak],
+            [lowest, ridge, highest],
+            [lowest * bandwidth, peak, peak],
             color="black",
             label=f"roof, {roof.rate_name}",
         )
@@ -211,7 +214,7 @@ def roofline_plot(roof: Roofline, points: Sequence[tuple[str, float]]) -> str:
 def _styled() -> Any:
     import matplotlib
 
-    return matplotlib.rc_context(STYLE)
+    return matplotlib.rc_context(PLOT_STYLE)
 
 
 def _axes(x: str, y: str) -> tuple[Figure, Axes]:
@@ -228,14 +231,16 @@ def _axes(x: str, y: str) -> tuple[Figure, Axes]:
 
 
 def _literal(name: str) -> str:
-    """A $ would begin mathematics, a leading _ would leave it out of the legend."""
+    """Escapes a name for matplotlib: $ would begin mathematics, a leading _ would hide it from
+    the legend.
+    """
     shown = name if len(name) <= 60 else f"{name[:57]}..."
     return shown.replace("$", r"\$").lstrip("_") or "?"
 
 
 def _svg(figure: Figure, axes: Axes, title: str) -> str:
-    """Returns the SVG element alone: without the XML prologue, and without the namespaces and metadata that HTML does
-    not need.
+    """Returns the SVG element alone, without the XML prologue and without the namespaces and
+    metadata, which HTML does not need.
     """
     axes.legend(frameon=False, fontsize=8)
     out = io.StringIO()
@@ -264,8 +269,8 @@ def write_report(report: RunReport, folder: Path) -> list[Path]:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Writes the file under another name and renames it, so that there is never half of it."""
-    beside = path.with_name(f".{path.name}.part")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    """Writes a temporary file and renames it, so the file is never incomplete."""
+    temporary_path = path.with_name(f".{path.name}.part")
+    temporary_path.write_text(text, encoding="utf-8")
+    temporary_path.replace(path)
     return path

@@ -1,4 +1,4 @@
-"""Two runs over the same problems: which is better, and may it be chance? Pure functions."""
+"""Compares two runs over the same problems with paired tests. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,42 +17,45 @@ from kernelwright.policies.base import Value
 
 PERMUTATION_SAMPLES = 10_000
 MAX_EXACT_DIFFERENCES = 16
-"""Problems that differ up to which every flip is tried."""
+"""Largest number of differing problems for which all sign flips are tried."""
 
 
 class RunComparison(Value):
-    """The first against the second, problem by problem."""
+    """The first run against the second, problem by problem."""
 
     measure: str
     problems: int
-    """Problems that both have attempted."""
+    """Problems that both runs have attempted."""
     wins: int
     """Number of problems on which the first is better."""
     losses: int
     ties: int
     difference: float | None
-    """Mean over problems, first less second; of speedups the mean of the logarithm's."""
+    """Mean over problems, first minus second; for speedups the mean of the logarithm's
+    difference.
+    """
     sign_p: float | None
-    """Two-sided, exact, ties left out (Dixon and Mood 1946)."""
+    """Two-sided exact p-value of the sign test, without ties (Dixon and Mood 1946)."""
     permutation_p: float | None
-    """Two-sided p-value of a permutation test: signs are flipped at random, or in all ways where few
-    problems differ.
+    """Two-sided p-value of a permutation test: signs are flipped at random, or in all
+    combinations if few problems differ.
     """
 
 
 def compare_runs(
     first: Attempts, second: Attempts, seed: int = BOOTSTRAP_SEED
 ) -> list[RunComparison]:
-    """Compares two runs by correctness; and, unless nothing of one of them was timed, by being faster than eager and by
-    the speedup where both are correct on a GPU. Problems that could not be judged in one of them are left out.
+    """Compares two runs by correctness and, if both were timed, by being faster than eager and by
+    the speedup on problems that both solve on a GPU. Problems that could not be judged in either
+    run are omitted.
     """
     first, second = judged_attempts(first), judged_attempts(second)
     measures: list[tuple[str, Callable[[Sequence[ReportedSample]], float | None]]] = [
-        ("correct", lambda own: _share(own, lambda s: s.correct)),
+        ("correct", lambda samples: _share(samples, lambda s: s.correct)),
     ]
     if not is_untimed(first) and not is_untimed(second):
         measures += [
-            ("faster than eager", lambda own: _share(own, is_faster_than(1.0))),
+            ("faster than eager", lambda samples: _share(samples, is_faster_than(1.0))),
             ("speedup", _log_speedup),
         ]
     return [
@@ -63,18 +66,23 @@ def compare_runs(
 def _both(
     first: Attempts, second: Attempts, value: Callable[[Sequence[ReportedSample]], float | None]
 ) -> tuple[list[float], list[float]]:
-    common = [name for name in first if first[name] and second.get(name)]
-    pairs = [(value(first[name]), value(second[name])) for name in common]
-    known = [(one, other) for one, other in pairs if one is not None and other is not None]
-    return [one for one, _ in known], [other for _, other in known]
+    first_values: list[float] = []
+    second_values: list[float] = []
+    for name in first:
+        if first[name] and second.get(name):
+            first_value, second_value = value(first[name]), value(second[name])
+            if first_value is not None and second_value is not None:
+                first_values.append(first_value)
+                second_values.append(second_value)
+    return first_values, second_values
 
 
-def _share(own: Sequence[ReportedSample], holds: Callable[[ReportedSample], bool]) -> float:
-    return sum(map(holds, own)) / len(own)
+def _share(samples: Sequence[ReportedSample], holds: Callable[[ReportedSample], bool]) -> float:
+    return sum(map(holds, samples)) / len(samples)
 
 
-def _log_speedup(own: Sequence[ReportedSample]) -> float | None:
-    best = max((s.timed for s in own if s.timed), default=None)
+def _log_speedup(samples: Sequence[ReportedSample]) -> float | None:
+    best = max((s.timed for s in samples if s.timed), default=None)
     return math.log(best) if best else None
 
 
@@ -82,7 +90,9 @@ def compare_paired(
     measure: str, first: Sequence[float], second: Sequence[float], seed: int = BOOTSTRAP_SEED
 ) -> RunComparison:
     """Tests whether paired measurements of the same problems differ."""
-    differences = [one - other for one, other in zip(first, second, strict=True)]
+    differences = [
+        first_value - second_value for first_value, second_value in zip(first, second, strict=True)
+    ]
     moved = [difference for difference in differences if abs(difference) > 1e-12]
     wins = sum(difference > 0 for difference in moved)
     return RunComparison(
@@ -113,10 +123,11 @@ def permutation_test(differences: Sequence[float], seed: int = BOOTSTRAP_SEED) -
         return 1.0
     values = np.asarray(differences, dtype=float)
     if n <= MAX_EXACT_DIFFERENCES:
+        # Row i has the signs of the bits of i: all 2^n combinations.
         signs = 1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
         extra = 0
     else:
         signs = np.random.default_rng(seed).choice((-1, 1), size=(PERMUTATION_SAMPLES, n))
-        extra = 1
+        extra = 1  # the measured signs themselves, so that p is never 0 (Phipson and Smyth 2010)
     far = int((np.abs(signs @ values) >= abs(values.sum()) - 1e-9).sum())
     return (far + extra) / (len(signs) + extra)

@@ -1,4 +1,6 @@
-"""A run's report as a value: figures and a table for each policy, and each policy against the first."""
+"""A run's report as a value: figures and a table for each policy, and each policy against the
+first.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from kernelwright.tools.report import ReportOutcome
 
 
 class ProblemSummary(Value):
-    """One problem."""
+    """The samples of a problem, summarized."""
 
     problem: str
     samples: int
@@ -35,19 +37,21 @@ class ProblemSummary(Value):
     speed_of_light: float | None
     judged_on: str
     outcome: str
-    """correct, incorrect, needs_gpu or not_checked, of the best candidate; empty where none was judged."""
+    """Outcome of the best candidate: correct, incorrect, needs_gpu or not_checked; empty if none
+    was judged.
+    """
     fault: str
-    """The fault of the last sample, where none is correct; `not judged` where the problem cannot be judged."""
+    """Fault of the last sample if none is correct; `not judged` if the problem cannot be judged."""
     message: str
-    """The message of that fault, in one line."""
+    """Message of `fault`, in one line."""
     eval_mode: str
-    """Why the module was judged in eval mode; empty where it was judged as it is built."""
+    """Reason why the module was judged in eval mode; empty if it was judged as built."""
     degenerate: tuple[str, ...]
     cost: Cost
 
 
 class PolicyGroup(Value):
-    """One policy with one set of options."""
+    """The samples of a policy with a set of options."""
 
     label: str
     policy: str
@@ -57,7 +61,7 @@ class PolicyGroup(Value):
 
 
 class Against(Value):
-    """The first run's group against another."""
+    """The paired tests of two groups."""
 
     first: str
     second: str
@@ -69,24 +73,28 @@ class RunReport(Value):
 
     run: str
     created: float
-    """The time of this report, in seconds since 1970."""
+    """Time of this report, in seconds since 1970."""
     database: str
     groups: tuple[PolicyGroup, ...]
     against: tuple[Against, ...] = ()
 
 
 def report_run(store: Store, name: str, against: str | None = None) -> RunReport:
-    """`against`: another run's name. Raises InputError where there is no such run, or nothing in it."""
-    own = _attempts(store, name)
-    groups = tuple(_group(label, attempts) for label, attempts in own.items())
-    labels = list(own)
-    pairs = [(labels[0], label, own[labels[0]], own[label]) for label in labels[1:]]
+    """Reports on a run. `against`: name of another run. Raises InputError for an unknown or empty
+    run.
+    """
+    own_attempts = _attempts(store, name)
+    groups = tuple(_group(label, attempts) for label, attempts in own_attempts.items())
+    labels = list(own_attempts)
+    pairs = [
+        (labels[0], label, own_attempts[labels[0]], own_attempts[label]) for label in labels[1:]
+    ]
     if against is not None:
-        others = _attempts(store, against)
+        other_attempts = _attempts(store, against)
         pairs += [
-            (label, f"{against}: {other}", own[label], others[other])
-            for label in own
-            for other in others
+            (label, f"{against}: {other}", own_attempts[label], other_attempts[other])
+            for label in own_attempts
+            for other in other_attempts
         ]
     return RunReport(
         run=name,
@@ -100,54 +108,64 @@ def report_run(store: Store, name: str, against: str | None = None) -> RunReport
 
 
 def _attempts(store: Store, name: str) -> dict[str, Attempts]:
-    """Returns the attempts by the label of policy and options; every problem of the run is in each."""
+    """Returns the attempts by the label of policy and options; every problem of the run is in
+    each.
+    """
     row = next((run for run in store.runs() if run.name == name), None)
     samples = read_samples(store, TrajectoryFilter(run=name)) if row else []
     if row is None or not samples:
-        known = ", ".join(run.name for run in store.runs()[:8]) or "none yet"
+        run_names = ", ".join(run.name for run in store.runs()[:8]) or "none yet"
         raise InputError(
-            f"no run {name!r} with a trajectory in {store.where}: its runs are {known}"
+            f"no run {name!r} with a trajectory in {store.where}: its runs are {run_names}"
         )
     planned = row.options.get("problems")
     problems = [str(p) for p in planned] if isinstance(planned, list) else []
     problems += [sample.problem for sample in samples]
     return {
-        label: by_problem(own, dict.fromkeys(problems)) for label, own in _labelled(samples).items()
+        label: by_problem(group_samples, dict.fromkeys(problems))
+        for label, group_samples in _labelled(samples).items()
     }
 
 
 def _labelled(samples: Sequence[ReportedSample]) -> dict[str, list[ReportedSample]]:
-    """Returns the policy's name, with the options that distinguish two of its groups where there are two."""
+    """Groups samples by a label: the policy's name, with the options that distinguish it from
+    other groups of the policy.
+    """
     groups: dict[tuple[str, str], list[ReportedSample]] = {}
     for sample in samples:
         groups.setdefault((sample.policy, sample.options), []).append(sample)
-    found: dict[str, list[ReportedSample]] = {}
-    for (policy, options), own in groups.items():
-        others = [
+    labelled: dict[str, list[ReportedSample]] = {}
+    for (policy, options), group_samples in groups.items():
+        # A label names only the options in which groups of the same policy differ.
+        other_options = [
             json.loads(other) for name, other in groups if name == policy and other != options
         ]
         mine = json.loads(options)
-        differ = [key for key in mine if any(other.get(key) != mine[key] for other in others)]
+        differ = [
+            key for key in mine if any(other.get(key) != mine[key] for other in other_options)
+        ]
         label = (
             f"{policy} ({', '.join(f'{key} {mine[key]}' for key in differ)})" if differ else policy
         )
-        found[label] = own
-    return found
+        labelled[label] = group_samples
+    return labelled
 
 
 def _group(label: str, attempts: Attempts) -> PolicyGroup:
-    first = next(own[0] for own in attempts.values() if own)
+    first = next(problem_samples[0] for problem_samples in attempts.values() if problem_samples)
     return PolicyGroup(
         label=label,
         policy=first.policy,
         options=json.loads(first.options),
         figures=compute_figures(attempts),
-        rows=tuple(_row(problem, own) for problem, own in attempts.items()),
+        rows=tuple(_row(problem, problem_samples) for problem, problem_samples in attempts.items()),
     )
 
 
 def _ended_with(last: ReportedSample | None) -> str:
-    """The fault of the last sample of a problem without a correct one, or why that has none."""
+    """Returns the fault of the last sample of an unsolved problem, or the reason for a sample
+    without a fault.
+    """
     if last is None:
         return "never attempted"
     if last.unjudgeable:
@@ -158,19 +176,19 @@ def _ended_with(last: ReportedSample | None) -> str:
     return unchecked or last.fault or last.stop_reason
 
 
-def _row(problem: str, own: Sequence[ReportedSample]) -> ProblemSummary:
-    right = [sample for sample in own if sample.correct]
+def _row(problem: str, problem_samples: Sequence[ReportedSample]) -> ProblemSummary:
+    right = [sample for sample in problem_samples if sample.correct]
     best = max(right, key=lambda sample: sample.timed or -1.0, default=None)
-    last = own[-1] if own else None
+    last = problem_samples[-1] if problem_samples else None
     shown = best or last
     cost = Cost()
-    for sample in own:
+    for sample in problem_samples:
         cost = cost.plus(sample.cost)
-    speeds = best_speedups({problem: own})
+    speeds = best_speedups({problem: problem_samples})
     return ProblemSummary(
         problem=problem,
-        samples=len(own),
-        compiled=sum(sample.compiled for sample in own),
+        samples=len(problem_samples),
+        compiled=sum(sample.compiled for sample in problem_samples),
         correct=len(right),
         best_speedup=speeds[0] if speeds else None,
         best_trajectory=best.trajectory_id if best else None,
@@ -180,7 +198,7 @@ def _row(problem: str, own: Sequence[ReportedSample]) -> ProblemSummary:
         outcome=shown.outcome if shown else "",
         fault="" if best else _ended_with(last),
         message="" if best or not last else last.stop_message if last.unjudgeable else last.message,
-        eval_mode=next((sample.eval_mode for sample in own if sample.eval_mode), ""),
-        degenerate=next((sample.degenerate for sample in own if sample.degenerate), ()),
+        eval_mode=next((sample.eval_mode for sample in problem_samples if sample.eval_mode), ""),
+        degenerate=next((sample.degenerate for sample in problem_samples if sample.degenerate), ()),
         cost=cost,
     )

@@ -1,6 +1,6 @@
-"""What figures and exports need of each trajectory: its best candidate, how it was judged, what it cost.
+"""A summary of each trajectory for figures and exports: its best candidate, verdict and cost.
 
-Read from the store; of the texts only those of best candidates that are right.
+Read from the store; of the source texts only those of correct best candidates.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from kernelwright.store.records import CandidateFilter, Entry, Order, Trajectory
 from kernelwright.tools.report import Report, Rung
 
 UNJUDGEABLE_STOP_REASON = "problem"
-"""The stop reason of a trajectory whose reference cannot be used (agent/loop/stopping.py)."""
+"""Stop reason of a trajectory whose reference cannot be used (agent/loop/stopping.py)."""
 
 
 class Cost(Value):
-    """The cost of turns. `dollars` is None where one price is unknown."""
+    """The cost of turns. `dollars` is None if any price is unknown."""
 
     turns: int = 0
     tokens: int = 0
     dollars: float | None = 0.0
-    """Dollars; None where an answer's price is not known."""
+    """Dollars; None if an answer's price is not known."""
     policy_seconds: float = 0.0
     tool_seconds: float = 0.0
     gpu_seconds: float = 0.0
 
     def plus(self, other: Cost) -> Cost:
-        """Returns the sum of both; dollars are unknown where either's are."""
+        """Returns the sum of both costs; dollars are unknown if either's are."""
         dollars = (
             None if self.dollars is None or other.dollars is None else self.dollars + other.dollars
         )
@@ -47,7 +47,7 @@ class Cost(Value):
 
 
 class ReportedSample(Value):
-    """One trajectory: one attempt of one policy at one problem."""
+    """A trajectory: an attempt of a policy at a problem."""
 
     trajectory_id: int
     problem: str
@@ -55,73 +55,81 @@ class ReportedSample(Value):
     suite: str
     policy: str
     options: str
-    """The options that make it another command, as JSON."""
+    """Options that distinguish the command, as JSON."""
     number: int
     """Number of the sample among those of its problem, from 0."""
     finished: bool
     stop_reason: str = ""
     stop_message: str = ""
-    """Details of the stop reason: of a problem that cannot be judged, why."""
+    """Details of the stop reason: for a problem that cannot be judged, the reason."""
     candidate_id: int | None = None
-    """The id of the best candidate; where none is correct that of the last one that was judged."""
+    """Id of the best candidate; of the last judged candidate if none is correct."""
     compiled: bool = False
     correct: bool = False
     solved_by: Origin | None = None
-    """The author of its first correct candidate; None where there is none."""
+    """Author of the first correct candidate; None if there is none."""
     judged_on: str = ""
-    """cpu, or the GPU's name; empty where nothing was run."""
+    """cpu, or the GPU's name; empty if nothing was run."""
     speedup: float | None = None
-    """The speedup over eager PyTorch, measured on a GPU; None where it was not."""
+    """Speedup over eager PyTorch, measured on a GPU; None if not measured."""
     milliseconds: float | None = None
     speed_of_light: float | None = None
     outcome: str = ""
-    """correct, incorrect, needs_gpu or not_checked, of the best candidate; empty where none was judged."""
+    """Outcome of the best candidate: correct, incorrect, needs_gpu or not_checked; empty if none
+    was judged.
+    """
     fault: str = ""
     message: str = ""
-    """The first line of the fault's message."""
+    """First line of the fault's message."""
     degenerate: tuple[str, ...] = ()
-    """Wrong answers that this problem cannot tell from right ones."""
+    """Kinds of wrong output that the problem's checks would accept."""
     eval_mode: str = ""
-    """Why the module was judged in eval mode; empty where it was judged as it is built."""
+    """Reason why the module was judged in eval mode; empty if it was judged as built."""
     algebra: bool = False
-    """The best candidate does not make all operations of the problem, by exact algebra, and says so in its text."""
+    """Whether the best candidate saves operations of the problem by exact algebra, as a mark in
+    its text says.
+    """
     cost: Cost = Cost()
 
     @property
     def unjudgeable(self) -> bool:
-        """Whether it ended because its problem cannot be judged: the reference fails, or is random."""
+        """Whether the sample ended because its problem cannot be judged: the reference fails, or
+        is random.
+        """
         return self.stop_reason == UNJUDGEABLE_STOP_REASON
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the best candidate was judged on a GPU, so that it has a speed."""
+        """Whether the best candidate was judged on a GPU, and so has a speed."""
         return self.judged_on not in ("", "cpu")
 
     @property
     def without_gpu(self) -> bool:
-        """Whether nothing could be timed: it was judged on a CPU, or its run was told to use one."""
+        """Whether nothing could be timed: the sample was judged on a CPU, or its run was set to a
+        CPU.
+        """
         return self.judged_on == "cpu" or (
             not self.judged_on and json.loads(self.options or "{}").get("device") == "cpu"
         )
 
     @property
     def timed(self) -> float | None:
-        """The speedup that counts: correct, and judged on a GPU."""
+        """Returns the speedup if the sample is correct and was judged on a GPU; otherwise None."""
         return self.speedup if self.correct and self.on_gpu else None
 
 
-def read_samples(store: Store, wanted: TrajectoryFilter) -> list[ReportedSample]:
-    """Every trajectory that is wanted, oldest first."""
-    fields = wanted.model_dump(exclude={"since", "until"}, exclude_none=True)
+def read_samples(store: Store, trajectory_filter: TrajectoryFilter) -> list[ReportedSample]:
+    """Reads the samples of all trajectories of a filter, oldest first."""
+    fields = trajectory_filter.model_dump(exclude={"since", "until"}, exclude_none=True)
     entries: dict[int, list[Entry]] = {}
     for entry in store.candidates(CandidateFilter(**fields), order=Order.OLDEST, limit=None):
         entries.setdefault(entry.trajectory.id, []).append(entry)
-    rows = store.trajectories(wanted, limit=None, newest=False)
+    rows = store.trajectories(trajectory_filter, limit=None, newest=False)
     return [sample_of(store, row, entries.get(row.id, [])) for row in rows]
 
 
 def sample_of(store: Store, row: Trajectory, entries: Sequence[Entry]) -> ReportedSample:
-    """`entries`: its candidates, oldest first."""
+    """Summarizes a trajectory. `entries`: its candidates, oldest first."""
     chosen = best_entry(entries)
     return ReportedSample(
         trajectory_id=row.id,
@@ -144,7 +152,9 @@ def sample_of(store: Store, row: Trajectory, entries: Sequence[Entry]) -> Report
 
 
 def best_entry(entries: Sequence[Entry]) -> Entry | None:
-    """The fastest correct one, of equals the first; where none is correct the last that was judged."""
+    """Returns the fastest correct entry, of equals the first; the last judged entry if none is
+    correct.
+    """
     judged = [entry for entry in entries if entry.verdict is not None]
     right = [entry for entry in judged if entry.verdict is not None and entry.verdict.correct]
     if right:
@@ -180,14 +190,14 @@ def _verdict(store: Store, entry: Entry) -> dict[str, Any]:
 
 
 def passed_compile_rung(report: Report) -> bool:
-    """Whether it passed the compile rung."""
+    """Returns whether a report's candidate passed the compile rung."""
     return report.rung not in (Rung.SOURCE, Rung.COMPILE) or (
         report.compile is not None and report.failure is None
     )
 
 
 def cost_of(entries: Sequence[Entry]) -> Cost:
-    """Adds what the answered turns among these have cost."""
+    """Adds up the costs of the answered turns among the entries."""
     answered = [entry.candidate for entry in entries if entry.candidate.drafted is not None]
     dollars = [candidate.dollars for candidate in answered]
     return Cost(

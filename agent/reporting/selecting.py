@@ -1,4 +1,4 @@
-"""Which trajectories a command is about: a number, `last`, a run's name, or all."""
+"""Selects the trajectories of a command: by number, `last`, the name of a run, or all."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from kernelwright.store.models import Trajectory
 from kernelwright.store.records import CandidateFilter, Order, TrajectoryFilter
 
 
-def trajectory_id(store: Store, asked: str) -> int:
-    """`17` or `last`. Raises InputError; StoreError where there is none of that number."""
-    if asked.isdigit():
-        return store.trajectory(int(asked)).id
-    if asked != "last":
+def trajectory_id(store: Store, text: str) -> int:
+    """Parses `17` or `last`. Raises InputError; StoreError if there is no trajectory of that
+    number.
+    """
+    if text.isdigit():
+        return store.trajectory(int(text)).id
+    if text != "last":
         runs = [run.name for run in store.runs()]
-        if asked in runs:
+        if text in runs:
             raise InputError(
-                f"{asked!r} is a run of {store.where}, and one trajectory is wanted: give its number, or last "
+                f"{text!r} is a run of {store.where}, and one trajectory is wanted: give its number, or last "
                 "(agent inspect lists them)"
             )
         raise InputError(
-            f"{asked!r} is no trajectory and no run of {store.where}: give its number, or last, or a run "
+            f"{text!r} is no trajectory and no run of {store.where}: give its number, or last, or a run "
             f"(its runs: {', '.join(runs[:8]) or 'none yet'})"
         )
     newest = store.trajectories(limit=1)
@@ -32,35 +34,40 @@ def trajectory_id(store: Store, asked: str) -> int:
 
 
 def fork_point(store: Store, trajectory: Trajectory, number: int) -> int:
-    """The candidate of that turn, counted from 1 as everything that is shown counts. Raises InputError."""
-    judged = {
-        turn.turn + 1: turn.candidate_id
-        for turn in history(store, trajectory)
-        if turn.report is not None
-    }
+    """Returns the candidate of a turn; turns are counted from 1, as in all displays. Raises
+    InputError.
+    """
+    judged: dict[int, int] = {}
+    for turn in history(store, trajectory):
+        if turn.report is not None:
+            judged[turn.turn + 1] = turn.candidate_id
     if number not in judged:
-        there = f"turns 1 to {max(judged)}" if judged else "no turn with a verdict"
-        raise InputError(f"--fork {number}: trajectory {trajectory.id} has {there}")
+        available = f"turns 1 to {max(judged)}" if judged else "no turn with a verdict"
+        raise InputError(f"--fork {number}: trajectory {trajectory.id} has {available}")
     return judged[number]
 
 
 def candidate_filter(store: Store, id: str | None, run: str | None) -> CandidateFilter:
-    """Selects the candidates of one trajectory, of a run (which `id` may name, too), or all. Raises InputError."""
+    """Selects the candidates of one trajectory, of a run (`id` may be a run's name, too), or all.
+    Raises InputError.
+    """
     if id is not None and run is not None:
         raise InputError("give a trajectory or --run, not both")
-    known = [row.name for row in store.runs()]
-    if id is not None and not (id in known and id != "last" and not id.isdigit()):
+    run_names = [row.name for row in store.runs()]
+    # A run may be named `last` or `17`: these words always mean trajectories.
+    names_a_run = id in run_names and id != "last" and not (id or "").isdigit()
+    if id is not None and not names_a_run:
         return CandidateFilter(trajectory_id=trajectory_id(store, id))
     run = run or id
-    if run is not None and run not in known:
+    if run is not None and run not in run_names:
         raise InputError(
-            f"no run {run!r} in {store.where}: its runs are {', '.join(known[:8]) or 'none yet'}"
+            f"no run {run!r} in {store.where}: its runs are {', '.join(run_names[:8]) or 'none yet'}"
         )
     return CandidateFilter(run=run)
 
 
 def samples_of(store: Store, id: str | None, run: str | None) -> list[ReportedSample]:
-    """Raises InputError where there is none."""
+    """Returns the selected samples. Raises InputError if there are none."""
     chosen = candidate_filter(store, id, run)
     if chosen.trajectory_id is not None:
         entries = store.candidates(chosen, order=Order.OLDEST, limit=None)
@@ -72,7 +79,7 @@ def samples_of(store: Store, id: str | None, run: str | None) -> list[ReportedSa
 
 
 def references(store: Store, id: str | None, run: str | None) -> dict[str, str]:
-    """The source of each problem among them, by its hash."""
+    """Returns the source of each problem of the selected trajectories, by its hash."""
     first: dict[str, Trajectory] = {}
     chosen = candidate_filter(store, id, run)
     if chosen.trajectory_id is not None:

@@ -1,4 +1,4 @@
-"""A run's report as Markdown and CSV."""
+"""Writes a run's report as Markdown and CSV."""
 
 from __future__ import annotations
 
@@ -26,117 +26,126 @@ CSV_COLUMNS = (
 )  # fmt: skip
 
 MAX_NAMED_PROBLEMS = 8
-"""Problems that cannot be judged and are named in the figures; the table of problems has all."""
+"""Maximum number of unusable problems named in the figures; the table of problems has all."""
 
 
-def format_estimate(found: Estimate, share: bool = True) -> str:
-    """Formats an estimate with its interval, `62.5 % (51.0 to 73.1)`; a dash where there is none."""
-    if found.value is None:
+def format_estimate(estimate: Estimate, share: bool = True) -> str:
+    """Formats an estimate with its interval, `62.5 % (51.0 to 73.1)`; a dash if there is none."""
+    if estimate.value is None:
         return "-"
     scale, unit = (100.0, " %") if share else (1.0, "x")
     interval = (
         ""
-        if found.low is None or found.high is None
-        else f" ({found.low * scale:.3g} to {found.high * scale:.3g})"
+        if estimate.low is None or estimate.high is None
+        else f" ({estimate.low * scale:.3g} to {estimate.high * scale:.3g})"
     )
-    return f"{found.value * scale:.3g}{unit}{interval}"
+    return f"{estimate.value * scale:.3g}{unit}{interval}"
 
 
-def figure_rows(found: Figures) -> list[tuple[str, str]]:
-    """The figures in words, in the order in which people ask for them."""
+def figure_rows(figures: Figures) -> list[tuple[str, str]]:
+    """Writes the figures in words, the most frequently read first."""
     head = [
         (
             "problems",
-            f"{found.problems}, {found.attempted} attempted, {number_of(found.samples, 'sample')}",
+            f"{figures.problems}, {figures.attempted} attempted, {number_of(figures.samples, 'sample')}",
         )
     ]
-    if found.unfinished:
-        head.append(("not finished", number_of(found.unfinished, "sample")))
-    head += _unusable_rows(found)
-    if found.nothing_judged:
-        return [*head, ("cost", cost_text(found.cost))]
-    return [*head, *_share_rows(found), ("cost", cost_text(found.cost))]
+    if figures.unfinished:
+        head.append(("not finished", number_of(figures.unfinished, "sample")))
+    head += _unusable_rows(figures)
+    if figures.nothing_judged:
+        return [*head, ("cost", cost_text(figures.cost))]
+    return [*head, *_share_rows(figures), ("cost", cost_text(figures.cost))]
 
 
-def _share_rows(found: Figures) -> list[tuple[str, str]]:
+def _share_rows(figures: Figures) -> list[tuple[str, str]]:
     """Returns the rows on the problems that can be judged."""
     rows = [
-        ("compiled", format_estimate(found.compiled)),
-        ("correct", format_estimate(found.correct)),
+        ("compiled", format_estimate(figures.compiled)),
+        ("correct", format_estimate(figures.correct)),
         (
             "correct, degenerate problems left out",
-            f"{format_estimate(found.correct_without_degenerate)}, {found.degenerate} left out",
+            f"{format_estimate(figures.correct_without_degenerate)}, {figures.degenerate} left out",
         ),
     ]
-    if found.solved_by_compiler:
+    if figures.solved_by_compiler:
         rows.insert(
             2,
             (
                 "correct by the compiler's draft",
-                f"{found.solved_by_compiler} of {number_of(found.samples, 'sample')}",
+                f"{figures.solved_by_compiler} of {number_of(figures.samples, 'sample')}",
             ),
         )
-    if found.correct_on_cpu_only and not found.not_timed:
+    if figures.correct_on_cpu_only and not figures.not_timed:
         rows.append(
             (
                 "correct on a CPU only",
-                f"{found.correct_on_cpu_only} problems, which enter no speed figure",
+                f"{figures.correct_on_cpu_only} problems, which enter no speed figure",
             )
         )
-    rows += [(f"fast_{p:g}", _both(found.fast[p], found.fast_best[p])) for p in found.fast]
-    rows += [(f"pass@{k}", format_estimate(value)) for k, value in found.pass_at.items()]
-    return [*rows, *([("speed", found.not_timed)] if found.not_timed else _speedup_rows(found))]
-
-
-def _unusable_rows(found: Figures) -> list[tuple[str, str]]:
-    """Returns how many problems cannot be judged, and a row with the whole reason of each."""
-    if not found.unusable:
-        return []
-    count = f"{len(found.unusable)} of {number_of(found.problems, 'problem')}"
-    named = found.unusable[:MAX_NAMED_PROBLEMS]
-    rows = [("not judged", f"{count}, in no share, because of the reference and not of a kernel")]
-    rows += [("", f"{name}: {found.unusable_because.get(name, '')}") for name in named]
-    more = len(found.unusable) - len(named)
+    rows += [(f"fast_{p:g}", _both(figures.fast[p], figures.fast_best[p])) for p in figures.fast]
+    rows += [(f"pass@{k}", format_estimate(value)) for k, value in figures.pass_at.items()]
     return [
         *rows,
-        *([("", f"and {more} more, with their reasons in the table of problems")] if more else []),
+        *([("speed", figures.not_timed)] if figures.not_timed else _speedup_rows(figures)),
     ]
 
 
-def _speedup_rows(found: Figures) -> list[tuple[str, str]]:
+def _unusable_rows(figures: Figures) -> list[tuple[str, str]]:
+    """Returns rows with the number of unusable problems and the whole reason of each."""
+    if not figures.unusable:
+        return []
+    count = f"{len(figures.unusable)} of {number_of(figures.problems, 'problem')}"
+    named = figures.unusable[:MAX_NAMED_PROBLEMS]
+    rows = [("not judged", f"{count}, in no share, because of the reference and not of a kernel")]
+    rows += [("", f"{name}: {figures.unusable_because.get(name, '')}") for name in named]
+    omitted = len(figures.unusable) - len(named)
+    return [
+        *rows,
+        *(
+            [("", f"and {omitted} more, with their reasons in the table of problems")]
+            if omitted
+            else []
+        ),
+    ]
+
+
+def _speedup_rows(figures: Figures) -> list[tuple[str, str]]:
     timed = (
-        f" over {found.median_speedup.problems} problems" if found.median_speedup.problems else ""
+        f" over {figures.median_speedup.problems} problems"
+        if figures.median_speedup.problems
+        else ""
     )
     return [
         (
             "median speedup over the correct",
-            format_estimate(found.median_speedup, share=False) + timed,
+            format_estimate(figures.median_speedup, share=False) + timed,
         ),
-        ("geometric mean of the same", format_estimate(found.mean_speedup, share=False)),
-        *_same_work_rows(found),
+        ("geometric mean of the same", format_estimate(figures.mean_speedup, share=False)),
+        *_same_work_rows(figures),
     ]
 
 
-def _same_work_rows(found: Figures) -> list[tuple[str, str]]:
-    """Returns the rows on samples of the same work, where they differ from the figures of all."""
-    left_out = [f"{found.degenerate} degenerate problems"] * bool(found.degenerate)
-    left_out += [f"{found.by_algebra} by exact algebra"] * bool(found.by_algebra)
-    if not left_out or found.mean_speedup.value is None:
+def _same_work_rows(figures: Figures) -> list[tuple[str, str]]:
+    """Returns the rows on samples of the same work, if they differ from the figures of all
+    samples.
+    """
+    left_out = [f"{figures.degenerate} degenerate problems"] * bool(figures.degenerate)
+    left_out += [f"{figures.by_algebra} by exact algebra"] * bool(figures.by_algebra)
+    if not left_out or figures.mean_speedup.value is None:
         return []
-    told = format_estimate(found.mean_speedup_of_same_work, share=False)
-    return [("geometric mean of the same work", f"{told}, {' and '.join(left_out)} left out")]
+    speedup = format_estimate(figures.mean_speedup_of_same_work, share=False)
+    return [("geometric mean of the same work", f"{speedup}, {' and '.join(left_out)} left out")]
 
 
-def _both(one: Estimate, best: Estimate) -> str:
-    return (
-        format_estimate(one)
-        if one.value == best.value
-        else f"{format_estimate(one)}; best of the samples {format_estimate(best)}"
-    )
+def _both(mean: Estimate, best: Estimate) -> str:
+    if mean.value == best.value:
+        return format_estimate(mean)
+    return f"{format_estimate(mean)}; best of the samples {format_estimate(best)}"
 
 
 def cost_text(cost: Cost) -> str:
-    """Writes a cost as one line; its seconds are sums over runs, which go on at the same time."""
+    """Writes a cost as one line; its seconds are sums over runs, which overlap in time."""
     dollars = "dollars unknown" if cost.dollars is None else f"${cost.dollars:.4f}"
     times = (
         f"summed over runs {cost.policy_seconds:.0f} s of policy, {cost.tool_seconds:.0f} s of tools, "
@@ -185,7 +194,7 @@ def _p(value: float | None) -> str:
 
 
 def problem_cells(row: ProblemSummary) -> tuple[str, ...]:
-    """Writes one problem as cells of a row."""
+    """Writes the cells of a problem's row."""
     speed = "-" if row.best_speedup is None else f"{row.best_speedup:.3g}x"
     share = "-" if row.speed_of_light is None else f"{row.speed_of_light:.0%}"
     notes = [
@@ -205,11 +214,11 @@ def problem_cells(row: ProblemSummary) -> tuple[str, ...]:
 
 def write_markdown(report: RunReport) -> str:
     """Writes the report of a batch as Markdown."""
-    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(report.created))
+    created = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(report.created))
     lines = [
         f"# Run {escape_markdown_cell(report.run)}",
         "",
-        f"From `{escape_markdown_cell(report.database)}`, {made}. {describe_method(report)}",
+        f"From `{escape_markdown_cell(report.database)}`, {created}. {describe_method(report)}",
         "",
     ]
     for group in report.groups:
@@ -236,13 +245,13 @@ def write_markdown(report: RunReport) -> str:
 
 
 def describe_method(report: RunReport) -> str:
-    """Describes how the figures are computed; speeds only where a group has some."""
-    said = "Intervals are 95 %, bootstrapped over problems. Problems that were never attempted count as failed."
+    """Describes the computation of the figures; mentions speeds only if a group has some."""
+    method = "Intervals are 95 %, bootstrapped over problems. Problems that were never attempted count as failed."
     if any(group.figures.unusable for group in report.groups):
-        said += " Problems that cannot be judged do not count."
+        method += " Problems that cannot be judged do not count."
     if all(group.figures.not_timed for group in report.groups):
-        return said
-    return f"{said} What was judged on a CPU only enters neither fast_p nor a speedup."
+        return method
+    return f"{method} What was judged on a CPU only enters neither fast_p nor a speedup."
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -256,7 +265,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def escape_markdown_cell(text: str) -> str:
-    """Names come from users and files: one line, no cell ended early, no markup."""
+    """Escapes a name of a user's or a file's: one line, no early end of the cell, no markup."""
     return (
         " ".join(clean_text(text, 300).split())
         .replace("\\", "\\\\")
@@ -266,7 +275,7 @@ def escape_markdown_cell(text: str) -> str:
 
 
 def csv_text(report: RunReport) -> str:
-    """Returns one line for each policy and problem."""
+    """Writes a CSV line for each policy and problem."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
@@ -282,7 +291,7 @@ def _csv_cells(group: PolicyGroup, row: ProblemSummary) -> list[object]:
 
 
 def _cell(value: object) -> object:
-    """A spreadsheet must not take a name for a formula."""
+    """Escapes a cell, so a spreadsheet does not take a name for a formula."""
     if value is None:
         return ""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value

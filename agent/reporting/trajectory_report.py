@@ -1,4 +1,4 @@
-"""One trajectory as a value: every turn with its prompt, diff, verdict and speed."""
+"""A trajectory as a value: every turn with its prompt, diff, verdict and speed."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from kernelwright.store.models import Trajectory
 from kernelwright.store.records import Turn
 from kernelwright.tools.report import Failure, Report, Roofline, clean_text
 
-MAX_TEXT_CHARACTERS = 200_000
-"""Characters of one text that are shown."""
+MAX_REPORT_CHARACTERS = 200_000
+"""Maximum number of characters of a displayed text."""
 VERDICT_COLUMNS = 130
-"""Columns of a verdict in full."""
+"""Width of a full verdict, in columns."""
 
 
 class TurnReport(Value):
-    """One turn of a trajectory's report."""
+    """A turn of a trajectory's report."""
 
     number: int
-    """The number of the turn, from 1."""
+    """Number of the turn, from 1."""
     candidate_id: int
     action: str
     parent: int | None
-    """Number of the turn that it mends or refines."""
+    """Number of the turn that this turn repairs or refines."""
     correct: bool
     verdict: str
     speedup: float | None
@@ -35,20 +35,22 @@ class TurnReport(Value):
     facts: tuple[tuple[str, str], ...]
     failure: str
     full: str
-    """The verdict as `agent check` prints it; empty where there is none."""
+    """The verdict as `agent check` prints it; empty if there is none."""
     diff: tuple[tuple[str, str], ...]
-    """Kind (added, removed, quiet or empty) and line, against the parent."""
+    """Diff against the parent: kind (added, removed, quiet or empty) and line."""
     source: str
     messages: tuple[tuple[str, str], ...]
     reply: str
 
 
 class LineageNode(Value):
-    """One line of the lineage's tree."""
+    """A line of the lineage's tree."""
 
     text: str
     turn: int | None
-    """The turn; None where it belongs to another trajectory, which this one was forked from."""
+    """Number of the turn; None if it belongs to the trajectory from which this trajectory was
+    forked.
+    """
     correct: bool
 
 
@@ -66,14 +68,13 @@ class TrajectoryReport(Value):
 
 
 def report_trajectory(store: Store, id: int) -> TrajectoryReport:
-    """Raises StoreError where there is none."""
+    """Reports on a trajectory. Raises StoreError if there is no trajectory of this number."""
     row, turns = store.trajectory(id), store.turns(id)
     numbers = {turn.candidate_id: turn.turn + 1 for turn in turns}
     sources = {turn.candidate_id: turn.source or "" for turn in turns}
     for parent in {turn.parent_id for turn in turns if turn.parent_id is not None} - sources.keys():
-        sources[parent] = (
-            store.turn(parent).source or ""
-        )  # of the trajectory that this one was forked from
+        # A parent in the trajectory from which this trajectory was forked.
+        sources[parent] = store.turn(parent).source or ""
     profiles = [turn.report.profile for turn in turns if turn.report and turn.report.profile]
     eager = [profile.eager.median for profile in profiles if profile.eager]
     return TrajectoryReport(
@@ -109,7 +110,9 @@ def _lineage(store: Store, id: int, numbers: Mapping[int, int]) -> tuple[Lineage
 
 
 def trajectory_facts(row: Trajectory, numbers: Mapping[int, int]) -> tuple[tuple[str, str], ...]:
-    """Returns the known facts of a trajectory as labels with values; `numbers`: turns by candidate."""
+    """Returns the known facts of a trajectory as labels with values; `numbers`: turns by
+    candidate.
+    """
     best = numbers.get(row.best_id or 0)
     return (
         ("trajectory", str(row.id)),
@@ -132,7 +135,7 @@ def trajectory_facts(row: Trajectory, numbers: Mapping[int, int]) -> tuple[tuple
 
 
 def _took(spent: Mapping[str, object]) -> str:
-    """`5 turns, 7,580 tokens, $0.0125, 31.2 s, 4.1 s of GPU`, as far as it is known."""
+    """Formats the known costs: `5 turns, 7,580 tokens, $0.0125, 31.2 s, 4.1 s of GPU`."""
     forms = {
         "turns": "{:,} turns",
         "tokens": "{:,} tokens",
@@ -140,11 +143,11 @@ def _took(spent: Mapping[str, object]) -> str:
         "seconds": "{:.1f} s",
     }
     forms["gpu_seconds"] = "{:.1f} s of GPU"
-    known = [(form, spent.get(name)) for name, form in forms.items()]
-    said = ", ".join(
-        form.format(value) for form, value in known if isinstance(value, int | float) and value
+    amounts = [(form, spent.get(name)) for name, form in forms.items()]
+    text = ", ".join(
+        form.format(value) for form, value in amounts if isinstance(value, int | float) and value
     )
-    return said.replace("1 turns,", "1 turn,", 1) if said.startswith("1 turns,") else said
+    return text.replace("1 turns,", "1 turn,", 1) if text.startswith("1 turns,") else text
 
 
 def _turn(turn: Turn, numbers: Mapping[int, int], sources: Mapping[int, str]) -> TurnReport:
@@ -232,27 +235,28 @@ def _full(report: Report) -> str:
 
 
 def diff_lines(before: str, after: str) -> list[tuple[str, str]]:
-    """Each line with what it is: added, removed, quiet (a place) or nothing."""
+    """Returns each line of a diff with its kind: added, removed, quiet (a position) or empty."""
     kinds = {"+": "added", "-": "removed", "@": "quiet"}
-    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3))[
-        2:
-    ]
+    diff = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
+    lines = list(diff)[2:]  # without the two lines of file names
     return [(kinds.get(line[:1], ""), _shown(line)) for line in lines]
 
 
 def _shown(text: str) -> str:
-    return clean_text(text, MAX_TEXT_CHARACTERS)
+    return clean_text(text, MAX_REPORT_CHARACTERS)
 
 
 def speeds(turns: Sequence[TurnReport]) -> list[tuple[int, float]]:
-    """Returns the number and the speedup of each correct turn that was timed."""
+    """Returns the number and the speedup of each timed correct turn."""
     return [
         (turn.number, turn.speedup) for turn in turns if turn.correct and turn.speedup is not None
     ]
 
 
 def trajectory_markdown(report: TrajectoryReport) -> str:
-    """Turn by turn: verdict, what changed, what failed. Prompts are in the page and in the JSON."""
+    """Writes the turns as Markdown: verdict, changes, failure. The page and the JSON also have
+    the prompts.
+    """
     lines = [
         f"# {report.problem}",
         "",
@@ -260,8 +264,8 @@ def trajectory_markdown(report: TrajectoryReport) -> str:
         "",
     ]
     for turn in report.turns:
-        of = f" of turn {turn.parent}" if turn.parent else ""
-        lines += [f"## Turn {turn.number}: {turn.action}{of}, {turn.verdict}", ""]
+        parent = f" of turn {turn.parent}" if turn.parent else ""
+        lines += [f"## Turn {turn.number}: {turn.action}{parent}, {turn.verdict}", ""]
         lines += [*(f"- {label}: {value}" for label, value in turn.facts), ""]
         changed = "\n".join(line for _, line in turn.diff)
         for kind, text in (
@@ -275,7 +279,7 @@ def trajectory_markdown(report: TrajectoryReport) -> str:
 
 
 def _fenced(kind: str, text: str) -> list[str]:
-    """Puts a text between fences longer than any in it."""
+    """Puts a text between fences longer than any fence in the text."""
     fence = "```"
     while fence in text:
         fence += "`"

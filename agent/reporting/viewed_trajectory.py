@@ -1,4 +1,4 @@
-"""A trajectory as the viewer holds it (rows and lineage, without texts), and its lineage drawn as a tree.
+"""A trajectory for the viewer (rows and lineage, without texts), and its lineage drawn as a tree.
 
 Prompts, replies and reports are read from the store one turn at a time.
 """
@@ -26,109 +26,114 @@ class ViewedTrajectory:
 
     row: Trajectory
     entries: tuple[Entry, ...]
-    """Its own turns, in their order."""
+    """Turns of this trajectory (without a fork's ancestors), in their order."""
     graph: Any
-    """store.lineage.lineage: with the ancestors that a fork has in another trajectory."""
+    """Graph of store.lineage.lineage, with a fork's ancestors in another trajectory."""
     best_id: int | None
     fitting: frozenset[int]
-    """Candidates that the filter wants."""
+    """Ids of the fitting candidates."""
 
     @property
     def target(self) -> str:
-        """What its candidates were compiled for, first."""
+        """First compilation target of the trajectory's candidates."""
         targets = self.row.options.get("targets") or ("sm_90",)
         return str(targets[0])
 
-    def place_of(self, candidate_id: int) -> int | None:
-        """The place of a candidate in the viewed, None where it is not in it."""
-        return next(
-            (
-                place
-                for place, entry in enumerate(self.entries)
-                if entry.candidate.id == candidate_id
-            ),
-            None,
-        )
+    def index_of(self, candidate_id: int) -> int | None:
+        """Returns the index of a candidate's entry; None if it is not in this trajectory."""
+        for index, entry in enumerate(self.entries):
+            if entry.candidate.id == candidate_id:
+                return index
+        return None
 
-    def wanted(self) -> list[int]:
-        """Places that the filter wants."""
+    def fitting_indices(self) -> list[int]:
+        """Returns the indices of the fitting entries."""
         return [
-            place for place, entry in enumerate(self.entries) if entry.candidate.id in self.fitting
+            index for index, entry in enumerate(self.entries) if entry.candidate.id in self.fitting
         ]
 
 
 def read_viewed_trajectory(
-    store: Store, trajectory_id: int, wanted: CandidateFilter | None = None
+    store: Store, trajectory_id: int, candidate_filter: CandidateFilter | None = None
 ) -> ViewedTrajectory:
-    """Raises StoreError where there is none."""
+    """Reads a trajectory. Raises StoreError if there is none of this number."""
     row = store.trajectory(trajectory_id)
     graph = lineage(store, trajectory_id)
-    own = [
-        data["entry"]
-        for _, data in graph.nodes(data=True)
-        if data["entry"].candidate.trajectory_id == row.id
-    ]
-    own.sort(key=lambda entry: entry.candidate.turn)
-    fitting = [entry.candidate.id for entry in own]
-    if is_filtering(wanted):
-        assert wanted is not None
-        chosen = wanted.model_copy(update={"trajectory_id": trajectory_id})
-        fitting = [
-            entry.candidate.id for entry in store.candidates(chosen, order=Order.OLDEST, limit=None)
-        ]
-    return ViewedTrajectory(row, tuple(own), graph, best_candidate(graph), frozenset(fitting))
+    own_entries: list[Entry] = []
+    for _, data in graph.nodes(data=True):
+        if data["entry"].candidate.trajectory_id == row.id:
+            own_entries.append(data["entry"])
+    own_entries.sort(key=lambda entry: entry.candidate.turn)
+    fitting = [entry.candidate.id for entry in own_entries]
+    if is_filtering(candidate_filter):
+        assert candidate_filter is not None
+        chosen = candidate_filter.model_copy(update={"trajectory_id": trajectory_id})
+        entries = store.candidates(chosen, order=Order.OLDEST, limit=None)
+        fitting = [entry.candidate.id for entry in entries]
+    return ViewedTrajectory(
+        row, tuple(own_entries), graph, best_candidate(graph), frozenset(fitting)
+    )
 
 
-def is_filtering(wanted: CandidateFilter | None) -> bool:
-    """Says whether a filter leaves anything out."""
-    return wanted is not None and wanted != CandidateFilter()
+def is_filtering(candidate_filter: CandidateFilter | None) -> bool:
+    """Returns whether a filter hides anything."""
+    return candidate_filter is not None and candidate_filter != CandidateFilter()
 
 
 def list_trajectories(
     store: Store,
-    wanted: CandidateFilter | None = None,
+    candidate_filter: CandidateFilter | None = None,
     *,
     before: int | None = None,
     limit: int = 50,
 ) -> list[tuple[Trajectory, Sequence[Entry]]]:
-    """Trajectories, the newest first, each with its turns. `before`: the id of the last one seen."""
-    rows = store.trajectories(_chosen(wanted), before=before, limit=limit)
-    return [
-        (
-            row,
-            store.candidates(CandidateFilter(trajectory_id=row.id), order=Order.OLDEST, limit=None),
-        )
-        for row in rows
-    ]
+    """Returns trajectories, the newest first, each with its turns. `before`: id of the last
+    trajectory of the previous page.
+    """
+    listed: list[tuple[Trajectory, Sequence[Entry]]] = []
+    for row in store.trajectories(_chosen(candidate_filter), before=before, limit=limit):
+        turns_of_row = CandidateFilter(trajectory_id=row.id)
+        listed.append((row, store.candidates(turns_of_row, order=Order.OLDEST, limit=None)))
+    return listed
 
 
 def neighbouring_trajectory(
-    store: Store, trajectory_id: int, step: int, wanted: CandidateFilter | None = None
+    store: Store, trajectory_id: int, step: int, candidate_filter: CandidateFilter | None = None
 ) -> int | None:
-    """The next (`step` 1) or previous (-1) trajectory by number that the filter wants."""
-    found = store.trajectories(_chosen(wanted), before=trajectory_id, limit=1, newest=step < 0)
-    return found[0].id if found else None
+    """Returns the next (`step` 1) or previous (-1) trajectory by number that fits the filter."""
+    trajectories = store.trajectories(
+        _chosen(candidate_filter), before=trajectory_id, limit=1, newest=step < 0
+    )
+    return trajectories[0].id if trajectories else None
 
 
-def newest_trajectory(store: Store, wanted: CandidateFilter | None = None) -> int | None:
-    """Returns the newest trajectory that has a candidate of this filter; None where there is none."""
-    found = store.trajectories(_chosen(wanted), limit=1)
-    return found[0].id if found else None
+def newest_trajectory(store: Store, candidate_filter: CandidateFilter | None = None) -> int | None:
+    """Returns the newest trajectory with a candidate that fits the filter; None if there is none."""
+    trajectories = store.trajectories(_chosen(candidate_filter), limit=1)
+    return trajectories[0].id if trajectories else None
 
 
-def _chosen(wanted: CandidateFilter | None) -> TrajectoryFilter:
-    """Returns the trajectories that the filter leaves; without a filter also those that have no turn yet."""
-    return wanted if wanted is not None and is_filtering(wanted) else TrajectoryFilter()
+def _chosen(candidate_filter: CandidateFilter | None) -> TrajectoryFilter:
+    """Converts to a filter of trajectories; without a filter, trajectories without turns are
+    included.
+    """
+    return (
+        candidate_filter
+        if candidate_filter is not None and is_filtering(candidate_filter)
+        else TrajectoryFilter()
+    )
 
 
 def trajectory_verdict_words(entries: Sequence[Entry]) -> tuple[str, bool]:
-    """`correct 1.32x`, `mismatch`: the best turn in two words, and whether it is correct."""
+    """Describes the best turn in two words (`correct 1.32x`, `mismatch`), and returns whether it
+    is correct.
+    """
     chosen = best_entry(entries)
     return verdict_words(chosen) if chosen is not None else ("not judged", False)
 
 
 def verdict_words(entry: Entry) -> tuple[str, bool]:
-    """The verdict of one candidate in two words, and whether it is correct."""
+    """Describes the verdict of a candidate in two words, and returns whether it is correct."""
     verdict = entry.verdict
     if verdict is None:
         return entry.candidate.state.value, False
@@ -139,34 +144,48 @@ def verdict_words(entry: Entry) -> tuple[str, bool]:
 
 
 MAX_INDENT_COLUMNS = 24
-"""Columns of indentation; what is deeper is not moved further to the right."""
+"""Maximum indentation in columns; deeper candidates are not moved further to the right."""
 
 
 def tree_lines(viewed: ViewedTrajectory, shown: int | None = None) -> list[tuple[int, Text]]:
-    """Candidate and line, from top to bottom. `shown`: the candidate that is looked at now."""
+    """Draws the lineage as a tree, from top to bottom; returns candidates with their lines.
+    `shown`: the displayed candidate.
+
+    Example, a draft with two repairs of which the second was refined:
+
+        1 draft mismatch
+        ├─2 repair mismatch
+        └─3 repair correct 1.1x
+          4 refine correct 1.3x *
+    """
     roots = sorted(node for node in viewed.graph if not list(viewed.graph.predecessors(node)))
-    return [
-        (id, _line(viewed, id, rails, shown))
-        for root in roots
-        for id, rails in _walk(viewed.graph, root)
-    ]
+    lines = []
+    for root in roots:
+        for id, rails in _walk(viewed.graph, root):
+            lines.append((id, _line(viewed, id, rails, shown)))
+    return lines
 
 
 def _walk(graph: Any, root: int) -> Iterator[tuple[int, str]]:
-    """Each candidate below with what is drawn left of it, depth first."""
+    """Yields each candidate below the root with the rails drawn left of it, depth first."""
     waiting: list[tuple[int, str, str]] = [(root, "", "")]
     while waiting:
-        id, own, below = waiting.pop()
-        yield id, own
+        id, rails, child_rails = waiting.pop()
+        yield id, rails
         children = sorted(graph.successors(id))
         if len(children) == 1:
-            waiting.append((children[0], below, below))
+            # An only child stands below its parent: a long chain of turns needs no indentation.
+            waiting.append((children[0], child_rails, child_rails))
             continue
-        room = len(below) < MAX_INDENT_COLUMNS
+        room = len(child_rails) < MAX_INDENT_COLUMNS
         for child in reversed(children):
             last = child == children[-1]
             corner, rail = ("└─", "  ") if last else ("├─", "│ ")
-            waiting.append((child, below + corner, below + rail) if room else (child, below, below))
+            waiting.append(
+                (child, child_rails + corner, child_rails + rail)
+                if room
+                else (child, child_rails, child_rails)
+            )
 
 
 def _line(viewed: ViewedTrajectory, id: int, rails: str, shown: int | None) -> Text:

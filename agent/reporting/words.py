@@ -1,4 +1,4 @@
-"""Numbers as people say them, and text from candidates as data."""
+"""Formats numbers for people, and quotes text of candidates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GOOD, BAD, QUIET, LABEL, WARN = "bold green", "bold red", "dim", "cyan", "yellow
 
 
 def format_milliseconds(value: float | None) -> str:
-    """Milliseconds in the unit that reads best: 31.2 us, 1.204 ms, 2.10 s."""
+    """Formats milliseconds in the most readable unit: 31.2 us, 1.204 ms, 2.10 s."""
     if value is None:
         return "-"
     if value < 0.1:
@@ -24,7 +24,7 @@ def format_milliseconds(value: float | None) -> str:
 
 
 def format_interval(timing: Timing) -> str:
-    """The median with its confidence interval and how many calls it rests on."""
+    """Formats the median with its confidence interval and the number of calls."""
     calls = f"{timing.calls} call{'' if timing.calls == 1 else 's'}"
     median, low, high = (
         format_milliseconds(value) for value in (timing.median, timing.low, timing.high)
@@ -33,17 +33,17 @@ def format_interval(timing: Timing) -> str:
 
 
 def format_percent(share: float | None) -> str:
-    """Writes a share as a percentage; `-` where there is none."""
+    """Formats a share as a percentage; `-` if None."""
     return "-" if share is None else f"{share * 100:.3g} %"
 
 
 def format_ratio(ratio: float | None) -> str:
-    """Writes a ratio as `1.23x`; `-` where there is none."""
+    """Formats a ratio as `1.23x`; `-` if None."""
     return "-" if ratio is None else f"{ratio:.3g}x"
 
 
 def format_bytes(count: float | None) -> str:
-    """Writes a number of bytes in binary units."""
+    """Formats a number of bytes in binary units."""
     if count is None:
         return "-"
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -64,16 +64,18 @@ def format_rate(value: float | None, unit: str) -> str:
 
 
 def number_of(count: int, noun: str) -> str:
-    """Writes a count with its noun: `1 problem`, `2,000 problems`."""
+    """Formats a count with its noun: `1 problem`, `2,000 problems`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def format_counts(census: Mapping[str, int], most: int = 6) -> str:
-    """Formats counts, the largest first, with the number of those left out: `softmax_kernel x2, add_kernel`."""
+    """Formats counts, the largest first, with the number of omitted names: `softmax_kernel x2,
+    add_kernel`.
+    """
     ordered = sorted(census.items(), key=lambda item: (-item[1], item[0]))
     named = [name if count == 1 else f"{name} x{count}" for name, count in ordered[:most]]
-    rest = len(ordered) - most
-    return ", ".join(named + ([f"and {rest} more"] if rest > 0 else []))
+    omitted = len(ordered) - most
+    return ", ".join(named + ([f"and {omitted} more"] if omitted > 0 else []))
 
 
 def quoted_text(text: object, style: str = "", limit: int = 2000) -> Text:
@@ -82,7 +84,7 @@ def quoted_text(text: object, style: str = "", limit: int = 2000) -> Text:
 
 
 def facts_table(rows: Iterable[tuple[str, object]]) -> Table:
-    """Makes a table of two columns, labels and values. Rows whose value is empty are left out."""
+    """Makes a table of two columns, labels and values. Rows with an empty value are omitted."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style=LABEL, no_wrap=True)
     table.add_column(overflow="fold")
@@ -96,15 +98,15 @@ def facts_table(rows: Iterable[tuple[str, object]]) -> Table:
 
 
 MIN_PROSE_COLUMNS = 16
-"""Columns that a wrapped column of a table has at least, where its text is longer than that."""
+"""Least width of a table's wrapped column with longer text, in columns."""
 
 
 class AdaptiveTable:
-    """A table that becomes a list of records where the terminal is too narrow for it.
+    """A table that becomes a list of records if the terminal is too narrow.
 
-    The table is drawn when no cell and no heading would be broken inside a word and every column of prose is wide
-    enough to read, else each row is drawn as its first cell, and under it `heading value` for every other cell that is
-    not empty.
+    The table is drawn if no cell and no heading would be broken inside a word and every column of
+    prose is wide enough to read. Otherwise each row is drawn as its first cell, and below it
+    `heading value` for every other non-empty cell.
     """
 
     def __init__(
@@ -115,7 +117,9 @@ class AdaptiveTable:
         numeric: Iterable[str] = (),
         wrapped: Iterable[str] = (),
     ) -> None:
-        """`numeric` columns are aligned to the right; `wrapped` columns may be broken between words."""
+        """numeric: headings of columns aligned to the right. wrapped: headings of columns that
+        may be broken between words.
+        """
         self._headings, self._rows = headings, rows
         self._numeric, self._wrapped = frozenset(numeric), frozenset(wrapped)
 
@@ -128,25 +132,26 @@ class AdaptiveTable:
                 yield from self._record(row)
 
     def _widths(self, columns: int) -> list[int] | None:
-        """Of each column, without its padding of one on both sides; None where they do not fit into so many columns.
+        """Returns the columns' widths, without the padding of one on both sides; None if the
+        table does not fit into `columns`.
 
-        What is left when every column has its least width goes to the wrapped columns, by what each still lacks.
+        Every column gets its least width; the spare columns are shared among the wrapped columns,
+        in proportion to their missing width.
         """
-        cells = [
-            [Text(name), *column]
-            for name, column in zip(self._headings, self._columns(), strict=True)
-        ]
-        whole = [max(cell.cell_len for cell in column) for column in cells]
-        least = [
-            min(width, max(MIN_PROSE_COLUMNS, *map(_longest_word, column)))
-            if name in self._wrapped
-            else width
-            for name, width, column in zip(self._headings, whole, cells, strict=True)
-        ]
-        left, lacking = columns - sum(least) - 2 * len(least), sum(whole) - sum(least)
-        if left < 0:
+        whole: list[int] = []
+        least: list[int] = []
+        for name, cells in zip(self._headings, self._columns(), strict=True):
+            column = [Text(name), *cells]
+            width = max(cell.cell_len for cell in column)
+            whole.append(width)
+            if name in self._wrapped:
+                width = min(width, max(MIN_PROSE_COLUMNS, *map(_longest_word, column)))
+            least.append(width)
+        spare, lacking = columns - sum(least) - 2 * len(least), sum(whole) - sum(least)
+        if spare < 0:
             return None
-        share = min(1.0, left / lacking) if lacking else 0.0
+        # Each column gets the same share of the width that it lacks.
+        share = min(1.0, spare / lacking) if lacking else 0.0
         return [low + int((high - low) * share) for low, high in zip(least, whole, strict=True)]
 
     def _columns(self) -> list[tuple[Text, ...]]:
@@ -168,12 +173,10 @@ class AdaptiveTable:
         return table
 
     def _record(self, row: Sequence[Text]) -> Iterable[RenderableType]:
-        known = list(zip(self._headings[1:], row[1:], strict=True))
-        parts = [
-            Text(" ").join([Text(name, style=LABEL), cell]) if name else cell
-            for name, cell in known
-            if cell
-        ]
+        parts = []
+        for name, cell in zip(self._headings[1:], row[1:], strict=True):
+            if cell:
+                parts.append(Text(" ").join([Text(name, style=LABEL), cell]) if name else cell)
         yield Padding(row[0], (0, 0, 0, 1))
         yield Padding(Text("  ").join(parts), (0, 0, 0, 3))
 

@@ -1,4 +1,6 @@
-"""Reads a command's arguments and checks them before anything heavy starts. Every refusal is an InputError."""
+"""Parses and checks a command's arguments before anything heavy starts. Every refusal is an
+InputError.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from kernelwright.tools.hardware.targets import DEFAULT_TARGET, TARGETS, parse_t
 
 
 def json_object(option: str, text: str) -> dict[str, Any]:
-    """Returns the object that an option gives as JSON, or in a file behind an @. Raises InputError."""
+    """Parses an option's value: a JSON object, or the name of a JSON file behind an @. Raises
+    InputError.
+    """
     try:
         content = json.loads(Path(text[1:]).read_text("utf-8") if text.startswith("@") else text)
     except OSError as error:
@@ -31,9 +35,10 @@ def json_object(option: str, text: str) -> dict[str, Any]:
 
 
 def named_database(db: str | None, argument: str | None) -> str | None:
-    """The database that `--db` names, or that the argument names which was its place before; stderr is told of that.
+    """Returns the database of `--db`, or of the positional argument that came before `--db` (with
+    a note on stderr).
 
-    Raises InputError where both are given.
+    Raises InputError if both are given.
     """
     if argument is None:
         return db
@@ -45,49 +50,52 @@ def named_database(db: str | None, argument: str | None) -> str | None:
     return argument
 
 
-def choose_targets(asked: list[str], device: str) -> tuple[str, ...]:
-    """The targets in the order asked for, each once, by their proper names; with none, the device's own, or sm_90
-    where there is no GPU.
+def choose_targets(names: list[str], device: str) -> tuple[str, ...]:
+    """Returns the proper names of the targets, in their order, each once. Without names: the
+    device's own target, or sm_90 if there is no GPU.
     """
     try:
-        named = [parse_target(name).name for name in asked]
+        targets = [parse_target(name).name for name in names]
     except ValueError as error:
         raise InputError(str(error)) from None
-    return tuple(dict.fromkeys(named)) or (_own_target(device) or DEFAULT_TARGET,)
+    return tuple(dict.fromkeys(targets)) or (_target_of_device(device) or DEFAULT_TARGET,)
 
 
-def _own_target(device: str) -> str:
+def _target_of_device(device: str) -> str:
     if device == "cpu":
         return ""
     from kernelwright.tools.hardware.gpus import read_driver
 
     index = int(device.removeprefix("cuda:"))
-    own = next((gpu.target for gpu in read_driver().gpus if gpu.index == index), "")
-    return own if own in TARGETS else ""
+    target = next((gpu.target for gpu in read_driver().gpus if gpu.index == index), "")
+    return target if target in TARGETS else ""
 
 
-def choose_device(asked: str) -> str:
-    """Returns `cpu` or `cuda:N`. `auto` takes the first GPU that CUDA finds and torch can use, else the CPU."""
-    if asked == "cpu":
+def choose_device(device: str) -> str:
+    """Returns `cpu` or `cuda:N`. `auto` means the first GPU that CUDA finds and torch can use,
+    else the CPU.
+    """
+    if device == "cpu":
         return "cpu"
-    match = re.fullmatch(r"auto|cuda(?::(\d+))?", asked)
+    match = re.fullmatch(r"auto|cuda(?::(\d+))?", device)
     if match is None:
-        raise InputError(f"unknown device {asked!r}: choose auto, cpu or cuda:N")
+        raise InputError(f"unknown device {device!r}: choose auto, cpu or cuda:N")
     from kernelwright.tools.hardware.gpus import read_driver
 
     gpus = {gpu.index for gpu in read_driver().gpus}
     torch = version("torch") or ""
     usable = bool(gpus) and not torch.endswith("+cpu")
-    if asked == "auto":
+    if device == "auto":
         return "cuda:0" if usable else "cpu"
     index = int(match[1] or 0)
     if not gpus:
         raise InputError(
-            f"{asked} was asked for, but CUDA finds no GPU here: use --device cpu, or see agent doctor"
+            f"{device} was asked for, but CUDA finds no GPU here: use --device cpu, or see agent doctor"
         )
     if not usable:
         raise InputError(
-            f"{asked} was asked for, but torch {torch} is built without CUDA: install a CUDA build, or use --device cpu"
+            f"{device} was asked for, but torch {torch} is built without CUDA: install a CUDA build, "
+            "or use --device cpu"
         )
     if index not in gpus:
         raise InputError(
@@ -96,25 +104,32 @@ def choose_device(asked: str) -> str:
     return f"cuda:{index}"
 
 
-def own_work_mode(asked: str) -> str:
-    """`strict`, `report` or `share:P` with 0 < P <= 1, as it was written."""
-    if asked in ("strict", "report"):
-        return asked
-    kind, _, share = asked.partition(":")
+def own_work_mode(rule: str) -> str:
+    """Checks the rule of own work: `strict`, `report` or `share:P` with 0 < P <= 1. Returns the
+    rule unchanged.
+    """
+    if rule in ("strict", "report"):
+        return rule
+    kind, _, share = rule.partition(":")
     try:
         fits = kind == "share" and 0 < float(share) <= 1
     except ValueError:
         fits = False
     if not fits:
         raise InputError(
-            f"--own-work {asked!r}: choose strict, report or share:P with P over 0 and at most 1, such as share:0.5"
+            f"--own-work {rule!r}: choose strict, report or share:P with P over 0 and at most 1, such as share:0.5"
         )
-    return asked
+    return rule
 
 
 def peak_for_estimates() -> Peak:
-    """Returns the peaks of this machine's first GPU where they are tabulated, else those of the H200."""
+    """Returns the tabulated peak rates of this machine's first GPU; without one, the rates of the
+    H200.
+    """
     from kernelwright.tools.hardware.gpus import read_driver
 
-    own = next((peak for gpu in read_driver().gpus if (peak := peak_of(gpu.name))), None)
-    return own or next(peak for peak in PEAKS if peak.gpu == "H200")
+    for gpu in read_driver().gpus:
+        peak = peak_of(gpu.name)
+        if peak is not None:
+            return peak
+    return next(peak for peak in PEAKS if peak.gpu == "H200")

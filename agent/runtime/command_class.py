@@ -1,5 +1,5 @@
-"""The class of every command: its help is wrapped by the terminal, and options that were renamed keep their old
-names for one release, which stderr is told of.
+"""The class of every command: its help is wrapped by the terminal, and renamed options keep their
+old names for one release, with a note on stderr.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RENAMED_OPTIONS = {
     "solve": {"--output": "--out", "--samples": "--width"},
     "replay": {"--output": "--out"},
 }
-"""By command of `agent`: the old name and the new one. To be removed with version 0.2."""
+"""New names of options by old names, by command of `agent`. To be removed with version 0.2."""
 RENAMED_IN_RL = {
     "train": {"--output": "--out", "--prompts": "--problems-per-step"},
     "loop": {
@@ -31,21 +31,25 @@ RENAMED_IN_RL = {
     "rewards": {"--formula": "--reward"},
     "data mistakes": {"--device": "--policy-device"},
 }
-"""The old and new names of options, by command of `rl`."""
+"""New names of options by old names, by command of `rl`."""
 
 
 USAGE_ERROR: type[Any] = typer.BadParameter.__mro__[1]
-"""click's UsageError, of typer's own copy of click or of click itself: both are the base of typer.BadParameter."""
+"""click's UsageError, of typer's own copy of click or of click itself: both are the base of
+typer.BadParameter.
+"""
 
 
 class WrappingCommand(TyperCommand):
     """A command whose help is its docstring without the line ends of the source."""
 
-    def __init__(self, *args: Any, help: str | None = None, **more: Any) -> None:
-        super().__init__(*args, help=join_lines(help) if help else help, **more)
+    def __init__(self, *args: Any, help: str | None = None, **options: Any) -> None:
+        super().__init__(*args, help=join_lines(help) if help else help, **options)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Names the command in a usage error, where the parser leaves it out: an option without its value."""
+        """Adds the command to a usage error if the parser leaves it out (an option without its
+        value).
+        """
         try:
             return list(super().parse_args(ctx, args))
         except USAGE_ERROR as error:
@@ -57,7 +61,7 @@ class RenamingCommand(WrappingCommand):
     """A command that also takes the old names of its options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Replaces old names before `--` with the new ones."""
+        """Replaces old names before `--` with the new names."""
         return super().parse_args(
             ctx, with_current_names(args, RENAMED_OPTIONS.get(self.name or "", {}))
         )
@@ -70,7 +74,9 @@ def join_lines(text: str) -> str:
 
 
 def with_current_names(arguments: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
-    """Returns the arguments with each renamed option before `--` under its new name; stderr is told of each."""
+    """Returns the arguments with each renamed option before `--` under its new name, with a note
+    on stderr for each.
+    """
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
     return [*(_current_name(word, renamed) for word in arguments[:end]), *arguments[end:]]
 

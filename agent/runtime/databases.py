@@ -1,4 +1,4 @@
-"""The database that a command opens: the one named with --db, or the default in the current folder."""
+"""Opens the database of a command: the database of --db, or the default in the current folder."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from kernelwright.errors import InputError
 from kernelwright.store.database import Store
 
 DEFAULT_DATABASE = Path(".kernelwright") / "runs.db"
-"""The default database, in the folder where the command is given."""
+"""The default database, in the command's current folder."""
 
 
-def open_store(where: str | None, *, readonly: bool = False, create: bool = True) -> Store:
-    """Opens a file or a server's URL; None is the default, whose folder is made where `create` is set.
+def open_store(database: str | None, *, readonly: bool = False, create: bool = True) -> Store:
+    """Opens a file or a server's URL; None is the default, whose folder is made if `create` is
+    set.
 
     Raises:
-        InputError: `where` is a folder.
+        InputError: `database` is a folder.
         StoreError: The database cannot be opened.
     """
     create = create and not readonly
-    if where is not None and "://" not in where and Path(where).expanduser().is_dir():
+    if database is not None and "://" not in database and Path(database).expanduser().is_dir():
         raise InputError(
-            f"--db {where} is a folder: name a file in it, such as --db {Path(where) / 'runs.db'}"
+            f"--db {database} is a folder: name a file in it, such as --db {Path(database) / 'runs.db'}"
         )
-    if where is not None:
-        return Store.open(where, readonly=readonly, create=create)
+    if database is not None:
+        return Store.open(database, readonly=readonly, create=create)
     if create:
         DEFAULT_DATABASE.parent.mkdir(exist_ok=True)
         (DEFAULT_DATABASE.parent / ".gitignore").write_text("*\n", encoding="utf-8")
     return Store.open(DEFAULT_DATABASE, readonly=readonly, create=create)
 
 
-def verdict_cache_folder(where: str | None) -> Path | None:
-    """The folder for verdicts that may be used again; None for a server."""
-    if where is None:
+def verdict_cache_folder(database: str | None) -> Path | None:
+    """Returns the folder of the verdict cache; None for a server."""
+    if database is None:
         return DEFAULT_DATABASE.parent
-    return None if "://" in where else Path(where).expanduser().parent / ".kernelwright"
+    return None if "://" in database else Path(database).expanduser().parent / ".kernelwright"

@@ -1,4 +1,4 @@
-"""Finds the problems of this machine that matter for Kernelwright, and says what to do about each."""
+"""Finds the problems of this machine that matter for Kernelwright, and advises on each."""
 
 from __future__ import annotations
 
@@ -8,26 +8,30 @@ from kernelwright.tools.hardware.machine_info import Machine
 from kernelwright.tools.report import Value
 
 ENOUGH_DISK_BYTES = 2 * 2**30
-"""Bytes. A batch with its Triton caches takes some hundred MiB; less than this is worth saying before it starts."""
+"""Bytes. A batch with its Triton caches takes some hundred MiB; less free space is reported
+before it starts.
+"""
 ENOUGH_MEMORY_BYTES = 6 * 2**30
+HARMLESS_THROTTLING = ("gpu_idle", "applications_clocks")
+"""NVML's reasons for lower clocks that do not disturb a timing."""
 SUPPORTED_TRITON = ((3, 6), (3, 10))
 SUPPORTED_TORCH = ((2, 11), (2, 16))
-"""From the first, up to and without the second."""
+"""Range of tested versions, from the first up to and without the second."""
 
 
 class Severity(StrEnum):
     """The severity of a problem of this machine."""
 
     ERROR = "error"
-    """Nothing works until it is mended."""
+    """Nothing works until the problem is solved."""
     WARNING = "warning"
-    """Something that was asked for is missing or weaker."""
+    """A requested feature is missing or weaker."""
     NOTE = "note"
-    """Fine, but worth knowing."""
+    """Harmless, but worth knowing."""
 
 
 class MachineTrouble(Value):
-    """One thing that is wrong with this machine, and what to do about it."""
+    """A problem of this machine, and advice on its solution."""
 
     severity: Severity
     what: str
@@ -37,7 +41,7 @@ class MachineTrouble(Value):
 
 def diagnose(machine: Machine) -> tuple[MachineTrouble, ...]:
     """Returns every problem, the most severe first."""
-    found = [
+    troubles = [
         *_libraries(machine),
         *_gpu(machine),
         *_counters(machine),
@@ -46,20 +50,20 @@ def diagnose(machine: Machine) -> tuple[MachineTrouble, ...]:
         *_room(machine),
     ]
     order = list(Severity)
-    return tuple(sorted(found, key=lambda trouble: order.index(trouble.severity)))
+    return tuple(sorted(troubles, key=lambda trouble: order.index(trouble.severity)))
 
 
 def _libraries(machine: Machine) -> list[MachineTrouble]:
-    found = []
+    troubles = []
     for name, (lowest, beyond) in {"torch": SUPPORTED_TORCH, "triton": SUPPORTED_TRITON}.items():
         version = machine.versions.get(name)
         span = f"{name}>={_dotted(lowest)},<{_dotted(beyond)}"
         if version is None:
-            found.append(_error(f"{name} is not installed", f"pip install '{span}'"))
+            troubles.append(_error(f"{name} is not installed", f"pip install '{span}'"))
         elif not lowest <= _pair(version) < beyond:
             fix = f"pip install '{span}'"
-            found.append(_warning(f"{name} {version} is outside the range that is tested", fix))
-    return found
+            troubles.append(_warning(f"{name} {version} is outside the range that is tested", fix))
+    return troubles
 
 
 def _gpu(machine: Machine) -> list[MachineTrouble]:
@@ -78,30 +82,29 @@ def _gpu(machine: Machine) -> list[MachineTrouble]:
                 "nothing to do; use a GPU machine for speed",
             )
         ]
-    found = []
+    troubles = []
     if torch.endswith("+cpu"):
         fix = "install a torch built with CUDA (see pytorch.org, Get Started) in place of this one"
-        found.append(_warning(f"there is a GPU, but torch {torch} is built without CUDA", fix))
+        troubles.append(_warning(f"there is a GPU, but torch {torch} is built without CUDA", fix))
     for gpu in machine.gpus:
-        slowed = [
-            r
-            for r in (gpu.clocks.throttle if gpu.clocks else ())
-            if r not in ("gpu_idle", "applications_clocks")
-        ]
-        if slowed:
+        reasons = gpu.clocks.throttle if gpu.clocks else ()
+        slowdown_reasons = [reason for reason in reasons if reason not in HARMLESS_THROTTLING]
+        if slowdown_reasons:
             fix = "look at power and cooling (nvidia-smi -q -d PERFORMANCE); timings will scatter"
-            found.append(_warning(f"cuda:{gpu.index} is slowed down now: {', '.join(slowed)}", fix))
+            troubles.append(
+                _warning(f"cuda:{gpu.index} is slowed down now: {', '.join(slowdown_reasons)}", fix)
+            )
         if not gpu.rates:
             fix = "speed of light is given for memory only; add its data sheet to tools/hardware/peaks.py"
-            found.append(_note(f"peak rates of {gpu.name} are not tabulated", fix))
+            troubles.append(_note(f"peak rates of {gpu.name} are not tabulated", fix))
     if machine.versions.get("nvidia-ml-py") is None:
-        found.append(
+        troubles.append(
             _note(
                 "nvidia-ml-py is not installed: clocks are read through nvidia-smi, slowly",
                 "pip install 'kernelwright[gpu]'",
             )
         )
-    return found
+    return troubles
 
 
 def _counters(machine: Machine) -> list[MachineTrouble]:
@@ -145,35 +148,37 @@ def _isolation(machine: Machine) -> list[MachineTrouble]:
 
 
 def _room(machine: Machine) -> list[MachineTrouble]:
-    found = []
+    troubles = []
     for disk in machine.disks:
         if not disk.writable:
-            found.append(
+            troubles.append(
                 _warning(
                     f"{disk.path} cannot be written", "set TMPDIR (or HOME) to a folder that can"
                 )
             )
         elif disk.free_bytes < ENOUGH_DISK_BYTES:
-            found.append(
+            troubles.append(
                 _warning(
                     f"{disk.path} has {disk.free_bytes / 2**30:.1f} GiB free",
                     "make room, or set TMPDIR to a larger disk",
                 )
             )
     if machine.memory_bytes is not None and machine.memory_bytes < ENOUGH_MEMORY_BYTES:
-        found.append(
+        troubles.append(
             _warning(
                 f"{machine.memory_bytes / 2**30:.1f} GiB of memory",
                 "judge one candidate at a time; 6 GiB and more is comfortable",
             )
         )
-    return found
+    return troubles
 
 
 def _pair(version: str) -> tuple[int, int]:
-    """Parses the first two numbers of a version: (2, 13) of "2.13.0+cpu"; (0, 0) where it cannot be read."""
-    major, _, rest = version.partition(".")
-    minor = rest.split(".")[0].split("+")[0]
+    """Parses the first two numbers of a version: (2, 13) of "2.13.0+cpu"; (0, 0) if they cannot
+    be read.
+    """
+    major, _, after_major = version.partition(".")
+    minor = after_major.split(".")[0].split("+")[0]
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
 
 
@@ -181,13 +186,14 @@ def _dotted(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def _error(what: str, fix: str) -> MachineTrouble:
-    return MachineTrouble(severity=Severity.ERROR, what=what, fix=fix)
+def _error(problem: str, fix: str) -> MachineTrouble:
+    """Makes an error; `_warning` and `_note` make the milder kinds."""
+    return MachineTrouble(severity=Severity.ERROR, what=problem, fix=fix)
 
 
-def _warning(what: str, fix: str) -> MachineTrouble:
-    return MachineTrouble(severity=Severity.WARNING, what=what, fix=fix)
+def _warning(problem: str, fix: str) -> MachineTrouble:
+    return MachineTrouble(severity=Severity.WARNING, what=problem, fix=fix)
 
 
-def _note(what: str, fix: str) -> MachineTrouble:
-    return MachineTrouble(severity=Severity.NOTE, what=what, fix=fix)
+def _note(problem: str, fix: str) -> MachineTrouble:
+    return MachineTrouble(severity=Severity.NOTE, what=problem, fix=fix)

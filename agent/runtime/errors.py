@@ -1,4 +1,4 @@
-"""Maps the end of a command to its exit code and the one line that says what to do. Imports nothing heavy."""
+"""Maps the end of a command to its exit code and to a line with advice. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ class Exit(IntEnum):
     """The command succeeded. For `check`: the kernel is correct, and does its own work."""
     INCORRECT = 1
     BAD_INPUT = 2
-    """Something that the user gave cannot be used."""
+    """An input of the user's cannot be used."""
     INFRASTRUCTURE = 3
     """This machine failed, or Kernelwright did: the candidate was not judged."""
     NEEDS_GPU = 4
-    """For `check` and `solve`: nothing was found wrong, and the answers can be checked on a GPU only."""
+    """For `check` and `solve`: no fault was found, and the outputs can be checked on a GPU only."""
     NOT_CHECKED = 5
-    """For `check` and `solve`: nothing was found wrong, and the answers were not checked; the report says why."""
+    """For `check` and `solve`: no fault was found, and the outputs were not checked; the report
+    says why.
+    """
     INTERRUPTED = 130
-    """Ctrl-C. Of another signal it is 128 and its number: 143 for SIGTERM, 129 for SIGHUP."""
+    """Ctrl-C. Other signals exit with 128 and their number: 143 for SIGTERM, 129 for SIGHUP."""
     NOBODY_READS = 141
-    """Whoever read the output went away before its end (`| head`): the shell's own number for that, so that it is not
-    taken for an incorrect candidate.
+    """The reader of the output went away before its end (`| head`). The shell's own number for a
+    broken pipe, so the command does not seem to report an incorrect candidate.
     """
 
 
@@ -56,7 +58,7 @@ REQUIREMENT_OF_MODULE = {
     "vllm": "kernelwright[vllm]",
     "pyarrow": "pyarrow",
 }
-"""The argument of pip install for a missing module, by the module's name."""
+"""Argument of pip install for a missing module, by the module's name."""
 
 
 def _current_folder_is_gone() -> bool:
@@ -67,17 +69,21 @@ def _current_folder_is_gone() -> bool:
 
 
 MAX_SHOWN_NAME_CHARACTERS = 300
-"""Characters of a file's name that a message repeats."""
+"""Maximum number of characters of a file's name in a message."""
 
 
 def exit_of_outcome(outcome: str) -> Exit:
-    """Returns the exit status of a command that judged one candidate. outcome: a `ReportOutcome`."""
+    """Returns the exit status of a command that judged a single candidate. outcome: a
+    `ReportOutcome`.
+    """
     statuses = {"correct": Exit.DONE, "needs_gpu": Exit.NEEDS_GPU, "not_checked": Exit.NOT_CHECKED}
     return statuses.get(outcome, Exit.INCORRECT)
 
 
 def require(*modules: str) -> None:
-    """Raises ModuleNotFoundError for the first of these modules that is not installed; nothing is imported."""
+    """Raises ModuleNotFoundError for the first of these modules that is not installed; nothing is
+    imported.
+    """
     from importlib.util import find_spec
 
     for name in modules:
@@ -86,7 +92,9 @@ def require(*modules: str) -> None:
 
 
 def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
-    """Returns one line for the user, and the exit code, for any exception that ends a command of `program` early."""
+    """Returns a line for the user, and the exit code, for any exception that ends a command of
+    `program` early.
+    """
     import typer
 
     from kernelwright.agent.runtime.command_class import USAGE_ERROR
@@ -97,7 +105,7 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
     if isinstance(error, USAGE_ERROR):
         command = error.ctx.command_path if error.ctx else program
         message = error.format_message().rstrip(".") or "no command was given"
-        return f"{message}{_what_is_missing(error)} (see {command} --help)", Exit.BAD_INPUT
+        return f"{message}{_missing_parameter_help(error)} (see {command} --help)", Exit.BAD_INPUT
     match error:
         case KeyboardInterrupt() | typer.Abort():
             return "interrupted", Exit.INTERRUPTED
@@ -120,7 +128,7 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
             )
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             return (
-                f"the disk is full{_place(error)}: make room, or set TMPDIR to a larger disk",
+                f"the disk is full{_file_in_brackets(error)}: make room, or set TMPDIR to a larger disk",
                 Exit.INFRASTRUCTURE,
             )
         case FileNotFoundError() if _current_folder_is_gone():
@@ -134,13 +142,13 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
             | errno.EEXIST
         ) if error.filename:
             return (
-                f"{error.strerror}{_place(error)}: give a path that you may read and write",
+                f"{error.strerror}{_file_in_brackets(error)}: give a path that you may read and write",
                 Exit.INFRASTRUCTURE,
             )
         case OSError(errno=errno.ENAMETOOLONG | errno.ELOOP):
-            return f"{error.strerror}{_place(error)}: give another path", Exit.BAD_INPUT
+            return f"{error.strerror}{_file_in_brackets(error)}: give another path", Exit.BAD_INPUT
         case OSError():
-            return f"{error.strerror or error}{_place(error)}", Exit.INFRASTRUCTURE
+            return f"{error.strerror or error}{_file_in_brackets(error)}", Exit.INFRASTRUCTURE
         case MemoryError():
             return (
                 "out of memory: close other programs, or judge fewer candidates at once",
@@ -157,17 +165,17 @@ _start = time.monotonic()
 
 
 def note(text: str) -> None:
-    """Prints one line on stderr that begins with the program's name, beside the result on stdout."""
+    """Prints a line on stderr that begins with the program's name, beside the result on stdout."""
     print(f"{_program}: {text}", file=sys.stderr, flush=True)
 
 
 def run(command: Callable[..., Any], name: str, words: Sequence[str]) -> NoReturn:
-    """Runs a typer command with its words, and exits: one line on stderr where it ends early (with --debug the
-    traceback).
+    """Runs a typer command with its words, and exits. An error ends it with a line on stderr
+    (with --debug also the traceback).
     """
     from kernelwright.agent.runtime.interrupts import listen_for_stops
 
-    # trl and transformers report to their makers what is run, unless the user says otherwise
+    # trl and transformers send usage data to their makers unless this is set.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     global _program, _start
     _program = name
@@ -178,14 +186,14 @@ def run(command: Callable[..., Any], name: str, words: Sequence[str]) -> NoRetur
 
 
 class _WatchedOutput:
-    """Standard output that remembers whether anything was written to it."""
+    """Standard output that remembers whether anything was written."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
         self.was_written = False
 
     def write(self, text: str) -> int:
-        """Writes the text and notes that it did."""
+        """Writes the text and remembers the write."""
         self.was_written = True
         return self.stream.write(text)
 
@@ -205,19 +213,21 @@ def _watched_output() -> Iterator[None]:
 
 
 def _has_written() -> bool:
-    """Tells whether the command has printed something to standard output."""
+    """Returns whether the command has printed something to standard output."""
     return isinstance(sys.stdout, _WatchedOutput) and sys.stdout.was_written
 
 
 def command_seconds() -> float:
-    """Returns the seconds since the command was started, in which its imports are included."""
+    """Returns the seconds since the start of the command, its imports included."""
     return time.monotonic() - _start
 
 
 def _open_closed_streams() -> None:
-    """Puts /dev/null in the place of standard streams that the caller has closed (`>&-`): the next file that is opened,
-    such as the database, would have their number, and what is printed would go there.
+    """Opens /dev/null for standard streams that the caller has closed (`>&-`). Otherwise the next
+    opened file, such as the database, would have their number, and would receive the printed
+    output.
     """
+    # os.open takes the lowest free number: the loop fills 0, 1 and 2, and closes the first above.
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
@@ -229,8 +239,8 @@ def _open_closed_streams() -> None:
 
 @contextmanager
 def _without_warnings(words: Sequence[str]) -> Iterator[None]:
-    """Hides the warnings of libraries, which are for their callers (torch: "Initializing zero-element tensors is a
-    no-op"), unless --debug, `python -W` or PYTHONWARNINGS asks for them.
+    """Hides the warnings of libraries, which are for their callers (torch: "Initializing
+    zero-element tensors is a no-op"), unless --debug, `python -W` or PYTHONWARNINGS is set.
     """
     with warnings.catch_warnings():
         if not sys.warnoptions and "--debug" not in words:
@@ -243,14 +253,13 @@ def _status_of(command: Callable[..., Any], name: str, words: Sequence[str]) -> 
     try:
         code = command(args=list(words), prog_name=name, standalone_mode=False)
         sys.stdout.flush()
-        if (
-            code == Exit.INTERRUPTED
-        ):  # what newer typers return for Ctrl-C, in silence; older ones raise Abort
+        # Newer versions of typer return this silently for Ctrl-C; older versions raise Abort.
+        if code == Exit.INTERRUPTED:
             raise KeyboardInterrupt
     except BrokenPipeError:
         _throw_output_away()
         return Exit.NOBODY_READS
-    except SystemExit as end:  # typer and rich end with 1 where nobody reads
+    except SystemExit as end:  # typer and rich exit with 1 after a broken pipe
         if _nobody_reads(end):
             return Exit.NOBODY_READS
         raise
@@ -260,8 +269,8 @@ def _status_of(command: Callable[..., Any], name: str, words: Sequence[str]) -> 
 
 
 def _end_early(error: BaseException, name: str, words: Sequence[str]) -> int:
-    """Prints the one line of an error, on stdout too as an object where the words ask for JSON, and returns the exit
-    status. Raises the error again where they ask for its traceback.
+    """Prints the line of an error and returns the exit status. With --json the line is also
+    printed on stdout, as an object; with --debug the error is raised again.
     """
     from kernelwright.agent.runtime.interrupts import exit_status_of_stop, ignore_stops
 
@@ -270,7 +279,8 @@ def _end_early(error: BaseException, name: str, words: Sequence[str]) -> int:
     status = exit_status_of_stop() if code is Exit.INTERRUPTED else int(code)
     if code is Exit.INTERRUPTED:
         ignore_stops()
-    if "--json" in words and not _has_written():  # a command that was paused has printed its result
+    # A paused command has printed its result already.
+    if "--json" in words and not _has_written():
         print(json.dumps({"error": line, "exit_status": status}))
         _try_output()
     if "--debug" in words:
@@ -284,7 +294,7 @@ def _end_early(error: BaseException, name: str, words: Sequence[str]) -> int:
 
 
 def _nobody_reads(error: BaseException | None) -> bool:
-    """Whether the exception was raised while a broken pipe was handled."""
+    """Returns whether the exception was raised while a broken pipe was handled."""
     while error is not None:
         if isinstance(error, BrokenPipeError):
             return True
@@ -293,7 +303,9 @@ def _nobody_reads(error: BaseException | None) -> bool:
 
 
 def _try_output() -> None:
-    """Where what waits for stdout cannot be written, Python would say so once more at its end, and exit with 120."""
+    """Flushes stdout, and drops the text if it cannot be written: otherwise Python would report
+    the error again at its end, and exit with 120.
+    """
     try:
         sys.stdout.flush()
     except OSError:
@@ -305,11 +317,11 @@ def _throw_output_away() -> None:
 
 
 def end_process(code: int) -> NoReturn:
-    """Ends the process with `code`, after all that is done at exit.
+    """Ends the process with `code`, after all exit handlers.
 
-    sys.exit does not always: where Ctrl-C came while a text was executed (an import that makes a dataclass), CPython
-    remembers it for good and ends by SIGINT, whoever caught it (Python/pythonrun.c, run_eval_code_obj; Modules/main.c,
-    Py_RunMain).
+    sys.exit does not always do so: if Ctrl-C came while a text was executed (an import that makes
+    a dataclass), CPython remembers it for good and ends by SIGINT, even if the exception was
+    caught (Python/pythonrun.c, run_eval_code_obj; Modules/main.c, Py_RunMain).
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
@@ -318,21 +330,20 @@ def end_process(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _what_is_missing(error: Any) -> str:
-    """The help of an argument or option that was not given, after a colon; empty for other errors of usage."""
-    said = (
-        getattr(getattr(error, "param", None), "help", None)
-        if type(error).__name__ == "MissingParameter"
-        else None
-    )
-    return f": {said.rstrip('.')}" if said else ""
+def _missing_parameter_help(error: BaseException) -> str:
+    """Returns the help of a missing argument or option, after a colon; empty for other errors of
+    usage.
+    """
+    # By name: typer has a copy of click, so the class differs between versions.
+    if type(error).__name__ != "MissingParameter":
+        return ""
+    help_text = getattr(getattr(error, "param", None), "help", None)
+    return f": {help_text.rstrip('.')}" if help_text else ""
 
 
-def _place(error: OSError) -> str:
-    """The file's name in brackets; of a name that no file can have its beginning."""
+def _file_in_brackets(error: OSError) -> str:
+    """Returns the error's file name in brackets, shortened if it is too long for a file."""
     name = str(error.filename or "")
-    return (
-        f" ({name if len(name) <= MAX_SHOWN_NAME_CHARACTERS else name[:80] + '...'})"
-        if name
-        else ""
-    )
+    if not name:
+        return ""
+    return f" ({name if len(name) <= MAX_SHOWN_NAME_CHARACTERS else name[:80] + '...'})"

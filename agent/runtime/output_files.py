@@ -1,4 +1,4 @@
-"""Checks before minutes of work that the files which it ends with can be written."""
+"""Checks, before minutes of work, that the output files can be written."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kernelwright.errors import InputError
 
 
 def refuse_unwritable_file(path: Path, option: str = "--out") -> None:
-    """Raises InputError where no file can be written at `path`: a folder, a folder that is missing, or one that takes
-    no new file. Nothing is left behind.
+    """Raises InputError if no file can be written at `path`: it is a folder, its folder is
+    missing, or its folder takes no new file. Leaves no file behind.
     """
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise InputError(
@@ -20,7 +20,9 @@ def refuse_unwritable_file(path: Path, option: str = "--out") -> None:
 
 
 def refuse_unwritable_folder(path: Path, option: str = "--out") -> None:
-    """Raises InputError where `path` is a file, or neither is nor could become a folder for new files."""
+    """Raises InputError if `path` is a file, or neither is nor could become a folder for new
+    files.
+    """
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file: name a folder with {option}")
     existing = next(
@@ -30,11 +32,11 @@ def refuse_unwritable_folder(path: Path, option: str = "--out") -> None:
 
 
 def _try_new_file(folder: Path, path: Path, option: str) -> None:
-    """Makes and removes an empty file: permissions alone do not tell of read-only disks, nor of /proc."""
-    trial = folder / f".{os.getpid()}.kernelwright.part"
+    """Makes and removes an empty file: permissions alone do not reveal read-only disks or /proc."""
+    trial_file = folder / f".{os.getpid()}.kernelwright.part"
     try:
-        trial.touch()
-        trial.unlink()
+        trial_file.touch()
+        trial_file.unlink()
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(

@@ -1,4 +1,4 @@
-"""Threads that share a list of jobs, and whose main thread Ctrl-C may reach at any moment."""
+"""Threads that share a list of jobs; Ctrl-C may reach the main thread at any moment."""
 
 from __future__ import annotations
 
@@ -18,28 +18,31 @@ WATCH_SECONDS = 0.1
 class WorkerThreads(Generic[Job]):
     """Does jobs in threads until there is none left.
 
-    A job under way is counted here and not by its thread: CPython before 3.13 takes a thread for ended when Ctrl-C
-    interrupts a `join` (gh-90882), and one that goes on would be left behind.
+    Running jobs are counted here and not by their threads: CPython before 3.13 takes a thread for
+    ended when Ctrl-C interrupts a `join` (gh-90882), and a running thread would be left behind.
     """
 
     def __init__(
         self, take: Callable[[], Job | None], do: Callable[[Job], None], ask: Callable[[], None]
     ) -> None:
-        """take: the next job, None where there is none any more; called by one thread at a time. do: raises nothing.
+        """take: returns the next job, None if there is no further job; called by one thread at a
+        time. do: raises nothing.
 
-        ask: asks the jobs under way to end early. It may be called in the middle of whatever the main thread does.
+        ask: asks the running jobs to end early; may be called at any point of the main thread.
         """
         self._take, self._do, self._ask = take, do, ask
         self._lock = threading.Lock()
         self._under_way = 0
-        self._no_more = self._asked = False
+        self._no_more = self._stopping = False
         self._changed: SimpleQueue[None] = SimpleQueue()
 
     def run(self, threads: int, watch: Callable[[], None] = lambda: None, says: str = "") -> bool:
-        """Returns when no job is left or under way, and whether Ctrl-C came. `watch` is called ten times a second.
+        """Runs until no job is left or under way, and returns whether Ctrl-C came. `watch` is
+        called ten times a second.
 
-        The first Ctrl-C asks, `says` so on stderr, and lets what is under way end; a second one raises
-        KeyboardInterrupt at once. Where somebody above waits for Ctrl-C, it is theirs.
+        The first Ctrl-C asks the jobs to end, prints `says` on stderr, and waits for running
+        jobs; a second Ctrl-C raises KeyboardInterrupt at once. If a caller handles Ctrl-C
+        already, its handler stays.
         """
         try:
             with nullcontext() if is_stop_handled_above() else stop_on_interrupt(self.stop, says):
@@ -47,7 +50,7 @@ class WorkerThreads(Generic[Job]):
         except KeyboardInterrupt:
             if not self._is_over():
                 raise
-        return self._asked
+        return self._stopping
 
     def _run(self, threads: int, watch: Callable[[], None]) -> None:
         try:
@@ -55,15 +58,15 @@ class WorkerThreads(Generic[Job]):
                 threading.Thread(target=self._work, daemon=True).start()
             if threads:
                 self._wait(watch)
-        except KeyboardInterrupt:  # the second one, or the first where it is somebody else's
-            if self._asked:
+        except KeyboardInterrupt:  # the second Ctrl-C, or the first if a caller handles it
+            if self._stopping:
                 raise
             self.stop()
             self._wait(watch)
 
     def stop(self) -> None:
-        """No job is begun any more."""
-        self._asked = True
+        """Starts no further job, and asks the running jobs to end."""
+        self._stopping = True
         self._ask()
         self._changed.put(None)
 
@@ -75,7 +78,7 @@ class WorkerThreads(Generic[Job]):
 
     def _is_over(self) -> bool:
         with self._lock:
-            return (self._no_more or self._asked) and self._under_way == 0
+            return (self._no_more or self._stopping) and self._under_way == 0
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
@@ -88,9 +91,11 @@ class WorkerThreads(Generic[Job]):
         self._changed.put(None)
 
     def _next(self) -> Job | None:
-        """Taken and counted in one step, so that none is between the two when the main thread looks."""
+        """Takes and counts a job in a single step, so the main thread never sees it between the
+        two.
+        """
         with self._lock:
-            job = None if self._asked else self._take()
+            job = None if self._stopping else self._take()
             if job is None:
                 self._no_more = True
             else:

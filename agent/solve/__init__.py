@@ -1,3 +1,3 @@
-"""One run as the command `agent solve` asks for it: opening, running, `--dry-run`, and the file that holds the best
-kernel.
+"""The command `agent solve` without its options: opening and running a single run, `--dry-run`,
+and the file of the best kernel.
 """

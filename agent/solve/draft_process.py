@@ -1,4 +1,6 @@
-"""A walled-in process that drafts: warm at the first problem, one answer a call, a refusal where it gives none."""
+"""A sandboxed process that drafts kernels: warm from the first problem on, with one answer or one
+refusal a call.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,20 @@ if TYPE_CHECKING:
 
 
 class DraftProcess:
-    """Holds the warm process, which begins with the first call. Thread-safe."""
+    """Holds the warm process, which starts with the first call. Thread-safe."""
 
     def __init__(self, warm: str) -> None:
-        """warm: "package.module:function", which has the process import what drafting needs."""
+        """warm: "package.module:function", called in the new process to import the modules of
+        drafting.
+        """
         self._warm_entry, self._lock = warm, Lock()
         self._zygote: Zygote | None = None
 
     def run(self, entry: str, payload: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """What `entry` answers in a process of its own; {"refused": why} where that dies, lies or is late.
+        """Returns the answer of `entry` from a forked process; {"refused": reason} if that
+        process dies, answers nonsense or is late.
 
-        Raises InfrastructureError where no process starts.
+        Raises InfrastructureError if no process starts.
         """
         from kernelwright.tools.sandbox import BadMessage, ProcessDied, ProcessTimedOut
 
@@ -30,15 +35,14 @@ class DraftProcess:
             except ProcessTimedOut:
                 return {"refused": f"no draft within {seconds:g} s", "seconds": seconds}
             except ProcessDied as death:
-                said = (process.output.strip().splitlines() or [""])[-1]
-                return {
-                    "refused": f"the drafting process ended: {death.describe()}{f': {said}' if said else ''}"
-                }
+                reason = f"the drafting process ended: {death.describe()}"
+                lines = process.output.strip().splitlines()
+                return {"refused": f"{reason}: {lines[-1]}" if lines else reason}
             except BadMessage as error:
                 return {"refused": f"the drafting process answered nonsense: {error}"}
 
     def begin(self) -> None:
-        """Has the warm process begin, beside whatever is done until the first call. Raises InfrastructureError."""
+        """Starts the warm process in the background. Raises InfrastructureError."""
         self._warm()
 
     def _warm(self) -> Zygote:
@@ -52,7 +56,7 @@ class DraftProcess:
             return self._zygote
 
     def close(self) -> None:
-        """Ends the process; the next call begins another."""
+        """Ends the process; the next call starts another."""
         with self._lock:
             zygote, self._zygote = self._zygote, None
         if zygote is not None:

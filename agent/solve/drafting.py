@@ -1,4 +1,6 @@
-"""Where a run's first candidate comes from: the policy, the compiler (policies/inductor), or a file of the user's."""
+"""Chooses the author of a run's first candidate: the policy, the compiler (policies/inductor), or
+a file of the user's.
+"""
 
 from __future__ import annotations
 
@@ -33,44 +35,52 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.source import read_source
 
 VARIED_SIZES = 3
-"""Other sizes of a problem whose differences tell which numbers are sizes."""
+"""Number of other sizes of a problem; a number of the source that differs between them is a size.
+"""
 
 
 class DraftKind(StrEnum):
-    """Who writes the first candidate."""
+    """The author of the first candidate."""
 
     AUTO = "auto"
-    """Both: the policy drafts first, and the compiler where that draft does not reach the goal.
+    """Both: the policy drafts first, and the compiler if the policy's draft does not reach the
+    goal.
 
-    The run goes on from the better one.
+    The run continues from the better draft.
     """
     POLICY = "policy"
     """The policy alone."""
     COMPILER = "compiler"
-    """The compiler first (a transformation that it does not make before it), and the policy where it refuses."""
+    """The compiler first (after a transformation that the compiler lacks); the policy if the
+    compiler refuses.
+    """
 
 
 UNUSABLE_DRAFTS = frozenset({Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT})
-"""Faults of a file that is no kernel at all: a run that began from it would begin from nothing."""
+"""Faults of a file that is no kernel at all, so a run could not start from it."""
 
 
-def draft_kind(asked: str, policy: str) -> str:
-    """Returns who drafts. A scripted policy keeps its script, so `auto` is `policy` there. Raises InputError."""
-    if asked not in {kind.value for kind in DraftKind}:
-        _require_kernel(asked)
+def draft_kind(draft: str, policy: str) -> str:
+    """Returns the author of the first draft. With a scripted policy `auto` means `policy`, so the
+    script stays in order. Raises InputError.
+    """
+    if draft not in {kind.value for kind in DraftKind}:
+        _require_kernel(draft)
         if policy == POLICY_NAME:
             raise InputError(
-                f"--draft {asked}: the policy `compiler` repairs no kernel: name a model with --policy"
+                f"--draft {draft}: the policy `compiler` repairs no kernel: name a model with --policy"
             )
     if policy == POLICY_NAME:
         return DraftKind.COMPILER.value
-    if asked == DraftKind.AUTO and policy.startswith("scripted:"):
+    if draft == DraftKind.AUTO and policy.startswith("scripted:"):
         return DraftKind.POLICY.value
-    return asked
+    return draft
 
 
 def _require_kernel(name: str) -> None:
-    """Raises InputError where a file given as the first candidate is missing, cannot be read, or is no kernel."""
+    """Raises InputError if the file of the first candidate is missing, cannot be read, or is no
+    kernel.
+    """
     path = Path(name).expanduser()
     if not path.exists():
         raise InputError(
@@ -82,55 +92,66 @@ def _require_kernel(name: str) -> None:
 
 
 class Drafter(AbstractContextManager["Drafter"]):
-    """Holds the warm process that drafts are made in. It begins with the first draft; thread-safe."""
+    """Holds the warm process that writes drafts. The process starts with the first draft.
+    Thread-safe.
+    """
 
     def __init__(
         self, say: Callable[[str], None] = lambda _: None, seconds: float = DRAFT_SECONDS
     ) -> None:
-        """seconds: for each draft, with all that is tried before it; a third of them is the compiler's in any case."""
+        """seconds: time limit of a draft, all attempts included; at least a third of it is the
+        compiler's.
+        """
         self._say, self._process, self._seconds = say, DraftProcess(WARM_UP_ENTRY), seconds
-        self._places = Semaphore(max(1, (os.cpu_count() or 2) // 2))
+        self._slots = Semaphore(max(1, (os.cpu_count() or 2) // 2))
         self._templates = TemplateDrafter(say, 2 * seconds / 3)
         self._drafts_no_more = False
         self.refused = ""
-        """Why the last draft that was asked for was not made; empty where it was."""
+        """Reason why the last draft was refused; empty if it was written."""
 
     def policy_for(self, policy: Policy, problem: Problem, settings: Settings) -> Policy:
-        """The policy, with the first answer from elsewhere where the settings say so."""
+        """Returns the policy, wrapped so that the first answer comes from the compiler or a file
+        if the settings say so.
+        """
         if settings.draft == DraftKind.POLICY:
             return policy
         if settings.draft not in {kind.value for kind in DraftKind}:
             source = read_candidate(Path(settings.draft).expanduser())
             return DraftedTurn(policy, lambda _: Draft(source=source), Origin.FILE)
         turn = 1 if settings.draft == DraftKind.AUTO else 0
-        with suppress(InfrastructureError):  # who asks for a draft hears of it
-            self._process.begin()  # torch and the compiler take seconds to import, in which others prepare and answer
+        # torch and the compiler take seconds to import: the process starts while the run prepares.
+        # Errors are reported by the call that asks for a draft.
+        with suppress(InfrastructureError):
+            self._process.begin()
         from kernelwright.tools.reference_trials.eval_mode import as_judged
 
+        # An empty precision allows all that eager does: cuDNN's convolutions multiply in tf32.
         tf32 = settings.device != "cpu" and settings.precision in ("", "any")
         split = settings.device != "cpu" and settings.precision in ("", "split", "any")
 
-        def made(split: bool, deadline: float | None) -> Draft:
+        def draft_judged_problem(split: bool, deadline: float | None) -> Draft:
             judged = problem if settings.train_mode else as_judged(problem).problem
             return self.draft(judged, settings.own_work, settings.partial, tf32, split, deadline)
 
         return DraftedTurn(
             policy,
-            functools.partial(made, split),
+            functools.partial(draft_judged_problem, split),
             turn=turn,
-            make_exact=functools.partial(made, False),
+            make_exact=functools.partial(draft_judged_problem, False),
         )
 
     def draft(
         self, problem: Problem, own_work: str = "strict", partial: bool = False, tf32: bool = False,
         split: bool = False, deadline: float | None = None,
     ) -> Draft:  # fmt: skip
-        """One kernel in place of a pattern where one fits (flash attention); else the compiler's, strict or with a
-        library's products as the rule of own work allows.
+        """Drafts a kernel: one kernel for a whole pattern if a pattern fits (flash attention),
+        else the compiler's draft, with or without a library's products as the rule of own work
+        allows.
 
-        partial: products are the draft's own, and what there is no kernel for stays in torch. tf32: convolutions of
-        fp32 multiply as the library's do by default on a GPU. split: large products of fp32 are made of float16 parts.
-        deadline: time of the monotonic clock at which nobody waits for it any more.
+        partial: products are the draft's own, and operators without a kernel stay in torch. tf32:
+        fp32 convolutions multiply in tf32, the library's default on a GPU. split: large fp32
+        products are computed from float16 parts. deadline: time of the monotonic clock after
+        which the draft is of no use.
         """
         start = time.monotonic()
         transformed = self._templates.draft(problem)
@@ -141,23 +162,24 @@ class Drafter(AbstractContextManager["Drafter"]):
         strict = own_work == "strict" or partial
         mode = DraftMode.STRICT if strict else DraftMode.SHARE
         varied = varied_sources(problem)
-        left = max(self._seconds - (time.monotonic() - start), self._seconds / 3)
-        left = min(left, seconds_until(deadline) or left)
+        # The patterns may have used up to two thirds of the time: a third is always the compiler's.
+        seconds_left = max(self._seconds - (time.monotonic() - start), self._seconds / 3)
+        seconds_left = min(seconds_left, seconds_until(deadline) or seconds_left)
         try:
-            made = draft(
+            compiler_draft = draft(
                 problem.source, self.run, mode=mode, partial=partial or not strict, varied=varied, tf32=tf32,
-                split=split, seconds=max(1, round(left)),
+                split=split, seconds=max(1, round(seconds_left)),
             )  # fmt: skip
         except InfrastructureError as error:
-            made = Draft(mode=mode, refused=str(error))
-        self.refused = made.refused
-        if not made.usable:
-            self._say(f"no draft by the compiler: {made.refused}")
-        return made
+            compiler_draft = Draft(mode=mode, refused=str(error))
+        self.refused = compiler_draft.refused
+        if not compiler_draft.usable:
+            self._say(f"no draft by the compiler: {compiler_draft.refused}")
+        return compiler_draft
 
     def run(self, entry: str, payload: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Calls an entry in a sandboxed process of its own."""
-        with self._places:
+        with self._slots:
             self._check_drafting()
             try:
                 return self._process.run(entry, payload, seconds)
@@ -165,7 +187,9 @@ class Drafter(AbstractContextManager["Drafter"]):
                 self._check_drafting()
 
     def stop_drafting(self) -> None:
-        """Ends the drafts under way: who waits for one, or asks from now on, gets KeyboardInterrupt."""
+        """Ends the drafts under way: callers that wait, and all later callers, get
+        KeyboardInterrupt.
+        """
         if not self._drafts_no_more:
             self._drafts_no_more = True
             self._templates.close()
@@ -181,8 +205,8 @@ class Drafter(AbstractContextManager["Drafter"]):
 
 
 def varied_sources(problem: Problem) -> tuple[str, ...]:
-    """The problem at the small sizes of the CPU rungs and at a few others that the judge may draw; empty where none
-    can be tried.
+    """Returns the problem's source at the small sizes of the CPU rungs and at other sizes that
+    the judge may draw; empty if no size can be tried.
     """
     from kernelwright.tools.problem import ProblemError
     from kernelwright.tools.references.small_sizes import shrink
@@ -194,4 +218,5 @@ def varied_sources(problem: Problem) -> tuple[str, ...]:
     except ProblemError:
         return ()
     sources = [problem.with_sizes(small.sizes).source] if small.sizes and small.fits else []
-    return tuple(dict.fromkeys([*sources, *(d.applied(problem).source for d in drawn)]))
+    sources += [variant.applied(problem).source for variant in drawn]
+    return tuple(dict.fromkeys(sources))

@@ -1,5 +1,5 @@
-"""`--dry-run`: the prompt as it would be sent, the plan, and an estimate. The reference is tried, as before every run;
-nothing is asked or written.
+"""`--dry-run`: the prompt, the plan, and an estimate of the costs. The reference is tried, as
+before every run; no policy is asked and nothing is written.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from kernelwright.store.models import Action
 from kernelwright.tools.problem import Problem
 
 CHARACTERS_A_TOKEN = 3.5
-"""Characters of English and Python in one token, roughly."""
+"""Approximate number of characters of English and Python in a token."""
 
 
 class DryRun(Value):
-    """What a run would ask first, and what it might cost."""
+    """The first request of a run, and an estimate of the run's costs."""
 
     problem: str
     policy: str
@@ -35,9 +35,11 @@ class DryRun(Value):
     prompt_tokens: int
     """Tokens of the first turn's prompt, estimated from its length."""
     most_tokens: int | None
-    """If every turn takes all that it may; None without a bound on turns."""
+    """Tokens if every turn uses its whole limit; None without a limit of turns."""
     most_dollars: float | None
-    """None where the price, or the number of turns, is not known."""
+    """Dollars if every turn uses its whole limit; None if the price or the number of turns is not
+    known.
+    """
     note: str = ""
 
 
@@ -45,9 +47,10 @@ def dry_run(
     problem: Problem, policy: Policy, settings: Settings, prices: Prices | None = None,
     say: Callable[[str], None] = lambda step: None,
 ) -> DryRun:  # fmt: skip
-    """Makes a run's first request without sending it. `prices`: None for those that are shipped.
+    """Makes a run's first request without sending it.
 
-    Raises ProblemError where a run would refuse the problem: its reference fails, or is random.
+    prices: None for the shipped price list. Raises ProblemError if a run would refuse the
+    problem: its reference fails, or is random.
     """
     from kernelwright.agent.solve.solving import embedded_policy_note
     from kernelwright.tools.reference_trials.trials import reference_trials
@@ -60,11 +63,9 @@ def dry_run(
     turns = settings.budgets.turns
     reply = settings.reply_tokens or REPLY_TOKENS[policy.prompt_form]
     # A repair repeats the code: its prompt is as long as the first one and a reply together.
-    usage = (
-        None
-        if turns is None
-        else Usage(prompt_tokens=turns * (prompt + reply), completion_tokens=turns * reply)
-    )
+    usage = None
+    if turns is not None:
+        usage = Usage(prompt_tokens=turns * (prompt + reply), completion_tokens=turns * reply)
     return DryRun(
         problem=problem.name,
         policy=settings.policy,
@@ -84,13 +85,15 @@ def dry_run(
 
 
 def _dollars(policy: str, usage: Usage, prices: Prices | None) -> float | None:
-    """Returns the dollars at most; None where no price is known. Policies in this process cost nothing."""
+    """Returns the maximum cost in dollars; None if no price is known. Policies in this process
+    cost nothing.
+    """
     from kernelwright.policies.prices import read_prices
     from kernelwright.policies.server_names import server_name
 
     name = server_name(policy)
     if name is None:
         return 0.0
-    known = prices or read_prices()
-    dollars = [known.dollars(url, name.model, usage) for url in name.urls]
+    price_list = prices or read_prices()
+    dollars = [price_list.dollars(url, name.model, usage) for url in name.urls]
     return None if None in dollars else max(amount for amount in dollars if amount is not None)

@@ -1,5 +1,5 @@
-"""What to do after a run that found no correct kernel: how far it came, the solved problem that is nearest, and which
-policy or option could go further.
+"""Suggests next steps after a run without a correct kernel: the furthest candidate, the nearest
+solved problem, and options or policies that could go further.
 """
 
 from __future__ import annotations
@@ -20,22 +20,28 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Fault, Report
 
 MIN_LIKENESS = 0.1
-"""Likeness (agent/problems/similarity.py) below which a problem tells nothing of another."""
+"""Similarity (agent/problems/similarity.py) below which two problems have nothing useful in
+common.
+"""
 LARGER_POLICY = "a larger policy: --policy openai:MODEL@URL, vllm:PATH or transformers:PATH"
 OWN_WORK_FAULTS = (Fault.FALLBACK, Fault.NO_KERNEL)
 
 
 class NextSteps(Value):
-    """What can be done after a run without a correct kernel."""
+    """Suggestions after a run without a correct kernel."""
 
     reached: str
-    """The highest rung of any candidate, its turn, and why it went no further."""
+    """The highest rung of any candidate, its turn, and its failure."""
     compiler: str = ""
-    """Why the compiler drafted nothing: the operator or the line; empty where it drafted or was not asked."""
+    """Reason why the compiler drafted nothing (an operator or a line); empty if it drafted or was
+    not asked.
+    """
     nearest: str = ""
-    """The nearest problem of the catalogue, solved ones of this database first; empty where none is near."""
+    """The nearest problem of the catalogue, solved problems of this database first; empty if none
+    is near.
+    """
     options: tuple[str, ...]
-    """What could go further, the most promising first, each one line."""
+    """Options that could go further, the most promising first, one line each."""
 
 
 def next_steps(
@@ -46,18 +52,16 @@ def next_steps(
     store: Store,
     refused: str = "",
 ) -> NextSteps | None:
-    """Returns what could be tried next; None where a kernel is correct, where the same command goes on, and where the
-    problem itself cannot be used.
+    """Returns suggestions; None if a kernel is correct, if the same command continues the run, or
+    if the problem itself cannot be used.
 
-    refused: why the compiler drafted nothing.
+    refused: reason why the compiler drafted nothing.
     """
-    if (
-        any(a.correct for a in attempts)
-        or reason in PAUSING_REASONS
-        or reason in (StopReason.PROBLEM, StopReason.UNPRICED)
-    ):
+    if any(attempt.correct for attempt in attempts):
         return None
-    furthest = max(attempts, key=lambda a: a.rank, default=None)
+    if reason in PAUSING_REASONS or reason in (StopReason.PROBLEM, StopReason.UNPRICED):
+        return None
+    furthest = max(attempts, key=lambda attempt: attempt.rank, default=None)
     return NextSteps(
         reached=_reached(furthest, len(attempts)),
         compiler=refused,
@@ -76,14 +80,22 @@ def _reached(furthest: Attempt | None, turns: int) -> str:
 
 
 def _nearest(problem: Problem, store: Store) -> str:
-    """Returns, of equally similar problems, one with a correct kernel in this database."""
-    near = [one for one in most_similar(problem, catalogue(), 5) if one.likeness >= MIN_LIKENESS]
+    """Describes the most similar problem; of equally similar problems, a solved problem of this
+    database.
+    """
+    near = [
+        similar
+        for similar in most_similar(problem, catalogue(), 5)
+        if similar.likeness >= MIN_LIKENESS
+    ]
     if not near:
         return ""
-    solved = {
-        one.problem: where for one in near if (where := _solved_in(store, one.problem)) is not None
-    }
-    best = next((one for one in near if one.problem in solved), near[0])
+    solved: dict[str, int] = {}
+    for similar in near:
+        trajectory_id = _solved_in(store, similar.problem)
+        if trajectory_id is not None:
+            solved[similar.problem] = trajectory_id
+    best = next((similar for similar in near if similar.problem in solved), near[0])
     common = f"{best.problem} of the catalogue, which has {_listed(best)} too"
     if best.problem in solved:
         return f"{common}; it is solved in trajectory {solved[best.problem]}: agent inspect {solved[best.problem]}"
@@ -95,61 +107,53 @@ def _listed(similar: Similar) -> str:
 
 
 def _solved_in(store: Store, name: str) -> int | None:
-    """The latest trajectory of this problem that has a correct kernel."""
-    found = store.candidates(
+    """Returns the latest trajectory of this problem with a correct kernel."""
+    candidates = store.candidates(
         CandidateFilter(problem=name, suite="catalogue", correct=True), limit=1
     )
-    return found[0].trajectory.id if found else None
+    return candidates[0].trajectory.id if candidates else None
 
 
 def _options(
     settings: Settings, attempts: Sequence[Attempt], reason: StopReason, refused: str
 ) -> list[str]:
-    furthest = max(attempts, key=lambda a: a.rank, default=None)
+    furthest = max(attempts, key=lambda attempt: attempt.rank, default=None)
     report = furthest.report if furthest else None
-    said = []
+    failure = report.failure if report else None
+    options = []
     if report is not None and _random(report):
-        said.append(
+        options.append(
             "a reference that is not random: put .eval() on the module, set dropout to 0, or make the random numbers "
             "an input of forward"
         )
     if settings.policy == COMPILER:
-        said.append(
+        options.append(
             "a policy that writes: --policy embedded, or "
             + LARGER_POLICY.removeprefix("a larger policy: ")
         )
     elif not refused and not any(a.origin.is_draft for a in attempts):
-        said.append("a first draft by the compiler: --draft compiler")
-    if (
-        settings.own_work == "strict"
-        and report
-        and report.failure
-        and report.failure.fault in OWN_WORK_FAULTS
-    ):
-        said.append("kernels for a part of the work, torch's for the rest: --own-work share:0.5")
-    if (
-        reason is StopReason.FORMAT_ERRORS
-        and furthest is not None
-        and any((furthest.cut_off, furthest.unreadable))
-    ):
-        said.append("longer replies: --reply-tokens 16384")
+        options.append("a first draft by the compiler: --draft compiler")
+    if settings.own_work == "strict" and failure and failure.fault in OWN_WORK_FAULTS:
+        options.append("kernels for a part of the work, torch's for the rest: --own-work share:0.5")
+    unreadable = furthest is not None and (furthest.cut_off or furthest.unreadable)
+    if reason is StopReason.FORMAT_ERRORS and unreadable:
+        options.append("longer replies: --reply-tokens 16384")
     if settings.policy.startswith("embedded"):
-        said.append(LARGER_POLICY)
+        options.append(LARGER_POLICY)
     if reason is StopReason.WALL:
-        said.append(
+        options.append(
             f"more time: --max-minutes {max(10, round(4 * (settings.budgets.minutes or 1)))}"
         )
     if reason is StopReason.TURNS and settings.policy != COMPILER:
-        said.append(f"more turns: --turns {2 * (settings.budgets.turns or 10)}")
-    if reason is StopReason.STUCK or (
-        reason is StopReason.TURNS and settings.search is SearchKind.SERIAL
-    ):
-        said.append("other drafts: --search best-of-n --width 8 --temperature 0.9")
-    return [*said, "a kernel of your own to begin with: --draft FILE"]
+        options.append(f"more turns: --turns {2 * (settings.budgets.turns or 10)}")
+    out_of_turns = reason is StopReason.TURNS and settings.search is SearchKind.SERIAL
+    if reason is StopReason.STUCK or out_of_turns:
+        options.append("other drafts: --search best-of-n --width 8 --temperature 0.9")
+    return [*options, "a kernel of your own to begin with: --draft FILE"]
 
 
 def _past_the_compiler(settings: Settings, refused: str) -> list[str]:
-    """What is to be done about the compiler's refusal."""
+    """Returns remedies for the compiler's refusal."""
     if "depends on the values of a tensor" in refused:
         return [
             "a reference without that branch: torch.where or a mask in place of if, nonzero and boolean indices"

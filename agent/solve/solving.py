@@ -1,4 +1,4 @@
-"""`agent solve` without its options: opens what a run needs, runs it, and says how it ended."""
+"""`agent solve` without its options: opens the tools of a run, runs it, and summarizes its end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernelwright.agent.contracts.guarded import GuardedKernel, guarded_kernel
 from kernelwright.agent.export.kernel_file import verification_line, write_kernel
 from kernelwright.agent.loop.gpu_turns import share_gpu
 from kernelwright.agent.loop.run import Run, pause_owned
-from kernelwright.agent.loop.run_verdicts import RunJudge
+from kernelwright.agent.loop.run_verdicts import Participants, RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Spent, StopReason
 from kernelwright.agent.prompts import Prompts
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 class Solved(Value):
-    """How a run ended."""
+    """The result of a run."""
 
     problem: str
     taken_for: str = ""
-    """The name that was asked for, where the problem's is only near to it."""
+    """The name that the user typed, if the problem's name only resembles it."""
     policy: str
     trajectory_id: int
     stop_reason: StopReason
@@ -46,40 +46,48 @@ class Solved(Value):
     goal_reached: bool
     correct: bool
     outcome: ReportOutcome | None = None
-    """What `report` says of its candidate; None where nothing was judged."""
+    """Outcome of `report`; None if nothing was judged."""
     candidate_id: int | None = None
     turn: int | None = None
-    """The turn of the best candidate, from 0."""
+    """Turn of the best candidate, counted from 0."""
     speedup: float | None = None
     speed_of_light: float | None = None
     judged_on: str = ""
     verified: str = ""
-    """One line: what was verified, and how far."""
+    """Extent of the verification in one line."""
     left_to_torch: tuple[str, ...] = ()
-    """Operators that compute in torch beside the best one's own kernels: `cholesky`, `mm`. `--partial` and
-    `--own-work share:P` permit them.
+    """Operators that compute in torch beside the best candidate's own kernels: `cholesky`, `mm`.
+    `--partial` and `--own-work share:P` permit them.
     """
     own_share: float | None = None
-    """The share of the work in its own kernels, 0 to 1 (of GPU time, or on a CPU of counted operations); None where it
-    was not measured.
+    """Share of the work in the candidate's own kernels, 0 to 1 (of GPU time, or on a CPU of
+    counted operations); None if not measured.
     """
     output: str | None = None
-    """The file that holds the best kernel."""
+    """Path of the file with the best kernel."""
     written_by: str = ""
-    """The author of the best kernel: `policy NAME`, `compiler draft`, `transformation: NAME` or `your file`."""
+    """Author of the best kernel: `policy NAME`, `compiler draft`, `transformation: NAME` or `your
+    file`.
+    """
     database: str
     resumed: bool = False
     spent: Spent
     seconds: float = 0.0
-    """Seconds from the start of the command, or of the call in Python; `spent` has those of the turns."""
+    """Seconds from the start of the command, or of the call in Python; `spent` has the seconds of
+    the turns.
+    """
     report: Report | None = None
-    """The report of the best candidate; where none is correct, of the one that came furthest."""
+    """Report of the best candidate; if none is correct, of the furthest candidate."""
     estimates: tuple[CardEstimate, ...] = ()
-    """Without a GPU, of a correct kernel: the least time that the targets' cards allow for the problem."""
+    """Least time that the target GPUs allow for the problem; only for a correct kernel without a
+    GPU.
+    """
     next_steps: NextSteps | None = None
-    """What to do after a run that found no correct kernel; None after every other."""
+    """Suggestions after a run without a correct kernel; None after every other run."""
     note: str = ""
-    """What the embedded policy says of itself, in the first run of a database; empty for every other."""
+    """Description of the embedded policy from its weights, in the first run of a database;
+    otherwise empty.
+    """
 
     @property
     def exit(self) -> Exit:
@@ -107,18 +115,20 @@ def solve_problem(
     say: Callable[[str], None],
     forked_from: int | None = None,
 ) -> Solved:
-    """Begins or goes on, runs until it stops, writes the best kernel.
+    """Starts or continues a run, runs it until it stops, and writes the best kernel.
 
-    Raises ProblemError where the reference fails; StoreError and InfrastructureError before the first turn only.
+    Raises ProblemError if the reference fails; StoreError and InfrastructureError before the
+    first turn only.
 
-    `forked_from`: a candidate of another trajectory, after which this one goes its own way.
+    forked_from: candidate of another trajectory; the new trajectory continues after that
+    candidate.
     """
     from kernelwright.tools.evaluation.pipeline import Evaluator, Options
     from kernelwright.tools.reference_trials.trials import reference_trials
 
     start = time.monotonic()
     settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
-    own = version("kernelwright") or "(not installed)"
+    program_version = version("kernelwright") or "(not installed)"
     options = Options(
         targets=settings.targets, own_work=settings.own_work, train_mode=settings.train_mode
     )
@@ -132,16 +142,19 @@ def solve_problem(
             device=settings.device, workers=1, cache_dir=verdict_cache_folder(db)
         ) as evaluator:
             say("running the reference")
-            # Before the row, which would end the same command for good.
+            # Before the row is written: a row would end the same command for good.
             reference_trials().require_working(problem, train_mode=settings.train_mode)
             trajectory = None
             try:
-                with (
-                    defer_interrupts()
-                ):  # between the row and its number Ctrl-C would leave a row nobody lets go of
-                    trajectory = store.begin(settings.start(problem, own), forked_from=forked_from)
+                # Ctrl-C between the row and its number would leave a row that nobody releases.
+                with defer_interrupts():
+                    trajectory = store.begin(
+                        settings.start(problem, program_version), forked_from=forked_from
+                    )
                 resumed = bool(store.turns(trajectory.id))
-                asked = drafter.policy_for(share_gpu(policy, evaluator), problem, settings)
+                policy_with_draft = drafter.policy_for(
+                    share_gpu(policy, evaluator), problem, settings
+                )
                 tuner = (
                     TuneTurn(evaluator, settings, store, verdict_cache_folder(db))
                     if settings.tune
@@ -151,11 +164,9 @@ def solve_problem(
                     store,
                     trajectory,
                     problem,
-                    asked,
-                    RunJudge(evaluator, options),
+                    Participants(policy_with_draft, RunJudge(evaluator, options), tuner=tuner),
                     settings,
                     watch,
-                    tuner=tuner,
                 )
                 run.run()
                 kernel = _guarded_best(run, evaluator, options, say)
@@ -165,24 +176,24 @@ def solve_problem(
                 raise
         withheld = _reason_to_withhold(run, kernel)
         if run.best is not None and kernel is not None and not withheld:
-            write_kernel(output, problem, run.best, store.where, own, kernel)
+            write_kernel(output, problem, run.best, store.where, program_version, kernel)
         solved = _solved(run, output, resumed, drafter.refused, time.monotonic() - start)
         if not withheld:
             return solved
-        without_kernel: Solved = solved.with_(
+        return solved.with_(
             correct=False,
             goal_reached=False,
             outcome=ReportOutcome.INCORRECT,
             output=None,
             message=withheld,
         )
-        return without_kernel
 
 
 def _reason_to_withhold(run: Run, kernel: GuardedKernel | None) -> str:
-    """Returns why the best kernel is not written; empty where it may be.
+    """Returns why the best kernel is not written; empty if it may be written.
 
-    It may not where it ignores strides, and nothing in its file copies such an input or raises.
+    A kernel is withheld if it ignores strides and its file neither copies such an input nor
+    raises.
     """
     report = run.best.report if run.best is not None else None
     if report is None or kernel is None or kernel.is_enforced or not report.ignores_strides:
@@ -193,10 +204,10 @@ def _reason_to_withhold(run: Run, kernel: GuardedKernel | None) -> str:
 def _guarded_best(
     run: Run, evaluator: Evaluator, options: Options, say: Callable[[str], None]
 ) -> GuardedKernel | None:
-    """Returns the best kernel with its contract; None where none is correct.
+    """Returns the best kernel with its contract; None if none is correct.
 
-    The judge sees it once more, with the seed of its own verdict: what differs is the guard alone. Its speed is not
-    measured again. A run that was interrupted ends at once, and the guard is not judged.
+    The judge checks the guarded kernel once more, with the seed of the first verdict, so only the
+    guard differs. Its speed is not measured again. After an interrupt the guard is not judged.
     """
     best = run.best
     if best is None or best.source is None or best.report is None:
@@ -210,9 +221,8 @@ def _guarded_best(
         return evaluator.evaluate(run.problem, text, repeated)
 
     if run.stop_reason is not StopReason.INTERRUPTED:
-        with contextlib.suppress(
-            KeyboardInterrupt
-        ):  # the kernel is there: it is written, and the command ends
+        # After Ctrl-C the kernel is written without a judged guard, and the command ends.
+        with contextlib.suppress(KeyboardInterrupt):
             return guarded_kernel(run.problem, best.source, best.report, judge)
     return guarded_kernel(run.problem, best.source, best.report)
 
@@ -222,6 +232,7 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str, seconds: float)
     furthest = max(run.attempts, key=lambda attempt: attempt.rank, default=None)
     shown = best or furthest
     report = shown.report if shown is not None else None
+    profile = report.profile if best is not None and report is not None else None
     assert run.stop_reason is not None
     return Solved(
         problem=run.problem.name,
@@ -237,9 +248,7 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str, seconds: float)
         candidate_id=best.candidate_id if best else None,
         turn=best.turn if best else None,
         speedup=best.speedup if best else None,
-        speed_of_light=report.profile.speed_of_light
-        if best and report and report.profile
-        else None,
+        speed_of_light=profile.speed_of_light if profile else None,
         judged_on=report.judged_on if report else "",
         verified=verification_line(report) if report else "nothing was judged",
         left_to_torch=torch_operators_used(report) if best and report else (),
@@ -259,14 +268,14 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str, seconds: float)
 
 
 def torch_operators_used(report: Report) -> tuple[str, ...]:
-    """Short names of aten's operators that compute beside a candidate's kernels, the most frequent first."""
+    """Returns the aten operators beside a candidate's kernels, short, the most frequent first."""
     counted = report.own_work.census.compute_ops if report.own_work else {}
     names = sorted(counted, key=lambda name: -counted[name])
     return tuple(dict.fromkeys(name.removeprefix("aten.").partition(".")[0] for name in names))
 
 
 def embedded_policy_note(policy: str) -> str:
-    """One sentence that the embedded policy's weights carry about themselves; of other policies empty."""
+    """Returns the embedded policy's description of its weights; empty for other policies."""
     if policy != "embedded":
         return ""
     from kernelwright.policies.policy_card import read_card

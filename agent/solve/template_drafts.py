@@ -1,5 +1,6 @@
-"""Drafts by a transformation (policies/transformations), in a process of their own: the compiler's has functions of
-torch replaced that the patterns look for."""
+"""Drafts by a transformation (policies/transformations), in a separate process: the compiler's
+process replaces functions of torch for which the patterns look.
+"""
 
 from __future__ import annotations
 
@@ -18,35 +19,37 @@ from kernelwright.tools.problem import Problem
 
 
 class TemplateDrafter:
-    """Holds the warm process; it begins with the first problem that may be transformed. Thread-safe."""
+    """Holds the warm process, which starts with the first problem that may be transformed.
+    Thread-safe.
+    """
 
     def __init__(
         self, say: Callable[[str], None] = lambda _: None, seconds: float = TRANSFORMATION_SECONDS
     ) -> None:
-        """seconds: for each draft, and never more than TRANSFORMATION_SECONDS."""
+        """seconds: time limit of a draft, at most TRANSFORMATION_SECONDS."""
         self._say, self._process = say, DraftProcess(TRANSFORMATION_WARM_UP)
         self._seconds = min(seconds, TRANSFORMATION_SECONDS)
 
     def draft(self, problem: Problem) -> Draft | None:
-        """A draft with one kernel in place of a pattern; None where no pattern fits."""
+        """Returns a draft with one kernel for a whole pattern; None if no pattern fits."""
         if not may_transform(problem.source):
             return None
         self._say("looking for a pattern")
         try:
-            made = transform(problem.source, self._process.run, self._seconds)
+            transformed = transform(problem.source, self._process.run, self._seconds)
         except InfrastructureError:
             return None
-        if not made.usable:
+        if not transformed.usable:
             return None
-        self._say(f"drafted as {made.transformation}")
+        self._say(f"drafted as {transformed.transformation}")
         return Draft(
-            source=made.source,
+            source=transformed.source,
             kernels=1,
-            transformation=made.transformation,
-            algebra=made.algebra,
-            seconds=made.seconds,
+            transformation=transformed.transformation,
+            algebra=transformed.algebra,
+            seconds=transformed.seconds,
         )
 
     def close(self) -> None:
-        """Ends the process; the next draft begins another."""
+        """Ends the process; the next draft starts another."""
         self._process.close()

@@ -1,5 +1,13 @@
-"""Successive halving on a clock (Jamieson and Talwalkar 2016): all configurations are timed a little, the slower half
-is dropped, the rest is timed longer. Intervals decide with it: what is certainly slower than the best goes at once."""
+"""Successive halving of timed configurations (Jamieson and Talwalkar 2016).
+
+All configurations are timed with a few calls, the slower half is dropped, and the rest is timed
+with twice as many calls, round after round. Confidence intervals speed this up: a configuration
+whose interval lies above the best's is dropped at once.
+
+Example: halve(["a", "b", "c", "d"], measure, budget) times 4 calls of each. With medians a 1.0, b
+1.1, c 2.0, d 3.0 ms the half [a, b] stays; b stays only if its interval overlaps a's. The next
+round times 8 calls of each, until one remains with a settled median.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +18,13 @@ from kernelwright.tools.report import Timing
 from kernelwright.tools.timing.measurement import is_settled, summarise_samples
 
 FIRST_CALLS = 4
+"""Calls of each configuration in the first round; each later round doubles them."""
 MAX_HALVING_ROUNDS = 7
 
 Measure = Callable[[str, int, int], Sequence[float] | None]
-"""Key, round and number of calls -> milliseconds of each call; None where the configuration is wrong or cannot be
-launched."""
+"""Times a configuration: takes key, round and number of calls; returns the milliseconds of each
+call. None: the configuration is wrong or cannot be launched.
+"""
 
 
 @dataclass
@@ -24,55 +34,56 @@ class TuningBudget:
     launches: int
     seconds: float
     spent: Callable[[], float] = lambda: 0.0
-    """Seconds so far."""
+    """Returns the GPU seconds used so far."""
     used: int = 0
 
     def allows(self, calls: int) -> bool:
-        """Whether so many launches more are within the budget, and its seconds are not spent."""
+        """Returns whether `calls` more launches are within the budget and seconds remain."""
         return self.used + calls <= self.launches and self.spent() < self.seconds
 
 
 @dataclass
 class HalvingOutcome:
-    """How it went."""
+    """The measurements and decisions of a halving."""
 
     samples: dict[str, list[float]] = field(default_factory=dict)
-    """Milliseconds by key."""
+    """Milliseconds of each call, by the configuration's key."""
     failed: list[str] = field(default_factory=list)
     dropped: dict[str, int] = field(default_factory=dict)
-    """Key -> the round after which it was dropped."""
+    """The round after which a configuration was dropped, by key."""
     stopped_by_budget: bool = False
 
     def timings(self) -> dict[str, Timing]:
-        """Returns the timings by key: those that were left at the end before those that were dropped, the later ones
-        first; fastest first among them. A median of the first few calls says less than one of hundreds.
+        """Returns the timings by key: survivors first, then dropped configurations, the later
+        dropped first; within each round the fastest first. A median of a few calls says less than
+        a median of hundreds.
         """
-        found = {
-            key: summarise_samples(times)
-            for key, times in self.samples.items()
-            if times and key not in self.failed
-        }
-        return dict(
-            sorted(
-                found.items(),
-                key=lambda i: (-self.dropped.get(i[0], MAX_HALVING_ROUNDS), i[1].median),
-            )
-        )
+        timings: dict[str, Timing] = {}
+        for key, times in self.samples.items():
+            if times and key not in self.failed:
+                timings[key] = summarise_samples(times)
+
+        def rank(key: str) -> tuple[int, float]:
+            last_round = self.dropped.get(key, MAX_HALVING_ROUNDS)
+            return -last_round, timings[key].median
+
+        return {key: timings[key] for key in sorted(timings, key=rank)}
 
 
 def halve(
     keys: Sequence[str], measure: Measure, budget: TuningBudget, always: str = "", keep: int = 1
 ) -> HalvingOutcome:
-    """Times configurations until one is left, all that are left are settled, or the budget is spent.
+    """Times configurations until one is left, all active medians are settled, or the budget is
+    spent.
 
-    always: a key that is never dropped (the file's own configuration, which the best is compared with). keep: so many
-    are wanted at the end.
+    always: key that is never dropped (the file's configuration, the baseline of the comparison).
+    keep: number of configurations wanted at the end.
     """
     halved = HalvingOutcome()
-    left = list(dict.fromkeys([*([always] if always else []), *keys]))
+    active = list(dict.fromkeys([always, *keys] if always else keys))
     for number in range(MAX_HALVING_ROUNDS):
         calls = FIRST_CALLS << number
-        for key in list(left):
+        for key in list(active):
             if not budget.allows(calls):
                 halved.stopped_by_budget = True
                 return halved
@@ -80,27 +91,34 @@ def halve(
             budget.used += calls
             if times is None:
                 halved.failed.append(key)
-                left.remove(key)
+                active.remove(key)
             else:
                 halved.samples.setdefault(key, []).extend(times)
-        kept = _kept({key: summarise_samples(halved.samples[key]) for key in left}, always, keep)
-        halved.dropped |= {key: number for key in left if key not in kept}
-        left = kept
-        if len([key for key in left if key != always]) <= keep and _is_decided(halved, left):
+        timings = {key: summarise_samples(halved.samples[key]) for key in active}
+        survivors = _faster_half(timings, always, keep)
+        halved.dropped |= {key: number for key in active if key not in survivors}
+        active = survivors
+        contenders = len(active) - (always in active)
+        if contenders <= keep and _is_decided(halved, active):
             break
     return halved
 
 
-def _kept(found: Mapping[str, Timing], always: str, keep: int) -> list[str]:
-    """The faster half, without those that are certainly slower than the best."""
-    if not found:
+def _faster_half(timings: Mapping[str, Timing], always: str, keep: int) -> list[str]:
+    """Returns the faster half, without configurations that are certainly slower than the best."""
+    if not timings:
         return []
-    ranked = sorted(found, key=lambda key: found[key].median)
-    best = found[ranked[0]]
-    half = ranked[: max(keep, -(-len(ranked) // 2))]
-    kept = [key for i, key in enumerate(half) if i < keep or found[key].low <= best.high]
-    return kept if not always or always in kept or always not in found else [*kept, always]
+    ranked = sorted(timings, key=lambda key: timings[key].median)
+    best = timings[ranked[0]]
+    half = ranked[: max(keep, -(-len(ranked) // 2))]  # the half is rounded up
+    survivors = half[:keep]
+    for key in half[keep:]:
+        if timings[key].low <= best.high:  # the intervals overlap: not certainly slower
+            survivors.append(key)
+    if always in timings and always not in survivors:
+        survivors.append(always)
+    return survivors
 
 
-def _is_decided(halved: HalvingOutcome, left: Sequence[str]) -> bool:
-    return all(is_settled(summarise_samples(halved.samples[key])) for key in left)
+def _is_decided(halved: HalvingOutcome, active: Sequence[str]) -> bool:
+    return all(is_settled(summarise_samples(halved.samples[key])) for key in active)

@@ -1,7 +1,8 @@
-"""What a tuning has found out so far, a row at a time, in a file of its own: the same command goes on where it stopped.
+"""The journal of a tuning: each result is a row of a file, so the same command continues after a
+stop.
 
-A row is written when its configuration was compiled, timed or judged, and never again. A last row that was cut off is
-left out and made anew.
+A row is written when its configuration was compiled, timed or judged, and is never repeated. An
+incomplete last row is ignored and made again.
 """
 
 from __future__ import annotations
@@ -15,26 +16,29 @@ from typing import Any
 from kernelwright.errors import InputError
 
 JOURNAL_VERSION = 1
-"""Raised when a row changes its meaning."""
+"""Version of the format, raised when a row changes its meaning."""
 
 
 class Journal:
-    """Rows of JSON, one per line, after a first line that says of which tuning. For one thread."""
+    """Rows of JSON, one per line, after a first line with the identity of the tuning. For one
+    thread.
+    """
 
     def __init__(self, path: Path, identity: str) -> None:
-        """identity: of everything that decides what the rows say.
+        """identity: hash of all inputs that determine the rows.
 
-        A file of another tuning is begun anew. Raises InputError where it cannot be written.
+        The file of another tuning is overwritten. Raises InputError if the file cannot be
+        written.
         """
         self.path = path
         self._rows: dict[tuple[str, str], Any] = {}
         head = {"journal": JOURNAL_VERSION, "identity": identity}
         try:
-            kept = list(_lines(path)) if path.exists() else []
-            same = bool(kept) and kept[0] == head
-            for row in kept[1:] if same else ():
+            rows = list(_lines(path)) if path.exists() else []
+            results = rows[1:] if rows and rows[0] == head else []
+            for row in results:
                 self._rows[str(row["kind"]), str(row["key"])] = row["value"]
-            _write_whole(path, [head, *(kept[1:] if same else ())])
+            _write_whole(path, [head, *results])
             self._file = path.open("ab")
         except OSError as error:
             raise InputError(
@@ -43,11 +47,11 @@ class Journal:
         self.resumed = bool(self._rows)
 
     def find(self, kind: str, key: str) -> Any:
-        """The value of a row; None where there is none."""
+        """Returns the value of a row; None if there is no such row."""
         return self._rows.get((kind, key))
 
-    def add(self, kind: str, key: str, value: Any) -> None:
-        """Writes a row, and returns when it lies on the disk."""
+    def add(self, kind: str, key: str, value: object) -> None:
+        """Writes a row and returns when it lies on the disk."""
         line = json.dumps({"kind": kind, "key": key, "value": value}, separators=(",", ":")) + "\n"
         self._file.write(line.encode("utf-8"))
         self._file.flush()
@@ -55,7 +59,7 @@ class Journal:
         self._rows[kind, key] = value
 
     def close(self) -> None:
-        """Closes the file; every line of it was written when it was told."""
+        """Closes the file. All rows are on the disk already."""
         self._file.close()
 
     def __enter__(self) -> Journal:
@@ -66,7 +70,7 @@ class Journal:
 
 
 def _lines(path: Path) -> Iterator[Any]:
-    """Returns the whole rows; what follows a broken one is not believed."""
+    """Yields the complete rows up to the first broken row."""
     for line in path.read_bytes().split(b"\n"):
         if not line:
             continue
@@ -82,9 +86,8 @@ def _lines(path: Path) -> Iterator[Any]:
 
 
 def _write_whole(path: Path, rows: list[Any]) -> None:
-    """Writes the journal to another file that takes the place of the old one, so that there is never half of it."""
-    beside = path.with_name(f".{path.name}.part")
-    beside.write_text(
-        "".join(json.dumps(r, separators=(",", ":")) + "\n" for r in rows), encoding="utf-8"
-    )
-    beside.replace(path)
+    """Writes the journal to a temporary file and renames it, so the journal is never incomplete."""
+    temporary_path = path.with_name(f".{path.name}.part")
+    lines = [json.dumps(row, separators=(",", ":")) + "\n" for row in rows]
+    temporary_path.write_text("".join(lines), encoding="utf-8")
+    temporary_path.replace(path)

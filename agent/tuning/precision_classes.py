@@ -1,4 +1,6 @@
-"""The best kernel of each precision class, so that nobody takes an emulated product for another arithmetic."""
+"""Finds the best kernel of each precision class, so an emulated product is never compared with
+another arithmetic unnoticed.
+"""
 
 from __future__ import annotations
 
@@ -15,46 +17,53 @@ from kernelwright.tools.tuning.kernel_text.parameters import (
 )
 
 MAX_JUDGED_PER_CLASS = 2
-"""Configurations of a class that are judged until one is right."""
+"""Maximum number of a class's configurations that are judged until one is correct."""
 Judged = Callable[[Mapping[str, Setting]], Report]
 
 
 def best_of_classes(
     space: ParameterSpace, measured: HalvingResult, judged: Judged | None
 ) -> dict[str, JudgedConfiguration]:
-    """Returns by class the fastest measured configuration that lies in it; every class has those of the narrower ones.
+    """Returns the fastest measured configuration of each class. A class includes the
+    configurations of all narrower classes.
 
-    judged: the full verdict; where it is given the first one that passes is told, with its error, and none where none
-    of the fastest passes. None: nothing is judged.
+    judged: returns the full verdict on a configuration; the first that passes is returned with
+    its error, none if none of the fastest passes. None: nothing is judged.
     """
-    found: dict[str, JudgedConfiguration] = {}
-    for kind in PrecisionClass:
-        rows = _measured_in(kind, space, measured)
+    by_class: dict[str, JudgedConfiguration] = {}
+    for precision_class in PrecisionClass:
+        rows = _measured_in(precision_class, space, measured)
         for row, configuration in rows[: MAX_JUDGED_PER_CLASS if judged is not None else 1]:
-            chosen = _chosen(
-                space, configuration, row, judged(configuration) if judged is not None else None
-            )
+            report = judged(configuration) if judged is not None else None
+            chosen = _chosen(space, configuration, row, report)
             if chosen.correct is not False:
-                found[kind.value] = chosen
+                by_class[precision_class.value] = chosen
                 break
-    return found
+    return by_class
 
 
 def _measured_in(
     kind: PrecisionClass, space: ParameterSpace, measured: HalvingResult
 ) -> Sequence[tuple[TriedConfiguration, dict[str, Setting]]]:  # fmt: skip
-    """Fastest first. The other groups' numbers are those of the best."""
-    found = []
+    """Returns the measured rows of a class with their whole configurations, the fastest first.
+    Values of other groups are the best's.
+    """
+    measured_rows = []
     for group in measured.groups:
         for row in group.rows:
-            own = {name: row.configuration[name] for name in group.parameters}
-            whole = {**measured.best, **own}
-            multiplies = precision_class_of(
-                space, row.configuration
-            ) is not None and precision_class_of(space.only(set(own)), own)
+            values = {name: row.configuration[name] for name in group.parameters}
+            whole = {**measured.best, **values}
+            # The group itself must have a product; the best values of other groups do not count.
+            group_class = precision_class_of(space.only(set(values)), values)
+            multiplies = precision_class_of(space, row.configuration) is not None and group_class
             if row.timing is not None and multiplies and is_allowed(space, whole, kind):
-                found.append((row, whole))
-    return sorted(found, key=lambda one: one[0].timing.median if one[0].timing is not None else 0.0)
+                measured_rows.append((row, whole))
+
+    def median(pair: tuple[TriedConfiguration, dict[str, Setting]]) -> float:
+        timing = pair[0].timing
+        return timing.median if timing is not None else 0.0
+
+    return sorted(measured_rows, key=median)
 
 
 def _chosen(
@@ -63,11 +72,12 @@ def _chosen(
     row: TriedConfiguration,
     report: Report | None,
 ) -> JudgedConfiguration:
-    checks = (
-        report.correctness.checks if report is not None and report.correctness is not None else ()
-    )
-    known = [c for c in checks if c.max_error is not None and c.eager_error is not None]
-    worst = max(known, key=lambda c: c.max_error or 0.0, default=None)
+    correctness = report.correctness if report is not None else None
+    measured_checks = []
+    for check in correctness.checks if correctness is not None else ():
+        if check.max_error is not None and check.eager_error is not None:
+            measured_checks.append(check)
+    worst = max(measured_checks, key=lambda check: check.max_error or 0.0, default=None)
     return JudgedConfiguration(
         configuration=configuration, changes=changed_settings(space, configuration),
         precision=precision_class_of(space, configuration),

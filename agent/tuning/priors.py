@@ -1,7 +1,13 @@
-"""What won before for this kind of kernel on this GPU, read from the store: configurations to try first.
+"""Reads earlier winners for kernels of the same kind on this GPU from the store: configurations
+to try first.
 
-A tuned candidate is a row with the action `tune`; its numbers are read from its text again, so that nothing has to be
-kept beside it. Parameters are matched by their role and by the place of the tile in its kernel, not by their names.
+A tuned candidate is a row with the action `tune`; its numbers are read from its source text, so
+no further record is needed. Parameters are matched by their role and by the tile's position in
+its kernel, not by their names.
+
+Example: a stored winner has tiles BLOCK_M 128, BLOCK_N 64 and num_warps 8. A new file whose
+kernel has the tiles ROWS and COLUMNS and an option num_warps gets the prior {ROWS: 128, COLUMNS:
+64, num_warps: 8}.
 """
 
 from __future__ import annotations
@@ -24,53 +30,65 @@ from kernelwright.tools.tuning.kernel_text.parameters import (
 from kernelwright.tools.tuning.kernel_text.reading import read_file
 
 MAX_CANDIDATES_READ = 200
-"""Tuned candidates that are looked at, the latest first."""
+"""Maximum number of tuned candidates that are read, the latest first."""
 MAX_PRIORS = 4
 
 Priors = Callable[[], list[dict[str, Setting]]]
 PRIORS_KIND = "priors"
-"""The kind of the journal's row that holds them."""
+"""Kind of the journal's row that holds the priors."""
 
 Shape = tuple[tuple[str, bool, int], ...]
-"""What kind of kernel: its parameters' roles, whether they place programs, and their number."""
+"""Kind of a kernel: its parameters' roles, whether they place programs, and their number."""
 
 
 def kind_of(parameters: Sequence[Parameter]) -> Shape:
-    """Two kernels of one kind have the same tiles and options, whatever their names."""
-    counts = Counter(
-        (p.role.value, p.places_programs) for p in parameters if p.role is not ParameterRole.CTAS
-    )
+    """Returns the kind of a kernel. Kernels with the same tiles and options are of one kind,
+    whatever their names.
+    """
+    counts: Counter[tuple[str, bool]] = Counter()
+    for parameter in parameters:
+        if parameter.role is not ParameterRole.CTAS:
+            counts[parameter.role.value, parameter.places_programs] += 1
     return tuple(sorted((role, placed, count) for (role, placed), count in counts.items()))
 
 
 def no_priors() -> list[dict[str, Setting]]:
-    """Returns nothing: there is no store to read."""
+    """Returns no configurations: there is no store to read."""
     return []
 
 
 def priors_of_journal(journal: Journal, priors: Priors) -> list[dict[str, Setting]]:
-    """Asked for once: a tuning that goes on begins where it began, whatever the store has learnt since."""
-    known = journal.find(PRIORS_KIND, "")
-    if known is None:
-        known = priors()
-        journal.add(PRIORS_KIND, "", known)
-    return [dict(one) for one in known]
+    """Reads the priors once per journal, so a continued tuning starts from the same
+    configurations.
+    """
+    configurations = journal.find(PRIORS_KIND, "")
+    if configurations is None:
+        configurations = priors()
+        journal.add(PRIORS_KIND, "", configurations)
+    return [dict(configuration) for configuration in configurations]
 
 
 def priors_for(
     store: Store, problem: Problem, device: str, source: str
 ) -> list[dict[str, Setting]]:
-    """Configurations of this file, the most frequent winner first; those of the same problem before others.
+    """Returns configurations for this file, the most frequent winner first; winners of the same
+    problem before others.
 
-    device: the GPU's name; cpu: the winners of any GPU, as only the compiler decides there.
+    device: the GPU's name; cpu: winners of any GPU, as only the compiler ranks there.
     """
     try:
         space = read_file(source).space
     except (SyntaxError, ValueError, RecursionError):
         return []
-    turns = [t for t in _tuned(store) if t.report is not None and _won_on(t.report, device)]
-    same = [t for t in turns if t.report is not None and t.report.problem_hash == problem.hash]
-    return priors_from([t.source or "" for t in (*same, *turns)], space)
+    winners: list[str] = []
+    winners_of_problem: list[str] = []
+    for turn in _tuned(store):
+        if turn.report is not None and _won_on(turn.report, device):
+            winners.append(turn.source or "")
+            if turn.report.problem_hash == problem.hash:
+                winners_of_problem.append(turn.source or "")
+    # Winners of the same problem stand twice, so that they count double.
+    return priors_from([*winners_of_problem, *winners], space)
 
 
 def _won_on(report: Report, device: str) -> bool:
@@ -79,33 +97,48 @@ def _won_on(report: Report, device: str) -> bool:
 
 
 def priors_from(winners: Iterable[str], space: ParameterSpace) -> list[dict[str, Setting]]:
-    """winners: texts of tuned kernels."""
-    own = _by_kernel(space)
-    found: Counter[tuple[tuple[str, Setting], ...]] = Counter()
+    """Returns the most frequent values of tuned kernels for the kernels of this space.
+
+    winners: source texts of tuned kernels.
+    """
+    target_kernels = _by_kernel(space)
+    frequencies: Counter[tuple[tuple[str, Setting], ...]] = Counter()
     for text in winners:
         try:
-            others = _by_kernel(read_file(text).space)
+            tuned_kernels = _by_kernel(read_file(text).space)
         except (SyntaxError, ValueError, RecursionError):
             continue
-        for parameters in own.values():
-            for theirs in others.values():
-                if kind_of(theirs) == kind_of(parameters):
-                    found[tuple(sorted(_carried(parameters, theirs).items()))] += 1
-    return [dict(one) for one, _ in found.most_common(MAX_PRIORS) if one]
+        for parameters in target_kernels.values():
+            for tuned_parameters in tuned_kernels.values():
+                if kind_of(tuned_parameters) == kind_of(parameters):
+                    frequencies[tuple(sorted(_carried(parameters, tuned_parameters).items()))] += 1
+    return [
+        dict(configuration)
+        for configuration, _ in frequencies.most_common(MAX_PRIORS)
+        if configuration
+    ]
 
 
-def _carried(own: Sequence[Parameter], theirs: Sequence[Parameter]) -> dict[str, Setting]:
-    """Their values for our parameters of the same role and place, in the order of the text, where they are legal."""
+def _carried(
+    parameters: Sequence[Parameter], tuned_parameters: Sequence[Parameter]
+) -> dict[str, Setting]:
+    """Returns the tuned values for parameters of the same role and position, if they are legal
+    there.
+    """
     carried: dict[str, Setting] = {}
     for role in ParameterRole:
         for placed in (True, False):
-            pairs = zip(
-                [p for p in own if p.role is role and p.places_programs is placed],
-                [p for p in theirs if p.role is role and p.places_programs is placed],
-                strict=False,
-            )
-            carried |= {a.name: b.start for a, b in pairs if b.start in a.values}
+            targets = _of_role(parameters, role, placed)
+            sources = _of_role(tuned_parameters, role, placed)
+            for target, source in zip(targets, sources, strict=False):
+                if source.start in target.values:
+                    carried[target.name] = source.start
     return carried
+
+
+def _of_role(parameters: Sequence[Parameter], role: ParameterRole, placed: bool) -> list[Parameter]:
+    """Returns the parameters of a role, in the order of the text; placed: those on the grid."""
+    return [p for p in parameters if p.role is role and p.places_programs is placed]
 
 
 def _by_kernel(space: ParameterSpace) -> dict[str, list[Parameter]]:
@@ -116,8 +149,8 @@ def _by_kernel(space: ParameterSpace) -> dict[str, list[Parameter]]:
 
 
 def _tuned(store: Store) -> list[Turn]:
-    """Returns what was tuned, the latest first."""
-    found = deque(
+    """Returns the tuned turns, the latest first."""
+    turns = deque(
         store.samples(CandidateFilter(action=Action.TUNE, correct=True)), maxlen=MAX_CANDIDATES_READ
     )
-    return list(reversed(found))
+    return list(reversed(turns))

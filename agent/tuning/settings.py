@@ -1,4 +1,4 @@
-"""What a tuning is told to do, as a value that makes two commands the same command, or not."""
+"""The settings of a tuning. Two commands with equal settings continue the same tuning."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ ALL_PRECISIONS = (*SPLIT_PRECISIONS, "tf32")
 
 
 class PrecisionClass(StrEnum):
-    """How products of fp32 operands may be made."""
+    """Permitted arithmetic of fp32 products."""
 
     IEEE = "ieee"
-    """In fp32."""
+    """In fp32 only."""
     SPLIT = "split"
-    """Also as several products of bf16 or tf32 parts, which keep about fp32's accuracy."""
+    """Also as several products of bf16 or tf32 parts, with about the accuracy of fp32."""
     ANY = "any"
-    """Also in tf32 alone. Whether that is precise enough the verdict says."""
+    """Also in tf32 alone; the verdict decides whether that is precise enough."""
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """Values of `input_precision`."""
+        """Returns the permitted values of `input_precision`."""
         return {
             PrecisionClass.IEEE: IEEE_PRECISIONS,
             PrecisionClass.SPLIT: SPLIT_PRECISIONS,
@@ -40,39 +40,41 @@ class PrecisionClass(StrEnum):
 
 
 class TuneSettings(Value):
-    """One tuning."""
+    """The options of a tuning; equal options continue its journal."""
 
     target: str = "sm_90"
     device: str = "cpu"
     precision: PrecisionClass = PrecisionClass.SPLIT
     configurations: int = Field(default=64, ge=1)
-    """Compiled at most."""
+    """Maximum number of configurations that are compiled."""
     measured: int = Field(default=16, ge=2)
-    """The best by compiling alone, that go to the GPU."""
+    """Number of configurations, the best by compiling alone, that are timed on the GPU."""
     launches: int = Field(default=4000, ge=1)
-    """Timed calls at most."""
+    """Maximum number of timed calls."""
     gpu_seconds: float = Field(default=120.0, gt=0)
     own_work: str = "strict"
     shapes: tuple[dict[str, int], ...] = ()
-    """Other sizes of the problem to be fast at; none: the problem's own alone."""
+    """Other sizes of the problem to tune for. Empty: the problem's own sizes alone."""
     keep: int = Field(default=1, ge=1)
-    """Configurations in the tuned file; several become an autotune list."""
+    """Number of configurations in the tuned file; several become an autotune list."""
     seed: int = 0
-    """The seed of the proposals."""
+    """Seed of the random proposals."""
     by_weight: bool = False
-    """Whether configurations go to groups of kernels by the model's share of time, and none to those that take next to
-    none of it: for budgets of seconds.
+    """Whether configurations are divided among groups of kernels by the model's share of time,
+    with none for negligible groups: for budgets of seconds.
     """
     verdict: bool = True
-    """Whether what won passes the full verdict here; where it does not, the caller judges it."""
+    """Whether the winner must pass the full verdict here; otherwise the caller judges it."""
     classes: bool = False
-    """Whether the best of every class of precision passes the full verdict too, and is told with its error."""
+    """Whether the best configuration of every precision class is judged too, and reported with
+    its error.
+    """
 
 
 def is_allowed(
     space: ParameterSpace, configuration: Configuration, precision: PrecisionClass
 ) -> bool:
-    """Whether a configuration multiplies in the class that is allowed."""
+    """Returns whether every product of a configuration has a permitted precision."""
     return all(
         configuration.get(p.name, p.start) in precision.allowed
         for p in space.parameters
@@ -83,14 +85,14 @@ def is_allowed(
 def precision_class_of(
     space: ParameterSpace, configuration: Configuration
 ) -> PrecisionClass | None:
-    """The narrowest class that a configuration lies in; None where it has no such parameter."""
-    chosen: list[Setting] = [
-        configuration.get(p.name, p.start)
-        for p in space.parameters
-        if p.role is ParameterRole.PRECISION
-    ]
-    return (
-        next((c for c in PrecisionClass if all(v in c.allowed for v in chosen)), None)
-        if chosen
-        else None
-    )
+    """Returns the narrowest class of a configuration; None if it has no precision parameter."""
+    precisions: set[Setting] = set()
+    for parameter in space.parameters:
+        if parameter.role is ParameterRole.PRECISION:
+            precisions.add(configuration.get(parameter.name, parameter.start))
+    if not precisions:
+        return None
+    for precision_class in PrecisionClass:  # the narrowest first
+        if precisions.issubset(precision_class.allowed):
+            return precision_class
+    return None

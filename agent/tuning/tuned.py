@@ -1,4 +1,6 @@
-"""What a tuning found, as values: JSON-safe, and true at every stage. What was not measured is None."""
+"""The results of a tuning, as values that can be dumped to JSON. None stands for anything that
+was not measured.
+"""
 
 from __future__ import annotations
 
@@ -13,67 +15,67 @@ from kernelwright.tools.tuning.kernel_text.parameters import FixedNumber, Settin
 
 
 class ConfigurationOutcome(StrEnum):
-    """What became of one configuration."""
+    """The outcome of a configuration."""
 
     REMAINS = "remains"
-    """Worth a GPU's time."""
+    """Worth timing on a GPU."""
     FAILED = "failed"
-    """It does not compile for the target, or host code refuses it."""
+    """Does not compile for the target, or is refused by host code."""
     SAME = "same"
-    """It launches the very same programs as another one."""
+    """Launches exactly the same programs as another configuration."""
     ALIKE = "alike"
-    """The model cannot tell it from others that remain."""
+    """Has the same score as other configurations that remain."""
     SLOWER = "slower"
-    """The model ranks it far behind the best."""
+    """Ranked far behind the best by the model."""
     OUTSIDE = "outside"
-    """It multiplies in a precision that was not allowed."""
+    """Multiplies in a precision that was not allowed."""
     WRONG = "wrong"
-    """Measured or judged, its answers are not right."""
+    """Measured or judged, with wrong results."""
     MEASURED = "measured"
     WON = "won"
 
 
+OUTCOMES_TO_MEASURE = (
+    ConfigurationOutcome.REMAINS,
+    ConfigurationOutcome.MEASURED,
+    ConfigurationOutcome.WON,
+)
+
+
 class TriedConfiguration(Value):
-    """One configuration that was tried."""
+    """A tried configuration with its score, its outcome and its timing."""
 
     configuration: dict[str, Setting]
     fate: ConfigurationOutcome
     score: CompileScore
     relative: Number | None = None
-    """The model's figure over that of the file's own configuration; below 1 it should be faster. No measurement."""
+    """Cycles by the model, relative to the file's own configuration; below 1 should be faster.
+    Not a measurement.
+    """
     timing: Timing | None = None
-    """Milliseconds of a call on the GPU; None where it was not measured."""
+    """Milliseconds of a call on the GPU; None if not measured."""
     start: bool = False
-    """The file's own."""
+    """Whether this is the file's own configuration."""
     right_on_cpu: bool | None = None
-    """The judge's verdict under the interpreter, at small sizes; None where it was not asked for."""
+    """Verdict of the interpreter at small sizes; None if not judged."""
     note: str = ""
-    """What that verdict says where it is not right."""
+    """Explanation of a verdict that is not correct."""
 
 
 class ParameterGroup(Value):
-    """Parameters that are tuned together."""
+    """Parameters that are tuned together, and their configurations."""
 
     parameters: tuple[str, ...]
     rows: tuple[TriedConfiguration, ...] = ()
-    """Best first: measured before unmeasured."""
+    """The configurations, best first: measured before unmeasured."""
 
     def remaining(self) -> list[TriedConfiguration]:
         """Returns the configurations that a GPU should time."""
-        return [
-            row
-            for row in self.rows
-            if row.fate
-            in (
-                ConfigurationOutcome.REMAINS,
-                ConfigurationOutcome.MEASURED,
-                ConfigurationOutcome.WON,
-            )
-        ]
+        return [row for row in self.rows if row.fate in OUTCOMES_TO_MEASURE]
 
 
 class PrintedParameter(Value):
-    """One parameter as it is printed."""
+    """A parameter in the form of the printed table."""
 
     name: str
     role: str
@@ -83,45 +85,45 @@ class PrintedParameter(Value):
 
 
 class JudgedConfiguration(Value):
-    """The configuration that was judged in full after it had won."""
+    """A winning configuration and its full verdict."""
 
     configuration: dict[str, Setting]
     changes: dict[str, Setting] = {}
-    """What differs from the file."""
+    """Values that differ from the file's own."""
     precision: PrecisionClass | None = None
     timing: Timing | None = None
     shape: dict[str, int] = {}
-    """Sizes of the problem that it won at; empty for its own."""
+    """Sizes of the problem at which the configuration won; empty for the problem's own sizes."""
     correct: bool | None = None
-    """What the full verdict said; None where it was not asked for."""
+    """Result of the full verdict; None if not judged."""
     error: Number | None = None
-    """Its largest error against float64, over all draws of the verdict."""
+    """Largest error against float64, over all draws of the verdict."""
     eager_error: Number | None = None
-    """Eager PyTorch's on the same inputs."""
+    """Largest error of eager PyTorch on the same inputs."""
 
 
 class TuningResult(Value):
-    """How a tuning ended."""
+    """The result of a tuning."""
 
     problem: str
     kernel: str
-    """The file."""
+    """Name of the kernel file."""
     target: str
     device: str
-    """cpu, or the GPU's name."""
+    """cpu, or the name of the GPU."""
     parameters: tuple[PrintedParameter, ...] = ()
     refused: tuple[FixedNumber, ...] = ()
     groups: tuple[ParameterGroup, ...] = ()
     failure: str = ""
-    """Why the file cannot be tuned."""
+    """Reason why the file cannot be tuned."""
     measured: bool = False
-    """Whether anything was timed on a GPU. Where it is False nothing is known of any speed."""
+    """Whether anything was timed on a GPU. False: no speed is known."""
     eager: Timing | None = None
     before: Timing | None = None
-    """The file as it is."""
+    """Time of the file before the tuning."""
     chosen: tuple[JudgedConfiguration, ...] = ()
     by_precision: dict[str, JudgedConfiguration] = {}
-    """The fastest of each class of precision."""
+    """The fastest configuration of each precision class."""
     report: Report | None = None
     """The full verdict on the tuned file."""
     output: str | None = None
@@ -129,10 +131,10 @@ class TuningResult(Value):
     journal: str = ""
     resumed: bool = False
     launches: int = 0
-    """Timed calls."""
+    """Number of timed calls on the GPU."""
     gpu_seconds: Number = 0.0
     notes: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """The result for `--json`."""
+        """Returns the result in the form of `--json`."""
         return self.model_dump(mode="json")

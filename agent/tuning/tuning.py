@@ -1,5 +1,6 @@
-"""`agent tune` without its options: reads the file's numbers, prunes by compiling, and where there is a GPU measures,
-judges the winner in full and writes it."""
+"""`agent tune` without its options: reads the file's numbers and prunes by compiling; on a GPU
+also measures, judges the winner in full and writes it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.measuring import HalvingResult, TrialMeasuring
 from kernelwright.agent.tuning.precision_classes import best_of_classes
 from kernelwright.agent.tuning.priors import Priors, no_priors, priors_of_journal
-from kernelwright.agent.tuning.pruning import prune
+from kernelwright.agent.tuning.pruning import Pruner
 from kernelwright.agent.tuning.settings import TuneSettings, precision_class_of
 from kernelwright.agent.tuning.tuned import (
     ConfigurationOutcome,
@@ -29,6 +30,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 from kernelwright.tools.tuning.compile_scores import CompileScore, score_by_compiling
 from kernelwright.tools.tuning.kernel_text.parameters import (
+    Parameter,
     ParameterSpace,
     Setting,
     changed_settings,
@@ -51,7 +53,7 @@ NO_AUTOTUNE_LIST_MESSAGE = (
     "first shape were written"
 )
 MAX_JUDGED_CONFIGURATIONS = 4
-"""Configurations that are judged, at most, for each right one that is wanted."""
+"""Maximum number of judged configurations for each correct configuration that is wanted."""
 
 
 class Tuner:
@@ -61,7 +63,9 @@ class Tuner:
         self, evaluator: Evaluator, problem: Problem, source: str, settings: TuneSettings, journal: Journal,
         say: Say = lambda _: None, *, kernel: str = "kernel.py", priors: Priors = no_priors,
     ) -> None:  # fmt: skip
-        """kernel: the file's name, to be printed. priors: gives configurations that are tried before others."""
+        """kernel: name of the file for messages. priors: returns configurations that are tried
+        before others.
+        """
         from kernelwright.tools.evaluation.pipeline import Options
 
         self._evaluator, self._problem, self._settings = evaluator, problem, settings
@@ -74,14 +78,16 @@ class Tuner:
 
     @property
     def file(self) -> TunableFile:
-        """The file and its numbers."""
+        """Returns the parsed kernel file with its numbers."""
         return self._file
 
     def run(self, check: int = 0) -> tuple[TuningResult, str]:
-        """What was found, and the tuned text: empty where nothing was measured, or nothing is certainly faster.
+        """Tunes the file. Returns the result and the tuned text; the text is empty if nothing was
+        measured, or nothing is certainly faster.
 
-        check: on a CPU, so many of the best are judged under the interpreter. Raises ProblemError where the reference
-        cannot be used, InfrastructureError for this machine's trouble.
+        check: number of the best configurations that are judged under the interpreter, on a CPU.
+        Raises ProblemError if the reference cannot be used, InfrastructureError for this
+        machine's trouble.
         """
         followed = self._followed()
         tuned = TuningResult(
@@ -92,31 +98,25 @@ class Tuner:
         if tuned.failure:
             return tuned, ""
         space = followed.space
-        groups = prune(
-            self._file, space, self._settings, self._score, self._journal, self._say, self._first
-        )
+        groups = self._pruned_groups(space)
         if not self._evaluator.on_gpu:
             return tuned.with_(groups=self._checked(space, groups, check)), ""
         return self._measured(tuned, space, groups)
 
     def pruned(self) -> tuple[ParameterSpace, tuple[ParameterGroup, ...]]:
-        """The parameters that reach a launch of this problem, and what compiling alone says of their configurations.
+        """Returns the parameters that reach a launch of this problem, and the groups ranked by
+        compiling alone.
 
-        Raises InputError where there are none.
+        Raises InputError if no parameter reaches a launch.
         """
         followed = self._followed()
         if why := _failure(followed):
             raise InputError(f"{self._kernel} cannot be tuned for {self._problem.name}: {why}")
-        groups = prune(
-            self._file,
-            followed.space,
-            self._settings,
-            self._score,
-            self._journal,
-            self._say,
-            self._first,
-        )
-        return followed.space, groups
+        return followed.space, self._pruned_groups(followed.space)
+
+    def _pruned_groups(self, space: ParameterSpace) -> tuple[ParameterGroup, ...]:
+        pruner = Pruner(self._file, space, self._settings, self._score, self._journal, self._say)
+        return pruner.run(self._first)
 
     def _followed(self) -> TunableSpace:
         self._say("tuning: tracing the kernel")
@@ -132,9 +132,9 @@ class Tuner:
         front, target = self._evaluator.front(), self._settings.target
         return score_by_compiling(
             text,
-            lambda one: front.traced_at_own_size(self._problem, one, target, self._options),
-            lambda traced, one: front.compiled_at_own_size(
-                traced, target, one, self._options, texts=("ptx", "amdgcn")
+            lambda text: front.traced_at_own_size(self._problem, text, target, self._options),
+            lambda traced, text: front.compiled_at_own_size(
+                traced, target, text, self._options, texts=("ptx", "amdgcn")
             ),
             target,
         )
@@ -143,70 +143,77 @@ class Tuner:
     def _checked(
         self, space: ParameterSpace, groups: Sequence[ParameterGroup], count: int
     ) -> tuple[ParameterGroup, ...]:
-        """The best that remain of each group, judged under the interpreter until so many are right; what is wrong there
-        remains no more.
+        """Judges the best configurations of each group under the interpreter until `count` are
+        correct; incorrect configurations are marked as wrong.
         """
-        found = []
+        checked_groups = []
         for group in groups:
-            rows, fine = list(group.rows), 0
-            for row in [row for row in group.remaining() if not row.start][
-                : MAX_JUDGED_CONFIGURATIONS * count
-            ]:
-                if fine == count:
+            rows, passed = list(group.rows), 0
+            candidates = [row for row in group.remaining() if not row.start]
+            for row in candidates[: MAX_JUDGED_CONFIGURATIONS * count]:
+                if passed == count:
                     break
                 report = self._judged(space, row.configuration)
-                told = report.interpreted is not None
+                was_interpreted = report.interpreted is not None
                 note = "" if report.correct else report.explanation
-                fate = row.fate if report.correct or not told else ConfigurationOutcome.WRONG
-                right = report.correct if told else None
-                fine += report.correct
+                fate = (
+                    row.fate
+                    if report.correct or not was_interpreted
+                    else ConfigurationOutcome.WRONG
+                )
+                right = report.correct if was_interpreted else None
+                passed += report.correct
                 rows[rows.index(row)] = row.with_(right_on_cpu=right, note=note, fate=fate)
-            found.append(group.with_(rows=tuple(rows)))
-        return tuple(found)
+            checked_groups.append(group.with_(rows=tuple(rows)))
+        return tuple(checked_groups)
 
     def _judged(self, space: ParameterSpace, configuration: Mapping[str, Setting]) -> Report:
-        """The full verdict, from the journal where it is there already."""
+        """Returns the full verdict on a configuration, from the journal if it is stored there."""
         key = key_of(dict(configuration))
-        known = self._journal.find(JUDGED_KIND, key)
-        if known is None:
-            self._say(
-                "tuning: judging "
-                + ", ".join(f"{n} {v}" for n, v in changed_settings(space, configuration).items())
-            )
+        stored_report = self._journal.find(JUDGED_KIND, key)
+        if stored_report is None:
+            changes = changed_settings(space, configuration)
+            shown = ", ".join(f"{name} {value}" for name, value in changes.items())
+            self._say(f"tuning: judging {shown}")
             text = rewrite(self._file.source, space, configuration)
-            known = json.loads(
-                self._evaluator.evaluate(self._problem, text, self._options).model_dump_json()
-            )
-            self._journal.add(JUDGED_KIND, key, known)
-        known.pop("explanation", None)
-        return Report.model_validate(known)
+            report = self._evaluator.evaluate(self._problem, text, self._options)
+            stored_report = json.loads(report.model_dump_json())
+            self._journal.add(JUDGED_KIND, key, stored_report)
+        stored_report.pop("explanation", None)  # computed from the other fields
+        return Report.model_validate(stored_report)
 
     # -------------------------------------------------------------- on a GPU
     def _measured(
         self, tuned: TuningResult, space: ParameterSpace, groups: Sequence[ParameterGroup]
     ) -> tuple[TuningResult, str]:
-        """Halving at every shape, then the full verdict of what won; the next best where that is not right."""
+        """Measures by halving at every shape, then judges the winner in full, and the next best
+        if the winner is not correct.
+        """
+        # An empty shape is the problem's own size.
         shapes = self._settings.shapes or ({},)
-        found = [self._at(space, groups, shape) for shape in shapes]
-        first = found[0]
+        results = [self._at(space, groups, shape) for shape in shapes]
+        first = results[0]
         chosen: list[JudgedConfiguration] = []
         report: Report | None = None
-        for shape, one in zip(shapes, found, strict=True):
-            right, its = self._first_right(space, one)
-            if right is None:
+        for shape, result in zip(shapes, results, strict=True):
+            winner, winner_report = self._first_right(space, result)
+            if winner is None:
                 continue
-            report = report or its
-            if right not in [dict(c.configuration) for c in chosen] and len(chosen) < max(
-                self._settings.keep, 1
-            ):
-                chosen.append(self._chosen(space, right, one, shape))
-        judged = (lambda one: self._judged(space, one)) if self._settings.classes else None
+            report = report or winner_report
+            is_new = all(winner != dict(judged.configuration) for judged in chosen)
+            if is_new and len(chosen) < max(self._settings.keep, 1):
+                chosen.append(self._chosen(space, winner, result, shape))
+        judged = (
+            (lambda configuration: self._judged(space, configuration))
+            if self._settings.classes
+            else None
+        )
         classes = best_of_classes(space, first, judged)
         tuned = tuned.with_(
             device=self._evaluator.environment().gpu, measured=True, groups=first.groups, eager=first.eager,
             before=first.before, chosen=tuple(chosen), report=report, by_precision=classes,
-            launches=sum(one.launches for one in found), gpu_seconds=sum(one.seconds for one in found),
-            notes=("stopped by its budget",) if any(one.stopped_by_budget for one in found) else (),
+            launches=sum(result.launches for result in results), gpu_seconds=sum(result.seconds for result in results),
+            notes=("stopped by its budget",) if any(result.stopped_by_budget for result in results) else (),
         )  # fmt: skip
         if not chosen or not any(c.changes for c in chosen):
             return tuned, ""
@@ -220,23 +227,28 @@ class Tuner:
     ) -> HalvingResult:
         problem = self._problem.with_sizes(dict(shape)) if shape else self._problem
         clock = _TrialClock(self._evaluator, problem, self._options)
-        return TrialMeasuring(
-            self._file, space, self._settings, clock, self._journal, self._say, shape
-        ).run(groups)
+        measuring = TrialMeasuring(
+            self._file, space, self._settings, clock, self._journal, self._say
+        )
+        return measuring.run(groups, shape)
 
     def _first_right(
         self, space: ParameterSpace, measured: HalvingResult
     ) -> tuple[dict[str, Setting] | None, Report | None]:
-        """The fastest configuration that passes the full verdict; the file's own where none other does."""
+        """Returns the fastest configuration that passes the full verdict; the file's own if no
+        other does.
+        """
         start = space.start()
         if not self._settings.verdict:
             return dict(measured.best), None
-        for one in [measured.best, *(r for r in measured.ranked if r != measured.best)][:4]:
-            report = self._judged(space, one)
+        runners_up = [ranked for ranked in measured.ranked if ranked != measured.best]
+        for configuration in [measured.best, *runners_up][:MAX_JUDGED_CONFIGURATIONS]:
+            report = self._judged(space, configuration)
             if report.correct:
-                return dict(one), report
-            if one == start:
+                return dict(configuration), report
+            if configuration == start:
                 break
+        # None of the fastest is correct: the file itself, if at least that is.
         report = self._judged(space, start)
         return (start, report) if report.correct else (None, report)
 
@@ -255,21 +267,23 @@ class Tuner:
 
 
 class _TrialClock:
-    """The evaluator's trials at one size."""
+    """Times trials with the evaluator, at one size of the problem."""
 
     def __init__(self, evaluator: Evaluator, problem: Problem, options: Options) -> None:
         self._evaluator, self._problem, self._options = evaluator, problem, options
 
     def time(self, source: str, calls: int) -> TrialTimes:
-        """Times `calls` calls of one configuration's text. Raises what `Evaluator.trial` raises."""
+        """Times `calls` calls of a configuration's text. Raises the exceptions of
+        `Evaluator.trial`.
+        """
         return self._evaluator.trial(self._problem, source, calls, self._options)
 
 
 def identity_of(problem: Problem, source: str, settings: TuneSettings, device: str) -> str:
-    """Returns a hash of everything that decides what a journal's rows say.
+    """Returns a hash of all inputs that determine a journal's rows.
 
-    device: cpu, or the GPU's name: what was compiled on a CPU is not made again on a GPU of the same target, but times
-    are of one GPU only.
+    device: cpu, or the GPU's name: times are of one GPU only, but compilations are valid for
+    every GPU of the same target.
     """
     compiled = [
         problem.hash,
@@ -279,12 +293,16 @@ def identity_of(problem: Problem, source: str, settings: TuneSettings, device: s
         version("triton"),
         version("torch"),
     ]
-    told = settings.model_dump_json(exclude={"device"})
-    return hashlib.sha256("\0".join([*map(str, compiled), told, device]).encode()).hexdigest()
+    settings_json = settings.model_dump_json(exclude={"device"})
+    return hashlib.sha256(
+        "\0".join([*map(str, compiled), settings_json, device]).encode()
+    ).hexdigest()
 
 
 def _read(source: str, kernel: str) -> TunableFile:
-    """Raises InputError for what is not Python, or has nothing to tune."""
+    """Parses the kernel file. Raises InputError if the text is not Python, or has nothing to
+    tune.
+    """
     try:
         file = read_file(source)
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -301,13 +319,16 @@ def _read(source: str, kernel: str) -> TunableFile:
 def _failure(followed: TunableSpace) -> str:
     if followed.failure is not None:
         return " ".join(followed.failure.message.split())[:300]
-    return (
-        ""
-        if followed.space.parameters
-        else "no number of the file changes what is launched at this problem's size"
+    if followed.space.parameters:
+        return ""
+    return "no number of the file changes what is launched at this problem's size"
+
+
+def _printed(parameter: Parameter) -> PrintedParameter:
+    return PrintedParameter(
+        name=parameter.name,
+        role=str(parameter.role),
+        line=parameter.line,
+        start=parameter.start,
+        values=parameter.values,
     )
-
-
-def _printed(parameter: object) -> PrintedParameter:
-    told = {n: getattr(parameter, n) for n in ("name", "line", "start", "values")}
-    return PrintedParameter(role=str(getattr(parameter, "role", "")), **told)

@@ -1,4 +1,4 @@
-"""A turn of TUNE in a run: the parent's program with the numbers that won on the GPU."""
+"""Answers a turn of TUNE in a run: the parent's program with the fastest numbers on the GPU."""
 
 from __future__ import annotations
 
@@ -25,80 +25,81 @@ if TYPE_CHECKING:
     from kernelwright.tools.evaluation.pipeline import Evaluator
 
 TUNER_NAME = "tuner"
-"""What the stored turn names as its policy."""
+"""Name of the policy in the stored turn."""
 TURN_SHARE_OF_GPU_SECONDS = 0.5
-"""The share of the GPU-seconds that a run has left which one turn may take."""
+"""Largest share of a run's remaining GPU seconds for a single turn."""
+MAX_TURN_GPU_SECONDS = 120.0
+"""GPU seconds of a turn at most, also without a budget."""
 CONFIGURATIONS, MEASURED = 48, 12
 
 
 class TuneTurn:
-    """Answers the turns of TUNE of one run. What it measured is kept in a journal a kernel, so that a run that was
-    stopped goes on at the exact configuration.
+    """Answers the turns of TUNE of a run. Measurements are written to a journal per kernel, so a
+    stopped run continues at the exact configuration.
     """
 
     def __init__(
         self, evaluator: Evaluator, settings: Settings, store: Store, folder: Path | None
     ) -> None:
-        """folder: of the journals; None, where the database is a server, keeps none beyond this process."""
-        self._evaluator, self._settings, self._store, self._folder = (
-            evaluator,
-            settings,
-            store,
-            folder,
-        )
+        """folder: folder of the journals. None (the database is a server): journals last as long
+        as this process.
+        """
+        self._evaluator, self._settings = evaluator, settings
+        self._store, self._folder = store, folder
 
     def tuned(
         self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]
     ) -> Completion:
-        """The parent's program with other numbers; the parent's own where none are faster, with the reason."""
+        """Returns the parent's program with faster numbers; the parent's program unchanged, with
+        the reason, if none are faster.
+        """
         begun, source = time.monotonic(), parent.source or ""
-        told = self._settings.precision
-        precision = PrecisionClass(told) if told else precision_for(problem)
-        settings = self._asked(spent).with_(precision=precision, classes=True)
-        place = self._evaluator.environment().gpu or "cpu"
+        precision_name = self._settings.precision
+        precision = PrecisionClass(precision_name) if precision_name else precision_for(problem)
+        settings = self._turn_settings(spent).with_(precision=precision, classes=True)
+        gpu_name = self._evaluator.environment().gpu or "cpu"
         try:
-            with self._journal(problem, source, settings, place, parent) as journal:
+            with self._journal(problem, source, settings, gpu_name, parent) as journal:
                 tuner = Tuner(
                     self._evaluator, problem, source, settings, journal, say, kernel="candidate",
-                    priors=lambda: priors_for(self._store, problem, place, source),
+                    priors=lambda: priors_for(self._store, problem, gpu_name, source),
                 )  # fmt: skip
-                found, text = tuner.run()
+                result, text = tuner.run()
         except InputError as error:
             return _answer(source, f"Not tuned: {error}", begun)
-        return _answer(text or source, summary(found), begun)
+        return _answer(text or source, summary(result), begun)
 
-    def _asked(self, spent: Spent) -> TuneSettings:
+    def _turn_settings(self, spent: Spent) -> TuneSettings:
         budget = self._settings.budgets.gpu_seconds
-        left = (
-            120.0
-            if budget is None
-            else max(1.0, TURN_SHARE_OF_GPU_SECONDS * (budget - spent.gpu_seconds))
-        )
-        told = self._settings
-        return turn_settings(told.targets[0], told.device, told.own_work).with_(
-            gpu_seconds=min(120.0, left)
-        )
+        seconds = MAX_TURN_GPU_SECONDS
+        if budget is not None:
+            share = TURN_SHARE_OF_GPU_SECONDS * (budget - spent.gpu_seconds)
+            seconds = min(seconds, max(1.0, share))
+        run = self._settings
+        settings = turn_settings(run.targets[0], run.device, run.own_work)
+        return settings.with_(gpu_seconds=seconds)
 
     def _journal(
-        self, problem: Problem, source: str, settings: TuneSettings, place: str, parent: Attempt
+        self, problem: Problem, source: str, settings: TuneSettings, gpu_name: str, parent: Attempt
     ) -> Journal:
         import tempfile
 
-        # the budget that is left differs when a run goes on, and decides nothing that a row says
-        identity = identity_of(problem, source, settings.with_(gpu_seconds=120.0), place)
-        folder = (
-            self._folder / "tuning"
-            if self._folder is not None
-            else Path(tempfile.mkdtemp(prefix="tuning-"))
-        )
+        # The remaining budget differs when a run continues, but does not change any row.
+        constant = settings.with_(gpu_seconds=MAX_TURN_GPU_SECONDS)
+        identity = identity_of(problem, source, constant, gpu_name)
+        if self._folder is not None:
+            folder = self._folder / "tuning"
+        else:
+            folder = Path(tempfile.mkdtemp(prefix="tuning-"))
         folder.mkdir(parents=True, exist_ok=True)
-        return Journal(
-            folder / f"{parent.hash[:24] or 'candidate'}-{identity[:12]}.jsonl", identity
-        )
+        name = f"{parent.hash[:24] or 'candidate'}-{identity[:12]}.jsonl"
+        return Journal(folder / name, identity)
 
 
 def turn_settings(target: str, device: str, own_work: str) -> TuneSettings:
-    """What a turn of TUNE searches; the budget in GPU-seconds and the precision are its caller's."""
+    """Returns the settings of a turn of TUNE; the caller sets the budget in GPU seconds and the
+    precision.
+    """
     return TuneSettings(
         target=target,
         device=device,
@@ -109,8 +110,9 @@ def turn_settings(target: str, device: str, own_work: str) -> TuneSettings:
 
 
 def precision_for(problem: Problem) -> PrecisionClass:
-    """torch's own convolutions are in tf32 by default (torch.backends.cudnn.allow_tf32): a candidate for them may be,
-    as far as the verdict finds it as precise.
+    """Returns the precision class of a problem: any with convolutions, which torch itself
+    computes in tf32 by default (torch.backends.cudnn.allow_tf32); the verdict still decides.
+    Otherwise split.
     """
     convolves = re.search(
         r"\b(Lazy)?Conv(Transpose)?[123]d|\bconv(_transpose)?[123]d|\.convolution\b", problem.source
@@ -118,39 +120,46 @@ def precision_for(problem: Problem) -> PrecisionClass:
     return PrecisionClass.ANY if convolves else PrecisionClass.SPLIT
 
 
-def summary(found: TuningResult) -> str:
-    """One paragraph, for the stored turn and for people."""
-    if found.failure:
-        return f"Not tuned: {found.failure}"
-    if not found.measured:
+def summary(result: TuningResult) -> str:
+    """Describes a tuning in one paragraph, for the stored turn and for people."""
+    if result.failure:
+        return f"Not tuned: {result.failure}"
+    if not result.measured:
         return "Not tuned: nothing was measured, there is no GPU."
-    chosen = found.chosen[0] if found.chosen else None
-    if chosen is None or not chosen.changes or chosen.timing is None or found.before is None:
-        return f"No configuration is certainly faster ({found.launches} timed calls)."
+    chosen = result.chosen[0] if result.chosen else None
+    if chosen is None or not chosen.changes or chosen.timing is None or result.before is None:
+        return f"No configuration is certainly faster ({result.launches} timed calls)."
     changes = ", ".join(f"{name} {value}" for name, value in chosen.changes.items())
     precision = f", precision class {chosen.precision}" if chosen.precision is not None else ""
     return (
-        f"{changes}: {found.before.median:.4g} ms before, {chosen.timing.median:.4g} ms after, on {found.device}"
-        f"{precision} ({found.launches} timed calls, {found.gpu_seconds:.1f} s).{describe_precision_classes(found)}"
+        f"{changes}: {result.before.median:.4g} ms before, {chosen.timing.median:.4g} ms after, on {result.device}"
+        f"{precision} ({result.launches} timed calls, {result.gpu_seconds:.1f} s).{describe_precision_classes(result)}"
     )
 
 
-def describe_precision_classes(found: TuningResult) -> str:
-    """The best of each class of precision, with its error beside eager's; empty where nothing multiplies fp32."""
-    told = []
-    for name, one in found.by_precision.items():
-        if one.timing is None:
+def describe_precision_classes(result: TuningResult) -> str:
+    """Describes the best configuration of each precision class, with its error beside eager's;
+    empty if no fp32 operands are multiplied.
+    """
+    descriptions = []
+    for name, judged in result.by_precision.items():
+        if judged.timing is None:
             continue
-        known = one.error is not None and one.eager_error is not None
-        error = f", error {one.error:.2g} (eager's {one.eager_error:.2g})" if known else ""
-        told.append(f"{name} {one.timing.median:.4g} ms{error}")
-    return f" Best by precision: {'; '.join(told)}." if told else ""
+        has_errors = judged.error is not None and judged.eager_error is not None
+        error = (
+            f", error {judged.error:.2g} (eager's {judged.eager_error:.2g})" if has_errors else ""
+        )
+        descriptions.append(f"{name} {judged.timing.median:.4g} ms{error}")
+    return f" Best by precision: {'; '.join(descriptions)}." if descriptions else ""
 
 
-def _answer(source: str, told: str, begun: float) -> Completion:
+def _answer(source: str, summary_text: str, begun: float) -> Completion:
     usage = Usage(prompt_tokens=0, completion_tokens=0, dollars=0.0)
     ending = "" if source.endswith("\n") else "\n"
     return Completion(
-        text=f"{told}\n\n```python\n{source}{ending}```\n", finish=FinishReason.STOP, usage=usage, policy=TUNER_NAME,
+        text=f"{summary_text}\n\n```python\n{source}{ending}```\n",
+        finish=FinishReason.STOP,
+        usage=usage,
+        policy=TUNER_NAME,
         latency=time.monotonic() - begun,
-    )  # fmt: skip
+    )

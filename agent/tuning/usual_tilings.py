@@ -1,6 +1,7 @@
-"""Where to begin: tilings of products that are good on most GPUs, as configurations of one group of parameters.
+"""Starting points of the search: tilings of products that are good on most GPUs, as
+configurations of a group of parameters.
 
-They are only starts. What is best the compiler's figures, and on a GPU the clock, decide.
+The compiler's figures, and on a GPU the clock, decide which configuration is best.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ PRODUCT_TILINGS: tuple[tuple[int, int, int, int, int], ...] = (
     (64, 128, 32, 8, 3),
     (64, 64, 32, 4, 4),
 )
-"""Rows, columns, depth, warps and stages: 128x128x64 with 8 warps and 3 stages was the best of six in every product
-that was measured on an H100 (issue 25). Two stages of 128x256x64 are what fits where four operands are loaded."""
+"""Rows, columns, depth, warps and stages. 128x128x64 with 8 warps and 3 stages was the best of
+six in every product measured on an H100 (issue 25). 128x256x64 fits with two stages when four
+operands are loaded.
+"""
 FAST_PRECISIONS = ("tf32", "bf16x3", "tf32x3")
 """Input precisions of fp32 products, the likeliest to be fast first."""
 
@@ -32,40 +35,51 @@ FAST_PRECISIONS = ("tf32", "bf16x3", "tf32x3")
 def usual_configurations(
     parameters: Sequence[Parameter], precision: PrecisionClass
 ) -> list[dict[str, Setting]]:
-    """Configurations of a group whose kernels multiply; none of another group."""
-    tiles = [
-        p
-        for p in parameters
-        if p.role is ParameterRole.TILE and min(map(int, p.values)) >= MIN_DOT_EXTENT
-    ]
-    placed = [p for p in tiles if p.places_programs]
-    deep = [p for p in tiles if not p.places_programs]
-    if not placed or len({k for p in placed for k in p.kernels}) > 1:
+    """Returns starting configurations for a group whose kernels multiply; none for any other
+    group.
+    """
+    # Tiles of tl.dot: rows and columns place programs on the grid, the depth does not.
+    placed: list[Parameter] = []
+    deep: list[Parameter] = []
+    kernels: set[str] = set()
+    for parameter in parameters:
+        if parameter.role is not ParameterRole.TILE:
+            continue
+        if min(map(int, parameter.values)) < MIN_DOT_EXTENT:
+            continue
+        if parameter.places_programs:
+            placed.append(parameter)
+            kernels.update(parameter.kernels)
+        else:
+            deep.append(parameter)
+    if not placed or len(kernels) > 1:
         return []
     by_role = {p.role: p for p in parameters}
     products = by_role.get(ParameterRole.PRECISION)
-    tried = 2 if precision is PrecisionClass.ANY else 1  # tf32 alone may not be precise enough
-    wanted = (
-        [n for n in FAST_PRECISIONS if n in precision.allowed][:tried]
-        if products is not None
-        else []
-    )
-    found: list[dict[str, Setting]] = []
+    precision_count = (
+        2 if precision is PrecisionClass.ANY else 1
+    )  # tf32 alone may not be precise enough
+    precisions: list[str] = []
+    if products is not None:
+        fast = [name for name in FAST_PRECISIONS if name in precision.allowed]
+        precisions = fast[:precision_count]
+    configurations: list[dict[str, Setting]] = []
     for rows, columns, depth, warps, stages in PRODUCT_TILINGS:
-        one: dict[str, Setting] = {}
+        configuration: dict[str, Setting] = {}
         for parameter, value in zip(placed, (rows, columns), strict=False):
-            one[parameter.name] = _nearest(parameter, value)
+            configuration[parameter.name] = _nearest(parameter, value)
         for parameter in deep[:1]:
-            one[parameter.name] = _nearest(parameter, depth if len(placed) > 1 else columns)
+            configuration[parameter.name] = _nearest(
+                parameter, depth if len(placed) > 1 else columns
+            )
         for role, value in ((ParameterRole.WARPS, warps), (ParameterRole.STAGES, stages)):
             if role in by_role:
-                one[by_role[role].name] = _nearest(by_role[role], value)
-        found += (
-            [one | {products.name: name} for name in wanted]
-            if products is not None and wanted
-            else [one]
-        )
-    return found
+                configuration[by_role[role].name] = _nearest(by_role[role], value)
+        if products is not None and precisions:
+            configurations += [configuration | {products.name: name} for name in precisions]
+        else:
+            configurations.append(configuration)
+    return configurations
 
 
 def _nearest(parameter: Parameter, value: int) -> int:

@@ -1,3 +1,3 @@
-"""Views for people: rich views of the terminal, the viewer of stored trajectories, and reports as files. Nothing here
-decides or measures.
+"""Views for people: rich views of the terminal, the viewer of stored trajectories, and reports as
+files. This room decides and measures nothing.
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.agent.loop.run import Run
-from kernelwright.agent.loop.run_verdicts import RunJudge
+from kernelwright.agent.loop.run_verdicts import Participants, RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.prompts import Prompts
@@ -46,7 +46,8 @@ def begin(store, evaluator):
         asked = Settings(policy="scripted:test", prompt_version=version, **settings)
         problem = find_by_name("fused_silu")
         trajectory = store.begin(asked.start(problem))
-        return Run(store, trajectory, problem, policy, RunJudge(evaluator, Options()), asked, watch)
+        participants = Participants(policy, RunJudge(evaluator, Options()))
+        return Run(store, trajectory, problem, participants, asked, watch)
 
     return begun
 

@@ -1,1 +1,1 @@
-"""The options that name a policy and its sampling, and the check of its server before a run."""
+"""The options for a policy and its sampling, and the check of its server before a run."""

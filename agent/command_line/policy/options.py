@@ -101,9 +101,9 @@ class SamplingOptions:
     def open_policy(self, name: str) -> Policy:
         """Opens the policy.
 
-        The hosted service, which an `openai:` name without an address means, is contacted first and refused within five
-        seconds where it cannot be reached. A server of the user's own that is down is named on stderr, is asked again
-        for `patience` seconds, and then pauses the run.
+        The hosted service (an `openai:` name without an address) is contacted first, and refused
+        within five seconds if it cannot be reached. A server of the user's own that is down is
+        named on stderr, is asked again for `patience` seconds, and then pauses the run.
 
         Raises:
             InputError: The hosted service was named and OPENAI_API_KEY is not set, or there is no such folder of
@@ -120,11 +120,11 @@ class SamplingOptions:
         policy = self.open_unchecked(name)
         try:
             if self.prompts is not None:
-                Prompts(
-                    policy.prompt_form, self.prompts
-                )  # a folder that cannot be used is told of alone
+                # Raises for an unusable folder before the server is contacted.
+                Prompts(policy.prompt_form, self.prompts)
             check_server(name, os.environ.get(key_variable(name)))
         except PolicyUnavailable as error:
+            # A server of the user's own may still be starting: only the hosted service is refused.
             parts = server_name(name)
             if parts is None or parts.is_hosted:
                 policy.close()
@@ -136,7 +136,9 @@ class SamplingOptions:
         return policy
 
     def open_unchecked(self, name: str) -> Policy:
-        """Opens the policy without contacting a server. Raises PolicyRefused, and InputError for its options."""
+        """Opens the policy without contacting a server. Raises PolicyRefused, and InputError for
+        its options.
+        """
         from kernelwright.policies.opening.open_policy import open_policy
         from kernelwright.policies.server_names import key_variable
 
@@ -151,7 +153,9 @@ class SamplingOptions:
         )
 
     def extra_fields(self, policy: str) -> ExtraFields:
-        """Returns the fields of every request. Raises InputError where the policy asks no server, or for no JSON."""
+        """Returns the extra fields of every request. Raises InputError if the policy asks no
+        server, or for invalid JSON.
+        """
         from kernelwright.agent.runtime.arguments import json_object
         from kernelwright.errors import InputError
         from kernelwright.policies.http.server import ExtraFields
@@ -171,11 +175,13 @@ class SamplingOptions:
         return ExtraFields(reasoning_effort=self.reasoning_effort, body=body)
 
     def read_prices(self) -> Prices:
-        """Returns the user's prices and those that ship. Raises PolicyRefused for a file that cannot be read."""
+        """Returns the user's prices and the shipped prices. Raises PolicyRefused for an
+        unreadable file.
+        """
         from kernelwright.policies.prices import read_prices
 
         return read_prices(self.prices)
 
     def policy_label(self, name: str) -> str:
-        """Returns the policy's name as it is stored, with its adapter."""
+        """Returns the policy's stored name, with its adapter."""
         return name if self.adapter is None else f"{name} with {self.adapter}"

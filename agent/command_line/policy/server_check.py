@@ -1,4 +1,4 @@
-"""Checks before a run begins that the server of a policy can be reached."""
+"""Checks before a run starts that the server of a policy can be reached."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import threading
 from urllib.parse import urlsplit
 
 CONNECT_SECONDS = 4.0
-"""Seconds for finding the host's address and connecting to it."""
+"""Seconds for resolving the host's address and connecting."""
 
 
 def check_server(policy: str, key: str | None) -> None:
-    """Connects to the servers that the policy's name gives, and hangs up. Other policies need no server.
+    """Connects to the servers of the policy's name, and hangs up. Other policies need no server.
 
-    A host that is reached through a proxy is not checked: the connection is the proxy's.
+    A host behind a proxy is not checked: the connection would be the proxy's.
 
     Raises:
         InputError: The hosted service was named without a key.
-        PolicyUnavailable: There is no connection to any of them within CONNECT_SECONDS each.
+        PolicyUnavailable: There is no connection to any of the servers within CONNECT_SECONDS each.
     """
     from kernelwright.errors import InputError
     from kernelwright.policies.base import PolicyUnavailable, Trouble
@@ -32,7 +32,12 @@ def check_server(policy: str, key: str | None) -> None:
             f"{policy} asks {name.urls[0]} and no key is set: set {name.key_variable}, or name your own server with "
             f"{advice}"
         )
-    troubles = [f"{url} ({trouble})" for url in name.urls if (trouble := _connection_trouble(url))]
+    troubles = []
+    for url in name.urls:
+        trouble = _connection_trouble(url)
+        if trouble:
+            troubles.append(f"{url} ({trouble})")
+    # A single reachable server is enough: the others are its fallbacks.
     if len(troubles) == len(name.urls):
         raise PolicyUnavailable(
             f"no connection to {' or '.join(troubles)}: check that the server runs and the network is up, or name "
@@ -42,25 +47,25 @@ def check_server(policy: str, key: str | None) -> None:
 
 
 def _connection_trouble(url: str) -> str:
-    """Returns the reason why no connection can be made; empty where one was made."""
+    """Returns the reason why no connection can be made; empty if the connection works."""
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme in getproxies() and not proxy_bypass(host):
         return ""
-    found = [f"no answer within {CONNECT_SECONDS:g} s"]
+    troubles = [f"no answer within {CONNECT_SECONDS:g} s"]
 
     def connect() -> None:
         try:
             port = parts.port or (443 if parts.scheme == "https" else 80)
             with socket.create_connection((host, port), timeout=CONNECT_SECONDS):
-                found.append("")
+                troubles.append("")
         except OSError as error:
-            found.append(error.strerror or str(error))
+            troubles.append(error.strerror or str(error))
 
     # The resolver has no time limit of its own, so it is waited for from outside.
     thread = threading.Thread(target=connect, name="server-check", daemon=True)
     thread.start()
     thread.join(CONNECT_SECONDS)
-    return found[-1]
+    return troubles[-1]

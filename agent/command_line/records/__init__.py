@@ -1,3 +1,4 @@
-"""Commands that look at what a database holds, judge it again, or write it for other programs. What asks a policy for
-something new (`solve`, `batch`), and what all commands share, lies one folder above.
+"""Commands that show the stored records of a database, judge them again, or write them for other
+programs. Commands that ask a policy (`solve`, `batch`), and the options that all commands share,
+lie one folder above.
 """

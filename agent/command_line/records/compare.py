@@ -41,15 +41,17 @@ def compare(
         raise InputError("choose one of --json and --markdown")
     with progress() as say, open_store(db, readonly=True) as store:
         say("reading what is compared")
-        found = _compared(store, which)
+        comparison = _compared(store, which)
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(comparison.model_dump_json(indent=2))
         return
     from kernelwright.agent.comparison.tables import run_tables, tables_markdown, trajectory_tables
     from kernelwright.agent.comparison.trajectories import ComparedTrajectories
 
     tables = (
-        trajectory_tables(found) if isinstance(found, ComparedTrajectories) else run_tables(found)
+        trajectory_tables(comparison)
+        if isinstance(comparison, ComparedTrajectories)
+        else run_tables(comparison)
     )
     if markdown:
         typer.echo(tables_markdown(" against ".join(which), tables))
@@ -60,23 +62,23 @@ def compare(
     console().print(tables_view(tables))
 
 
-def _compared(store: Store, which: list[str]) -> ComparedTrajectories | ComparedRuns:
-    """A name that a run has is that run's."""
+def _compared(store: Store, names: list[str]) -> ComparedTrajectories | ComparedRuns:
+    """Compares runs or trajectories; a word that is a run's name means the run."""
     from kernelwright.agent.comparison.runs import compare_batches
     from kernelwright.agent.comparison.trajectories import compare_trajectories
     from kernelwright.agent.reporting.selecting import trajectory_id
     from kernelwright.errors import InputError
 
-    names = {run.name for run in store.runs()}
-    runs = [name for name in which if name in names]
-    if len(runs) == len(which):
-        return compare_batches(store, which)
-    others = [name for name in which if name not in names]
+    run_names = {run.name for run in store.runs()}
+    runs = [name for name in names if name in run_names]
+    if len(runs) == len(names):
+        return compare_batches(store, names)
+    trajectories = [name for name in names if name not in run_names]
     if not runs:
-        return compare_trajectories(store, [trajectory_id(store, name) for name in others])
-    if strange := [name for name in others if not name.isdigit() and name != "last"]:
-        known = ", ".join(sorted(names)[:8])
-        raise InputError(f"no run {strange[0]!r} in {store.where}: its runs are {known}")
+        return compare_trajectories(store, [trajectory_id(store, name) for name in trajectories])
+    if strange := [name for name in trajectories if not name.isdigit() and name != "last"]:
+        listed = ", ".join(sorted(run_names)[:8])
+        raise InputError(f"no run {strange[0]!r} in {store.where}: its runs are {listed}")
     raise InputError(
-        f"{runs[0]} is a run and {others[0]} a trajectory: compare runs with runs, trajectories with trajectories"
+        f"{runs[0]} is a run and {trajectories[0]} a trajectory: compare runs with runs, trajectories with trajectories"
     )

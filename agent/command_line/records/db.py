@@ -36,7 +36,7 @@ def db(
     context: typer.Context,
     action: Action,
     words: Words = None,
-    where: Database = None,
+    database: Database = None,
     run: Run = None,
     correct: Correct = None,
     limit: Limit = 20,
@@ -54,15 +54,15 @@ def db(
         raise InputError("db search needs words, and the other actions take none")
     DATABASE_MODES.refuse_unused(context, f"db {action}")
     if action == "search":
-        _search(" ".join(words or []), where, run, correct, limit, as_json)
+        _search(" ".join(words or []), database, run, correct, limit, as_json)
     else:
-        _do(action, where, as_json)
+        _do(action, database, as_json)
 
 
-def _do(action: str, where: str | None, as_json: bool) -> None:
+def _do(action: str, database: str | None, as_json: bool) -> None:
     from kernelwright.agent.runtime.databases import open_store
 
-    with open_store(where, readonly=action in ("path", "stats")) as store:
+    with open_store(database, readonly=action in ("path", "stats")) as store:
         match action:
             case "path":
                 _say({"database": store.where}, store.where, as_json)
@@ -100,26 +100,31 @@ def _stats(stats: Stats, as_json: bool) -> None:
 
 
 def _search(
-    query: str, where: str | None, run: str | None, correct: bool | None, limit: int, as_json: bool
+    query: str,
+    database: str | None,
+    run: str | None,
+    correct: bool | None,
+    limit: int,
+    as_json: bool,
 ) -> None:
     from kernelwright.agent.runtime.databases import open_store
     from kernelwright.store.records import CandidateFilter
 
-    with open_store(where, readonly=True) as store:
-        found = store.search(query, CandidateFilter(run=run, correct=correct), limit=limit)
+    with open_store(database, readonly=True) as store:
+        hits = store.search(query, CandidateFilter(run=run, correct=correct), limit=limit)
     if as_json:
         import json
 
-        typer.echo(json.dumps([_facts(line) for line in found], indent=2))
+        typer.echo(json.dumps([_facts(line) for line in hits], indent=2))
         return
     from kernelwright.agent.viewing.show.listings import found_view
     from kernelwright.agent.viewing.show.progress import console
 
-    console().print(found_view(found))
+    console().print(found_view(hits))
 
 
-def _facts(found: SearchHit) -> dict[str, object]:
-    candidate, trajectory, verdict = found.entry
+def _facts(hit: SearchHit) -> dict[str, object]:
+    candidate, trajectory, verdict = hit.entry
     return {
         "trajectory": trajectory.id,
         "candidate": candidate.id,
@@ -129,5 +134,5 @@ def _facts(found: SearchHit) -> dict[str, object]:
         "correct": verdict.correct if verdict else None,
         "fault": verdict.fault.value if verdict and verdict.fault else None,
         "speedup": verdict.speedup if verdict else None,
-        "excerpt": found.excerpt,
+        "excerpt": hit.excerpt,
     }

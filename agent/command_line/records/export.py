@@ -21,7 +21,7 @@ ADVICE_WITHOUT_LINES = {
     "grpo": "is made of several answers to one prompt, sampled with their log-probs by the policy itself: "
     "agent batch --samples 8 --temperature 1.6 draws them",
 }
-"""For each training format, what a line of it needs in the log, and how to collect that."""
+"""Requirements of a line and advice on collecting them, by training format."""
 
 Which = Annotated[
     str | None,
@@ -132,16 +132,16 @@ def _text(store: Store, id: str | None, run: str | None, format: str, out: Path 
     if format == "jsonl":
         _write("".join(turn.model_dump_json() + "\n" for turn in turns), out)
         return
-    left = LeftOutCounts()
-    fit = select_trainable(turns, references(store, id, run), left)
-    lines: Iterable[object] = (
-        {"sft": sft_lines, "dpo": dpo_lines}[format](fit)
-        if format != "grpo"
-        else grpo_lines(fit, left)
-    )
+    omitted = LeftOutCounts()
+    fit = select_trainable(turns, references(store, id, run), omitted)
+    lines: Iterable[object]
+    if format == "grpo":
+        lines = grpo_lines(fit, omitted)
+    else:
+        lines = sft_lines(fit) if format == "sft" else dpo_lines(fit)
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    if left.out:
-        _say(f"left out: {left}")
+    if omitted.out:
+        _say(f"left out: {omitted}")
     if not text:
         raise InputError(
             f"nothing here makes a line of {format}, which {ADVICE_WITHOUT_LINES[format]}"

@@ -64,18 +64,18 @@ def inspect(
     from kernelwright.agent.viewing.viewer.views import choose_view
     from kernelwright.errors import InputError
 
-    wanted = parse_filter(filter)
+    candidate_filter = parse_filter(filter)
     view = choose_view(show) if show else None
     if id is None and (turn is not None or (view is not None and (plain or as_json))):
         raise InputError("--turn and --show are for one trajectory: give its number, or last")
     with open_store(db, readonly=True) as store:
         first = trajectory_id(store, id or "last")
         if as_json:
-            _json(store, None if id is None else first, turn, wanted, limit)
+            _json(store, None if id is None else first, turn, candidate_filter, limit)
         elif plain or not _is_terminal():
-            _plain(store, None if id is None else first, turn, view, wanted, limit)
+            _plain(store, None if id is None else first, turn, view, candidate_filter, limit)
         else:
-            _view(store, first, turn, view, wanted, listing=id is None)
+            _view(store, first, turn, view, candidate_filter, listing=id is None)
 
 
 def _is_terminal() -> bool:
@@ -85,22 +85,22 @@ def _is_terminal() -> bool:
 
 
 def _json(
-    store: Store, id: int | None, turn: int | None, wanted: CandidateFilter, limit: int
+    store: Store, id: int | None, turn: int | None, candidate_filter: CandidateFilter, limit: int
 ) -> None:
     import json
 
     from kernelwright.agent.reporting.viewed_trajectory import read_viewed_trajectory
     from kernelwright.agent.viewing.viewer.plain import chosen_turn, list_json, trajectory_json
 
-    found: object
+    content: object
     if id is None:
-        found = list_json(store, wanted, limit)
+        content = list_json(store, candidate_filter, limit)
     else:
-        viewed = read_viewed_trajectory(store, id, wanted)
+        viewed = read_viewed_trajectory(store, id, candidate_filter)
         if turn is not None:
             chosen_turn(store, viewed, turn)
-        found = trajectory_json(store, viewed, turn)
-    typer.echo(json.dumps(found, indent=2))
+        content = trajectory_json(store, viewed, turn)
+    typer.echo(json.dumps(content, indent=2))
 
 
 def _plain(
@@ -108,7 +108,7 @@ def _plain(
     id: int | None,
     turn: int | None,
     view: View | None,
-    wanted: CandidateFilter,
+    candidate_filter: CandidateFilter,
     limit: int,
 ) -> None:
     from kernelwright.agent.reporting.viewed_trajectory import read_viewed_trajectory
@@ -123,9 +123,9 @@ def _plain(
 
     out = console()
     if id is None:
-        out.print(list_table(store, wanted, limit))
+        out.print(list_table(store, candidate_filter, limit))
         return
-    viewed = read_viewed_trajectory(store, id, wanted)
+    viewed = read_viewed_trajectory(store, id, candidate_filter)
     if view is None and turn is None:
         for part in whole_trajectory_view(store, viewed):
             out.print(part, soft_wrap=True)
@@ -138,7 +138,7 @@ def _plain(
 
 
 def _assembly(store: Store, viewed: ViewedTrajectory, candidate_id: int) -> None:
-    """Exits with 1 where the candidate does not compile."""
+    """Prints the assembly of a candidate. Exits with 1 if the candidate does not compile."""
     from kernelwright.agent.runtime.errors import Exit
     from kernelwright.agent.viewing.show.progress import console, progress
     from kernelwright.agent.viewing.viewer.views import assembly_view
@@ -160,16 +160,22 @@ def _view(
     id: int,
     turn: int | None,
     view: View | None,
-    wanted: CandidateFilter,
+    candidate_filter: CandidateFilter,
     listing: bool,
 ) -> None:
     from kernelwright.agent.reporting.viewed_trajectory import read_viewed_trajectory
     from kernelwright.agent.viewing.viewer.app import Viewer
     from kernelwright.agent.viewing.viewer.plain import chosen_turn
 
-    chosen = (
-        None
-        if turn is None
-        else chosen_turn(store, read_viewed_trajectory(store, id), turn).candidate_id
-    )
-    Viewer(store, id, candidate_id=chosen, view=view, wanted=wanted, listing=listing).run()
+    chosen = None
+    if turn is not None:
+        viewed = read_viewed_trajectory(store, id)
+        chosen = chosen_turn(store, viewed, turn).candidate_id
+    Viewer(
+        store,
+        id,
+        candidate_id=chosen,
+        view=view,
+        candidate_filter=candidate_filter,
+        listing=listing,
+    ).run()

@@ -12,7 +12,7 @@ from kernelwright.agent.command_line.options import Database, Debug, Device, Qui
 Where = Annotated[
     str | None, typer.Argument(metavar="DATABASE", hidden=True, help="The old place of --db.")
 ]
-"""Where the database was named before `--db`. To be removed with version 0.2."""
+"""Position of the database's name before `--db` existed. To be removed with version 0.2."""
 Run = Annotated[str | None, typer.Option(help="Only the candidates of this batch run.")]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Candidates at once.", show_default="one a core")
@@ -43,26 +43,28 @@ def recheck(
     from kernelwright.agent.runtime.interrupts import PAUSING, announce_stops
     from kernelwright.agent.viewing.show.progress import console, progress
 
-    where = named_database(db, database)
-    _check_there(where)
-    asked = RecheckRequest(
+    database_name = named_database(db, database)
+    _check_there(database_name)
+    request = RecheckRequest(
         run=run, device=choose_device(device), workers=workers or os.cpu_count() or 2, limit=limit
     )
     with announce_stops(PAUSING), progress(quiet) as say:
-        found = recheck_all(asked, where, say)
+        rechecks = recheck_all(request, database_name, say)
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(rechecks.model_dump_json(indent=2))
     else:
         from kernelwright.agent.viewing.show.outcomes import rechecks_view
 
-        console().print(rechecks_view(found), soft_wrap=True)
-    if found.interrupted:
+        console().print(rechecks_view(rechecks), soft_wrap=True)
+    if rechecks.interrupted:
         raise typer.Exit(int(Exit.INTERRUPTED))
-    raise typer.Exit(int(Exit.INFRASTRUCTURE if found.not_judged else Exit.DONE))
+    raise typer.Exit(int(Exit.INFRASTRUCTURE if rechecks.not_judged else Exit.DONE))
 
 
 def _check_there(database: str | None) -> None:
-    """Raises InputError where it is a folder or there is no such file; a server is asked when it is opened."""
+    """Raises InputError if the database is a folder or a missing file; a server is checked when
+    it is opened.
+    """
     from pathlib import Path
 
     from kernelwright.agent.runtime.databases import DEFAULT_DATABASE

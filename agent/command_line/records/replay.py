@@ -91,20 +91,28 @@ def replay(
     if fork is None and policy is not None:
         raise InputError("--policy is for a branch: say after which turn, such as --fork 3")
     if fork is None:
-        place = choose_device(device) if execute or rescore else "cpu"
+        replay_device = choose_device(device) if execute or rescore else "cpu"
         return _replay(
-            id, run, execute, rescore, place, workers or os.cpu_count() or 2, db, as_json, quiet
+            id,
+            run,
+            execute,
+            rescore,
+            replay_device,
+            workers or os.cpu_count() or 2,
+            db,
+            as_json,
+            quiet,
         )
     if id is None or run is not None or policy is None or execute or rescore:
         raise InputError(
             "--fork TURN needs a trajectory and --policy, and neither --run, --execute nor --rescore"
         )
-    told: dict[str, object] = {
-        name: value
-        for name in ("temperature", "reply_tokens", "seed", "prompts")
-        if (value := getattr(sampling, name)) is not None
-    }
-    told |= {
+    changes: dict[str, object] = {}
+    for name in ("temperature", "reply_tokens", "seed", "prompts"):
+        value = getattr(sampling, name)
+        if value is not None:
+            changes[name] = value
+    changes |= {
         "policy": sampling.policy_label(policy),
         "device": choose_device(device),
         "budgets": budget.budgets(),
@@ -112,7 +120,7 @@ def replay(
     return _fork(
         id,
         fork,
-        told,
+        changes,
         (search, goal),
         lambda: sampling.open_policy(policy),
         db,
@@ -130,7 +138,7 @@ def _replay(
     from kernelwright.agent.runtime.errors import Exit
     from kernelwright.agent.viewing.show.progress import console, progress
 
-    asked = ReplayRequest(
+    request = ReplayRequest(
         id=id,
         run=run,
         execute=execute,
@@ -139,7 +147,7 @@ def _replay(
         workers=workers if run else 1,
     )
     with progress(quiet) as say:
-        replays = replay_all(asked, db, say)
+        replays = replay_all(request, db, say)
     if as_json:
         typer.echo(replays.model_dump_json(indent=2))
     else:
@@ -152,7 +160,7 @@ def _replay(
 
 
 def _fork(
-    id: str, turn: int, told: dict[str, object], chosen: tuple[str | None, str | None],
+    id: str, turn: int, changes: dict[str, object], chosen: tuple[str | None, str | None],
     open_policy: Callable[[], Policy], db: str | None, out: Path | None, as_json: bool,
     quiet: bool,
 ) -> None:  # fmt: skip
@@ -165,7 +173,7 @@ def _fork(
         row = store.trajectory(trajectory_id(store, id))
         origin, problem = fork_point(store, row, turn), store.problem(row.id)
     search, goal = chosen
-    settings = Settings.of(row).with_(**told)
+    settings = Settings.of(row).with_(**changes)
     if search is not None:
         settings = settings.with_(search=choose_search(search))
     settings = settings.with_(goal=choose_goal(goal or row.goal, settings.device))

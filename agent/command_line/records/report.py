@@ -63,20 +63,20 @@ def _run(store: Store, name: str, form: str, against: str | None) -> str:
     from kernelwright.agent.reporting.run_report import report_run
     from kernelwright.agent.reporting.texts import csv_text, write_markdown
 
-    found = report_run(store, name, against)
+    run_report = report_run(store, name, against)
     match form:
         case "html":
             from kernelwright.agent.reporting.files import run_page
 
-            return run_page(found)
+            return run_page(run_report)
         case "csv":
-            return csv_text(found)
+            return csv_text(run_report)
         case "json":
-            return found.model_dump_json(indent=2) + "\n"
-    return write_markdown(found)
+            return run_report.model_dump_json(indent=2) + "\n"
+    return write_markdown(run_report)
 
 
-def _trajectory(store: Store, asked: str, form: str) -> str:
+def _trajectory(store: Store, id: str, form: str) -> str:
     from kernelwright.agent.reporting.selecting import trajectory_id
     from kernelwright.agent.reporting.trajectory_report import (
         report_trajectory,
@@ -88,15 +88,15 @@ def _trajectory(store: Store, asked: str, form: str) -> str:
         raise InputError(
             "a trajectory has no table of problems: choose --html, --markdown or --json"
         )
-    found = report_trajectory(store, trajectory_id(store, asked))
+    trajectory_report = report_trajectory(store, trajectory_id(store, id))
     match form:
         case "html":
             from kernelwright.agent.reporting.files import trajectory_page
 
-            return trajectory_page(found)
+            return trajectory_page(trajectory_report)
         case "json":
-            return found.model_dump_json(indent=2) + "\n"
-    return trajectory_markdown(found)
+            return trajectory_report.model_dump_json(indent=2) + "\n"
+    return trajectory_markdown(trajectory_report)
 
 
 def _write(text: str, out: Path | None) -> None:

@@ -1,1 +1,1 @@
-"""Renders one verdict or one trace."""
+"""Renders the verdict or the trace of a candidate."""

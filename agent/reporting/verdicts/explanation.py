@@ -1,5 +1,5 @@
-"""What a verdict was made of (`agent check --explain`): the draws, the draws that were searched for, the comparisons of
-the kernels that they exercised, and the seconds of each stage.
+"""Renders the evidence behind a verdict (`agent check --explain`): the draws, the searched draws,
+the exercised comparisons of the kernels, and the seconds of each stage.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STYLE_OF_OUTCOMES = {OutcomeCoverage.BOTH: GOOD, OutcomeCoverage.UNCOVERED: BAD}
 
 
 def explanation_view(report: Report) -> RenderableType:
-    """Renders how a report came about; a stage that was not reached is left out."""
+    """Renders the evidence of a report; stages beyond the end are omitted."""
     checked = report.correctness or report.interpreted
     parts: list[RenderableType] = [Text("how this verdict came about", style=LABEL)]
     if checked is not None:
@@ -46,13 +46,13 @@ def explanation_view(report: Report) -> RenderableType:
 
 
 def _draws(checked: CorrectnessResult) -> str:
-    """`own 2, signed 1, sizes 8`: how many outputs were compared on each kind of draw."""
+    """Counts the compared outputs by kind of draw: `own 2, signed 1, sizes 8`."""
     counts = Counter(check.draw.partition(" at ")[0].partition(":")[0] for check in checked.checks)
     return ", ".join(f"{draw} {count}" for draw, count in counts.items())
 
 
 def _sizes(checked: CorrectnessResult) -> str:
-    """`prime 2, longer than a block 1`: how many sizes each reason led to."""
+    """Counts the sizes by reason: `prime 2, longer than a block 1`."""
     counts = Counter(size.why or "the problem's own" for size in checked.tried)
     return ", ".join(f"{why} {count}" for why, count in counts.items())
 
@@ -91,12 +91,14 @@ def _comparisons(coverage: Coverage) -> Table:
 def _outcomes(comparison: ComparisonCoverage) -> str:
     if comparison.outcomes is OutcomeCoverage.BOTH:
         return "true and false"
-    seen = "true" if comparison.true else "false" if comparison.false else "neither true nor false"
-    told = f"{seen} only, {comparison.outcomes.value.replace('_', ' ')}"
+    covered = (
+        "true" if comparison.true else "false" if comparison.false else "neither true nor false"
+    )
+    text = f"{covered} only, {comparison.outcomes.value.replace('_', ' ')}"
     if comparison.nearest is None:
-        return told
+        return text
     data, other = comparison.nearest
-    return f"{told}; nearest: {data:.6g} beside {other:.6g}"
+    return f"{text}; nearest: {data:.6g} beside {other:.6g}"
 
 
 def _seconds(report: Report) -> str:

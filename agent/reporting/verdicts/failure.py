@@ -1,5 +1,5 @@
-"""Renders the reason why a candidate is not correct: the fault, the line with its caret, the mismatch and where to
-look.
+"""Renders the reason why a candidate is not correct: the fault, the line with its caret, the
+mismatch and a hint.
 """
 
 from __future__ import annotations
@@ -15,18 +15,24 @@ from kernelwright.agent.reporting.words import BAD, LABEL, QUIET, WARN, facts_ta
 from kernelwright.tools.report import Failure, Mismatch, Rung, SourceLine
 
 MIN_EXCERPT_COLUMNS = 20
-"""Characters of a source line that are shown however narrow the screen is."""
+"""Least number of characters of a displayed source line on a narrow screen."""
 
 
 def failure_view(failure: Failure, ended_at: Rung | None = None) -> RenderableType:
-    """The fault's name and message (and the rung that it ended), then whatever is known beyond them."""
+    """Renders the fault's name and message (and the rung that it ended), then all further
+    details.
+    """
     parts: list[RenderableType] = [_headline(failure, ended_at)]
     if failure.where:
         parts.append(_indented(SourceExcerpt(failure.where)))
     if failure.mismatch:
-        said = bool(failure.mismatch.hint) and failure.mismatch.hint in failure.message
+        repeats_message = bool(failure.mismatch.hint) and failure.mismatch.hint in failure.message
         parts.append(
-            _indented(mismatch_view(failure.mismatch.with_(hint="") if said else failure.mismatch))
+            _indented(
+                mismatch_view(
+                    failure.mismatch.with_(hint="") if repeats_message else failure.mismatch
+                )
+            )
         )
     if failure.trace:
         parts.append(_indented(quoted_text(failure.trace.rstrip(), QUIET)))
@@ -34,29 +40,29 @@ def failure_view(failure: Failure, ended_at: Rung | None = None) -> RenderableTy
 
 
 def fault_name(failure: Failure) -> str:
-    """`cheat (cache)`, `out of bounds`."""
+    """Formats a fault's name: `cheat (cache)`, `out of bounds`."""
     name = failure.fault.replace("_", " ")
     return f"{name} ({failure.cheat})" if failure.cheat else name
 
 
 def _headline(failure: Failure, ended_at: Rung | None) -> Text:
-    where = f"ended at {ended_at}: " if ended_at is not None else ""
-    return Text.assemble(where, (fault_name(failure), BAD), ": ", quoted_text(failure.message))
+    location = f"ended at {ended_at}: " if ended_at is not None else ""
+    return Text.assemble(location, (fault_name(failure), BAD), ": ", quoted_text(failure.message))
 
 
 class SourceExcerpt:
-    """`  12 | x = tl.load(p` and, where the column is known, a caret under it.
+    """A source line, `  12 | x = tl.load(p`, with a caret below if the column is known.
 
-    A line that is wider than the screen is shortened to the part around the caret, for the caret would otherwise stand
-    under another line's text.
+    A line wider than the screen is shortened to the part around the caret: wrapped, the caret
+    would stand under another part of the text.
     """
 
-    def __init__(self, where: SourceLine) -> None:
-        self._where = where
+    def __init__(self, source_line: SourceLine) -> None:
+        self._source_line = source_line
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        gutter = f"{self._where.line} | "
-        text, column = self._where.text.replace("\t", " "), self._where.column
+        gutter = f"{self._source_line.line} | "
+        text, column = self._source_line.text.replace("\t", " "), self._source_line.column
         if column is None:
             yield Text.assemble((gutter, QUIET), quoted_text(text))
             return
@@ -68,12 +74,14 @@ class SourceExcerpt:
 
 
 def shorten_around(text: str, column: int, width: int) -> tuple[str, int]:
-    """Returns at most `width` characters of a line with `column` (from 0) among them, and the column's place there.
+    """Returns at most `width` characters of a line around `column` (from 0), and the column's
+    position there.
 
-    An ellipsis stands for what is left out on either side.
+    An ellipsis marks an omitted part on either side.
     """
     if len(text) <= width and column < width:
         return text, column
+    # The window is centred on the column, but does not reach beyond either end of the line.
     first = max(0, min(column - width // 2, max(len(text), column + 1) - width))
     shown = text[first : first + width]
     if first:
@@ -122,9 +130,9 @@ def mismatch_view(mismatch: Mismatch) -> RenderableType:
 
 def _count(mismatch: Mismatch) -> str:
     share = mismatch.wrong / mismatch.total if mismatch.total else 0.0
-    where = f", output {mismatch.output}" if mismatch.output else ""
+    output = f", output {mismatch.output}" if mismatch.output else ""
     draw = f", inputs `{mismatch.draw}`" if mismatch.draw else ""
-    return f"{mismatch.wrong:,} of {mismatch.total:,} elements ({share:.3%}){where}{draw}"
+    return f"{mismatch.wrong:,} of {mismatch.total:,} elements ({share:.3%}){output}{draw}"
 
 
 def _indented(view: RenderableType) -> RenderableType:

@@ -1,5 +1,5 @@
-"""Renders the measurements of a candidate: the compiler's resources for each target, its speed and the
-speed of light.
+"""Renders the measurements of a candidate: the compiler's resources for each target, its speed
+and the speed of light.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ from kernelwright.tools.report import (
 from kernelwright.tools.timing.card_estimates import LAUNCH_BOUND, CardEstimate
 
 MAX_TABLE_ROWS = 12
-"""Specialisations shown for one target: an autotuned kernel may have a hundred."""
+"""Maximum number of displayed specialisations per target: an autotuned kernel may have a hundred.
+"""
 
 
 def kernels_view(result: CompileResult) -> RenderableType | None:
-    """Registers, spills, shared memory, occupancy and tensor-core use of every specialisation; None where nothing
-    was compiled.
+    """Renders registers, spills, shared memory, occupancy and tensor-core use of every
+    specialisation; None if nothing was compiled.
     """
     if not result.kernels:
         return None
@@ -61,12 +62,10 @@ def kernels_view(result: CompileResult) -> RenderableType | None:
     )
     rows = [_row(kernel) for kernel in result.kernels[:MAX_TABLE_ROWS]]
     table = AdaptiveTable(headings, rows, numeric=headings[2:5], wrapped=headings[:2])
-    rest = len(result.kernels) - MAX_TABLE_ROWS
-    return (
-        Group(table, Text(f"and {rest} more specialisations (--json lists all)", style=QUIET))
-        if rest > 0
-        else table
-    )
+    omitted = len(result.kernels) - MAX_TABLE_ROWS
+    if omitted <= 0:
+        return table
+    return Group(table, Text(f"and {omitted} more specialisations (--json lists all)", style=QUIET))
 
 
 def _row(kernel: KernelResources) -> list[Text]:
@@ -83,7 +82,7 @@ def _row(kernel: KernelResources) -> list[Text]:
 
 
 def config_text(kernel: KernelResources) -> str:
-    """`BLOCK=1024 num_warps=4`, options that were left out are not guessed."""
+    """Formats `BLOCK=1024 num_warps=4`; options that the launch omits are omitted here."""
     return " ".join(f"{name}={value}" for name, value in kernel.config.items())
 
 
@@ -98,12 +97,14 @@ def occupancy_text(kernel: KernelResources) -> str:
 
 
 def tensor_core_text(kernel: KernelResources) -> str:
-    """Formats the tensor cores in use: `wgmma bf16`; `none` where the kernel computes without them."""
+    """Formats the tensor cores in use: `wgmma bf16`; `none` if the kernel computes without them."""
     return " ".join([kernel.tensor_core, *kernel.mma_types]) if kernel.tensor_core else "none"
 
 
 def launches_view(launches: tuple[LaunchTime, ...]) -> RenderableType:
-    """Renders one line for each launch of the steady state, in order: kernel, grid, time, share of the call."""
+    """Renders a line for each launch of the steady state, in order: kernel, grid, time, share of
+    the call.
+    """
     table = Table(box=None, padding=(0, 2), header_style=LABEL)
     for heading in ("launch", "grid", "time", "share"):
         table.add_column(
@@ -117,17 +118,15 @@ def launches_view(launches: tuple[LaunchTime, ...]) -> RenderableType:
             format_milliseconds(launch.ms),
             format_percent(launch.share),
         )
-    rest = len(launches) - MAX_TABLE_ROWS
-    return (
-        Group(table, Text(f"and {rest} more launches (--json lists all)", style=QUIET))
-        if rest > 0
-        else table
-    )
+    omitted = len(launches) - MAX_TABLE_ROWS
+    if omitted <= 0:
+        return table
+    return Group(table, Text(f"and {omitted} more launches (--json lists all)", style=QUIET))
 
 
 def matrix_view(results: tuple[CompileResult, ...]) -> RenderableType:
-    """Renders one line for each target: whether the candidate compiles there, and its resources. The largest figure
-    over the kernels is shown.
+    """Renders a line for each target: whether the candidate compiles there, and the largest
+    figures over its kernels.
     """
     headings = (
         "target",
@@ -180,10 +179,10 @@ MEASURED_SEPARATELY = " (measured apart, no part of the time or the speedup)"
 
 
 def speed_view(profile: ProfileResult) -> RenderableType:
-    """Time, speedups, speed of light, what is no part of the time, where the GPU time went, the clocks it was
-    measured at, hardware counters.
+    """Renders time, speedups, speed of light, costs outside the time, GPU time by kernel, clocks
+    and hardware counters.
     """
-    found = facts_table(
+    table = facts_table(
         [
             ("time", format_interval(profile.candidate) if profile.candidate else ""),
             ("host", _host(profile)),
@@ -207,16 +206,18 @@ def speed_view(profile: ProfileResult) -> RenderableType:
             ("note", Text("\n".join(profile.notes), style=QUIET) if profile.notes else ""),
         ]
     )
-    return Group(found, launches_view(profile.launches)) if profile.launches else found
+    return Group(table, launches_view(profile.launches)) if profile.launches else table
 
 
 def _precision(profile: ProfileResult) -> Text | str:
-    """Shows the precision of the candidate and of what it is compared with: otherwise a speedup means little."""
-    own, eager = profile.precision, profile.eager_precision
-    if not own and not eager:
+    """Shows the precision of the candidate beside eager's: a speedup over another precision means
+    little.
+    """
+    precision, eager = profile.precision, profile.eager_precision
+    if not precision and not eager:
         return ""
-    style = WARN if own and eager and own != eager else ""
-    return Text.assemble((own or "unknown", style), f", eager {eager or 'unknown'}")
+    style = WARN if precision and eager and precision != eager else ""
+    return Text.assemble((precision or "unknown", style), f", eager {eager or 'unknown'}")
 
 
 def _speedup(profile: ProfileResult) -> Text | str:
@@ -247,12 +248,15 @@ def _speedup(profile: ProfileResult) -> Text | str:
         ]
     elif profile.speedup_compiled_estimate is not None:
         estimate = f"about {format_ratio(profile.speedup_compiled_estimate)} over torch.compile"
+        # Timed by another method than the candidate: an estimate, not a measurement.
         parts += ["; ", (estimate, WARN), " (not comparable: timed by another method)"]
     return Text.assemble(*parts)
 
 
 def _host(profile: ProfileResult) -> str:
-    """Shows what the host takes to launch one call of each without a CUDA graph."""
+    """Formats the host's time per call without a CUDA graph, for candidate, eager and
+    torch.compile.
+    """
     measured = (
         ("candidate", profile.host_ms),
         ("eager", profile.eager_host_ms),
@@ -284,7 +288,7 @@ def roofline_text(roofline: Roofline) -> str:
 
 
 def estimates_view(estimates: Sequence[CardEstimate]) -> Table:
-    """Shows the speed of light of a problem on cards that are not here."""
+    """Renders the speed of light of a problem on GPUs that this machine lacks."""
     return facts_table(
         ("estimate" if number == 0 else "", line)
         for number, line in enumerate(_estimates(estimates))
@@ -292,18 +296,22 @@ def estimates_view(estimates: Sequence[CardEstimate]) -> Table:
 
 
 def _estimates(estimates: Sequence[CardEstimate]) -> Iterator[str]:
-    for one in estimates:
-        card = f"{one.card} ({one.stands_for} is not tabulated)" if one.stands_for else one.card
-        if one.roofline.bound == LAUNCH_BOUND:
-            moved = format_bytes(one.roofline.bytes)
+    for estimate in estimates:
+        card = (
+            f"{estimate.card} ({estimate.stands_for} is not tabulated)"
+            if estimate.stands_for
+            else estimate.card
+        )
+        if estimate.roofline.bound == LAUNCH_BOUND:
+            moved = format_bytes(estimate.roofline.bytes)
             yield f"{card}: bounded by the launch of a kernel, a few us ({moved} move in less)"
         else:
-            yield f"{card}: at least {roofline_text(one.roofline)}"
+            yield f"{card}: at least {roofline_text(estimate.roofline)}"
     yield "a bound of the problem by the cards' data sheets, not a time of this kernel"
 
 
 def _not_launched(profile: ProfileResult) -> dict[str, float]:
-    """What else had work for the GPU, where its launches have a table of their own."""
+    """Returns the GPU kernels without a row in the table of launches."""
     launched = {launch.kernel for launch in profile.launches}
     return {name: ms for name, ms in profile.gpu_kernels.items() if name not in launched}
 
@@ -315,21 +323,23 @@ def _gpu_kernels(kernels: Mapping[str, float], most: int = 4) -> str:
 
 
 def _clocks(clocks: Clocks) -> Text:
-    known = [
+    parts = [
         f"SM {clocks.sm_mhz} MHz" if clocks.sm_mhz is not None else "",
         f"memory {clocks.memory_mhz} MHz" if clocks.memory_mhz is not None else "",
         f"{clocks.temperature} C" if clocks.temperature is not None else "",
         f"{clocks.power_watts:.0f} W" if clocks.power_watts is not None else "",
     ]
-    text = Text(", ".join(part for part in known if part))
+    text = Text(", ".join(part for part in parts if part))
     if slowed := [reason for reason in clocks.throttle if reason != IDLE_THROTTLE_REASON]:
         text.append(f"; throttled: {format_counts(dict.fromkeys(slowed, 1))}", style=WARN)
     return text
 
 
 def _neighbours(neighbours: Sequence[Neighbour]) -> Text:
-    """Renders the other GPUs at work, which share power, heat and links with the GPU that judged."""
-    named = ", ".join(f"{one.name} {format_percent(one.busy)} busy" for one in neighbours)
+    """Renders the other GPUs at work, which share power, heat and links with the judging GPU."""
+    named = ", ".join(
+        f"{neighbour.name} {format_percent(neighbour.busy)} busy" for neighbour in neighbours
+    )
     return Text(f"at work meanwhile: {named}", style=WARN)
 
 

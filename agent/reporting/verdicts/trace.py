@@ -1,5 +1,12 @@
-"""What a candidate's host code asks for, step by step, under the lines of its file that ask: for people who want to
-know why it is `fallback` or `untraceable`.
+"""Renders the operators and launches of a candidate's host code, step by step, under the lines of
+its file: shows why a candidate is `fallback` or `untraceable`.
+
+Example, for `out = torch.empty_like(x)` and a launch:
+
+     12 | out = torch.empty_like(x)
+       t7 = empty_like(x0)   float32[512, 4096]
+     13 | softmax_kernel[(512,)](out, x, 4096, BLOCK=4096)
+       softmax_kernel[512, 1, 1](out_ptr=t7, x_ptr=x0, n=4096, BLOCK=4096)   num_warps=4
 """
 
 from __future__ import annotations
@@ -38,25 +45,25 @@ from kernelwright.tools.trace.trace import (
 )
 
 MAX_STEPS_SHOWN = 200
-"""Steps of one part of a trace that are shown, at most; `--json` has all."""
+"""Maximum number of displayed steps of a part of a trace; `--json` has all."""
 MAX_ALTERNATIVES_SHOWN = 8
-"""Configurations of one autotuned launch that are shown."""
+"""Maximum number of displayed configurations of an autotuned launch."""
 MAX_STEP_CHARACTERS = 600
-"""Characters of one step."""
+"""Maximum number of characters of a step."""
 USUAL_ARGUMENTS = {
     "device": {"device": "cuda"},
     "pin_memory": False,
     "layout": {"layout": "strided"},
     "non_blocking": False,
 }
-"""Arguments that say nothing new, and are left out."""
+"""Default arguments, which are omitted."""
 USUAL_OPTIONS: dict[str, Json] = {"num_warps": 4}
-"""Triton's defaults for every target, for options that a launch does not give; the other defaults depend on
-the target.
+"""Triton's defaults that hold for every target, for options that a launch does not set; the other
+defaults depend on the target.
 """
 
 KindOf = Callable[[Operator], str]
-"""`compute`, `layout` or `read`: tools.judging.own_work.kind_of."""
+"""Classifies an operator as `compute`, `layout` or `read`: tools.judging.own_work.kind_of."""
 
 MARKS = {
     "compute": (
@@ -68,24 +75,24 @@ MARKS = {
 
 
 class TracedSize(Value):
-    """The trace of the host code at one size, or the reason why there is none."""
+    """The trace of the host code at a size, or the reason why there is none."""
 
     sizes: dict[str, int] = {}
-    """Integers of the reference that were replaced; empty for the problem's own size."""
+    """Replaced integers of the reference; empty for the problem's own size."""
     why: str = ""
-    """The reason why this size was traced."""
+    """Reason for tracing this size."""
     inputs: Json = None
-    """The arguments of forward, as `tools.references.input_spec.InputSpec.inputs` describes them."""
+    """Arguments of forward, described as in `tools.references.input_spec.InputSpec.inputs`."""
     trace: Trace | None = None
     failure: Failure | None = None
 
 
 class CandidateTrace(Value):
-    """The traces that are shown, and that `--json` prints."""
+    """The traces for display and for `--json`."""
 
     problem: str
     target: str
-    """The target of the GPU that the host code sees."""
+    """Compilation target of the GPU that the host code sees."""
     at: tuple[TracedSize, ...] = ()
     functions: dict[str, Function] = {}
     kernels: dict[str, Kernel] = {}
@@ -93,16 +100,18 @@ class CandidateTrace(Value):
     seconds: float = 0.0
 
 
-def trace_view(found: CandidateTrace, source: str, kind_of: KindOf) -> RenderableType:
-    """The steps of every size that was traced. `source` is the candidate's text, whose lines are quoted."""
+def trace_view(candidate_trace: CandidateTrace, source: str, kind_of: KindOf) -> RenderableType:
+    """Renders the steps of every traced size. `source`: the candidate's text, whose lines are
+    quoted.
+    """
     head = Text.assemble(
         ("trace  ", LABEL),
-        quoted_text(found.problem),
-        f", host code for {found.target}; tensors have no values here",
+        quoted_text(candidate_trace.problem),
+        f", host code for {candidate_trace.target}; tensors have no values here",
     )
     parts: list[RenderableType] = [head]
     failures: list[Failure] = []
-    for size in found.at:
+    for size in candidate_trace.at:
         parts.append(Text(_title(size), style="bold"))
         if size.failure is not None:
             again = size.failure in failures
@@ -111,10 +120,15 @@ def trace_view(found: CandidateTrace, source: str, kind_of: KindOf) -> Renderabl
             parts.append(Padding(shown, (0, 0, 0, 2)))
         elif size.trace is not None:
             parts += _Listing(
-                size.trace, size.inputs, found.functions, found.kernels, source, kind_of
+                size.trace,
+                size.inputs,
+                candidate_trace.functions,
+                candidate_trace.kernels,
+                source,
+                kind_of,
             ).parts()
-    if found.notes:
-        parts.append(facts_table([("notes", quoted_text("\n".join(found.notes), WARN))]))
+    if candidate_trace.notes:
+        parts.append(facts_table([("notes", quoted_text("\n".join(candidate_trace.notes), WARN))]))
     return Group(*parts)
 
 
@@ -126,26 +140,25 @@ def _title(size: TracedSize) -> str:
 
 
 class _Listing:
-    """One trace as lines: under each line of the candidate's file what it asks for."""
+    """A trace as lines: the steps under each line of the candidate's file."""
 
     def __init__(
         self, trace: Trace, inputs: Json, functions: Mapping[str, Function], kernels: Mapping[str, Kernel], source: str,
         kind_of: KindOf,
     ) -> None:  # fmt: skip
-        self._trace, self._functions, self._kernels, self._kind_of = (
-            trace,
-            functions,
-            kernels,
-            kind_of,
-        )
+        self._trace, self._kind_of = trace, kind_of
+        self._functions, self._kernels = functions, kernels
         self._tensors = Tensors(trace, inputs)
         self._source = source.splitlines()
         self._launched: dict[str, int] = {}
         self._computed: dict[str, int] = {}
 
     def parts(self) -> list[RenderableType]:
-        """Inputs and weights, then set-up, first call and later calls; at the end what the calls add up to."""
-        trace, lines = self._trace, self._given()
+        """Renders inputs and weights, then set-up, first call and later calls; at the end the
+        totals of the calls.
+        """
+        trace, lines = self._trace, self._given_tensors()
+        # Steps of the set-up that only fill weights are torch's initialisation: not displayed.
         weights = set(trace.state.values())
         prepared = [step for step in trace.setup if not _only_on(step, weights)]
         left_out = len(trace.setup) - len(prepared)
@@ -168,18 +181,19 @@ class _Listing:
             lines.append(self._returned(trace.later_outputs))
         return [*lines, Padding(self._sum(), (0, 0, 0, 2))]
 
-    def _given(self) -> list[RenderableType]:
-        numbers = [*dict.fromkeys(n for value in self._trace.inputs for n in tensors_in(value))]
-        plain = [
-            f"x{place} = {self._text(value)}"
-            for place, value in enumerate(self._trace.inputs)
-            if not any(True for _ in tensors_in(value))
-        ]
-        given = [self._with_shape(n) for n in numbers] + plain
+    def _given_tensors(self) -> list[RenderableType]:
+        numbers: dict[int, None] = {}  # an ordered set: a tensor may be several arguments
+        plain = []
+        for index, value in enumerate(self._trace.inputs):
+            tensors = list(tensors_in(value))
+            numbers.update(dict.fromkeys(tensors))
+            if not tensors:
+                plain.append(f"x{index} = {self._text(value)}")
+        shown = [self._with_shape(number) for number in numbers] + plain
         weights = [self._with_shape(n) for n in self._trace.state.values()]
         table = facts_table(
             [
-                ("  given", quoted_text(", ".join(given))),
+                ("  given", quoted_text(", ".join(shown))),
                 ("  weights", quoted_text(", ".join(weights))),
             ]
         )
@@ -192,7 +206,7 @@ class _Listing:
     def _part(
         self, title: str, steps: Sequence[Step], judged: bool, note: str = ""
     ) -> list[RenderableType]:
-        """`judged`: these are the steps that decide whose work it is."""
+        """Renders the steps of a part. `judged`: whether these steps decide about own work."""
         lines: list[RenderableType] = [
             Text.assemble((f"  {title}", LABEL), (f"  {note}" if note else "", QUIET))
         ]
@@ -202,6 +216,7 @@ class _Listing:
                 self._tensors.learn(step)
             if is_same_tensor(step):
                 continue
+            # A line of the file is quoted once for all its steps in a row.
             if step.line != line:
                 line = step.line
                 lines.append(self._quoted(line))
@@ -253,33 +268,33 @@ class _Listing:
 
     def _operator(self, step: Operator) -> str:
         """Formats an operator: `t7 = empty([512, 4096], dtype=float32) float32[512, 4096]`."""
-        namespace, _, rest = step.op.partition(".")
-        name = rest.partition(".")[0] if namespace == "aten" else step.op
-        given = [self._text(a) for a in step.args]
-        given += [
-            f"{k}={self._text(v)}"
-            for k, v in step.kwargs.items()
-            if USUAL_ARGUMENTS.get(k) != v and v is not None
-        ]
-        made = list(tensors_in(step.out))
-        shape = self._tensors.described(made[0]) if len(made) == 1 else ""
-        result = f"{self._text(step.out)} = " if made else ""
-        told = f"{result}{name}({', '.join(given)})"
-        said = all(part in told for part in shape.partition("["))
-        return told if said else f"{told}   {shape}"
+        namespace, _, qualified = step.op.partition(".")
+        name = qualified.partition(".")[0] if namespace == "aten" else step.op
+        arguments = [self._text(argument) for argument in step.args]
+        for keyword, value in step.kwargs.items():
+            if USUAL_ARGUMENTS.get(keyword) != value and value is not None:
+                arguments.append(f"{keyword}={self._text(value)}")
+        results = list(tensors_in(step.out))
+        shape = self._tensors.described(results[0]) if len(results) == 1 else ""
+        result = f"{self._text(step.out)} = " if results else ""
+        text = f"{result}{name}({', '.join(arguments)})"
+        shows_shape = all(part in text for part in shape.partition("["))
+        return text if shows_shape else f"{text}   {shape}"
 
     def _launch(self, step: Launch) -> str:
-        """Formats a launch: `softmax_kernel[512, 1, 1](x_ptr=x0, n=4096, BLOCK=4096) num_warps=8`."""
+        """Formats a launch: `softmax_kernel[512, 1, 1](x_ptr=x0, n=4096, BLOCK=4096)
+        num_warps=8`.
+        """
         kernel = self._kernels.get(step.kernel)
-        given, options = dict(step.args), dict(USUAL_OPTIONS)
+        arguments, options = dict(step.args), dict(USUAL_OPTIONS)
         if kernel is not None:
-            given |= dict(_constants(kernel))
-            given = {name: given[name] for name in sorted(given, key=_place_in(kernel))}
+            arguments |= dict(_constants(kernel))
+            arguments = {name: arguments[name] for name in sorted(arguments, key=_place_in(kernel))}
             options |= kernel.options
         grid = ", ".join(map(str, step.grid))
-        told = ", ".join(f"{name}={self._text(value)}" for name, value in given.items())
+        text = ", ".join(f"{name}={self._text(value)}" for name, value in arguments.items())
         chosen = " ".join(f"{name}={self._text(value)}" for name, value in options.items())
-        return f"{self._kernel_name(step.kernel)}[{grid}]({told})   {chosen}"
+        return f"{self._kernel_name(step.kernel)}[{grid}]({text})   {chosen}"
 
     def _kernel_name(self, key: str) -> str:
         kernel = self._kernels.get(key)
@@ -289,8 +304,8 @@ class _Listing:
         return f"{function.file}.{function.name}" if function.file else function.name
 
     def _choice(self, step: Choice, judged: bool) -> list[RenderableType]:
-        """An autotuned launch: the launches of its first configuration count, the fastest one is taken when it is
-        timed.
+        """Renders an autotuned launch. The launches of its first configuration are counted; a
+        timed run takes the fastest.
         """
         count = len(step.alternatives)
         title = f"{step.name}, autotuned: the fastest of {count} configuration{'s' if count > 1 else ''}"
@@ -310,7 +325,7 @@ class _Listing:
 
     # -------------------------------------------------------------- values
     def _text(self, value: Json) -> str:
-        """A value as the host code would write it; tensors by their names."""
+        """Formats a value as the host code would write it; tensors by their names."""
         if isinstance(value, dict):
             return self._tagged(value)
         if isinstance(value, list | tuple):
@@ -336,11 +351,11 @@ class _Listing:
     def _returned(self, outputs: Json) -> RenderableType:
         numbers = list(tensors_in(outputs))
         shape = self._tensors.described(numbers[0]) if len(numbers) == 1 else ""
-        told = quoted_text(f"{self._text(outputs)}   {shape}".rstrip(), "", MAX_STEP_CHARACTERS)
-        return _indented(Text.assemble(("returns ", LABEL), told))
+        text = quoted_text(f"{self._text(outputs)}   {shape}".rstrip(), "", MAX_STEP_CHARACTERS)
+        return _indented(Text.assemble(("returns ", LABEL), text))
 
     def _sum(self) -> RenderableType:
-        """Whose work the calls are, in one line."""
+        """Renders the totals: the launches, and the operators that torch computes."""
         launches = (
             quoted_text(format_counts(self._launched))
             if self._launched
@@ -355,7 +370,9 @@ class _Listing:
 
 
 def _only_on(step: Step, weights: set[int]) -> bool:
-    """Whether an operator touches nothing but weights: how a layer of torch fills its own."""
+    """Returns whether an operator touches only weights: a layer of torch initialises its weights
+    this way.
+    """
     if not isinstance(step, Operator):
         return False
     touched = {*tensors_in(step.args), *tensors_in(step.kwargs), *tensors_in(step.out)}
@@ -363,20 +380,20 @@ def _only_on(step: Step, weights: set[int]) -> bool:
 
 
 def _constants(kernel: Kernel) -> Iterator[tuple[str, Json]]:
-    """Returns, by parameter, the constants of `tl.constexpr` parameters and the values of others that Triton folds (a
-    stride of 1, None).
+    """Yields, by parameter, the constants of `tl.constexpr` parameters and the values of others
+    that Triton folds (a stride of 1, None).
     """
     names = list(kernel.signature)
     for path, value in kernel.constants:
         first = path[0] if path else ""
-        named = names[first] if type(first) is int and first < len(names) else str(first)
-        yield ".".join([named, *map(str, path[1:])]), value
+        name = names[first] if type(first) is int and first < len(names) else str(first)
+        yield ".".join([name, *map(str, path[1:])]), value
 
 
 def _place_in(kernel: Kernel) -> Callable[[str], int]:
-    """Returns where a parameter stands in the kernel's own list."""
-    places = {name: place for place, name in enumerate(kernel.signature)}
-    return lambda name: places.get(name.partition(".")[0], len(places))
+    """Returns a sort key: the position of a parameter in the kernel's signature."""
+    positions = {name: index for index, name in enumerate(kernel.signature)}
+    return lambda name: positions.get(name.partition(".")[0], len(positions))
 
 
 def _indented(text: Text, columns: int = 7) -> Padding:

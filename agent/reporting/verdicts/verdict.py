@@ -1,4 +1,6 @@
-"""One report for people: the verdict, the ladder, what was checked, the kernels, the speed, how it was isolated."""
+"""Renders a report: the verdict, the ladder, the checks, the kernels, the speed, and the
+isolation.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ CPU_ONLY_REMARK = (
 )
 
 WORDS_OF_OUTCOME = {SizeOutcome.OUTSIDE_CONTRACT: "outside the contract"}
-"""Outcomes of a size whose words are not their values."""
+"""Words for outcomes of a size that differ from their values."""
 STYLE_OF_OUTCOME = {
     SizeOutcome.RIGHT: GOOD,
     SizeOutcome.WRONG: BAD,
@@ -52,10 +54,11 @@ FAULTS_OF_OTHERS_WORK = frozenset({Fault.FALLBACK, Fault.NO_KERNEL, Fault.CHEAT}
 
 
 def report_view(report: Report, command: str = "", seconds: float | None = None) -> RenderableType:
-    """Everything a kernel engineer asks first, in that order.
+    """Renders a report in the order of a kernel engineer's questions; stages that were not
+    reached are omitted.
 
-    What was not reached is not shown. `command`: how the report was asked for, without its seed. `seconds`: since that
-    command was started; None shows those of the verdict.
+    command: the command of the report, without its seed. seconds: since the start of the command;
+    None shows the verdict's seconds.
     """
     parts: list[RenderableType] = [
         headline(report),
@@ -80,7 +83,7 @@ def report_view(report: Report, command: str = "", seconds: float | None = None)
 
 
 def headline(report: Report) -> Text:
-    """`correct  fused_softmax, judged on NVIDIA H200` or `mismatch  ...`."""
+    """Formats `correct  fused_softmax, judged on NVIDIA H200` or `mismatch  ...`."""
     if report.correct:
         verdict = ("correct", GOOD)
     else:
@@ -104,7 +107,9 @@ def _judged_on(report: Report) -> str:
 
 
 def ladder(report: Report) -> Text:
-    """`source ok > compile ok > interpreted fails`: every rung that was entered, the last one is where it stopped."""
+    """Formats every rung that was entered, the last of which ended the verdict: `source ok >
+    compile ok > interpreted fails`.
+    """
     failed = report.ended_at if report.failure else None
     steps = []
     for rung in Rung:
@@ -147,34 +152,38 @@ def _findings(report: Report, command: str) -> list[tuple[str, object]]:
 
 
 def _reward(report: Report) -> str:
-    """Why a correct candidate earns no full reward, where that is not the problem's fault; else empty."""
+    """Explains why a correct candidate earns no full reward, unless the problem is the reason;
+    otherwise empty.
+    """
     if not report.correct or report.degenerate or report.reward_eligible:
         return ""
     return f"no full reward: {report.reward_ineligible_because}"
 
 
 def sizes_view(tried: tuple[Tried, ...]) -> Table:
-    """Renders one line for each size: the integers of the reference that were changed, the strategies that drew it,
-    what is special about it, and the outcome.
+    """Renders a line for each size: the changed integers of the reference, the strategy, the
+    reason, and the outcome.
     """
     table = Table.grid(padding=(0, 2))
     table.add_column(overflow="fold")
     for _ in range(4):
         table.add_column()
-    for one in tried:
+    for size in tried:
         sizes = (
-            " ".join(f"{name}={value}" for name, value in one.sizes.items()) or "the problem's own"
+            " ".join(f"{name}={value}" for name, value in size.sizes.items()) or "the problem's own"
         )
-        why = one.why if one.sizes or one.why != "the problem's own" else ""
-        words = WORDS_OF_OUTCOME.get(one.outcome, one.outcome.value)
-        outcome = Text(words, style=STYLE_OF_OUTCOME[one.outcome])
-        strategy, message = quoted_text(one.strategy, QUIET), quoted_text(one.message, limit=200)
+        why = size.why if size.sizes or size.why != "the problem's own" else ""
+        words = WORDS_OF_OUTCOME.get(size.outcome, size.outcome.value)
+        outcome = Text(words, style=STYLE_OF_OUTCOME[size.outcome])
+        strategy, message = quoted_text(size.strategy, QUIET), quoted_text(size.message, limit=200)
         table.add_row(quoted_text(sizes), strategy, quoted_text(why, QUIET), outcome, message)
     return table
 
 
 def layouts_view(checks: tuple[LayoutCheck, ...]) -> Table:
-    """Renders one line for each call on inputs in other memory layouts: the layouts, and the outcome."""
+    """Renders a line for each call on inputs in other memory layouts: the layouts, and the
+    outcome.
+    """
     table = Table.grid(padding=(0, 2))
     table.add_column(overflow="fold")
     table.add_column()
@@ -197,7 +206,7 @@ def _contiguous_only(report: Report) -> str:
 
 
 def _seed(seed: int, command: str) -> Text:
-    """The seed, and what repeats the verdict with it."""
+    """Formats the seed, and the command that repeats the verdict."""
     return Text.assemble(
         f"{seed}, which repeats this verdict: ",
         quoted_text(f"{command or 'agent check ...'} --seed {seed}"),
@@ -214,7 +223,7 @@ def _degenerate(report: Report) -> str:
 
 
 def _checks(result: CorrectnessResult) -> Text:
-    """Renders the number of comparisons that passed, the worst of them, and their sizes."""
+    """Formats the number of comparisons that passed, the worst of them, and their sizes."""
     passed = sum(check.passed for check in result.checks)
     text = Text(f"{passed} of {len(result.checks)} passed")
     ratios = [c.error_ratio for c in result.checks if c.error_ratio is not None]
@@ -238,15 +247,13 @@ def _checks(result: CorrectnessResult) -> Text:
 
 
 def _own_work(work: OwnWork, failure: Failure | None) -> Text:
-    """A candidate that failed for another reason was not asked whose work it is."""
+    """Formats the verdict on own work; `not judged` if the candidate failed for another reason."""
     if work.accepted:
         verdict = ("its own", GOOD)
+    elif failure and failure.fault in FAULTS_OF_OTHERS_WORK:
+        verdict = ("not its own", BAD)
     else:
-        verdict = (
-            ("not its own", BAD)
-            if failure and failure.fault in FAULTS_OF_OTHERS_WORK
-            else ("not judged", QUIET)
-        )
+        verdict = ("not judged", QUIET)
     text = Text.assemble(verdict, f" ({work.mode})")
     if work.share is not None:
         text.append(
@@ -293,16 +300,18 @@ def _circumstances(report: Report) -> list[tuple[str, object]]:
 
 
 def _took(report: Report, seconds: float | None) -> str:
-    """Returns `8.4 s, the verdict 2.51 s`."""
+    """Formats `8.4 s, the verdict 2.51 s`."""
     verdict = f"{report.seconds:.2f} s{' (from the cache)' if report.cached else ''}"
     return verdict if seconds is None else f"{seconds:.1f} s, the verdict {verdict}"
 
 
 def _unsaid(report: Report) -> list[str]:
-    """The warnings that repeat nothing shown elsewhere: missing layers and other targets have their own lines."""
-    said = list(report.isolation.missing) if report.isolation else []
-    said += [c.failure.message for c in report.compiles[1:] if c.failure]
-    return [warning for warning in report.warnings if not any(part in warning for part in said)]
+    """Returns the warnings that are not displayed elsewhere: missing layers and other targets
+    have their own lines.
+    """
+    shown = list(report.isolation.missing) if report.isolation else []
+    shown += [c.failure.message for c in report.compiles[1:] if c.failure]
+    return [warning for warning in report.warnings if not any(part in warning for part in shown)]
 
 
 def _versions(report: Report) -> list[tuple[str, str]]:

@@ -1,4 +1,5 @@
-"""All rendering: values in, rich renderables out. Nothing here prints, reads files or decides.
+"""All rendering for terminals: values in, rich renderables out. This room prints nothing, reads
+no files and decides nothing.
 
-Text that a candidate wrote is put into `Text` objects after `clean_text`, never into markup.
+A candidate's text goes through `clean_text` into `Text` objects, never into markup.
 """

@@ -1,4 +1,4 @@
-"""A batch while it runs, and how it ended."""
+"""Renders a batch while it runs, and its result."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     from kernelwright.agent.reporting.run_report import RunReport
 
 MAX_RUNS_SHOWN = 12
-"""Runs at work that are shown."""
+"""Maximum number of displayed runs under way."""
 PAUSING_MESSAGE = "pausing after what the judges and servers are at; Ctrl-C again leaves at once"
-"""Shown from the first Ctrl-C on, until the runs are paused."""
+"""Displayed from the first Ctrl-C on, until the runs are paused."""
 
 
 class LiveBatch:
-    """A batch: the runs at work in a terminal, their number in a log."""
+    """A batch under way: a table of runs in a terminal, counts in a log."""
 
     seconds_between_lines = 10.0
 
     def __init__(self) -> None:
         self._batch: Batch | None = None
         self._doing = "starting"
-        self._told: deque[str] = deque()
+        self._messages: deque[str] = deque()
         self.notes = ServerNotes(logging.WARNING)
 
     def watch(self, batch: Batch) -> None:
@@ -53,16 +53,18 @@ class LiveBatch:
         self._batch = batch
 
     def say(self, doing: str) -> None:
-        """Shows one line instead of a batch: what is done before or after it."""
+        """Shows a line instead of a batch: the current step before or after the batch."""
         self._doing, self._batch = doing, None
 
     def tell(self, line: str) -> None:
-        """Shows one line as `say` does; in a log it is printed however soon it follows the one before."""
+        """Shows a line as `say` does; in a log it is printed however soon it follows the line
+        before.
+        """
         self.say(line)
-        self._told.append(line)
+        self._messages.append(line)
 
     def line(self) -> str:
-        """How many runs are done, and what the oldest one under way is doing."""
+        """Describes the finished runs, and the activity of the oldest run under way."""
         if self._batch is None:
             return self._doing
         if self._batch.pausing:
@@ -74,12 +76,12 @@ class LiveBatch:
         return "; ".join([", ".join(standing_parts(self._batch.standing)), *doing])
 
     def take_events(self) -> list[str]:
-        """Returns the troubles of the policy's server, and the lines that were told; the counts say how many runs have
-        ended.
+        """Returns the troubles of the policy's server, and the lines of `tell`. Ended runs show
+        in the counts.
         """
         lines = self.notes.take()
-        while self._told:
-            lines.append(self._told.popleft())
+        while self._messages:
+            lines.append(self._messages.popleft())
         return lines
 
     def __rich__(self) -> RenderableType:
@@ -123,7 +125,9 @@ def lanes_view(standing: BatchStatus) -> Table:
 
 
 def standing_line(standing: BatchStatus, seconds: float | None = None) -> Text:
-    """Writes how far a batch is as one line, with its seconds, or those since the command was started."""
+    """Writes the progress of a batch as one line, with the batch's seconds or those of the
+    command.
+    """
     passed = standing.seconds if seconds is None else seconds
     return Text(", ".join([*standing_parts(standing), f"{passed:.0f} s"]), style=QUIET)
 
@@ -154,7 +158,7 @@ def live_batch(quiet: bool = False) -> Iterator[LiveBatch]:
 
 
 def batched_view(batched: BatchResult) -> RenderableType:
-    """The figures, the lanes, where the report is."""
+    """Renders the figures, the lanes, and the paths of the report."""
     complete = batched.standing.done == batched.standing.jobs
     head = ("done", GOOD) if complete else ("paused; the same command goes on from here", BAD)
     if complete and batched.nothing_judged:
@@ -175,7 +179,7 @@ def batched_view(batched: BatchResult) -> RenderableType:
 
 
 def run_view(report: RunReport) -> RenderableType:
-    """Shows the figures of a batch."""
+    """Renders the figures of a batch."""
     parts: list[RenderableType] = []
     for group in report.groups:
         parts += [quoted_text(group.label, LABEL), facts_table(figure_rows(group.figures)), Text()]

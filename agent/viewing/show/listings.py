@@ -1,4 +1,6 @@
-"""Tables for the terminal: problems and their manifests, the database and search results, comparisons."""
+"""Tables for the terminal: problems and their manifests, the database and search results,
+comparisons.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
 
 
 def problems_view(problems: Iterable[Problem]) -> Table:
-    """Renders one line for each problem: its name, its family, its title, and the sizes that the CPU rungs use."""
+    """Renders a line for each problem: its name, its family, its title, and the sizes of the CPU
+    rungs.
+    """
     table = Table(box=None, padding=(0, 2), header_style=LABEL)
     table.add_column("problem", no_wrap=True)
     table.add_column("family", no_wrap=True)
@@ -53,7 +57,9 @@ def problems_view(problems: Iterable[Problem]) -> Table:
 
 
 def manifests_view(manifests: Sequence[Manifest], peak: Peak) -> RenderableType:
-    """Renders one line for each problem, then the suite's figures. The speed of light is that of `peak`."""
+    """Renders a line for each problem, then the suite's figures. The speed of light is that of
+    `peak`.
+    """
     numbers = ("bytes", "operations", f"at {peak.gpu}", "eager error")
     lists = ("passes our judge", "passes KernelBench", "makes no difference")
     rows = [_row(manifest, peak) for manifest in manifests]
@@ -88,7 +94,7 @@ def _row(manifest: Manifest, peak: Peak) -> list[Text]:
 
 
 def stats_view(stats: Stats) -> Table:
-    """Shows how much a database holds."""
+    """Renders the contents of a database in numbers."""
     states = ", ".join(f"{count} {state.value}" for state, count in stats.candidates.items())
     right = number_of(stats.correct, "correct candidate")
     return facts_table(
@@ -106,34 +112,30 @@ def stats_view(stats: Stats) -> Table:
     )
 
 
-def found_view(found: Sequence[SearchHit]) -> RenderableType:
-    """Shows the turns that a search has found."""
-    if not found:
+def found_view(hits: Sequence[SearchHit]) -> RenderableType:
+    """Renders the turns that a search returned."""
+    if not hits:
         return Text("nothing was found", style=QUIET)
     rows = []
-    for (candidate, trajectory, verdict), excerpt in found:
-        said = (
-            "not judged"
-            if verdict is None
-            else "correct"
-            if verdict.correct
-            else (verdict.fault or "incorrect")
-        )
+    for (candidate, trajectory, verdict), excerpt in hits:
+        outcome = "not judged"
+        if verdict is not None:
+            outcome = "correct" if verdict.correct else (verdict.fault or "incorrect")
         style = GOOD if verdict is not None and verdict.correct else BAD
         speed = format_ratio(verdict.speedup if verdict else None)
-        known = (
+        facts = (
             Text(str(trajectory.id)),
             Text(str(candidate.turn + 1)),
             quoted_text(trajectory.problem, limit=40),
         )
-        words = Text(str(said).replace("_", " "), style=style)
-        rows.append((*known, words, Text(speed), quoted_text(excerpt, QUIET, 160)))
+        words = Text(str(outcome).replace("_", " "), style=style)
+        rows.append((*facts, words, Text(speed), quoted_text(excerpt, QUIET, 160)))
     headings = ("trajectory", "turn", "problem", "verdict", "speedup", "where")
     return AdaptiveTable(headings, rows, numeric=("speedup",), wrapped=("where",))
 
 
 def tables_view(tables: Sequence[ComparisonTable]) -> RenderableType:
-    """Shows the tables of a comparison."""
+    """Renders the tables of a comparison."""
     parts: list[RenderableType] = []
     for table in tables:
         parts += [
@@ -149,10 +151,10 @@ def _comparison_grid(table: ComparisonTable) -> Table:
     for name in table.head:
         grid.add_column(quoted_text(name, limit=60), overflow="fold")
     for row in table.rows:
-        grid.add_row(*(_cell(cell, place) for place, cell in enumerate(row)))
+        grid.add_row(*(_cell(cell, column) for column, cell in enumerate(row)))
     return grid
 
 
-def _cell(cell: str, place: int) -> Text:
-    right = place and ": correct" in cell
-    return quoted_text(cell, GOOD if right else LABEL if not place else "", 400)
+def _cell(cell: str, column: int) -> Text:
+    right = column and ": correct" in cell
+    return quoted_text(cell, GOOD if right else LABEL if not column else "", 400)

@@ -1,4 +1,4 @@
-"""`agent doctor`: what the machine is, and each trouble with its fix."""
+"""Renders `agent doctor`: the machine, and each trouble with its fix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STYLES = {Severity.ERROR: BAD, Severity.WARNING: WARN, Severity.NOTE: QUIET}
 
 
 def machine_view(machine: Machine, troubles: tuple[MachineTrouble, ...]) -> RenderableType:
-    """The facts, then the troubles; "nothing is wrong" where there is none."""
+    """Renders the facts, then the troubles; "nothing is wrong" if there are none."""
     installed = [f"{name} {version}" for name, version in machine.versions.items() if version]
     missing = [name for name, version in machine.versions.items() if not version]
     table = facts_table(
@@ -90,19 +90,17 @@ def _ncu(machine: Machine) -> str:
 
 
 def _targets(targets: tuple[OfflineTarget, ...]) -> Text:
-    """Shows the targets that kernels can be compiled for here; where there are none, why."""
+    """Renders the targets for which kernels can be compiled here; without any, the reason."""
     if targets and not any(target.available for target in targets):
         return Text(f"none: {targets[0].reason}", style=BAD)
     return _marks(targets)
 
 
-def _marks(things: tuple[Layer, ...] | tuple[OfflineTarget, ...]) -> Text:
-    """Names them all; what is missing says so without colours too."""
+def _marks(parts: tuple[Layer, ...] | tuple[OfflineTarget, ...]) -> Text:
+    """Lists the names; a missing part is marked in words, too, for terminals without colours."""
     return Text(", ").join(
-        Text(thing.name, style=GOOD)
-        if thing.available
-        else Text(f"{thing.name} (missing)", style=BAD)
-        for thing in things
+        Text(part.name, style=GOOD) if part.available else Text(f"{part.name} (missing)", style=BAD)
+        for part in parts
     )
 
 

@@ -57,7 +57,11 @@ def _rows(solved: Solved) -> list[tuple[str, object]]:
     return [
         ("kernel", solved.output or ""),
         ("written by", quoted_text(solved.written_by)),
-        *([("in torch", quoted_text(_left(solved), limit=400))] if solved.left_to_torch else []),
+        *(
+            [("in torch", quoted_text(_torch_share(solved), limit=400))]
+            if solved.left_to_torch
+            else []
+        ),
         (
             "stopped",
             Text.assemble(
@@ -70,7 +74,7 @@ def _rows(solved: Solved) -> list[tuple[str, object]]:
     ]
 
 
-def _left(solved: Solved) -> str:
+def _torch_share(solved: Solved) -> str:
     share = (
         "" if solved.own_share is None else f"; own kernels do {solved.own_share:.0%} of the work"
     )
@@ -144,7 +148,7 @@ def dry_run_view(plan: DryRun) -> RenderableType:
 
 
 def replays_view(replays: Replays) -> RenderableType:
-    """Each trajectory whole where there is one, a line each where there are many; then the sum."""
+    """Renders a single trajectory in full, or many with a line each; then the totals."""
     if not replays.run and len(replays.trajectories) == 1:
         parts: list[RenderableType] = [trajectory_view(replays.trajectories[0], replays.executed)]
     else:
@@ -153,7 +157,7 @@ def replays_view(replays: Replays) -> RenderableType:
 
 
 def trajectory_view(replayed: ReplayResult, executed: bool) -> RenderableType:
-    """Shows a trajectory that was repeated; `executed`: its candidates were judged again."""
+    """Renders a repeated trajectory; `executed`: whether its candidates were judged again."""
     origin = (
         f", forked after candidate {replayed.forked_from_id}"
         if replayed.forked_from_id is not None
@@ -177,7 +181,7 @@ def trajectory_view(replayed: ReplayResult, executed: bool) -> RenderableType:
     return Group(*parts, facts_table(rows))
 
 
-def _turn(turn: ReplayedTurn, kept: bool, inherited: bool) -> list[RenderableType]:
+def _turn(turn: ReplayedTurn, keeps_verdict: bool, inherited: bool) -> list[RenderableType]:
     verdict = (
         ("correct", GOOD)
         if turn.correct
@@ -193,7 +197,7 @@ def _turn(turn: ReplayedTurn, kept: bool, inherited: bool) -> list[RenderableTyp
         line.append(f"  the same as turn {turn.repeats + 1}", QUIET)
     if inherited:
         line.append("  from the trajectory it was forked from", QUIET)
-    elif kept:
+    elif keeps_verdict:
         line.append("  not run again", QUIET)
     under = [_changed(change) for change in turn.drift.changes]
     if turn.drift.note:
@@ -218,7 +222,7 @@ def _changed(change: VerdictChange) -> Text:
 
 
 def replays_table(replays: Replays) -> AdaptiveTable:
-    """A line for each trajectory that was repeated."""
+    """Renders a line for each repeated trajectory."""
     rows = []
     for replayed in replays.trajectories:
         best = next(
@@ -247,15 +251,15 @@ def _drift_summary(replays: Replays) -> list[tuple[str, object]]:
     judged = sum(turn.judged for replayed in replays.trajectories for turn in replayed.turns)
     changed = replays.verdicts_changed
     if not judged:
-        said = "not known: nothing was judged again"
+        summary = "not known: nothing was judged again"
     else:
-        said = (
+        summary = (
             f"{changed} of {judged} verdicts differ"
             if changed
             else f"none: {judged} verdicts are what they were"
         )
     rows: list[tuple[str, object]] = [
-        ("drift", Text(said, BAD if changed else GOOD)),
+        ("drift", Text(summary, BAD if changed else GOOD)),
         ("tools", _tools(replays.tools) if replays.tools else ""),
         ("saved", f"{replays.saved} new verdicts, the old ones kept" if replays.saved else ""),
     ]
@@ -270,58 +274,61 @@ def _tools(tools: Environment) -> str:
     return f"evaluator {tools.evaluator}, torch {tools.torch}, triton {tools.triton}, {tools.gpu or 'CPU'}"
 
 
-def rechecks_view(found: Rechecks) -> RenderableType:
-    """The changed ones first, each with its reason; then what was judged and what was not."""
-    lines: list[RenderableType] = [_line(one) for one in found.changed]
-    for left in found.not_judged:
+def rechecks_view(rechecks: Rechecks) -> RenderableType:
+    """Renders the changed verdicts first, each with its reason; then the judged and the unjudged
+    candidates.
+    """
+    lines: list[RenderableType] = [_line(change) for change in rechecks.changed]
+    for unjudged in rechecks.not_judged:
         lines.append(
             quoted_text(
-                f"candidate {left.candidate_id} ({left.problem}) was not judged: {left.why}", WARN
+                f"candidate {unjudged.candidate_id} ({unjudged.problem}) was not judged: {unjudged.why}",
+                WARN,
             )
         )
-    return Group(*lines, facts_table(_recheck_summary(found)))
+    return Group(*lines, facts_table(_recheck_summary(rechecks)))
 
 
-def _line(one: ChangedVerdict) -> Text:
+def _line(change: ChangedVerdict) -> Text:
     return Text.assemble(
-        (f"candidate {one.candidate_id}  ", LABEL), quoted_text(one.problem, limit=60),
-        (f", trajectory {one.trajectory_id} turn {one.turn}:  ", QUIET),
-        (one.was, BAD if one.was != "correct" else GOOD), " -> ",
-        (one.now, GOOD if one.now == "correct" else BAD), "  ", quoted_text(one.why, QUIET, 300),
+        (f"candidate {change.candidate_id}  ", LABEL), quoted_text(change.problem, limit=60),
+        (f", trajectory {change.trajectory_id} turn {change.turn}:  ", QUIET),
+        (change.was, BAD if change.was != "correct" else GOOD), " -> ",
+        (change.now, GOOD if change.now == "correct" else BAD), "  ", quoted_text(change.why, QUIET, 300),
     )  # fmt: skip
 
 
-def _recheck_summary(found: Rechecks) -> list[tuple[str, object]]:
-    judged = found.before + found.here
-    changes = "\n".join(f"{count:>5}  {change}" for change, count in found.counts.items())
+def _recheck_summary(rechecks: Rechecks) -> list[tuple[str, object]]:
+    judged = rechecks.before + rechecks.here
+    changes = "\n".join(f"{count:>5}  {change}" for change, count in rechecks.counts.items())
     rows: list[tuple[str, object]] = [
         (
             "judged",
-            f"{found.here} now, {found.before} before, of {found.candidates} candidates with code",
+            f"{rechecks.here} now, {rechecks.before} before, of {rechecks.candidates} candidates with code",
         ),
         (
             "changed",
             quoted_text(
-                f"{len(found.changed)} of {judged} verdicts"
-                if found.changed
+                f"{len(rechecks.changed)} of {judged} verdicts"
+                if rechecks.changed
                 else f"none of {judged} verdicts"
             ),
         ),
         ("", quoted_text(changes)),
-        ("left", f"{found.left}: the same command goes on with them" if found.left else ""),
+        ("left", f"{rechecks.left}: the same command goes on with them" if rechecks.left else ""),
         (
             "GPU",
-            f"{found.only_on_a_gpu} have a GPU's verdict: judge them there"
-            if found.only_on_a_gpu
+            f"{rechecks.only_on_a_gpu} have a GPU's verdict: judge them there"
+            if rechecks.only_on_a_gpu
             else "",
         ),
-        ("rewards", quoted_text("\n".join(_rewards(one) for one in found.rewards))),
-        ("evaluator", found.evaluator),
+        ("rewards", quoted_text("\n".join(_rewards(rewards) for rewards in rechecks.rewards))),
+        ("evaluator", rechecks.evaluator),
     ]
-    if found.interrupted:
+    if rechecks.interrupted:
         rows.append(("note", Text("interrupted: what was judged is saved", style=WARN)))
     return rows
 
 
-def _rewards(one: RescoredRewards) -> str:
-    return f"{one.formula}: {one.note or f'{one.stored} new ones, those of earlier verdicts stay'}"
+def _rewards(rewards: RescoredRewards) -> str:
+    return f"{rewards.formula}: {rewards.note or f'{rewards.stored} new ones, those of earlier verdicts stay'}"

@@ -1,4 +1,4 @@
-"""`agent policies`: each model's card, and the forms of a policy's name."""
+"""Renders `agent policies`: each model's card, and the forms of a policy's name."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kernelwright.policies.opening.open_policy import POLICY_FORMS
 from kernelwright.policies.policy_card import PolicyCard
 
 
-def policies_view(found: Sequence[tuple[str, str, PolicyCard]]) -> RenderableType:
-    """found: the name for --policy, the weights' revision and the card of each."""
+def policies_view(policies: Sequence[tuple[str, str, PolicyCard]]) -> RenderableType:
+    """Renders policies: for each the name for --policy, the weights' revision and the card."""
     parts: list[RenderableType] = []
-    for name, revision, card in found:
+    for name, revision, card in policies:
         parts += [Text(name, style="bold"), facts_table(_rows(revision, card)), Text()]
     return Group(*parts, Text(f"--policy takes: {', '.join(POLICY_FORMS)}", style=QUIET))
 
@@ -48,7 +48,7 @@ def _rows(revision: str, card: PolicyCard) -> list[tuple[str, object]]:
         ("rows", ", ".join(f"{number:,} {name}" for name, number in card.rows.items())),
         ("loss", "" if card.loss is None else f"{card.loss:.4f} nats a token"),
         ("training", trained),
-        ("mean of", ", ".join(one.revision for one in card.averaged)),
+        ("mean of", ", ".join(averaged.revision for averaged in card.averaged)),
         ("seed", "" if card.seed is None else card.seed),
         ("created", when),
         ("lineage", " -> ".join(card.lineage[-4:])),

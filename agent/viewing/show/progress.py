@@ -1,4 +1,6 @@
-"""The console for results on stdout, and the activities of commands of one step after the other: `progress`, `live`."""
+"""The console for results on stdout, and the progress of commands with one step after another:
+`progress`, `live`.
+"""
 
 from __future__ import annotations
 
@@ -25,21 +27,21 @@ if TYPE_CHECKING:
 
 
 MIN_PIPE_WIDTH_COLUMNS = 140
-"""Columns where stdout is a file or a pipe: a table that is cut at 80 is of no use there."""
+"""Width if stdout is a file or a pipe: a table cut at 80 columns is of no use there."""
 
 
 def console() -> Console:
-    """Returns the console for results, as wide as the terminal where there is one."""
-    found = Console()
-    if found.is_terminal:
-        return found
+    """Returns the console for results, as wide as the terminal if there is one."""
+    terminal = Console()
+    if terminal.is_terminal:
+        return terminal
     return Console(
-        file=cast(TextIO, TrimmedOutput()), width=max(found.width, MIN_PIPE_WIDTH_COLUMNS)
+        file=cast(TextIO, TrimmedOutput()), width=max(terminal.width, MIN_PIPE_WIDTH_COLUMNS)
     )
 
 
 class TrimmedOutput:
-    """stdout without the spaces at the ends of lines that tables are padded with, for files and pipes."""
+    """stdout for files and pipes: removes the padding of tables at the ends of lines."""
 
     encoding = "utf-8"
 
@@ -49,11 +51,11 @@ class TrimmedOutput:
         return len(text)
 
     def flush(self) -> None:
-        """Flushes stdout."""
+        """Flushes the stream of stdout."""
         sys.stdout.flush()
 
     def isatty(self) -> bool:
-        """Returns False: it is used where stdout is no terminal."""
+        """Returns False: the class is used if stdout is no terminal."""
         return False
 
 
@@ -68,12 +70,12 @@ class CurrentStep:
         self._since = time.monotonic()
 
     def say(self, doing: str) -> None:
-        """Begins another step; the same step again goes on."""
+        """Starts another step; an unchanged step continues."""
         if doing != self.doing:
             self.doing, self._since = doing, time.monotonic()
 
     def line(self) -> str:
-        """The current step."""
+        """Returns the current step, for a log."""
         return self.doing
 
     def take_events(self) -> list[str]:
@@ -81,7 +83,7 @@ class CurrentStep:
         return []
 
     def spinner(self, prefix: Text | None = None) -> Spinner:
-        """The step with its seconds beside a spinner."""
+        """Returns a spinner with the step and its seconds."""
         seconds = time.monotonic() - self._since
         doing = quoted_text(self.doing or "starting", limit=200)
         self._spinner.update(
@@ -95,18 +97,18 @@ class CurrentStep:
 
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Gives a function that says the current step. It says nothing where `quiet`."""
+    """Yields a function that shows the current step; with `quiet` it shows nothing."""
     step = CurrentStep()
     with show(step, quiet):
         yield step.say
 
 
 MAX_TURNS_SHOWN = 6
-"""Turns shown in a terminal, the latest ones."""
+"""Maximum number of turns displayed in a terminal, the latest."""
 
 
 class LiveRun(CurrentStep):
-    """A run: its turns with their verdicts, and what it is doing."""
+    """A run under way: its turns with their verdicts, and its current action."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,11 +124,11 @@ class LiveRun(CurrentStep):
         self.say(doing)
 
     def line(self) -> str:
-        """`turn 2, repair: waiting for the model`."""
+        """Formats the current action: `turn 2, repair: waiting for the model`."""
         return f"{self._state()}{self.doing}" if self.doing else ""
 
     def take_events(self) -> list[str]:
-        """Returns what the policy's server was noted for, and the verdict of each turn that has ended."""
+        """Returns the notes on the policy's server, and the verdict of each ended turn."""
         notes = self.notes.take()
         if self.run is None:
             return notes
@@ -153,13 +155,15 @@ class LiveRun(CurrentStep):
 
 
 def describe_spent(spent: Spent) -> str:
-    """`12,345 tokens, $0.0123`; without dollars where no price is known, or nothing is paid."""
+    """Formats `12,345 tokens, $0.0123`; without dollars if no price is known, or nothing is
+    charged.
+    """
     dollars = f", ${spent.dollars:.4f}" if spent.dollars else ""
     return f"{spent.tokens:,} tokens{dollars}"
 
 
 def _turn_line(attempt: Attempt) -> str:
-    """`turn 2, repair by compiler: it compiled; ...`, for a log."""
+    """Formats a turn for a log: `turn 2, repair by compiler: it compiled; ...`."""
     report = attempt.report
     assert report is not None
     verdict = "correct" if report.correct else report.explanation
@@ -170,7 +174,7 @@ def _turn_line(attempt: Attempt) -> str:
 
 
 def _turn(attempt: Attempt) -> Text:
-    """`turn 2  repair  candidate 7  interpreted  mismatch`."""
+    """Renders a turn: `turn 2  repair  candidate 7  interpreted  mismatch`."""
     report = attempt.report
     assert report is not None
     verdict = (
@@ -188,21 +192,22 @@ def _standing(run: Run) -> Text:
     from kernelwright.agent.loop.stopping import describe_budget_left
 
     best = run.best
-    found = (
-        "none correct yet"
-        if best is None
-        else f"turn {best.turn + 1}" + (f" at {format_ratio(best.speedup)}" if best.speedup else "")
-    )
+    best_words = "none correct yet"
+    if best is not None:
+        best_words = f"turn {best.turn + 1}"
+        if best.speedup:
+            best_words += f" at {format_ratio(best.speedup)}"
     spent = run.spent
     cost = f"{describe_spent(spent)}   " if spent.tokens else ""
     return Text(
-        f"best: {found}   {cost}{describe_budget_left(run.settings.budgets, spent)}", style=QUIET
+        f"best: {best_words}   {cost}{describe_budget_left(run.settings.budgets, spent)}",
+        style=QUIET,
     )
 
 
 @contextmanager
 def live(quiet: bool = False) -> Iterator[tuple[Callable[[Run, str], None], Callable[[str], None]]]:
-    """Gives what a run tells its changes to, and what says a step before there is a run."""
+    """Yields two callbacks: for the changes of a run, and for a step before the run begins."""
     shown = LiveRun()
     with shown.notes.listening(), show(shown, quiet):
         yield shown.watch, shown.say

@@ -1,6 +1,7 @@
-"""Shows what a command is doing, on stderr: a live view in a terminal, lines in a file, a pipe or a scheduler's log.
+"""Shows the progress of a command on stderr: a live view in a terminal, lines in a file, a pipe
+or a scheduler's log.
 
-Both render the same `Activity`; stdout is left to results.
+Both render an `Activity`; stdout is left to results.
 """
 
 from __future__ import annotations
@@ -18,31 +19,33 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 FIRST_LINE_SECONDS = 3.0
-"""Seconds of silence at the beginning: a command that ends sooner needs no progress."""
+"""Seconds of silence at the beginning: a shorter command needs no progress."""
 HEARTBEAT_SECONDS = 15.0
-"""Seconds after which a line is repeated with the time that the step has taken so far."""
+"""Seconds after which a line is repeated with the step's time so far."""
 POLL_SECONDS = 0.2
 MAX_LINE_CHARACTERS = 300
 
 
 class Activity(Protocol):
-    """What a command is doing now, and what has happened since."""
+    """Interface of displays: the current step of a command, and the events since the last call."""
 
     seconds_between_lines: float
-    """Seconds between two lines of a log at least; events are never held back. Within the interval steps may pass
-    unseen: a verdict takes dozens of them within a second.
+    """Least seconds between two lines of a log; events are never delayed. Steps within the
+    interval may be skipped: a verdict has dozens of steps in a second.
     """
 
     def line(self) -> str:
-        """The current step without its seconds; empty where nothing is to be shown."""
+        """Returns the current step without its seconds; empty to show nothing."""
         ...
 
     def take_events(self) -> list[str]:
-        """Returns what happened since the last call, such as the verdict of a turn; each is told once."""
+        """Returns the events since the last call, such as the verdict of a turn; each is returned
+        once.
+        """
         ...
 
     def __rich__(self) -> RenderableType:
-        """The view in a terminal, drawn several times a second."""
+        """Renders the view in a terminal; called several times a second."""
         ...
 
 
@@ -83,7 +86,9 @@ def _lines(log: LineLog) -> Iterator[None]:
 
 
 class LineLog:
-    """Prints an activity as lines that begin with the seconds since the start: `[35 s] the compiler drafts, 20 s`."""
+    """Prints an activity as lines that begin with the seconds since the start: `[35 s] the
+    compiler drafts, 20 s`.
+    """
 
     def __init__(self, activity: Activity) -> None:
         self._activity = activity
@@ -92,13 +97,14 @@ class LineLog:
         self._printed, self._printed_at = "", float("-inf")
 
     def print_due(self, now: float) -> None:
-        """Prints the events, and the current step where it is new or has been silent for long."""
+        """Prints the events, and the current step if it is new or was not printed for long."""
         step = self._activity.line()
         if step != self._step:
             self._step, self._step_began = step, now
         if now - self._started < FIRST_LINE_SECONDS:
             return
         self.print_events(now)
+        # A new step waits for the interval; an unchanged step is repeated as a heartbeat.
         silent = now - self._printed_at
         interval = self._activity.seconds_between_lines
         is_new = step != self._printed and silent >= interval
@@ -108,7 +114,7 @@ class LineLog:
             self._printed = step
 
     def print_events(self, now: float) -> None:
-        """Prints what happened since the last call; nothing within the first seconds."""
+        """Prints the events since the last call; nothing within the first seconds."""
         if now - self._started < FIRST_LINE_SECONDS:
             return
         for event in self._activity.take_events():

@@ -1,4 +1,6 @@
-"""What the policies log of their servers while a command runs: replies with their cost, waits, fields left out."""
+"""Collects the policies' log messages on their servers while a command runs: replies with their
+cost, waits, omitted fields.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from contextlib import contextmanager
 
 POLICIES_LOGGER = "kernelwright.policies"
 MAX_NOTES_SHOWN = 3
-"""Notes shown in a terminal, the latest ones."""
+"""Maximum number of notes displayed in a terminal, the latest."""
 MAX_NOTES_WAITING = 200
-"""Notes that wait to be printed as lines."""
+"""Maximum number of notes waiting to be printed as lines."""
 
 
 class ServerNotes(logging.Handler):
@@ -23,7 +25,7 @@ class ServerNotes(logging.Handler):
         self.latest: deque[str] = deque(maxlen=MAX_NOTES_SHOWN)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps a message."""
+        """Stores the message of a log record."""
         message = record.getMessage()
         self._waiting.append(message)
         self.latest.append(message)
@@ -37,7 +39,7 @@ class ServerNotes(logging.Handler):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Collects while the block runs."""
+        """Collects messages while the block runs."""
         logger = logging.getLogger(POLICIES_LOGGER)
         level = logger.level
         logger.addHandler(self)

@@ -13,6 +13,7 @@ from rich.text import Text
 from kernelwright.agent.reporting.words import AdaptiveTable
 from kernelwright.agent.tuning.files import format_configuration
 from kernelwright.agent.tuning.tuned import (
+    OUTCOMES_TO_MEASURE,
     ConfigurationOutcome,
     JudgedConfiguration,
     ParameterGroup,
@@ -24,11 +25,11 @@ from kernelwright.tools.tuning.kernel_text.parameters import Setting
 
 MAX_ROWS = 24
 MAX_FAILURES_SHOWN = 3
-"""Messages of configurations that do not compile."""
+"""Maximum number of messages of configurations that do not compile."""
 
 
 def tuned_view(tuned: TuningResult) -> RenderableType:
-    """Renders the whole result."""
+    """Renders the whole result of a tuning."""
     if tuned.failure:
         return Text(f"{tuned.kernel} cannot be tuned for {tuned.problem}: {tuned.failure}")
     parts: list[RenderableType] = [_headline(tuned), _parameters(tuned)]
@@ -40,18 +41,23 @@ def tuned_view(tuned: TuningResult) -> RenderableType:
 
 
 def _headline(tuned: TuningResult) -> Text:
-    where = (
+    basis = (
         f"measured on {tuned.device}"
         if tuned.measured
         else f"compiled for {tuned.target}; nothing was measured"
     )
-    return Text(f"{tuned.kernel} for {tuned.problem}: {where}")
+    return Text(f"{tuned.kernel} for {tuned.problem}: {basis}")
 
 
 def _parameters(tuned: TuningResult) -> Table:
     table = Table("parameter", "line", "now", "tried among", box=box.SIMPLE, pad_edge=False)
-    for one in tuned.parameters:
-        table.add_row(one.name, str(one.line), str(one.start), " ".join(map(str, one.values)))
+    for parameter in tuned.parameters:
+        table.add_row(
+            parameter.name,
+            str(parameter.line),
+            str(parameter.start),
+            " ".join(map(str, parameter.values)),
+        )
     for refused in tuned.refused:
         table.add_row(
             refused.name, str(refused.line), "", Text(f"left alone: {refused.why}", style="dim")
@@ -60,40 +66,32 @@ def _parameters(tuned: TuningResult) -> Table:
 
 
 def group_table(group: ParameterGroup, tuned: TuningResult) -> AdaptiveTable:
-    """A line for each configuration that was measured or could be; without a GPU the model's estimate."""
+    """Renders a line for each configuration that was measured or could be; without a GPU the
+    model's estimate.
+    """
     numbers = ("registers", "spills", "shared", "occupancy")
     times = ("ms", "95 % interval") if tuned.measured else ("model",)
-    rows = [
-        row
-        for row in group.rows
-        if row.fate
-        in (ConfigurationOutcome.REMAINS, ConfigurationOutcome.MEASURED, ConfigurationOutcome.WON)
-        or row.start
-    ]
-    cells = [
-        [
-            Text(cell, style="bold" if row.fate is ConfigurationOutcome.WON else "")
-            for cell in _cells(row, group, tuned)
-        ]
-        for row in rows[:MAX_ROWS]
-    ]
+    rows = [row for row in group.rows if row.fate in OUTCOMES_TO_MEASURE or row.start]
+    cells = []
+    for row in rows[:MAX_ROWS]:
+        style = "bold" if row.fate is ConfigurationOutcome.WON else ""
+        cells.append([Text(cell, style=style) for cell in _cells(row, group, tuned)])
     headings = ("configuration", *times, *numbers, "held by")
     return AdaptiveTable(headings, cells, numeric=(*times, *numbers), wrapped=("configuration",))
 
 
 def _counted(group: ParameterGroup) -> str:
-    counts = {fate: sum(row.fate is fate for row in group.rows) for fate in ConfigurationOutcome}
-    several = {ConfigurationOutcome.REMAINS: "remain"}
-    told = [
-        f"{count} {several.get(fate, fate) if count > 1 else fate}"
-        for fate, count in counts.items()
-        if count
-    ]
-    return f"{len(group.rows)} compiled: {', '.join(told)}"
+    plurals = {ConfigurationOutcome.REMAINS: "remain"}
+    counted = []
+    for fate in ConfigurationOutcome:
+        count = sum(row.fate is fate for row in group.rows)
+        if count:
+            counted.append(f"{count} {plurals.get(fate, fate) if count > 1 else fate}")
+    return f"{len(group.rows)} compiled: {', '.join(counted)}"
 
 
 def _cells(row: TriedConfiguration, group: ParameterGroup, tuned: TuningResult) -> list[str]:
-    name = _changed(row, group, {one.name: one.start for one in tuned.parameters})
+    name = _changed(row, group, {parameter.name: parameter.start for parameter in tuned.parameters})
     if row.right_on_cpu is not None:
         name += "  (right on a CPU)" if row.right_on_cpu else "  (wrong on a CPU)"
     cells = [name]
@@ -132,18 +130,18 @@ def _number(value: int | None) -> str:
 
 
 def _failures(group: ParameterGroup, tuned: TuningResult) -> list[str]:
-    start = {one.name: one.start for one in tuned.parameters}
-    told = [
+    start = {parameter.name: parameter.start for parameter in tuned.parameters}
+    failures = [
         f"  fails: {_changed(row, group, start)}: {row.score.failure or row.note}"
         for row in group.rows
         if row.fate in (ConfigurationOutcome.FAILED, ConfigurationOutcome.WRONG)
     ]
-    more = (
-        [f"  and {len(told) - MAX_FAILURES_SHOWN} more fail"]
-        if len(told) > MAX_FAILURES_SHOWN
+    omitted = (
+        [f"  and {len(failures) - MAX_FAILURES_SHOWN} more fail"]
+        if len(failures) > MAX_FAILURES_SHOWN
         else []
     )
-    return [*told[:MAX_FAILURES_SHOWN], *more]
+    return [*failures[:MAX_FAILURES_SHOWN], *omitted]
 
 
 def _ending(tuned: TuningResult) -> list[str]:
@@ -170,35 +168,35 @@ def _speeds(tuned: TuningResult) -> list[str]:
     lines = []
     if tuned.chosen and tuned.chosen[0].timing is not None and tuned.before is not None:
         after = tuned.chosen[0].timing
-        told = f"{tuned.before.median:.4g} ms before, {after.median:.4g} ms after"
+        times = f"{tuned.before.median:.4g} ms before, {after.median:.4g} ms after"
         eager = f", eager PyTorch {tuned.eager.median:.4g} ms" if tuned.eager is not None else ""
         alike = tuned.before.method is not None and tuned.before.method is after.method
         gain = f" ({Speedup.between(tuned.before, after).median:.2f}x)" if alike else ""
-        lines.append(f"{told}{gain}{eager}.")
-    for kind, one in tuned.by_precision.items():
-        if one.timing is not None:
+        lines.append(f"{times}{gain}{eager}.")
+    for kind, judged in tuned.by_precision.items():
+        if judged.timing is not None:
             lines.append(
-                f"Fastest with --precision {kind}: {one.timing.median:.4g} ms ({_multiplies(one)})."
+                f"Fastest with --precision {kind}: {judged.timing.median:.4g} ms ({_multiplies(judged)})."
             )
     return lines + _errors(tuned.report)
 
 
-def _multiplies(one: JudgedConfiguration) -> str:
-    """The class that it lies in, and its error where it was judged."""
-    if one.error is None or one.eager_error is None:
-        return f"{one.precision}"
-    return f"{one.precision}, error {one.error:.3g} against float64, eager's {one.eager_error:.3g}"
+def _multiplies(judged: JudgedConfiguration) -> str:
+    """Returns the configuration's precision class, and its error if it was judged."""
+    if judged.error is None or judged.eager_error is None:
+        return f"{judged.precision}"
+    return f"{judged.precision}, error {judged.error:.3g} against float64, eager's {judged.eager_error:.3g}"
 
 
 def _errors(report: Report | None) -> list[str]:
-    """Renders the error against float64 beside eager's, with the precision of either."""
+    """Writes the error against float64 beside eager's, with the precision of either."""
     if report is None:
         return []
     lines = []
     checks = report.correctness.checks if report.correctness else ()
-    known = [c for c in checks if c.max_error is not None and c.eager_error is not None]
-    if known:
-        worst = max(known, key=lambda c: c.max_error or 0.0)
+    measured_checks = [c for c in checks if c.max_error is not None and c.eager_error is not None]
+    if measured_checks:
+        worst = max(measured_checks, key=lambda c: c.max_error or 0.0)
         lines.append(
             f"Largest error against float64: {worst.max_error:.3g}, eager's on the same inputs {worst.eager_error:.3g}."
         )

@@ -1,1 +1,3 @@
-"""The terminal viewer over the store, and the same as plain text. textual is imported only where the viewer starts."""
+"""The terminal viewer over the store, and its contents as plain text. textual is imported only if
+the viewer starts.
+"""

@@ -1,4 +1,6 @@
-"""The terminal viewer: draws where it is, and turns keys into moves. It reads the store and never writes it."""
+"""The terminal viewer: draws the current turn, and turns keys into moves. It reads the store and
+never writes it.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ from kernelwright.store.records import CandidateFilter, Turn
 from kernelwright.tools.judging.assembly import Assembly
 
 POLL_INTERVAL_SECONDS = 2.0
-"""Seconds between two looks at the database while it follows."""
+"""Seconds between two reads of the database while the viewer follows a run."""
 
 
 class Viewer(App[None]):
@@ -64,26 +66,30 @@ class Viewer(App[None]):
         *,
         candidate_id: int | None = None,
         view: View | None = None,
-        wanted: CandidateFilter | None = None,
+        candidate_filter: CandidateFilter | None = None,
         listing: bool = False,
     ) -> None:
-        """`listing`: begins with the list of trajectories. Raises StoreError where there is no such trajectory."""
+        """listing: starts with the list of trajectories. Raises StoreError if there is no such
+        trajectory.
+        """
         super().__init__()
-        self.position = ViewerPosition(store, trajectory_id, candidate_id, wanted)
+        self.position = ViewerPosition(store, trajectory_id, candidate_id, candidate_filter)
         self.shown = view or View.TURN
         self.following = False
         self._store, self._listing = store, listing
-        self._looked_for, self._filter_text = "", ""
+        self._search_text, self._filter_text = "", ""
         self._assemblies: dict[int, Assembly | str] = {}
         self._assembling = Assembling(self._post)
 
     def _post(self, message: Message) -> None:
         """Posts a message from the compiling thread, while the viewer runs."""
-        with suppress(RuntimeError):
+        with suppress(RuntimeError):  # the viewer has just ended
             self.post_message(message)
 
     def compose(self) -> ComposeResult:
-        """The widgets: a heading, the lineage beside the body, a status line, and a message for small terminals."""
+        """Yields the widgets: a heading, the lineage beside the body, a status line, and a
+        message for small terminals.
+        """
         yield Static(id="heading")
         with Horizontal(id="middle"):
             yield Pager(id="lineage")
@@ -92,25 +98,30 @@ class Viewer(App[None]):
         yield Static(id="small")
 
     def on_mount(self) -> None:
-        """Starts looking for new turns, and draws; without a trajectory the list is opened."""
+        """Starts looking for new turns, and draws; opens the list if no trajectory was chosen."""
         self.set_interval(POLL_INTERVAL_SECONDS, self._look)
         self.call_after_refresh(self._draw)
         if self._listing:
             self.call_after_refresh(self._list_trajectories, q_quits=True)
 
     def on_unmount(self) -> None:
-        """Ends the process that compiles, whatever it is doing."""
+        """Ends the compiling process at once."""
         self._assembling.close()
 
     def on_resize(self, event: Resize) -> None:
-        """Leaves the lineage out of narrow terminals; in those that are too small, says which size is needed."""
+        """Hides the lineage in narrow terminals; in terminals that are too small, shows the size
+        needed.
+        """
         width, height = event.size
-        small = width < MIN_TERMINAL_SIZE[0] or height < MIN_TERMINAL_SIZE[1]
+        min_width, min_height = MIN_TERMINAL_SIZE
+        small = width < min_width or height < min_height
         root = self.screen_stack[0]
         root.set_class(small, "small")
         root.set_class(width < NARROW_COLUMNS, "narrow")
-        said = f"too small: {width} by {height}, {MIN_TERMINAL_SIZE[0]} by {MIN_TERMINAL_SIZE[1]} are needed (q quits)"
-        root.query_one("#small", Static).update(said)
+        message = (
+            f"too small: {width} by {height}, {min_width} by {min_height} are needed (q quits)"
+        )
+        root.query_one("#small", Static).update(message)
         self.say("")
 
     def _pager(self, id: str) -> Pager:
@@ -122,7 +133,7 @@ class Viewer(App[None]):
         self.screen_stack[0].query_one("#status", Static).update(shown)
 
     def _draw(self, keep: bool = False) -> None:
-        with self._told():
+        with self._showing_errors():
             self._draw_all(keep)
 
     def _draw_all(self, keep: bool) -> None:
@@ -134,8 +145,9 @@ class Viewer(App[None]):
         lines = tree_lines(position.viewed, id)
         drawn = Text("\n").join(line for _, line in lines)
         self._pager("lineage").show(Group(drawn, Text(), lineage_facts(position.viewed)))
-        at = next((place for place, (other, _) in enumerate(lines) if other == id), 0)
+        at = next((index for index, (other, _) in enumerate(lines) if other == id), 0)
         tree = self._pager("lineage")
+        # The displayed turn's line is kept in the middle of the lineage.
         tree.scroll_to(0, max(0, at - tree.size.height // 2), animate=False, immediate=True)
         self._pager("body").show(self._content(turn), keep=keep)
 
@@ -147,11 +159,11 @@ class Viewer(App[None]):
             )
         if self.shown is not View.PTX:
             return view_of(self.shown, self._store, self.position.viewed, turn)
-        found = self._assemblies.get(turn.candidate_id)
-        if isinstance(found, Assembly):
-            return assembly_view(found)
-        if found is not None:
-            return quoted_text(f"no PTX: {found}", BAD)
+        assembly = self._assemblies.get(turn.candidate_id)
+        if isinstance(assembly, Assembly):
+            return assembly_view(assembly)
+        if assembly is not None:
+            return quoted_text(f"no PTX: {assembly}", BAD)
         if not turn.source:
             return Text("no PTX: this turn holds no code", style=QUIET)
         problem, target = self._store.problem(turn.trajectory_id), self.position.viewed.target
@@ -159,14 +171,14 @@ class Viewer(App[None]):
         return Text(f"compiling for {target}, offline ...", style=QUIET)
 
     async def run_action(self, *args: Any, **named: Any) -> bool:
-        """Does what a key asks for: what goes wrong is one line, and the viewer stays."""
+        """Does the action of a key; an error is shown in one line, and the viewer stays."""
         self.say("")
-        with self._told():
+        with self._showing_errors():
             return await super().run_action(*args, **named)
         return True
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _showing_errors(self) -> Iterator[None]:
         try:
             yield
         except (StoreError, InputError) as error:
@@ -179,23 +191,23 @@ class Viewer(App[None]):
             self._draw()
 
     def action_step(self, by: int) -> None:
-        """Goes `by` turns on (back, where negative)."""
+        """Goes `by` turns forward (back if negative)."""
         self._moved(self.position.step(by))
 
-    def action_end(self, which: int) -> None:
+    def action_end(self, index: int) -> None:
         """Goes to the first (0) or last (-1) turn of the trajectory."""
-        self._moved(self.position.end(which))
+        self._moved(self.position.end(index))
 
     def action_trajectory(self, by: int) -> None:
-        """Goes `by` trajectories on, of those that the filter leaves."""
+        """Goes `by` trajectories forward, among those that fit the filter."""
         self._moved(self.position.move(by))
 
     def action_scroll(self, lines: int) -> None:
-        """Scrolls the body by so many lines, up where negative."""
+        """Scrolls the body by `lines` lines, up if negative."""
         self._pager("body").scroll_relative(y=lines, animate=False)
 
     def action_page(self, pages: int) -> None:
-        """Scrolls the body by so many pages, each of its height but two lines."""
+        """Scrolls the body by `pages` pages, each two lines shorter than the body."""
         pager = self._pager("body")
         pager.scroll_relative(y=pages * max(1, pager.size.height - 2), animate=False)
 
@@ -208,20 +220,20 @@ class Viewer(App[None]):
         self._pager("body").scroll_end(animate=False)
 
     def action_view(self, name: str) -> None:
-        """Shows a view of the turn; the same key again goes back to the verdict."""
+        """Shows a view of the turn; the same key again returns to the verdict."""
         view = View(name)
         self.shown = View.TURN if view is self.shown else view
         self._draw()
 
     def action_refresh(self) -> None:
-        """Reads the database again, and compiles again what was compiled."""
+        """Reads the database again, and forgets the compiled assemblies."""
         changed = self.position.refresh()
         self._assemblies.clear()
         self._draw(keep=True)
         self.say("read again" if changed else "read again: nothing new")
 
     def action_follow(self) -> None:
-        """Begins or ends following the newest turn while a run is at work."""
+        """Starts or stops following the newest turn while a run is at work."""
         self.following = not self.following
         if self.following:
             self.position.follow()
@@ -230,16 +242,18 @@ class Viewer(App[None]):
 
     def _look(self) -> None:
         if self.following and len(self.screen_stack) == 1:
-            with self._told():
+            with self._showing_errors():
                 if self.position.follow():
                     self._draw()
 
     def action_filter(self) -> None:
-        """Asks for a filter of the trajectories; one that leaves none is refused and changes nothing."""
+        """Asks for a filter of the trajectories; a filter that nothing fits is refused and
+        changes nothing.
+        """
 
         def chosen(text: str | None) -> None:
             if text is not None:
-                with self._told():
+                with self._showing_errors():
                     refusal = self.position.filter(parse_filter(text))
                     self._filter_text = self._filter_text if refusal else text.strip()
                     self._moved(refusal)
@@ -250,54 +264,56 @@ class Viewer(App[None]):
         )
 
     def action_search(self) -> None:
-        """Asks for a text to find in this turn; one that begins with a slash is searched in the whole database."""
+        """Asks for a text to find in this turn; with a leading slash the whole database is
+        searched.
+        """
 
         def chosen(text: str | None) -> None:
             if text and text.startswith("/"):
-                with self._told():
+                with self._showing_errors():
                     self._search_everything(text.lstrip("/"))
             elif text is not None:
-                self._looked_for = text
+                self._search_text = text
                 self._find(1)
 
         self.push_screen(
             LineDialog(
-                "search this text; a second / searches the whole database", self._looked_for
+                "search this text; a second / searches the whole database", self._search_text
             ),
             chosen,
         )
 
     def action_again(self, step: int) -> None:
-        """Goes to the next (1) or previous (-1) place of the text that was searched last."""
-        if self._looked_for:
+        """Goes to the next (1) or previous (-1) match of the last search."""
+        if self._search_text:
             self._find(step)
         else:
             self.say("nothing was searched for yet: press / and type a text")
 
     def _find(self, step: int) -> None:
         pager = self._pager("body")
-        if pager.find(self._looked_for, step):
-            self.say("match {} of {}: n next, N previous".format(*pager.found))
-        elif self._looked_for:
+        if pager.find(self._search_text, step):
+            self.say("match {} of {}: n next, N previous".format(*pager.match_position))
+        elif self._search_text:
             self.say(
-                f"{self._looked_for!r} is not in this text: //{self._looked_for} searches the whole database"
+                f"{self._search_text!r} is not in this text: //{self._search_text} searches the whole database"
             )
 
     def _search_everything(self, query: str) -> None:
-        found = {
+        hits = {
             line.entry.candidate.id: line
-            for line in self._store.search(query, self.position.wanted)
+            for line in self._store.search(query, self.position.candidate_filter)
         }
-        if not found:
+        if not hits:
             self.say(f"nothing in the database holds {query!r}")
             return
-        rows = [(id, found_cells(line)) for id, line in found.items()]
+        rows = [(id, found_cells(line)) for id, line in hits.items()]
 
         def chosen(id: int | None) -> None:
             if id is not None:
-                with self._told():
-                    self.position.go(found[id].entry.trajectory.id, id)
-                    self._looked_for = query.strip('"* ')
+                with self._showing_errors():
+                    self.position.go(hits[id].entry.trajectory.id, id)
+                    self._search_text = query.strip('"* ')
                     self._draw()
                     self._find(1)
 
@@ -313,8 +329,8 @@ class Viewer(App[None]):
         self._list_trajectories(q_quits=False)
 
     def _list_trajectories(self, q_quits: bool) -> None:
-        def more(last: int | None) -> Sequence[tuple[int, Sequence[Text]]]:
-            rows = list_trajectories(self._store, self.position.wanted, before=last)
+        def load_rows(last: int | None) -> Sequence[tuple[int, Sequence[Text]]]:
+            rows = list_trajectories(self._store, self.position.candidate_filter, before=last)
             return [
                 (row.id, cells)
                 for (row, _), cells in zip(rows, list_rows(self._store, rows), strict=True)
@@ -322,18 +338,20 @@ class Viewer(App[None]):
 
         def chosen(id: int | None) -> None:
             if id is not None:
-                with self._told():
+                with self._showing_errors():
                     self.position.go(id)
                     self._draw()
 
         fitting = f" that fit {self._filter_text}" if self._filter_text else ""
-        here = self.position.viewed.row.id
+        current_id = self.position.viewed.row.id
         self.push_screen(
-            ChoiceDialog(f"trajectories{fitting}", HEADINGS, more, here, q_quits), chosen
+            ChoiceDialog(f"trajectories{fitting}", HEADINGS, load_rows, current_id, q_quits), chosen
         )
 
     def action_export(self) -> None:
-        """Asks for a path and writes this turn's kernel there. Raises InputError where the turn has none."""
+        """Asks for a path and writes this turn's kernel there. Raises InputError if the turn has
+        none.
+        """
         turn = self.position.turn()
         if turn is None:
             raise InputError("there is no turn yet: nothing to export")
@@ -341,7 +359,7 @@ class Viewer(App[None]):
 
         def chosen(path: str | None) -> None:
             if path is not None:
-                with self._told():
+                with self._showing_errors():
                     self.say(f"written to {save_kernel(self._store, turn, path)}")
 
         self.push_screen(LineDialog("write the kernel to", default_name(turn)), chosen)
@@ -351,13 +369,13 @@ class Viewer(App[None]):
         self.push_screen(HelpDialog())
 
     def on_assembly_progress(self, message: AssemblyProgress) -> None:
-        """Says how far the compilation of the turn on the screen is."""
+        """Shows the progress of compiling the displayed turn."""
         if self._compiling(message.candidate_id):
             self.say(message.text, QUIET)
 
     def on_assembled(self, message: Assembled) -> None:
-        """Keeps what was compiled, and draws it where its turn is on the screen."""
-        self._assemblies[message.candidate_id] = message.found
+        """Stores the compiled assembly, and draws it if its turn is displayed."""
+        self._assemblies[message.candidate_id] = message.result
         if self._compiling(message.candidate_id):
             self.say("")
             self._draw()

@@ -1,4 +1,6 @@
-"""PTX for the viewer, compiled while it goes on: one compilation at a time, the one asked for last."""
+"""Compiles PTX for the viewer in the background: one compilation at a time, always the latest
+request.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,13 @@ class AssemblyProgress(Message):
 class Assembled(Message):
     """The result of a compilation, or the reason in words why there is none."""
 
-    def __init__(self, candidate_id: int, found: Assembly | str) -> None:
+    def __init__(self, candidate_id: int, result: Assembly | str) -> None:
         super().__init__()
-        self.candidate_id, self.found = candidate_id, found
+        self.candidate_id, self.result = candidate_id, result
 
 
 class AssemblyRequest(NamedTuple):
-    """The candidate whose assembly is wanted, and the target."""
+    """The candidate and the target of a requested assembly."""
 
     candidate_id: int
     problem: Problem
@@ -39,51 +41,53 @@ class AssemblyRequest(NamedTuple):
 
 
 class Assembling:
-    """`post` gets every AssemblyProgress and Assembled, in a thread of its own."""
+    """Compiles in a thread of its own; `post` receives every AssemblyProgress and Assembled."""
 
     def __init__(self, post: Callable[[Message], object]) -> None:
         self._post = post
         self._assembler = Assembler()
-        self._wanted: AssemblyRequest | None = None
+        self._request: AssemblyRequest | None = None
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def ask(self, wanted: AssemblyRequest) -> None:
-        """Takes the place of what waits. A thread that nobody need wait for: quitting the viewer does not."""
+    def ask(self, request: AssemblyRequest) -> None:
+        """Replaces the waiting request. The thread is a daemon, so quitting the viewer does not
+        wait for it.
+        """
         with self._change:
-            self._wanted = wanted
+            self._request = request
             self._change.notify()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="assembling", daemon=True)
                 self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread and its compiler, without waiting for a compilation that is under way."""
+        """Ends the thread and its compiler, without waiting for a compilation under way."""
         with self._change:
             self._closed = True
             self._change.notify()
         self._assembler.close()
 
     def _work(self) -> None:
-        while (wanted := self._next()) is not None:
-            id = wanted.candidate_id
-            found = self._assemble(wanted)
+        while (request := self._next()) is not None:
+            id = request.candidate_id
+            result = self._assemble(request)
             if not self._closed:
-                self._post(Assembled(id, found))
+                self._post(Assembled(id, result))
 
     def _next(self) -> AssemblyRequest | None:
         with self._change:
-            self._change.wait_for(lambda: self._wanted is not None or self._closed)
-            wanted, self._wanted = self._wanted, None
-            return None if self._closed else wanted
+            self._change.wait_for(lambda: self._request is not None or self._closed)
+            request, self._request = self._request, None
+            return None if self._closed else request
 
-    def _assemble(self, wanted: AssemblyRequest) -> Assembly | str:
+    def _assemble(self, request: AssemblyRequest) -> Assembly | str:
         def say(step: str) -> None:
             if not self._closed:
-                self._post(AssemblyProgress(wanted.candidate_id, step))
+                self._post(AssemblyProgress(request.candidate_id, step))
 
         try:
-            return self._assembler.assemble(wanted.problem, wanted.source, wanted.target, say)
+            return self._assembler.assemble(request.problem, request.source, request.target, say)
         except (InfrastructureError, ProblemError, ValueError, OSError) as error:
             return " ".join(str(error).split())

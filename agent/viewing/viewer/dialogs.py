@@ -25,10 +25,10 @@ DIALOG_FRAME_COLUMNS = 6
 
 
 class LineDialog(ModalScreen[str | None]):
-    """Asks for one line of text; the result is None when the dialog is closed with escape.
+    """Asks for a line of text; the result is None if the dialog is closed with escape.
 
-    The text of the last time is selected, so that typing replaces it. When `check` raises InputError, its message is
-    shown and the dialog stays open.
+    The previous text is selected, so typing replaces it. If `check` raises InputError, its
+    message is shown and the dialog stays open.
     """
 
     BINDINGS = [Binding("escape", "close", "close")]
@@ -44,14 +44,18 @@ class LineDialog(ModalScreen[str | None]):
         self._label, self._value, self._hint, self._check = label, value, hint, check
 
     def compose(self) -> ComposeResult:
-        """The widgets: the label, one line of input with the last text selected, and a hint."""
+        """Yields the widgets: the label, a line of input with the previous text selected, and a
+        hint.
+        """
         with Vertical(classes="dialog"):
             yield Static(Text(self._label, style=LABEL))
             yield Input(value=self._value, select_on_focus=True)
             yield Static(Text(self._hint, style=QUIET), id="refused")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Closes with the text; one that the check refuses stays, with the reason below it."""
+        """Closes with the text; if the check refuses the text, the dialog stays, with the reason
+        below it.
+        """
         try:
             self._check(event.value)
         except InputError as error:
@@ -65,10 +69,10 @@ class LineDialog(ModalScreen[str | None]):
 
 
 class ChoiceDialog(ModalScreen[int | None]):
-    """Asks for one row of a table; the result is the row's number, or None when the dialog is closed.
+    """Asks for a row of a table; the result is the row's number, or None if the dialog is closed.
 
-    `more` returns the rows that follow the row with the given number, and no rows at the end of the table. With
-    `q_quits` the key q ends the program instead of closing the dialog.
+    `load_more` returns the rows that follow the row of a number, and no rows at the end of the
+    table. With `q_quits` the key q ends the program instead of closing the dialog.
     """
 
     BINDINGS = [
@@ -84,17 +88,22 @@ class ChoiceDialog(ModalScreen[int | None]):
         self,
         title: str,
         headings: Sequence[str],
-        more: Callable[[int | None], Sequence[tuple[int, Sequence[Text]]]],
+        load_more: Callable[[int | None], Sequence[tuple[int, Sequence[Text]]]],
         chosen: int | None = None,
         q_quits: bool = False,
     ) -> None:
         super().__init__()
-        self._title, self._headings, self._more, self._chosen = title, headings, more, chosen
+        self._title, self._headings, self._load_more, self._chosen = (
+            title,
+            headings,
+            load_more,
+            chosen,
+        )
         self._q_quits = q_quits
         self._numbers: list[int] = []
 
     def compose(self) -> ComposeResult:
-        """The widgets: a title, a table to choose a row of, and the keys."""
+        """Yields the widgets: a title, a table of choices, and the keys."""
         with Vertical(classes="dialog tall"):
             yield Static(Text(self._title, style=LABEL))
             yield DataTable(cursor_type="row")
@@ -105,7 +114,7 @@ class ChoiceDialog(ModalScreen[int | None]):
             )
 
     def on_mount(self) -> None:
-        """Fills the table with its first page, and puts the cursor on the row that was chosen last."""
+        """Fills the table with its first page, and puts the cursor on the previous choice."""
         table = self.query_one(DataTable)
         rows = self._next_rows()
         for heading, width in zip(self._headings, self._widths(rows), strict=True):
@@ -117,32 +126,32 @@ class ChoiceDialog(ModalScreen[int | None]):
 
     def _next_rows(self) -> Sequence[tuple[int, Sequence[Text]]]:
         try:
-            return self._more(self._numbers[-1] if self._numbers else None)
+            return self._load_more(self._numbers[-1] if self._numbers else None)
         except StoreError as error:
             self.query_one(Static).update(quoted_text(error, BAD))
             return ()
 
     def _widths(self, rows: Sequence[tuple[int, Sequence[Text]]]) -> list[int]:
-        """Returns the widths of the columns, so that all of them are seen: the widest ones are made narrower, but not
-        than their headings.
+        """Returns the widths of the columns, so all are visible: the widest are narrowed, at most
+        to their headings.
         """
         table = self.query_one(DataTable)
-        widths = [
-            max(map(cell_len, column))
-            for column in zip(self._headings, *(map(str, cells) for _, cells in rows), strict=True)
-        ]
+        widths = [cell_len(heading) for heading in self._headings]
+        for _, cells in rows:
+            for column, cell in enumerate(cells):
+                widths[column] = max(widths[column], cell_len(str(cell)))
         room = min(self.app.size.width - 2, MAX_DIALOG_COLUMNS) - DIALOG_FRAME_COLUMNS
         room -= 2 * table.cell_padding * len(widths)
         while sum(widths) > room:
-            spare = [
-                width - cell_len(heading)
-                for width, heading in zip(widths, self._headings, strict=True)
-            ]
-            if max(spare) <= 0:
+            # The widest column that is wider than its heading loses a cell, again and again.
+            widest = -1
+            for column, heading in enumerate(self._headings):
+                can_shrink = widths[column] > cell_len(heading)
+                if can_shrink and (widest < 0 or widths[column] > widths[widest]):
+                    widest = column
+            if widest < 0:
                 break
-            widths[
-                max(range(len(widths)), key=lambda place: (spare[place] > 0, widths[place]))
-            ] -= 1
+            widths[widest] -= 1
         return widths
 
     def _add(self, rows: Sequence[tuple[int, Sequence[Text]]]) -> None:
@@ -164,12 +173,12 @@ class ChoiceDialog(ModalScreen[int | None]):
             self.dismiss(self._numbers[event.cursor_row])
 
     def action_move(self, by: int) -> None:
-        """Moves the cursor a row down, or up where `by` is negative."""
+        """Moves the cursor a row down, or up if `by` is negative."""
         table = self.query_one(DataTable)
         table.action_cursor_down() if by > 0 else table.action_cursor_up()
 
     def action_leave(self) -> None:
-        """Quits the program where this is its first screen, else closes the list."""
+        """Quits the program if this is its first screen, else closes the list."""
         if self._q_quits:
             self.app.exit()
         else:
@@ -185,7 +194,7 @@ class ChoiceDialog(ModalScreen[int | None]):
 
 
 class HelpDialog(ModalScreen[None]):
-    """The window that lists the keys."""
+    """The window with the list of keys."""
 
     BINDINGS = [
         CLOSE_BINDING,
@@ -199,7 +208,7 @@ class HelpDialog(ModalScreen[None]):
     ]
 
     def compose(self) -> ComposeResult:
-        """The widgets: a title and the list of keys, which scrolls."""
+        """Yields the widgets: a title and the list of keys, which scrolls."""
         with Vertical(classes="dialog tall"):
             yield Static(Text("keys", style=LABEL))
             yield Pager(id="keys")
@@ -210,18 +219,18 @@ class HelpDialog(ModalScreen[None]):
         self.query_one(Pager).show(Text("\n").join(lines))
 
     def action_scroll(self, by: int) -> None:
-        """Scrolls by so many lines, up where negative."""
+        """Scrolls by `by` lines, up if negative."""
         self.query_one(Pager).scroll_relative(y=by, animate=False)
 
     def action_page(self, pages: int) -> None:
-        """Scrolls by so many pages, up where negative."""
+        """Scrolls by `pages` pages, up if negative."""
         pager = self.query_one(Pager)
         pager.scroll_relative(y=pages * max(1, pager.size.height - 1), animate=False)
 
-    def action_edge(self, which: int) -> None:
-        """Scrolls to the first line (-1) or the last one (1)."""
+    def action_edge(self, edge: int) -> None:
+        """Scrolls to the first (-1) or the last (1) line."""
         pager = self.query_one(Pager)
-        pager.scroll_home(animate=False) if which < 0 else pager.scroll_end(animate=False)
+        pager.scroll_home(animate=False) if edge < 0 else pager.scroll_end(animate=False)
 
     def action_close(self) -> None:
         """Closes the list of keys."""

@@ -1,5 +1,5 @@
-"""`fault:mismatch action:repair problem:fused_softmax speedup:1.2 correct`: which turns are wanted, as people write
-it.
+"""Parses filters of turns: `fault:mismatch action:repair problem:fused_softmax speedup:1.2
+correct`.
 """
 
 from __future__ import annotations
@@ -41,20 +41,22 @@ FILTER_EXAMPLE = (
 
 
 def parse_filter(text: str) -> CandidateFilter:
-    """Every part must hold; nothing is no filter. Raises InputError."""
+    """Parses a filter whose parts must all hold; an empty text filters nothing. Raises
+    InputError.
+    """
     try:
         parts = shlex.split(text)
     except ValueError:
         raise InputError("the filter has a quote that does not end") from None
-    wanted: dict[str, object] = {}
+    conditions: dict[str, object] = {}
     for part in parts:
         name, value = _read(part)
-        if name in wanted:
+        if name in conditions:
             raise InputError(
                 f"the filter says {part!r} after something else of that kind: give each once"
             )
-        wanted[name] = value
-    return CandidateFilter.model_validate(wanted)
+        conditions[name] = value
+    return CandidateFilter.model_validate(conditions)
 
 
 def _read(part: str) -> tuple[str, object]:

@@ -1,4 +1,6 @@
-"""The fixed parts of the viewer's screen: the style sheet, the key bindings, the heading line and the line of hints."""
+"""The fixed parts of the viewer's screen: the style sheet, the key bindings, the heading line and
+the line of hints.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from kernelwright.store.records import SearchHit
 MIN_TERMINAL_SIZE = (50, 10)
 """Smallest size of the terminal in columns and lines."""
 NARROW_COLUMNS = 90
-"""Columns up to which the lineage is left out."""
+"""Largest width in columns at which the lineage is hidden."""
 
 MAX_DIALOG_COLUMNS = 110
 
@@ -65,7 +67,7 @@ KEYS: tuple[tuple[str, str, str, str], ...] = (
     ("question_mark", "help", "?", "this help"),
     ("q,ctrl+c", "quit", "q", "quit"),
 )
-"""For each binding its keys, its action, the spelling of the key in the help, and its description."""
+"""Each binding's keys, its action, the spelling of the key in the help, and its description."""
 BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding(keys, action, text, key_display=written) for keys, action, written, text in KEYS
 ]
@@ -73,14 +75,16 @@ HINTS = (
     "? help", "q quit", "h l turn", "H L trajectory", "c code", "d diff", "p prompt", "t list", "f filter", "/ search",
     "o PTX", "x export",
 )  # fmt: skip
-"""The keys that a newcomer needs come first: a narrow terminal has no room for the last ones."""
+"""The keys that a newcomer needs come first: a narrow terminal has no room for the last."""
 
 
 FOUND_HEADINGS = ("trajectory", "turn", "problem", "verdict", "where")
 
 
 def heading(position: ViewerPosition, view: View, following: bool) -> Text:
-    """`3 fused_softmax  turn 2 of 5 repair  mismatch  [diff]  stopped: turns`."""
+    """Formats the heading: `3 fused_softmax  turn 2 of 5 repair  mismatch  [diff]  stopped:
+    turns`.
+    """
     row, viewed = position.viewed.row, position.viewed
     parts: list[Text] = [
         Text.assemble((str(row.id), LABEL), " ", quoted_text(row.problem, "bold", 60))
@@ -106,7 +110,7 @@ def heading(position: ViewerPosition, view: View, following: bool) -> Text:
 
 
 def hints(columns: int) -> Text:
-    """Returns the bottom line: the most important keys, as many as fit into so many columns."""
+    """Returns the bottom line: the most important keys, as many as fit into `columns`."""
     line = ""
     for hint in HINTS:
         longer = f"{line}  {hint}" if line else hint
@@ -116,13 +120,13 @@ def hints(columns: int) -> Text:
     return Text(line, QUIET)
 
 
-def found_cells(found: SearchHit) -> tuple[Text, ...]:
-    """Writes the cells of a found turn in the order of FOUND."""
-    candidate, trajectory, _ = found.entry
-    verdict, correct = verdict_words(found.entry)
+def found_cells(hit: SearchHit) -> tuple[Text, ...]:
+    """Writes the cells of a search hit in the order of FOUND_HEADINGS."""
+    candidate, trajectory, _ = hit.entry
+    verdict, correct = verdict_words(hit.entry)
     words = (str(trajectory.id), str(candidate.turn + 1), trajectory.problem)
     return (
         *(quoted_text(word, limit=40) for word in words),
         Text(verdict, GOOD if correct else BAD),
-        quoted_text(found.excerpt, QUIET, 100),
+        quoted_text(hit.excerpt, QUIET, 100),
     )

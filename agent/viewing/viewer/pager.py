@@ -1,4 +1,4 @@
-"""A scrolling text of any length: rendered once at the width there is, drawn line by line."""
+"""A scrolling text of any length: rendered once at the current width, drawn line by line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CURRENT_MATCH_STYLE = Style(reverse=True, bold=True, color="yellow")
 
 
 class Pager(ScrollView, can_focus=False):
-    """`show` gives it something to show, `find` a text to mark and to go to."""
+    """A pager: `show` sets its content, `find` marks a text and scrolls to it."""
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -24,28 +24,30 @@ class Pager(ScrollView, can_focus=False):
         self._strips: list[Strip] = []
         self._width = 0
         self._matches: list[int] = []
-        self._looked_for = ""
-        self._at = -1
+        self._search_text = ""
+        self._current_match = -1
 
     @property
     def text(self) -> str:
-        """The text as it is drawn."""
+        """The drawn text."""
         return "\n".join(strip.text.rstrip() for strip in self._strips)
 
     @property
-    def found(self) -> tuple[int, int]:
-        """Returns the number of the current match from 1, and the number of matches; (0, 0) where there is none."""
-        return (self._at + 1, len(self._matches)) if self._matches else (0, 0)
+    def match_position(self) -> tuple[int, int]:
+        """Returns the number of the current match from 1, and the number of matches; (0, 0) if
+        there is none.
+        """
+        return (self._current_match + 1, len(self._matches)) if self._matches else (0, 0)
 
     def show(self, renderable: RenderableType, *, keep: bool = False) -> None:
-        """Shows a text from its top, or (`keep`) from where it is."""
-        self._shown, self._at = renderable, -1
+        """Shows a text from its top, or (`keep`) from the current position."""
+        self._shown, self._current_match = renderable, -1
         self._lay_out()
         if not keep:
             self.scroll_to(0, 0, animate=False, immediate=True)
 
     def on_resize(self) -> None:
-        """Breaks the text into lines anew where the width has changed."""
+        """Breaks the text into lines anew if the width has changed."""
         if self.scrollable_content_region.width != self._width:
             self._lay_out()
 
@@ -67,44 +69,49 @@ class Pager(ScrollView, can_focus=False):
         self.refresh()
 
     def find(self, text: str, step: int = 1) -> bool:
-        """Goes to the next line (from where it is) that holds it, round the end; upper and lower case are one.
+        """Scrolls to the next line with the text (from the current position, wrapping at the
+        end), ignoring case.
 
-        False where none does.
+        Returns False if no line has the text.
         """
-        if text != self._looked_for:
-            self._looked_for, self._at = text, -1
+        if text != self._search_text:
+            self._search_text, self._current_match = text, -1
         self._mark()
         self.refresh()
         if not self._matches:
             return False
-        if self._at < 0:
-            here = self.scroll_offset.y
-            below = (place for place, line in enumerate(self._matches) if line >= here)
-            self._at = next(below, 0) if step > 0 else len(self._matches) - 1
+        if self._current_match < 0:
+            top_line = self.scroll_offset.y
+            below = (index for index, line in enumerate(self._matches) if line >= top_line)
+            self._current_match = next(below, 0) if step > 0 else len(self._matches) - 1
         else:
-            self._at = (self._at + step) % len(self._matches)
-        line = self._matches[self._at]
+            self._current_match = (self._current_match + step) % len(self._matches)
+        line = self._matches[self._current_match]
+        # The match is drawn a third below the top, with some lines before it.
         self.scroll_to(0, max(0, line - self.size.height // 3), animate=False, immediate=True)
         return True
 
     def _mark(self) -> None:
-        wanted = self._looked_for.lower()
+        pattern = self._search_text.lower()
         lines = enumerate(self._strips)
-        self._matches = (
-            [place for place, strip in lines if wanted in strip.text.lower()] if wanted else []
-        )
-        self._at = min(self._at, len(self._matches) - 1)
+        self._matches = []
+        if pattern:
+            self._matches = [index for index, strip in lines if pattern in strip.text.lower()]
+        self._current_match = min(self._current_match, len(self._matches) - 1)
 
     def render_line(self, y: int) -> Strip:
-        """The line at row `y` of the screen, with the matches of the search marked."""
-        place = y + self.scroll_offset.y
-        if place >= len(self._strips):
+        """Draws the line at row `y` of the screen, with the matches of the search marked."""
+        index = y + self.scroll_offset.y
+        if index >= len(self._strips):
             return Strip.blank(self.size.width, self.rich_style)
-        strip = self._strips[place]
-        if place in self._matches:
-            current = 0 <= self._at < len(self._matches) and self._matches[self._at] == place
+        strip = self._strips[index]
+        if index in self._matches:
+            current = (
+                0 <= self._current_match < len(self._matches)
+                and self._matches[self._current_match] == index
+            )
             strip = _marked(
-                strip, self._looked_for.lower(), CURRENT_MATCH_STYLE if current else MATCH_STYLE
+                strip, self._search_text.lower(), CURRENT_MATCH_STYLE if current else MATCH_STYLE
             )
         return (
             strip.extend_cell_length(self.size.width)
@@ -113,19 +120,24 @@ class Pager(ScrollView, can_focus=False):
         )
 
 
-def _marked(strip: Strip, wanted: str, style: Style) -> Strip:
-    """By characters found, by cells cut: a wide character before the match moves it."""
+def _marked(strip: Strip, pattern: str, style: Style) -> Strip:
+    """Marks the matches of a pattern. Matches are searched by characters and cut by cells: a wide
+    character before a match moves its cells.
+    """
     text, parts, begin, cell = strip.text, [], 0, 0
     lowered = text.lower()
-    while (place := lowered.find(wanted, begin)) >= 0:
-        start = Text(text[:place]).cell_len
-        stop = Text(text[: place + len(wanted)]).cell_len
+    while (index := lowered.find(pattern, begin)) >= 0:
+        start = Text(text[:index]).cell_len
+        stop = Text(text[: index + len(pattern)]).cell_len
         parts += [strip.crop(cell, start), _restyled(strip.crop(start, stop), style)]
-        begin, cell = place + len(wanted), stop
+        begin, cell = index + len(pattern), stop
     return Strip.join([*parts, strip.crop(cell)])
 
 
 def _restyled(strip: Strip, style: Style) -> Strip:
     from rich.segment import Segment
 
-    return Strip(Segment(text, (own or Style()) + style, control) for text, own, control in strip)
+    return Strip(
+        Segment(text, (segment_style or Style()) + style, control)
+        for text, segment_style, control in strip
+    )

@@ -1,4 +1,6 @@
-"""The viewer's contents as plain text and as JSON: renderables and values for the command to print."""
+"""The viewer's contents as plain text and as JSON: renderables and values for the command to
+print.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,11 @@ from kernelwright.store.records import CandidateFilter, Turn
 HEADINGS = ("id", "run", "problem", "policy", "turns", "best", "stopped")
 
 
-def list_table(store: Store, wanted: CandidateFilter | None, limit: int) -> RenderableType:
-    """Trajectories, the newest first."""
-    rows = list_trajectories(store, wanted, limit=limit)
+def list_table(
+    store: Store, candidate_filter: CandidateFilter | None, limit: int
+) -> RenderableType:
+    """Renders a table of trajectories, the newest first."""
+    rows = list_trajectories(store, candidate_filter, limit=limit)
     if not rows:
         return Text("nothing fits the filter", style=QUIET)
     table = Table(box=None, header_style=LABEL, padding=(0, 2, 0, 0))
@@ -54,7 +58,7 @@ def list_table(store: Store, wanted: CandidateFilter | None, limit: int) -> Rend
 def list_rows(
     store: Store, rows: Sequence[tuple[Any, Sequence[Any]]]
 ) -> Iterator[tuple[Text, ...]]:
-    """Writes the rows of the list in the order of HEADINGS."""
+    """Yields the rows of the list in the order of HEADINGS."""
     names = {run.id: run.name for run in store.runs()}
     for row, entries in rows:
         best, correct = trajectory_verdict_words(entries)
@@ -74,14 +78,16 @@ def list_rows(
 
 
 def _unstopped(row: Trajectory) -> str:
-    """Says how a trajectory without a stop reason stands: a run that was killed has none either."""
+    """Describes a trajectory without a stop reason: running, killed, or not started."""
     if is_worked_on(row.owner, row.lease):
         return "running"
     return "cut off" if row.owner else "not yet"
 
 
 def whole_trajectory_view(store: Store, viewed: ViewedTrajectory) -> Iterator[RenderableType]:
-    """The trajectory from its first turn to its last; of a prompt what the one before did not hold."""
+    """Yields the trajectory from its first turn to its last; of each prompt only the part that
+    the previous prompt lacks.
+    """
     yield heading_view(viewed)
     before: tuple[Message, ...] = ()
     for entry in viewed.entries:
@@ -103,19 +109,19 @@ def whole_trajectory_view(store: Store, viewed: ViewedTrajectory) -> Iterator[Re
 
 
 def heading_view(viewed: ViewedTrajectory) -> RenderableType:
-    """Shows the facts of a trajectory above its turns."""
+    """Renders the facts of a trajectory above its turns."""
     numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in viewed.entries}
     tree = Text("\n").join(line for _, line in tree_lines(viewed)) or Text(
         "no turn yet", style=QUIET
     )
-    known = [
+    facts = [
         (label, quoted_text(value, limit=400))
         for label, value in trajectory_facts(viewed.row, numbers)
     ]
     return facts_table(
         [
             ("problem", quoted_text(viewed.row.problem, "bold")),
-            *known,
+            *facts,
             ("lineage", _unindented(tree)),
         ]
     )
@@ -124,18 +130,18 @@ def heading_view(viewed: ViewedTrajectory) -> RenderableType:
 def lineage_facts(viewed: ViewedTrajectory) -> Text:
     """Returns the facts of the whole trajectory, to show under its lineage."""
     numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in viewed.entries}
-    known = [
+    facts = [
         fact
         for fact in trajectory_facts(viewed.row, numbers)
         if fact[0] not in ("trajectory", "best")
     ]
     return Text("\n").join(
-        Text.assemble((f"{label} ", LABEL), quoted_text(value, limit=400)) for label, value in known
+        Text.assemble((f"{label} ", LABEL), quoted_text(value, limit=400)) for label, value in facts
     )
 
 
 def _unindented(tree: Text) -> Text:
-    """Returns the lines without the column that marks the turn looked at."""
+    """Returns the lines without the column that marks the current turn."""
     return Text("\n").join(line[1:] for line in tree.split("\n"))
 
 
@@ -154,8 +160,8 @@ def _prompt(messages: tuple[Message, ...], before: tuple[Message, ...]) -> Itera
 
 
 def one_view(view: View, store: Store, viewed: ViewedTrajectory, turn: Turn) -> RenderableType:
-    """Shows a turn as the viewer does; code is the code alone, fit for a file. Raises InputError where there is
-    none.
+    """Renders a turn as the viewer does; code is the code alone, fit for a file. Raises
+    InputError if the turn has no code.
     """
     if view is View.CODE:
         if not turn.source:
@@ -165,13 +171,15 @@ def one_view(view: View, store: Store, viewed: ViewedTrajectory, turn: Turn) -> 
 
 
 def chosen_turn(store: Store, viewed: ViewedTrajectory, number: int | None) -> Turn:
-    """Returns the turn with a number from 1; None selects the best one, else the last. Raises InputError."""
+    """Returns the turn with a number from 1; None selects the best turn, else the last. Raises
+    InputError.
+    """
     if not viewed.entries:
         raise InputError(f"trajectory {viewed.row.id} has no turn yet")
     numbers = [entry.candidate.turn + 1 for entry in viewed.entries]
     if number is None:
-        place = None if viewed.best_id is None else viewed.place_of(viewed.best_id)
-        return store.turn(viewed.entries[-1 if place is None else place].candidate.id)
+        best_index = None if viewed.best_id is None else viewed.index_of(viewed.best_id)
+        return store.turn(viewed.entries[-1 if best_index is None else best_index].candidate.id)
     if number not in numbers:
         raise InputError(
             f"trajectory {viewed.row.id} has no turn {number}: choose {numbers[0]} to {numbers[-1]}"
@@ -180,17 +188,17 @@ def chosen_turn(store: Store, viewed: ViewedTrajectory, number: int | None) -> T
 
 
 def trajectory_json(store: Store, viewed: ViewedTrajectory, number: int | None) -> dict[str, Any]:
-    """The row, the lineage, and each turn without token ids and log-probabilities (agent export --format jsonl has
-    them).
+    """Returns the row, the lineage, and each turn without token ids and log-probabilities (agent
+    export --format jsonl has them).
     """
-    wanted = [entry for entry in viewed.entries if entry.candidate.id in viewed.fitting]
+    entries = [entry for entry in viewed.entries if entry.candidate.id in viewed.fitting]
     if number is not None:
-        wanted = [entry for entry in wanted if entry.candidate.turn + 1 == number]
+        entries = [entry for entry in entries if entry.candidate.turn + 1 == number]
     return {
         "trajectory": viewed.row.model_dump(mode="json"),
         "best": viewed.best_id,
         "lineage": [list(edge) for edge in viewed.graph.edges],
-        "turns": [_turn_json(store.turn(entry.candidate.id)) for entry in wanted],
+        "turns": [_turn_json(store.turn(entry.candidate.id)) for entry in entries],
     }
 
 
@@ -199,11 +207,13 @@ def _turn_json(turn: Turn) -> dict[str, Any]:
     return turn.model_dump(mode="json", exclude={"completion": tokens})
 
 
-def list_json(store: Store, wanted: CandidateFilter | None, limit: int) -> list[dict[str, Any]]:
-    """Returns the newest trajectories as values that JSON can hold."""
+def list_json(
+    store: Store, candidate_filter: CandidateFilter | None, limit: int
+) -> list[dict[str, Any]]:
+    """Returns the newest trajectories as values for JSON."""
     names = {run.id: run.name for run in store.runs()}
-    found = []
-    for row, entries in list_trajectories(store, wanted, limit=limit):
+    rows_json = []
+    for row, entries in list_trajectories(store, candidate_filter, limit=limit):
         best, correct = trajectory_verdict_words(entries)
         fields = (
             "id",
@@ -215,14 +225,14 @@ def list_json(store: Store, wanted: CandidateFilter | None, limit: int) -> list[
             "finished",
             "best_id",
         )
-        known = {name: getattr(row, name) for name in fields}
-        found.append(
+        facts = {name: getattr(row, name) for name in fields}
+        rows_json.append(
             {
-                **known,
+                **facts,
                 "run": names.get(row.run_id or 0),
                 "turns": len(entries),
                 "best": best,
                 "correct": correct,
             }
         )
-    return found
+    return rows_json

@@ -1,11 +1,12 @@
-"""What can be seen of one turn, as rich renderables.
+"""The views of a turn, as rich renderables.
 
-Text that others wrote is data: no markup, no control characters.
+Text of other authors is data: no markup, no control characters.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -35,37 +36,37 @@ from kernelwright.store.records import Turn
 from kernelwright.tools.judging.assembly import Assembly, Listing
 
 MAX_TEXT_CHARACTERS = 2_000_000
-"""Characters of one text that are shown."""
+"""Maximum number of characters of a displayed text."""
 WORD_WRAP_CHARACTERS = 30_000
-"""Characters up to which lines are broken between words."""
+"""Largest number of characters for which lines are broken between words."""
 HIGHLIGHT_CHARACTERS = 60_000
-"""Characters up to which code is coloured."""
+"""Largest number of characters for which code is coloured."""
 STYLE_OF_LINE_KIND = {"added": "green", "removed": "red", "quiet": LABEL, "": ""}
 
 
 class View(StrEnum):
-    """What the viewer shows of a turn."""
+    """The views of a turn in the viewer."""
 
     TURN = "turn"
     """The verdict in full, and the answer."""
     PROMPT = "prompt"
-    """The prompt as it was sent."""
+    """The prompt as sent."""
     CODE = "code"
     DIFF = "diff"
-    """Against the parent."""
+    """Diff against the parent's code."""
     PTX = "ptx"
 
 
-def choose_view(asked: str) -> View:
-    """Raises InputError."""
+def choose_view(name: str) -> View:
+    """Parses the name of a view. Raises InputError."""
     try:
-        return View(asked)
+        return View(name)
     except ValueError:
-        raise InputError(f"--show {asked!r}: choose {', '.join(View)}") from None
+        raise InputError(f"--show {name!r}: choose {', '.join(View)}") from None
 
 
 def view_of(view: View, store: Store, viewed: ViewedTrajectory, turn: Turn) -> RenderableType:
-    """Returns the lines of every view but PTX, which takes a compiler: `assembly_view`."""
+    """Renders every view but PTX, which needs a compiler: `assembly_view`."""
     match view:
         case View.PROMPT:
             return prompt_view(turn)
@@ -77,7 +78,7 @@ def view_of(view: View, store: Store, viewed: ViewedTrajectory, turn: Turn) -> R
 
 
 def turn_view(turn: Turn, viewed: ViewedTrajectory) -> RenderableType:
-    """Shows the facts, the verdict and the answer of a turn."""
+    """Renders the facts, the verdict and the answer of a turn."""
     parts: list[RenderableType] = [facts_table(turn_facts(turn, viewed)), Text()]
     if turn.report is not None:
         parts += [report_view(turn.report), Text()]
@@ -85,7 +86,7 @@ def turn_view(turn: Turn, viewed: ViewedTrajectory) -> RenderableType:
 
 
 def turn_facts(turn: Turn, viewed: ViewedTrajectory) -> list[tuple[str, object]]:
-    """What was asked of whom, and what it took."""
+    """Returns the facts of a turn: candidate, policy, author, cost, time and reward."""
     completion = turn.completion
     revision = completion.revision or completion.adapter_revision if completion else None
     rewards = ", ".join(f"{name} {value:.3g}" for name, value in (turn.rewards or {}).items())
@@ -111,12 +112,12 @@ def _parent(turn: Turn, viewed: ViewedTrajectory) -> str:
     if turn.parent_id is None or turn.parent_id not in viewed.graph:
         return ""
     parent = viewed.graph.nodes[turn.parent_id]["entry"].candidate
-    where = (
+    origin = (
         ""
         if parent.trajectory_id == turn.trajectory_id
         else f" of trajectory {parent.trajectory_id}"
     )
-    return f" of turn {parent.turn + 1}{where}"
+    return f" of turn {parent.turn + 1}{origin}"
 
 
 def _took(turn: Turn) -> str:
@@ -136,16 +137,16 @@ def _took(turn: Turn) -> str:
 
 
 def answer_text(turn: Turn) -> RenderableType:
-    """Shows what the policy answered."""
+    """Renders the policy's answer."""
     if turn.completion is None:
         return Text("not answered yet", style=QUIET)
     return long_text(turn.completion.text) if turn.completion.text else Text("(empty)", style=QUIET)
 
 
 def long_text(text: str) -> RenderableType:
-    """Text that someone else wrote.
+    """Renders a text of another author.
 
-    Where there is much of it, it is laid out by columns and not by words: that is a hundred times as fast.
+    Long texts are broken by columns and not between words, which is a hundred times as fast.
     """
     return (
         quoted_text(text, limit=MAX_TEXT_CHARACTERS)
@@ -155,7 +156,7 @@ def long_text(text: str) -> RenderableType:
 
 
 class CutLines:
-    """Lines cut where the width ends."""
+    """Lines that are broken at the width of the screen, also inside words."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -163,18 +164,22 @@ class CutLines:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = 0 if options.no_wrap else max(8, options.max_width)
         for line in self._text.expandtabs(8).split("\n"):
-            rest = line
-            while width and cell_len(rest) > width:
-                head = set_cell_size(rest, width)
+            remainder = line
+            while width and cell_len(remainder) > width:
+                head = set_cell_size(remainder, width)
                 yield Segment(head + "\n")
-                rest = rest[len(head) :] if rest.startswith(head) else rest[len(head) - 1 :]
-            yield Segment(rest + "\n")
+                remainder = (
+                    remainder[len(head) :]
+                    if remainder.startswith(head)
+                    else remainder[len(head) - 1 :]
+                )
+            yield Segment(remainder + "\n")
 
 
 def prompt_view(turn: Turn) -> RenderableType:
-    """Message by message, and how it was sampled."""
-    asked = turn.sampling.model_dump(exclude_none=True, exclude_defaults=True)
-    how = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in asked.items())
+    """Renders the sampling, and the prompt message by message."""
+    options = turn.sampling.model_dump(exclude_none=True, exclude_defaults=True)
+    how = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in options.items())
     parts: list[RenderableType] = [
         Text(f"prompts {turn.prompt_version or '-'}; {how or 'default sampling'}", style=QUIET)
     ]
@@ -184,7 +189,7 @@ def prompt_view(turn: Turn) -> RenderableType:
 
 
 def code_view(turn: Turn) -> RenderableType:
-    """Shows the code with line numbers, and the line that failed marked."""
+    """Renders the code with line numbers, and marks the line that failed."""
     if not turn.source:
         return Text(
             "the answer holds no code" if turn.completion else "not answered yet", style=QUIET
@@ -197,7 +202,7 @@ def code_view(turn: Turn) -> RenderableType:
 
 
 class NumberedLines:
-    """Lines with their numbers; a line that is too long goes on under itself, not under its number."""
+    """Lines with their numbers; a long line continues below itself, not below its number."""
 
     def __init__(self, lines: Sequence[Text], marked: int | None) -> None:
         self._lines, self._marked = lines, marked
@@ -206,8 +211,10 @@ class NumberedLines:
         digits = len(str(len(self._lines)))
         room = max(8, options.max_width - digits - 3)
         for number, line in enumerate(self._lines, 1):
-            here = number == self._marked
-            gutter = Text(f"{number:>{digits}} {'>' if here else ' '} ", BAD if here else QUIET)
+            is_marked = number == self._marked
+            gutter = Text(
+                f"{number:>{digits}} {'>' if is_marked else ' '} ", BAD if is_marked else QUIET
+            )
             for part in line.wrap(console, room, overflow="fold") or [Text()]:
                 yield Text.assemble(gutter, part, no_wrap=True, overflow="ignore")
                 gutter = Text(" " * (digits + 3))
@@ -224,16 +231,17 @@ def _coloured(code: str) -> list[Text]:
 
 
 def diff_view(turn: Turn, parent: Turn | None) -> RenderableType:
-    """Shows how a turn's code differs from its parent's."""
+    """Renders the differences between a turn's code and its parent's."""
     if turn.parent_id is None or parent is None:
         return Text("a draft has no parent to compare it with: look at its code", style=QUIET)
     if not turn.source or not parent.source:
-        which = "this turn" if not turn.source else f"turn {parent.turn + 1}, its parent,"
-        return Text(f"{which} holds no code: there is nothing to compare", style=QUIET)
+        side = "this turn" if not turn.source else f"turn {parent.turn + 1}, its parent,"
+        return Text(f"{side} holds no code: there is nothing to compare", style=QUIET)
     lines = diff_lines(parent.source, turn.source)
     if not lines:
         return Text(f"the same text as turn {parent.turn + 1}, its parent", style=QUIET)
-    added, removed = (sum(kind == wanted for kind, _ in lines) for wanted in ("added", "removed"))
+    counts = Counter(kind for kind, _ in lines)
+    added, removed = counts["added"], counts["removed"]
     head = Text.assemble(
         f"against turn {parent.turn + 1}: ", (f"+{added}", GOOD), " ", (f"-{removed}", BAD)
     )
@@ -243,7 +251,7 @@ def diff_view(turn: Turn, parent: Turn | None) -> RenderableType:
 
 
 def assembly_view(assembly: Assembly) -> RenderableType:
-    """Shows the assembly of a candidate's kernels, or why they do not compile."""
+    """Renders the assembly of a candidate's kernels, or the reason why they do not compile."""
     parts: list[RenderableType] = []
     if assembly.failure is not None:
         parts += [
@@ -261,12 +269,12 @@ def assembly_view(assembly: Assembly) -> RenderableType:
 
 
 def _heading(listing: Listing, target: str) -> Text:
-    found = listing.resources
-    known = (
+    resources = listing.resources
+    facts = (
         ""
-        if found is None
-        else f"  {config_text(found)}  {found.registers} registers, {found.spills} bytes spilled"
+        if resources is None
+        else f"  {config_text(resources)}  {resources.registers} registers, {resources.spills} bytes spilled"
     )
     return Text.assemble(
-        (f"// {listing.name}", LABEL), f" for {target}", quoted_text(known, QUIET, 400)
+        (f"// {listing.name}", LABEL), f" for {target}", quoted_text(facts, QUIET, 400)
     )

@@ -83,7 +83,7 @@ def test_questions_that_wait_are_asked_together_and_one_refusal_takes_no_other_w
     parts = [ScriptPart(when=f"question {k}", answers=(f"answer {k}",)) for k in range(7)]
     policy = Counting(Script(parts=tuple(parts)))
     lane = PolicyLane(policy, Gate("policy", 1), lambda error: None, together=True)
-    policy.others = lambda: 8 - policy.calls[0] - len(lane._gather._waiting)
+    policy.others = lambda: 8 - policy.calls[0] - len(lane._collector._waiting)
     said = {}
 
     def wonder(text):

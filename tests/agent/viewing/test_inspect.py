@@ -69,7 +69,7 @@ def test_the_keys_step_through_turns_and_trajectories(drive):
         places = []
         for key in ("l", "right", "h", "left", "$", "0", "l", "l"):
             await press(pilot, {"$": "dollar_sign"}.get(key, key))
-            places.append(viewer.position.place)
+            places.append(viewer.position.index)
         assert places == [1, 2, 1, 0, 4, 0, 1, 2]
         assert "turn 3 of 5, refine" in line(viewer, "heading")
         assert "correct 1.5x" in line(viewer, "heading")
@@ -187,12 +187,12 @@ def test_a_search_finds_text_in_the_turn_and_in_the_whole_database(drive):
     async def test(viewer, pilot):
         await press(pilot, "c")
         await ask(viewer, pilot, "TL.")
-        first = viewer.query_one("#body").found
+        first = viewer.query_one("#body").match_position
         assert first[0] == 1
         assert first[1] > 3
         assert "match 1 of" in line(viewer)
         await press(pilot, "n", "n", "N")
-        assert viewer.query_one("#body").found[0] == 2
+        assert viewer.query_one("#body").match_position[0] == 2
         await ask(viewer, pilot, "xylophone")
         assert "//xylophone searches the whole database" in line(viewer)
         await ask(viewer, pilot, "/rather")
