@@ -129,12 +129,8 @@ def batch(
             policy, sampling, search, budget, judging, drafting, remote=remote_device, tune=tune
         )
         refuse_unused_options(context, settings, policy)
-        if tune and (judges is not None or not settings.tune):
-            from kernelwright.errors import InputError
-
-            raise InputError(
-                "--tune times kernels on a GPU of this machine: leave it out, or use one with --device"
-            )
+        if tune:
+            _check_tuning(settings, has_local_judge=judges is None)
         cores = judges.capacity if judges else os.cpu_count() or 2
         options: dict[str, Any] = {
             "samples": samples,
@@ -171,6 +167,16 @@ def _say_skipped(names: list[str]) -> None:
             )
         for reason in unreadable(folder):
             typer.echo(f"skipped: {reason}", err=True)
+
+
+def _check_tuning(settings: Settings, has_local_judge: bool) -> None:
+    """Raises InputError if kernels are to be tuned and no GPU of this machine judges."""
+    from kernelwright.errors import InputError
+
+    if not has_local_judge or not settings.tune:
+        raise InputError(
+            "--tune times kernels on a GPU of this machine: leave it out, or use one with --device"
+        )
 
 
 def _check_draft(draft: str, problems: int) -> None:

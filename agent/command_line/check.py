@@ -17,7 +17,7 @@ from kernelwright.agent.command_line.problems import Init, Inputs, find_named
 
 if TYPE_CHECKING:
     from kernelwright.agent.reporting.verdicts.trace import CandidateTrace
-    from kernelwright.tools.evaluation.pipeline import Options
+    from kernelwright.tools.options import Options
     from kernelwright.tools.problem import Problem
     from kernelwright.tools.report import Failure, Report
     from kernelwright.tools.timing.card_estimates import CardEstimate
@@ -134,7 +134,7 @@ def check(
         own_work_mode,
     )
     from kernelwright.agent.runtime.output_files import refuse_unwritable_folder
-    from kernelwright.tools.source import read_source
+    from kernelwright.tools.options import Options
 
     if cache is not None:
         refuse_unwritable_folder(cache, "--cache")
@@ -146,6 +146,8 @@ def check(
     )
     source = as_candidate(text, file, function, chosen_problem)
     own_work_rule = own_work_mode(own_work)
+    trace: CandidateTrace | None = None
+    estimates: tuple[CardEstimate, ...] = ()
     if server is not None:
         CHECK_MODES.refuse_unused(context, "--server")
         request = {
@@ -153,40 +155,21 @@ def check(
             "seed": seed, "sizes": sizes, "targets": target, "allow_import": allow_import or (),
             "train_mode": train_mode, "contiguous_inputs": contiguous_inputs,
         }  # fmt: skip
-        report = judge_at_server(server, chosen_problem, source, device, request, quiet=quiet)
-        command = command_without_output_options(context)
-        _show(
-            report,
-            None,
-            source,
-            command,
-            as_json,
-            taken_for=chosen_problem.taken_for,
-            explain=explain,
-        )
-        raise typer.Exit(exit_status(report))
-    packages = allowed_packages(allow_import or [])
-    chosen_device = choose_device(device)
-    refuse_gpu_tools_on_cpu(chosen_device, ncu, sanitizer)
-    targets = choose_targets(target or [], chosen_device)
-    failure = read_source(source, packages)
-    if failure is not None:
-        report, trace = _unreadable(chosen_problem, source, failure), None
-        if show_trace and _runs(failure):
-            trace = _trace(chosen_problem, source, targets[0], chosen_device, packages, quiet=quiet)
+        report = judge_at_server(server, chosen_problem, source, device, request, quiet)
     else:
-        from kernelwright.tools.evaluation.pipeline import Options
-
+        packages = allowed_packages(allow_import or [])
+        chosen_device = choose_device(device)
+        refuse_gpu_tools_on_cpu(chosen_device, ncu, sanitizer)
         options = Options(
-            targets=targets, own_work=own_work_rule, profile=profile, ncu=ncu, sanitizer=sanitizer,
-            seed=seed, sizes=sizes, allow_import=packages, train_mode=train_mode, contiguous_inputs=contiguous_inputs,
+            targets=choose_targets(target or [], chosen_device), own_work=own_work_rule, profile=profile, ncu=ncu,
+            sanitizer=sanitizer, seed=seed, sizes=sizes, allow_import=packages, train_mode=train_mode,
+            contiguous_inputs=contiguous_inputs,
         )  # fmt: skip
-        report, trace = _judge(
-            chosen_problem, source, chosen_device, options, cache, show_trace, quiet=quiet
+        report, trace = _judge_here(
+            chosen_problem, source, chosen_device, options, cache, show_trace, quiet
         )
-    estimates: tuple[CardEstimate, ...] = ()
-    if chosen_device == "cpu" and (report.correct or target):
-        estimates = _estimates(chosen_problem, target or targets, quiet)
+        if chosen_device == "cpu" and (report.correct or target):
+            estimates = _estimates(chosen_problem, target or options.targets, quiet)
     command = command_without_output_options(context)
     _show(report, trace, source, command, as_json, estimates, chosen_problem.taken_for, explain)
     raise typer.Exit(exit_status(report))
@@ -298,6 +281,25 @@ def _unreadable(problem: Problem, source: str, failure: Failure) -> Report:
         failure=failure,
         advice=advice(source),
     )
+
+
+def _judge_here(
+    problem: Problem, source: str, device: str, options: Options, cache: Path | None, show_trace: bool, quiet: bool
+) -> tuple[Report, CandidateTrace | None]:  # fmt: skip
+    """Returns the report, and the trace if `show_trace` is set.
+
+    No judge is started for a text that cannot be a candidate.
+    """
+    from kernelwright.tools.source import read_source
+
+    failure = read_source(source, options.allow_import)
+    if failure is None:
+        return _judge(problem, source, device, options, cache, show_trace, quiet=quiet)
+    trace = None
+    if show_trace and _runs(failure):
+        target, packages = options.targets[0], options.allow_import
+        trace = _trace(problem, source, target, device, packages, quiet=quiet)
+    return _unreadable(problem, source, failure), trace
 
 
 def _judge(

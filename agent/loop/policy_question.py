@@ -16,6 +16,7 @@ from kernelwright.policies.base import (
     Completion,
     FinishReason,
     Message,
+    Origin,
     Policy,
     PromptForm,
     Request,
@@ -26,6 +27,13 @@ from kernelwright.store.models import Action
 from kernelwright.tools.faults import ARITHMETIC_FAULTS
 from kernelwright.tools.markdown.fenced_code import extract_code
 from kernelwright.tools.problem import Problem
+
+WAITING_FOR = {
+    Origin.POLICY: "waiting for the model",
+    Origin.COMPILER: "drafting (compiler)",
+    Origin.FILE: "reading the first candidate",
+}
+"""Description of a run that waits for a candidate, by the candidate's author."""
 
 
 class QuestionWriter:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from kernelwright.agent.loop.attempts import Attempt, best_of, from_turn, with_identity
 from kernelwright.agent.loop.machine import POLICY_STATES, Outcome, State, follow
-from kernelwright.agent.loop.policy_question import QuestionWriter, redrafts_in_fp32
+from kernelwright.agent.loop.policy_question import WAITING_FOR, QuestionWriter, redrafts_in_fp32
 from kernelwright.agent.loop.run_verdicts import Participants, unreadable_report
 from kernelwright.agent.loop.search import NextTurn
 from kernelwright.agent.loop.settings import Settings
@@ -27,7 +27,12 @@ from kernelwright.agent.loop.stopping import (
     sum_spent,
     sum_usages,
 )
-from kernelwright.agent.loop.time_limit import TimeLimitReached, check_time, time_limit_seconds
+from kernelwright.agent.loop.time_limit import (
+    TimeLimitReached,
+    check_time,
+    seconds_of_earlier_calls,
+    time_limit_seconds,
+)
 from kernelwright.agent.runtime.interrupts import stop_was_asked
 from kernelwright.policies.base import (
     AskingInterrupted,
@@ -55,21 +60,11 @@ Watch = Callable[["Run", str], None]
 """Callback for every change of a run: receives the run and a description of its current action."""
 
 
-_WAITING_FOR = {
-    Origin.POLICY: "waiting for the model",
-    Origin.COMPILER: "drafting (compiler)",
-    Origin.FILE: "reading the first candidate",
-}
-"""Description of a run that waits for a candidate, by the candidate's author."""
-
-
 def _ignore_progress(run: Run, doing: str) -> None: ...
 
 
 class Run:
-    """The state machine of one trajectory. A new trajectory of `store.begin` starts; a stopped
-    trajectory continues.
-    """
+    """The state machine of one trajectory of `store.begin`, new or stopped before."""
 
     def __init__(
         self,
@@ -96,7 +91,7 @@ class Run:
         self.stop_reason: StopReason | None = None
         self.message = ""
         self._plan = NextTurn(action=Action.DRAFT)
-        self._earlier_seconds = _seconds_of(trajectory)
+        self._earlier_seconds = seconds_of_earlier_calls(trajectory.spent)
         self._paid_for_nothing: Usage | None = None
         """Usage of charged answers without a reply to the open turn."""
         self._restore(trajectory)
@@ -202,7 +197,6 @@ class Run:
         self.stop_reason, self.message = reason, message
         self._move(Outcome.STOPPED, State.DONE, reason.replace("_", " "))
 
-    # -------------------------------------------------------------- actions
     def _ask(self) -> None:
         """Writes the turn's row, asks the policy, and writes the answer."""
         turn = len(self.attempts)
@@ -256,9 +250,9 @@ class Run:
                 self.problem, parent, self.spent, self._watch_until(request.deadline)
             )
         if isinstance(self._policy, HasSeveralAuthors):
-            self._policy.on_author = lambda author: self._watch(self, _WAITING_FOR[author])
+            self._policy.on_author = lambda author: self._watch(self, WAITING_FOR[author])
         else:
-            self._watch(self, _WAITING_FOR[Origin.POLICY])
+            self._watch(self, WAITING_FOR[Origin.POLICY])
         [completion] = self._policy.sample([request])
         return completion
 
@@ -328,7 +322,6 @@ class Run:
         assert self.current.report is not None
         return self.current.report
 
-    # -------------------------------------------------------------- decisions
     def _decide(self) -> None:
         """Decides the turn that follows a verdict."""
         plan = self._search.next(self.attempts)
@@ -359,7 +352,6 @@ class Run:
         self.state = follow(self.state, outcome, target)  # raises if MACHINE has no such edge
         self._watch(self, doing)
 
-    # -------------------------------------------------------------- going on
     def _restore(self, trajectory: Trajectory) -> None:
         """Reads the state from the store: an answer without a verdict is judged, and the policy
         is not asked again.
@@ -394,11 +386,6 @@ class Run:
         if report.rung in (Rung.SOURCE, Rung.COMPILE):
             return State.COMPILE
         return State.CORRECTNESS if report.profile is None else State.PROFILE
-
-
-def _seconds_of(trajectory: Trajectory) -> float:
-    seconds = (trajectory.spent or {}).get("seconds", 0.0)
-    return float(seconds) if isinstance(seconds, int | float) else 0.0
 
 
 def pause_owned(store: Store, trajectory_id: int, error: BaseException) -> None:

@@ -8,7 +8,9 @@ have no more time than the grace.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+from pydantic import JsonValue
 
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.tools.options import Options
@@ -23,6 +25,12 @@ MIN_STEP_SECONDS = 1.0
 
 class TimeLimitReached(InfrastructureError):
     """The time limit of the run came before the end of a step of the tools."""
+
+
+def seconds_of_earlier_calls(spent: Mapping[str, JsonValue] | None) -> float:
+    """Returns the seconds in a trajectory's stored costs; 0 if there are none."""
+    seconds = (spent or {}).get("seconds", 0.0)
+    return float(seconds) if isinstance(seconds, int | float) else 0.0
 
 
 def time_limit_seconds(budgets: Budgets, earlier_seconds: float, solved: bool) -> float | None:

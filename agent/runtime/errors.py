@@ -61,6 +61,16 @@ REQUIREMENT_OF_MODULE = {
 """Argument of pip install for a missing module, by the module's name."""
 
 
+ERRNOS_OF_UNUSABLE_PATHS = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EEXIST,
+)
+
+
 def _current_folder_is_gone() -> bool:
     try:
         return not os.getcwd()
@@ -126,29 +136,8 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
                 "(agent doctor says what is missing)",
                 Exit.INFRASTRUCTURE,
             )
-        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
-            return (
-                f"the disk is full{_file_in_brackets(error)}: make room, or set TMPDIR to a larger disk",
-                Exit.INFRASTRUCTURE,
-            )
-        case FileNotFoundError() if _current_folder_is_gone():
-            return "the current folder is gone: change to one that exists", Exit.BAD_INPUT
-        case OSError(
-            errno=errno.EACCES
-            | errno.EPERM
-            | errno.EROFS
-            | errno.ENOENT
-            | errno.ENOTDIR
-            | errno.EEXIST
-        ) if error.filename:
-            return (
-                f"{error.strerror}{_file_in_brackets(error)}: give a path that you may read and write",
-                Exit.INFRASTRUCTURE,
-            )
-        case OSError(errno=errno.ENAMETOOLONG | errno.ELOOP):
-            return f"{error.strerror}{_file_in_brackets(error)}: give another path", Exit.BAD_INPUT
         case OSError():
-            return f"{error.strerror or error}{_file_in_brackets(error)}", Exit.INFRASTRUCTURE
+            return _explain_os_error(error)
         case MemoryError():
             return (
                 "out of memory: close other programs, or judge fewer candidates at once",
@@ -158,6 +147,23 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
         f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)",
         Exit.INFRASTRUCTURE,
     )
+
+
+def _explain_os_error(error: OSError) -> tuple[str, Exit]:
+    """Returns a line for the user, and the exit code, for an error of the operating system."""
+    file = _file_in_brackets(error)
+    match error:
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            advice = "make room, or set TMPDIR to a larger disk"
+            return f"the disk is full{file}: {advice}", Exit.INFRASTRUCTURE
+        case FileNotFoundError() if _current_folder_is_gone():
+            return "the current folder is gone: change to one that exists", Exit.BAD_INPUT
+        case OSError(errno=number) if error.filename and number in ERRNOS_OF_UNUSABLE_PATHS:
+            advice = "give a path that you may read and write"
+            return f"{error.strerror}{file}: {advice}", Exit.INFRASTRUCTURE
+        case OSError(errno=errno.ENAMETOOLONG | errno.ELOOP):
+            return f"{error.strerror}{file}: give another path", Exit.BAD_INPUT
+    return f"{error.strerror or error}{file}", Exit.INFRASTRUCTURE
 
 
 _program = "agent"

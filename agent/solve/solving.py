@@ -136,11 +136,10 @@ def solve_problem(
         say("starting the tools")
         reference_trials().begin()
         with defer_interrupts():
-            # Imported here and not at the first verdict, where Ctrl-C could come in the middle of the import.
+            # Imported here: at the first verdict, Ctrl-C could come in the middle of the import.
             import torch  # noqa: F401
-        with Evaluator(
-            device=settings.device, workers=1, cache_dir=verdict_cache_folder(db)
-        ) as evaluator:
+        cache = verdict_cache_folder(db)
+        with Evaluator(device=settings.device, workers=1, cache_dir=cache) as evaluator:
             say("running the reference")
             # Before the row is written: a row would end the same command for good.
             reference_trials().require_working(problem, train_mode=settings.train_mode)
@@ -148,26 +147,15 @@ def solve_problem(
             try:
                 # Ctrl-C between the row and its number would leave a row that nobody releases.
                 with defer_interrupts():
-                    trajectory = store.begin(
-                        settings.start(problem, program_version), forked_from=forked_from
-                    )
+                    first_row = settings.start(problem, program_version)
+                    trajectory = store.begin(first_row, forked_from=forked_from)
                 resumed = bool(store.turns(trajectory.id))
-                policy_with_draft = drafter.policy_for(
-                    share_gpu(policy, evaluator), problem, settings
+                participants = Participants(
+                    drafter.policy_for(share_gpu(policy, evaluator), problem, settings),
+                    RunJudge(evaluator, options),
+                    tuner=TuneTurn(evaluator, settings, store, cache) if settings.tune else None,
                 )
-                tuner = (
-                    TuneTurn(evaluator, settings, store, verdict_cache_folder(db))
-                    if settings.tune
-                    else None
-                )
-                run = Run(
-                    store,
-                    trajectory,
-                    problem,
-                    Participants(policy_with_draft, RunJudge(evaluator, options), tuner=tuner),
-                    settings,
-                    watch,
-                )
+                run = Run(store, trajectory, problem, participants, settings, watch)
                 run.run()
                 kernel = _guarded_best(run, evaluator, options, say)
             except BaseException as error:
@@ -178,15 +166,18 @@ def solve_problem(
         if run.best is not None and kernel is not None and not withheld:
             write_kernel(output, problem, run.best, store.where, program_version, kernel)
         solved = _solved(run, output, resumed, drafter.refused, time.monotonic() - start)
-        if not withheld:
-            return solved
-        return solved.with_(
-            correct=False,
-            goal_reached=False,
-            outcome=ReportOutcome.INCORRECT,
-            output=None,
-            message=withheld,
-        )
+        return _without_kernel(solved, withheld) if withheld else solved
+
+
+def _without_kernel(solved: Solved, reason: str) -> Solved:
+    """Returns the result of a run whose best kernel is withheld."""
+    return solved.with_(
+        correct=False,
+        goal_reached=False,
+        outcome=ReportOutcome.INCORRECT,
+        output=None,
+        message=reason,
+    )
 
 
 def _reason_to_withhold(run: Run, kernel: GuardedKernel | None) -> str:

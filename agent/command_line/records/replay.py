@@ -107,12 +107,7 @@ def replay(
         raise InputError(
             "--fork TURN needs a trajectory and --policy, and neither --run, --execute nor --rescore"
         )
-    changes: dict[str, object] = {}
-    for name in ("temperature", "reply_tokens", "seed", "prompts"):
-        value = getattr(sampling, name)
-        if value is not None:
-            changes[name] = value
-    changes |= {
+    changes = _sampling_changes(sampling) | {
         "policy": sampling.policy_label(policy),
         "device": choose_device(device),
         "budgets": budget.budgets(),
@@ -128,6 +123,16 @@ def replay(
         as_json,
         quiet,
     )
+
+
+def _sampling_changes(sampling: SamplingOptions) -> dict[str, object]:
+    """Returns the settings of the sampling that the user has set."""
+    changes: dict[str, object] = {}
+    for name in ("temperature", "reply_tokens", "seed", "prompts"):
+        value = getattr(sampling, name)
+        if value is not None:
+            changes[name] = value
+    return changes
 
 
 def _replay(
