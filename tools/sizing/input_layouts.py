@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ALIGNED_OFFSETS = (0, 16, 48)
 """Storage offsets in elements that keep the alignment which wide loads rely on."""
 ODD_OFFSETS = range(1, 8191, 2)
-STEPS = range(2, 8)
+SHORT_STEPS, LONG_STEPS = range(2, 4), range(4, 10)
 MAX_GAP = 3
 """Largest number of elements, in each dimension, between a slice and the end of its tensor."""
 
@@ -30,7 +30,8 @@ class Trait(StrEnum):
 
     AWAY = "begins at an odd element of its storage"
     PERMUTED = "dimensions lie in another order"
-    STEPPED = "the fastest dimension has a step, and others may have"
+    STEPPED = "the fastest dimension has a step of two or three, and others may have"
+    FAR_APART = "the fastest dimension has a step of four to nine"
     GAPPED = "a slice of a larger tensor"
     EXPANDED = "one dimension has the stride 0"
     OVERLAPPING = "windows of one dimension share elements"
@@ -82,9 +83,7 @@ def draw_layout(
     strides, reach = [0] * len(shape), 1
     for dimension in reversed(order):
         extent = shape[dimension]
-        step = (
-            _step(dimension == fastest, rng) if Trait.STEPPED in traits and dimension in long else 1
-        )
+        step = _step(traits, dimension == fastest, rng) if dimension in long else 1
         if dimension == repeated:
             strides[dimension] = 0 if Trait.EXPANDED in traits else rng.randint(1, reach - 1)
             reach += strides[dimension] * (extent - 1)
@@ -96,9 +95,13 @@ def draw_layout(
     return _layout(shape, strides, offset, repeated, traits)
 
 
-def _step(is_fastest: bool, rng: random.Random) -> int:
-    """Returns a step: large ones along the fastest dimension alone, for memory grows by the product of all."""
-    return rng.choice(STEPS) if is_fastest else rng.choice((1, 2, 3))
+def _step(traits: Collection[Trait], is_fastest: bool, rng: random.Random) -> int:
+    """Returns a step: long ones along the fastest dimension alone, for memory grows by the product of all."""
+    if is_fastest and Trait.FAR_APART in traits:
+        return rng.choice(LONG_STEPS)
+    if Trait.STEPPED in traits:
+        return rng.choice(SHORT_STEPS if is_fastest else (1, *SHORT_STEPS))
+    return 1
 
 
 def _layout(
@@ -125,7 +128,7 @@ def _name(
         long = long_dimensions(shape)
         is_matrix = len(long) == 2 and repeated is None
         parts.append("transposed" if is_matrix else "permuted")
-    if Trait.STEPPED in traits:
+    if {Trait.STEPPED, Trait.FAR_APART} & set(traits):
         parts.append("sliced with steps")
     if Trait.GAPPED in traits:
         parts.append("a slice of a larger tensor")

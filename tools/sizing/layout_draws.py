@@ -25,6 +25,7 @@ Traits = tuple[Trait, ...]
 CLASSES: tuple[Traits, ...] = (
     (Trait.AWAY,),
     (Trait.STEPPED,),
+    (Trait.FAR_APART,),
     (Trait.PERMUTED,),
     (Trait.GAPPED,),
     (Trait.EXPANDED,),

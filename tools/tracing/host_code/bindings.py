@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import TypeGuard
 
 from kernelwright.tools.tracing.host_code.choices import Function, Scope
 
@@ -23,7 +24,7 @@ MUTATING_METHODS = frozenset(
 )
 
 
-def is_of_self(node: ast.AST) -> bool:
+def is_of_self(node: ast.AST) -> TypeGuard[ast.Attribute]:
     """Whether a node is `self.name`."""
     return (
         isinstance(node, ast.Attribute)
