@@ -1,8 +1,9 @@
-"""Draws docs/report.png, the HTML report of a run, and docs/service.png, the page of the judge service.
+"""Draws docs/report.png, the HTML report of a run, and docs/service*.png, the page of the judge service.
 
 python docs/screenshots.py       # needs Chromium and the extra `serve`; two minutes on two cores
 
-The run is that of docs/picture.py; the service judges the same three answers and a kernel of the tests.
+The run is that of docs/picture.py; the service judges the same three answers and kernels of the tests. Its page is
+drawn by the browser of the tests (tests/agent/serving/browser.py), whose width may be that of a phone.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ PAGE_MILLISECONDS = 6000
 SERVER_SECONDS = 120
 SERVED = ("fused_softmax", "fused_silu", "row_sum")
 """Problems whose good kernels the service judges beside the answers."""
+ROLLOUTS = 9
+"""Texts without a kernel that the service judges, too."""
+PHONE_HEIGHT = 1400
 
 
 def take_picture(address: str, picture: Path, height: int, profile: Path) -> None:
@@ -64,53 +68,75 @@ def picture_of_report(folder: Path) -> None:
     )
 
 
-def picture_of_service(folder: Path) -> None:
+def pictures_of_service(folder: Path) -> None:
     """Starts a service, has it judge right and wrong kernels, and draws its page."""
-    answers = runpy.run_path(str(ROOT / "docs" / "picture.py"))["answers"]()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [
-        sys.executable,
-        "-m",
-        "kernelwright.agent",
-        "serve",
+    options = (
         "--no-token",
         "--device",
         "cpu",
+        "--workers",
+        "1",
         "--port",
         str(port),
-    ]
-    server = subprocess.Popen([*command, "--store", "verdicts.db"], cwd=folder, env=environment())
+        "--store",
+        "verdicts.db",
+    )
+    command = [sys.executable, "-m", "kernelwright.agent", "serve", *options]
+    server = subprocess.Popen(command, cwd=folder, env=environment())
     address = f"http://127.0.0.1:{port}"
     try:
         await_server(port)
-        for name in SERVED:
-            kernel = ROOT / "tests" / "kernels" / "good" / f"{name}.py"
-            agent(
-                folder,
-                "check",
-                str(kernel),
-                "--problem",
-                name.replace("_", " "),
-                "--server",
-                address,
-            )
-        for number, answer in enumerate(answers):
-            (folder / f"answer_{number}.md").write_text(answer, encoding="utf-8")
-            agent(
-                folder,
-                "check",
-                f"answer_{number}.md",
-                "--problem",
-                "fused silu",
-                "--server",
-                address,
-            )
-        take_picture(address, ROOT / "docs" / "service.png", 900, folder / "profile")
+        broken = judge_candidates(address)
+        draw_page(address, broken, folder / "profile")
     finally:
         server.terminate()
         server.wait()
+
+
+def judge_candidates(address: str) -> str:
+    """Has the service judge the answers of the run and good kernels, and returns the verdict that does not compile."""
+    sys.path.insert(0, str(ROOT / "src"))
+    from kernelwright import JudgeClient
+
+    answers = runpy.run_path(str(ROOT / "docs" / "picture.py"))["answers"]()
+    silu = (ROOT / "tests" / "kernels" / "good" / "fused_silu.py").read_text()
+    with JudgeClient(address) as client:
+        submitted = [
+            client.submit("fused_silu", answer, group="step-1/silu", sizes=2) for answer in answers
+        ]
+        for number in range(ROLLOUTS):
+            text = f"import triton\nimport triton.language as tl\nROLLOUT = {number}\n"
+            submitted.append(client.submit("row_sum", text, group=f"step-{number % 3}/sum"))
+        for name in SERVED:
+            kernel = (ROOT / "tests" / "kernels" / "good" / f"{name}.py").read_text()
+            submitted.append(client.submit(name, kernel, group=f"step-2/{name}", sizes=2))
+        broken = client.submit(
+            "fused_silu", silu.replace("tl.store(", "tl.stor("), group="step-2/fused_silu", sizes=2
+        )
+        for verdict in [*submitted, broken]:
+            verdict.result()
+    return broken.verdict_id
+
+
+def draw_page(address: str, verdict_id: str, profile: Path) -> None:
+    """Draws the page, one verdict, and the page on a phone."""
+    browser_module = runpy.run_path(str(ROOT / "tests" / "agent" / "serving" / "browser.py"))
+    with browser_module["running_browser"](profile) as browser:
+        browser.resize((1000, 900))
+        browser.open(address, "document.querySelectorAll('#verdicts tbody a').length > 5")
+        browser.wait("document.querySelector('#trend rect')")
+        browser.picture(ROOT / "docs" / "service.png", 1500)
+        browser.resize(browser_module["PHONE"])
+        browser.open(address, "document.querySelector('#trend rect')")
+        browser.picture(ROOT / "docs" / "service_phone.png", PHONE_HEIGHT)
+        browser.resize((1000, 900))
+        browser.open(
+            f"{address}/#verdict={verdict_id}", "document.querySelector('#candidate .marked')"
+        )
+        browser.picture(ROOT / "docs" / "service_verdict.png")
 
 
 def await_server(port: int) -> None:
@@ -125,13 +151,13 @@ def await_server(port: int) -> None:
 
 
 def main() -> None:
-    """Draws both pictures."""
+    """Draws every picture."""
     if not CHROMIUM.is_file():
         sys.exit(f"{CHROMIUM} is missing: apt-get install chromium")
     with tempfile.TemporaryDirectory() as folder:
         picture_of_report(Path(folder))
     with tempfile.TemporaryDirectory() as folder:
-        picture_of_service(Path(folder))
+        pictures_of_service(Path(folder))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -32,6 +33,9 @@ class PlacedJudge(ABC):
         """The domain of the verdicts that it has begun; empty where it ran no reference but trusted ones."""
         self.is_draining = False
         """Whether it begins nothing more, so that another process can take its place."""
+        self.restarts = 0
+        """Times that a judge of this name had died before this one."""
+        self._started = time.time()
         self._ended = ended
         self._lock = threading.Lock()
         self._under_way: dict[int, VerdictUnderWay] = {}
@@ -48,7 +52,7 @@ class PlacedJudge(ABC):
         with self._lock:
             return JudgeState(
                 name=self.name, device=self.kind, alive=self._alive, ready=self._alive and self.was_ready,
-                at_work=len(self._under_way), capacity=self.capacity,
+                at_work=len(self._under_way), capacity=self.capacity, started=self._started, restarts=self.restarts,
             )  # fmt: skip
 
     @property

@@ -46,6 +46,8 @@ class JudgeHandle(Protocol):
     was_ready: bool
     domain: str
     """The domain of the verdicts that it has begun; empty where it ran no reference but trusted ones."""
+    restarts: int
+    """Times that a judge of this name had died before this one."""
     is_draining: bool
     """Whether it begins nothing more, so that another process can take its place."""
 
@@ -302,4 +304,6 @@ class PlacingPool:
                 judge.name,
                 "is started again" if again else "is given up",
             )
+        if again is not None:
+            again.restarts = judge.restarts + (not judge.is_draining)
         self._judges[place : place + 1] = [again] if again is not None else []

@@ -62,6 +62,10 @@ class JudgeState(Value):
     """Verdicts that it is making."""
     capacity: int
     """Verdicts that it makes side by side."""
+    started: float = 0.0
+    """When its process was started, in seconds since 1970."""
+    restarts: int = 0
+    """Times that a judge of this name died, or was ended over a verdict, and another process took its place."""
 
 
 class JudgePool(Protocol):

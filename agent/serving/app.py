@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.routes import (
     administration_routes,
+    listing_routes,
     problem_routes,
     state_routes,
     verdict_routes,
@@ -71,7 +72,13 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
         docs_url=None, redoc_url=None,
     )  # fmt: skip
     app.state.context = context
-    for routes in (administration_routes, verdict_routes, problem_routes, state_routes):
+    for routes in (
+        administration_routes,
+        listing_routes,
+        verdict_routes,
+        problem_routes,
+        state_routes,
+    ):
         app.include_router(routes.router)
     app.add_middleware(
         BodyLimits, seconds=body_seconds, sizes={"/v1/batches": BATCH_BYTES}, size=BODY_BYTES

@@ -27,12 +27,11 @@ from kernelwright.agent.serving.requests import (
     submission_of,
     verdict_of,
 )
+from kernelwright.agent.serving.service_wire import Health, QueueState
 from kernelwright.agent.serving.wire import (
     MAX_BATCH,
     BatchAnswer,
     Code,
-    Health,
-    QueueState,
     Status,
 )
 from kernelwright.errors import InputError

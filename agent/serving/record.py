@@ -45,6 +45,7 @@ class RememberedVerdict(BaseModel):
     device: DeviceKind
     domain: str = ""
     """Whose reference it is; empty for the server's own problems."""
+    priority: int = 0
     submitted: float
     started: float | None = None
     ended: float | None = None
@@ -64,14 +65,15 @@ class VerdictTexts(BaseModel):
     """The Options as JSON."""
 
 
-_PLAIN = [
+PLAIN_COLUMNS = [
     column
     for column in VERDICT.c
     if column.name not in ("problem_json", "candidate", "options", "report")
 ]
+"""The columns without the texts."""
 _THIS = VERDICT.c.id == sa.bindparam("this")
 # Statements of every submission, made once: building one takes longer than SQLite takes to run it.
-_FIND = sa.select(*_PLAIN).where(_THIS)
+_FIND = sa.select(*PLAIN_COLUMNS).where(_THIS)
 _TEXTS = sa.select(VERDICT.c.problem_json, VERDICT.c.candidate, VERDICT.c.options).where(_THIS)
 _REPORT = sa.select(VERDICT.c.report).where(_THIS)
 _QUEUE = sa.insert(VERDICT).prefix_with("OR REPLACE")
@@ -137,7 +139,7 @@ class VerdictDatabase:
         """Returns the state of the verdict with this id; None where it was never submitted."""
         with self._engine.connect() as connection:
             row = connection.execute(_FIND, {"this": verdict_id}).mappings().first()
-        return _kept(row) if row is not None else None
+        return remembered(row) if row is not None else None
 
     def texts(self, verdict_id: str) -> VerdictTexts:
         """Problem, candidate and options of a verdict. Raises NoResultFound for an unknown id."""
@@ -163,6 +165,12 @@ class VerdictDatabase:
                 )
         return {verdict_id: tuple(attempts) for verdict_id, attempts in found.items()}
 
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """Opens a connection that reads."""
+        with self._engine.connect() as connection:
+            yield connection
+
     def is_submitter(self, client: str, verdict_id: str) -> bool:
         """Whether a client has submitted this verdict."""
         submitted = (SUBMISSION.c.verdict_id == verdict_id) & (SUBMISSION.c.client == client)
@@ -172,33 +180,16 @@ class VerdictDatabase:
                 is not None
             )
 
-    def newest(
-        self,
-        limit: int,
-        state: State | None = None,
-        problem: str | None = None,
-        client: str | None = None,
-    ) -> list[RememberedVerdict]:
-        """Returns at most `limit` verdicts, the newest first, of one state, problem or client where those are given."""
-        asked = sa.select(*_PLAIN).order_by(VERDICT.c.sequence.desc()).limit(limit)
-        if state is not None:
-            asked = asked.where(VERDICT.c.state == state.value)
-        if problem is not None:
-            asked = asked.where(VERDICT.c.problem == problem)
-        if client is not None:
-            is_own = (SUBMISSION.c.verdict_id == VERDICT.c.id) & (SUBMISSION.c.client == client)
-            asked = asked.where(sa.exists().where(is_own))
-        with self._engine.connect() as connection:
-            return [_kept(row) for row in connection.execute(asked).mappings()]
-
     def unfinished(self) -> list[RememberedVerdict]:
         """Returns the queued and running verdicts, in the order of their arrival."""
         open_states = (State.QUEUED.value, State.RUNNING.value)
         asked = (
-            sa.select(*_PLAIN).where(VERDICT.c.state.in_(open_states)).order_by(VERDICT.c.sequence)
+            sa.select(*PLAIN_COLUMNS)
+            .where(VERDICT.c.state.in_(open_states))
+            .order_by(VERDICT.c.sequence)
         )
         with self._engine.connect() as connection:
-            return [_kept(row) for row in connection.execute(asked).mappings()]
+            return [remembered(row) for row in connection.execute(asked).mappings()]
 
     def wanted_by(self, verdict_ids: Sequence[str]) -> dict[str, set[str]]:
         """The clients that wait for each verdict."""
@@ -310,7 +301,8 @@ class VerdictDatabase:
         values = {
             "id": kept.id, "sequence": kept.sequence, "state": State.QUEUED.value, "problem": kept.problem,
             "problem_hash": kept.problem_hash, "candidate_hash": kept.candidate_hash, "device": kept.device.value,
-            "domain": kept.domain, "submitted": kept.submitted, "started": None, "ended": None, "score": None,
+            "domain": kept.domain, "priority": kept.priority, "submitted": kept.submitted, "started": None,
+            "ended": None, "score": None,
             "report": None, "error_code": None, "error_message": None, "problem_json": _compress(texts.problem),
             "candidate": _compress(texts.candidate), "options": texts.options,
         }  # fmt: skip
@@ -355,6 +347,11 @@ class VerdictDatabase:
             connection.execute(_END_ATTEMPT, {"this": verdict_id, **ended})
             _set(connection, verdict_id, **changes)
 
+    def set_priority(self, verdict_id: str, priority: int) -> None:
+        """Sets the priority of a verdict."""
+        with self.write() as connection:
+            _set(connection, verdict_id, priority=priority)
+
     def set_state(self, verdict_id: str, state: State) -> None:
         """Sets the state of a verdict, with the time where that ends it."""
         with self.write() as connection:
@@ -395,7 +392,8 @@ def _set(connection: sa.Connection, verdict_id: str, **changes: Any) -> None:
     connection.execute(_SET, {"this": verdict_id, **changes})
 
 
-def _kept(row: sa.RowMapping) -> RememberedVerdict:
+def remembered(row: sa.RowMapping) -> RememberedVerdict:
+    """Reads a stored verdict from its row (PLAIN_COLUMNS)."""
     values: dict[str, Any] = {
         name: row[name] for name in RememberedVerdict.model_fields if name not in ("score", "error")
     }

@@ -34,7 +34,7 @@ class Retention:
 
     def _run(self) -> None:
         while True:
-            if count := self._service.delete_old(time.time() - self._seconds):
+            if count := self._service.deletion.delete_old(time.time() - self._seconds):
                 log.info(
                     "%d verdicts older than %g days were deleted",
                     count,

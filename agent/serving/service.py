@@ -7,10 +7,8 @@ verdict that a judge died over is begun again here, as another attempt in the re
 from __future__ import annotations
 
 import logging
-import statistics
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
@@ -27,6 +25,8 @@ from kernelwright.agent.judging.pool import (
     VerdictOverdue,
 )
 from kernelwright.agent.serving.content import PreparedSubmission, Preparing, RequestRefused
+from kernelwright.agent.serving.deletion import Deletion
+from kernelwright.agent.serving.queueing.estimates import VerdictSeconds
 from kernelwright.agent.serving.queueing.quotas import QuotaLimits, Quotas
 from kernelwright.agent.serving.queueing.running_verdicts import (
     DEFAULT_VERDICT_SECONDS,
@@ -34,7 +34,6 @@ from kernelwright.agent.serving.queueing.running_verdicts import (
 )
 from kernelwright.agent.serving.queueing.waiting_line import WaitingEntry, WaitingLine
 from kernelwright.agent.serving.record import (
-    MAX_IDS_OF_A_STATEMENT,
     RememberedVerdict,
     VerdictDatabase,
     VerdictTexts,
@@ -59,8 +58,6 @@ from kernelwright.tools.report import Report
 log = logging.getLogger(__name__)
 WARMING_PROBLEM = "fused_silu"
 """The problem of the catalogue that a server prepares before anybody asks for anything."""
-VERDICTS_OF_AN_ESTIMATE = 50
-"""Verdicts that an estimate is made of."""
 
 
 class JudgeService:
@@ -79,9 +76,8 @@ class JudgeService:
         self._line = WaitingLine()
         self._quotas = Quotas(limits)
         self._running = RunningVerdicts(pool, self._lock, verdict_seconds)
-        self._seconds = {
-            kind: deque(record.recent_seconds(kind), VERDICTS_OF_AN_ESTIMATE) for kind in DeviceKind
-        }
+        self._seconds = VerdictSeconds(record.recent_seconds)
+        self.deletion = Deletion(record, self._lock)
         self._sequence = record.last_sequence()
 
     # -------------------------------------------------------------- beginning and end
@@ -140,10 +136,11 @@ class JudgeService:
         with self._lock:
             kept = self.record.find(ready.verdict_id)
             known = kept is not None
-            if kept is None or _may_be_judged_anew(kept):
-                kept = self._queue(client, ready)
+            if kept is None or _may_be_judged_anew(kept) or (submission.force and kept.state.ended):
+                kept = self._queue(client, ready, submission.priority)
             else:
                 self.record.submission(kept.id, client, ready.group)
+                kept = self._raise_priority(kept, submission.priority)
             if not kept.state.ended:
                 self._quotas.add(client, kept.id)
             self._observe.submitted(client, known)
@@ -158,7 +155,17 @@ class JudgeService:
                 )
             return self.status(client, kept.id).model_copy(update={"known": known})
 
-    def _queue(self, client: str, ready: PreparedSubmission) -> RememberedVerdict:
+    def _raise_priority(self, kept: RememberedVerdict, priority: int) -> RememberedVerdict:
+        """Moves a waiting verdict up where it is submitted again with a larger priority."""
+        if priority <= kept.priority or kept.id not in self._line:
+            return kept
+        kept = kept.model_copy(update={"priority": priority})
+        self.record.set_priority(kept.id, priority)
+        self._line.remove(kept.id)
+        self._wait(kept)
+        return kept
+
+    def _queue(self, client: str, ready: PreparedSubmission, priority: int) -> RememberedVerdict:
         if len(self._line) >= self.limits.queue:
             wait = max(1, round(self.seconds_per_verdict(ready.device) or 1.0))
             raise RequestRefused(
@@ -168,7 +175,7 @@ class JudgeService:
         kept = RememberedVerdict(
             id=ready.verdict_id, sequence=self._sequence, state=State.QUEUED, problem=ready.problem.name,
             problem_hash=ready.problem.hash, candidate_hash=ready.candidate_hash, device=ready.device,
-            domain=ready.domain, submitted=time.time(),
+            domain=ready.domain, priority=priority, submitted=time.time(),
         )  # fmt: skip
         options = ready.options.model_dump_json()
         texts = VerdictTexts(
@@ -195,27 +202,6 @@ class JudgeService:
                     self._running.cancel(verdict_id)
         return self.status(client, verdict_id)
 
-    def delete(self, client: str | None, problem: str | None, ended_after: float | None) -> int:
-        """Deletes verdicts that have ended, and returns how many: of a client, of a problem, or after a time."""
-        with self._lock:
-            verdict_ids = self.record.ended(client, problem, ended_after)
-            self.record.delete(verdict_ids)
-        return len(verdict_ids)
-
-    def delete_old(self, ended_before: float) -> int:
-        """Deletes verdicts that ended before a time (seconds since 1970), and returns how many.
-
-        Requests are answered between two rounds of a few hundred verdicts.
-        """
-        count = 0
-        while True:
-            with self._lock:
-                verdict_ids = self.record.ended_before(ended_before, MAX_IDS_OF_A_STATEMENT)
-                self.record.delete(verdict_ids)
-            count += len(verdict_ids)
-            if len(verdict_ids) < MAX_IDS_OF_A_STATEMENT:
-                return count
-
     def judge_again(
         self, client: str | None, problem: str | None, ended_after: float | None
     ) -> int:
@@ -230,6 +216,26 @@ class JudgeService:
         for verdict_id in verdict_ids:
             self.changed(verdict_id)
         return len(verdict_ids)
+
+    def judge_one_again(self, client: str, verdict_id: str) -> Status:
+        """Has a verdict that has ended judged again under its id. Raises RequestRefused."""
+        with self._lock:
+            kept = self._find(verdict_id)
+            if kept.state.ended:
+                self._quotas.count_arrival(client)
+                self._quotas.check_pending(client, self.seconds_per_verdict(kept.device))
+                self._sequence += 1
+                self.record.queue_again(verdict_id, self._sequence)
+                self._quotas.add(client, verdict_id)
+                self._wait(self._find(verdict_id))
+                self._dispatch()
+        self.changed(verdict_id)
+        return self.status(client, verdict_id)
+
+    def running_by_judge(self) -> dict[str, list[tuple[str, str, float]]]:
+        """Returns, for each judge that is at work, its verdicts: id, step, and seconds since it began."""
+        with self._lock:
+            return self._running.by_judge()
 
     def status(self, client: str, verdict_id: str, with_report: bool = True) -> Status:
         """Raises RequestRefused where there is no such verdict."""
@@ -257,7 +263,9 @@ class JudgeService:
                 pending=self._quotas.pending(client),
                 pending_quota=self.limits.client_pending,
                 report=report,
-                **kept.model_dump(exclude={"id", "sequence", "domain", "score", "error"}),
+                **kept.model_dump(
+                    exclude={"id", "sequence", "domain", "priority", "score", "error"}
+                ),
                 score=kept.score,
                 error=kept.error,
             )
@@ -269,17 +277,15 @@ class JudgeService:
 
     # -------------------------------------------------------------- estimates
     def seconds_per_verdict(self, device: DeviceKind) -> float | None:
-        """Seconds that one verdict takes, as the mean of the newest; None before the first."""
-        seconds = self._seconds[device]
-        return statistics.fmean(seconds) if seconds else None
+        """Returns the seconds that one verdict takes, as the mean of the newest; None before the first."""
+        return self._seconds.mean(device)
 
     def _eta(self, kept: RememberedVerdict, position: int | None) -> float | None:
-        per_verdict = self.seconds_per_verdict(kept.device)
-        if per_verdict is None or kept.state.ended:
+        if kept.state.ended:
             return None
-        if position is not None:
-            return per_verdict * (1.0 + position / max(1, self.pool.capacity(kept.device)))
-        return max(0.0, per_verdict - (time.time() - (kept.started or time.time())))
+        return self._seconds.until_end(
+            kept.device, kept.started, position, self.pool.capacity(kept.device)
+        )
 
     def counts(self, device: DeviceKind) -> tuple[int, int]:
         """Verdicts of a kind that wait, and that are under way."""
@@ -301,7 +307,8 @@ class JudgeService:
         texts = self.record.texts(verdict_id)
 
         def began(judge: str) -> None:
-            self._running.begin(verdict_id)
+            self._running.begin(verdict_id, judge)
+            self._observe.begun(device.value, time.monotonic() - entry.since)
             self.record.begin(verdict_id, judge, time.time())
             self.changed(verdict_id)
 
@@ -395,7 +402,7 @@ class JudgeService:
             if kept is not None and kept.ended and kept.started
             else report.seconds
         )
-        self._seconds[device].append(took)
+        self._seconds.add(device, took)
         self._observe.judged(device.value, report, took)
 
     def _lose(self, verdict_id: str, attempts: tuple[Attempt, ...], why: str) -> None:
@@ -424,7 +431,12 @@ class JudgeService:
     def _wait(self, kept: RememberedVerdict) -> None:
         """Puts a verdict into the line, at the turn of a client that wants it."""
         client = self._quotas.first_client(kept.id) or kept.domain
-        self._line.add(WaitingEntry(kept.id, kept.device, kept.sequence, client, kept.domain))
+        since = time.monotonic()
+        self._line.add(
+            WaitingEntry(
+                kept.id, kept.device, kept.sequence, client, kept.domain, kept.priority, since
+            )
+        )
 
 
 def no_such_verdict(verdict_id: str) -> RequestRefused:

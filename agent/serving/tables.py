@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-VERSION = 2
+VERSION = 3
 """The version of the tables, as `PRAGMA user_version`."""
 UNKNOWN_DOMAIN = "?"
 """The domain of verdicts that version 1 recorded, which may hold any client's reference."""
@@ -27,6 +27,7 @@ VERDICT = sa.Table(
         server_default=UNKNOWN_DOMAIN,
         comment="whose reference it is",
     ),
+    sa.Column("priority", sa.Integer, nullable=False, server_default="0"),
     sa.Column("submitted", sa.Float, nullable=False),
     sa.Column("started", sa.Float),
     sa.Column("ended", sa.Float),
@@ -58,7 +59,8 @@ UPGRADES = {
     1: (
         f"ALTER TABLE verdict ADD COLUMN domain VARCHAR NOT NULL DEFAULT '{UNKNOWN_DOMAIN}'",
         "CREATE INDEX verdict_state_ended ON verdict (state, ended)",
-    )
+    ),
+    2: ("ALTER TABLE verdict ADD COLUMN priority INTEGER NOT NULL DEFAULT 0",),
 }
 """The statements that make of each earlier version the next one."""
 

@@ -18,6 +18,8 @@ MAX_BATCH = 256
 """Submissions in one request."""
 MAX_FIELDS = 64
 """Keys that an object of a request may have; no value of the wire has as many fields."""
+MAX_PRIORITY = 100
+"""The largest priority of a submission."""
 MAX_WAIT = 60.0
 """Seconds that a request for a status may wait."""
 
@@ -102,6 +104,7 @@ def _own_work(asked: str) -> str:
 
 Text = Annotated[str, AfterValidator(_short)]
 Name = Annotated[str, Field(max_length=200), AfterValidator(_clean)]
+VerdictId = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 
 class WireValue(BaseModel):
@@ -167,6 +170,10 @@ class Submission(WireValue):
     """None: the server's first."""
     group: Name | None = None
     """Rollouts of one prompt have the same; for reward health."""
+    force: bool = False
+    """Whether content that has a verdict already is judged once more."""
+    priority: int = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
+    """Of this client's waiting verdicts those with a larger one come first."""
 
 
 class BatchOfSubmissions(WireValue):
@@ -265,6 +272,10 @@ class Status(WireValue):
     score: Score | None = None
     report: Report | None = None
     error: Error | None = None
+    clients: tuple[str, ...] = ()
+    """Those that submitted it, in a list of verdicts; on a private server the client alone that asks."""
+    groups: tuple[str, ...] = ()
+    """The groups that it was submitted with, in a list of verdicts."""
 
 
 class BatchEntry(WireValue):
@@ -283,80 +294,33 @@ class BatchAnswer(WireValue):
 
 
 class VerdictList(WireValue):
-    """The newest verdicts."""
+    """Verdicts, the newest first."""
 
     verdicts: tuple[Status, ...]
+    next: int | None = None
+    """What `before` takes for the verdicts that follow; None where none do."""
 
 
-class VerdictCount(WireValue):
-    """How many verdicts a request changed."""
+class VerdictSource(WireValue):
+    """The texts of a verdict."""
 
-    verdicts: int
-
-
-class DeviceQueue(WireValue):
-    """The judges of one kind of device."""
-
-    device: DeviceKind
-    target: str
-    """What is compiled for where nobody asks: sm_90."""
-    judges: int
-    judges_alive: int
-    judges_ready: int
-    """Judges that take verdicts: one that died and was started again is alive before it is ready."""
-    capacity: int
-    queued: int
-    running: int
-    seconds_per_verdict: float | None = None
-    eta_seconds: float | None = None
-    """Seconds until all that is queued now has ended."""
+    verdict_id: str
+    candidate: str
+    problem: str
+    """The reference's source."""
+    options: dict[str, Any]
+    clients: tuple[str, ...] = ()
+    """Those that submitted it; on a private server the client alone that asks."""
+    groups: tuple[str, ...] = ()
+    """The groups that it was submitted with."""
 
 
-class QueueState(WireValue):
-    """How many verdicts wait and are under way."""
+class VerdictIds(WireValue):
+    """Verdicts that a client waits for together."""
 
-    queued: int
-    running: int
-    devices: tuple[DeviceQueue, ...]
-
-
-class HealthStatus(StrEnum):
-    """Whether the service takes work."""
-
-    OK = "ok"
-    NO_JUDGES = "no_judges"
-    CLOSING = "closing"
-
-
-class Health(WireValue):
-    """Whether the service takes work, and what it judges with."""
-
-    status: HealthStatus
-    version: str
-    evaluator: str
-    devices: tuple[str, ...]
-    judges_alive: int
-    judges_ready: int
-    queued: int
-    running: int
-    uptime_seconds: float
-
-
-class ProblemEntry(WireValue):
-    """One problem that the service knows."""
-
-    name: str
-    title: str = ""
-    family: str = ""
-    suite: str = ""
-    source: str | None = None
-    """Only where one problem was asked for."""
-
-
-class ProblemList(WireValue):
-    """The problems that the service knows."""
-
-    problems: tuple[ProblemEntry, ...]
+    verdict_ids: Annotated[
+        tuple[VerdictId, ...], Field(min_length=1, max_length=MAX_BATCH, fail_fast=True)
+    ]
 
 
 def first_line(error: Any) -> str:

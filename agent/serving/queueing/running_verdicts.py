@@ -24,7 +24,7 @@ CLOCK_TICK_SECONDS = 0.5
 
 
 @dataclass
-class RunningVerdict:
+class PlacedVerdict:
     """A verdict that the pool was given."""
 
     device: DeviceKind
@@ -32,6 +32,8 @@ class RunningVerdict:
     doing: str = "waiting for a judge"
     began_at: float | None = None
     """When a judge began it, of the monotonic clock; None while it waits for one."""
+    judge: str = ""
+    """The name of the judge that began it."""
     cancelled_at: float | None = None
     """When the last client that wanted it withdrew, of the monotonic clock."""
 
@@ -42,7 +44,7 @@ class RunningVerdicts:
     def __init__(self, pool: JudgePool, lock: threading.RLock, verdict_seconds: float) -> None:
         """verdict_seconds: wall-clock limit of one verdict, from the moment at which a judge begins it."""
         self._pool, self._lock, self._seconds = pool, lock, verdict_seconds
-        self._verdicts: dict[str, RunningVerdict] = {}
+        self._verdicts: dict[str, PlacedVerdict] = {}
         self._closed = threading.Event()
 
     def start_clock(self) -> None:
@@ -57,7 +59,7 @@ class RunningVerdicts:
         self, verdict_id: str, device: DeviceKind, submit: Callable[[], Future[Report]]
     ) -> Future[Report]:
         """Counts a verdict before `submit` hands it to the pool, which may begin it at once. Returns its future."""
-        self._verdicts[verdict_id] = running = RunningVerdict(device, Future())
+        self._verdicts[verdict_id] = running = PlacedVerdict(device, Future())
         try:
             running.future = submit()
         except BaseException:
@@ -65,10 +67,21 @@ class RunningVerdicts:
             raise
         return running.future
 
-    def begin(self, verdict_id: str) -> None:
+    def begin(self, verdict_id: str, judge: str) -> None:
         """Starts the clock of a verdict that a judge begins."""
         if (running := self._verdicts.get(verdict_id)) is not None:
-            running.began_at = time.monotonic()
+            running.began_at, running.judge = time.monotonic(), judge
+
+    def by_judge(self) -> dict[str, list[tuple[str, str, float]]]:
+        """Returns, for each judge that is at work, its verdicts: id, step, and seconds since it began."""
+        now = time.monotonic()
+        verdicts: dict[str, list[tuple[str, str, float]]] = {}
+        for verdict_id, running in self._verdicts.items():
+            if running.began_at is not None:
+                verdicts.setdefault(running.judge, []).append(
+                    (verdict_id, running.doing, now - running.began_at)
+                )
+        return verdicts
 
     def set_step(self, verdict_id: str, doing: str) -> None:
         """Notes the step that a verdict is at."""
@@ -103,7 +116,7 @@ class RunningVerdicts:
             for running in verdicts:
                 self._end_if_late(running, now)
 
-    def _end_if_late(self, running: RunningVerdict, now: float) -> None:
+    def _end_if_late(self, running: PlacedVerdict, now: float) -> None:
         if running.began_at is not None and now - running.began_at > self._seconds:
             message = (
                 f"the verdict took more than {self._seconds:g} s (it was at: {running.doing}), and its judge was "

@@ -1,8 +1,8 @@
 """The verdicts that wait for a judge: by kind of device, one of each client in turn.
 
-A client's own verdicts are in the order of their arrival. A verdict that no idle judge could begin without another
-process (its reference is another client's than the judge has run) is passed over for a while, because a process takes
-seconds to start.
+A client's own verdicts are in the order of their priority, then of their arrival. A verdict that no idle judge could
+begin without another process (its reference is another client's than the judge has run) is passed over for a while,
+because a process takes seconds to start.
 """
 
 from __future__ import annotations
@@ -29,15 +29,24 @@ class WaitingEntry(NamedTuple):
     """Whose turn it takes: the client that submitted it first."""
     domain: str
     """Whose reference it is (JudgePool.submit)."""
+    priority: int = 0
+    """Verdicts of the same client with a larger one come first."""
+    since: float = 0.0
+    """When it joined the line, of the monotonic clock."""
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """Its place among the verdicts of its client, the smallest first."""
+        return (-self.priority, self.sequence, self.verdict_id)
 
 
 class WaitingLine:
     """The verdicts that wait for a judge. Not thread-safe: the service holds its lock."""
 
     def __init__(self) -> None:
-        self._turns: dict[DeviceKind, OrderedDict[str, list[tuple[int, str]]]]
+        self._turns: dict[DeviceKind, OrderedDict[str, list[tuple[int, int, str]]]]
         self._turns = {kind: OrderedDict() for kind in DeviceKind}
-        """The verdicts of each client by their sequence numbers; the client whose turn it is first."""
+        """The verdicts of each client in their order; the client whose turn it is first."""
         self._entries: dict[str, WaitingEntry] = {}
         self._passed_over: dict[DeviceKind, tuple[str, float]] = {}
         """The first verdict that does not fit, and since when (monotonic clock)."""
@@ -53,11 +62,8 @@ class WaitingLine:
         return sum(len(verdicts) for verdicts in self._turns[device].values())
 
     def add(self, entry: WaitingEntry) -> None:
-        """Adds a verdict to those of its client, the smallest sequence number first."""
-        insort(
-            self._turns[entry.device].setdefault(entry.client, []),
-            (entry.sequence, entry.verdict_id),
-        )
+        """Adds a verdict to those of its client, the largest priority first."""
+        insort(self._turns[entry.device].setdefault(entry.client, []), entry.order)
         self._entries[entry.verdict_id] = entry
 
     def remove(self, verdict_id: str) -> None:
@@ -65,7 +71,7 @@ class WaitingLine:
         if (entry := self._entries.pop(verdict_id, None)) is None:
             return
         turns = self._turns[entry.device]
-        turns[entry.client].remove((entry.sequence, verdict_id))
+        turns[entry.client].remove(entry.order)
         if not turns[entry.client]:
             del turns[entry.client]
 
@@ -77,7 +83,7 @@ class WaitingLine:
         turns = self._turns[device]
         if not turns:
             return None
-        entry = self._entries[next(iter(turns.values()))[0][1]]
+        entry = self._entries[next(iter(turns.values()))[0][-1]]
         if not fits(entry.domain) and not self._waited_enough(entry):
             entry = self._first_fitting(device, fits) or entry
         self.remove(entry.verdict_id)
@@ -99,7 +105,7 @@ class WaitingLine:
     ) -> WaitingEntry | None:
         known: dict[str, bool] = {}
         for verdicts in self._turns[device].values():
-            for _, verdict_id in verdicts:
+            for *_, verdict_id in verdicts:
                 entry = self._entries[verdict_id]
                 if entry.domain not in known:
                     known[entry.domain] = fits(entry.domain)
@@ -112,7 +118,7 @@ class WaitingLine:
         if (entry := self._entries.get(verdict_id)) is None:
             return None
         turns = self._turns[entry.device]
-        before_own = bisect_left(turns[entry.client], (entry.sequence, verdict_id))
+        before_own = bisect_left(turns[entry.client], entry.order)
         position, is_before = before_own + 1, 1
         for client, verdicts in turns.items():
             if client == entry.client:

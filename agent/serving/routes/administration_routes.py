@@ -10,7 +10,8 @@ from fastapi import APIRouter, Depends, Query
 from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.routes.context import Client, ContextDependency, errors
 from kernelwright.agent.serving.routes.tokens import Right
-from kernelwright.agent.serving.wire import Code, VerdictCount, WireValue
+from kernelwright.agent.serving.service_wire import VerdictCount
+from kernelwright.agent.serving.wire import Code, WireValue
 
 router = APIRouter(prefix="/v1/verdicts", tags=["administration"])
 
@@ -49,7 +50,9 @@ Chosen = Annotated[VerdictFilter, Depends(_filter)]
 @router.delete("", responses=errors(401, 403, 422))
 async def delete(chosen: Chosen, here: ContextDependency) -> VerdictCount:
     """Deletes verdicts that have ended, with their attempts and submissions."""
-    count = await run_sync(here.service.delete, chosen.client, chosen.problem, chosen.ended_after)
+    count = await run_sync(
+        here.service.deletion.delete, chosen.client, chosen.problem, chosen.ended_after
+    )
     return VerdictCount(verdicts=count)
 
 

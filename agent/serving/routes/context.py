@@ -42,9 +42,13 @@ class Context:
         """Whether a client sees every verdict."""
         return not self.is_private or self.tokens.has(client, Right.ADMIN)
 
+    def may_see(self, client: str, verdict_id: str) -> bool:
+        """Whether a client may see this verdict."""
+        return self.sees_all(client) or self.service.record.is_submitter(client, verdict_id)
+
     def check_visible(self, client: str, verdict_id: str) -> None:
         """Raises RequestRefused where the client may not see this verdict, as where there is none."""
-        if not self.sees_all(client) and not self.service.record.is_submitter(client, verdict_id):
+        if not self.may_see(client, verdict_id):
             raise no_such_verdict(verdict_id)
 
 

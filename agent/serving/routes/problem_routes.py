@@ -9,7 +9,8 @@ from fastapi import APIRouter, Path
 
 from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.routes.context import Client, ContextDependency, errors
-from kernelwright.agent.serving.wire import Code, ProblemEntry, ProblemList, ProblemReference
+from kernelwright.agent.serving.service_wire import ProblemEntry, ProblemList
+from kernelwright.agent.serving.wire import Code, ProblemReference
 from kernelwright.tools.problem import Problem
 
 router = APIRouter(prefix="/v1/problems", tags=["problems"])

@@ -12,20 +12,40 @@ from fastapi import APIRouter, Query, Response
 from fastapi import Path as InPath
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
-from kernelwright.agent.judging.pool import DeviceKind
+from kernelwright.agent.judging.pool import DeviceKind, JudgeState
 from kernelwright.agent.serving.routes.context import Client, Context, ContextDependency, errors
+from kernelwright.agent.serving.service_wire import (
+    DeviceQueue,
+    Health,
+    HealthStatus,
+    JudgeCondition,
+    JudgeEntry,
+    JudgeList,
+    QueueState,
+    RunningVerdict,
+)
 from kernelwright.agent.serving.statistics.reward_health import RewardHealth
+from kernelwright.agent.serving.statistics.service_history import (
+    ServiceHistory,
+    read_times,
+    service_history,
+)
 from kernelwright.agent.serving.statistics.trajectories import TrajectoryList
-from kernelwright.agent.serving.wire import DeviceQueue, Health, HealthStatus, QueueState
 from kernelwright.tools.hardware.machine_info import version
 
 router = APIRouter(tags=["service"])
-PAGE = Path(__file__).with_name("page.html")
+PAGE_FOLDER = Path(__file__).with_name("page")
+SCRIPTS = ("shared.js", "charts.js", "overview.js", "verdict.js", "main.js")
+"""The scripts of the page, in the order in which they use each other."""
 CONTENT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-    "connect-src 'self'; frame-src 'self'"
+    "connect-src 'self'; frame-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
 """The content security policy of the page, which speaks to this server only."""
+
+
+PAGE_HEADERS = {"Content-Security-Policy": CONTENT_POLICY, "X-Content-Type-Options": "nosniff"}
 
 
 @router.get("/v1/queue", responses=errors(401))
@@ -50,6 +70,57 @@ def _device_queue(here: Context, device: DeviceKind) -> DeviceQueue:
         judges_ready=sum(j.ready for j in judges), capacity=capacity, queued=queued,
         running=running, seconds_per_verdict=seconds, eta_seconds=eta,
     )  # fmt: skip
+
+
+@router.get("/v1/judges", responses=errors(401))
+async def judges(client: Client, here: ContextDependency) -> JudgeList:
+    """Every judge: whether it takes verdicts, since when, how often it died, and what it is at."""
+    return await run_sync(_judges, here, client)
+
+
+def _judges(here: Context, client: str) -> JudgeList:
+    at_work = here.service.running_by_judge()
+    states = here.service.pool.judges()
+    return JudgeList(
+        judges=tuple(_judge(here, client, state, at_work.get(state.name, [])) for state in states)
+    )
+
+
+def _judge(
+    here: Context, client: str, judge: JudgeState, at_work: list[tuple[str, str, float]]
+) -> JudgeEntry:
+    verdicts = (
+        RunningVerdict(
+            verdict_id=verdict_id if here.may_see(client, verdict_id) else None,
+            doing=doing,
+            seconds=age,
+        )
+        for verdict_id, doing, age in at_work
+    )
+    return JudgeEntry(
+        name=judge.name, device=judge.device, state=_condition(judge), capacity=judge.capacity, started=judge.started,
+        restarts=judge.restarts, verdicts=tuple(verdicts),
+    )  # fmt: skip
+
+
+def _condition(judge: JudgeState) -> JudgeCondition:
+    if not judge.alive:
+        return JudgeCondition.DEAD
+    return JudgeCondition.READY if judge.ready else JudgeCondition.STARTING
+
+
+@router.get("/v1/history", responses=errors(401, 422))
+async def history(
+    client: Client,
+    here: ContextDependency,
+    seconds: Annotated[
+        float, Query(ge=60.0, le=30 * 86_400.0, description="How far back, in seconds.")
+    ] = 3600.0,
+) -> ServiceHistory:
+    """Throughput, latency and length of the queue of all clients over time."""
+    now = time.time()
+    times = await run_sync(read_times, here.service.record, now - seconds)
+    return service_history(times, now, seconds)
 
 
 @router.get("/v1/health", responses={503: {"model": Health}})
@@ -116,9 +187,16 @@ async def trajectory(
 @router.get("/", response_class=HTMLResponse, include_in_schema=False)
 async def page() -> HTMLResponse:
     """Serves the page for people. Needs no token: it asks for one, and loads everything else with it."""
-    return HTMLResponse(_page(), headers={"Content-Security-Policy": CONTENT_POLICY})
+    return HTMLResponse(_page(), headers=PAGE_HEADERS)
 
 
 @lru_cache(maxsize=1)
 def _page() -> str:
-    return PAGE.read_text(encoding="utf-8")
+    """Puts the page together: one answer, so that nothing of it is loaded twice or from elsewhere."""
+    script = "".join(map(_page_part, SCRIPTS))
+    page_html = _page_part("page.html").replace("/* page.css */\n", _page_part("page.css"))
+    return page_html.replace("/* page.js */\n", script)
+
+
+def _page_part(name: str) -> str:
+    return (PAGE_FOLDER / name).read_text(encoding="utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
 from anyio.to_thread import run_sync
@@ -13,6 +13,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from kernelwright.agent.serving.changes import wait_for
 from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.routes.context import Client, Context, ContextDependency, errors
+from kernelwright.agent.serving.routes.tokens import Right
 from kernelwright.agent.serving.wire import (
     MAX_WAIT,
     BatchAnswer,
@@ -23,6 +24,7 @@ from kernelwright.agent.serving.wire import (
     State,
     Status,
     Submission,
+    VerdictIds,
     VerdictList,
 )
 
@@ -83,28 +85,38 @@ async def submit_batch(
     return BatchAnswer(verdicts=tuple(entries), retry_after=max(waits, default=None))
 
 
-@router.get("/verdicts", responses=errors(401, 422))
-async def newest(
+@router.post("/verdicts/wait", responses=errors(400, 401, 404, 408, 422))
+async def wait_for_several(
+    asked: VerdictIds,
     client: Client,
     here: ContextDependency,
-    state: State | None = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    problem: Annotated[str | None, Query(max_length=200)] = None,
+    wait: Annotated[float, Query(ge=0.0, le=MAX_WAIT, description="Seconds.")] = MAX_WAIT,
 ) -> VerdictList:
-    """The newest verdicts, without their reports."""
-    return await run_sync(_newest, here, client, state, limit, problem)
+    """The statuses of several verdicts, with reports, as soon as all have ended, or after so many seconds."""
+    for verdict_id in asked.verdict_ids:
+        here.check_visible(client, verdict_id)
+    deadline = time.monotonic() + wait
+    for verdict_id in dict.fromkeys(asked.verdict_ids):
+        await _until_ended(here, verdict_id, deadline)
+    return await run_sync(_statuses, here, client, asked.verdict_ids)
 
 
-def _newest(
-    here: Context, client: str, state: State | None, limit: int, problem: str | None
-) -> VerdictList:
-    kept = here.service.record.newest(
-        limit, state, problem, None if here.sees_all(client) else client
-    )
-    attempts = here.service.record.attempts([one.id for one in kept])
+def _statuses(here: Context, client: str, verdict_ids: Sequence[str]) -> VerdictList:
     return VerdictList(
-        verdicts=tuple(here.service.status_of(one, client, attempts[one.id]) for one in kept)
+        verdicts=tuple(here.service.status(client, verdict_id) for verdict_id in verdict_ids)
     )
+
+
+async def _until_ended(here: Context, verdict_id: str, deadline: float) -> None:
+    """Returns when a verdict has ended, at the deadline, or when the server is stopped."""
+    with here.changes.of(verdict_id) as changed:
+        while True:
+            changed.clear()
+            kept = here.service.record.find(verdict_id)
+            remaining = deadline - time.monotonic()
+            if kept is None or kept.state.ended or remaining <= 0 or here.changes.closing:
+                return
+            await wait_for(changed, remaining)
 
 
 @router.get("/verdicts/{verdict_id}", response_model=Status, responses=errors(401, 404, 422))
@@ -116,15 +128,23 @@ async def status(
 ) -> Response:
     """The status; with `wait`, as soon as it has ended, or after so many seconds."""
     here.check_visible(client, verdict_id)
-    deadline = time.monotonic() + wait
-    with here.changes.of(verdict_id) as changed:
-        while True:
-            changed.clear()
-            kept = here.service.record.find(verdict_id)
-            left = deadline - time.monotonic()
-            if kept is None or kept.state.ended or left <= 0 or here.changes.closing:
-                return _json(here.service.status(client, verdict_id))
-            await wait_for(changed, left)
+    await _until_ended(here, verdict_id, time.monotonic() + wait)
+    return _json(here.service.status(client, verdict_id))
+
+
+@router.post("/verdicts/{verdict_id}/again", responses=errors(401, 403, 404, 422, 429))
+async def judge_again(verdict_id: Id, client: Client, here: ContextDependency) -> Status:
+    """Has a verdict that has ended judged again under its id: for a client that submitted it, and for `admin`."""
+    here.check_visible(client, verdict_id)
+    if not here.tokens.has(client, Right.ADMIN) and not here.service.record.is_submitter(
+        client, verdict_id
+    ):
+        here.service.status(client, verdict_id, with_report=False)
+        raise RequestRefused(
+            Code.FORBIDDEN,
+            "only a client that submitted this verdict, or one with `admin`, may do this",
+        )
+    return await run_sync(here.service.judge_one_again, client, verdict_id)
 
 
 @router.delete("/verdicts/{verdict_id}", responses=errors(401, 404, 422))

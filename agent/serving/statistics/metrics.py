@@ -42,6 +42,17 @@ class ServiceMetrics:
         )
         self._queued = Gauge("queue_length", "Verdicts that wait.", ["device"], **where)
         self._running = Gauge("running", "Verdicts under way.", ["device"], **where)
+        self._queue_wait = Histogram(
+            "queue_wait_seconds", "Of one verdict, until a judge begins it.", ["device"], buckets=SECONDS_BUCKETS,
+            **where,
+        )  # fmt: skip
+        self._oldest = Gauge(
+            "oldest_running_seconds", "Age of the oldest running verdict.", ["device"], **where
+        )
+        self._restarts = Gauge(
+            "judge_restarts", "Times that a judge died, or was ended over a verdict, since the start.", ["judge"],
+            **where,
+        )  # fmt: skip
         self._alive = Gauge("judges_alive", "Judges that are alive.", ["device"], **where)
 
     def submitted(self, client: str, known: bool) -> None:
@@ -51,6 +62,10 @@ class ServiceMetrics:
     def refused(self, code: str) -> None:
         """Counts a refused request by its error code."""
         self._refused.labels(code).inc()
+
+    def begun(self, device: str, seconds: float) -> None:
+        """Counts the seconds for which a verdict waited until a judge began it."""
+        self._queue_wait.labels(device).observe(seconds)
 
     def judged(self, device: str, report: Report, seconds: float) -> None:
         """Counts a verdict by where it ended, and its seconds by device."""
@@ -68,10 +83,18 @@ class ServiceMetrics:
         """Writes the metrics in Prometheus' text format."""
         from prometheus_client import generate_latest
 
-        alive = [judge for judge in service.pool.judges() if judge.alive]
+        judges = service.pool.judges()
+        alive = [judge for judge in judges if judge.alive]
+        running = service.running_by_judge()
+        for judge in judges:
+            self._restarts.labels(judge.name).set(judge.restarts)
         for device in service.pool.devices:
-            queued, running = service.counts(device)
+            queued, under_way = service.counts(device)
             self._queued.labels(device.value).set(queued)
-            self._running.labels(device.value).set(running)
+            oldest = [
+                age for j in judges if j.device is device for *_, age in running.get(j.name, ())
+            ]
+            self._oldest.labels(device.value).set(max(oldest, default=0.0))
+            self._running.labels(device.value).set(under_way)
             self._alive.labels(device.value).set(sum(judge.device is device for judge in alive))
         return generate_latest(self.registry)

@@ -15,6 +15,8 @@ from kernelwright.tools.report import Rung
 
 TREND_BINS = 24
 """Bins of the trend, each with as many candidates as the others."""
+SPEEDUP_EDGES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Edges between the bins of speedups."""
 MAX_REASONS = 30
 """Reasons that are listed, the most frequent first."""
 
@@ -68,11 +70,23 @@ class TrendBin(WireValue):
     median_speedup: Number | None = None
 
 
+class SpeedupBin(WireValue):
+    """How many timed candidates have a speedup from `low` on, and below `high`; None for no upper end."""
+
+    low: float
+    high: float | None = None
+    count: int
+
+
 class RewardHealth(WireValue):
     """Whether rewards still tell candidates apart: where they end, why, and how that changes."""
 
     candidates: int
     correct: int
+    masked: int = 0
+    """Candidates that must not train: a fault that a loaded machine may cause."""
+    speedups: tuple[SpeedupBin, ...] = ()
+    """Distribution of the speedups over eager, at their lower bounds."""
     rungs: tuple[RungShare, ...] = ()
     reasons: tuple[Reason, ...] = ()
     groups: PromptGroups = PromptGroups()
@@ -85,6 +99,8 @@ def reward_health(samples: Sequence[ScoredSubmission]) -> RewardHealth:
     return RewardHealth(
         candidates=len(ordered),
         correct=sum(sample.score.correct for sample in ordered),
+        masked=sum(sample.score.mask for sample in ordered),
+        speedups=_speedups(ordered),
         rungs=_rungs(ordered),
         reasons=_reasons(ordered),
         groups=_groups(ordered),
@@ -102,6 +118,24 @@ def _rungs(samples: Sequence[ScoredSubmission]) -> tuple[RungShare, ...]:
         for rung in Rung
         if ended[rung]
     )
+
+
+def _speedups(samples: Sequence[ScoredSubmission]) -> tuple[SpeedupBin, ...]:
+    speedups = [_speedup_low(sample.score) for sample in samples]
+    timed = [speedup for speedup in speedups if speedup is not None]
+    edges = (0.0, *SPEEDUP_EDGES)
+    return tuple(
+        SpeedupBin(
+            low=low,
+            high=high,
+            count=sum(low <= speedup and (high is None or speedup < high) for speedup in timed),
+        )
+        for low, high in zip(edges, (*SPEEDUP_EDGES, None), strict=True)
+    )
+
+
+def _speedup_low(score: Score) -> float | None:
+    return score.speedup if score.speedup_low is None else score.speedup_low
 
 
 def _reasons(samples: Sequence[ScoredSubmission]) -> tuple[Reason, ...]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytest.importorskip("fastapi", reason="pip install kernelwright[serve]")
@@ -68,18 +71,44 @@ class RunningServer:
         return status
 
     def processes(self) -> list[int]:
-        """Of everything below the server, it not among them."""
-        import psutil
-
+        """Returns the ids of all processes below the server, without its own."""
         return [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
 
     def judge(self) -> int:
-        """The process of its judge."""
-        import psutil
+        """Returns the id of the judge's process. Waits while one judge replaces another."""
+        deadline = time.monotonic() + SECONDS
+        while len(judges := self._judges()) != 1:
+            assert time.monotonic() < deadline, f"the judges' processes are {judges}"
+            time.sleep(0.05)
+        return judges[0]
 
-        below = psutil.Process(self.process.pid).children()
-        [found] = [child.pid for child in below if "judge_process" in " ".join(child.cmdline())]
-        return found
+    def _judges(self) -> list[int]:
+        judges = []
+        for child in psutil.Process(self.process.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if "judge_process" in " ".join(child.cmdline()):
+                    judges.append(child.pid)
+        return judges
+
+    @contextlib.contextmanager
+    def frozen_judge(self) -> Iterator[int]:
+        """Stops a judge that is ready by SIGSTOP: a verdict that it begins stays `running`, whatever the load.
+
+        The judge goes on at the end of the block, where it still lives. A judge that is silent for 90 s is ended.
+        """
+        import httpx2
+
+        deadline = time.monotonic() + SECONDS
+        while httpx2.get(f"{self.url}/v1/health", timeout=SECONDS).json()["judges_ready"] < 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        judge = self.judge()
+        os.kill(judge, signal.SIGSTOP)
+        try:
+            yield judge
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(judge, signal.SIGCONT)
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def test_verdicts_are_deleted_after_the_days_for_which_they_are_kept(tmp_path, t
         while httpx2.get(f"{again.url}/v1/verdicts/{old}").status_code != 404:
             assert time.monotonic() - began < 60.0
             time.sleep(0.1)
-        assert not client.score("fused_silu", text_only("old")).known
+        assert not client.submit("fused_silu", text_only("old")).known
     assert again.stop() == 130
 
 

@@ -8,6 +8,8 @@ import pytest
 import kernelwright
 from kernelwright.agent.serving.requests import JudgeServiceError, VerdictNotInTime
 
+from .conftest import ALICE, RunningServer
+
 LIMIT = 12.0
 SLACK = 120.0
 """Seconds that a loaded machine needs beyond a limit, for another judge to start and to make a verdict."""
@@ -33,8 +35,6 @@ NEVER_BY_ITSELF = {"sizes": 1, "compile_seconds": 600.0, "seconds": 1200.0}
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory):
-    from .conftest import RunningServer
-
     server = RunningServer(tmp_path_factory.mktemp("limited"), "--verdict-seconds", str(LIMIT))
     yield server
     server.stop()
@@ -52,6 +52,17 @@ def follow(client, verdict_id):
     while not (status := client.status(verdict_id, wait=30.0)).state.ended:
         assert time.monotonic() - began < LIMIT + SLACK
     return status
+
+
+def reach_the_hang(client, verdict_id):
+    """Waits until the candidate's host code runs: a verdict that is cancelled before stops at a step, and its judge
+    lives on.
+    """
+    deadline = time.monotonic() + 2 * SLACK
+    while (status := client.status(verdict_id)).doing != "tracing":
+        assert not status.state.ended, status
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("hanging", ["reference", "candidate"])
@@ -86,18 +97,19 @@ def test_what_waits_behind_a_verdict_that_hangs_is_judged_by_another_process(
     assert client.status(submitted.verdict_id).state == "failed"
 
 
-def test_a_cancelled_verdict_that_hangs_lets_its_judge_go_after_a_grace(client, limited, hangs):
-    judge = limited.judge()
-    submitted = client.submit("fused_silu", hangs("cancelled"), **NEVER_BY_ITSELF)
-    while client.status(submitted.verdict_id).state == "queued":
-        time.sleep(0.1)
-    client.cancel(submitted.verdict_id)
-    ended = follow(client, submitted.verdict_id)
+def test_a_cancelled_verdict_that_hangs_lets_its_judge_go_after_a_grace(server, hangs):
+    """On a server whose limit is ten minutes, so that the grace alone can end the judge."""
+    judge = server.judge()
+    with kernelwright.JudgeClient(server.url, ALICE) as client:
+        submitted = client.submit("fused_silu", hangs("cancelled"), **NEVER_BY_ITSELF)
+        reach_the_hang(client, submitted.verdict_id)
+        client.cancel(submitted.verdict_id)
+        ended = follow(client, submitted.verdict_id)
     assert (ended.state, [attempt.outcome for attempt in ended.attempts]) == (
         "cancelled",
         ["cancelled"],
     )
-    assert judge not in limited.processes()
+    assert judge not in server.processes()
 
 
 def test_a_client_waits_no_longer_than_its_timeout_and_withdraws_the_verdict(client, hangs):
@@ -112,8 +124,6 @@ def test_a_client_waits_no_longer_than_its_timeout_and_withdraws_the_verdict(cli
 
 
 def test_a_limit_of_no_second_is_refused(tmp_path):
-    from .conftest import RunningServer
-
     refused = RunningServer(tmp_path, "--verdict-seconds", "0")
     assert refused.process.wait(100) == 2
 

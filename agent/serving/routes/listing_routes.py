@@ -1,0 +1,119 @@
+"""Lists of verdicts, as JSON and as CSV, and the texts of one verdict."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import Annotated
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from kernelwright.agent.serving.routes.context import Client, Context, ContextDependency, errors
+from kernelwright.agent.serving.routes.verdict_routes import Id
+from kernelwright.agent.serving.verdict_search import (
+    MAX_LISTED,
+    VerdictQuery,
+    find_verdicts,
+    submitters,
+)
+from kernelwright.agent.serving.wire import Status, VerdictList, VerdictSource
+
+router = APIRouter(prefix="/v1", tags=["verdicts"])
+MAX_CSV_ROWS = 100_000
+"""Rows of one CSV file, the newest verdicts."""
+CSV_COLUMNS = (
+    "verdict_id", "problem", "state", "device", "submitted", "started", "ended", "clients", "groups", "ended_at",
+    "correct", "fault", "gate", "speedup", "speedup_low", "compile_speedup", "speed_of_light", "milliseconds", "share",
+    "checks_passed", "checks_made", "mask", "error", "explanation",
+)  # fmt: skip
+Asked = Annotated[VerdictQuery, Query()]
+
+
+@router.get("/verdicts", responses=errors(401, 422))
+async def newest(asked: Asked, client: Client, here: ContextDependency) -> VerdictList:
+    """The verdicts that the query names, the newest first, without their reports."""
+    return await run_sync(_page, here, client, asked)
+
+
+def _page(here: Context, client: str, asked: VerdictQuery) -> VerdictList:
+    viewer = None if here.sees_all(client) else client
+    rows = find_verdicts(here.service.record, asked, viewer)
+    verdict_ids = [row.id for row in rows]
+    attempts = here.service.record.attempts(verdict_ids)
+    people = submitters(here.service.record, verdict_ids, viewer)
+    return VerdictList(
+        verdicts=tuple(
+            here.service.status_of(row, client, attempts[row.id]).model_copy(
+                update=people[row.id]._asdict()
+            )
+            for row in rows
+        ),
+        next=rows[-1].sequence if len(rows) == asked.limit else None,
+    )
+
+
+@router.get("/verdicts.csv", response_class=StreamingResponse, responses=errors(401, 422))
+async def newest_as_csv(asked: Asked, client: Client, here: ContextDependency) -> StreamingResponse:
+    """The same verdicts as CSV, all pages together."""
+    name = {"Content-Disposition": 'attachment; filename="verdicts.csv"'}
+    return StreamingResponse(
+        _csv(here, client, asked), media_type="text/csv; charset=utf-8", headers=name
+    )
+
+
+def _csv(here: Context, client: str, asked: VerdictQuery) -> Iterator[str]:
+    yield _csv_line(CSV_COLUMNS)
+    count, before = 0, asked.before
+    while count < MAX_CSV_ROWS:
+        page = _page(here, client, asked.model_copy(update={"before": before, "limit": MAX_LISTED}))
+        yield "".join(_csv_line(_cells(status)) for status in page.verdicts)
+        count, before = count + len(page.verdicts), page.next
+        if before is None:
+            return
+
+
+def _cells(status: Status) -> list[object]:
+    """Returns the cells of a verdict, in the order of CSV_COLUMNS."""
+    values = status.model_dump(mode="json", exclude={"score", "error", "report"})
+    values |= status.score.model_dump(mode="json") if status.score is not None else {}
+    values |= {"error": status.error.message} if status.error is not None else {}
+    values |= {"clients": " ".join(status.clients), "groups": " ".join(status.groups)}
+    return [_plain_text(values.get(column)) for column in CSV_COLUMNS]
+
+
+def _plain_text(value: object) -> object:
+    """Quotes a text that a spreadsheet would run as a formula: clients choose the names of problems and groups."""
+    return (
+        f"'{value}"
+        if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+        else value
+    )
+
+
+def _csv_line(cells: tuple[object, ...] | list[object]) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(cells)
+    return line.getvalue()
+
+
+@router.get("/verdicts/{verdict_id}/source", responses=errors(401, 404, 422))
+async def source(verdict_id: Id, client: Client, here: ContextDependency) -> VerdictSource:
+    """The candidate, the reference and the options of a verdict."""
+    here.check_visible(client, verdict_id)
+    here.service.status(client, verdict_id, with_report=False)
+    return await run_sync(_source, here, client, verdict_id)
+
+
+def _source(here: Context, client: str, verdict_id: str) -> VerdictSource:
+    texts = here.service.record.texts(verdict_id)
+    people = submitters(
+        here.service.record, [verdict_id], None if here.sees_all(client) else client
+    )
+    return VerdictSource(
+        verdict_id=verdict_id, candidate=texts.candidate, problem=json.loads(texts.problem)["source"],
+        options=json.loads(texts.options), **people[verdict_id]._asdict(),
+    )  # fmt: skip
