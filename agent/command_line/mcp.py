@@ -53,7 +53,9 @@ TritonBench = Annotated[
 ClientName = Annotated[
     str,
     typer.Option(
-        "--client", help="The coding agent to install for: claude or codex.", show_default=False
+        "--client",
+        help="The coding agent to install for: claude, codex, cursor, vscode or gemini.",
+        show_default=False,
     ),
 ]
 Project = Annotated[Path, typer.Option(help="The project's folder to install in.")]

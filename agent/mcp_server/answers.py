@@ -32,6 +32,8 @@ class AnswerState(StrEnum):
     FINISHED = "finished"
     REFUSED = "refused"
     """Nothing was judged: the request cannot be used, or the budget is spent. `error` says what to do."""
+    CANCELLED = "cancelled"
+    """Stopped by `cancel`; no verdict was taken from the budget."""
     FAILED = "failed"
     """This machine failed, not the candidate. `error` says what to do; nothing was taken from the budget."""
 

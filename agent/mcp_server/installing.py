@@ -26,6 +26,46 @@ class ClientProgram(StrEnum):
 
     CLAUDE = "claude"
     CODEX = "codex"
+    CURSOR = "cursor"
+    VSCODE = "vscode"
+    GEMINI = "gemini"
+
+
+class ClientFiles(Value):
+    """The files in which a client looks for servers and skills."""
+
+    project: str
+    """The configuration of one project, from its folder."""
+    user: str
+    """The configuration of all projects, from the home folder."""
+    servers: str
+    """The object or table of that file that names the servers."""
+    skills: str
+    """The folder of skills, from the project's or the home folder."""
+    names_transport: bool = False
+    """Whether an entry says that the server speaks over stdio."""
+
+
+VSCODE_USER_FOLDERS = {"darwin": "Library/Application Support/Code/User"}
+"""The folder of a user's settings of VS Code by platform, from the home folder."""
+CLIENT_FILES = {
+    ClientProgram.CLAUDE: ClientFiles(
+        project=".mcp.json", user=".claude.json", servers="mcpServers", skills=".claude/skills", names_transport=True,
+    ),
+    ClientProgram.CODEX: ClientFiles(
+        project=".codex/config.toml", user=".codex/config.toml", servers="mcp_servers", skills=".agents/skills",
+    ),
+    ClientProgram.CURSOR: ClientFiles(
+        project=".cursor/mcp.json", user=".cursor/mcp.json", servers="mcpServers", skills=".agents/skills",
+    ),
+    ClientProgram.VSCODE: ClientFiles(
+        project=".vscode/mcp.json", user=VSCODE_USER_FOLDERS.get(sys.platform, ".config/Code/User") + "/mcp.json",
+        servers="servers", skills=".agents/skills", names_transport=True,
+    ),
+    ClientProgram.GEMINI: ClientFiles(
+        project=".gemini/settings.json", user=".gemini/settings.json", servers="mcpServers", skills=".agents/skills",
+    ),
+}  # fmt: skip
 
 
 class Installed(Value):
@@ -50,31 +90,33 @@ def install(
     if not root.is_dir():
         raise InputError(f"{root} is not a folder: name the project's folder with --project")
     command = [sys.executable, "-m", "kernelwright.agent", "mcp", *arguments]
-    if client is ClientProgram.CLAUDE:
-        configuration = root / (".claude.json" if user else ".mcp.json")
-        replaced = _write_json(
-            configuration, {"type": "stdio", "command": command[0], "args": command[1:]}
-        )
-        skills = root / ".claude" / "skills"
-    else:
-        configuration = root / ".codex" / "config.toml"
+    files = CLIENT_FILES[client]
+    configuration = root / (files.user if user else files.project)
+    entry: dict[str, Any] = {"command": command[0], "args": command[1:]}
+    if files.names_transport:
+        entry = {"type": "stdio", **entry}
+    if configuration.suffix == ".toml":
         replaced = _write_toml(configuration, command)
-        skills = root / ".agents" / "skills"
-    return Installed(
-        client=client, configuration=configuration, skill=_copy_skill(skills), replaced=replaced
-    )
+    else:
+        replaced = _write_json(configuration, files.servers, entry)
+    skill = _copy_skill(root / files.skills)
+    return Installed(client=client, configuration=configuration, skill=skill, replaced=replaced)
 
 
-def _write_json(path: Path, entry: dict[str, Any]) -> bool:
+def _write_json(path: Path, servers_name: str, entry: dict[str, Any]) -> bool:
     try:
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError as error:
+        by_hand = json.dumps({SERVER_NAME: entry})
         raise InputError(
-            f"{path} is not JSON ({error}): correct the file, then install again"
+            f"{path} is not JSON ({error}): correct the file, then install again; or add to its {servers_name} by "
+            f"hand, where it has comments: {by_hand}"
         ) from None
-    servers = found.setdefault("mcpServers", {}) if isinstance(found, dict) else None
+    servers = found.setdefault(servers_name, {}) if isinstance(found, dict) else None
     if not isinstance(servers, dict):
-        raise InputError(f"{path} has no object mcpServers: correct the file, then install again")
+        raise InputError(
+            f"{path} has no object {servers_name}: correct the file, then install again"
+        )
     replaced = SERVER_NAME in servers
     servers[SERVER_NAME] = entry
     _write(path, json.dumps(found, indent=2) + "\n")

@@ -10,6 +10,7 @@ import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.agent.judging.pool import VerdictCancelled
 from kernelwright.agent.mcp_server.answers import (
     AnswerState,
     Question,
@@ -35,6 +36,9 @@ NEEDS_GPU_MESSAGES = {
     Question.PROFILE: "profile needs a GPU to time anything and this server has none: what the compiler says of each "
     "kernel is here, times are not",
 }
+CANCELLED_MESSAGE = "this verdict was cancelled: ask again where it is wanted after all"
+CANCEL_GRACE_SECONDS = 5.0
+"""Seconds that a cancelled verdict is given to stop at its next step; after that its processes are ended."""
 SERVER_RESTARTED_MESSAGE = (
     "the server ended before this verdict was made: submit the candidate again"
 )
@@ -67,6 +71,7 @@ class ServerJudge:
         self._opening = threading.Lock()
         self._running: dict[str, Future[VerdictAnswer]] = {}
         self._doing: dict[str, str] = {}
+        self._cancelled: set[str] = set()
         self._closed = False
 
     @property
@@ -162,18 +167,28 @@ class ServerJudge:
                 problem, row.source, options, progress=lambda step: self._say(row.id, step)
             )
             self.budget.charge(report.seconds)
+            self._check_wanted(row.id)
             answer = self._finished(row, asked, report)
         except Exception as error:
-            if not isinstance(error, InfrastructureError | ProblemError):
-                log.exception("a verdict on %s was not made", row.problem)
             self.budget.give_back()
-            answer = self._answer(
-                verdict_id=row.id, state=AnswerState.REFUSED if isinstance(error, ProblemError) else AnswerState.FAILED,
-                question=row.question, problem=row.problem, error=_one_line(error),
-            )  # fmt: skip
+            answer = self._unmade(row, error)
         self._keep(row, answer, report)
         self._doing.pop(row.id, None)
         return answer
+
+    def _unmade(self, row: StoredVerdict, error: Exception) -> VerdictAnswer:
+        """Returns the answer where a verdict was not made. What a cancelled one raises is of no interest."""
+        if row.id in self._cancelled:
+            error = VerdictCancelled(CANCELLED_MESSAGE)
+        elif not isinstance(error, InfrastructureError | ProblemError):
+            log.error("a verdict on %s was not made", row.problem, exc_info=error)
+        return self._answer(
+            verdict_id=row.id,
+            state=_state_of(error),
+            question=row.question,
+            problem=row.problem,
+            error=_one_line(error),
+        )
 
     def _finished(self, row: StoredVerdict, asked: JudgeRequest, report: Report) -> VerdictAnswer:
         told = verdict_fields(asked.question, report, asked.baseline)
@@ -203,7 +218,12 @@ class ServerJudge:
         )
 
     def _say(self, verdict_id: str, step: str) -> None:
+        self._check_wanted(verdict_id)
         self._doing[verdict_id] = step
+
+    def _check_wanted(self, verdict_id: str) -> None:
+        if verdict_id in self._cancelled:
+            raise VerdictCancelled(CANCELLED_MESSAGE)
 
     def _evaluator(self, device: str) -> Evaluator:
         from kernelwright.tools.evaluation.pipeline import Evaluator
@@ -230,6 +250,49 @@ class ServerJudge:
     def running(self, verdict_id: str) -> Future[VerdictAnswer] | None:
         """The verdict that this server makes under that id, or its beginning; None where it makes no such one."""
         return self._running.get(verdict_id)
+
+    def step(self, verdict_id: str) -> str:
+        """Returns the step that a verdict is at; empty before its first."""
+        return self._doing.get(verdict_id, "")
+
+    def cancel(self, verdict_id: str) -> VerdictAnswer:
+        """Stops a verdict that has not ended, and returns its state. Never raises."""
+        running = self._running.get(verdict_id)
+        if running is None or running.done():
+            return self.result(verdict_id)
+        self._cancelled.add(verdict_id)
+        if running.cancel():  # no thread had begun it
+            self._keep_cancelled(verdict_id)
+        else:
+            grace = threading.Timer(CANCEL_GRACE_SECONDS, self._end_processes, (verdict_id,))
+            grace.daemon = True
+            grace.start()
+        return self.result(verdict_id)
+
+    def _keep_cancelled(self, verdict_id: str) -> None:
+        self.budget.give_back()
+        row = self.history.find(verdict_id)
+        if row is not None:
+            answer = self._answer(
+                verdict_id=row.id, state=AnswerState.CANCELLED, question=row.question, problem=row.problem,
+                error=CANCELLED_MESSAGE,
+            )  # fmt: skip
+            self._keep(row, answer, report=None)
+
+    def _end_processes(self, verdict_id: str) -> None:
+        """Ends the processes of a cancelled verdict that hangs, where no verdict that is wanted uses them.
+
+        The next verdict starts others. A verdict that is wanted has the other thread, so that it is never kept waiting
+        for long.
+        """
+        under_way = {name for name, future in self._running.items() if future.running()}
+        if verdict_id not in under_way or not under_way <= self._cancelled:
+            return
+        with self._opening:
+            evaluators = list(self._evaluators.values())
+            self._evaluators.clear()
+        for evaluator in evaluators:
+            evaluator.close()
 
     def result(self, verdict_id: str, report: bool = False, source: bool = False) -> VerdictAnswer:
         """Returns the state of a verdict of this or an earlier server. Never raises."""
@@ -276,6 +339,13 @@ class ServerJudge:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _state_of(error: Exception) -> AnswerState:
+    """Returns the state of a verdict that was not made."""
+    if isinstance(error, VerdictCancelled):
+        return AnswerState.CANCELLED
+    return AnswerState.REFUSED if isinstance(error, ProblemError) else AnswerState.FAILED
 
 
 def _one_line(error: BaseException) -> str:

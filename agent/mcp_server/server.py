@@ -16,7 +16,7 @@ from mcp_types import CallToolResult, InputRequiredResult
 
 from kernelwright.agent.mcp_server.answers import ToolAnswer
 from kernelwright.agent.mcp_server.judging import ServerJudge
-from kernelwright.agent.mcp_server.tools import Tools, tool_result
+from kernelwright.agent.mcp_server.tools import PROGRESS, Tools, tool_result
 from kernelwright.agent.runtime.interrupts import STOP_SIGNALS
 
 if TYPE_CHECKING:
@@ -53,6 +53,12 @@ class KernelServer(MCPServer[Any]):
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         """Calls one tool. A refused call is an answer with an error, never an exception."""
+        if context is not None:
+
+            async def report(seconds: float, step: str) -> None:
+                await context.report_progress(seconds, message=step)
+
+            PROGRESS.set(report)
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:

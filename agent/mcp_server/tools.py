@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from mcp_types import CallToolResult, TextContent
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from kernelwright.agent.mcp_server.answers import (
@@ -27,6 +30,10 @@ from kernelwright.tools.report import InfrastructureError
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
+PROGRESS: ContextVar[Callable[[float, str], Awaitable[None]] | None] = ContextVar(
+    "progress", default=None
+)
+"""Sends the client of the current call the seconds that have passed, and the step that its verdict is at."""
 TOOL_ANSWER_SECONDS = 45.0
 """How long a tool waits for its own verdict before it answers `running`: clients give up after 60 seconds."""
 
@@ -56,6 +63,22 @@ VerdictId = Annotated[
     str, Field(max_length=MAX_NAME_CHARACTERS, description="As an earlier answer named it.")
 ]
 
+PROGRESS_SECONDS = 1.0
+"""Seconds between two looks at the step of a verdict that is waited for."""
+TOOL_TITLES = {
+    "problem_list": "List problems",
+    "problem_show": "Show a problem",
+    "compile": "Compile a kernel",
+    "interpret": "Interpret a kernel",
+    "check": "Check a kernel",
+    "bench": "Time a kernel",
+    "profile": "Profile a kernel",
+    "submit": "Begin a verdict",
+    "result": "Fetch a verdict",
+    "cancel": "Cancel a verdict",
+    "history": "List verdicts",
+}
+"""What a client shows a person for each tool."""
 CANDIDATE_CONTRACT = (
     "One Python file. `class ModelNew(torch.nn.Module)` takes the arguments of `Model.__init__` (get_init_inputs) and "
     "its forward those of `Model.forward`, and returns a new tensor of the same shape and dtype. Every computation is "
@@ -88,9 +111,14 @@ class Tools:
         """Registers every tool. Their schemas of answers are not sent: they would be nine tenths of a tool list."""
         for tool in (
             self.problem_list, self.problem_show, self.compile, self.interpret, self.check, self.bench, self.profile,
-            self.submit, self.result, self.history,
+            self.submit, self.result, self.cancel, self.history,
         ):  # fmt: skip
-            server.add_tool(tool, structured_output=False)
+            title = TOOL_TITLES[tool.__name__]
+            annotations = ToolAnnotations(
+                title=title, read_only_hint=tool.__name__ != "cancel", destructive_hint=False,
+                idempotent_hint=tool.__name__ != "submit", open_world_hint=False,
+            )  # fmt: skip
+            server.add_tool(tool, title=title, annotations=annotations, structured_output=False)
 
     # -------------------------------------------------------------- problems
     def problem_list(
@@ -244,6 +272,12 @@ class Tools:
         await self._wait(verdict_id, wait_seconds)
         return _told(await asyncio.to_thread(self._judging.result, verdict_id, report, source))
 
+    def cancel(self, verdict_id: VerdictId) -> CallToolResult:
+        """Stop a verdict that waits or runs: at its next step, or after some seconds with its processes. Ask `result`
+        for its end.
+        """
+        return _told(self._judging.cancel(verdict_id))
+
     def history(
         self, problem: Annotated[str, Field(description="A problem's name; all where empty.")] = "",
         limit: Annotated[int, Field(ge=1, le=200)] = 20,
@@ -272,8 +306,13 @@ class Tools:
     async def _wait(self, verdict_id: str, seconds: float) -> None:
         """Waits until the verdict has ended or so many seconds have passed. A client that hangs up ends no verdict."""
         running = self._judging.running(verdict_id)
-        if running is not None:
-            await asyncio.wait([asyncio.wrap_future(running)], timeout=seconds)
+        if running is None:
+            return
+        ending, began, report = asyncio.wrap_future(running), time.monotonic(), PROGRESS.get()
+        while not ending.done() and (passed := time.monotonic() - began) < seconds:
+            if report is not None:
+                await report(passed, self._judging.step(verdict_id) or "waiting")
+            await asyncio.wait([ending], timeout=min(PROGRESS_SECONDS, seconds - passed))
 
 
 def _told(answer: VerdictAnswer) -> CallToolResult:

@@ -19,7 +19,8 @@ KERNELS = ROOT / "tests" / "kernels"
 RIGHT = (KERNELS / "good" / "fused_silu.py").read_text()
 STARTS_SECONDS = 400.0
 TOOLS = (
-    "problem_list", "problem_show", "compile", "interpret", "check", "bench", "profile", "submit", "result", "history",
+    "problem_list", "problem_show", "compile", "interpret", "check", "bench", "profile", "submit",
+    "result", "cancel", "history",
 )  # fmt: skip
 
 

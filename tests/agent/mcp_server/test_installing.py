@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from mcp import Client, StdioServerParameters
 
+from kernelwright.agent.mcp_server.installing import CLIENT_FILES, install
 from kernelwright.agent.mcp_server.installing import ClientProgram as Coding
-from kernelwright.agent.mcp_server.installing import install
 from kernelwright.errors import InputError
 
 from .conftest import ROOT, TOOLS, environment
@@ -56,15 +57,40 @@ def test_codex_finds_the_server_and_the_skill_and_comments_stay(tmp_path):
     assert (tmp_path / ".agents" / "skills" / "kernelwright" / "SKILL.md").is_file()
 
 
-@pytest.mark.parametrize(
-    ("client", "name"), [(Coding.CLAUDE, ".claude.json"), (Coding.CODEX, ".codex/config.toml")]
-)
-def test_a_configuration_keeps_its_mode_and_stays_a_link(tmp_path, client, name):
+JSON_CLIENTS = {
+    Coding.CLAUDE: (".mcp.json", ".claude.json", "mcpServers"),
+    Coding.CURSOR: (".cursor/mcp.json", ".cursor/mcp.json", "mcpServers"),
+    Coding.VSCODE: (".vscode/mcp.json", ".config/Code/User/mcp.json", "servers"),
+    Coding.GEMINI: (".gemini/settings.json", ".gemini/settings.json", "mcpServers"),
+}
+"""The files of each client by its documentation: of a project, of a user, and the object that names servers."""
+
+
+@pytest.mark.parametrize("client", JSON_CLIENTS)
+def test_each_client_reads_its_entry_where_its_documentation_says(tmp_path, monkeypatch, client):
+    project, user, servers = JSON_CLIENTS[client]
+    (tmp_path / project).parent.mkdir(exist_ok=True)
+    (tmp_path / project).write_text('{"theme": "dark"}')
+    install(client, tmp_path, user=False)
+    written = json.loads((tmp_path / project).read_text())
+    assert written["theme"] == "dark"
+    entry = written[servers]["kernelwright"]
+    assert (entry["command"], entry["args"][-1]) == (sys.executable, "mcp")
+    assert entry.get("type", "stdio") == "stdio"
+    done = install(client, tmp_path, user=True)
+    assert (done.skill / "SKILL.md").is_file()
+    if sys.platform == "linux":
+        assert done.configuration == tmp_path / user
+
+
+@pytest.mark.parametrize("client", Coding)
+def test_a_configuration_keeps_its_mode_and_stays_a_link(tmp_path, client):
     home, dotfiles = tmp_path / "home", tmp_path / "dotfiles"
+    name = CLIENT_FILES[client].user
     (home / name).parent.mkdir(parents=True)
     dotfiles.mkdir()
     secret = dotfiles / "secret"
-    secret.write_text('{"key": 1}' if client is Coding.CLAUDE else "key = 1\n")
+    secret.write_text("key = 1\n" if client is Coding.CODEX else '{"key": 1}')
     secret.chmod(0o600)
     (home / name).symlink_to(secret)
     install(client, home, user=True)
@@ -80,6 +106,7 @@ def test_a_configuration_keeps_its_mode_and_stays_a_link(tmp_path, client, name)
     [
         (Coding.CLAUDE, ".mcp.json", "{"),
         (Coding.CLAUDE, ".mcp.json", '{"mcpServers": []}'),
+        (Coding.VSCODE, ".vscode/mcp.json", '// mine\n{"servers": {}}'),
         (Coding.CODEX, ".codex/config.toml", "mcp_servers = ["),
     ],
 )
