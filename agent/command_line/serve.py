@@ -99,6 +99,12 @@ Keep = Annotated[
     ),
 ]
 Private = Annotated[bool, typer.Option("--private", help="Clients see their own verdicts only.")]
+Otlp = Annotated[
+    str | None,
+    typer.Option(
+        "--otlp", metavar="URL", help="Send verdicts as traces to this OpenTelemetry collector."
+    ),
+]
 Ray = Annotated[
     str | None,
     typer.Option(
@@ -115,7 +121,8 @@ def serve(
     store: RecordFile = Path(".kernelwright/service.db"), db: Database = None,
     kernelbench: KernelBench = None, allow_import: AllowImport = None, queue: Queue = 4096,
     client_pending: ClientPending = 512, client_per_minute: ClientPerMinute = None,
-    verdict_seconds: VerdictSeconds = 600.0, keep: Keep = None, private: Private = False, ray: Ray = None,
+    verdict_seconds: VerdictSeconds = 600.0, keep: Keep = None, private: Private = False,
+    otlp: Otlp = None, ray: Ray = None,
     debug: Debug = False,
 ) -> None:  # fmt: skip
     """Answer verdicts over HTTP: submit, follow, cancel; a page for people at /. Routes: docs/reference/service.md.
@@ -134,6 +141,10 @@ def serve(
 
     if references not in list(References):
         raise InputError(f"--references {references!r}: choose refuse or trusted")
+    if otlp is not None and not otlp.startswith(("http://", "https://")):
+        raise InputError(
+            f"--otlp {otlp}: give a collector's address, such as http://127.0.0.1:4318"
+        )
     if no_token and token_file is not None:
         raise InputError("--no-token and --token-file exclude each other: leave one out")
 
@@ -147,7 +158,7 @@ def serve(
         references=References(references), database=db, kernelbench=kernelbench,
         allow_import=allowed_packages(allow_import or []),
         limits=QuotaLimits(queue=queue, client_pending=client_pending, client_per_minute=client_per_minute),
-        verdict_seconds=verdict_seconds, keep_days=keep, is_private=private,
+        verdict_seconds=verdict_seconds, keep_days=keep, is_private=private, otlp=otlp,
     )  # fmt: skip
     capacity = workers or os.cpu_count() or 2
     if ray is None:

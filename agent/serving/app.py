@@ -53,6 +53,9 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         context.changes.attach()
         context.service.changed = context.changes.tell
+        if context.trace_export is not None:
+            context.service.ended = context.trace_export.add
+            context.trace_export.start()
         await run_sync(context.service.start)
         if context.retention is not None:
             context.retention.start()
@@ -65,6 +68,8 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
             context.changes.close()
             if context.retention is not None:
                 await run_sync(context.retention.close)
+            if context.trace_export is not None:
+                await run_sync(context.trace_export.close)
             await run_sync(context.service.close)
 
     app = FastAPI(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import resource
+import signal
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -31,6 +33,7 @@ from kernelwright.agent.serving.routes.tokens import ANONYMOUS, Right, Tokens
 from kernelwright.agent.serving.service import JudgeService
 from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
 from kernelwright.agent.serving.statistics.recent_health import RecentRewardHealth
+from kernelwright.agent.serving.statistics.trace_export import TraceExport
 from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.errors import InputError
 from kernelwright.tools.hardware.open_files import raise_open_files_limit
@@ -74,6 +77,8 @@ class ServerOptions(BaseModel):
     """Whether a client sees the verdicts alone that it submitted."""
     verdict_seconds: float = DEFAULT_VERDICT_SECONDS
     """Wall-clock limit of one verdict; past it the judge's process is ended."""
+    otlp: str | None = None
+    """The base address of an OpenTelemetry collector that verdicts are sent to as traces."""
     body_seconds: float = BODY_SECONDS
     header_seconds: float = BODY_SECONDS
     reader_seconds: float = READER_SECONDS
@@ -142,6 +147,7 @@ def serve(
         said(
             f"judging on {' and '.join(pool.devices)} at http://{_url_host(plan.host)}:{address[1]}{fragment}"
         )
+        _reload_at_signal(plan, tokens, said)
         try:
             server.run(sockets=[listening])
         finally:
@@ -162,6 +168,23 @@ def _tokens(plan: ServerOptions) -> tuple[Tokens, str]:
     return tokens, f"/#token={token}"
 
 
+def _reload_at_signal(plan: ServerOptions, tokens: Tokens, said: Callable[[str], None]) -> None:
+    """Has SIGHUP read the token file again. A file that cannot be used changes nothing, and is told of."""
+    if plan.token_file is None or threading.current_thread() is not threading.main_thread():
+        return
+    file = plan.token_file.resolve()
+
+    def reload(number: int, frame: FrameType | None) -> None:
+        try:
+            tokens.take_over(Tokens.read(file))
+        except InputError as error:
+            said(f"the tokens stay as they were: {error}")
+        else:
+            said(f"read {file} again")
+
+    signal.signal(signal.SIGHUP, reload)
+
+
 def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
@@ -177,8 +200,10 @@ def _context(
     preparing = Preparing(pool, plan.kernelbench, plan.allow_import, may_send_references)
     service = JudgeService(record, pool, preparing, plan.limits, metrics, plan.verdict_seconds)
     retention = Retention(service, plan.keep_days) if plan.keep_days is not None else None
+    trace_export = TraceExport(record, plan.otlp) if plan.otlp is not None else None
     return Context(
-        service=service, tokens=tokens, trajectories=Trajectories(plan.database), metrics=metrics,
+        service=service, trace_export=trace_export, tokens=tokens,
+        trajectories=Trajectories(plan.database), metrics=metrics,
         reward_health=RecentRewardHealth(record), is_private=plan.is_private, retention=retention,
     )  # fmt: skip
 

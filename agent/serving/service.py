@@ -70,6 +70,8 @@ class JudgeService:
         """observe: metrics.ServiceMetrics. verdict_seconds: wall-clock limit of one verdict."""
         self.record, self.pool, self.preparing, self.limits = record, pool, preparing, limits
         self.changed: Callable[[str], None] = lambda verdict_id: None
+        self.ended: Callable[[str], None] = lambda verdict_id: None
+        """Called with the id of a verdict that a judge has ended with, or that was given up."""
         self.closing = False
         self._observe = observe
         self._lock = threading.RLock()
@@ -343,6 +345,7 @@ class JudgeService:
             except Exception:
                 log.exception("the end of verdict %s was not written", verdict_id)
         self.changed(verdict_id)
+        self.ended(verdict_id)
 
     def _write_end(
         self, verdict_id: str, device: DeviceKind, future: Future[Report], made: Mapping[str, Any]

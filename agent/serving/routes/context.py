@@ -17,6 +17,7 @@ from kernelwright.agent.serving.routes.tokens import Right, Tokens
 from kernelwright.agent.serving.service import JudgeService, no_such_verdict
 from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
 from kernelwright.agent.serving.statistics.recent_health import RecentRewardHealth
+from kernelwright.agent.serving.statistics.trace_export import TraceExport
 from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.agent.serving.wire import Code, ErrorBody
 
@@ -35,6 +36,7 @@ class Context:
     is_private: bool = False
     """Whether a client sees the verdicts alone that it submitted."""
     retention: Retention | None = None
+    trace_export: TraceExport | None = None
     changes: Changes = field(default_factory=Changes)
     started: float = field(default_factory=time.time)
 
