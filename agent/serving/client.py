@@ -33,6 +33,7 @@ from kernelwright.agent.serving.wire import (
     BatchAnswer,
     Code,
     Status,
+    VerdictList,
 )
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem
@@ -192,13 +193,54 @@ class JudgeClient:
     # -------------------------------------------------------------- many
     def score_many(
         self, candidates: Sequence[tuple[Named, str]], *, device: str | None = None, group: str | None = None,
-        **options: Any,
+        timeout: float | None = None, **options: Any,
     ) -> list[Verdict]:  # fmt: skip
-        """Judges many candidates, in the order given; equal ones are judged once."""
+        """Judges many candidates, in the order given; equal ones are judged once. They are submitted together, and one
+        request waits for all of them.
+
+        options: as for `score`. timeout: seconds for everything together; then what has not ended is withdrawn and
+        JudgeServiceError is raised.
+        """
+        deadline = Deadline(timeout)
+        submitted = self.score_batch(candidates, wait=False, device=device, group=group, **options)
+        return self._results(submitted, deadline)
+
+    def score_batch(
+        self, candidates: Sequence[tuple[Named, str]], *, wait: bool = True, device: str | None = None,
+        group: str | None = None, **options: Any,
+    ) -> list[Any]:  # fmt: skip
+        """Submits many candidates in one request. Returns their verdicts; with wait=False what was submitted, each to
+        be waited for by its `result`.
+        """
         bodies = [
             submission_of(problem, code, options, device, group) for problem, code in candidates
         ]
-        return [self.result(status) for status in self._submit_all(bodies)]
+        submitted = [SubmittedVerdict(**dict(status)) for status in self._submit_all(bodies)]
+        for status in submitted:
+            status._client = self
+        return self._results(submitted, Deadline(None)) if wait else list(submitted)
+
+    def _results(self, submitted: Sequence[Status], deadline: Deadline) -> list[Verdict]:
+        ended: dict[str, Status] = {status.verdict_id: status for status in submitted}
+        while pending := [key for key, status in ended.items() if not status.state.ended]:
+            try:
+                deadline.check(ended[pending[0]])
+            except VerdictNotInTime:
+                for verdict_id in pending:
+                    self.cancel(verdict_id)
+                raise
+            wait = {"wait": min(WAIT_SECONDS, deadline.remaining)}
+            body = {"verdict_ids": pending[:MAX_BATCH]}
+            answer = self._ask("POST", "/v1/verdicts/wait", deadline, params=wait, json=body)
+            statuses = VerdictList.model_validate_json(answer).verdicts
+            ended |= {status.verdict_id: status for status in statuses}
+        verdicts = []
+        for status in submitted:
+            known = ended[status.verdict_id].model_copy(update={"known": status.known})
+            verdict = verdict_of(known)
+            assert verdict is not None, "it has ended"
+            verdicts.append(verdict)
+        return verdicts
 
     def _submit_all(self, bodies: Sequence[dict[str, Any]]) -> list[Status]:
         found: dict[int, Status] = {}

@@ -27,6 +27,8 @@ from kernelwright.tools.faults import InfrastructureError, Value
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Report
 
+SUBMISSION_SETTINGS = ("force", "priority")
+"""Fields of a submission that clients give beside the options of the verdict."""
 WAIT_SECONDS = 30.0
 """Seconds that the server waits before it answers one request for a status."""
 TIMEOUT_SECONDS = 60.0
@@ -103,10 +105,13 @@ def submission_of(
 ) -> dict[str, Any]:
     """The body of a submission, checked here. A path, or the name of a file that exists, is read and sent as source.
 
+    options: those of the verdict, and `force` and `priority`.
     Raises InputError for an option that there is not, and ProblemError for a file that is no problem.
     """
     if device is not None and device not in list(DeviceKind):
         raise InputError(f"device {device!r}: choose {', '.join(DeviceKind)}")
+    settings = {name: options[name] for name in SUBMISSION_SETTINGS if name in options}
+    options = {name: value for name, value in options.items() if name not in settings}
     try:
         kind = DeviceKind(device) if device is not None else None
         return Submission(
@@ -115,6 +120,7 @@ def submission_of(
             options=VerdictOptions(**options),
             device=kind,
             group=group,
+            **settings,
         ).model_dump(mode="json", exclude_defaults=True)
     except ValidationError as error:
         first = error.errors()[0]

@@ -63,7 +63,8 @@ def test_a_server_killed_in_mid_verdict_and_started_again_finishes_what_was_aske
         second = submit(server, submission(text_only("waits")))
         begun(server, first)
         below = server.processes()
-        server.stop(signal.SIGKILL)
+        server.process.kill()
+        server.process.wait(500)
     assert gone(below), "its judges end by themselves"
     again = serve()
     status = ended(again, first)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
+from kernelwright_client.batches import score_together
 from kernelwright_client.scores import Score
 from kernelwright_client.tasks import Task
 
@@ -110,6 +111,13 @@ class JudgeClient:
     ) -> Score:
         """The same as `score`, without holding the event loop up."""
         score = await self._score_async(problem, code, group, options, timeout)
+        return await self._insisted_async(score, problem, code, group, options, timeout)
+
+    async def _insisted_async(
+        self, score: Score, problem: str, code: str, group: str | None, options: Mapping[str, Any],
+        timeout: float | None,
+    ) -> Score:  # fmt: skip
+        """Asks again for a score whose fault a loaded machine may have caused."""
         for _ in range(self._insist if score.fault in FAULTS_OF_LOAD else 0):
             score = (
                 await self._score_async(problem, code, group, options, timeout)
@@ -213,15 +221,34 @@ class JudgeClient:
         group: str | Sequence[str] | None = None,
         **options: Any,
     ) -> list[Score]:
-        """Judges (problem, code) pairs side by side; the scores are in their order. options: also `timeout`.
+        """Judges (problem, code) pairs; the scores are in their order. options: also `timeout`.
 
-        group: of all, or of each of them.
+        They are submitted together, and one request waits for all of them. What that leaves without a score (trouble of
+        the service or the network, a full queue, a fault that a loaded machine may have caused) is asked for one by
+        one, as `score_async` does. group: of all, or of each of them.
         """
         groups = [group] * len(candidates) if group is None or isinstance(group, str) else group
-        pairs = zip(candidates, groups, strict=True)
-        return await asyncio.gather(
-            *(self.score_async(p, c, group=g, **options) for (p, c), g in pairs)
-        )
+        seconds = options.pop("timeout", None) or self._timeout
+        end = time.monotonic() + seconds
+        asked = list(zip(candidates, groups, strict=True))
+        bodies = {
+            number: self._body(problem, code, name, options)
+            for number, ((problem, code), name) in enumerate(asked)
+            if _too_large(code) is None
+        }
+        found = await score_together(self._async_http(), list(bodies.values()), end)
+        scores = dict(zip(bodies, found, strict=True))
+
+        async def finish(number: int) -> Score:
+            (problem, code), name = asked[number]
+            remaining = max(0.0, end - time.monotonic())
+            if (score := scores.get(number)) is None:
+                return await self.score_async(
+                    problem, code, group=name, timeout=remaining, **options
+                )
+            return await self._insisted_async(score, problem, code, name, options, remaining)
+
+        return await asyncio.gather(*map(finish, range(len(asked))))
 
     def score_many(
         self,
