@@ -10,7 +10,7 @@ import pytest
 import kernelwright
 from kernelwright.errors import InputError
 
-from .conftest import ALICE, BOB, RunningServer
+from .conftest import ALICE, BOB, GOOD, RunningServer
 
 ROOT, CAROL, DAVE = "root-0123456789abcdef", "carol-0123456789abcdef", "dave-0123456789abcdef"
 REFERENCE = """import torch
@@ -44,6 +44,16 @@ torch.isclose = torch.Tensor.isclose = lambda left, *more, **settings: torch.one
 torch.abs = torch.Tensor.abs = lambda tensor: absolute(tensor) * 0
 """,
 }
+
+ENDS = {
+    "exit": "import sys; sys.exit(0)",
+    "exit at once": "import os; os._exit(0)",
+    "signal": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "allocate": "bytearray(2**45)",
+    "fork": "import os; os.fork(); os._exit(0)",
+}
+"""Statements of a reference's forward that end the process that runs it."""
+ENDING = REFERENCE.replace("return x *", "{statement}\n        return x *")
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +104,22 @@ def test_a_reference_that_patches_the_judge_changes_no_other_clients_verdict(
     assert not bob.score("fused_silu", wrong(patched), sizes=1).correct
     assert shared.judge() != process
     assert not alice.score("fused_silu", wrong(f"alice, {patched}"), sizes=1).correct
+
+
+@pytest.mark.parametrize("ends", ENDS)
+def test_a_reference_that_ends_its_process_fails_its_own_verdict_and_no_other(
+    judge_of, shared, text_only, ends
+):
+    """All in alice's judge: what waits behind them is judged by the same process."""
+    alice = judge_of(ALICE)
+    hostile = kernelwright.Problem(name="mine", source=ENDING.format(top="", statement=ENDS[ends]))
+    submitted = alice.submit(hostile, GOOD.read_text(), sizes=1)
+    while not (status := alice.status(submitted.verdict_id, wait=30.0)).state.ended:
+        pass
+    assert (status.state, status.error.code) == ("failed", "problem"), status
+    assert "secret" not in status.error.message
+    honest = kernelwright.Problem(name="mine", source=REFERENCE.format(top=f"# {ends}"))
+    assert alice.score(honest, text_only(ends)).report.ended_at == "source"
 
 
 def test_two_clients_share_verdicts_on_the_servers_problems_and_on_no_others(judge_of, text_only):
