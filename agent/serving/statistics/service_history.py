@@ -59,8 +59,8 @@ def read_times(record: VerdictDatabase, since: float) -> list[VerdictTimes]:
     )
     waiting = sa.select(VERDICT.c.submitted, VERDICT.c.started, sa.null()).where(is_open)
     with record.read() as connection:
-        rows = connection.execute(ended.order_by(VERDICT.c.ended.desc()).limit(MAX_VERDICTS)).all()
-        rows += connection.execute(waiting.limit(MAX_VERDICTS)).all()
+        rows = list(connection.execute(ended.order_by(VERDICT.c.ended.desc()).limit(MAX_VERDICTS)))
+        rows += connection.execute(waiting.limit(MAX_VERDICTS))
     return [VerdictTimes(*row) for row in rows]
 
 
