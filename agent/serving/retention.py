@@ -1,4 +1,4 @@
-"""Deletes verdicts that ended too long ago, once an hour."""
+"""Deletes verdicts from the record: by client, problem and time when asked to, and old ones once an hour."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 
-from kernelwright.agent.serving.service import JudgeService
+from kernelwright.agent.serving.record import MAX_IDS_OF_A_STATEMENT, VerdictDatabase
 
 log = logging.getLogger(__name__)
 DAY_SECONDS = 86_400.0
@@ -14,12 +14,41 @@ ROUND_SECONDS = 3_600.0
 """Seconds between two rounds."""
 
 
+class Deletion:
+    """Deletes verdicts that have ended, with their attempts and submissions. Thread-safe."""
+
+    def __init__(self, record: VerdictDatabase, lock: threading.RLock) -> None:
+        """lock: the service's, so that no verdict is submitted again while it is deleted."""
+        self._record, self._lock = record, lock
+
+    def delete(self, client: str | None, problem: str | None, ended_after: float | None) -> int:
+        """Deletes verdicts of a client, of a problem, or that ended after a time, and returns how many."""
+        with self._lock:
+            verdict_ids = self._record.ended(client, problem, ended_after)
+            self._record.delete(verdict_ids)
+        return len(verdict_ids)
+
+    def delete_old(self, ended_before: float) -> int:
+        """Deletes verdicts that ended before a time (seconds since 1970), and returns how many.
+
+        Requests are answered between two rounds of a few hundred verdicts.
+        """
+        count = 0
+        while True:
+            with self._lock:
+                verdict_ids = self._record.ended_before(ended_before, MAX_IDS_OF_A_STATEMENT)
+                self._record.delete(verdict_ids)
+            count += len(verdict_ids)
+            if len(verdict_ids) < MAX_IDS_OF_A_STATEMENT:
+                return count
+
+
 class Retention:
     """A thread that deletes old verdicts with their attempts and submissions, at its start and every hour."""
 
-    def __init__(self, service: JudgeService, days: float) -> None:
+    def __init__(self, deletion: Deletion, days: float) -> None:
         """days: for which a verdict is kept after it has ended."""
-        self._service, self._seconds = service, days * DAY_SECONDS
+        self._deletion, self._seconds = deletion, days * DAY_SECONDS
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
 
@@ -34,7 +63,7 @@ class Retention:
 
     def _run(self) -> None:
         while True:
-            if count := self._service.deletion.delete_old(time.time() - self._seconds):
+            if count := self._deletion.delete_old(time.time() - self._seconds):
                 log.info(
                     "%d verdicts older than %g days were deleted",
                     count,

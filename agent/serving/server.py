@@ -199,7 +199,7 @@ def _context(
 
     preparing = Preparing(pool, plan.kernelbench, plan.allow_import, may_send_references)
     service = JudgeService(record, pool, preparing, plan.limits, metrics, plan.verdict_seconds)
-    retention = Retention(service, plan.keep_days) if plan.keep_days is not None else None
+    retention = Retention(service.deletion, plan.keep_days) if plan.keep_days is not None else None
     trace_export = TraceExport(record, plan.otlp) if plan.otlp is not None else None
     return Context(
         service=service, trace_export=trace_export, tokens=tokens,

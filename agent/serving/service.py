@@ -25,7 +25,6 @@ from kernelwright.agent.judging.pool import (
     VerdictOverdue,
 )
 from kernelwright.agent.serving.content import PreparedSubmission, Preparing, RequestRefused
-from kernelwright.agent.serving.deletion import Deletion
 from kernelwright.agent.serving.queueing.estimates import VerdictSeconds
 from kernelwright.agent.serving.queueing.quotas import QuotaLimits, Quotas
 from kernelwright.agent.serving.queueing.running_verdicts import (
@@ -40,6 +39,7 @@ from kernelwright.agent.serving.record import (
     failed_columns,
     finished_columns,
 )
+from kernelwright.agent.serving.retention import Deletion
 from kernelwright.agent.serving.scoring import score_of
 from kernelwright.agent.serving.wire import (
     Attempt,
