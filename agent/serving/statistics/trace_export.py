@@ -86,6 +86,10 @@ class TraceExport:
             if not self._is_failing:  # once, until it answers again
                 log.warning("traces are dropped, %s does not take them: %s", self._url, error)
             self._is_failing = True
+            while (
+                self._batch()
+            ):  # what waits is dropped, too: reading it from the record is not free
+                pass
 
 
 def resource_spans(spans: list[dict[str, Any]]) -> dict[str, Any]:
