@@ -1,13 +1,13 @@
-"""`python -m kernelwright.rl`, the same as the command `rl`."""
+"""Runs the command `rl` as `python -m kernelwright.rl`."""
 
 import sys
 
 INTERRUPTED = 130
-"""The exit status of `agent.errors.Exit`, which is not imported yet."""
+"""Exit status of `agent.errors.Exit`, which is not imported yet."""
 
 
 def run() -> None:
-    """Runs the command `rl`. Ctrl-C while its modules are imported ends it as Ctrl-C does later: in one line."""
+    """Runs the command `rl`. Ctrl-C during imports ends it as later: with a single line."""
     try:
         from kernelwright.rl.cli import main
     except KeyboardInterrupt:

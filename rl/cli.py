@@ -1,7 +1,8 @@
-"""The command `rl`: names the commands and ends them well. No logic: each command is a module of `rl/command_line/`.
+"""The command `rl`: collects the commands and handles their exit. Without further logic: each
+command is a module of `rl/command_line/`.
 
-A module with a function of its own name is a command; one with a `typer.Typer` named `app` is a group of them. Nothing
-heavy at the top of either.
+A module with a function of its own name is a command; a module with a `typer.Typer` named `app`
+is a group of commands. Neither has heavy imports at the top.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kernelwright.agent.runtime.command_class import WrappingCommand
 
 
 def build() -> typer.Typer:
-    """Returns the command line, one command for each module of `rl/command_line/`."""
+    """Returns the command line with a command for each module of `rl/command_line/`."""
     app = typer.Typer(
         name="rl",
         help="Corpora, fine-tuning and GRPO: trains the policy on what the agent logged.",
@@ -26,20 +27,20 @@ def build() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    for found in pkgutil.iter_modules(kernelwright.rl.command_line.__path__):
-        if found.ispkg:
+    for info in pkgutil.iter_modules(kernelwright.rl.command_line.__path__):
+        if info.ispkg:
             continue
-        module = importlib.import_module(f"kernelwright.rl.command_line.{found.name}")
+        module = importlib.import_module(f"kernelwright.rl.command_line.{info.name}")
         group = getattr(module, "app", None)
         if group is not None:
-            app.add_typer(group, name=found.name)
+            app.add_typer(group, name=info.name)
         else:
-            app.command(found.name, cls=WrappingCommand)(getattr(module, found.name))
+            app.command(info.name, cls=WrappingCommand)(getattr(module, info.name))
     return app
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs one command and exits: 0 done, 2 bad input, 3 this machine's trouble, 130 interrupted."""
+    """Runs a command and exits: 0 done, 2 bad input, 3 this machine's trouble, 130 interrupted."""
     import logging
 
     from kernelwright.agent.runtime.command_class import RENAMED_IN_RL, with_current_names
@@ -47,6 +48,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     # It warns of a quicker kernel that it would have to download.
     logging.getLogger("bitsandbytes.backends").setLevel(logging.ERROR)
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    command = " ".join(given[: 2 if given[:1] == ["data"] else 1])
-    run(build(), "rl", with_current_names(given, RENAMED_IN_RL.get(command, {})))
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    command = " ".join(words[: 2 if words[:1] == ["data"] else 1])
+    run(build(), "rl", with_current_names(words, RENAMED_IN_RL.get(command, {})))

@@ -1,1 +1,1 @@
-"""The commands of `rl`, a module each."""
+"""The commands of `rl`, one module for each."""

@@ -1,4 +1,4 @@
-"""`rl data`: corpora in, clean rows out."""
+"""Defines `rl data`: generating, importing, cleaning and reporting corpora."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Corpora: import, generate, clean, report.", no_args_is_help=True)
 
 LEARNING_TEMPERATURE = 1.6
-"""The sampling temperature at which the policy that ships has right and wrong drafts of nearly every generated problem;
-at 1 it solves most of them, and a log of that teaches nothing (docs/how-to/train-from-a-log.md).
+"""Sampling temperature at which the shipped policy has right and wrong drafts of nearly every
+generated problem; at 1 it solves most of them, and such a log teaches nothing
+(docs/how-to/train-from-a-log.md).
 """
 Out = Annotated[Path, typer.Option("--out", help="The folder that is written.")]
 
@@ -58,14 +59,14 @@ def synth(
     from kernelwright.rl.data.corpus_arguments import parse_split, parse_target_name
     from kernelwright.rl.data.synth.engine.generating import CorpusRequest, generate
 
-    wanted = CorpusRequest(
+    request = CorpusRequest(
         seed=seed,
         split=parse_split(split),
         target=parse_target_name(target),
         repairs=0 if no_repairs else repairs,
     )
     with progress(as_json) as say:
-        state = generate(wanted, n, out, workers, say, graphs_of(*(against or ())))
+        state = generate(request, n, out, workers, say, graphs_of(*(against or ())))
     if as_json:
         typer.echo(state.model_dump_json(indent=1))
         return
@@ -134,23 +135,22 @@ def mistakes(
     from kernelwright.agent.runtime.arguments import choose_device
     from kernelwright.agent.viewing.show.progress import console, progress
     from kernelwright.policies.opening.open_policy import open_policy
-    from kernelwright.rl.data.cleaning.suites import graphs_of
     from kernelwright.rl.data.corpus_arguments import parse_split, parse_target_name
     from kernelwright.rl.data.synth.engine.own_mistakes import MistakesRequest, collect_mistakes
 
-    wanted = MistakesRequest(
+    request = MistakesRequest(
         seed=seed, split=parse_split(split), target=parse_target_name(target), samples=samples, temperature=temperature,
-        at_once=at_once,
+        at_once=at_once, against=tuple(against or ()),
     )  # fmt: skip
-    asked = open_policy(policy, device=choose_device(policy_device))
+    sampler = open_policy(policy, device=choose_device(policy_device))
     with progress(as_json) as say:
-        found = collect_mistakes(asked, wanted, n, out, workers, say, graphs_of(*(against or ())))
+        collected = collect_mistakes(sampler, request, n, out, workers, say)
     if as_json:
-        typer.echo(found.model_dump_json(indent=1))
+        typer.echo(collected.model_dump_json(indent=1))
         return
     from kernelwright.rl.command_line.show.data import harvest_view
 
-    console().print(harvest_view(found))
+    console().print(harvest_view(collected))
 
 
 @app.command("import", cls=WrappingCommand)
@@ -207,9 +207,9 @@ def inductor(
     from kernelwright.rl.data.corpus_arguments import parse_problems
     from kernelwright.rl.data.importing.collecting import collect_kernels
 
-    found, place = parse_problems(problems), choose_device(device)
+    problem_list, device_name = parse_problems(problems), choose_device(device)
     with progress(as_json) as say:
-        result = collect_kernels(found, out, place, say)
+        result = collect_kernels(problem_list, out, device_name, say)
     _show_imported(result, as_json)
 
 

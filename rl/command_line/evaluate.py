@@ -17,7 +17,11 @@ from kernelwright.rl.command_line.options.shared import Adapter, AsJson, Debug, 
 if TYPE_CHECKING:
     from kernelwright.policies.base import Policy
     from kernelwright.rl.evaluating.comparing import RecordedEvaluation
-    from kernelwright.rl.evaluating.running import EvaluationOptions, EvaluationResult
+    from kernelwright.rl.evaluating.running import (
+        EvaluationOptions,
+        EvaluationOutput,
+        EvaluationResult,
+    )
     from kernelwright.rl.evaluating.suites import Suite
 
 Out = Annotated[
@@ -37,7 +41,7 @@ Card = Annotated[
 
 @dataclass(frozen=True)
 class SuiteOptions:
-    """Options that choose the problems of an evaluation."""
+    """Options for the problems of an evaluation."""
 
     PANEL: ClassVar[str] = "Suite"
     suite: Annotated[
@@ -54,7 +58,7 @@ class SuiteOptions:
     task_seed: Annotated[int | None, typer.Option(help="Seed of the generated problems.")] = None
 
     def open(self) -> Suite:
-        """Returns the suite. Raises InputError and ProblemError where there is none of that name."""
+        """Returns the suite. Raises InputError and ProblemError for an unknown suite."""
         from kernelwright.rl.evaluating.suites import TASK_SEED, open_suite
 
         return open_suite(
@@ -67,7 +71,7 @@ class SuiteOptions:
 
 @dataclass(frozen=True)
 class PolicyOptions:
-    """Options that choose the policy and how it is sampled."""
+    """Options for the policy and its sampling."""
 
     PANEL: ClassVar[str] = "Policy"
     policy: Annotated[
@@ -90,13 +94,13 @@ class PolicyOptions:
 
     @property
     def label(self) -> str:
-        """Returns the policy's name as it is stored, with its adapter."""
+        """Returns the policy's stored name, with its adapter."""
         return self.policy if self.adapter is None else f"{self.policy} with {self.adapter}"
 
 
 @dataclass(frozen=True)
 class RolloutCounts:
-    """Options for the number of rollouts and turns, and for the machine that judges them."""
+    """Options for the number of rollouts and turns, and for the judging machine."""
 
     PANEL: ClassVar[str] = "Rollouts"
     samples: Annotated[
@@ -136,29 +140,31 @@ def evaluate(
     finished, 1 where pass@1 is lower than that of --against by more than chance explains, 2 where you must change
     something, 3 for this machine's trouble, 130 where it was paused.
     """
+    import shlex
+
     from kernelwright.agent.runtime.arguments import choose_device, choose_targets
     from kernelwright.rl.evaluating.comparing import refuse_unshared
-    from kernelwright.rl.evaluating.running import EvaluationOptions
+    from kernelwright.rl.evaluating.running import EvaluationOptions, EvaluationOutput
 
-    place = choose_device(rollouts.device)
+    device = choose_device(rollouts.device)
     compared = _earlier(earlier)
-    asked = EvaluationOptions(
-        policy=policy.label, samples=rollouts.samples, turns=rollouts.turns, device=place,
-        temperature=policy.temperature, seed=policy.seed, targets=choose_targets([], place),
+    options = EvaluationOptions(
+        policy=policy.label, samples=rollouts.samples, turns=rollouts.turns, device=device,
+        temperature=policy.temperature, seed=policy.seed, targets=choose_targets([], device),
         reply_tokens=policy.reply_tokens, at_once=rollouts.at_once, workers=rollouts.workers or os.cpu_count() or 2,
     )  # fmt: skip
     folder = out or _folder(policy.policy, suite.suite)
-    carded = _card(
-        policy.policy if policy.adapter is None else f"transformers:{policy.adapter}", card
-    )
+    model = policy.policy if policy.adapter is None else f"transformers:{policy.adapter}"
+    carded = _card(model, card)
     opened = _opened(policy.policy, policy.adapter, policy.policy_device)
     try:
-        chosen = (
-            suite.open()
-        )  # seconds, in which problems are drawn: everything else is refused before
+        # Drawing problems takes seconds, so every other refusal comes first.
+        chosen = suite.open()
         if compared is not None:
             refuse_unshared(compared, [problem.hash for problem in chosen.problems])
-        _run(chosen, asked, opened, folder, carded, compared, as_json)
+        command = "rl " + shlex.join(sys.argv[1:])
+        output = EvaluationOutput(folder, command, carded, compared)
+        _run(chosen, opened, options, output, as_json)
     finally:
         opened.close()
 
@@ -190,11 +196,11 @@ def _folder(policy: str, suite: str) -> Path:
     return Path("runs") / f"evaluate-{slug(policy)}-{slug(suite)}"
 
 
-def _card(policy: str, wanted: bool) -> Path | None:
+def _card(policy: str, write_card: bool) -> Path | None:
     from kernelwright.errors import InputError
 
     folder = Path(policy.partition(":")[2]).expanduser()
-    if not wanted:
+    if not write_card:
         return None
     if policy.partition(":")[0] not in ("transformers", "vllm") or not folder.is_dir():
         raise InputError(
@@ -204,29 +210,19 @@ def _card(policy: str, wanted: bool) -> Path | None:
 
 
 def _run(
-    suite: Suite, asked: EvaluationOptions, policy: Policy, folder: Path, card: Path | None,
-    against: RecordedEvaluation | None, as_json: bool,
-) -> None:  # fmt: skip
-    import shlex
-
+    suite: Suite,
+    policy: Policy,
+    options: EvaluationOptions,
+    output: EvaluationOutput,
+    as_json: bool,
+) -> None:
     from kernelwright.agent.runtime.output_files import refuse_unwritable_folder
     from kernelwright.agent.viewing.show.batch import live_batch
     from kernelwright.rl.evaluating.running import evaluate_policy
 
-    refuse_unwritable_folder(folder)
-    command = "rl " + shlex.join(sys.argv[1:])
+    refuse_unwritable_folder(output.folder)
     with live_batch(quiet=as_json) as live:
-        result = evaluate_policy(
-            suite,
-            policy,
-            asked,
-            folder,
-            command,
-            card=card,
-            against=against,
-            watch=live.watch,
-            say=live.say,
-        )
+        result = evaluate_policy(suite, policy, options, output, watch=live.watch, say=live.say)
     _show(result, as_json)
 
 

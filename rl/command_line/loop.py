@@ -32,7 +32,7 @@ Out = Annotated[
 
 @dataclass(frozen=True)
 class CycleOptions:
-    """Options that say how often a policy is trained and measured."""
+    """Options for the number of cycles, and their training and measuring."""
 
     PANEL: ClassVar[str] = "Cycles"
     cycles: Annotated[
@@ -61,7 +61,7 @@ class CycleOptions:
     ] = 4
 
     def fields(self) -> dict[str, Any]:
-        """Fields of LoopOptions. Raises InputError where one means nothing."""
+        """Returns fields of LoopOptions. Raises InputError for an invalid value."""
         from kernelwright.errors import InputError
 
         if self.how not in ("online", "log"):
@@ -96,11 +96,11 @@ def loop(
     from kernelwright.rl.training.online.options import LoopOptions
 
     groups = (cycle, rollouts, reward, trainer, distribution)
-    asked: dict[str, Any] = {"policy": policy, "output": out}
+    fields: dict[str, Any] = {"policy": policy, "output": out}
     for group in groups:
-        asked |= group.fields()
+        fields |= group.fields()
     LOOP_MODES.refuse_unused(context, f"--how {cycle.how}")
-    options = LoopOptions(**asked)
+    options = LoopOptions(**fields)
     check_loop(options)
     _looped(options, as_json)
 

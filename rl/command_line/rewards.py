@@ -138,10 +138,10 @@ def _quarantine(store: Store, chosen: CandidateFilter, as_json: bool) -> None:
 
     with progress(as_json) as say:
         say(f"looking through {store.where}")
-        found = suspects_of(store, chosen)
+        suspects = suspects_of(store, chosen)
     if as_json:
         import json
 
-        typer.echo(json.dumps([suspect.model_dump(mode="json") for suspect in found], indent=2))
+        typer.echo(json.dumps([suspect.model_dump(mode="json") for suspect in suspects], indent=2))
     else:
-        console().print(suspects_view(found))
+        console().print(suspects_view(suspects))

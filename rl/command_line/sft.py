@@ -36,7 +36,7 @@ Out = Annotated[
 
 @dataclass(frozen=True)
 class BaseModelOptions:
-    """Options for the model that is trained."""
+    """Options for the trained model."""
 
     PANEL: ClassVar[str] = "Model"
     base: Annotated[
@@ -61,13 +61,13 @@ class BaseModelOptions:
 
     @property
     def folder(self) -> Path:
-        """Returns the folder that the model is written to unless --out names another."""
+        """Returns the output folder, unless --out names another."""
         return Path("runs") / f"sft-{self.base.strip('/').replace('/', '-').replace(':', '-')}"
 
 
 @dataclass(frozen=True)
 class RowOptions:
-    """Options that select rows of the corpus, and the form of their prompts."""
+    """Options for the rows of the corpus, and the form of their prompts."""
 
     PANEL: ClassVar[str] = "Rows"
     data: Annotated[
@@ -101,21 +101,24 @@ class RowOptions:
     ] = 0.0
 
     def choice(self, base: str, seed: int) -> RowSelection:
-        """The rows that are trained on. Raises InputError where a form or a kind means nothing."""
-        from kernelwright.rl.training.sft.sft_arguments import (
-            parse_prompt_form,
-            parse_row_selection,
-        )
+        """Returns the selection of training rows. Raises InputError for an unknown form or kind."""
+        from kernelwright.rl.training.sft.encoding import RowSelection
+        from kernelwright.rl.training.sft.sft_arguments import parse_kinds, parse_prompt_form
 
-        return parse_row_selection(
-            parse_prompt_form(self.form, base), self.kinds, self.share, self.without_message, self.repeat_repairs,
-            self.fim, seed,
-        )  # fmt: skip
+        return RowSelection(
+            form=parse_prompt_form(self.form, base),
+            kinds=parse_kinds(self.kinds),
+            share=self.share,
+            without_message=self.without_message,
+            repairs=self.repeat_repairs,
+            fim=self.fim,
+            seed=seed,
+        )
 
 
 @dataclass(frozen=True)
 class DrawnOptions:
-    """Rows from the generator besides."""
+    """Options for additional rows from the generator."""
 
     PANEL: ClassVar[str] = "Drawn rows"
     drawn: Annotated[
@@ -135,7 +138,7 @@ class DrawnOptions:
 
 @dataclass(frozen=True)
 class SftTrainerOptions:
-    """trl's trainer, and how the model is written."""
+    """Options for trl's trainer, and for the written model."""
 
     PANEL: ClassVar[str] = "Trainer"
     settings: Settings = None

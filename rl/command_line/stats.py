@@ -45,13 +45,13 @@ def stats(
     chosen = CandidateFilter(run=run, problem=problem, policy_revision=revision)
     with progress(as_json) as say, open_store(named_database(db, database), readonly=True) as store:
         say(f"reading {store.where}")
-        found = stats_of(store, choose_formula(store, reward, chosen), chosen)
-    if found.turns == 0:
+        figures = stats_of(store, choose_formula(store, reward, chosen), chosen)
+    if figures.turns == 0:
         narrow = " with this filter" if run or problem or revision else ""
         raise InputError(
             f"{store.where} holds no turn{narrow}: agent solve and agent batch write them"
         )
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(figures.model_dump_json(indent=2))
     else:
-        console().print(stats_view(found))
+        console().print(stats_view(figures))

@@ -36,14 +36,14 @@ def tokenizer(
 
     with progress(as_json) as say:
         say(f"making a tokenizer from {data}")
-        made = make_tokenizer(data, out, vocabulary, longest)
+        figures = make_tokenizer(data, out, vocabulary, longest)
     if as_json:
-        typer.echo(made.model_dump_json(indent=2))
+        typer.echo(figures.model_dump_json(indent=2))
         return
     typer.echo(
-        f"{made.vocabulary:,} tokens; a completion takes {made.median} (mean {made.mean:.0f}, at most {made.longest})"
+        f"{figures.vocabulary:,} tokens; a completion takes {figures.median} "
+        f"(mean {figures.mean:.0f}, at most {figures.longest})"
     )
-    typer.echo(
-        f"{made.characters_a_token:.1f} characters a token; round trip {'exact' if made.round_trip else 'NOT EXACT'}"
-    )
-    typer.echo(f"tokenizer {made.revision} in {out}")
+    round_trip = "exact" if figures.round_trip else "NOT EXACT"
+    typer.echo(f"{figures.characters_a_token:.1f} characters a token; round trip {round_trip}")
+    typer.echo(f"tokenizer {figures.revision} in {out}")

@@ -205,21 +205,21 @@ def train(
         _from_log({**shared, **log.fields()}, log.dry_run, as_json)
 
 
-def _method(asked: str | None) -> Any:
+def _method(name: str | None) -> Any:
     from kernelwright.errors import InputError
     from kernelwright.rl.training.options import Method
 
     try:
-        return None if asked is None else Method(asked)
+        return None if name is None else Method(name)
     except ValueError:
-        raise InputError(f"--method {asked!r}: choose {', '.join(Method)}") from None
+        raise InputError(f"--method {name!r}: choose {', '.join(Method)}") from None
 
 
-def _from_log(asked: dict[str, Any], dry_run: bool, as_json: bool) -> None:
+def _from_log(fields: dict[str, Any], dry_run: bool, as_json: bool) -> None:
     from kernelwright.rl.training.early_checks import check_log
     from kernelwright.rl.training.options import LogOptions
 
-    options = LogOptions(**asked)
+    options = LogOptions(**fields)
     check_log(options)
     _trained_from_log(options, dry_run, as_json)
 
@@ -246,12 +246,12 @@ def _trained_from_log(options: LogOptions, dry_run: bool, as_json: bool) -> None
         typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))
 
 
-def _online(asked: dict[str, Any], as_json: bool) -> None:
+def _online(fields: dict[str, Any], as_json: bool) -> None:
     from kernelwright.rl.command_line.options.spreading import spread
     from kernelwright.rl.training.early_checks import check_problems
     from kernelwright.rl.training.online.options import OnlineOptions
 
-    options = OnlineOptions(**spread(asked))
+    options = OnlineOptions(**spread(fields))
     check_problems(options)
     _trained_online(options, as_json)
 

@@ -1,1 +1,3 @@
-"""The value of a verdict and of a turn: formulas of the reward as data, and the credit of turns."""
+"""The value of a verdict and of a turn: reward formulas as data, and credit assignment over
+turns.
+"""

@@ -1,4 +1,6 @@
-"""Formulas of a reward as data: weights of the named parts, the gate, and the presets with what they reproduce."""
+"""Reward formulas as data: weights of the named parts, the gate, and presets of published
+rewards.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +18,27 @@ class RewardPart(StrEnum):
     """The parts whose sum is a reward."""
 
     FORM = "form"
-    """The reply holds a file that parses, with ModelNew and a Triton kernel that is launched and does the work."""
+    """The reply holds a file that parses, with ModelNew and a Triton kernel, launched for the
+    actual work.
+    """
     COMPILE = "compile"
-    """Every launch compiles (or, where nothing was compiled ahead, was reached)."""
+    """Every launch compiles (or was reached, if nothing was compiled ahead)."""
     CHECKS = "checks"
-    """The share of the checks made that were passed."""
+    """Share of passed checks among the checks made."""
     CORRECT = "correct"
-    """Every check, own work among them."""
+    """Every check passes, own work included."""
     SPEED = "speed"
-    """The speedup over eager PyTorch, by the lower end of the 95 % interval; only where it is correct and was judged on
-    a GPU.
+    """The speedup over eager PyTorch, by the lower end of the 95 % interval; only for correct
+    candidates judged on a GPU.
     """
     SHARE = "share"
-    """The share of GPU time in its own kernels; only where it is correct and was judged on a GPU."""
+    """Share of GPU time in the candidate's own kernels; only for correct candidates judged on a
+    GPU.
+    """
     LENGTH = "length"
-    """Taken away for a reply that is cut off."""
+    """Penalty for a truncated reply."""
     CHEAT = "cheat"
-    """Taken away for a cheat."""
+    """Penalty for a cheating candidate."""
 
 
 class SpeedScale(StrEnum):
@@ -41,19 +47,19 @@ class SpeedScale(StrEnum):
     LOG2 = "log2"
     """Twice as fast is 1, half as fast is -1."""
     RATIO = "ratio"
-    """Twice as fast is 2."""
+    """The speedup itself: twice as fast is 2."""
 
 
 class SpeedBaseline(StrEnum):
-    """What a rewarded speedup is over."""
+    """The baseline of a rewarded speedup."""
 
     EAGER = "eager"
     COMPILE = "compile"
-    """torch.compile, where the verdict was asked to time it."""
+    """torch.compile, if the verdict timed it."""
 
 
 class Formula(Value):
-    """One reward. Every weight is what its part is worth when it is whole."""
+    """A reward formula. Every weight is the value of its complete part."""
 
     name: str
     version: int = 1
@@ -66,30 +72,34 @@ class Formula(Value):
     share: float = 0.0
     length: float = Field(default=0.0, le=0.0)
     cheat: float = Field(default=-0.25, lt=0.0)
-    """The reward of a cheat: less than every honest failure, which earns 0 or more apart from `length`."""
+    """The reward of a cheat: less than every honest failure, which earns 0 or more apart from
+    `length`.
+    """
     scale: SpeedScale = SpeedScale.LOG2
     baseline: SpeedBaseline = SpeedBaseline.EAGER
     slowest: float = Field(default=0.25, gt=0.0)
-    """Speedups below count as this."""
+    """Smallest rewarded speedup; smaller speedups count as this number."""
     fastest: float = Field(default=4.0, gt=0.0)
-    """The largest speedup that is rewarded. Larger ones earn the same: they lie within the noise of microseconds, or
-    are a fault of the measurement.
+    """Largest rewarded speedup. Larger speedups earn the same: they lie within the noise of
+    microseconds, or are measurement errors.
     """
     least_share: float | None = Field(default=None, ge=0.0, le=1.0)
-    """A correct sample is kept with probability clip((share - this) / 0.1, 0, 1) (Dr. Kernel); None keeps all."""
+    """A correct sample is accepted with probability clip((share - this) / 0.1, 0, 1) (Dr.
+    Kernel); None accepts all.
+    """
     rewards_narrow_contracts: bool = False
-    """Whether a correct kernel whose own checks take one size, or one free dimension, earns `correct`, `speed` and
-    `share` as any other; by default it earns none of the three.
+    """Whether a correct kernel whose own checks admit a single size, or a single free dimension,
+    earns `correct`, `speed` and `share` like any other; by default it earns none of the three.
     """
 
     @property
     def needs_gpu(self) -> bool:
-        """Whether a verdict of a CPU leaves a part of it without its measurement."""
+        """Whether a CPU verdict leaves a part without its measurement."""
         return self.speed != 0.0 or self.share != 0.0 or self.least_share is not None
 
     @property
     def label(self) -> str:
-        """The formula as the store names it: `default@1`, and a digest where weights are the user's own."""
+        """The formula's name in the store: `default@1`, with a digest for a user's own weights."""
         shipped = FORMULA_PRESETS.get(self.name)
         if shipped == self:
             return f"{self.name}@{self.version}"
@@ -104,7 +114,7 @@ class Formula(Value):
 
     @property
     def weights(self) -> Weights:
-        """The weights alone, as the function that pays them takes them."""
+        """The weights alone, as passed to `reward_parts`."""
         return Weights(**self.model_dump(mode="json", include=_WEIGHT_NAMES))
 
 
@@ -165,8 +175,9 @@ def find_formula(name: str) -> Formula:
     try:
         return Formula.model_validate_json(path.read_bytes())
     except ValidationError as error:
+        # The first error with the name of its field.
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
+        location = ".".join(map(str, first["loc"])) or "the file"
         raise InputError(
-            f"{path} is no formula: {where}: {first['msg']} (fields: {', '.join(Formula.model_fields)})"
+            f"{path} is no formula: {location}: {first['msg']} (fields: {', '.join(Formula.model_fields)})"
         ) from error

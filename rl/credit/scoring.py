@@ -1,4 +1,4 @@
-"""Turns one verdict into the parts of a reward, and explains each part in words."""
+"""Converts a verdict into the parts of a reward, and explains each part in words."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ from kernelwright.tools.report import Fault, Report
 
 
 class ReplyForm(Value):
-    """The form of the answer, as far as a reward looks at it."""
+    """The properties of a reply that determine a reward."""
 
     finish: FinishReason | None = None
     tokens: int = 0
 
 
 class ScoredVerdict(Value):
-    """The parts of one reward and why each is what it is. `kept` is False where the formula rejects the sample."""
+    """The parts of a reward and the reason for each. `kept` is False if the formula rejects the
+    sample.
+    """
 
     parts: dict[str, float]
     words: dict[str, str]
@@ -45,7 +47,7 @@ class ScoredVerdict(Value):
 
 
 def reply_of(turn: Turn) -> ReplyForm:
-    """Returns what the formula needs of a turn's reply: how it ended, and its length in tokens."""
+    """Returns the properties of a turn's reply: its finish reason, and its length in tokens."""
     completion = turn.completion
     if completion is None:
         return ReplyForm()
@@ -53,8 +55,8 @@ def reply_of(turn: Turn) -> ReplyForm:
 
 
 def score(formula: Formula, report: Report, reply: ReplyForm | None = None) -> ScoredVerdict:
-    """Returns the reward of one verdict. The function is pure: the same report, reply and formula always give the same
-    parts.
+    """Returns the reward of a verdict. A pure function: equal report, reply and formula give
+    equal parts.
     """
     reply = reply or ReplyForm()
     findings = findings_of(report, reply)
@@ -75,15 +77,15 @@ def score(formula: Formula, report: Report, reply: ReplyForm | None = None) -> S
 
 
 def findings_of(report: Report, reply: ReplyForm) -> Findings:
-    """Returns what a reward looks at of a report and a reply."""
-    passed, made = checks_of(report)
+    """Returns the findings of a report and a reply that determine a reward."""
+    passed, total = checks_of(report)
     profile = timed_profile(report)
     return Findings(
         follows_rule=follows_the_rule(report),
         is_cheat=report.failure is not None and report.failure.fault is Fault.CHEAT,
         compiled=compiled(report),
         checks_passed=passed,
-        checks_made=made,
+        checks_made=total,
         correct=report.correct,
         is_narrow=bool(report.narrow_contract),
         speedup_low=speedup_low(profile) if profile is not None else None,
@@ -94,7 +96,7 @@ def findings_of(report: Report, reply: ReplyForm) -> Findings:
 
 
 def on_gpu(report: Report) -> bool:
-    """Whether the verdict is a GPU's, at full shapes."""
+    """Returns whether the verdict was made on a GPU, at full shapes."""
     return report.judged_on not in ("", "cpu")
 
 
@@ -119,7 +121,9 @@ def _checks(report: Report, findings: Findings) -> str:
 
 
 def _narrow(formula: Formula, report: Report) -> str:
-    """Returns why a correct kernel earns no full reward; empty where the formula pays one."""
+    """Returns the reason against a full reward for a correct kernel; empty if the formula pays in
+    full.
+    """
     return "" if formula.rewards_narrow_contracts or not report.correct else report.narrow_contract
 
 
@@ -133,15 +137,13 @@ def _correct(formula: Formula, report: Report) -> str:
 
 
 def _measured(report: Report) -> str:
-    """Returns the reason why speed and share cannot be rewarded; empty where they can."""
+    """Returns the reason against a reward for speed and share; empty if both can be rewarded."""
     if not report.correct or not follows_the_rule(report):
         return "counts only for a correct kernel"
     if not on_gpu(report) or report.profile is None:
-        return (
-            "not measured: the verdict is a CPU's"
-            if not on_gpu(report)
-            else "not measured: no profile was asked for"
-        )
+        is_cpu = not on_gpu(report)
+        reason = "the verdict is a CPU's" if is_cpu else "no profile was asked for"
+        return f"not measured: {reason}"
     return "not measured: the profile failed" if report.profile.failure else ""
 
 

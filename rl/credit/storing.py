@@ -1,4 +1,6 @@
-"""`rl rewards`: scores every verdict in force and adds the parts to the store, beside those of other formulas."""
+"""`rl rewards`: scores every current verdict and adds the parts to the store, beside those of
+other formulas.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from kernelwright.store.models import State
 from kernelwright.store.records import CandidateFilter
 
 REWARDS_PER_TRANSACTION = 500
-"""Number of rewards that one transaction writes."""
+"""Number of rewards written by a transaction."""
 TURNS_BETWEEN_STEPS = 100
-"""Number of turns after which the progress is told again."""
+"""Number of turns between two reports of progress."""
 
 
 class StoredRewards(Value):
@@ -23,11 +25,11 @@ class StoredRewards(Value):
     formula: str
     verdicts: int
     stored: int
-    """Verdicts that this formula had not scored with the same result before."""
+    """Number of verdicts with a new or changed result under this formula."""
     mean: float
     positive: float
     unmeasured: int
-    """Correct ones without a GPU's verdict, where the formula wants one."""
+    """Number of correct candidates without a GPU verdict, if the formula needs one."""
 
 
 def store_rewards(
@@ -36,17 +38,18 @@ def store_rewards(
     chosen: CandidateFilter | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> StoredRewards:
-    """Scores the verdicts and stores the rewards. Running it again writes nothing twice.
+    """Scores the verdicts and stores the rewards. A second call writes nothing twice.
 
     `say`: called with the current step.
     """
     chosen = chosen or CandidateFilter()
     label, totals, unmeasured, stored = formula.label, [], 0, 0
     page: list[tuple[int, dict[str, float]]] = []
-    for verdict_id, parts, known, measured in _scored(store, formula, chosen, say):
+    for verdict_id, parts, stored_parts, measured in _scored(store, formula, chosen, say):
         totals.append(sum(parts.values()))
         unmeasured += not measured
-        if known != parts:
+        # Only new or changed results are written.
+        if stored_parts != parts:
             page.append((verdict_id, parts))
         if len(page) >= REWARDS_PER_TRANSACTION:
             store.reward(page, label)
@@ -55,15 +58,21 @@ def store_rewards(
         store.reward(page, label)
     divisor = max(len(totals), 1)
     return StoredRewards(
-        formula=label, verdicts=len(totals), stored=stored + len(page), mean=sum(totals) / divisor,
-        positive=sum(total > 0.1 for total in totals) / divisor, unmeasured=unmeasured,
-    )  # fmt: skip
+        formula=label,
+        verdicts=len(totals),
+        stored=stored + len(page),
+        mean=sum(totals) / divisor,
+        positive=sum(total > 0.1 for total in totals) / divisor,
+        unmeasured=unmeasured,
+    )
 
 
 def _scored(
     store: Store, formula: Formula, chosen: CandidateFilter, say: Callable[[str], None]
 ) -> Iterator[tuple[int, dict[str, float], dict[str, float] | None, bool]]:
-    """Verdict, its parts, the parts that are stored already, and whether all that the formula wants was measured."""
+    """Yields verdict id, parts, parts already stored, and whether all parts of the formula were
+    measured.
+    """
     turns = store.count(chosen.with_(state=State.JUDGED))
     for number, turn in enumerate(store.samples(chosen, formula=formula.label)):
         if number % TURNS_BETWEEN_STEPS == 0:
@@ -71,5 +80,6 @@ def _scored(
         if turn.report is None or turn.verdict_id is None or turn.report.degenerate:
             continue
         parts = score(formula, turn.report, reply_of(turn)).parts
+        # A CPU verdict of a correct kernel lacks the speed the formula may need.
         measured = on_gpu(turn.report) or not turn.report.correct or not formula.needs_gpu
         yield turn.verdict_id, parts, turn.rewards, measured

@@ -1,1 +1,1 @@
-"""Corpora in, clean rows out."""
+"""Corpora: importing, generating, cleaning, labelling and reporting rows for training."""

@@ -1,4 +1,4 @@
-"""Parses the arguments of `rl data`. Every function raises InputError where an argument means nothing."""
+"""Parses the arguments of `rl data`. Every function raises InputError for an invalid argument."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def parse_split(text: str) -> Split:
-    """Parses the name of a split: train, held_out_depth ...; the short forms `depth` and `held-out-depth` are accepted
-    too.
+    """Parses the name of a split: train, held_out_depth ...; also the short forms `depth` and
+    `held-out-depth`.
     """
     plain = text.lower().replace("-", "_")
     for split in Split:
@@ -34,7 +34,9 @@ def parse_target_name(text: str) -> str:
 
 
 def parse_corpus_format(text: str) -> CorpusFormat:
-    """Parses the format of a corpus: rows (csv and jsonl are other names of it), inductor, tree or kernelbook."""
+    """Parses the format of a corpus: rows (csv and jsonl are synonyms), inductor, tree or
+    kernelbook.
+    """
     from kernelwright.rl.data.importing.formats import CorpusFormat
 
     try:
@@ -44,23 +46,25 @@ def parse_corpus_format(text: str) -> CorpusFormat:
 
 
 def parse_target_names(texts: list[str]) -> tuple[str, ...]:
-    """Parses target names, given one by one or separated by commas: `sm_80,sm_90`."""
+    """Parses target names, given separately or separated by commas: `sm_80,sm_90`."""
     parts = (part.strip() for text in texts for part in text.split(","))
     return tuple(dict.fromkeys(parse_target_name(part) for part in parts if part))
 
 
 def parse_problems(names: list[str]) -> list[Problem]:
-    """Returns the problems of `catalogue`, folders, files, and `synth:N`: the first N training tasks of seed 0."""
+    """Returns the problems of `catalogue`, folders, files, and `synth:N`: the first N training
+    tasks of seed 0.
+    """
     from kernelwright.agent.batch.suite_choice import choose_problems
     from kernelwright.rl.data.synth.engine.tasks import tasks
 
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for name in names:
         kind, _, count = name.partition(":")
         if kind == "synth":
             if not count.isdigit() or not int(count):
                 raise InputError(f"{name}: write synth:N, such as synth:200")
-            found += [task.problem for task in tasks(Split.TRAIN, int(count))]
+            problems += [task.problem for task in tasks(Split.TRAIN, int(count))]
         else:
-            found += choose_problems([name])
-    return found
+            problems += choose_problems([name])
+    return problems

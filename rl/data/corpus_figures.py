@@ -1,5 +1,5 @@
-"""Figures of a corpus, counted over its rows: kinds, families, labels, lengths, duplicates, and rows that are a
-benchmark's.
+"""Figures of a corpus, counted over its rows: kinds, families, labels, lengths, duplicates, and
+leaks of benchmarks.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kernelwright.rl.data.cleaning.known_benchmarks import load_known_benchmarks
-from kernelwright.rl.data.cleaning.running import suites_hash
+from kernelwright.rl.data.cleaning.running import suite_counts, suites_hash
 from kernelwright.rl.data.cleaning.suites import Benchmarks, problems_of
 from kernelwright.rl.data.dataflow import graph_hash
 from kernelwright.rl.data.rows import Row, read_rows
@@ -20,7 +19,7 @@ LENGTH_QUANTILES = (0.05, 0.5, 0.95, 1.0)
 
 
 class CorpusFacts(Value):
-    """Counted over every row of a corpus."""
+    """Counts over every row of a corpus."""
 
     rows: int = 0
     kinds: dict[str, int] = {}
@@ -33,36 +32,33 @@ class CorpusFacts(Value):
     graphs: int = 0
     exact_duplicates: int = 0
     compiled: dict[str, tuple[int, int]] = {}
-    """Target -> rows that compile, rows that were tried; by a real launch."""
+    """By target: number of rows that compile, and number of rows tried, by a real launch."""
     correct: tuple[int, int] = (0, 0)
     prompt_characters: dict[str, int] = {}
-    """Quantile -> length."""
+    """Length of prompts in characters by quantile."""
     completion_characters: dict[str, int] = {}
     leaks: tuple[str, ...] = ()
     """Rows whose graph or tree is a benchmark's: `id is kernelbench:1/19 (graph)`."""
     uncompared: int = 0
-    """Rows without a model in Python: nothing is known of their leaks."""
+    """Number of rows without a Python model, whose leaks are unknown."""
     flagged: int = 0
-    """Rows with many words in common with a problem."""
+    """Number of rows with many words in common with a problem."""
     against: dict[str, int] = {}
     suites: str = ""
     lengths: tuple[tuple[int, int], ...] = ()
-    """(prompt, completion) characters of every row, in memory only."""
+    """Number of characters of prompt and completion of every row; in memory only."""
 
 
 def gather_facts(folder: Path, against: Sequence[str]) -> CorpusFacts:
-    """One pass over the rows. Raises InputError."""
+    """Counts a corpus in a single pass over its rows. Raises InputError."""
     problems = problems_of(against)
     tally = Tally(Benchmarks(problems))
     tally.add(read_rows(folder))
-    suites = Counter(p.suite if p.suite != "file" else "folder" for p in problems) + Counter(
-        load_known_benchmarks().counts
-    )
-    return tally.facts().with_(against=dict(suites), suites=suites_hash(problems))
+    return tally.facts().with_(against=suite_counts(problems), suites=suites_hash(problems))
 
 
 class Tally:
-    """Counts the rows of a corpus as they are read."""
+    """Counts the rows of a corpus during reading."""
 
     def __init__(self, benchmarks: Benchmarks) -> None:
         self._benchmarks = benchmarks
@@ -79,9 +75,9 @@ class Tally:
         self._flagged = self._doubles = self._uncompared = 0
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Counts rows of a corpus; a row whose prompt and completion were both seen is an exact duplicate."""
+        """Counts rows; a row with a known pair of prompt and completion is an exact duplicate."""
         for row in rows:
-            told = (
+            labels = (
                 row.kind,
                 row.family or "none",
                 row.split,
@@ -89,8 +85,9 @@ class Tally:
                 row.licence or "unknown",
                 str(row.depth),
             )
-            for counter, value in zip(self._counts.values(), told, strict=True):
+            for counter, value in zip(self._counts.values(), labels, strict=True):
                 counter[str(value)] += 1
+            # Exact duplicates have equal normalised texts.
             texts = row.prompt_hash + row.completion_hash
             self._doubles += texts in self._texts
             self._texts.add(texts)
@@ -123,7 +120,7 @@ class Tally:
         return dict(self._counts[name].most_common())
 
     def facts(self) -> CorpusFacts:
-        """The counts so far as a frozen value; lengths are in characters."""
+        """Returns the counts so far; lengths are in characters."""
         return CorpusFacts(
             rows=len(self._lengths),
             kinds=self._counted("kinds"),
@@ -147,12 +144,10 @@ class Tally:
 
 
 def _quantiles(values: list[int]) -> dict[str, int]:
+    """Returns the smallest value that at least each share of the values does not exceed."""
     ordered = sorted(values)
-    return (
-        {
-            f"{q:g}": ordered[min(math.ceil(q * len(ordered)), len(ordered)) - 1]
-            for q in LENGTH_QUANTILES
-        }
-        if ordered
-        else {}
-    )
+    quantiles: dict[str, int] = {}
+    for quantile in LENGTH_QUANTILES if ordered else ():
+        rank = min(math.ceil(quantile * len(ordered)), len(ordered))
+        quantiles[f"{quantile:g}"] = ordered[rank - 1]
+    return quantiles

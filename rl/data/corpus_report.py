@@ -1,4 +1,4 @@
-"""`rl data report`: the page, the pictures and the provenance of a corpus, and the remarks on a cleaning."""
+"""`rl data report`: page, pictures and provenance of a corpus, and remarks on a cleaning."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ PROVENANCE, PAGE = "provenance.json", "report.md"
 
 
 def write_report(folder: Path, facts: CorpusFacts, out: Path) -> list[Path]:
-    """report.md, its figures and provenance.json in `out`."""
+    """Writes report.md, its pictures and provenance.json into `out`, and returns the paths."""
     out.mkdir(parents=True, exist_ok=True)
     pictures = draw_figures(facts, out)
-    made, cleaned = state_of(folder), cleaned_of(folder)
+    generated, cleaned = state_of(folder), cleaned_of(folder)
     page = out / PAGE
-    page.write_text(markdown(folder, facts, made, cleaned, pictures), encoding="utf-8")
+    page.write_text(markdown(folder, facts, generated, cleaned, pictures), encoding="utf-8")
     provenance = out / PROVENANCE
     provenance.write_text(
-        json.dumps(provenance_of(folder, facts, made, cleaned), indent=1) + "\n", encoding="utf-8"
+        json.dumps(provenance_of(folder, facts, generated, cleaned), indent=1) + "\n",
+        encoding="utf-8",
     )
     return [page, provenance, *pictures]
 
 
 def cleaned_of(folder: Path) -> CleaningResult | None:
-    """What `rl data clean` wrote of a corpus; None where it is not of that make."""
+    """Reads the result of `rl data clean`; None for a corpus without it."""
     try:
         return CleaningResult(**json.loads((folder / RESULT).read_text(encoding="utf-8")))
     except (OSError, ValueError):
@@ -41,14 +42,17 @@ def cleaned_of(folder: Path) -> CleaningResult | None:
 
 
 def provenance_of(
-    folder: Path, facts: CorpusFacts, made: CorpusProgress | None, cleaned: CleaningResult | None
+    folder: Path,
+    facts: CorpusFacts,
+    generated: CorpusProgress | None,
+    cleaned: CleaningResult | None,
 ) -> dict[str, object]:
-    """Returns where every row came from, and what it was held against."""
+    """Returns the origin of every row, and the suites compared with."""
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "shards": {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in shards(folder)},
-        "synth": made and made.model_dump(mode="json"),
+        "synth": generated and generated.model_dump(mode="json"),
         "clean": cleaned and cleaned.model_dump(mode="json"),
         **facts.model_dump(mode="json", exclude={"lengths"}),
     }
@@ -57,18 +61,18 @@ def provenance_of(
 def markdown(
     folder: Path,
     facts: CorpusFacts,
-    made: CorpusProgress | None,
+    generated: CorpusProgress | None,
     cleaned: CleaningResult | None,
     pictures: Sequence[Path],
 ) -> str:
-    """The page."""
-    lines = [f"# Corpus {folder.name}", "", *sections(facts, made, cleaned)]
+    """Returns the page as Markdown."""
+    lines = [f"# Corpus {folder.name}", "", *sections(facts, generated, cleaned)]
     lines += [f"![{p.stem.replace('_', ' ')}]({p.name})" for p in pictures]
     return "\n".join(lines) + "\n"
 
 
 def draw_figures(facts: CorpusFacts, out: Path) -> list[Path]:
-    """families.png and lengths.png."""
+    """Draws families.png and lengths.png, and returns their paths."""
     from matplotlib.figure import Figure
 
     paths = [out / "families.png", out / "lengths.png"]
@@ -93,9 +97,9 @@ def draw_figures(facts: CorpusFacts, out: Path) -> list[Path]:
 
 
 def sections(
-    facts: CorpusFacts, made: CorpusProgress | None, cleaned: CleaningResult | None
+    facts: CorpusFacts, generated: CorpusProgress | None, cleaned: CleaningResult | None
 ) -> list[str]:
-    """Writes all sections of the page under its title, without the pictures."""
+    """Returns the lines of all sections, without title and pictures."""
     lines = [
         f"{facts.rows:,} rows of {facts.problems:,} problems, {facts.graphs:,} distinct dataflow graphs, "
         f"{facts.exact_duplicates:,} exact "
@@ -114,8 +118,8 @@ def sections(
     ):
         lines += _table(title, counts, facts.rows)
     lines += _lengths(facts)
-    if made is not None:
-        lines += _made(made)
+    if generated is not None:
+        lines += _generated(generated)
     if cleaned is not None:
         lines += _cleaned(cleaned)
     return lines
@@ -124,14 +128,14 @@ def sections(
 def _benchmarks(facts: CorpusFacts) -> list[str]:
     suites = ", ".join(f"{name} ({count} problems)" for name, count in facts.against.items())
     if facts.leaks:
-        said = f"**{len(facts.leaks):,} rows are a benchmark's**: run `rl data clean` with the same --against."
+        finding = f"**{len(facts.leaks):,} rows are a benchmark's**: run `rl data clean` with the same --against."
     else:
         compared = facts.rows - facts.uncompared
-        said = (
+        finding = (
             f"None of the {compared:,} rows that could be compared has the dataflow graph or the syntax tree "
             "of any of their problems."
         )
-    lines = ["## Benchmarks", "", f"Held against: {suites or 'nothing'}. {said}"]
+    lines = ["## Benchmarks", "", f"Held against: {suites or 'nothing'}. {finding}"]
     if facts.uncompared:
         lines.append(_not_compared(facts.uncompared, facts.rows))
     if facts.flagged:
@@ -148,7 +152,7 @@ def _benchmarks(facts: CorpusFacts) -> list[str]:
 
 
 def remarks(cleaned: CleaningResult, labelled: LabelCounts | None) -> list[str]:
-    """Returns one line for each thing that the counts of a cleaning leave open."""
+    """Returns a line for each open question in the counts of a cleaning."""
     lines = [_not_compared(cleaned.uncompared, cleaned.rows)] if cleaned.uncompared else []
     if not cleaned.kept:
         lines.append(f"Nothing is left of {cleaned.rows:,} rows: the corpus is empty.")
@@ -180,10 +184,10 @@ def _labels(facts: CorpusFacts) -> list[str]:
 
 
 def _table(title: str, counts: Mapping[str, int], total: int) -> list[str]:
-    rows = [
-        f"| {name} | {count:,} | {count / max(total, 1):.1%} |" for name, count in counts.items()
-    ]
-    return [f"## By {title}", "", f"| {title} | rows | share |", "|---|---:|---:|", *rows, ""]
+    lines = [f"## By {title}", "", f"| {title} | rows | share |", "|---|---:|---:|"]
+    for name, count in counts.items():
+        lines.append(f"| {name} | {count:,} | {count / max(total, 1):.1%} |")
+    return [*lines, ""]
 
 
 def _lengths(facts: CorpusFacts) -> list[str]:
@@ -202,18 +206,21 @@ def _lengths(facts: CorpusFacts) -> list[str]:
     return [*lines, ""]
 
 
-def _made(made: CorpusProgress) -> list[str]:
-    refused = sum(made.rejected.values())
+def _generated(generated: CorpusProgress) -> list[str]:
+    refused = sum(generated.rejected.values())
+    request = generated.wanted
     lines = [
         "## Generated",
         "",
-        f"`rl data synth --seed {made.wanted.seed}`, target {made.wanted.target}: {made.drafts:,} drafts "
-        f"and {made.repairs:,} repairs in {made.seconds:,.0f} s "
-        "with "
-        f"{made.workers} processes, {made.rate:.2f} verified pairs a second. {refused:,} of {made.tried:,} refused:",
+        f"`rl data synth --seed {request.seed}`, target {request.target}: "
+        f"{generated.drafts:,} drafts and {generated.repairs:,} repairs in "
+        f"{generated.seconds:,.0f} s with {generated.workers} processes, {generated.rate:.2f} "
+        f"verified pairs a second. {refused:,} of {generated.tried:,} refused:",
         "",
     ]
-    return [*lines, *(f"- {count:,} {reason}" for reason, count in made.rejected.items()), ""]
+    for reason, count in generated.rejected.items():
+        lines.append(f"- {count:,} {reason}")
+    return [*lines, ""]
 
 
 def _cleaned(cleaned: CleaningResult) -> list[str]:

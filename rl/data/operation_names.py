@@ -1,4 +1,6 @@
-"""The spellings of one operation: functions, methods, operators and modules of torch under one name."""
+"""Canonical names of operations: functions, methods, operators and modules of torch under a
+common name.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ LAYOUT_AND_TYPE_OPERATIONS = frozenset(
         "values",
     ]
 )
-"""Layout and type: neither makes another problem."""
+"""Operations on layout and type, which do not make another problem."""
 _ALIASES = {
     "mm": "matmul", "bmm": "matmul", "dot": "matmul", "mv": "matmul", "inner": "matmul",
     "t": "transpose", "permute": "transpose", "swapaxes": "transpose", "swapdims": "transpose", "movedim": "transpose",
@@ -56,8 +58,8 @@ _ALIASES = {
 
 
 def canonical_operation(name: str, node: ast.Call) -> str:
-    """Returns one name for all spellings of an operation, without underscores and case. `clamp(x, min=0)` is relu; GELU
-    keeps its form.
+    """Returns the common name of all spellings of an operation, in lower case without
+    underscores. `clamp(x, min=0)` is relu; GELU keeps its form.
     """
     plain = name.replace("_", "").lower()
     plain = _ALIASES.get(plain, plain)
@@ -73,33 +75,34 @@ def canonical_operation(name: str, node: ast.Call) -> str:
 
 
 def einsum_name(node: ast.Call) -> str:
-    """A product of two that sums one index away is a matmul; others by their equation, letters in order of
-    appearance.
+    """Returns `matmul` for a product of two operands summed over a single index; other equations
+    by themselves, with letters in order of appearance.
     """
-    equation = _text(node.args[0]) if node.args else ""
+    equation = _text(node.args[0]).replace(" ", "") if node.args else ""
     if not equation:
         return "einsum"
-    equation = equation.replace(" ", "")
     operands, _, out = equation.partition("->")
     sides = operands.split(",")
     summed = set("".join(sides)) - set(out)
     if len(sides) == 2 and len(summed) == 1 and all(summed <= set(side) for side in sides):
         return "matmul"
+    # Letters in order of appearance: "bik,bkj->bij" and "nab,nbc->nac" are the same equation.
     letters: dict[str, str] = {}
-    return "einsum:" + "".join(
-        letters.setdefault(c, chr(97 + len(letters))) if c.isalpha() else c for c in equation
-    )
+    renamed = ""
+    for character in equation:
+        if character.isalpha():
+            character = letters.setdefault(character, chr(97 + len(letters)))
+        renamed += character
+    return f"einsum:{renamed}"
 
 
 def _only_zero_below(node: ast.Call) -> bool:
-    named = {k.arg: k.value for k in node.keywords}
-    bounds = [v for k, v in named.items() if k in ("min", "max")]
-    return (
-        set(named) == {"min"}
-        and isinstance(bounds[0], ast.Constant)
-        and bounds[0].value == 0
-        and len(node.args) <= 1
-    )
+    """Returns whether a clamp has the single bound `min=0`."""
+    keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+    if set(keywords) != {"min"} or len(node.args) > 1:
+        return False
+    bound = keywords["min"]
+    return isinstance(bound, ast.Constant) and bound.value == 0
 
 
 def _text(node: ast.expr) -> str:

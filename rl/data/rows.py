@@ -1,6 +1,4 @@
-"""One row of a corpus, and how rows lie on a disk: parquet shards, written whole or not at all, read a batch at a
-time.
-"""
+"""A row of a corpus, and its storage: parquet shards, written atomically, read a batch at a time."""
 
 from __future__ import annotations
 
@@ -19,79 +17,81 @@ from kernelwright.policies.base import Message
 from kernelwright.tools.report import Value
 
 SHARD_ROWS = 4096
-"""Rows of one file. A shard of long rows is some tens of MB in memory."""
+"""Number of rows of a file. A shard of long rows takes some tens of MB in memory."""
 READ_ROWS = 512
 PARQUET_MAGIC = b"PAR1"
 OPTIONAL_COLUMNS = frozenset({"messages"})
-"""Columns that corpora of an earlier version lack."""
+"""Columns missing in corpora of an earlier version."""
 
 
 class Kind(StrEnum):
-    """The task that a row trains."""
+    """The task trained by a row."""
 
     DRAFT = "draft"
-    """Reference -> candidate, in the compact form that the agent asks small policies in."""
+    """Reference -> candidate, in the compact form of prompts for small policies."""
     REPAIR = "repair"
     """Reference, broken candidate and the tools' message -> candidate."""
     FIM = "fim"
-    """Fill in the middle."""
+    """Text before and after a hole -> text of the hole (fill in the middle)."""
     TRANSLATE = "translate"
     """From CUDA, PyTorch or another source to Triton."""
     INSTRUCT = "instruct"
-    """A question or a conversation, and its answer."""
+    """A question or a conversation -> its answer."""
     TEXT = "text"
-    """A text as it is, without a prompt."""
+    """Plain text, without a prompt."""
 
 
 class Split(StrEnum):
-    """Whether a row is trained on or held out, and why it is held out."""
+    """Whether a row is trained on or held out, and the reason for holding it out."""
 
     TRAIN = "train"
     HELD_OUT_COMPOSITION = "held_out_composition"
-    """Holds a pair of neighbouring operations that no training row has."""
+    """Contains a pair of neighbouring operations absent from all training rows."""
     HELD_OUT_DEPTH = "held_out_depth"
-    """A longer chain of operations than any training row."""
+    """A longer chain of operations than in any training row."""
     HELD_OUT_FAMILY = "held_out_family"
-    """Rows of a family that training leaves out whole."""
+    """Rows of a family excluded from training."""
 
 
 class Row(Value):
-    """One training example. Everything but its texts has a default, so that some columns can be read alone."""
+    """A training example. All fields except the texts have defaults, so some columns can be read
+    alone.
+    """
 
     id: str = ""
-    """SHA-1 over kind, prompt and completion as they are, hex."""
+    """SHA-1 of kind, prompt and completion, hex."""
     kind: Kind = Kind.DRAFT
     prompt: str = ""
-    """Exactly what the policy is shown."""
+    """The exact input of the policy."""
     completion: str = ""
-    """Exactly what the policy has to say."""
+    """The exact expected output of the policy."""
     messages: tuple[Message, ...] = ()
-    """The conversation that `prompt` is the text of; empty where it is one message of the user."""
+    """The conversation whose text is `prompt`; empty for a single message of the user."""
     problem: str = ""
-    """The name of the problem."""
+    """Name of the problem of the row."""
     reference: str = ""
-    """The problem's source, or the source that a kernel was made from; empty where there is none."""
+    """The problem's source, or the source of a translated kernel; empty if there is none."""
     family: str = ""
     depth: int = 0
-    """Operations in the reference's chain; 0 where unknown."""
+    """Number of operations in the reference's chain; 0 if unknown."""
     split: Split = Split.TRAIN
     source: str = ""
-    """The corpus that the row is from: synth, inductor, kernelbook, two_csv, tree, jsonl ..."""
+    """The corpus of origin: synth, inductor, kernelbook, two_csv, tree, jsonl ..."""
     licence: str = ""
-    """SPDX name, empty where unknown."""
+    """SPDX name; empty if unknown."""
     provenance: str = ""
-    """The place in the source: generator and seed, or file and line."""
+    """The position in the source: generator and seed, or file and line."""
     prompt_hash: str = ""
-    """SHA-1 over the normalised text, hex."""
+    """SHA-1 of the normalised text, hex."""
     completion_hash: str = ""
     compile: dict[str, bool] = {}
-    """Whether it compiles, by target: `{"sm_90": True}`. A target that was not tried is absent."""
+    """Whether the completion compiles, by target: `{"sm_90": True}`. Untried targets are absent."""
     correct: bool | None = None
-    """The tools' verdict on correctness; None where it was not asked for."""
+    """The tools' verdict on correctness; None if not requested."""
 
 
 def row_of(kind: Kind, prompt: str, completion: str, **facts: Any) -> Row:
-    """A row with its id and hashes."""
+    """Returns a row with its id and hashes."""
     return Row(
         id=_sha1(f"{kind}\0{prompt}\0{completion}"),
         kind=kind,
@@ -104,22 +104,18 @@ def row_of(kind: Kind, prompt: str, completion: str, **facts: Any) -> Row:
 
 
 def normalise_text(text: str) -> str:
-    """Newlines as \\n, no blanks at the ends of lines, at most two empty lines together, one newline at the end.
+    r"""Normalises newlines to \n, removes blanks at line ends, limits empty lines to two in a row,
+    and ends the text with a single newline.
 
-    Indentation stays as it is.
+    Indentation is unchanged.
     """
-    lines = [
-        line.rstrip()
-        for line in text.removeprefix("\ufeff")
-        .replace("\r\n", "\n")
-        .replace("\r", "\n")
-        .split("\n")
-    ]
-    return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)).strip("\n") + "\n"
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    stripped = "\n".join(line.rstrip() for line in text.split("\n"))
+    return re.sub(r"\n{4,}", "\n\n\n", stripped).strip("\n") + "\n"
 
 
 def text_hash(text: str) -> str:
-    """SHA-1 of the normalised text, hex: what exact duplicates have in common."""
+    """Returns the SHA-1 of the normalised text, hex: equal for exact duplicates."""
     return _sha1(normalise_text(text))
 
 
@@ -128,22 +124,25 @@ def _sha1(text: str) -> str:
 
 
 # -------------------------------------------------------------- on the disk
-def shards(place: Path) -> list[Path]:
-    """The parquet files of a folder in order, or the one file. Raises InputError where there is none."""
-    if place.is_file():
-        return [place]
-    found = sorted(place.glob("*.parquet")) if place.is_dir() else []
-    if not found:
+def shards(path: Path) -> list[Path]:
+    """Returns the parquet files of a folder in order, or the single file. Raises InputError if
+    there is none.
+    """
+    if path.is_file():
+        return [path]
+    paths = sorted(path.glob("*.parquet")) if path.is_dir() else []
+    if not paths:
         raise InputError(
-            f"there is no corpus at {place}: give a folder with .parquet files, such as `rl data synth` writes"
+            f"there is no corpus at {path}: give a folder with .parquet files, such as `rl data synth` writes"
         )
-    return found
+    return paths
 
 
 def write_rows(folder: Path, rows: Iterable[Row], shard_rows: int = SHARD_ROWS) -> int:
-    """Adds shards of at most `shard_rows` after those that are there.
+    """Writes new shards of at most `shard_rows` rows after existing ones, and returns the number
+    of rows.
 
-    How many rows were written. Each shard appears whole or not at all.
+    Each shard appears complete or not at all.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rows, written = iter(rows), 0
@@ -155,11 +154,12 @@ def write_rows(folder: Path, rows: Iterable[Row], shard_rows: int = SHARD_ROWS) 
 
 
 def write_shard(path: Path, rows: Sequence[Row]) -> None:
-    """Writes one parquet file under a temporary name and renames it when it is complete."""
+    """Writes a parquet file under a temporary name, then renames it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     columns = {name: [_cell(getattr(row, name)) for row in rows] for name in Row.model_fields}
+    # Renamed when complete, so readers never see half a shard.
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         pq.write_table(pa.table(columns, schema=schema()), partial, compression="zstd")
@@ -168,31 +168,34 @@ def write_shard(path: Path, rows: Sequence[Row]) -> None:
         partial.unlink(missing_ok=True)
 
 
-def read_rows(place: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
-    """The rows of a folder or a file, a batch in memory at a time.
+def read_rows(corpus: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
+    """Yields the rows of a folder or a file, with a single batch in memory.
 
-    Fields that are not among `columns` have their defaults.
-
-    Raises: InputError where there is no corpus, or a file is not one of ours.
+    Fields outside `columns` have their defaults. Raises InputError if there is no corpus, or a
+    file is not a corpus file.
     """
-    for path in shards(place):
+    for path in shards(corpus):
         yield from _read(path, columns)
 
 
-def count_rows(place: Path) -> int:
-    """Counts the rows of a corpus by its footers. Raises InputError where there is none, or a file is damaged."""
+def count_rows(corpus: Path) -> int:
+    """Counts the rows of a corpus by its footers. Raises InputError if there is none, or a file
+    is damaged.
+    """
     count = 0
-    for path in shards(place):
+    for path in shards(corpus):
         with _parquet(path) as file:
             count += file.metadata.num_rows
     return count
 
 
-def is_corpus(place: Path) -> bool:
-    """Whether a folder or a file holds rows in the form that `rl data` writes. Reads footers only."""
-    paths = (
-        [place] if place.is_file() else sorted(place.glob("*.parquet")) if place.is_dir() else []
-    )
+def is_corpus(corpus: Path) -> bool:
+    """Returns whether a folder or a file holds rows in the format of `rl data`. Reads footers
+    only.
+    """
+    paths = [corpus]
+    if not corpus.is_file():
+        paths = sorted(corpus.glob("*.parquet")) if corpus.is_dir() else []
     return bool(paths) and all(_has_row_columns(path) for path in paths)
 
 
@@ -212,7 +215,7 @@ def _has_row_columns(path: Path) -> bool:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[Any]:
-    """Opens a parquet file. Raises InputError where it, or what is read of it, is damaged."""
+    """Opens a parquet file. Raises InputError if the file or its content is damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -227,19 +230,21 @@ def _parquet(path: Path) -> Iterator[Any]:
 
 def _read(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
     with _parquet(path) as file:
-        there = set(file.schema_arrow.names)
-        missing = set(columns or Row.model_fields) - there - OPTIONAL_COLUMNS
+        stored = set(file.schema_arrow.names)
+        # Columns of earlier versions may be absent and get their defaults.
+        missing = set(columns or Row.model_fields) - stored - OPTIONAL_COLUMNS
         if missing:
             raise InputError(
                 f"{path} has no column {', '.join(sorted(missing))}: make a corpus of it with "
                 "`rl data import rows FILE --out CORPUS` first"
             )
-        wanted = [name for name in columns or Row.model_fields if name in there]
-        for batch in file.iter_batches(READ_ROWS, columns=wanted):
+        selected = [name for name in columns or Row.model_fields if name in stored]
+        for batch in file.iter_batches(READ_ROWS, columns=selected):
             yield from (_row(cells) for cells in batch.to_pylist())
 
 
 def _row(cells: dict[str, Any]) -> Row:
+    # Parquet returns maps as lists of pairs, and missing values as None.
     if "compile" in cells:
         cells["compile"] = dict(cells["compile"] or ())
     if "messages" in cells:
@@ -254,7 +259,7 @@ def _cell(value: Any) -> Any:
 
 
 def schema() -> Any:
-    """The pyarrow schema of a shard."""
+    """Returns the pyarrow schema of a shard."""
     import pyarrow as pa
 
     message = pa.struct([("role", pa.string()), ("content", pa.string())])
@@ -266,9 +271,8 @@ def schema() -> Any:
 
 
 def _next_number(folder: Path) -> int:
-    numbers = [
-        int(m[1])
-        for path in folder.glob("rows-*.parquet")
-        if (m := re.match(r"rows-(\d+)\.", path.name))
-    ]
-    return max(numbers, default=-1) + 1
+    numbers = [-1]
+    for path in folder.glob("rows-*.parquet"):
+        if match := re.match(r"rows-(\d+)\.", path.name):
+            numbers.append(int(match[1]))
+    return max(numbers) + 1

@@ -1,4 +1,4 @@
-"""A model's syntax tree as a hash: the same text but for names, numbers, annotations and docstrings."""
+"""A model's syntax tree as a hash, independent of names, numbers, annotations and docstrings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kernelwright.tools.problem import tree_text
 
 @lru_cache(maxsize=65536)
 def tree_hash(source: str) -> str:
-    """SHA-1 of the model's syntax tree with names numbered in the order they appear and numbers left out; "" where
-    it does not parse.
+    """Returns the SHA-1 of the model's syntax tree, with names numbered in order of appearance
+    and without numbers; empty if the text does not parse.
     """
     try:
         tree = parse_module(source)
@@ -26,21 +26,17 @@ def tree_hash(source: str) -> str:
 
 
 def _shape(tree: ast.AST) -> str:
-    """The dumped tree without docstrings, annotations, names of variables and numbers.
+    """Returns the dumped tree without docstrings, annotations, variable names and numbers.
 
     Attributes stay: they are the operations.
     """
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
-        if (
-            isinstance(body, list)
-            and body
-            and isinstance(body[0], ast.Expr)
-            and isinstance(body[0].value, ast.Constant)
-        ):
+        if isinstance(body, list) and body and _is_docstring(body[0]):
             node.body = body[1:] or [ast.Pass()]  # type: ignore[attr-defined]
         if isinstance(node, ast.Name):
+            # Names are numbered in order of appearance.
             node.id = names.setdefault(node.id, f"n{len(names)}")
         elif isinstance(node, ast.arg):
             node.arg, node.annotation = names.setdefault(node.arg, f"n{len(names)}"), None
@@ -49,3 +45,7 @@ def _shape(tree: ast.AST) -> str:
         elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
             node.value = 0
     return tree_text(tree)
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

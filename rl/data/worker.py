@@ -1,4 +1,4 @@
-"""A process of ours that verifies: it has an evaluator of its own, and ends when the one that started it does."""
+"""A worker process with its own evaluator, which ends with its parent."""
 
 from __future__ import annotations
 
@@ -14,28 +14,27 @@ if TYPE_CHECKING:
     from kernelwright.tools.evaluation.pipeline import Evaluator
 
 WORKER_CLOSING_SECONDS = 4.0
-_here: dict[str, Any] = {}
+_worker_state: dict[str, Any] = {}
 """The state of this process: its evaluator."""
 
 
 @contextmanager
 def evaluating(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of such processes: each has its own warm zygotes, about 1 GB."""
+    """Opens a pool of worker processes, each with warm zygotes of about 1 GB."""
     with process_pool(workers, _open) as pool:
         yield pool
 
 
 def evaluator() -> Evaluator:
-    """The evaluator of the process that this is called in."""
-    found: Evaluator = _here["evaluator"]
-    return found
+    """Returns the evaluator of the current process."""
+    opened: Evaluator = _worker_state["evaluator"]
+    return opened
 
 
 def _end(*_: Any) -> None:
-    """Leaves nothing behind where it can.
+    """Closes the evaluator in a thread, then exits.
 
-    Not in the main thread: told at this very moment, that one may hold a lock that closing wants, and has to go on to
-    give it back.
+    The main thread may hold a lock needed for closing, and must continue to release it.
     """
     import threading
 
@@ -50,8 +49,8 @@ def _leave() -> None:
 
 
 def _close_in_time() -> None:
-    """Zygotes that are not closed in time die with their parent, and remove their folders; one that was to be begun has
-    an empty folder already.
+    """Closes the evaluator within a time limit. Zygotes not closed in time die with their parent
+    and remove their folders; a zygote being started has an empty folder already.
     """
     import threading
 
@@ -65,12 +64,12 @@ def _close_in_time() -> None:
 
 
 def _close() -> None:
-    while _here.get(
+    while _worker_state.get(
         "opening"
     ):  # the main thread goes on, and what it has begun has a folder already
         time.sleep(0.01)
-    if "evaluator" in _here:
-        _here["evaluator"].close()
+    if "evaluator" in _worker_state:
+        _worker_state["evaluator"].close()
 
 
 def _open() -> None:
@@ -85,9 +84,10 @@ def _open() -> None:
     from kernelwright.tools.evaluation.pipeline import Evaluator
 
     torch.set_num_threads(1)
-    _here["opening"] = True
+    # A signal during the opening waits for its end: see `_close`.
+    _worker_state["opening"] = True
     try:
-        _here["evaluator"] = made = Evaluator(device="cpu", workers=1)
+        _worker_state["evaluator"] = opened = Evaluator(device="cpu", workers=1)
     finally:
-        _here["opening"] = False
-    Finalize(None, made.close, exitpriority=10)
+        _worker_state["opening"] = False
+    Finalize(None, opened.close, exitpriority=10)

@@ -1,3 +1,3 @@
-"""Evaluation of a policy: suites, rollouts through the agent's batch, figures with confidence intervals, and a page
-that shows them.
+"""Evaluation of a policy: suites, rollouts through the agent's batch, figures with confidence
+intervals, and a report page.
 """

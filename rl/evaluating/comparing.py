@@ -1,7 +1,8 @@
-"""Compares two evaluations by problem: the difference of pass@k with its interval, and the problems won and lost.
+"""Compares two evaluations by problem: the difference of pass@k with its interval, and the
+problems won and lost.
 
-Both are read from their databases of rollouts. A problem is the same where its reference is the same text, so two
-suites that overlap are compared on what they share.
+Both are read from their databases of rollouts. Problems are equal if their references are equal
+texts, so two overlapping suites are compared on their common problems.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kernelwright.agent.reporting.figures import PASS_AT_K_VALUES, pass_at
 from kernelwright.agent.runtime.databases import open_store
+from kernelwright.agent.reporting.figures import PASS_AT_K_VALUES, pass_at
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.rl.evaluating.rollouts import Rollout, read_rollouts
@@ -24,13 +25,13 @@ from kernelwright.store.records import TrajectoryFilter
 RUN_NAME = "evaluation"
 DATABASE_FILE = "rollouts.db"
 COMPARED_SETTINGS = ("device", "temperature", "reply_tokens", "seed", "own_work")
-"""Settings of a run in which two evaluations had better agree."""
+"""Settings of a run that should agree in two compared evaluations."""
 
 
 class RecordedEvaluation(NamedTuple):
-    """The rollouts of one evaluation, read from its database."""
+    """The rollouts of an evaluation, read from its database."""
 
-    where: str
+    location: str
     policy: str
     turns: int
     settings: Mapping[str, object]
@@ -41,7 +42,7 @@ class RecordedEvaluation(NamedTuple):
 
 
 class PassDifference(Value):
-    """pass@k of both evaluations within so many turns, over the problems that they share."""
+    """pass@k of both evaluations within a number of turns, over the common problems."""
 
     turns: int
     k: int
@@ -54,30 +55,30 @@ class PassDifference(Value):
 
 
 class ProblemChange(Value):
-    """A problem that one evaluation solves more often than the other, within all turns."""
+    """A problem solved more often by one evaluation than by the other, within all turns."""
 
     problem: str
     before: float
-    """Share of the rollouts that solved it."""
+    """Share of the rollouts with a solution."""
     after: float
 
 
 class EvaluationComparison(Value):
-    """Two evaluations on the problems that they share. `before` is the earlier one."""
+    """Two evaluations on their common problems. `before` is the earlier evaluation."""
 
     against: str
     before_policy: str
     after_policy: str
     shared: int
     only_before: int
-    """Problems of the earlier evaluation alone."""
+    """Number of problems of the earlier evaluation alone."""
     only_after: int
     passes: tuple[PassDifference, ...]
-    """The last one with k of 1 is pass@1 within all turns."""
+    """Differences of pass@k; the last entry with k = 1 is pass@1 within all turns."""
     won: tuple[ProblemChange, ...]
     lost: tuple[ProblemChange, ...]
     remarks: tuple[str, ...] = ()
-    """Settings in which the two differ, and what is left out."""
+    """Settings that differ, and omissions."""
 
     @property
     def pass_at_1(self) -> PassDifference:
@@ -86,13 +87,13 @@ class EvaluationComparison(Value):
 
     @property
     def is_worse(self) -> bool:
-        """Whether pass@1 fell by more than chance explains: the whole interval lies under 0."""
+        """Whether pass@1 fell beyond chance: the whole interval lies under 0."""
         return self.pass_at_1.high < 0
 
 
 def read_earlier(path: Path) -> RecordedEvaluation:
-    """Reads the evaluation in a folder, or in a database of rollouts; of several with different settings the one that
-    was worked on last. Raises InputError where there is none.
+    """Reads the evaluation in a folder, or in a database of rollouts; of several settings the
+    most recent. Raises InputError if there is none.
     """
     database = path / DATABASE_FILE if path.is_dir() else path
     if not database.is_file():
@@ -109,8 +110,8 @@ def read_earlier(path: Path) -> RecordedEvaluation:
         )
 
 
-def read_recorded(store: Store, rows: Sequence[Trajectory], where: str) -> RecordedEvaluation:
-    """Reads the rollouts of these trajectories, which have one policy and the same settings."""
+def read_recorded(store: Store, rows: Sequence[Trajectory], location: str) -> RecordedEvaluation:
+    """Reads the rollouts of these trajectories, which have the same policy and settings."""
     families = {row.problem: "" for row in rows}
     hashes = {row.id: row.problem_hash for row in rows}
     rollouts: dict[str, list[Rollout]] = defaultdict(list)
@@ -118,9 +119,13 @@ def read_recorded(store: Store, rows: Sequence[Trajectory], where: str) -> Recor
         if rollout.finished and rollout.trajectory_id in hashes:
             rollouts[hashes[rollout.trajectory_id]].append(rollout)
     return RecordedEvaluation(
-        where=where, policy=rows[0].policy, turns=int(rows[0].budgets.get("turns") or 1), settings=_settings(rows[0]),
-        names={row.problem_hash: row.problem for row in rows}, rollouts=dict(rollouts),
-    )  # fmt: skip
+        location=location,
+        policy=rows[0].policy,
+        turns=int(rows[0].budgets.get("turns") or 1),
+        settings=_settings(rows[0]),
+        names={row.problem_hash: row.problem for row in rows},
+        rollouts=dict(rollouts),
+    )
 
 
 def _settings(row: Trajectory) -> dict[str, object]:
@@ -133,10 +138,10 @@ def _settings(row: Trajectory) -> dict[str, object]:
 
 
 def refuse_unshared(earlier: RecordedEvaluation, hashes: Collection[str]) -> None:
-    """Raises InputError where no problem of the suite was met by the earlier evaluation."""
+    """Raises InputError if the earlier evaluation has no problem of the suite."""
     if not set(earlier.rollouts) & set(hashes):
         raise InputError(
-            f"--against {earlier.where}: none of its {len(earlier.rollouts)} problems is among the {len(hashes)} of "
+            f"--against {earlier.location}: none of its {len(earlier.rollouts)} problems is among the {len(hashes)} of "
             "this suite: give the --suite, --limit and --task-seed that it was made with"
         )
 
@@ -144,31 +149,44 @@ def refuse_unshared(earlier: RecordedEvaluation, hashes: Collection[str]) -> Non
 def compare_evaluations(
     before: RecordedEvaluation, after: RecordedEvaluation
 ) -> EvaluationComparison:
-    """Compares on the problems that both have finished rollouts of. Raises InputError where there are none."""
+    """Compares on the problems with finished rollouts in both. Raises InputError if there are
+    none.
+    """
+    # Problems are equal if their references are equal texts.
     shared = sorted(set(before.rollouts) & set(after.rollouts))
     if not shared:
         raise InputError(
-            f"--against {before.where}: no problem has a finished rollout in both evaluations"
+            f"--against {before.location}: no problem has a finished rollout in both evaluations"
         )
     turns = min(before.turns, after.turns)
     won, lost = _changes(before, after, shared, turns)
     return EvaluationComparison(
-        against=before.where, before_policy=before.policy, after_policy=after.policy, shared=len(shared),
-        only_before=len(before.rollouts) - len(shared), only_after=len(after.rollouts) - len(shared),
-        passes=_passes(before, after, shared, turns), won=won, lost=lost, remarks=_remarks(before, after),
-    )  # fmt: skip
+        against=before.location,
+        before_policy=before.policy,
+        after_policy=after.policy,
+        shared=len(shared),
+        only_before=len(before.rollouts) - len(shared),
+        only_after=len(after.rollouts) - len(shared),
+        passes=_passes(before, after, shared, turns),
+        won=won,
+        lost=lost,
+        remarks=_remarks(before, after),
+    )
 
 
 def _passes(
     before: RecordedEvaluation, after: RecordedEvaluation, shared: Sequence[str], turns: int
 ) -> tuple[PassDifference, ...]:
+    # pass@k needs k samples of every problem.
     fewest = min(
         len(evaluation.rollouts[name]) for evaluation in (before, after) for name in shared
     )
     ks = [k for k in PASS_AT_K_VALUES if k <= fewest]
     return tuple(
-        _difference(before, after, shared, limit, k) for limit in dict.fromkeys((1, turns)) for k in ks
-    )  # fmt: skip
+        _difference(before, after, shared, limit, k)
+        for limit in dict.fromkeys((1, turns))
+        for k in ks
+    )
 
 
 def _difference(
@@ -181,9 +199,14 @@ def _difference(
     steps = [later - earlier for earlier, later in rates]
     low, high = bootstrap_interval(steps)
     return PassDifference(
-        turns=turns, k=k, before=sum(earlier for earlier, _ in rates) / len(rates),
-        after=sum(later for _, later in rates) / len(rates), difference=sum(steps) / len(steps), low=low, high=high,
-    )  # fmt: skip
+        turns=turns,
+        k=k,
+        before=sum(earlier for earlier, _ in rates) / len(rates),
+        after=sum(later for _, later in rates) / len(rates),
+        difference=sum(steps) / len(steps),
+        low=low,
+        high=high,
+    )
 
 
 def _pass_of(rollouts: Sequence[Rollout], turns: int, k: int) -> float:
@@ -193,8 +216,8 @@ def _pass_of(rollouts: Sequence[Rollout], turns: int, k: int) -> float:
 def _changes(
     before: RecordedEvaluation, after: RecordedEvaluation, shared: Sequence[str], turns: int
 ) -> tuple[tuple[ProblemChange, ...], tuple[ProblemChange, ...]]:
-    """Returns the problems that are solved more often than before, and those that are less often, the largest change
-    first.
+    """Returns the problems solved more often than before, and those solved less often, the
+    largest change first.
     """
     changes = [
         ProblemChange(

@@ -1,4 +1,6 @@
-"""Figures of an evaluation: pure functions over rollouts. Every problem of the suite counts, attempted or not."""
+"""Figures of an evaluation: pure functions over rollouts. Every problem of the suite counts,
+attempted or not.
+"""
 
 from __future__ import annotations
 
@@ -13,37 +15,38 @@ from kernelwright.agent.reporting.figures import (
     mean_rate,
     pass_at_k,
 )
+from kernelwright.agent.reporting.samples import ReportedSample
 from kernelwright.policies.base import Value
 from kernelwright.rl.evaluating.rollouts import Rollout, drafts
 from kernelwright.rl.evaluating.text_checks import TextCheckFigures, text_check_figures
 
 
 class SolvedWithinTurns(Value):
-    """The shares of problems that are compiled and solved when each sample has so many turns."""
+    """The shares of problems compiled and solved within a number of turns of each sample."""
 
     turns: int
     compiled: Estimate
     solved: Estimate
-    """The share that one sample solves: pass@1 where there is one turn."""
+    """Share solved by a single sample: pass@1 for a single turn."""
     at: dict[int, Estimate]
     """The unbiased estimate of pass@k, by k."""
 
 
 class FamilyMeasures(Value):
-    """The figures of the problems of one family."""
+    """The figures of the problems of a family."""
 
     problems: int
     compiled: Estimate
     drafted: Estimate
-    """Right at the first turn."""
+    """Share correct at the first turn."""
     solved: Estimate
-    """Right within all turns."""
+    """Share correct within all turns."""
     any_solved: int
-    """Problems that some sample solved."""
+    """Number of problems solved by at least one sample."""
 
 
 class TokenMeans(Value):
-    """Mean numbers of tokens."""
+    """Mean numbers of tokens of turns and rollouts."""
 
     prompt: float
     """Prompt tokens of a turn."""
@@ -55,7 +58,7 @@ class TokenMeans(Value):
 
 
 class Evaluation(Value):
-    """Everything that is found of one policy on one suite."""
+    """All figures of a policy on a suite."""
 
     policy: str
     suite: str
@@ -70,21 +73,21 @@ class Evaluation(Value):
     drafts_compiled: Estimate
     within: tuple[SolvedWithinTurns, ...]
     fast: dict[float, Estimate]
-    """fast_p of one sample within all turns; counts only what was judged on a GPU."""
+    """fast_p of a sample within all turns; only candidates judged on a GPU count."""
     median_speedup: Estimate
     families: dict[str, FamilyMeasures]
     faults: dict[str, int]
-    """Faults of the drafts and how often each came; `correct` is among them."""
+    """Number of drafts by fault; `correct` is an entry."""
     tokens: TokenMeans
     policy_seconds: float
-    """Median a draft waits for its answer."""
+    """Median waiting time of a draft for its answer."""
     light: TextCheckFigures | None
 
 
 def evaluate_rollouts(
     rollouts: Sequence[Rollout], families: dict[str, str], **facts: object
 ) -> Evaluation:
-    """`families`: every problem of the suite, with its family.
+    """Returns the figures of rollouts. `families`: family of every problem of the suite.
 
     `facts`: policy, suite, device, samples, turns, temperature, seed.
     """
@@ -130,34 +133,39 @@ def _within(rollouts: Sequence[Rollout], families: dict[str, str], turns: int) -
 def _families(
     rollouts: Sequence[Rollout], families: dict[str, str], turns: int
 ) -> dict[str, FamilyMeasures]:
-    found = {}
+    measures = {}
     for family in sorted(set(families.values())):
-        names = [name for name, own in families.items() if own == family]
-        own = [rollout for rollout in rollouts if rollout.family == family]
-        first = by_problem([rollout.within(1) for rollout in own], names)
-        all_turns = by_problem([rollout.within(turns) for rollout in own], names)
-        found[family] = FamilyMeasures(
+        names = [name for name, problem_family in families.items() if problem_family == family]
+        of_family = [rollout for rollout in rollouts if rollout.family == family]
+        first = by_problem([rollout.within(1) for rollout in of_family], names)
+        all_turns = by_problem([rollout.within(turns) for rollout in of_family], names)
+        measures[family] = FamilyMeasures(
             problems=len(names),
-            compiled=mean_rate(first, lambda s: s.compiled),
-            drafted=mean_rate(first, lambda s: s.correct),
-            solved=mean_rate(all_turns, lambda s: s.correct),
-            any_solved=sum(any(s.correct for s in samples) for samples in all_turns.values()),
+            compiled=mean_rate(first, lambda sample: sample.compiled),
+            drafted=mean_rate(first, lambda sample: sample.correct),
+            solved=mean_rate(all_turns, lambda sample: sample.correct),
+            any_solved=sum(map(_any_correct, all_turns.values())),
         )
-    return found
+    return measures
+
+
+def _any_correct(samples: Sequence[ReportedSample]) -> bool:
+    return any(sample.correct for sample in samples)
 
 
 def _tokens(rollouts: Sequence[Rollout]) -> TokenMeans:
-    turns = [turn for rollout in rollouts for turn in rollout.turns]
-    prompt, completion = (
-        sum(t.prompt_tokens for t in turns),
-        sum(t.completion_tokens for t in turns),
-    )
-    solved = {
-        rollout.problem for rollout in rollouts if any(turn.correct for turn in rollout.turns)
-    }
+    prompt = completion = turns = 0
+    solved: set[str] = set()
+    for rollout in rollouts:
+        for turn in rollout.turns:
+            turns += 1
+            prompt += turn.prompt_tokens
+            completion += turn.completion_tokens
+            if turn.correct:
+                solved.add(rollout.problem)
     return TokenMeans(
-        prompt=prompt / max(1, len(turns)),
-        completion=completion / max(1, len(turns)),
+        prompt=prompt / max(1, turns),
+        completion=completion / max(1, turns),
         a_rollout=(prompt + completion) / max(1, len(rollouts)),
         a_solved_problem=(prompt + completion) / len(solved) if solved else None,
     )

@@ -1,4 +1,4 @@
-"""An evaluation as Markdown and pictures."""
+"""Formats an evaluation as Markdown and pictures."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ BY_TURN, BY_FAMILY = "solved.png", "families.png"
 
 
 def write_evaluation(
-    found: Evaluation, folder: Path, command: str, machine: str, date: str
+    evaluation: Evaluation, folder: Path, command: str, machine: str, date: str
 ) -> list[Path]:
-    """evaluation.md, evaluation.json and two pictures."""
+    """Writes evaluation.md, evaluation.json and two pictures."""
     folder.mkdir(parents=True, exist_ok=True)
-    _draw_turns(found, folder / BY_TURN)
-    _draw_families(found, folder / BY_FAMILY)
+    _draw_turns(evaluation, folder / BY_TURN)
+    _draw_families(evaluation, folder / BY_FAMILY)
     page = "\n".join(
         [
-            f"# {found.policy} on {found.suite}",
+            f"# {evaluation.policy} on {evaluation.suite}",
             "",
-            format_page(found, command, machine, date),
+            format_page(evaluation, command, machine, date),
             "",
             *_pictures(),
         ]
     )
     return [
         write_text(folder / "evaluation.md", page + "\n"),
-        write_text(folder / "evaluation.json", found.model_dump_json(indent=2) + "\n"),
+        write_text(folder / "evaluation.json", evaluation.model_dump_json(indent=2) + "\n"),
         folder / BY_TURN,
         folder / BY_FAMILY,
     ]
@@ -42,7 +42,7 @@ def write_evaluation(
 def write_comparison(
     compared: EvaluationComparison, folder: Path, command: str, date: str
 ) -> list[Path]:
-    """Writes comparison.md and comparison.json."""
+    """Writes comparison.md and comparison.json, and returns their paths."""
     title = f"# {compared.after_policy} against {compared.before_policy}"
     page = "\n".join([title, "", *format_comparison(compared), "", f"`{command}`, {date}."])
     return [
@@ -81,7 +81,7 @@ def difference_text(figure: PassDifference) -> str:
 
 
 def shared_text(compared: EvaluationComparison) -> str:
-    """Says how many problems both evaluations met, and how many are left out because only one did."""
+    """Returns a sentence with the number of common problems, and of problems left out."""
     text = f"Compared on {compared.shared} shared problems"
     if compared.only_before or compared.only_after:
         text += f" ({compared.only_before} only before and {compared.only_after} only after are left out)"
@@ -89,52 +89,62 @@ def shared_text(compared: EvaluationComparison) -> str:
 
 
 def changes_text(changes: Sequence[ProblemChange], most: int) -> str:
-    """Lists problems with the shares of their rollouts that were right before and after, at most so many."""
+    """Lists at most `most` problems with the shares of correct rollouts before and after."""
     shown = [
         f"{change.problem} {change.before:.0%} -> {change.after:.0%}" for change in changes[:most]
     ]
-    more = [f"and {len(changes) - most} more"] if len(changes) > most else []
-    return ", ".join([*shown, *more]) or "none"
+    omitted = [f"and {len(changes) - most} more"] if len(changes) > most else []
+    return ", ".join([*shown, *omitted]) or "none"
 
 
-def format_page(found: Evaluation, command: str, machine: str, date: str) -> str:
-    """Writes the page without a title and without the pictures: what a model's card takes."""
-    temperature = (
-        "greedy first, then 0.8" if found.temperature is None else f"{found.temperature:g}"
+def format_page(evaluation: Evaluation, command: str, machine: str, date: str) -> str:
+    """Returns the page without title and pictures, for a model's card."""
+    faults = ", ".join(
+        f"{name.replace('_', ' ')} {count}" for name, count in evaluation.faults.items()
     )
-    judged = (
-        "on a CPU, interpreted, at small shapes"
-        if found.device == "cpu"
-        else f"on {found.device} at full shapes"
-    )
-    faults = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in found.faults.items())
     return "\n".join(
         [
-            f"{found.suite}: {found.problems} problems, {found.samples} samples each, up to {found.turns} "
-            f"turns, temperature {temperature}, seed "
-            f"{found.seed}; judged {judged}. {_unfinished(found)}Intervals: 95 %, bootstrapped over problems.",
+            _settings_text(evaluation),
             "",
-            *_within_table(found),
+            *_within_table(evaluation),
             "",
-            *_family_table(found),
+            *_family_table(evaluation),
             "",
             f"Drafts: {faults}.",
             "",
-            f"Tokens: {found.tokens.prompt:.0f} a prompt, {found.tokens.completion:.0f} an answer, "
-            f"{found.tokens.a_rollout:.0f} a "
-            "rollout"
-            + (
-                f", {found.tokens.a_solved_problem:.0f} a solved problem"
-                if found.tokens.a_solved_problem
-                else ""
-            )
-            + f". A draft waits {found.policy_seconds:.2f} s for its answer (median; many are drawn together).",
+            _tokens_text(evaluation),
             "",
-            *_fast(found),
-            *_light(found.light),
+            *_fast(evaluation),
+            *_light(evaluation.light),
             f"`{command}`, {machine}, {date}.",
         ]
     )
+
+
+def _settings_text(evaluation: Evaluation) -> str:
+    temperature = "greedy first, then 0.8"
+    if evaluation.temperature is not None:
+        temperature = f"{evaluation.temperature:g}"
+    judged = f"on {evaluation.device} at full shapes"
+    if evaluation.device == "cpu":
+        judged = "on a CPU, interpreted, at small shapes"
+    return (
+        f"{evaluation.suite}: {evaluation.problems} problems, {evaluation.samples} samples each, "
+        f"up to {evaluation.turns} turns, temperature {temperature}, seed {evaluation.seed}; "
+        f"judged {judged}. {_unfinished(evaluation)}Intervals: 95 %, bootstrapped over problems."
+    )
+
+
+def _tokens_text(evaluation: Evaluation) -> str:
+    tokens = evaluation.tokens
+    text = (
+        f"Tokens: {tokens.prompt:.0f} a prompt, {tokens.completion:.0f} an answer, "
+        f"{tokens.a_rollout:.0f} a rollout"
+    )
+    if tokens.a_solved_problem:
+        text += f", {tokens.a_solved_problem:.0f} a solved problem"
+    wait = f"{evaluation.policy_seconds:.2f}"
+    return f"{text}. A draft waits {wait} s for its answer (median; many are drawn together)."
 
 
 def percent(estimate: Estimate) -> str:
@@ -146,31 +156,31 @@ def percent(estimate: Estimate) -> str:
     return f"{estimate.value:.0%} ({100 * estimate.low:.0f} to {100 * estimate.high:.0f})"
 
 
-def _unfinished(found: Evaluation) -> str:
-    missing = found.problems * found.samples - found.rollouts + found.unfinished
+def _unfinished(evaluation: Evaluation) -> str:
+    missing = evaluation.problems * evaluation.samples - evaluation.rollouts + evaluation.unfinished
     return f"{missing} rollouts are not finished and count as failed. " if missing else ""
 
 
-def _within_table(found: Evaluation) -> list[str]:
-    ks = [k for k in found.within[0].at if k > 1]
+def _within_table(evaluation: Evaluation) -> list[str]:
+    ks = [k for k in evaluation.within[0].at if k > 1]
     rows = [
         [str(w.turns), percent(w.compiled), percent(w.solved), *(percent(w.at[k]) for k in ks)]
-        for w in found.within
+        for w in evaluation.within
     ]
     return table(["turns", "compiled", "solved (pass@1)", *(f"pass@{k}" for k in ks)], rows)
 
 
-def _family_table(found: Evaluation) -> list[str]:
+def _family_table(evaluation: Evaluation) -> list[str]:
     rows = [
         [
             name or "(none)",
-            str(own.problems),
-            percent(own.compiled),
-            percent(own.drafted),
-            percent(own.solved),
-            f"{own.any_solved} of {own.problems}",
+            str(measures.problems),
+            percent(measures.compiled),
+            percent(measures.drafted),
+            percent(measures.solved),
+            f"{measures.any_solved} of {measures.problems}",
         ]
-        for name, own in found.families.items()
+        for name, measures in evaluation.families.items()
     ]
     return table(
         [
@@ -178,26 +188,26 @@ def _family_table(found: Evaluation) -> list[str]:
             "problems",
             "drafts compile",
             "drafts right",
-            f"within {found.turns}",
+            f"within {evaluation.turns}",
             "ever solved",
         ],
         rows,
     )
 
 
-def _fast(found: Evaluation) -> list[str]:
-    if found.device == "cpu" or not found.fast:
+def _fast(evaluation: Evaluation) -> list[str]:
+    if evaluation.device == "cpu" or not evaluation.fast:
         return ["No speed is measured on a CPU, so there is no fast_p.", ""]
-    said = ", ".join(f"fast_{p:g} {percent(e)}" for p, e in found.fast.items())
-    median = found.median_speedup.value
+    listed = ", ".join(f"fast_{p:g} {percent(e)}" for p, e in evaluation.fast.items())
+    median = evaluation.median_speedup.value
     return [
-        f"{said}." + (f" Median speedup of what is right: {median:.2f}." if median else ""),
+        f"{listed}." + (f" Median speedup of what is right: {median:.2f}." if median else ""),
         "",
     ]
 
 
 def _light(light: TextCheckFigures | None) -> list[str]:
-    """Writes the section on how far the text checks mislead."""
+    """Returns the section on how far the text checks mislead."""
     if light is None:
         return []
     shown = [
@@ -233,7 +243,7 @@ def _number(value: float | None) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Writes a table as lines of Markdown."""
+    """Returns the lines of a Markdown table."""
     return [
         f"| {' | '.join(head)} |",
         "|" + "---|" * len(head),
@@ -245,11 +255,11 @@ def _pictures() -> list[str]:
     return [f"![Solved by turns and samples]({BY_TURN})", "", f"![By family]({BY_FAMILY})"]
 
 
-def _draw_turns(found: Evaluation, path: Path) -> None:
-    """Share solved over turns, a line for each number of samples."""
+def _draw_turns(evaluation: Evaluation, path: Path) -> None:
+    """Draws the solved share over turns, with a line for each number of samples."""
     figure, axes = _figure((5.4, 3.4))
-    for k in found.within[0].at:
-        points = [(w.turns, 100 * (w.at[k].value or 0.0)) for w in found.within if k in w.at]
+    for k in evaluation.within[0].at:
+        points = [(w.turns, 100 * (w.at[k].value or 0.0)) for w in evaluation.within if k in w.at]
         axes.plot(
             [x for x, _ in points],
             [y for _, y in points],
@@ -261,20 +271,22 @@ def _draw_turns(found: Evaluation, path: Path) -> None:
     axes.set_ylabel("solved, % of problems")
     axes.set_ylim(-3, 103)
     axes.grid(alpha=0.25)
-    if found.within[0].at:
+    if evaluation.within[0].at:
         axes.legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=120, metadata={"Software": None})
 
 
-def _draw_families(found: Evaluation, path: Path) -> None:
-    names = list(found.families)[::-1]
+def _draw_families(evaluation: Evaluation, path: Path) -> None:
+    names = list(evaluation.families)[::-1]
     figure, axes = _figure((6.2, 0.9 + 0.32 * len(names)))
-    places = range(len(names))
-    solved = [100 * (found.families[name].solved.value or 0.0) for name in names]
-    drafted = [100 * (found.families[name].drafted.value or 0.0) for name in names]
-    axes.barh(places, solved, height=0.7, color="#9ecae1", label=f"within {found.turns} turns")
-    axes.barh(places, drafted, height=0.4, color="#2171b5", label="draft")
-    axes.set_yticks(list(places), [name or "(none)" for name in names])
+    positions = range(len(names))
+    solved = [100 * (evaluation.families[name].solved.value or 0.0) for name in names]
+    drafted = [100 * (evaluation.families[name].drafted.value or 0.0) for name in names]
+    axes.barh(
+        positions, solved, height=0.7, color="#9ecae1", label=f"within {evaluation.turns} turns"
+    )
+    axes.barh(positions, drafted, height=0.4, color="#2171b5", label="draft")
+    axes.set_yticks(list(positions), [name or "(none)" for name in names])
     axes.set_xlim(0, 100)
     axes.set_xlabel("right, % of samples")
     axes.legend(frameon=False, fontsize=8)

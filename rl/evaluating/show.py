@@ -1,4 +1,4 @@
-"""An evaluation on the terminal."""
+"""Shows an evaluation on the terminal."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from kernelwright.rl.evaluating.page import changes_text, difference_text, perce
 from kernelwright.rl.evaluating.running import EvaluationResult
 
 
-def evaluation_view(found: EvaluationResult) -> RenderableType:
+def evaluation_view(result: EvaluationResult) -> RenderableType:
     """Shows the figures of an evaluation."""
-    own = found.evaluation
-    head = f"{own.policy} on {own.suite}: {own.problems} problems, {own.samples} samples, {own.turns} turns"
-    ks = [k for k in own.within[0].at if k > 1]
+    evaluation = result.evaluation
+    head = (
+        f"{evaluation.policy} on {evaluation.suite}: {evaluation.problems} problems, "
+        f"{evaluation.samples} samples, {evaluation.turns} turns"
+    )
+    ks = [k for k in evaluation.within[0].at if k > 1]
     turns = Table("turns", "compiled", "solved (pass@1)", *(f"pass@{k}" for k in ks), box=None)
-    for w in own.within:
+    for w in evaluation.within:
         turns.add_row(
             str(w.turns), percent(w.compiled), percent(w.solved), *(percent(w.at[k]) for k in ks)
         )
     families = Table(
-        "family", "problems", "drafts right", f"within {own.turns}", "ever solved", box=None
+        "family", "problems", "drafts right", f"within {evaluation.turns}", "ever solved", box=None
     )
-    for name, family in own.families.items():
+    for name, family in evaluation.families.items():
         families.add_row(
             name,
             str(family.problems),
@@ -33,13 +36,13 @@ def evaluation_view(found: EvaluationResult) -> RenderableType:
             str(family.any_solved),
         )
     parts: list[RenderableType] = [Text(head), turns, Text(""), families]
-    if found.comparison is not None:
-        parts += [Text(""), comparison_view(found.comparison)]
-    return Group(*parts, Text(f"kept in {found.folder}"))
+    if result.comparison is not None:
+        parts += [Text(""), comparison_view(result.comparison)]
+    return Group(*parts, Text(f"kept in {result.folder}"))
 
 
 MAX_CHANGES_SHOWN = 8
-"""Problems won or lost that are named on the terminal."""
+"""Number of won or lost problems named on the terminal."""
 
 
 def comparison_view(compared: EvaluationComparison) -> RenderableType:

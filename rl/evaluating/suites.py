@@ -1,4 +1,4 @@
-"""The problems that a policy is measured on."""
+"""Opens the problems of an evaluation."""
 
 from __future__ import annotations
 
@@ -25,50 +25,51 @@ SUITE_FORMS = (
     "a folder of problems",
 )
 DEFAULT_TASKS = 128
-"""Tasks of a generated suite, unless another number is given."""
+"""Number of tasks of a generated suite, unless specified."""
 TASK_SEED = 20_261_121
-"""The seed of the generated tasks. Training draws with small seeds; the splits do not overlap anyway."""
+"""The seed of the generated tasks. Training uses small seeds; the splits do not overlap anyway."""
 
 
 class Suite(NamedTuple):
-    """Problems to be evaluated on."""
+    """Problems for an evaluation."""
 
     name: str
     problems: tuple[Problem, ...]
     solutions: Mapping[str, str]
-    """An answer known to be right, by the problem's name, where there is one."""
+    """A known correct answer by the problem's name, if available."""
 
 
 def open_suite(
-    asked: str, n: int | None = None, level: int | None = None, seed: int = TASK_SEED
+    form: str, n: int | None = None, level: int | None = None, seed: int = TASK_SEED
 ) -> Suite:
     """Opens a suite. `n`: only the first n problems. Raises InputError and ProblemError."""
-    kind, _, rest = asked.partition(":")
+    kind, _, detail = form.partition(":")
+    # Generated problems have no levels.
     if kind == "synth":
-        refuse_level(asked, level)
-        return _synth(asked, rest, n or DEFAULT_TASKS, seed)
-    if asked == "catalogue":
-        return Suite(asked, tuple(load_suite(asked, level=level)[:n]), {})
-    if kind == "kernelbench" and rest:
+        refuse_level(form, level)
+        return _synth(form, detail, n or DEFAULT_TASKS, seed)
+    if form == "catalogue":
+        return Suite(form, tuple(load_suite(form, level=level)[:n]), {})
+    if kind == "kernelbench" and detail:
         name = f"kernelbench-level{level}" if level else "kernelbench"
-        return Suite(name, tuple(load_suite("kernelbench", rest, level)[:n]), {})
-    if kind == "tritonbench-t" and rest:
-        return Suite(kind, tuple(load_suite(kind, rest, level)[:n]), {})
-    if Path(asked).is_dir():
-        return Suite(Path(asked).name, tuple(load_suite(asked, level=level)[:n]), {})
-    raise InputError(f"--suite {asked!r}: choose {', '.join(SUITE_FORMS)}")
+        return Suite(name, tuple(load_suite("kernelbench", detail, level)[:n]), {})
+    if kind == "tritonbench-t" and detail:
+        return Suite(kind, tuple(load_suite(kind, detail, level)[:n]), {})
+    if Path(form).is_dir():
+        return Suite(Path(form).name, tuple(load_suite(form, level=level)[:n]), {})
+    raise InputError(f"--suite {form!r}: choose {', '.join(SUITE_FORMS)}")
 
 
-def _synth(asked: str, name: str, n: int, seed: int) -> Suite:
+def _synth(form: str, name: str, n: int, seed: int) -> Suite:
     from kernelwright.rl.data.synth.engine.tasks import tasks
 
     if name not in SYNTH_SPLITS:
         raise InputError(
-            f"--suite {asked!r}: choose {', '.join(f'synth:{split}' for split in SYNTH_SPLITS)}"
+            f"--suite {form!r}: choose {', '.join(f'synth:{split}' for split in SYNTH_SPLITS)}"
         )
-    found = tasks(SYNTH_SPLITS[name], n, seed)
+    drawn = tasks(SYNTH_SPLITS[name], n, seed)
     return Suite(
-        asked,
-        tuple(task.problem for task in found),
-        {task.problem.name: task.solution for task in found},
+        form,
+        tuple(task.problem for task in drawn),
+        {task.problem.name: task.solution for task in drawn},
     )

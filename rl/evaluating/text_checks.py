@@ -1,8 +1,8 @@
-"""Checks of a candidate's text alone, as published corpora of Triton use them: patterns, and overlap with a known
-answer.
+"""Checks of a candidate's text alone, as in published corpora of Triton: patterns, and overlap
+with a known answer.
 
-They cost nothing and decide nothing. An evaluation reports them beside the verdicts of the tools, so that a reader sees
-how far they mislead.
+They cost nothing and decide nothing. An evaluation reports them beside the tools' verdicts, to
+show how far they mislead.
 """
 
 from __future__ import annotations
@@ -17,59 +17,61 @@ _WORD = re.compile(r"[A-Za-z_]\w*|\d+|[^\s\w]")
 
 
 class CheckedText(Value):
-    """The text checks of one candidate, beside its verdict."""
+    """The text checks of a candidate, beside its verdict."""
 
     patterns: bool
     overlap: float | None
-    """The overlap with an answer known to be right; None where none is."""
+    """The overlap with a known correct answer; None without an answer."""
     compiled: bool
     correct: bool
 
 
 class TextCheckFigures(Value):
-    """Measures of how well checks of the text alone predict the judge's verdict."""
+    """Figures of how well text checks predict the judge's verdict."""
 
     candidates: int
     passed: float
-    """Share that has all patterns."""
+    """Share of the candidates with all patterns."""
     compiled_of_passed: float | None
     correct_of_passed: float | None
-    """Share of those with all patterns that are correct."""
+    """Share of correct candidates among those with all patterns."""
     passed_of_wrong: float | None
-    """Share of the incorrect ones that have all patterns."""
+    """Share of candidates with all patterns among the incorrect."""
     overlap_correct: float | None
     overlap_wrong: float | None
     separation: float | None
-    """Probability that a right candidate overlaps more than a wrong one (area under the ROC curve): 0.5 is chance, 1 is
-    perfect separation.
+    """Probability of a correct candidate's larger overlap compared with an incorrect candidate
+    (area under the ROC curve): 0.5 is chance, 1 is perfect separation.
     """
 
 
 def has_patterns(source: str) -> bool:
-    """Whether the text has everything that a Triton kernel has to contain."""
+    """Returns whether the text contains all marks of a Triton kernel."""
     return all(pattern in source for pattern in PATTERNS)
 
 
-def overlap(source: str, known: str) -> float:
-    """Jaccard index over the sets of words and signs, 0 to 1."""
-    one, other = set(_WORD.findall(source)), set(_WORD.findall(known))
-    return len(one & other) / len(one | other) if one | other else 0.0
+def overlap(source: str, answer: str) -> float:
+    """Returns the Jaccard index of the sets of words and signs, 0 to 1."""
+    source_words = set(_WORD.findall(source))
+    answer_words = set(_WORD.findall(answer))
+    union = source_words | answer_words
+    return len(source_words & answer_words) / len(union) if union else 0.0
 
 
 def text_check_figures(checked: Sequence[CheckedText]) -> TextCheckFigures | None:
-    """Figures over all candidates; None where there is none."""
+    """Returns figures over all candidates; None without candidates."""
     if not checked:
         return None
-    passed = [own for own in checked if own.patterns]
-    wrong = [own for own in checked if not own.correct]
-    right_overlaps = [own.overlap for own in checked if own.correct and own.overlap is not None]
-    wrong_overlaps = [own.overlap for own in wrong if own.overlap is not None]
+    passed = [text for text in checked if text.patterns]
+    wrong = [text for text in checked if not text.correct]
+    right_overlaps = [text.overlap for text in checked if text.correct and text.overlap is not None]
+    wrong_overlaps = [text.overlap for text in wrong if text.overlap is not None]
     return TextCheckFigures(
         candidates=len(checked),
         passed=len(passed) / len(checked),
-        compiled_of_passed=_mean([float(own.compiled) for own in passed]),
-        correct_of_passed=_mean([float(own.correct) for own in passed]),
-        passed_of_wrong=_mean([float(own.patterns) for own in wrong]),
+        compiled_of_passed=_mean([float(text.compiled) for text in passed]),
+        correct_of_passed=_mean([float(text.correct) for text in passed]),
+        passed_of_wrong=_mean([float(text.patterns) for text in wrong]),
         overlap_correct=_mean(right_overlaps),
         overlap_wrong=_mean(wrong_overlaps),
         separation=separation(right_overlaps, wrong_overlaps),
@@ -77,11 +79,15 @@ def text_check_figures(checked: Sequence[CheckedText]) -> TextCheckFigures | Non
 
 
 def separation(right: Sequence[float], wrong: Sequence[float]) -> float | None:
-    """Area under the ROC curve, ties counting half; None where one side is empty."""
+    """Returns the area under the ROC curve, ties counting half; None if either side is empty."""
     if not right or not wrong:
         return None
-    pairs = sum((one > other) + 0.5 * (one == other) for one in right for other in wrong)
-    return pairs / (len(right) * len(wrong))
+    ordered = 0.0
+    for right_overlap in right:
+        for wrong_overlap in wrong:
+            ordered += right_overlap > wrong_overlap
+            ordered += 0.5 * (right_overlap == wrong_overlap)
+    return ordered / (len(right) * len(wrong))
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -1,1 +1,3 @@
-"""From the log to training rows: stored turns, why some cannot be trained on, and what a database holds."""
+"""Training rows from stored turns, the reasons against unusable turns, and statistics of a
+database.
+"""

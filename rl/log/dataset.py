@@ -1,6 +1,6 @@
-"""Stored turns -> samples and groups, with every refusal counted.
+"""Converts stored turns to samples and groups, and counts every refusal.
 
-Ids and log-probs are used as they are: no text is tokenised again.
+Ids and log-probs are used as stored: no text is tokenized again.
 """
 
 from __future__ import annotations
@@ -27,32 +27,35 @@ from kernelwright.store.records import CandidateFilter, Turn
 from kernelwright.tools.report import Report
 
 REFUSALS_WITHOUT_SPEED = frozenset({TurnRefusal.CPU_ONLY, TurnRefusal.UNTIMED})
-"""Refusals of right turns that the wrong ones beside them pass."""
+"""Refusals of correct turns that do not apply to incorrect turns of the same problem."""
 
 
 class SampleRequirements(Value):
-    """The requirements that a sample must meet to be trained on exactly."""
+    """The requirements on a sample for exact training."""
 
     formula: Formula
     tokenizer_hash: str | None = None
-    """The hash of the tokenizer of the policy that is trained; None: not checked."""
+    """Hash of the trained policy's tokenizer; None: not checked."""
     chat_template_hash: str | None = None
     lineage: tuple[str, ...] = ()
-    """Revisions that led to the policy, the oldest first, its own last."""
+    """Revisions of the policy's lineage, the oldest first, the current revision last."""
     max_age: int | None = None
-    """Largest number of revisions between the sampling policy and today's; None allows any."""
+    """Largest number of revisions between the sampling policy and the current policy; None allows
+    any.
+    """
     max_length: int | None = None
-    """The most tokens of prompt and completion together."""
+    """Largest number of tokens of prompt and completion together."""
     temperature: float | None = None
-    """Sampling temperature of the samples; None takes the most frequent one of the log."""
+    """Sampling temperature of the samples; None selects the most frequent temperature of the log.
+    """
     gamma: float = GAMMA
     baseline: AdvantageBaseline = AdvantageBaseline.LEAVE_ONE_OUT
     exact: bool = True
-    """False for methods that need no log-probs (rft, dpo, kto)."""
+    """False for methods without log-probs (rft, dpo, kto)."""
 
 
 class Sample(NamedTuple):
-    """One turn that can be trained on."""
+    """A turn usable for training."""
 
     candidate_id: int
     verdict_id: int
@@ -74,46 +77,48 @@ class Sample(NamedTuple):
     source_hash: str | None
     speedup: float | None
     value: float = 0.0
-    """The turn's return."""
+    """The turn's discounted return."""
     advantage: float = 0.0
     group_size: int = 1
     messages: tuple[tuple[str, str], ...] = ()
-    """Role and text, for methods that write the prompt anew."""
+    """Role and text, for methods that tokenize the prompt again."""
     text: str = ""
 
     @property
     def group(self) -> tuple[str, int, str, str]:
-        """Returns the key of the samples that may be compared with this one: problem, depth, the policy's revision, the
+        """Returns the key of comparable samples: problem, depth, the policy's revision, the
         machine.
         """
         return self.problem_hash, self.depth, self.revision, self.fingerprint
 
     @property
     def length(self) -> int:
-        """Tokens of prompt and completion together."""
+        """Number of tokens of prompt and completion together."""
         return len(self.prompt_ids) + len(self.completion_ids)
 
 
 class Log(NamedTuple):
-    """The contents of a store that training can use."""
+    """The usable contents of a store."""
 
     samples: list[Sample]
-    """Samples with an advantage that is not 0 (exact methods), or all that may be used."""
+    """Samples with a nonzero advantage (exact methods), or all usable samples."""
     refused: tuple[RefusalCount, ...]
     turns: int
-    """Number of turns that were read."""
+    """Number of turns read."""
     groups: int
     zero_variance: int
-    """Groups in which all earned the same."""
+    """Number of groups in which all samples earned the same."""
     temperature: float
     all_scored: list[Sample]
-    """All samples that were scored, before groups were looked at: figures are computed over them."""
+    """All scored samples, before groups without a gradient are removed: figures are computed over
+    them.
+    """
 
 
 def load_log(
-    store: Store, wanted: SampleRequirements, chosen: CandidateFilter | None = None
+    store: Store, requirements: SampleRequirements, chosen: CandidateFilter | None = None
 ) -> Log:
-    """Reads the whole choice. Never raises for a row that cannot be used: it is counted."""
+    """Reads the selected turns. Unusable turns are counted and never raise an error."""
     counted = RefusalCounter()
     usable: list[Sample] = []
     measuring = HeldOutProblems(store)
@@ -121,21 +126,27 @@ def load_log(
     turns = 0
     for turn in _all_turns(store, chosen or CandidateFilter()):
         turns += 1
-        found = TurnRefusal.MEASURING if measuring.holds(turn) else sample_of(turn, wanted)
-        if isinstance(found, TurnRefusal):
-            counted.add(found, turn.candidate_id)
-            if found in REFUSALS_WITHOUT_SPEED:
-                speedless[turn.problem_hash, revision_of(turn)] = found
+        outcome = TurnRefusal.MEASURING if measuring.holds(turn) else sample_of(turn, requirements)
+        # Refused turns are counted by reason with an example.
+        if isinstance(outcome, TurnRefusal):
+            counted.add(outcome, turn.candidate_id)
+            if outcome in REFUSALS_WITHOUT_SPEED:
+                speedless[turn.problem_hash, revision_of(turn)] = outcome
         else:
-            usable.append(found)
+            usable.append(outcome)
+    # A group must not lose only its correct turns.
     usable = _of_whole_groups(usable, speedless, counted)
-    temperature = wanted.temperature if wanted.temperature is not None else _commonest(usable)
-    scored = _at_temperature(usable, temperature, counted) if wanted.exact else usable
-    graded = with_credit(scored, wanted.gamma, wanted.baseline)
-    kept, groups, flat = (
-        _useful(graded, counted) if wanted.exact else (graded, len({s.group for s in graded}), 0)
+    temperature = (
+        requirements.temperature if requirements.temperature is not None else _commonest(usable)
     )
-    return Log(kept, counted.all(), turns, groups, flat, temperature, graded)
+    scored = _at_temperature(usable, temperature, counted) if requirements.exact else usable
+    graded = with_credit(scored, requirements.gamma, requirements.baseline)
+    useful, groups, flat = (
+        _useful(graded, counted)
+        if requirements.exact
+        else (graded, len({s.group for s in graded}), 0)
+    )
+    return Log(useful, counted.all(), turns, groups, flat, temperature, graded)
 
 
 def _of_whole_groups(
@@ -143,21 +154,21 @@ def _of_whole_groups(
     speedless: Mapping[tuple[str, str], TurnRefusal],
     counted: RefusalCounter,
 ) -> list[Sample]:
-    """Where right turns are left out because nothing is known of their speed, the wrong ones beside them are too:
-    alone they would say that all is wrong.
+    """Removes incorrect turns if correct turns of the same problem are refused for lack of a
+    speed: the remaining group would say that every answer is wrong.
     """
-    kept = []
+    comparable = []
     for sample in samples:
         if reason := speedless.get((sample.problem_hash, sample.revision)):
             counted.add(reason, sample.candidate_id)
         else:
-            kept.append(sample)
-    return kept
+            comparable.append(sample)
+    return comparable
 
 
 class HeldOutProblems:
-    """Which turns are of problems that are for measuring: a benchmark's, or such as say of themselves that they are
-    held out.
+    """Identifies turns of problems reserved for measuring: benchmark problems, and problems
+    tagged as held out.
     """
 
     def __init__(self, store: Store) -> None:
@@ -165,7 +176,9 @@ class HeldOutProblems:
         self._held_out: dict[str, bool] = {}
 
     def holds(self, turn: Turn) -> bool:
-        """Whether a turn's problem measures policies and must not be trained on; read from the store once a problem."""
+        """Returns whether a turn's problem measures policies and must not be trained on; reads
+        each problem's source once.
+        """
         if turn.suite in BENCHMARK_SUITES:
             return True
         if turn.problem_hash not in self._held_out:
@@ -176,7 +189,7 @@ class HeldOutProblems:
 
 
 def _all_turns(store: Store, chosen: CandidateFilter) -> Iterable[Turn]:
-    """Judged ones and, so that they are counted, those that were answered and never judged."""
+    """Yields judged turns, and answered turns without a verdict so that they are counted."""
     from kernelwright.store.models import State
 
     if chosen.state is not None:
@@ -186,7 +199,7 @@ def _all_turns(store: Store, chosen: CandidateFilter) -> Iterable[Turn]:
     yield from store.samples(chosen.with_(state=State.DRAFTED))
 
 
-def sample_of(turn: Turn, wanted: SampleRequirements) -> Sample | TurnRefusal:
+def sample_of(turn: Turn, requirements: SampleRequirements) -> Sample | TurnRefusal:
     """Returns the sample with its reward, or the first reason against it."""
     completion, report = turn.completion, turn.report
     if completion is None or report is None or turn.verdict_id is None:
@@ -195,13 +208,13 @@ def sample_of(turn: Turn, wanted: SampleRequirements) -> Sample | TurnRefusal:
         return TurnRefusal.UNANSWERED
     if report.degenerate:
         return TurnRefusal.DEGENERATE
-    if wanted.exact and (reason := _inexact(turn, wanted)):
+    if requirements.exact and (reason := _inexact(turn, requirements)):
         return reason
-    if _too_long(completion, wanted.max_length):
+    if _too_long(completion, requirements.max_length):
         return TurnRefusal.TOO_LONG
-    if wanted.formula.needs_gpu and (reason := _speedless(report)):
+    if requirements.formula.needs_gpu and (reason := _speedless(report)):
         return reason
-    scored = score(wanted.formula, report, reply_of(turn))
+    scored = score(requirements.formula, report, reply_of(turn))
     if not scored.kept:
         return TurnRefusal.REJECTED
     return Sample(
@@ -216,7 +229,8 @@ def sample_of(turn: Turn, wanted: SampleRequirements) -> Sample | TurnRefusal:
         completion_ids=completion.token_ids or (),
         logps=completion.logprobs or (),
         temperature=turn.sampling.temperature,
-        fingerprint=turn.fingerprint if wanted.formula.needs_gpu else "",
+        # Speeds of different machines must not be compared.
+        fingerprint=turn.fingerprint if requirements.formula.needs_gpu else "",
         parts=scored.parts,
         reward=scored.total,
         correct=report.correct,
@@ -224,21 +238,23 @@ def sample_of(turn: Turn, wanted: SampleRequirements) -> Sample | TurnRefusal:
         finish=completion.finish,
         source_hash=turn.source_hash,
         speedup=report.speedup,
-        messages=() if wanted.exact else tuple((m.role.value, m.content) for m in turn.messages),
-        text="" if wanted.exact else completion.text,
+        messages=()
+        if requirements.exact
+        else tuple((m.role.value, m.content) for m in turn.messages),
+        text="" if requirements.exact else completion.text,
     )
 
 
-def _too_long(completion: Completion, most: int | None) -> bool:
-    return (
-        most is not None
-        and len(completion.prompt_token_ids or ()) + len(completion.token_ids or ()) > most
-    )
+def _too_long(completion: Completion, max_length: int | None) -> bool:
+    if max_length is None:
+        return False
+    prompt, reply = completion.prompt_token_ids or (), completion.token_ids or ()
+    return len(prompt) + len(reply) > max_length
 
 
 def _speedless(report: Report) -> TurnRefusal | None:
-    """Returns the reason why nothing can be said of a turn's speed, or of the speed that a right answer would have had:
-    its judge had no GPU.
+    """Returns the reason for a turn's missing speed, or for the missing speed of a hypothetical
+    correct answer: its judge had no GPU.
     """
     if not report.correct:
         return None if report.environment.gpu else TurnRefusal.CPU_ONLY
@@ -255,8 +271,8 @@ def revision_of(turn: Turn) -> str:
     return "+".join(part for part in (completion.revision, completion.adapter_revision) if part)
 
 
-def _inexact(turn: Turn, wanted: SampleRequirements) -> TurnRefusal | None:
-    """Returns the reason why a turn's log-probs cannot stand for those of the old policy."""
+def _inexact(turn: Turn, requirements: SampleRequirements) -> TurnRefusal | None:
+    """Returns the reason why a turn's log-probs cannot represent the old policy."""
     completion = turn.completion
     assert completion is not None
     if completion.origin is not Origin.POLICY:
@@ -269,25 +285,28 @@ def _inexact(turn: Turn, wanted: SampleRequirements) -> TurnRefusal | None:
         return TurnRefusal.NON_FINITE
     if not completion.exact or not turn.sampling.exact:
         return TurnRefusal.INEXACT
-    if wanted.tokenizer_hash is not None and completion.tokenizer_hash != wanted.tokenizer_hash:
+    if (
+        requirements.tokenizer_hash is not None
+        and completion.tokenizer_hash != requirements.tokenizer_hash
+    ):
         return TurnRefusal.TOKENIZER
     if (
-        wanted.chat_template_hash is not None
-        and completion.chat_template_hash != wanted.chat_template_hash
+        requirements.chat_template_hash is not None
+        and completion.chat_template_hash != requirements.chat_template_hash
     ):
         return TurnRefusal.TEMPLATE
-    if wanted.max_age is None:
+    if requirements.max_age is None:
         return None
-    age = age_of(revision_of(turn), wanted.lineage)
-    return TurnRefusal.TOO_OLD if age is None or age > wanted.max_age else None
+    age = age_of(revision_of(turn), requirements.lineage)
+    return TurnRefusal.TOO_OLD if age is None or age > requirements.max_age else None
 
 
 def age_of(revision: str, lineage: Sequence[str]) -> int | None:
-    """Returns the number of revisions between a revision and the policy; None where it is none of the policy's
-    ancestors.
+    """Returns the number of revisions between a revision and the policy; None for a revision
+    outside the lineage.
     """
-    known = list(lineage)
-    return len(known) - 1 - known.index(revision) if revision in known else None
+    revisions = list(lineage)
+    return len(revisions) - 1 - revisions.index(revision) if revision in revisions else None
 
 
 def _commonest(samples: Sequence[Sample]) -> float:
@@ -298,13 +317,13 @@ def _commonest(samples: Sequence[Sample]) -> float:
 def _at_temperature(
     samples: Sequence[Sample], temperature: float, counted: RefusalCounter
 ) -> list[Sample]:
-    kept = []
+    selected = []
     for sample in samples:
         if abs(sample.temperature - temperature) < 1e-9:
-            kept.append(sample)
+            selected.append(sample)
         else:
             counted.add(TurnRefusal.TEMPERATURE, sample.candidate_id)
-    return kept
+    return selected
 
 
 def with_credit(
@@ -313,31 +332,40 @@ def with_credit(
     baseline: AdvantageBaseline = AdvantageBaseline.LEAVE_ONE_OUT,
 ) -> list[Sample]:
     """Returns each sample with its return, its advantage and the size of its group."""
-    moves = [CreditedTurn(s.candidate_id, s.parent_id, s.reward, s.group) for s in samples]
-    credits = credit_of_turns(moves, gamma, baseline)
-    return [
-        s._replace(value=c.value, advantage=c.advantage, group_size=c.group_size)
-        for s in samples
-        for c in (credits[s.candidate_id],)
+    turns = [
+        CreditedTurn(sample.candidate_id, sample.parent_id, sample.reward, sample.group)
+        for sample in samples
     ]
+    credits = credit_of_turns(turns, gamma, baseline)
+    credited = []
+    for sample in samples:
+        credit = credits[sample.candidate_id]
+        credited.append(
+            sample._replace(
+                value=credit.value, advantage=credit.advantage, group_size=credit.group_size
+            )
+        )
+    return credited
 
 
 def _useful(samples: Sequence[Sample], counted: RefusalCounter) -> tuple[list[Sample], int, int]:
-    """Returns the samples that give a gradient, how many groups there are, and how many of them all earned the same."""
+    """Returns the samples with a gradient, the number of groups, and the number of groups in
+    which all earned the same.
+    """
     sizes: dict[object, int] = {}
     moving: set[object] = set()
     for sample in samples:
         sizes[sample.group] = sample.group_size
         if sample.advantage:
             moving.add(sample.group)
-    kept = []
+    useful = []
     for sample in samples:
         if sample.group in moving:
-            kept.append(sample)
+            useful.append(sample)
         else:
             counted.add(
                 TurnRefusal.ALONE if sample.group_size == 1 else TurnRefusal.ZERO_VARIANCE,
                 sample.candidate_id,
             )
     flat = sum(group not in moving and size > 1 for group, size in sizes.items())
-    return kept, len(sizes), flat
+    return useful, len(sizes), flat

@@ -1,5 +1,5 @@
-"""Defaults that are read from the log itself: the reward formula where none is named, and the turns that a filter
-selects.
+"""Defaults read from the log itself: the reward formula if none is named, and the turns selected
+by a filter.
 """
 
 from __future__ import annotations
@@ -31,26 +31,27 @@ FILTER_FIELDS = (
     "until",
     "action",
 )
-"""The names that `--filter` accepts: columns of the store."""
+"""Names accepted by `--filter`: columns of the store."""
 
 
-def choose_formula(store: Store, asked: str, chosen: CandidateFilter | None = None) -> Formula:
-    """The one that is named; for `auto` the default, or where most right turns were not timed on a GPU, execution
-    alone. Raises InputError.
+def choose_formula(store: Store, name: str, chosen: CandidateFilter | None = None) -> Formula:
+    """Returns the named formula. `auto` returns the default formula, or execution alone if most
+    correct turns were not timed on a GPU. Raises InputError.
     """
-    if asked != AUTO:
-        return find_formula(asked)
-    wanted = (chosen or CandidateFilter()).with_(state=State.JUDGED, correct=True)
-    timed, right = store.count(wanted.with_(min_speedup=0.0)), store.count(wanted)
+    if name != AUTO:
+        return find_formula(name)
+    correct = (chosen or CandidateFilter()).with_(state=State.JUDGED, correct=True)
+    # Half of the correct turns must be timed for a reward that includes speed.
+    timed, right = store.count(correct.with_(min_speedup=0.0)), store.count(correct)
     return FORMULA_PRESETS[DEFAULT_FORMULA if timed and 2 * timed >= right else EXECUTION_FORMULA]
 
 
-def parse_filter(asked: Sequence[str]) -> CandidateFilter:
-    """Parses filters such as `run=nightly`, `problem=fused_softmax` and `since=2d`; all of them must hold. Raises
-    InputError.
+def parse_filter(filters: Sequence[str]) -> CandidateFilter:
+    """Parses filters such as `run=nightly`, `problem=fused_softmax` and `since=2d`; all must
+    hold. Raises InputError.
     """
     fields: dict[str, object] = {}
-    for text in asked:
+    for text in filters:
         name, equals, value = text.partition("=")
         if not equals or name not in FILTER_FIELDS or not value:
             raise InputError(

@@ -1,4 +1,4 @@
-"""Why a stored turn cannot be trained on: a reason each, counted, with what to do about it."""
+"""Reasons against training on a stored turn, with their counts and advice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernelwright.policies.base import Value
 
 
 class TurnRefusal(StrEnum):
-    """The reasons why a turn of a log is not used."""
+    """The reasons against using a turn of a log."""
 
     UNJUDGED = "unjudged"
     UNANSWERED = "unanswered"
@@ -85,26 +85,26 @@ REFUSAL_TEXTS: dict[TurnRefusal, tuple[str, str]] = {
 
 
 class RefusalCount(Value):
-    """The number of turns that were left out for one reason."""
+    """The number of turns left out for the same reason."""
 
     reason: TurnRefusal
     turns: int
     example: int
-    """The id of one such candidate."""
+    """Id of an affected candidate."""
 
     @property
-    def found(self) -> str:
-        """The words for what was found, of which there are `count` turns."""
+    def description(self) -> str:
+        """Description of the affected turns, of which there are `turns`."""
         return REFUSAL_TEXTS[self.reason][0]
 
     @property
     def remedy(self) -> str:
-        """Returns the advice how such turns become usable the next time."""
+        """Returns the advice for making such turns usable next time."""
         return REFUSAL_TEXTS[self.reason][1]
 
 
 class RefusalCounter:
-    """Counts refusals while a log is read."""
+    """Counts refusals during the reading of a log."""
 
     def __init__(self) -> None:
         self._counts: Counter[TurnRefusal] = Counter()
@@ -112,14 +112,14 @@ class RefusalCounter:
 
     @classmethod
     def of(cls, refused: Sequence[RefusalCount]) -> RefusalCounter:
-        """What was counted before."""
+        """Returns a counter that continues from earlier counts."""
         counted = cls()
-        for one in refused:
-            counted._counts[one.reason], counted._first[one.reason] = one.turns, one.example
+        for count in refused:
+            counted._counts[count.reason], counted._first[count.reason] = count.turns, count.example
         return counted
 
     def add(self, reason: TurnRefusal, candidate_id: int) -> None:
-        """Counts a refused candidate; the first one of each reason is kept as the example."""
+        """Counts a refused candidate; the first candidate of each reason becomes the example."""
         self._counts[reason] += 1
         self._first.setdefault(reason, candidate_id)
 

@@ -1,4 +1,4 @@
-"""`rl stats`: what a database holds for training, as values."""
+"""`rl stats`: the contents of a database relevant to training, as values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernelwright.store.records import CandidateFilter, Turn
 
 
 class DepthStats(Value):
-    """Turns that far from their draft."""
+    """Figures of the turns at the same distance from their draft."""
 
     depth: int
     turns: int
@@ -29,7 +29,7 @@ class DepthStats(Value):
 
 
 class PolicyStats(Value):
-    """The turns that one revision of a policy has left in a log."""
+    """Figures of the turns of a policy's revision."""
 
     policy: str
     revision: str
@@ -37,12 +37,12 @@ class PolicyStats(Value):
     exact: int
     correct: float
     first: float
-    """Seconds since 1970."""
+    """Time of the first turn, in seconds since 1970."""
     last: float
 
 
 class RewardPartStats(Value):
-    """One part of the reward over a log."""
+    """Statistics of a reward part over a log."""
 
     part: str
     mean: float
@@ -51,7 +51,7 @@ class RewardPartStats(Value):
 
 
 class RewardStats(Value):
-    """The rewards of a log under one formula."""
+    """The rewards of a log under a formula."""
 
     formula: str
     mean: float
@@ -59,12 +59,12 @@ class RewardStats(Value):
     between: float
     """Variance of the groups' means."""
     within: float
-    """Mean variance inside groups: what an advantage lives on."""
+    """Mean variance inside groups, which gives advantages their size."""
     parts: tuple[RewardPartStats, ...]
 
 
 class LogStats(Value):
-    """The contents of a log, and how much of it can be trained on."""
+    """The contents of a log, and the trainable part."""
 
     where: str
     turns: int
@@ -74,39 +74,52 @@ class LogStats(Value):
     on_gpu: int
     groups: int
     sizes: dict[int, int]
-    """The number of groups by their size."""
+    """Number of groups by their size."""
     zero_variance: int
     trainable: int
-    """Turns with a gradient for exact GRPO."""
+    """Number of turns with a gradient for exact GRPO."""
     refused: tuple[RefusalCount, ...]
     depths: tuple[DepthStats, ...]
     faults: dict[str, int]
     policies: tuple[PolicyStats, ...]
     rewards: RewardStats | None
     distinct: float
-    """Share of candidates whose program no other has."""
+    """Number of distinct programs as a share of all candidates."""
 
 
 def stats_of(store: Store, formula: Formula, chosen: CandidateFilter | None = None) -> LogStats:
-    """One reading for the figures of the log, one for what exact GRPO may use."""
+    """Returns the statistics of a log, from a reading of all turns and a reading of the turns
+    usable by exact GRPO.
+    """
     tally = _Tally()
     for turn in store.samples((chosen or CandidateFilter()).with_(state=State.JUDGED)):
         tally.add(turn)
     log = load_log(store, SampleRequirements(formula=formula), chosen)
     everything = load_log(store, SampleRequirements(formula=formula, exact=False), chosen)
+    # Number of samples of each group, then number of groups of each size.
     sizes = Counter(Counter(sample.group for sample in log.all_scored).values())
     return LogStats(
-        where=store.where, turns=log.turns, judged=tally.turns, trajectories=len(tally.trajectories),
+        where=store.where,
+        turns=log.turns,
+        judged=tally.turns,
+        trajectories=len(tally.trajectories),
         problems=len(tally.problems),
-        on_gpu=tally.on_gpu, groups=log.groups, sizes=dict(sorted(sizes.items())), zero_variance=log.zero_variance,
-        trainable=len(log.samples), refused=log.refused, depths=_depths(everything.all_scored),
+        on_gpu=tally.on_gpu,
+        groups=log.groups,
+        sizes=dict(sorted(sizes.items())),
+        zero_variance=log.zero_variance,
+        trainable=len(log.samples),
+        refused=log.refused,
+        depths=_depths(everything.all_scored),
         faults=dict(tally.faults.most_common()),
-        policies=tally.policies(), rewards=reward_stats(formula, everything), distinct=tally.distinct,
-    )  # fmt: skip
+        policies=tally.policies(),
+        rewards=reward_stats(formula, everything),
+        distinct=tally.distinct,
+    )
 
 
 class _Tally:
-    """Counts turn by turn, so that a log of any size fits."""
+    """Counts turn by turn, so a log of any size fits in memory."""
 
     def __init__(self) -> None:
         self.turns = self.on_gpu = 0
@@ -117,7 +130,7 @@ class _Tally:
         self._policies: dict[tuple[str, str], list[tuple[bool, bool, float]]] = defaultdict(list)
 
     def add(self, turn: Turn) -> None:
-        """Counts one turn."""
+        """Counts a judged turn."""
         assert turn.report is not None
         self.turns += 1
         self.on_gpu += on_gpu(turn.report)
@@ -140,62 +153,77 @@ class _Tally:
 
     @property
     def distinct(self) -> float:
-        """Distinct texts of candidates, as a share of all texts."""
+        """Number of distinct candidate texts as a share of all texts."""
         total = sum(self._sources.values())
         return len(self._sources) / total if total else 0.0
 
     def policies(self) -> tuple[PolicyStats, ...]:
         """Returns the figures of each policy and revision, in the order of their first turns."""
-        found = [
-            PolicyStats(
-                policy=policy, revision=revision, turns=len(rows), exact=sum(exact for exact, _, _ in rows),
-                correct=_mean([correct for _, correct, _ in rows]), first=min(t for _, _, t in rows),
-                last=max(t for _, _, t in rows),
+        statistics_of_policies = []
+        for (policy, revision), rows in self._policies.items():
+            times = [created for _, _, created in rows]
+            statistics_of_policies.append(
+                PolicyStats(
+                    policy=policy,
+                    revision=revision,
+                    turns=len(rows),
+                    exact=sum(exact for exact, _, _ in rows),
+                    correct=_mean([correct for _, correct, _ in rows]),
+                    first=min(times),
+                    last=max(times),
+                )
             )
-            for (policy, revision), rows in self._policies.items()
-        ]  # fmt: skip
-        return tuple(sorted(found, key=lambda row: row.first))
+        return tuple(sorted(statistics_of_policies, key=lambda row: row.first))
 
 
 def _depths(samples: Sequence[Sample]) -> tuple[DepthStats, ...]:
     depths: dict[int, list[Sample]] = defaultdict(list)
     for sample in samples:
         depths[sample.depth].append(sample)
-    return tuple(
-        DepthStats(
-            depth=depth, turns=len(rows), compiled=_mean([s.compiled for s in rows]),
-            correct=_mean([s.correct for s in rows]),
-            reward=_mean([s.reward for s in rows]), deviation=_deviation([s.reward for s in rows]),
-            tokens=_mean([len(s.completion_ids) for s in rows]),
-        )
-        for depth, rows in sorted(depths.items())
-    )  # fmt: skip
+    return tuple(_depth_stats(depth, rows) for depth, rows in sorted(depths.items()))
+
+
+def _depth_stats(depth: int, samples: Sequence[Sample]) -> DepthStats:
+    rewards = [sample.reward for sample in samples]
+    return DepthStats(
+        depth=depth,
+        turns=len(samples),
+        compiled=_mean([sample.compiled for sample in samples]),
+        correct=_mean([sample.correct for sample in samples]),
+        reward=_mean(rewards),
+        deviation=_deviation(rewards),
+        tokens=_mean([len(sample.completion_ids) for sample in samples]),
+    )
 
 
 def reward_stats(formula: Formula, log: Log) -> RewardStats | None:
-    """Returns the statistics of rewards; None where nothing was scored."""
+    """Returns the statistics of rewards; None without scored samples."""
     samples = log.all_scored
     if not samples:
         return None
     groups: dict[object, list[float]] = defaultdict(list)
     for sample in samples:
         groups[sample.group].append(sample.reward)
-    several = [rewards for rewards in groups.values() if len(rewards) > 1]
+    rewards = [sample.reward for sample in samples]
+    means = [_mean(group) for group in groups.values()]
+    variances = [statistics.pvariance(group) for group in groups.values() if len(group) > 1]
     return RewardStats(
         formula=formula.label,
-        mean=_mean([s.reward for s in samples]),
-        deviation=_deviation([s.reward for s in samples]),
-        between=statistics.pvariance([_mean(rewards) for rewards in groups.values()]),
-        within=_mean([statistics.pvariance(rewards) for rewards in several]),
-        parts=tuple(
-            RewardPartStats(
-                part=part,
-                mean=_mean([s.parts[part] for s in samples]),
-                deviation=_deviation([s.parts[part] for s in samples]),
-                nonzero=_mean([s.parts[part] != 0 for s in samples]),
-            )
-            for part in samples[0].parts
-        ),
+        mean=_mean(rewards),
+        deviation=_deviation(rewards),
+        between=statistics.pvariance(means),
+        within=_mean(variances),
+        parts=tuple(_part_stats(part, samples) for part in samples[0].parts),
+    )
+
+
+def _part_stats(part: str, samples: Sequence[Sample]) -> RewardPartStats:
+    values = [sample.parts[part] for sample in samples]
+    return RewardPartStats(
+        part=part,
+        mean=_mean(values),
+        deviation=_deviation(values),
+        nonzero=_mean([value != 0 for value in values]),
     )
 
 

@@ -1,1 +1,1 @@
-"""`rl train`: what a log is good for, the training itself, its checkpoints, and what is shown of it."""
+"""`rl train`: selection of usable turns of a log, the training, its checkpoints and its report."""

@@ -1,8 +1,8 @@
-"""One policy out of several that were trained from the same one: the mean of their weights.
+"""Averages the weights of several policies with a common ancestor.
 
-What trainings with different seeds learned in common stays, what chance moved each by is divided by their number (model
-soups: Wortsman et al. 2022, arXiv:2203.05482; of policies after reinforcement learning: Ramé et al. 2024,
-arXiv:2406.16768).
+The mean keeps the changes common to all trainings and divides each random change by the number of
+policies (model soups: Wortsman et al. 2022, arXiv:2203.05482; policies after reinforcement
+learning: Ramé et al. 2024, arXiv:2406.16768).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
@@ -18,17 +18,21 @@ from kernelwright.rl.training.checkpoints import refuse_existing_output, write_p
 from kernelwright.rl.training.options import Storage
 from kernelwright.rl.training.subject import Subject, load_weights, open_subject, parameters
 
+if TYPE_CHECKING:
+    import torch
+
 
 class AveragingResult(Value):
-    """The folder that was written, with the figures of the average."""
+    """Output folder and figures of an average of policies."""
 
     output: str
     policies: tuple[str, ...]
     parameters: int
     ancestor: str | None
-    """The last revision that all of them were trained from."""
+    """The last revision in the lineage of every policy."""
     distances: tuple[float, ...]
-    """The distance of each from the mean: the norm of the difference of all weights."""
+    """Distance of each policy from the mean: the Euclidean norm of the difference of all weights.
+    """
 
 
 def average_policies(
@@ -39,10 +43,11 @@ def average_policies(
     force: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> AveragingResult:
-    """Writes the mean of the policies' weights, as a policy that `--policy transformers:OUTPUT` loads.
+    """Writes the mean of the policies' weights, as a policy loaded by `--policy
+    transformers:OUTPUT`.
 
-    Two policies' weights are in memory at a time. Raises InputError where they are not of one shape and tokenizer, or
-    (unless `force`) were not trained from one policy.
+    Two policies' weights are in memory at a time. Raises InputError if shapes or tokenizers
+    differ, or (unless `force`) if the policies have no common ancestor.
     """
     if len(policies) < 2:
         raise InputError("give two policies or more: the mean of one is itself")
@@ -58,23 +63,24 @@ def average_policies(
     write_policy(output, model, whole, first, storage, averaged=averaged)
     ancestor = common[-1] if common else None
     return AveragingResult(
-        output=str(output), policies=tuple(policies), parameters=parameters(model), ancestor=ancestor,
+        output=str(output),
+        policies=tuple(policies),
+        parameters=parameters(model),
+        ancestor=ancestor,
         distances=distances,
-    )  # fmt: skip
+    )
 
 
 def _common(subjects: Sequence[Subject], force: bool) -> tuple[str, ...]:
-    """The revisions that all were trained from, the oldest first. Raises InputError."""
+    """Returns the revisions common to all lineages, the oldest first. Raises InputError."""
     first = subjects[0]
     for subject in subjects[1:]:
         if subject.identity != first.identity:
             raise InputError(
                 f"{subject.name} has another tokenizer or chat template than {first.name}: choose policies of one base"
             )
-    shared = takewhile(
-        lambda revisions: len(set(revisions)) == 1,
-        zip(*(s.lineage for s in subjects), strict=False),
-    )
+    by_age = zip(*(subject.lineage for subject in subjects), strict=False)
+    shared = takewhile(lambda revisions: len(set(revisions)) == 1, by_age)
     common = tuple(revisions[0] for revisions in shared)
     if not common and not force:
         raise InputError(
@@ -84,38 +90,38 @@ def _common(subjects: Sequence[Subject], force: bool) -> tuple[str, ...]:
     return common
 
 
-def _mean(subjects: Sequence[Subject], say: Callable[[str], None]) -> tuple[Any, dict[str, Any]]:
-    """Returns a model to write with, and the mean of the weights in float64."""
+def _mean(
+    subjects: Sequence[Subject], say: Callable[[str], None]
+) -> tuple[Any, dict[str, torch.Tensor]]:
+    """Returns a model for writing, and the mean of the weights in float64."""
     import torch
 
-    total: dict[str, Any] = {}
+    total: dict[str, torch.Tensor] = {}
     for subject in subjects:
         say(f"reading {subject.name}")
         model = load_weights(subject, "cpu", lora=False)
         weights = dict(model.named_parameters())
-        if total and {n: v.shape for n, v in weights.items()} != {
-            n: v.shape for n, v in total.items()
-        }:
+        if total and _shapes(weights) != _shapes(total):
             raise InputError(
                 f"{subject.name} has weights of other names or shapes than {subjects[0].name}"
             )
-        total = {
-            name: value.detach().to(torch.float64) + total.get(name, 0.0)
-            for name, value in weights.items()
-        }
-    return model, {name: value / len(subjects) for name, value in total.items()}
+        # Summed in float64: the order of the policies must not matter.
+        for name, weight in weights.items():
+            total[name] = weight.detach().to(torch.float64) + total.get(name, 0.0)
+    mean = {name: weight / len(subjects) for name, weight in total.items()}
+    return model, mean
 
 
-def _weights(subject: Subject) -> dict[str, Any]:
-    found: dict[str, Any] = dict(load_weights(subject, "cpu", lora=False).named_parameters())
-    return found
+def _shapes(weights: dict[str, torch.Tensor]) -> dict[str, torch.Size]:
+    return {name: weight.shape for name, weight in weights.items()}
 
 
-def _distance(weights: dict[str, Any], mean: dict[str, Any]) -> float:
-    return float(
-        sum(
-            ((weights[name].detach().double() - value) ** 2).sum().item()
-            for name, value in mean.items()
-        )
-        ** 0.5
-    )
+def _weights(subject: Subject) -> dict[str, torch.Tensor]:
+    return dict(load_weights(subject, "cpu", lora=False).named_parameters())
+
+
+def _distance(weights: dict[str, torch.Tensor], mean: dict[str, torch.Tensor]) -> float:
+    squares = 0.0
+    for name, average in mean.items():
+        squares += ((weights[name].detach().double() - average) ** 2).sum().item()
+    return float(squares**0.5)

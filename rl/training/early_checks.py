@@ -1,4 +1,4 @@
-"""Checks of the names of logs, policies and problems that are made in the half second before torch is imported."""
+"""Checks the names of logs, policies and problems in the half second before torch is imported."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from kernelwright.store.database import Store
 
 
 def check_log(options: LogOptions) -> None:
-    """Reads the log before anything heavy is imported. Raises InputError, PolicyRefused, StoreError."""
+    """Reads the log before any heavy import. Raises InputError, PolicyRefused, StoreError."""
     with Store.open(options.db, create=False, readonly=True) as store:
         refuse_empty(store, options)
     _look_at_policy(options)
 
 
 def check_problems(options: OnlineOptions) -> None:
-    """Looks at the problems before anything heavy is imported. Raises InputError, PolicyRefused, ProblemError,
-    StoreError.
+    """Checks the problems before any heavy import. Raises InputError, PolicyRefused,
+    ProblemError, StoreError.
     """
     ProblemSource(options.problems, options.seed, options.against)
     _look_at_policy(options)
@@ -30,8 +30,10 @@ def check_problems(options: OnlineOptions) -> None:
 
 
 def check_loop(options: LoopOptions) -> None:
-    """Looks at a loop's folder and problems before anything heavy is imported. Raises as `check_problems` does, and
-    InputError where the folder holds a loop with other settings.
+    """Checks a loop's folder and problems before any heavy import.
+
+    Raises InputError if the folder holds a loop with other settings; otherwise as
+    `check_problems`.
     """
     from kernelwright.rl.training.online.loop_folder import refuse_other_loop
 

@@ -1,5 +1,5 @@
-"""What `rl train` is asked to do, as one value: two commands with the same value are the same training, so the
-second goes on with the first.
+"""The options of `rl train` as one value. Two commands with equal options are the same training,
+so the second continues the first.
 """
 
 from __future__ import annotations
@@ -20,32 +20,33 @@ class Method(StrEnum):
     """How a policy is trained from a log."""
 
     GRPO = "grpo"
-    """Clipped policy gradient with the stored log-probs as the old policy: for fresh, exact logs."""
+    """Clipped policy gradient with the stored log-probs as the old policy: for fresh, exact logs.
+    """
     RFT = "rft"
     """Fine-tuning on the correct turns: for old logs, and for logs without log-probs."""
     DPO = "dpo"
-    """Pairs of a good and a bad reply to one prompt."""
+    """Direct preference optimization on pairs of a good and a bad reply to the same prompt."""
     KTO = "kto"
-    """Good and bad replies, each by itself."""
+    """Kahneman-Tversky optimization on good and bad replies without pairs."""
 
     @property
     def exact(self) -> bool:
-        """Whether it needs the log-probs of the policy that sampled."""
+        """Whether the method needs the log-probs of the sampling policy."""
         return self is Method.GRPO
 
 
 class Storage(StrEnum):
-    """The dtype in which the weights of a trained policy are written."""
+    """Dtype of the weights of a written policy."""
 
     FP32 = "fp32"
     BF16 = "bf16"
 
 
 class Precision(StrEnum):
-    """How whole weights are held while they are trained."""
+    """How whole weights are held during training."""
 
     AUTO = "auto"
-    """fp32 where that fits the device's memory, and otherwise bf16."""
+    """fp32 if the device's memory suffices, otherwise bf16."""
     FP32 = "fp32"
     BF16 = "bf16"
     """bf16 on the device, with fp32 masters in host memory."""
@@ -70,18 +71,18 @@ CHANGEABLE_FIELDS = frozenset(
         "rollout_actors",
     }
 )
-"""Fields that two sittings of one training may differ in."""
+"""Fields that may differ between two sittings of the same training."""
 
 
 class TrainOptions(Value):
-    """The options of every kind of training here."""
+    """The options shared by all methods of `rl train`."""
 
     policy: str = "embedded"
-    """The policy as `--policy` names it, or the base of `--base`."""
+    """The policy as named by `--policy`, or the base model of `--base`."""
     adapter: str | None = None
     output: Path
     method: Method | None = None
-    """None: the log decides."""
+    """Training method; None chooses by the state of the log."""
     reward: str = "auto"
     gamma: float = Field(default=GAMMA, ge=0.0, le=1.0)
     baseline: AdvantageBaseline = AdvantageBaseline.LEAVE_ONE_OUT
@@ -89,9 +90,11 @@ class TrainOptions(Value):
     max_minutes: float | None = Field(default=None, gt=0.0)
     lora: bool = False
     decoupled: bool = False
-    """trl's importance-sampling correction round a trust region that moves with the policy."""
+    """Whether the trust region follows the current policy, with trl's importance-sampling
+    correction.
+    """
     settings: dict[str, Any] = {}
-    """Fields of trl's config of that method."""
+    """Fields of the method's trl config."""
     device: str = "cpu"
     seed: int = 0
     storage: Storage = Storage.FP32
@@ -100,27 +103,32 @@ class TrainOptions(Value):
 
     @property
     def work(self) -> Path:
-        """The folder beside the output that holds checkpoints and curves until the policy is whole."""
+        """The folder beside the output with checkpoints and curves, until the policy is complete."""
         return self.output.with_name(f"{self.output.name}.training")
 
-    def identity_of(self, more: dict[str, Any]) -> str:
-        """What a checkpoint is good for; how long it may take and how it is stored can change."""
+    def identity_of(self, facts: dict[str, Any]) -> str:
+        """Returns a hash of all options and `facts` that a checkpoint depends on. Time limits and
+        storage may change.
+        """
+        # Changing one of the excluded fields continues the same training.
         text = self.model_dump_json(exclude=set(CHANGEABLE_FIELDS))
-        return hashlib.sha256(f"{text}{sorted(more.items())}".encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{text}{sorted(facts.items())}".encode()).hexdigest()[:16]
 
 
 class LogOptions(TrainOptions):
-    """Training from stored trajectories alone."""
+    """Options of a training from stored trajectories alone."""
 
     db: str
     filters: tuple[str, ...] = ()
     max_age: int | None = None
-    """Turns of policies further back, in revisions, are refused."""
+    """Largest age in revisions of a turn's policy; older turns are refused."""
     max_length: int | None = None
-    """Turns with more tokens, prompt and reply together, are refused."""
+    """Largest number of tokens of prompt and reply together; longer turns are refused."""
     epochs: float = Field(default=2.0, gt=0.0)
-    """Passes over the log, where `max_steps` does not say otherwise."""
+    """Passes over the log, unless `max_steps` is set."""
     temperature: float | None = None
-    """Sampling temperature of the turns that are used; None: the most frequent one of the log."""
+    """Sampling temperature of the selected turns; None selects the most frequent temperature of
+    the log.
+    """
     force: bool = False
-    """Trains on a log that is worn out all the same."""
+    """Whether to train on a worn-out log anyway."""

@@ -1,12 +1,12 @@
-"""RFT, DPO and KTO from the same log, through trl's own trainers, on token ids: what was sampled is what is trained
-on.
+"""RFT, DPO and KTO on a log through trl's own trainers. Rows are token ids, so the sampled tokens
+are the trained tokens.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.errors import InputError
 from kernelwright.rl.log.dataset import Sample
@@ -16,6 +16,10 @@ from kernelwright.rl.training.options import LogOptions, Method
 from kernelwright.rl.training.subject import Subject, parameters
 from kernelwright.rl.training.trl_settings import check_settings, make_config, warm_up_steps
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedModel, Trainer, TrainingArguments
+
 SHARED_SETTINGS: dict[str, Any] = {
     "report_to": "none", "disable_tqdm": True, "logging_steps": 1, "save_total_limit": 2,
     "logging_nan_inf_filter": False, "adam_beta2": 0.95,
@@ -23,30 +27,29 @@ SHARED_SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 
 LEARNING_RATES = {Method.RFT: (1e-4, 1e-5), Method.DPO: (2e-5, 5e-7), Method.KTO: (2e-5, 5e-7)}
-"""Learning rates for a small model and for a larger one."""
+"""Learning rates of each method for a small model and for a larger model."""
 
 
 class TurnTokenizer:
-    """Prompt and reply as ids: the stored ones where tokenizer and template are the policy's own, else written anew
-    from the text.
+    """Converts a turn to token ids: the stored ids if the policy's own tokenizer and template
+    wrote them, otherwise ids encoded from the text.
     """
 
     def __init__(self, subject: Subject, longest: int | None) -> None:
         self._tokenizer, self._longest = subject.tokenizer, longest
 
     def __call__(self, sample: Sample) -> tuple[list[int], list[int]] | None:
-        """Returns the row's training example; None where it does not fit."""
+        """Returns the ids of prompt and reply, or None if both together are too long."""
         prompt, reply = self.encoded(sample)
-        return (
-            (prompt, reply)
-            if self._longest is None or len(prompt) + len(reply) <= self._longest
-            else None
-        )
+        if self._longest is not None and len(prompt) + len(reply) > self._longest:
+            return None
+        return prompt, reply
 
     def encoded(self, sample: Sample) -> tuple[list[int], list[int]]:
-        """Returns the ids of prompt and reply, whatever their length."""
+        """Returns the ids of prompt and reply, of any length."""
         prompt, reply = list(sample.prompt_ids), list(sample.completion_ids)
-        if not prompt or not reply or not self._own(sample):
+        # Another tokenizer wrote the ids: encode the texts again.
+        if not prompt or not reply or not self._has_own_tokens(sample):
             messages = [{"role": role, "content": text} for role, text in sample.messages]
             prompt = list(
                 self._tokenizer.apply_chat_template(
@@ -59,25 +62,27 @@ class TurnTokenizer:
             ]
         return prompt, reply
 
-    def _own(self, sample: Sample) -> bool:
+    def _has_own_tokens(self, sample: Sample) -> bool:
         return self._tokenizer.decode(sample.completion_ids, skip_special_tokens=True).startswith(
             sample.text[:200]
         )
 
 
 class TurnSelection(NamedTuple):
-    """The turns that a method learns from, and why each of the others is left out."""
+    """The turns a method learns from, and the reason against each other turn."""
 
     samples: list[Sample]
     refused: list[tuple[TurnRefusal, int]]
-    """Reason and candidate's id of every sample that is not used: both lists together hold each sample once."""
+    """Reason and candidate's id of every unused sample. Each sample is in exactly one of the two
+    lists.
+    """
 
 
 def select_samples(
     method: Method, samples: Sequence[Sample], tokens: TurnTokenizer
 ) -> TurnSelection:
-    """Chooses each correct program once (RFT), pairs of a good and a bad reply (DPO), or all replies to prompts that
-    have both kinds (KTO).
+    """Chooses each correct program once (RFT), pairs of a good and a bad reply (DPO), or all
+    replies to prompts with both good and bad replies (KTO).
     """
     chosen: list[Sample] = []
     refused: list[tuple[TurnRefusal, int]] = []
@@ -88,6 +93,7 @@ def select_samples(
             continue
         good, bad = _sides(usable)
         if method is Method.DPO and good and bad:
+            # The best replies are paired with the worst; surplus replies of a side are unused.
             pairs = min(len(good), len(bad))
             chosen += [*good[:pairs], *bad[:pairs]]
             refused += [
@@ -114,7 +120,9 @@ def _usable(
     tokens: TurnTokenizer,
     refused: list[tuple[TurnRefusal, int]],
 ) -> list[Sample]:
-    """Returns each program of one prompt once; those that do not fit, and for RFT the incorrect ones, are refused."""
+    """Returns each program of one prompt once. Refuses repeated and too long programs, and for
+    RFT incorrect ones.
+    """
     programs: set[str] = set()
     usable = []
     for sample in replies:
@@ -132,14 +140,14 @@ def _usable(
 
 
 def _sides(replies: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
-    """Returns the good replies, the best first, and the others, the worst first."""
+    """Returns the good replies, the best first, and the bad replies, the worst first."""
     ordered = sorted(replies, key=lambda sample: sample.reward, reverse=True)
     good = [sample for sample in ordered if sample.correct]
     return good, [sample for sample in reversed(ordered) if not sample.correct]
 
 
 def rft_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str, Any]]:
-    """Makes a row of each selected sample: prompt and reply, of which the reply counts."""
+    """Returns a row for each selected sample. The mask selects the reply for the loss."""
     rows = []
     for sample in samples:
         prompt, reply = tokens.encoded(sample)
@@ -150,8 +158,8 @@ def rft_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str,
 
 
 def dpo_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str, Any]]:
-    """Makes the pairs of the selected samples: the best with the worst, the second best with the second worst ... of
-    each prompt.
+    """Returns the pairs of each prompt: the best reply with the worst, the second best with the
+    second worst, and so on.
     """
     rows = []
     for replies in _by_prompt(samples):
@@ -163,10 +171,16 @@ def dpo_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str,
 
 
 def kto_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str, Any]]:
-    """Makes a row of each selected sample, with its label; good and bad ones in turn, so that each batch holds both."""
-    sides = [_sides(replies) for replies in _by_prompt(samples)]
-    good = [sample for own, _ in sides for sample in own]
-    bad = [sample for _, own in sides for sample in own]
+    """Returns a labelled row for each selected sample, alternating good and bad replies so that
+    each batch holds both.
+    """
+    good: list[Sample] = []
+    bad: list[Sample] = []
+    for replies in _by_prompt(samples):
+        good_replies, bad_replies = _sides(replies)
+        good += good_replies
+        bad += bad_replies
+    # Alternating good and bad rows, then the surplus of the longer side.
     mixed = [sample for pair in zip(good, bad, strict=False) for sample in pair]
     mixed += good[len(bad) :] + bad[len(good) :]
     rows = []
@@ -176,25 +190,31 @@ def kto_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str,
     return rows
 
 
-def config_class(method: Method) -> Any:
-    """trl's config of RFT, DPO or KTO."""
+def config_class(method: Method) -> type[Any]:
+    """Returns trl's config class of RFT, DPO or KTO."""
     import trl
 
     return {Method.RFT: trl.SFTConfig, Method.DPO: trl.DPOConfig, Method.KTO: trl.KTOConfig}[method]
 
 
 def longest_row(options: LogOptions, subject: Subject) -> int | None:
-    """Returns the most tokens that prompt and reply may have together: --max-length and the policy's context."""
+    """Returns the largest number of tokens of prompt and reply together: the smaller of
+    --max-length and the policy's context.
+    """
     limits = [limit for limit in (options.max_length, subject.context) if limit]
     return min(limits) if limits else None
 
 
 def make_trainer(
-    method: Method, model: Any, subject: Subject, samples: Sequence[Sample], options: LogOptions
-) -> tuple[Any, int]:
-    """Returns trl's trainer of that method on these samples, and how many rows it has.
+    method: Method,
+    model: PreTrainedModel,
+    subject: Subject,
+    samples: Sequence[Sample],
+    options: LogOptions,
+) -> tuple[Trainer, int]:
+    """Returns trl's trainer of a method on these samples, and its number of rows.
 
-    Raises InputError where there are fewer than two rows.
+    Raises InputError for fewer than two rows.
     """
     from datasets import Dataset
 
@@ -202,18 +222,17 @@ def make_trainer(
     longest = longest_row(options, subject)
     rows = builders[method](samples, TurnTokenizer(subject, longest))
     if len(rows) < 2:
-        found, remedy = REFUSAL_TEXTS[
-            TurnRefusal.INCORRECT if method is Method.RFT else TurnRefusal.ONE_SIDED
-        ]
-        raise InputError(f"{len(rows)} rows for {method}: {found} ({remedy})")
+        refusal = TurnRefusal.INCORRECT if method is Method.RFT else TurnRefusal.ONE_SIDED
+        reason, remedy = REFUSAL_TEXTS[refusal]
+        raise InputError(f"{len(rows)} rows for {method}: {reason} ({remedy})")
     config = _config(method, parameters(model), len(rows), options, longest)
     return _trainer(method, model, subject, Dataset.from_list(rows), config), len(rows)
 
 
 def _config(method: Method, size: int, rows: int, options: LogOptions, longest: int | None) -> Any:
     """Returns trl's config for a model of `size` parameters. Raises InputError."""
-    given, on_gpu = options.settings, options.device.startswith("cuda")
-    check_settings(config_class(method), given)
+    user_settings, on_gpu = options.settings, options.device.startswith("cuda")
+    check_settings(config_class(method), user_settings)
     is_small = size <= SMALL_MODEL_PARAMETERS
     small_rate, large_rate = LEARNING_RATES[method]
     defaults = {
@@ -223,7 +242,7 @@ def _config(method: Method, size: int, rows: int, options: LogOptions, longest: 
         "bf16": on_gpu,
         "gradient_checkpointing": False,
     }
-    settings = {**defaults, **given}
+    settings = {**defaults, **user_settings}
     batch = settings["per_device_train_batch_size"] * settings.get("gradient_accumulation_steps", 1)
     decided: dict[str, Any] = {
         "output_dir": str(options.work),
@@ -234,11 +253,19 @@ def _config(method: Method, size: int, rows: int, options: LogOptions, longest: 
     }
     if method is Method.RFT:
         decided |= {"packing": False, "completion_only_loss": True}
-    defaults |= warm_up_steps(decided["max_steps"], given)
-    return make_config(config_class(method), defaults=defaults, given=given, decided=decided)
+    defaults |= warm_up_steps(decided["max_steps"], user_settings)
+    return make_config(
+        config_class(method), defaults=defaults, user_settings=user_settings, decided=decided
+    )
 
 
-def _trainer(method: Method, model: Any, subject: Subject, rows: Any, config: Any) -> Any:
+def _trainer(
+    method: Method,
+    model: PreTrainedModel,
+    subject: Subject,
+    rows: Dataset,
+    config: TrainingArguments,
+) -> Trainer:
     from kernelwright.rl.training.safety.gradients import FiniteGradients
     from kernelwright.rl.training.tokenized import (
         TokenizedDPOTrainer,
@@ -246,12 +273,12 @@ def _trainer(method: Method, model: Any, subject: Subject, rows: Any, config: An
         TokenizedSFTTrainer,
     )
 
-    kinds = {
+    classes: dict[Method, Any] = {
         Method.RFT: TokenizedSFTTrainer,
         Method.DPO: TokenizedDPOTrainer,
         Method.KTO: TokenizedKTOTrainer,
     }
-    trainer = kinds[method](
+    trainer: Trainer = classes[method](
         model=model, args=config, train_dataset=rows, processing_class=subject.tokenizer
     )
     trainer.add_callback(FiniteGradients())

@@ -1,4 +1,6 @@
-"""One training over several processes (accelerate, torchrun): who speaks, who writes, and on which GPU each works."""
+"""Coordinates the processes of a distributed training (accelerate, torchrun): which process
+prints, which writes, and the GPU of each.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kernelwright.errors import InputError
 
+T = TypeVar("T")
+
 MAX_PROCESS_WAIT = timedelta(hours=2)
-"""Longest time that a process waits for the slowest process's round."""
+"""Longest time a process waits for the slowest process's round."""
 
 
 class ProcessRank(NamedTuple):
-    """The rank of this process among all."""
+    """Rank and device of this process."""
 
     rank: int
     world: int
@@ -24,34 +28,32 @@ class ProcessRank(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes files and talks to the user."""
+        """Whether this process writes files and talks to the user."""
         return self.rank == 0
 
 
 def process_rank(device: str) -> ProcessRank:
-    """Returns the rank of this process, with the GPU that it works on: `device`, or one GPU for each of several
-    processes. each of several processes gets a GPU of its own.
+    """Returns the rank of this process with its device: `device`, or a GPU for each of several
+    processes.
 
-    Raises InputError where one process sees several GPUs.
+    Raises InputError if a single process sees several GPUs.
     """
     from accelerate import PartialState
 
-    state = PartialState(cpu=not device.startswith("cuda"))
-    all_of_them = (
+    on_gpu = device.startswith("cuda")
+    state = PartialState(cpu=not on_gpu)
+    launch_command = (
         "accelerate launch --config_file rl/configs/two_gpus.yaml -m kernelwright.rl train ..."
     )
-    refuse_several_gpus(device, "train", f", or use them all with `{all_of_them}`")
-    own = (
-        f"cuda:{state.local_process_index}"
-        if state.num_processes > 1 and device.startswith("cuda")
-        else device
-    )
-    return ProcessRank(state.process_index, state.num_processes, own)
+    refuse_several_gpus(device, "train", f", or use them all with `{launch_command}`")
+    if on_gpu and state.num_processes > 1:
+        device = f"cuda:{state.local_process_index}"
+    return ProcessRank(state.process_index, state.num_processes, device)
 
 
 def refuse_several_gpus(device: str, command: str, otherwise: str = "") -> None:
-    """Raises InputError where one process sees several GPUs: transformers would train copies on all of them
-    (DataParallel), whatever `device` says.
+    """Raises InputError if a single process sees several GPUs: transformers would train copies on
+    all of them (DataParallel), whatever `device` says.
     """
     import torch
 
@@ -64,7 +66,7 @@ def refuse_several_gpus(device: str, command: str, otherwise: str = "") -> None:
 
 
 def weights_are_spread() -> bool:
-    """Says whether FSDP or DeepSpeed holds the weights or the optimizer of this training."""
+    """Returns whether FSDP or DeepSpeed shards the weights or the optimizer of this training."""
     return _launched_by("FSDP") or _launched_by("DEEPSPEED")
 
 
@@ -73,9 +75,8 @@ def _launched_by(name: str) -> bool:
 
 
 def refuse_spread_weights() -> None:
-    """Online every process samples from weights that it has whole.
-
-    Raises InputError under FSDP, and under DeepSpeed's third stage.
+    """Raises InputError under FSDP, and under DeepSpeed's third stage: online training samples
+    from whole weights in every process.
     """
     if _launched_by("FSDP") or (
         _launched_by("DEEPSPEED") and os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"
@@ -86,17 +87,19 @@ def refuse_spread_weights() -> None:
         )
 
 
-def only_in_first_process(place: ProcessRank, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function in the first process, and one that does nothing in the others; used for printing."""
-    return function if place.first else lambda *arguments, **options: None
+def only_in_first_process(process: ProcessRank, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `function` in the first process, and a function without effect in the others; used
+    for printing.
+    """
+    return function if process.first else lambda *arguments, **options: None
 
 
 @contextmanager
-def first_before_others(place: ProcessRank) -> Iterator[None]:
-    """The first process goes through before the others enter."""
+def first_before_others(process: ProcessRank) -> Iterator[None]:
+    """Lets the first process finish the block before the others enter."""
     from accelerate import PartialState
 
-    if place.world == 1:
+    if process.world == 1:
         yield
         return
     with PartialState().main_process_first():
@@ -105,7 +108,7 @@ def first_before_others(place: ProcessRank) -> Iterator[None]:
 
 @cache
 def _waiting_room() -> Any:
-    """Processes wait here for minutes: on the CPU.
+    """Returns a process group on the CPU in which processes may wait for minutes.
 
     NCCL waits in a kernel, which would keep the GPU from the policy that samples there.
     """
@@ -114,52 +117,54 @@ def _waiting_room() -> Any:
     return distributed.new_group(backend="gloo", timeout=MAX_PROCESS_WAIT)
 
 
-def gather_from_all(place: ProcessRank, own: Callable[[], Any]) -> list[Any]:
-    """Returns the results of `own` in all processes, in the order of their ranks.
+def gather_from_all(process: ProcessRank, compute: Callable[[], T]) -> list[T]:
+    """Returns the results of `compute` in all processes, in the order of their ranks.
 
-    An exception in one process is raised in all of them, so that none waits for ever.
+    An exception in one process is raised in all of them, so no process waits forever.
     """
     import torch.distributed as distributed
 
-    found: Any = None
-    trouble: Exception | None = None
+    result: T | None = None
+    # An error must not skip the gathering below: the other processes wait there.
+    own_error: Exception | None = None
     try:
-        found = own()
+        result = compute()
     except Exception as error:
-        trouble = error
-    shares: list[Any] = [None] * place.world
-    said = None if trouble is None else f"{type(trouble).__name__}: {trouble}"
-    distributed.all_gather_object(shares, (found, said), group=_waiting_room())
-    if trouble is not None:
-        raise trouble
-    if said := next((said for _, said in shares if said is not None), None):
-        from kernelwright.tools.report import InfrastructureError
+        own_error = error
+    message = None if own_error is None else f"{type(own_error).__name__}: {own_error}"
+    shares: list[Any] = [None] * process.world
+    distributed.all_gather_object(shares, (result, message), group=_waiting_room())
+    if own_error is not None:
+        raise own_error
+    results = []
+    for share, message in shares:
+        if message is not None:
+            from kernelwright.tools.report import InfrastructureError
 
-        raise InfrastructureError(f"another process of this training stopped: {said}")
-    return [share for share, _ in shares]
+            raise InfrastructureError(f"another process of this training stopped: {message}")
+        results.append(share)
+    return results
 
 
 def any_process_says(*flags: bool) -> tuple[bool, ...]:
-    """Returns each flag as True where any process of this training has it set: a process that stopped alone would leave
-    the others waiting for ever.
+    """Returns each flag as True if any process of this training has set it. A process stopping
+    alone would leave the others waiting forever.
     """
     import torch
     import torch.distributed as distributed
 
-    if (
-        not (distributed.is_available() and distributed.is_initialized())
-        or distributed.get_world_size() == 1
-    ):
+    is_distributed = distributed.is_available() and distributed.is_initialized()
+    if not is_distributed or distributed.get_world_size() == 1:
         return flags
-    told = torch.tensor([int(flag) for flag in flags])
-    distributed.all_reduce(told, op=distributed.ReduceOp.MAX, group=_waiting_room())
-    return tuple(bool(flag) for flag in told)
+    # The maximum over all processes is 1 if any process set the flag.
+    totals = torch.tensor([int(flag) for flag in flags])
+    distributed.all_reduce(totals, op=distributed.ReduceOp.MAX, group=_waiting_room())
+    return tuple(bool(flag) for flag in totals)
 
 
 def leave_process_group() -> None:
-    """The processes of a training that has ended well let go of each other.
-
-    NCCL warns of those that leave without a word.
+    """Destroys the process group at the end of a training. NCCL warns of processes that exit
+    without this call.
     """
     import torch.distributed as distributed
 

@@ -1,4 +1,6 @@
-"""The result of a training: its figures, its curves as a picture, and a page with all that was measured."""
+"""The result of a training: final figures, curves as a picture, and an HTML page with all
+measurements.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ CURVE_PANELS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tokens a second", ("tokens_a_second", "sampled_tokens_a_second")),
     ("seconds a step", ("seconds", "seconds/generation", "seconds/judging", "seconds/training", "seconds/waiting")),
 )  # fmt: skip
-"""Each picture with what it shows."""
+"""Title and figures of each panel of the curves."""
 LOG_FIGURES = (
     "reward",
     "return",
@@ -40,13 +42,15 @@ LOG_FIGURES = (
     "completion_length",
     "zero_variance",
 )
-"""Figures of the turns that are trained on, and not of the policy. Where those come from a log they were fixed before
-the training began and cannot show whether it learns; with the parts of the reward, `reward/NAME`.
+"""Figures of the trained turns rather than of the policy. A log fixes them before the training
+begins, so they cannot show learning there; so do the parts of the reward, `reward/NAME`.
 """
 
 
 def is_of_log(name: str) -> bool:
-    """Whether a figure describes the turns that are trained on, which a log fixed before the training."""
+    """Returns whether a figure describes the trained turns, which a log fixes before the
+    training.
+    """
     return name in LOG_FIGURES or name.startswith("reward/")
 
 
@@ -61,45 +65,48 @@ class TrainingResult(Value):
     loss: float | None
     resumed_at: int
     paused: bool = False
-    """The time was up: `output` is a checkpoint, and the same command goes on."""
+    """Whether the time limit ended this sitting: `output` is a checkpoint, and the same command
+    continues.
+    """
     plan: TrainingPlan | None = None
     figures: dict[str, float] = {}
     """Figures of the last step."""
     base: str | None = None
-    """The base model of an adapter, which it is to be loaded with."""
+    """The base model that an adapter must be loaded with."""
     first: bool = True
-    """Whether the process that says so is the one that writes."""
+    """Whether the reporting process is the writing process."""
 
 
 def series_of(history: Sequence[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
-    """Steps and values, finite ones only."""
-    found = [
-        (int(e["step"]), float(e[name]))
-        for e in history
-        if "step" in e and isinstance(e.get(name), int | float)
-    ]
-    finite = [(step, value) for step, value in found if math.isfinite(value)]
-    return [step for step, _ in finite], [value for _, value in finite]
+    """Returns the steps and values of a figure, finite values only."""
+    steps: list[int] = []
+    values: list[float] = []
+    for entry in history:
+        value = entry.get(name)
+        if "step" in entry and isinstance(value, int | float) and math.isfinite(float(value)):
+            steps.append(int(entry["step"]))
+            values.append(float(value))
+    return steps, values
 
 
 def curve_panels(history: Sequence[dict[str, Any]], from_log: bool) -> list[tuple[str, list[str]]]:
-    """Returns the title of each picture with the figures that it has values of; with `from_log` without those that the
-    log fixed.
+    """Returns the title of each panel with its figures that have values; with `from_log` without
+    figures fixed by the log.
     """
     panels = []
     for title, names in CURVE_PANELS:
-        drawn = [
-            name
-            for name in names
-            if series_of(history, name)[0] and not (from_log and is_of_log(name))
-        ]
+        drawn = []
+        for name in names:
+            is_fixed = from_log and is_of_log(name)
+            if series_of(history, name)[0] and not is_fixed:
+                drawn.append(name)
         if drawn:
             panels.append((title, drawn))
     return panels
 
 
 def draw_curves(path: Path, history: Sequence[dict[str, Any]], *, from_log: bool = False) -> bool:
-    """Draws a small picture for each panel that has values; returns False where there is none."""
+    """Draws a small picture for each panel with values. Returns False if there is none."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -110,8 +117,8 @@ def draw_curves(path: Path, history: Sequence[dict[str, Any]], *, from_log: bool
     rows = -(-len(panels) // 3)
     figure = Figure(figsize=(13, 2.7 * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    for place, (title, names) in enumerate(panels):
-        axes = figure.add_subplot(rows, 3, place + 1)
+    for number, (title, names) in enumerate(panels):
+        axes = figure.add_subplot(rows, 3, number + 1)
         for name in names:
             steps, values = series_of(history, name)
             axes.plot(steps, values, "." if len(steps) == 1 else "-", linewidth=1.3, label=name)
@@ -131,7 +138,7 @@ def write_training_report(
     trained: TrainingResult,
     plan: TrainingPlan | None,
 ) -> None:
-    """history.json, curves.png and report.html: one page, nothing loaded from anywhere."""
+    """Writes history.json, curves.png and report.html (a self-contained page)."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "history.json").write_text(json.dumps(list(history)), encoding="utf-8")
     drawn = draw_curves(folder / "curves.png", history, from_log=plan is not None)
@@ -145,16 +152,15 @@ def _page(
     plan: TrainingPlan | None,
     picture: str,
 ) -> str:
+    """Returns the report: a table of all figures at the first, middle and last step."""
     steps = [entry for entry in history if "loss" in entry]
-    names = [
-        name for _, group in CURVE_PANELS for name in group if any(name in entry for entry in steps)
-    ]
+    # The first, the middle and the last step.
     shown = (steps[0], steps[len(steps) // 2], steps[-1]) if steps else ()
-    of_log = " (of the log)" if plan is not None else ""
-    rows = [
-        (f"{name}{of_log if is_of_log(name) else ''}", *(_told(entry.get(name)) for entry in shown))
-        for name in names
-    ]
+    note = " (of the log)" if plan is not None else ""
+    rows = []
+    for name in _logged_names(steps):
+        title = f"{name}{note}" if is_of_log(name) else name
+        rows.append((title, *(_cell_text(entry.get(name)) for entry in shown)))
     return render_page(
         "training.html.j2",
         title=f"Training: {trained.output}",
@@ -165,8 +171,14 @@ def _page(
     )
 
 
-def render_page(template: str, **fields: Any) -> str:
-    """Renders a template of this folder: one page, nothing loaded from anywhere."""
+def _logged_names(steps: Sequence[dict[str, Any]]) -> list[str]:
+    """Returns the figures of the panels that some step logs."""
+    names = [name for _, panel in CURVE_PANELS for name in panel]
+    return [name for name in names if any(name in entry for entry in steps)]
+
+
+def render_page(template: str, **fields: object) -> str:
+    """Renders a template of this folder as a self-contained page."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     from kernelwright.agent import reporting as beside
@@ -181,5 +193,5 @@ def render_page(template: str, **fields: Any) -> str:
     return environment.get_template(template).render(**fields)
 
 
-def _told(value: Any) -> str:
+def _cell_text(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, int | float) else ""

@@ -1,4 +1,6 @@
-"""The policy that is trained: its folder, tokenizer, identity and lineage; its weights once they are needed."""
+"""The policy in training: its folder, tokenizer, identity and lineage, and the loading of its
+weights.
+"""
 
 from __future__ import annotations
 
@@ -18,30 +20,33 @@ from kernelwright.policies.policy_card import PolicyCard, read_cards, trainings_
 from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
 if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
     from kernelwright.rl.training.options import TrainOptions
     from kernelwright.rl.training.precision.holding import HeldWeights
 
 LOCAL_POLICY_PREFIXES = ("embedded", "transformers:", "vllm:")
 MAX_LINEAGE_REVISIONS = 512
-"""Revisions that a lineage keeps."""
+"""Number of revisions stored in a lineage."""
 
 
 class Subject(NamedTuple):
-    """The policy that is trained."""
+    """The policy in training."""
 
     name: str
-    """The name as it was asked for."""
+    """The name given by the user."""
     path: str
     """A folder, or a hub name."""
     adapter: Path | None
-    tokenizer: Any
+    tokenizer: PreTrainedTokenizerBase
     identity: Identity
     revision: str
     lineage: tuple[str, ...]
-    """The oldest first, its own revision last."""
+    """Revisions from the oldest to the policy's current one."""
     prompt_form: PromptForm
     card: PolicyCard
-    """The card of its folder, or of its adapter's."""
+    """The card of the policy's folder, or of the adapter's folder."""
     context: int | None
 
     @property
@@ -51,29 +56,38 @@ class Subject(NamedTuple):
 
 
 def open_subject(policy: str, adapter: str | None = None) -> Subject:
-    """Reads config and tokenizer, no weights. Raises InputError and PolicyRefused."""
+    """Reads config and tokenizer, but no weights. Raises InputError and PolicyRefused."""
     from kernelwright.rl.training.sft.base_model import load_tokenizer
 
     path = path_of(policy)
     config = model_config(path) or {}
     folder = Path(path).expanduser()
     path = str(folder.resolve()) if folder.exists() else path
-    own = None if adapter is None else adapter_folder(adapter)
+    adapter_path = None if adapter is None else adapter_folder(adapter)
     tokenizer = load_tokenizer(path)
-    card = read_cards(folder, own)
-    revision = "+".join(
-        part for part in (weights_revision(folder), weights_revision(own) if own else None) if part
-    )
+    card = read_cards(folder, adapter_path)
+    revisions = [weights_revision(folder)]
+    if adapter_path is not None:
+        revisions.append(weights_revision(adapter_path))
+    revision = "+".join(part for part in revisions if part)
     return Subject(
-        name=policy, path=path, adapter=own, tokenizer=tokenizer, identity=identity_of(tokenizer), revision=revision,
+        name=policy,
+        path=path,
+        adapter=adapter_path,
+        tokenizer=tokenizer,
+        identity=identity_of(tokenizer),
+        revision=revision,
         lineage=(*card.lineage, revision),
         prompt_form=PromptForm.COMPACT if policy == "embedded" else card.prompt_form,
-        card=card, context=config.get("max_position_embeddings"),
-    )  # fmt: skip
+        card=card,
+        context=config.get("max_position_embeddings"),
+    )
 
 
 def path_of(policy: str) -> str:
-    """Returns the folder or hub name of a policy. Raises InputError where it cannot be trained."""
+    """Returns the folder or hub name of a policy. Raises InputError for a policy without local
+    weights.
+    """
     if policy == "embedded":
         if not (EMBEDDED_WEIGHTS / "config.json").is_file():
             raise InputError(
@@ -92,26 +106,19 @@ def path_of(policy: str) -> str:
     return policy
 
 
-def load_weights(subject: Subject, device: str, lora: bool) -> Any:
-    """Returns the model on a device, with its adapter or a new one where `lora`: float32, but as stored where an
-    adapter is trained on a GPU. Raises InputError.
+def load_weights(subject: Subject, device: str, lora: bool) -> PreTrainedModel:
+    """Returns the model on a device, with its adapter, or with a new adapter if `lora`.
+
+    Weights are float32, but keep their stored dtype for training an adapter on a GPU. Raises
+    InputError.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils import logging
 
-    from kernelwright.policies.local.quantised_weights import has_int8, read_int8
-
-    folder = Path(subject.path)
     logging.disable_progress_bar()
     try:
-        if has_int8(folder):
-            model: Any = read_int8(folder)
-        else:
-            AutoConfig.from_pretrained(subject.path)
-            model = AutoModelForCausalLM.from_pretrained(
-                subject.path, dtype=torch.float32 if not lora else "auto"
-            )
+        # Frozen weights under an adapter keep their stored dtype.
+        model = _read_weights(subject.path, lora)
         if lora and device == "cpu":
             model = model.float()
         model = model.to(device)
@@ -119,15 +126,31 @@ def load_weights(subject: Subject, device: str, lora: bool) -> Any:
         raise InputError(
             f"{subject.path} does not fit on {device}: use --lora, or a smaller base"
         ) from error
-    except Exception as error:  # whatever transformers meets first
+    except Exception as error:
+        # A broken folder makes transformers raise errors of many kinds.
         raise InputError(
             f"cannot load {subject.path}: {str(error).strip().splitlines()[0][:300]}"
         ) from error
     return _adapted(model, subject, lora)
 
 
+def _read_weights(path: str, lora: bool) -> Any:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from kernelwright.policies.local.quantised_weights import has_int8, read_int8
+
+    if has_int8(Path(path)):
+        return read_int8(Path(path))
+    # A model of an unknown architecture fails here, before its weights are read.
+    AutoConfig.from_pretrained(path)
+    return AutoModelForCausalLM.from_pretrained(path, dtype="auto" if lora else torch.float32)
+
+
 def load_for_training(subject: Subject, options: TrainOptions) -> HeldWeights:
-    """Returns the model on its device, and how its weights are held. Raises InputError where they do not fit."""
+    """Returns the model on its device, and how its weights are held. Raises InputError if memory
+    does not suffice.
+    """
     from kernelwright.rl.training.precision.holding import HeldWeights, hold_weights
 
     if options.lora or subject.adapter is not None:
@@ -136,7 +159,7 @@ def load_for_training(subject: Subject, options: TrainOptions) -> HeldWeights:
     return hold_weights(load_weights(subject, "cpu", lora=False), options.device, options.precision)
 
 
-def _adapted(model: Any, subject: Subject, lora: bool) -> Any:
+def _adapted(model: PreTrainedModel, subject: Subject, lora: bool) -> Any:
     if subject.adapter is None and not lora:
         return model
     from peft import LoraConfig, PeftModel, get_peft_model
@@ -144,40 +167,42 @@ def _adapted(model: Any, subject: Subject, lora: bool) -> Any:
     if subject.adapter is not None:
         try:
             return PeftModel.from_pretrained(model, str(subject.adapter), is_trainable=True)
-        except Exception as error:  # peft raises whatever the mismatch meets first
+        except Exception as error:
+            # peft raises errors of many kinds for a mismatch.
             raise InputError(
                 f"the adapter {subject.adapter} does not fit {subject.path}: {str(error).strip().splitlines()[0][:200]}"
             ) from error
     from kernelwright.rl.training.sft.presets import Lora
 
     recipe = Lora()
+    # With dropout the ratio of a policy to itself would not be 1.
     config = LoraConfig(
         r=recipe.rank,
         lora_alpha=recipe.alpha,
         lora_dropout=0.0,
         target_modules=list(recipe.targets),
         task_type="CAUSAL_LM",
-    )  # dropout would make the ratio of a policy to itself other than 1
+    )
     return get_peft_model(model, config)
 
 
-def parameters(model: Any) -> int:
+def parameters(model: torch.nn.Module) -> int:
     """Counts the parameters of a model."""
-    return sum(p.numel() for p in model.parameters())
+    return sum(weight.numel() for weight in model.parameters())
 
 
-def card_after(subject: Subject, more_lineage: tuple[str, ...] = (), **facts: Any) -> PolicyCard:
-    """The card of what a training made of the subject: how it is asked, which revisions led to it, the facts of this
-    training, and those of earlier trainings beside them.
+def card_after(subject: Subject, more_lineage: tuple[str, ...] = (), **facts: object) -> PolicyCard:
+    """Returns the card of a policy after training: prompt form, lineage, facts of this training,
+    and facts of earlier trainings.
 
-    facts: fields of PolicyCard, or others that are kept beside them.
+    facts: fields of PolicyCard, or further entries stored beside them.
     """
     lineage = [*subject.lineage, *more_lineage][-MAX_LINEAGE_REVISIONS:]
-    own: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "prompt_form": subject.prompt_form,
         "lineage": lineage,
         "ancestors": trainings_of(subject.card),
     }
     if subject.card.parameters is not None:
-        own["parameters"] = subject.card.parameters
-    return PolicyCard.model_validate({**own, **facts})
+        fields["parameters"] = subject.card.parameters
+    return PolicyCard.model_validate({**fields, **facts})

@@ -1,39 +1,51 @@
-"""trl's trainers on rows that are token ids already.
+"""trl's trainers for rows of token ids.
 
-SFT takes them as it is; DPO and KTO would write the text anew, so that one private step is left out.
+SFT accepts such rows; DPO and KTO would tokenize text, so their private preparation step is
+overridden.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trl import DPOTrainer, KTOTrainer, SFTTrainer
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+    from trl import KTOConfig
+
 
 class TokenizedSFTTrainer(SFTTrainer):
-    """trl's trainer for rows that are tokenized already."""
+    """Trains on rows of token ids."""
 
-    def create_model_card(self, *_: Any, **__: Any) -> None:
-        """Ours is written beside the weights."""
+    def create_model_card(self, *_: object, **__: object) -> None:
+        """Does nothing: the project writes its own card beside the weights."""
 
 
 class TokenizedDPOTrainer(DPOTrainer):
-    """Columns: prompt_ids, chosen_ids, rejected_ids."""
+    """Trains on rows of token ids in the columns prompt_ids, chosen_ids, rejected_ids."""
 
-    def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
+    def _prepare_dataset(self, dataset: Dataset, *_: object, **__: object) -> Dataset:
         return dataset
 
-    def create_model_card(self, *_: Any, **__: Any) -> None:
-        """Ours is written beside the weights."""
+    def create_model_card(self, *_: object, **__: object) -> None:
+        """Does nothing: the project writes its own card beside the weights."""
 
 
 class TokenizedKTOTrainer(KTOTrainer):
-    """Columns: prompt_ids, completion_ids, label."""
+    """Trains on rows of token ids in the columns prompt_ids, completion_ids, label."""
 
     def _prepare_dataset(
-        self, dataset: Any, processing_class: Any, args: Any, dataset_name: str
-    ) -> Any:
-        """Adds the mismatched replies of the KL term as trl does: those of a batch, moved on by one."""
+        self,
+        dataset: Dataset,
+        processing_class: PreTrainedTokenizerBase,
+        args: KTOConfig,
+        dataset_name: str,
+    ) -> Dataset:
+        """Adds the mismatched replies of the KL term as trl does: the replies of a batch, rotated
+        by one row.
+        """
         if not self.calculate_KL:
             return dataset
 
@@ -43,5 +55,5 @@ class TokenizedKTOTrainer(KTOTrainer):
 
         return dataset.map(rotated, batched=True, batch_size=args.per_device_train_batch_size)
 
-    def create_model_card(self, *_: Any, **__: Any) -> None:
-        """Ours is written beside the weights."""
+    def create_model_card(self, *_: object, **__: object) -> None:
+        """Does nothing: the project writes its own card beside the weights."""

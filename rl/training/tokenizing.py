@@ -1,8 +1,11 @@
-"""The tokenizer of the small policies: byte-level BPE whose tokens are idioms of Triton, and whose numbers are spelt.
+"""The tokenizer of the small policies: byte-level BPE with Triton idioms as tokens, and numbers
+spelt digit by digit.
 
-Merges run across the blanks of a line, so a frequent piece of a line is one token. Numbers stand apart from what is
-round them and are spelt digit by digit, so that a size or a scale looks the same in a reference and in its kernel, and
-one that was never seen is still spelt right.
+Merges cross the blanks of a line, so a frequent fragment of a line becomes one token. A number is
+split from its surroundings and spelt digit by digit: a size or scale looks alike in a reference
+and in its kernel, and an unseen number is still spelt correctly.
+
+    x = tl.load(p + 1024)  ->  "x = tl.load(p + " "1" "0" "2" "4" ")"
 """
 
 from __future__ import annotations
@@ -21,11 +24,13 @@ from kernelwright.rl.data.importing.examples import as_corpus
 from kernelwright.rl.data.rows import Split, read_rows
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
 FIM_TOKENS = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
-"""The tokens of fill-in-the-middle rows, named as Qwen's coders name them, so that such rows read the same to both."""
+"""The tokens of fill-in-the-middle rows, with the names of Qwen's coders, so both kinds of models
+read such rows alike.
+"""
 SPECIAL_TOKENS = (PAD, START, END, *FIM_TOKENS)
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -34,22 +39,26 @@ CHAT_TEMPLATE = (
 
 DEFAULT_VOCABULARY = 4096
 MAX_TOKEN_BYTES = 40
-"""Bytes of a token: an idiom, not a whole kernel."""
+"""Largest number of bytes of a token: an idiom, not a whole kernel."""
 
 _ROLES = ("system\n", "user\n", "assistant\n")
 _COMMON = r"(?:0\.0|1\.0|2\.0|0\.5|[0-2])(?![\w.])"
 _NUMBER = rf"(?<![\w.])(?!{_COMMON})\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
-"""The few numbers of idioms (`axis=0`, `other=0.0`, `* 0.5`) stay with their line, and so do the digits that end a
-name (`float32`, `x1`).
+"""A number to split off. The few numbers of idioms (`axis=0`, `other=0.0`, `* 0.5`) stay with
+their line, and so do the digits at the end of a name (`float32`, `x1`).
 """
 _SIGN = r"\G(?!\d\.\d{6,})[\d.eE+-]"
-"""Each sign of a number that stands apart is a piece; a constant of mathematics (0.044715 and longer) is one piece."""
+"""Each character of a split-off number is a piece; a mathematical constant (0.044715 and longer)
+is one piece.
+"""
 
 
 def train_tokenizer(
     texts: Iterable[str], size: int = DEFAULT_VOCABULARY, longest: int = MAX_TOKEN_BYTES
 ) -> PreTrainedTokenizerFast:
-    """The same texts give the same tokenizer. `size`: tokens at most, the special ones and 256 bytes among them."""
+    """Trains a tokenizer; equal texts give equal tokenizers. `size`: largest number of tokens,
+    special tokens and 256 bytes included.
+    """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -64,7 +73,9 @@ def train_tokenizer(
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    bpe.train_from_iterator(chain((role for role in _ROLES for _ in range(1000)), texts), trainer)
+    # Repeated role names become tokens, which the chat template needs in every text.
+    roles = (role for role in _ROLES for _ in range(1000))
+    bpe.train_from_iterator(chain(roles, texts), trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe,
         pad_token=PAD,
@@ -75,11 +86,12 @@ def train_tokenizer(
 
 
 def _pieces() -> Any:
-    """Lines, with their end; in them numbers apart."""
+    """Returns the splitter of texts into lines with their line ends, and of numbers inside lines."""
     from tokenizers import Regex, pre_tokenizers
 
     return pre_tokenizers.Sequence(
         [
+            # Lines with their newline, then numbers, then the digits of a number, then bytes.
             pre_tokenizers.Split("\n", "merged_with_previous"),
             pre_tokenizers.Split(Regex(_NUMBER), "isolated"),
             pre_tokenizers.Split(Regex(_SIGN), "isolated"),
@@ -89,7 +101,7 @@ def _pieces() -> Any:
 
 
 class TokenizerFigures(Value):
-    """Figures of how a tokenizer encodes a corpus."""
+    """Figures of a tokenizer on a corpus."""
 
     vocabulary: int
     texts: int
@@ -99,13 +111,13 @@ class TokenizerFigures(Value):
     longest: int
     characters_a_token: float
     round_trip: bool
-    """Every text came back exactly."""
+    """Whether every text was decoded exactly."""
     revision: str
-    """Fingerprint of the tokenizer, as logs of the policy carry it."""
+    """Fingerprint of the tokenizer, as stored in logs of the policy."""
 
 
-def measure_tokenizer(tokenizer: Any, texts: Sequence[str]) -> TokenizerFigures:
-    """Measures a tokenizer over `texts`. Raises ValueError where there are none."""
+def measure_tokenizer(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> TokenizerFigures:
+    """Measures a tokenizer on `texts`. Raises ValueError for an empty sequence."""
     from kernelwright.policies.model_identity import identity_of
 
     if not texts:
@@ -119,35 +131,40 @@ def measure_tokenizer(tokenizer: Any, texts: Sequence[str]) -> TokenizerFigures:
         median=lengths[len(lengths) // 2],
         longest=lengths[-1],
         characters_a_token=sum(map(len, texts)) / max(1, sum(lengths)),
-        round_trip=all(tokenizer.decode(own) == text for own, text in zip(ids, texts, strict=True)),
+        round_trip=all(
+            tokenizer.decode(text_ids) == text for text_ids, text in zip(ids, texts, strict=True)
+        ),
         revision=identity_of(tokenizer).tokenizer_hash or "",
     )
 
 
 TEXT_ROWS = 20_000
-"""Number of rows from which a tokenizer is trained: more rows change no merge that matters."""
+"""Number of rows for training a tokenizer; more rows change no important merge."""
 MEASURED_ROWS = 2_000
-"""Number of completions on which a tokenizer is measured."""
+"""Number of completions for measuring a tokenizer."""
 
 
 def training_texts(data: Path, rows: int = TEXT_ROWS) -> Iterator[str]:
-    """Prompts and completions of the corpus' training rows.
+    """Yields the prompts and completions of the corpus's training rows.
 
-    A completion comes twice: it is what has to be spelt one token after the other.
+    Each completion comes twice, since the policy has to write completions token by token.
     """
-    seen = 0
+    count = 0
     for row in read_rows(data, ("prompt", "completion", "split")):
         if row.split is Split.TRAIN:
+            # Completions count double: the policy writes them token by token.
             yield from (row.prompt, row.completion, row.completion)
-            seen += 1
-            if seen >= rows:
+            count += 1
+            if count >= rows:
                 return
-    if not seen:
+    if not count:
         raise InputError(f"{data} holds no training rows: make some with `rl data synth`")
 
 
 def make_tokenizer(data: Path, out: Path, size: int, longest: int) -> TokenizerFigures:
-    """`rl tokenizer`: writes the folder whole or not at all, and measures it over completions. Raises InputError."""
+    """Trains a tokenizer (`rl tokenizer`), writes its folder completely or not at all, and
+    measures completions. Raises InputError.
+    """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists already: choose another --out, or move it away")
     with tempfile.TemporaryDirectory() as scratch:
@@ -167,7 +184,7 @@ def make_tokenizer(data: Path, out: Path, size: int, longest: int) -> TokenizerF
     return measure_tokenizer(tokenizer, completions)
 
 
-def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Writes the tokenizer into a folder, beside whatever that holds already."""
+def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Writes the tokenizer into a folder and keeps the folder's other files."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(folder)

@@ -1,7 +1,7 @@
-"""Checks a user's settings (`--set`) for a config of trl's before anything is made.
+"""Checks a user's settings (`--set`) for a config of trl's before the config is built.
 
-A field that a command decides itself is refused with the option to use instead, so that no setting is overridden or
-ignored in silence. What trl refuses is told in one line.
+A field decided by the command is refused, with the option to use instead, so no setting is
+silently overridden or ignored. Errors of trl become one line.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import difflib
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Sampling
+
+if TYPE_CHECKING:
+    from transformers import Trainer
 
 FIELD_OPTIONS: Mapping[str, str] = {
     # Rollouts are sampled from the whole distribution, which the temperature alone changes.
@@ -36,9 +39,11 @@ FIELD_OPTIONS: Mapping[str, str] = {
     "reward_weights": "--reward",
     "scale_rewards": "--reward",
 }
-"""The option of `rl train` that takes the place of a field of trl's configs, or of a sampler's."""
+"""The option of `rl train` that replaces a field of trl's configs or of a sampler's."""
 UNUSED_FIELD_PREFIXES = ("dataloader_", "dataset_", "do_", "eval_", "per_device_eval_")
-"""Fields about loading, tokenizing and evaluating a dataset: rows here are token ids, and are not evaluated by trl."""
+"""Prefixes of fields for loading, tokenizing and evaluating a dataset: rows here are token ids,
+and trl does not evaluate them.
+"""
 DECIDED_FIELDS = frozenset(
     {
         *FIELD_OPTIONS,
@@ -49,47 +54,54 @@ DECIDED_FIELDS = frozenset(
         *("completion_only_loss", "assistant_only_loss"),
     }
 )
-"""Fields of trl's configs that `rl train` decides itself whatever the method, or that have no effect there."""
+"""Fields of trl's configs decided by `rl train` for every method, or without effect there."""
 WARM_UP_SHARE = 0.1
-"""Share of a training's optimizer steps in which the learning rate rises, unless the user sets it."""
+"""Share of the optimizer steps with a rising learning rate, unless the user sets a warm-up."""
 
 
-def warm_up_steps(max_steps: int, given: Mapping[str, Any]) -> dict[str, Any]:
-    """`warmup_steps` for a training of `max_steps` optimizer steps, rounded down; empty where `given` sets a warm-up.
+def warm_up_steps(max_steps: int, user_settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `warmup_steps` for a training of `max_steps` optimizer steps, rounded down; empty
+    if `user_settings` has a warm-up.
 
-    The first step of a warm-up has a learning rate of 0, so a training of fewer than ten steps has none.
+    The first step of a warm-up has a learning rate of 0, so a training of fewer than ten steps
+    has none.
     """
-    if given.keys() & {"warmup_steps", "warmup_ratio"}:
+    if user_settings.keys() & {"warmup_steps", "warmup_ratio"}:
         return {}
     return {"warmup_steps": int(WARM_UP_SHARE * max_steps)}
 
 
-def check_settings(kind: Any, given: Mapping[str, Any]) -> None:
-    """`kind`: a dataclass.
-
-    Raises InputError for a name that it has not, and for text where a number, or true or false, is wanted.
+def check_settings(kind: type[Any], user_settings: Mapping[str, Any]) -> None:
+    """Raises InputError for a name that the dataclass `kind` has not, and for text instead of a
+    number or a boolean.
     """
-    known = {field.name: field.default for field in fields(kind) if field.init}
-    for name, value in given.items():
-        if name not in known:
-            near = ", ".join(difflib.get_close_matches(name, known, 3)) or "see trl's documentation"
+    defaults = {field.name: field.default for field in fields(kind) if field.init}
+    for name, value in user_settings.items():
+        if name not in defaults:
+            near = (
+                ", ".join(difflib.get_close_matches(name, defaults, 3)) or "see trl's documentation"
+            )
             raise InputError(f"{kind.__name__} has no field {name!r}: near ones are {near}")
-        if isinstance(value, str) and isinstance(known[name], int | float):
-            wanted = "true or false" if isinstance(known[name], bool) else "a number"
-            raise InputError(f"{name}={value}: expected {wanted}")
+        if isinstance(value, str) and isinstance(defaults[name], int | float):
+            expected = "true or false" if isinstance(defaults[name], bool) else "a number"
+            raise InputError(f"{name}={value}: expected {expected}")
 
 
-def decided_fields(kind: Any) -> frozenset[str]:
-    """Returns the fields of one of trl's configs that `rl train` decides, or that have no effect there."""
+def decided_fields(kind: type[Any]) -> frozenset[str]:
+    """Returns the fields of a trl config decided by `rl train`, or without effect there."""
     unused = {field.name for field in fields(kind) if field.name.startswith(UNUSED_FIELD_PREFIXES)}
     return DECIDED_FIELDS | unused
 
 
 def refuse_decided(
-    given: Mapping[str, Any], decided: Collection[str], options: Mapping[str, str] = FIELD_OPTIONS
+    user_settings: Mapping[str, Any],
+    decided: Collection[str],
+    options: Mapping[str, str] = FIELD_OPTIONS,
 ) -> None:
-    """Raises InputError for a field that the command decides, with the option to use instead if there is one."""
-    for name, value in given.items():
+    """Raises InputError for a field decided by the command, with the option to use instead if
+    there is one.
+    """
+    for name, value in user_settings.items():
         if name not in decided:
             continue
         option = options.get(name)
@@ -102,28 +114,35 @@ def refuse_decided(
 
 
 def make_config(
-    kind: Any, *, defaults: Mapping[str, Any], given: Mapping[str, Any], decided: Mapping[str, Any]
+    kind: type[Any],
+    *,
+    defaults: Mapping[str, Any],
+    user_settings: Mapping[str, Any],
+    decided: Mapping[str, Any],
 ) -> Any:
-    """Returns a config with the user's settings over `defaults`, and the fields that the command decides.
+    """Returns a config with the user's settings over `defaults`, and with the fields decided by
+    the command.
 
-    Raises InputError where a setting names a decided field, and where the config refuses a value.
+    Raises InputError for a setting of a decided field, and for a value refused by the config.
     """
-    refuse_decided(given, decided)
+    refuse_decided(user_settings, decided)
     try:
         with warnings.catch_warnings():
-            # Newer transformers call gradient_checkpointing otherwise; both names work with all that we support.
+            # Newer transformers rename gradient_checkpointing; all supported versions know both
+            # names.
             warnings.simplefilter("ignore", FutureWarning)
-            return kind(**{**defaults, **given, **decided})
+            return kind(**{**defaults, **user_settings, **decided})
     except (TypeError, ValueError, ImportError) as error:
         raise InputError(
             f"{kind.__name__} refuses these settings: {str(error).splitlines()[0]}"
         ) from error
 
 
-def keep_trainer_quiet(trainer: Any) -> None:
-    """Leaves the terminal to this project's own progress: no bars and no prints of trl and transformers.
+def keep_trainer_quiet(trainer: Trainer) -> None:
+    """Disables the bars and prints of trl and transformers; the project prints its own progress.
 
-    A resumed training warns of "missing keys ... lm_head.weight": a head that is tied to the embeddings is not stored.
+    A resumed training warns of "missing keys ... lm_head.weight": a head tied to the embeddings
+    is not stored.
     """
     from transformers import PrinterCallback
 
@@ -132,7 +151,9 @@ def keep_trainer_quiet(trainer: Any) -> None:
 
 
 def silence_libraries() -> None:
-    """Turns off bars and warnings of transformers and datasets. Downloads keep their bars: they may take long."""
+    """Disables bars and warnings of transformers and datasets. Downloads keep their bars, since
+    they may take long.
+    """
     from datasets import disable_progress_bars
     from transformers.utils import logging
 

@@ -1,5 +1,5 @@
-"""Watches a training: marks complete checkpoints, checks alarms and the time limit, handles Ctrl-C, and reports
-figures.
+"""Watches a training: completes checkpoints, checks alarms and the time limit, handles Ctrl-C,
+and reports figures.
 """
 
 from __future__ import annotations
@@ -8,71 +8,119 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transformers import TrainerCallback
 
 from kernelwright.rl.training.checkpoints import mark_whole
 from kernelwright.rl.training.grpo.drift import KL_METRIC, SAMPLE_SIZE_METRIC
+from kernelwright.rl.training.options import Method, TrainOptions
+from kernelwright.rl.training.plan import TrainingPlan
 from kernelwright.rl.training.processes import any_process_says
-from kernelwright.rl.training.safety.alarms import AlarmBounds, check_drift, check_entropy
+from kernelwright.rl.training.safety.alarms import check_drift, check_entropy
 from kernelwright.rl.training.subject import Subject
 
+if TYPE_CHECKING:
+    from transformers import TrainerControl, TrainerState, TrainingArguments
+
 Watch = Callable[[int, int, dict[str, float]], None]
-"""Step, steps in all, figures by name."""
+"""Callback with the step, the number of steps, and figures by name."""
 
 
 def ignore_step(step: int, steps: int, figures: dict[str, float]) -> None:
-    """Does nothing at a step: the `Watch` of a training that reports to nobody."""
+    """Does nothing at a step: the `Watch` of a training without a report."""
+
+
+class TrainingRun(NamedTuple):
+    """A training of any method, and the facts for its policy card."""
+
+    subject: Subject
+    options: TrainOptions
+    """Their alarm bounds and time limit apply."""
+    method: Method
+    facts: dict[str, object]
+    """Fields of the policy card."""
+    plan: TrainingPlan | None = None
+    """The plan of a training from a log."""
+    lineage: Callable[[], tuple[str, ...]] = tuple
+    """Returns the revisions since the subject's own."""
 
 
 class TrainingWatcher(TrainerCallback):
-    """Watches one training of any method."""
+    """Trainer callback that watches a training of any method."""
 
-    def __init__(
-        self, subject: Subject, work: Path, watch: Watch, limits: AlarmBounds, *, max_minutes: float | None,
-        earlier: float = 0.0,
-        lineage: Callable[[], tuple[str, ...]] = tuple, facts: dict[str, Any] | None = None,
-    ) -> None:  # fmt: skip
-        """`earlier`: seconds that the same training has run before. `lineage`: revisions since the subject's own."""
-        self._subject, self._work, self._watch, self._limits = subject, work, watch, limits
-        self._budget = None if max_minutes is None else max_minutes * 60
-        self._lineage, self._facts, self._earlier = lineage, facts or {}, earlier
+    def __init__(self, run: TrainingRun, watch: Watch, earlier_seconds: float = 0.0) -> None:
+        """Takes `earlier_seconds`: duration of the earlier sittings of the same training."""
+        minutes = run.options.max_minutes
+        self._run = run
+        self._watch = watch
+        self._limits = run.options.limits
+        self._budget = None if minutes is None else minutes * 60
+        self._earlier = earlier_seconds
         self._started = self._step_began = time.monotonic()
         self.interrupted = False
         self.paused = False
-        """The time of this sitting is up, and there is more to do."""
+        """Whether the time of this sitting is up before the last step."""
 
     @property
     def seconds(self) -> float:
-        """Seconds of training, those of earlier sittings among them."""
+        """Seconds of training, earlier sittings included."""
         return self._earlier + time.monotonic() - self._started
 
     def interrupt(self) -> None:
-        """Has it save and stop at the end of the step."""
+        """Requests a checkpoint and a stop at the end of the step."""
         self.interrupted = True
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
         """Starts the clocks of this sitting and of its first step."""
         self._started = self._step_began = time.monotonic()
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Saves and stops after this step where the time is up or the user interrupted, in every process at once."""
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
+        """Saves and stops after this step if the time is up or the user interrupted, in every
+        process at once.
+        """
         spent = time.monotonic() - self._started
-        if (
-            self._budget is not None
-            and spent >= self._budget
-            and state.global_step < state.max_steps
-        ):
+        is_over = self._budget is not None and spent >= self._budget
+        if is_over and state.global_step < state.max_steps:
             self.paused = True
         self.interrupted, self.paused = any_process_says(self.interrupted, self.paused)
         if self.interrupted or self.paused:
             control.should_save = control.should_training_stop = True
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """Adds seconds, tokens a second and the GPU's share of busy time to a step's figures, and keeps the history."""
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, object] | None = None,
+        **_: object,
+    ) -> None:
+        """Adds seconds, tokens a second and the GPU's busy share to a step's figures, and writes
+        the history.
+        """
         if not logs or "loss" not in logs:
             return
+        figures = self._step_figures(logs)
+        state.log_history[-1].update(figures)
+        if state.is_world_process_zero:
+            self._write_history(state.log_history)
+            self._watch(state.global_step, state.max_steps, figures)
+        self._check_alarms(state.log_history)
+
+    def _step_figures(self, logs: dict[str, object]) -> dict[str, float]:
+        """Returns the numbers that trl logs, with duration and speed of the step."""
         now = time.monotonic()
         figures = {
             name: float(value) for name, value in logs.items() if isinstance(value, int | float)
@@ -83,43 +131,52 @@ class TrainingWatcher(TrainerCallback):
         if (busy := gpu_busy()) is not None:
             figures["gpu_busy"] = busy
         self._step_began = now
-        state.log_history[-1].update(figures)
-        if state.is_world_process_zero:
-            self._write_history(state.log_history)
-            self._watch(state.global_step, state.max_steps, figures)
-        # A step without a row, all of its groups being flat, has no entropy to speak of.
-        told = [
-            e for e in state.log_history if e.get("entropy") is not None and e.get("rows", 1.0) > 0
-        ]
-        check_entropy([float(entry["entropy"]) for entry in told], self._limits)
-        drifted = [entry for entry in told if SAMPLE_SIZE_METRIC in entry]
-        check_drift(
-            [float(entry[SAMPLE_SIZE_METRIC]) for entry in drifted],
-            self._limits,
-            [float(entry[KL_METRIC]) for entry in drifted],
-        )
+        return figures
 
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Marks the checkpoint that was just written as whole, in the one process that writes."""
+    def _check_alarms(self, history: list[dict[str, float]]) -> None:
+        """Raises TrainingAlarm if the last steps show a collapsed entropy or a worn-out log."""
+        # A step without rows (all groups flat) has no meaningful entropy.
+        entries = [
+            entry
+            for entry in history
+            if entry.get("entropy") is not None and entry.get("rows", 1.0) > 0
+        ]
+        check_entropy([float(entry["entropy"]) for entry in entries], self._limits)
+        drifted = [entry for entry in entries if SAMPLE_SIZE_METRIC in entry]
+        sample_sizes = [float(entry[SAMPLE_SIZE_METRIC]) for entry in drifted]
+        divergences = [float(entry[KL_METRIC]) for entry in drifted]
+        check_drift(sample_sizes, self._limits, divergences)
+
+    def on_save(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
+        """Marks a new checkpoint as complete, in the first process."""
         if state.is_world_process_zero:
-            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
             mark_whole(
                 folder,
-                self._subject,
-                self._lineage(),
+                self._run.subject,
+                self._run.lineage(),
                 seconds=self.seconds,
                 step=state.global_step,
-                **self._facts,
+                **self._run.facts,
             )
 
     def _write_history(self, history: list[dict[str, Any]]) -> None:
-        beside = self._work / ".history.json.part"
+        work = self._run.options.work
+        beside = work / ".history.json.part"
         beside.write_text(json.dumps(history), encoding="utf-8")
-        beside.replace(self._work / "history.json")
+        beside.replace(work / "history.json")
 
 
 def gpu_busy() -> float | None:
-    """Share of the last moment in which the GPU computed; None where there is none or it is not told."""
+    """Returns the share of the last moment in which the GPU computed; None without a GPU or
+    without a reading.
+    """
     import torch
 
     if not torch.cuda.is_available():

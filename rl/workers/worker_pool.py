@@ -1,5 +1,5 @@
-"""Processes of ours that work for one command: deaf to Ctrl-C, and gone when the command ends, is stopped or is
-killed.
+"""Worker processes of a single command: they ignore Ctrl-C, and end when the command ends, is
+stopped or is killed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ EXIT_SECONDS, TERMINATION_SECONDS = 1.0, 5.0
 
 @contextmanager
 def process_pool(
-    workers: int, begin: Callable[..., None] | None = None, *given: Any
+    workers: int, begin: Callable[..., None] | None = None, *arguments: Any
 ) -> Iterator[ProcessPoolExecutor]:
-    """Makes a pool of processes that share no memory with this one.
+    """Opens a pool of processes without shared memory.
 
-    begin: called once in each process with `given`. At the end, and after Ctrl-C, work that is under way is given up.
+    begin: called once in each process with `arguments`. At the end, and after Ctrl-C, work under
+    way is abandoned.
     """
     pool: ProcessPoolExecutor | None = None
     try:
@@ -34,7 +35,7 @@ def process_pool(
             ignoring_interrupts()
         ):  # this process too, or a semaphore that is just being made would be left behind
             pool = ProcessPoolExecutor(
-                workers, multiprocessing.get_context("spawn"), _enter, (begin, given)
+                workers, multiprocessing.get_context("spawn"), _enter, (begin, arguments)
             )
             while len(pool._processes or ()) < workers:  # each submission starts one
                 pool.submit(os.getpid)
@@ -46,8 +47,8 @@ def process_pool(
 
 @contextmanager
 def ignoring_interrupts() -> Iterator[None]:
-    """Starts processes inside the block so that they ignore Ctrl-C from their first moment, also while they import: a
-    signal mask is inherited, also by a new program.
+    """Makes processes started inside the block ignore Ctrl-C from their first moment, also during
+    imports: a signal mask is inherited, even by a new program.
     """
     from multiprocessing import resource_tracker
 
@@ -60,13 +61,13 @@ def ignoring_interrupts() -> Iterator[None]:
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
-    own = list((pool._processes or {}).values())  # 3.14 has terminate_workers() for this
+    processes = list((pool._processes or {}).values())  # 3.14 has terminate_workers() for this
     pool.shutdown(wait=False, cancel_futures=True)
-    _joined(own, EXIT_SECONDS)
-    for process in own:
+    _joined(processes, EXIT_SECONDS)
+    for process in processes:
         process.terminate()
-    _joined(own, TERMINATION_SECONDS)
-    for process in own:
+    _joined(processes, TERMINATION_SECONDS)
+    for process in processes:
         process.kill()
 
 
@@ -78,11 +79,11 @@ def _joined(processes: Sequence[BaseProcess], seconds: float) -> None:
 
 # ---------------------------------------------------------------- in such a process
 _last: list[Callable[[], None]] = []
-"""Functions that this process calls before it exits."""
+"""Functions called before this process exits."""
 
 
 def call_before_exit(do: Callable[[], None]) -> None:
-    """Has `do` called where the process that started this one is killed."""
+    """Registers `do` to be called if the parent of this process is killed."""
     _last.append(do)
 
 
@@ -91,8 +92,8 @@ def _leave() -> None:
         do()
 
 
-def _enter(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
+def _enter(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # threads of what is imported hear again
     end_with_parent(_leave)
     if begin is not None:
-        begin(*given)
+        begin(*arguments)

@@ -64,7 +64,7 @@ def trainer(
     **settings: Any,
 ) -> Any:
     """One batch of all rows a step, on the CPU."""
-    from kernelwright.rl.training.grpo.config import grpo_config
+    from kernelwright.rl.training.grpo.config import GRPOFacts, grpo_config
     from kernelwright.rl.training.grpo.trainer import TrajectoryGRPOTrainer
 
     own = {
@@ -74,11 +74,12 @@ def trainer(
         "warmup_steps": 0,
         **settings,
     }
-    config = grpo_config(
-        own, output_dir=str(folder), max_steps=steps, seed=0, device="cpu", parameters=1, lora=False,
+    facts = GRPOFacts(
+        output_dir=str(folder), max_steps=steps, seed=0, device="cpu", parameters=1, lora=False,
         temperature=own.pop("temperature", 1.0),
         longest_completion=16,
     )  # fmt: skip
+    config = grpo_config(own, facts)
     return TrajectoryGRPOTrainer(
         model, config, lambda number: rows, decoupled=decoupled, processing_class=tokenizer
     )

@@ -1,4 +1,4 @@
-"""Groups of options that the commands of `rl` share: frozen dataclasses of typer options, each group a panel of
-`--help`, each with a method that checks what was asked for and gives it as fields. What a single command alone takes
-stands in its own module. Nothing heavy is imported at the top of a module here.
+"""Groups of options shared by the commands of `rl`: frozen dataclasses of typer options. Each
+group is a panel of `--help` with a method that checks the values and returns them as fields.
+Options of a single command stand in its own module. No module here has heavy imports at the top.
 """

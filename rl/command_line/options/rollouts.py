@@ -1,6 +1,4 @@
-"""Options that `rl train --online` and `rl loop` share: the problems, how they are sampled, and what judges the
-candidates.
-"""
+"""Options shared by `rl train --online` and `rl loop`: problems, sampling, and judging."""
 
 from __future__ import annotations
 
@@ -15,7 +13,9 @@ from kernelwright.rl.command_line.options.shared import Against
 
 @dataclass(frozen=True)
 class RolloutOptions:
-    """Options for the problems, the number of trajectories and turns, and the database that logs them."""
+    """Options for the problems, the number of trajectories and turns, and the database of the
+    log.
+    """
 
     PANEL: ClassVar[str] = "Rollouts"
     problems: Annotated[
@@ -74,7 +74,7 @@ class RolloutOptions:
     ] = None
 
     def fields(self) -> dict[str, Any]:
-        """Fields of OnlineOptions. Raises InputError where one means nothing."""
+        """Returns fields of OnlineOptions. Raises InputError for an invalid value."""
         from kernelwright.agent.runtime.arguments import own_work_mode
 
         return {
@@ -88,7 +88,7 @@ class RolloutOptions:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Options for the engine that samples, and for groups whose rewards are all equal."""
+    """Options for the sampling engine, and for groups with equal rewards."""
 
     PANEL: ClassVar[str] = "Rollouts"
     engine: Annotated[
@@ -126,7 +126,7 @@ class EngineOptions:
     ] = "drop"
 
     def fields(self) -> dict[str, Any]:
-        """Fields of OnlineOptions. Raises InputError where one means nothing."""
+        """Returns fields of OnlineOptions. Raises InputError for an invalid value."""
         from kernelwright.errors import InputError
 
         if self.zero_variance not in ("drop", "resample"):
@@ -139,8 +139,8 @@ class EngineOptions:
         }  # fmt: skip
 
     def _sampling_device(self) -> str | None:
-        """Returns the GPU that samples. Raises InputError for a GPU that does not exist, and for an engine whose GPU is
-        chosen in another way.
+        """Returns the sampling GPU. Raises InputError for an absent GPU, and for an engine whose
+        GPU is chosen in another way.
         """
         from kernelwright.agent.runtime.arguments import choose_device
         from kernelwright.errors import InputError

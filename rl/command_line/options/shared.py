@@ -1,4 +1,4 @@
-"""Options that every command of `rl` writes alike."""
+"""Options spelt alike in every command of `rl`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Chooses the GPUs of this machine that one online training uses: for training, for sampling, for judging.
+"""Chooses this machine's GPUs of an online training: for training, for sampling, for judging.
 
-transformers copies the model onto every GPU that a process sees. So this process is shown the trainer's alone, and each
-process that it starts for sampling or judging is shown its own.
+transformers copies the model onto every GPU visible to a process. Therefore this process sees
+only the trainer's GPU, and each process started for sampling or judging sees its own.
 """
 
 from __future__ import annotations
@@ -16,26 +16,29 @@ from kernelwright.errors import InputError
 VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
-def spread(asked: dict[str, Any], known: Callable[[str], str] = choose_device) -> dict[str, Any]:
-    """Fields of OnlineOptions, with the GPUs as their processes see them.
+def spread(
+    values: dict[str, Any], check_device: Callable[[str], str] = choose_device
+) -> dict[str, Any]:
+    """Returns fields of OnlineOptions, with the GPUs as seen by their processes.
 
-    asked: the same, with `sampling_device`, and `judge` perhaps naming several GPUs. known: a device by its full name;
-    raises InputError for one that is not there. Where several GPUs are asked for, this process sees one from now on, so
-    nothing may have begun to use CUDA. Raises InputError.
+    values: the same fields, `sampling_device`, and a `judge` that may name several GPUs. check_device: returns a
+    device's full name; raises InputError for an absent device. With several GPUs this process sees one of them from
+    now on, so CUDA must not be initialized before. Raises InputError.
     """
-    fields = {name: value for name, value in asked.items() if name != "sampling_device"}
-    if asked["ray"] is not None:
-        if asked["sampling_device"] is not None or "," in asked["judge"]:
+    fields = {name: value for name, value in values.items() if name != "sampling_device"}
+    if values["ray"] is not None:
+        if values["sampling_device"] is not None or "," in values["judge"]:
             raise InputError(
                 "--ray: the cluster assigns its GPUs; leave out --sampling-device, and name one judge"
             )
         return fields
-    device, sampling = asked["device"], asked["sampling_device"]
+    device, sampling = values["device"], values["sampling_device"]
     judges = (
-        [known(name.strip()) for name in asked["judge"].split(",")]
-        if asked["judge"].startswith("cuda")
+        [check_device(name.strip()) for name in values["judge"].split(",")]
+        if values["judge"].startswith("cuda")
         else []
     )
+    # Nothing to distribute: training, sampling and judging share the device.
     if sampling is None and (len(judges) < 2 and (device == "cpu" or judges in ([], [device]))):
         return fields
     if os.environ.get("WORLD_SIZE", "1") != "1":
@@ -57,7 +60,7 @@ def spread(asked: dict[str, Any], known: Callable[[str], str] = choose_device) -
 
 
 def _named(device: str) -> str:
-    """`cuda:N` as CUDA_VISIBLE_DEVICES names it."""
+    """Returns `cuda:N` as named by CUDA_VISIBLE_DEVICES."""
     number = int(device.partition(":")[2] or 0)
     shown = [
         name.strip()

@@ -1,4 +1,4 @@
-"""Options that `rl train` and `rl loop` share: the reward, the trainer and the model that is written."""
+"""Options shared by `rl train` and `rl loop`: the reward, the trainer and the written model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PolicyName = Annotated[
 
 @dataclass(frozen=True)
 class RewardOptions:
-    """Options for the reward formula, and for the credit of turns."""
+    """Options for the reward formula, and for credit assignment."""
 
     PANEL: ClassVar[str] = "Reward and credit"
     reward: Annotated[
@@ -37,7 +37,7 @@ class RewardOptions:
     ] = "leave-one-out"
 
     def fields(self) -> dict[str, Any]:
-        """Fields of TrainOptions. Raises InputError for a baseline or a formula that there is not."""
+        """Returns fields of TrainOptions. Raises InputError for an unknown baseline or formula."""
         from kernelwright.errors import InputError
         from kernelwright.rl.credit.formula import find_formula
         from kernelwright.rl.credit.turn_credit import AdvantageBaseline
@@ -55,7 +55,7 @@ class RewardOptions:
 
 @dataclass(frozen=True)
 class DistributionOptions:
-    """Options for the distribution that turns are sampled from, which is the one that is trained."""
+    """Options for the sampling distribution of turns, which is the trained distribution."""
 
     PANEL: ClassVar[str] = "Sampling"
     temperature: Annotated[
@@ -73,7 +73,9 @@ class DistributionOptions:
     ] = None  # fmt: skip
 
     def fields(self) -> dict[str, Any]:
-        """Fields of TrainOptions that the user gave. Raises InputError for a distribution that is cut off."""
+        """Returns the fields of TrainOptions set by the user. Raises InputError for a truncated
+        distribution.
+        """
         from kernelwright.errors import InputError
 
         if self.top_p not in (None, 1.0):
@@ -86,7 +88,7 @@ class DistributionOptions:
 
 @dataclass(frozen=True)
 class TrainerOptions:
-    """trl's trainer, and how the weights are written."""
+    """Options for trl's trainer, and for the written weights."""
 
     PANEL: ClassVar[str] = "Trainer"
     settings: Settings = None
@@ -102,7 +104,7 @@ class TrainerOptions:
     ] = "auto"  # fmt: skip
 
     def fields(self) -> dict[str, Any]:
-        """Fields of TrainOptions. Raises InputError where a value means nothing."""
+        """Returns fields of TrainOptions. Raises InputError for an invalid value."""
         from kernelwright.agent.runtime.arguments import choose_device
         from kernelwright.rl.training.sft.presets import read_settings
         from kernelwright.rl.training.trl_settings import FIELD_OPTIONS, refuse_decided
@@ -116,7 +118,7 @@ class TrainerOptions:
 
 
 def parse_storage(name: str) -> Any:
-    """The number format in which a trained policy is written. Raises InputError."""
+    """Returns the number format of a written policy. Raises InputError."""
     from kernelwright.errors import InputError
     from kernelwright.rl.training.options import Storage
 

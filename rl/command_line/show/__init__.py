@@ -1,1 +1,1 @@
-"""All rendering of `rl`: values in, rich renderables out."""
+"""All rendering of `rl`: converts values to rich renderables."""

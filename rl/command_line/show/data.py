@@ -1,4 +1,4 @@
-"""Corpora on a terminal: values in, rich renderables out."""
+"""Renders corpora for the terminal."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ def synth_view(state: CorpusProgress) -> RenderableType:
     return table
 
 
-def harvest_view(found: MistakesProgress) -> RenderableType:
-    """Renders how often a policy's drafts were wrong, and with which faults."""
+def harvest_view(progress: MistakesProgress) -> RenderableType:
+    """Renders the share of a policy's wrong drafts, and their faults."""
     from rich.table import Table
 
     table = Table(show_header=False, box=None)
-    table.add_row("repairs", f"{found.repairs:,}")
+    table.add_row("repairs", f"{progress.repairs:,}")
     table.add_row(
         "different drafts",
-        f"{found.drafts:,} of {found.problems:,} problems, {found.right:,} right",
+        f"{progress.drafts:,} of {progress.problems:,} problems, {progress.right:,} right",
     )
-    table.add_row("took", f"{found.seconds:,.0f} s")
-    for fault, count in found.faults.items():
+    table.add_row("took", f"{progress.seconds:,.0f} s")
+    for fault, count in progress.faults.items():
         table.add_row("", f"{count:,} {fault}")
     return table
 
 
 def imported_view(result: ImportResult) -> RenderableType:
-    """Shows how many rows were imported, and why others were left out."""
+    """Renders the number of imported rows, and the reasons against others."""
     from rich.table import Table
 
     table = Table(show_header=False, box=None)
@@ -68,7 +68,7 @@ def imported_view(result: ImportResult) -> RenderableType:
 
 
 def clean_view(result: CleaningResult, labelled: LabelCounts | None) -> RenderableType:
-    """Shows what cleaning dropped and, where rows were labelled, the labels."""
+    """Renders the counts of dropped rows, and of labels if rows were labelled."""
     from rich.table import Table
 
     table = Table(show_header=False, box=None)
@@ -92,7 +92,7 @@ def clean_view(result: CleaningResult, labelled: LabelCounts | None) -> Renderab
 
 
 def report_view(facts: CorpusFacts, written: list[Path]) -> RenderableType:
-    """Shows the main figures of a corpus and the files that were written."""
+    """Renders the main figures of a corpus and the written files."""
     from rich.table import Table
 
     table = Table(show_header=False, box=None)

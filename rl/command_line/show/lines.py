@@ -1,4 +1,4 @@
-"""Lines that a command says of its work: all of them in a log, the last ones in a terminal."""
+"""Progress lines of a command: all of them in a log, the latest in a terminal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 LINES_SHOWN = 12
-"""Lines shown in a terminal, the latest ones."""
+"""Number of the latest lines shown in a terminal."""
 
 
 class LineActivity:
-    """The lines that were said. The last one is repeated with its seconds where nothing else is said for long."""
+    """The progress lines of a command. The last line is repeated with its duration during a long
+    silence.
+    """
 
     seconds_between_lines = 15.0
 
@@ -35,11 +37,11 @@ class LineActivity:
         self._since = time.monotonic()
 
     def line(self) -> str:
-        """The line that was said last."""
+        """The latest progress line."""
         return self._shown[-1] if self._shown else ""
 
     def take_events(self) -> list[str]:
-        """Returns the lines that were said since the last call."""
+        """Returns the lines since the last call."""
         return [self._events.get() for _ in range(self._events.qsize())]
 
     def __rich__(self) -> Group:
@@ -52,7 +54,7 @@ class LineActivity:
 
 @contextmanager
 def said_lines(quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Gives a function that says a line on stderr; nothing where `quiet`."""
+    """Yields a function that prints a line to stderr; without effect if `quiet`."""
     activity = LineActivity()
     with show(activity, quiet):
         yield activity.say

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def cycles_view(cycles: Sequence[Cycle], output: Path) -> Group:
-    """Shows the cycles of a loop: each held-out split before and after, and whether it was promoted."""
+    """Renders the cycles of a loop: each held-out split before and after, and the promotion."""
     from rich.console import Group
     from rich.markup import escape
     from rich.table import Table
@@ -29,25 +29,29 @@ def cycles_view(cycles: Sequence[Cycle], output: Path) -> Group:
         title_justify="left",
     )
     for cycle in cycles:
-        for place, one in enumerate(cycle.compared):
-            said = (
+        for index, comparison in enumerate(cycle.compared):
+            outcome = (
                 escape(("promoted: " if cycle.promoted else "kept back: ") + cycle.why)
-                if place == 0
+                if index == 0
                 else ""
             )
-            spread = f"{one.difference:+.1%} ({one.low:+.1%} to {one.high:+.1%})"
+            spread = (
+                f"{comparison.difference:+.1%} ({comparison.low:+.1%} to {comparison.high:+.1%})"
+            )
             table.add_row(
-                str(cycle.cycle + 1) if place == 0 else "",
-                one.split,
-                f"{one.before:.1%}",
-                f"{one.after:.1%}",
+                str(cycle.cycle + 1) if index == 0 else "",
+                comparison.split,
+                f"{comparison.before:.1%}",
+                f"{comparison.after:.1%}",
                 spread,
-                said,
+                outcome,
             )
     promoted = any(cycle.promoted for cycle in cycles)
-    where = (
+    location = (
         f"the best policy is in {output / 'policy'}"
         if promoted
         else "no candidate was better: the policy stays as it was"
     )
-    return Group(table, where, f"report   {output / 'report.html'}, picture {output / 'loop.png'}")
+    return Group(
+        table, location, f"report   {output / 'report.html'}, picture {output / 'loop.png'}"
+    )

@@ -1,4 +1,4 @@
-"""What a command says when it is stopped, where the same command goes on later."""
+"""Messages of an interrupted command that a later call continues."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ STOPPED = "stopped: the same command goes on from here"
 
 @contextmanager
 def goes_on_later() -> Iterator[None]:
-    """Acknowledges the first Ctrl-C (or SIGTERM) at once, and says at the end that the same command goes on. For
-    commands that keep what they have done.
+    """Acknowledges the first Ctrl-C (or SIGTERM) at once, and prints at the end that the same
+    command continues. For commands that store their progress.
     """
     try:
         with announce_stops(PAUSING):

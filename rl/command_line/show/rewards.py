@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def explained_view(explained: ExplainedReward) -> Group:
-    """Shows the parts of one candidate's reward."""
+    """Renders the parts of a candidate's reward."""
     from rich.console import Group
     from rich.markup import escape
     from rich.table import Table
@@ -45,7 +45,7 @@ def explained_view(explained: ExplainedReward) -> Group:
 
 
 def presets_view(presets: Sequence[Formula]) -> RenderableType:
-    """Shows the weights of the reward formulas that have a name."""
+    """Renders the weights of the preset formulas."""
     from rich.text import Text
 
     from kernelwright.agent.reporting.words import AdaptiveTable
@@ -63,7 +63,7 @@ def presets_view(presets: Sequence[Formula]) -> RenderableType:
 
 
 def suspects_view(suspects: Sequence[Suspect]) -> Table | str:
-    """Shows the candidates that a person should look at."""
+    """Renders the candidates for a person to inspect."""
     from rich.markup import escape
     from rich.table import Table
 

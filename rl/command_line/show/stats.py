@@ -1,4 +1,4 @@
-"""`rl stats` and what `rl train` says of a log, for people."""
+"""Renders `rl stats`, and the part of `rl train` about its log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def stats_view(stats: LogStats) -> Group:
-    """Shows what a log is good for."""
+    """Renders the statistics of a log."""
     from rich.console import Group
 
     from kernelwright.agent.reporting.words import number_of
@@ -38,10 +38,10 @@ def stats_view(stats: LogStats) -> Group:
 
 
 def refusal_table(refused: Sequence[RefusalCount]) -> Table:
-    """Shows which turns are not used, why, and what to do about it."""
+    """Renders the unused turns with reasons and advice."""
     table = _table("Not used", "turns", "why", "what to do", "such as")
     for row in refused:
-        table.add_row(f"{row.turns:,}", row.found, row.remedy, f"candidate {row.example}")
+        table.add_row(f"{row.turns:,}", row.description, row.remedy, f"candidate {row.example}")
     return table
 
 

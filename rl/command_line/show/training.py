@@ -29,11 +29,11 @@ TABLE_COLUMNS: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 REWARD_PREFIX = "reward/"
 STEPS_SHOWN = 14
-"""How many of the latest steps the table shows."""
+"""Number of the latest steps in the table."""
 
 
 def plan_view(plan: TrainingPlan) -> Group:
-    """Shows what a training would do, before it does it."""
+    """Renders the plan of a training before its start."""
     from rich.console import Group
     from rich.markup import escape
     from rich.table import Table
@@ -78,18 +78,20 @@ def plan_view(plan: TrainingPlan) -> Group:
 
 
 class LiveTraining:
-    """The last steps of a training with the parts of the reward, and the current activity."""
+    """The latest steps of a training with the parts of the reward, and the current activity."""
 
     seconds_between_lines = 10.0
 
     def __init__(self, from_log: bool = False) -> None:
-        """from_log: figures that a log fixed before the training are not shown."""
+        """Starts without steps. from_log: hides figures fixed by the log before the training."""
         self._steps: deque[tuple[int, dict[str, float]]] = deque(maxlen=STEPS_SHOWN)
         self._events: SimpleQueue[str] = SimpleQueue()
         self._of, self._doing, self._from_log = 0, "starting", from_log
 
     def watch(self, step: int, steps: int, figures: dict[str, float]) -> None:
-        """Takes the figures of optimiser step `step` of `steps`, by name, for the next redraw of the live view."""
+        """Receives the figures of optimizer step `step` of `steps` for the next redraw of the
+        live view.
+        """
         from kernelwright.rl.training.report import is_of_log
 
         shown = {
@@ -102,7 +104,7 @@ class LiveTraining:
         self._events.put(plain_line(step, steps, shown))
 
     def say(self, doing: str) -> None:
-        """Takes the one line that says what the training is doing at the moment."""
+        """Receives the line that describes the current activity."""
         self._doing = doing
 
     def line(self) -> str:
@@ -110,7 +112,7 @@ class LiveTraining:
         return self._doing
 
     def take_events(self) -> list[str]:
-        """Returns the steps that have ended since the last call, a line each."""
+        """Returns the steps since the last call, one line each."""
         return [self._events.get() for _ in range(self._events.qsize())]
 
     def __rich__(self) -> Group:
@@ -129,36 +131,36 @@ class LiveTraining:
 
 
 def step_table(steps: list[tuple[int, dict[str, float]]], of: int) -> Table:
-    """Shows the figures of the last steps; `of` is the number of all steps."""
+    """Renders the figures of the last steps; `of` is the number of all steps."""
     from rich.table import Table
 
-    known = [
+    names = [
         column for column in TABLE_COLUMNS if any(column[0] in figures for _, figures in steps)
     ]
     table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column(f"step / {of}", justify="right")
-    for _, title, _ in known:
+    for _, title, _ in names:
         table.add_column(title, justify="right", no_wrap=True)
     for step, figures in steps:
         table.add_row(
             str(step),
-            *(form.format(figures[name]) if name in figures else "" for name, _, form in known),
+            *(form.format(figures[name]) if name in figures else "" for name, _, form in names),
         )
     return table
 
 
 def plain_line(step: int, steps: int, figures: dict[str, float]) -> str:
-    """Returns one step as a line of text, for an output that is no terminal."""
-    said = [
+    """Returns a step as a line of text, for output outside a terminal."""
+    texts = [
         f"{title} {form.format(figures[name])}"
         for name, title, form in TABLE_COLUMNS
         if name in figures
     ]
-    return f"step {step}/{steps}: {', '.join(said)}"
+    return f"step {step}/{steps}: {', '.join(texts)}"
 
 
 class ShownTraining:
-    """A training that is shown on stderr while it runs, and can be interrupted by a result on stdout."""
+    """A training rendered on stderr while running; a result can be printed on stdout meanwhile."""
 
     def __init__(self, activity: LiveTraining, quiet: bool) -> None:
         self._activity, self._quiet = activity, quiet
@@ -166,7 +168,7 @@ class ShownTraining:
         self.watch, self.say = activity.watch, activity.say
 
     def open(self) -> None:
-        """Shows the activity from now on."""
+        """Starts showing the activity."""
         self._view.enter_context(show(self._activity, self._quiet))
 
     def close(self) -> None:
@@ -174,7 +176,7 @@ class ShownTraining:
         self._view.close()
 
     def print(self, result: RenderableType) -> None:
-        """Prints a result on stdout, which is the same terminal: the view makes room for it."""
+        """Prints a result on stdout; the live view moves aside, since both share the terminal."""
         self.close()
         console().print(result)
         self.open()
@@ -182,9 +184,10 @@ class ShownTraining:
 
 @contextmanager
 def live_training(quiet: bool = False, from_log: bool = False) -> Iterator[ShownTraining]:
-    """Shows a live table in a terminal, and elsewhere a line for each step and each activity; nothing where `quiet`.
+    """Shows a live table in a terminal, else a line for each step and activity; nothing if
+    `quiet`.
 
-    All of it goes to stderr.
+    All output goes to stderr.
     """
     shown = ShownTraining(LiveTraining(from_log), quiet)
     shown.open()
@@ -195,7 +198,7 @@ def live_training(quiet: bool = False, from_log: bool = False) -> Iterator[Shown
 
 
 def trained_view(trained: TrainingResult) -> str:
-    """Says what a training made and how to use it."""
+    """Renders the result of a training and its use."""
     loss = "" if trained.loss is None else f", last loss {trained.loss:.4f}"
     named = f"--policy transformers:{trained.base or trained.output}"
     if trained.base:

@@ -1,1 +1,3 @@
-"""Rows made fit to train on: normalised, each once, none of a benchmark's, labelled by the tools."""
+"""Cleaning of rows for training: normalised, deduplicated, free of benchmark problems, labelled
+by the tools.
+"""

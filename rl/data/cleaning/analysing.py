@@ -1,5 +1,5 @@
-"""Analyses each row of a corpus by itself, shard by shard, in any number of processes; a finished shard is not analysed
-twice.
+"""Analyses each row of a corpus independently, shard by shard, in any number of processes; a
+finished shard is not analysed twice.
 """
 
 from __future__ import annotations
@@ -16,26 +16,25 @@ from kernelwright.rl.data.rows import Kind, Row, normalise_text, read_rows, row_
 from kernelwright.tools.problem import Problem
 
 ANALYSIS_FORM = 2
-"""The version of the files that `analyse_shard` writes: those that an interrupted run wrote in another one are not
-used.
+"""Version of the files written by `analyse_shard`; an interrupted run's files of another version
+are not used.
 """
-_here: dict[str, Any] = {}
-"""The benchmarks that a worker process holds."""
+_worker_state: dict[str, Any] = {}
+"""The benchmarks of a worker process."""
 
 
 def open_worker(problems: Sequence[dict[str, Any]]) -> None:
     """Prepares a worker; called once in each process."""
-    _here["benchmarks"] = Benchmarks(Problem(**p) for p in problems)
+    _worker_state["benchmarks"] = Benchmarks(Problem(**p) for p in problems)
 
 
-def analyse_shard(shard: Path, made: Path) -> Path:
-    """Writes `made`: a signature (128 uint32), a group and a comparison for each row of the shard.
-
-    Whole or not at all.
+def analyse_shard(shard: Path, target: Path) -> Path:
+    """Writes a signature (128 uint32), a group and a comparison for each row of the shard into
+    `target`, atomically.
     """
     import numpy as np
 
-    benchmarks: Benchmarks = _here["benchmarks"]
+    benchmarks: Benchmarks = _worker_state["benchmarks"]
     signatures, facts = [], []
     for row in map(normalise_row, read_rows(shard)):
         comparison = benchmarks.compare(row)
@@ -49,26 +48,28 @@ def analyse_shard(shard: Path, made: Path) -> Path:
                 comparison.model_dump(),
             ]
         )
-    partial = made.with_name(f".{made.name}")
+    partial = target.with_name(f".{target.name}")
     with partial.open("wb") as file:
         stacked = np.stack(signatures) if signatures else np.zeros((0, 128), np.uint32)
         np.savez_compressed(
             file, signatures=stacked, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8)
         )
-    partial.replace(made)
-    return made
+    partial.replace(target)
+    return target
 
 
-def read_analysis(made: Path) -> tuple[Any, list[list[Any]]]:
-    """(rows, 128) signatures, and for each row: the hash of its texts, its group, its graph, its comparison."""
+def read_analysis(path: Path) -> tuple[Any, list[list[Any]]]:
+    """Returns signatures of shape (rows, 128), and for each row the hash of its texts, its group,
+    its graph, its comparison.
+    """
     import numpy as np
 
-    with np.load(made) as held:
+    with np.load(path) as held:
         return held["signatures"], json.loads(held["facts"].tobytes().decode())
 
 
 def normalise_row(row: Row) -> Row:
-    """The row with its texts normalised, and hashes and id to match."""
+    """Returns the row with normalised texts, and hashes and id to match."""
     facts = row.model_dump(
         exclude={"id", "kind", "prompt", "completion", "prompt_hash", "completion_hash"}
     )
@@ -83,5 +84,5 @@ def normalise_row(row: Row) -> Row:
 
 def group_of(row: Row, graph: str) -> str:
     """Returns the key of a row: only rows with equal keys can be near duplicates."""
-    said = row.prompt.rsplit("\n# ", 2)[-2:] if row.kind is Kind.REPAIR else ()
-    return "\0".join([row.kind, graph, *(text[:120] for text in said)])
+    feedback = row.prompt.rsplit("\n# ", 2)[-2:] if row.kind is Kind.REPAIR else ()
+    return "\0".join([row.kind, graph, *(text[:120] for text in feedback)])

@@ -1,11 +1,11 @@
-"""Benchmarks as hashes: what training data must not hold is known without a checkout of theirs, and none of their text
-lies here.
+"""Benchmarks as hashes: problems excluded from training are recognized without a checkout, and no
+benchmark text is shipped.
 
-`python -m kernelwright.rl.data.cleaning.known_benchmarks kernelbench:DIR tritonbench-t:DIR` reads the checkouts and
-writes known_benchmarks.json anew.
+`python -m kernelwright.rl.data.cleaning.known_benchmarks kernelbench:DIR tritonbench-t:DIR` reads
+the checkouts and rewrites known_benchmarks.json.
 
-A dataflow graph or a syntax tree cannot be read back from its hash. Whoever gives `--against kernelbench:DIR` has the
-comparison of words besides.
+A dataflow graph or a syntax tree cannot be recovered from its hash. `--against kernelbench:DIR`
+adds the comparison of words.
 """
 
 from __future__ import annotations
@@ -27,59 +27,61 @@ CANARY = (
     "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, x, y):\n"
     "        return torch.softmax(x @ y, dim=-1) * 2.0\n"
 )
-"""A module whose hashes are stored beside the benchmarks'. Where today's code hashes it otherwise, the file was written
-by other code and cannot be compared with.
+"""A module whose hashes are stored beside the benchmarks'. If the current code hashes it
+otherwise, the file was written by other code and cannot be compared with.
 """
 
 
 class BenchmarkHashes(Value):
-    """One benchmark's problems, by their hashes."""
+    """The problems of a benchmark, by their hashes."""
 
     name: str
     problems: int
     graphs: dict[str, str]
-    """Dataflow graph (rl.data.dataflow) -> the first problem that has it."""
+    """First problem with a dataflow graph (rl.data.dataflow), by the graph's hash."""
     trees: dict[str, str]
-    """Syntax tree of the model (rl.data.trees) -> the first problem that has it."""
+    """First problem with a syntax tree (rl.data.tree_hashes), by the tree's hash."""
 
 
 class KnownBenchmarks(Value):
-    """The contents of known_benchmarks.json."""
+    """The parsed contents of known_benchmarks.json."""
 
     canary: tuple[str, str]
     suites: tuple[BenchmarkHashes, ...]
 
-    def names(self, what: Literal["graphs", "trees"]) -> dict[str, str]:
-        """Hash -> a problem that has it."""
+    def names(self, kind: Literal["graphs", "trees"]) -> dict[str, str]:
+        """Returns a problem for each hash."""
         return {
-            digest: name for suite in self.suites for digest, name in getattr(suite, what).items()
+            digest: name for suite in self.suites for digest, name in getattr(suite, kind).items()
         }
 
     @property
     def counts(self) -> dict[str, int]:
-        """Counts problems for people: `kernelbench, by hash` -> problems."""
+        """Returns the number of problems of each suite, with the key `kernelbench, by hash`."""
         return {f"{suite.name}, by hash": suite.problems for suite in self.suites}
 
 
 @functools.cache
 def load_known_benchmarks() -> KnownBenchmarks:
-    """Loads the file that ships with the project. Raises InputError where today's code would hash otherwise."""
-    found = KnownBenchmarks.model_validate_json(KNOWN_BENCHMARKS_FILE.read_text(encoding="utf-8"))
-    if found.canary != canary_hashes():
+    """Loads the shipped file. Raises InputError if the current code would hash otherwise."""
+    known_benchmarks = KnownBenchmarks.model_validate_json(
+        KNOWN_BENCHMARKS_FILE.read_text(encoding="utf-8")
+    )
+    if known_benchmarks.canary != canary_hashes():
         raise InputError(
             f"{KNOWN_BENCHMARKS_FILE.name} was written by another graph hash: run python -m "
             "kernelwright.rl.data.cleaning.known_benchmarks SUITE:DIR ..."
         )
-    return found
+    return known_benchmarks
 
 
 def canary_hashes() -> tuple[str, str]:
-    """Returns the dataflow hash and the tree hash of CANARY, which change when the hashing does."""
+    """Returns the dataflow hash and the tree hash of CANARY, which change with the hashing code."""
     return graph_hash(CANARY), tree_hash(CANARY)
 
 
 def hash_suite(name: str, problems: Sequence[Problem]) -> BenchmarkHashes:
-    """Returns the hashes by which the problems of a suite are known again."""
+    """Returns the hashes that identify the problems of a suite."""
     graphs: dict[str, str] = {}
     trees: dict[str, str] = {}
     for problem in problems:
@@ -91,21 +93,23 @@ def hash_suite(name: str, problems: Sequence[Problem]) -> BenchmarkHashes:
 
 
 def load_checkout(text: str) -> list[Problem]:
-    """The problems of `NAME:DIR`. Raises InputError and ProblemError."""
+    """Returns the problems of `NAME:DIR`. Raises InputError and ProblemError."""
     from kernelwright.agent.problems.finding import load_suite
 
-    name, _, place = text.partition(":")
-    if not place:
+    name, _, folder = text.partition(":")
+    if not folder:
         raise InputError(f"{text}: write {name}:DIR with the folder of its checkout")
-    return load_suite(name, Path(place))
+    return load_suite(name, Path(folder))
 
 
-def write_known_benchmarks(asked: Sequence[str]) -> KnownBenchmarks:
+def write_known_benchmarks(checkouts: Sequence[str]) -> KnownBenchmarks:
     """Reads each `NAME:DIR` and writes the file. Raises InputError and ProblemError."""
-    suites = tuple(hash_suite(text.partition(":")[0], load_checkout(text)) for text in asked)
-    found = KnownBenchmarks(canary=canary_hashes(), suites=suites)
-    KNOWN_BENCHMARKS_FILE.write_text(found.model_dump_json(indent=0) + "\n", encoding="utf-8")
-    return found
+    suites = tuple(hash_suite(text.partition(":")[0], load_checkout(text)) for text in checkouts)
+    known_benchmarks = KnownBenchmarks(canary=canary_hashes(), suites=suites)
+    KNOWN_BENCHMARKS_FILE.write_text(
+        known_benchmarks.model_dump_json(indent=0) + "\n", encoding="utf-8"
+    )
+    return known_benchmarks
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
-"""Labels from the tools: does a completion compile for each target, is it right.
+"""Labels of the tools: whether a completion compiles for each target, and whether it is correct.
 
-Shard by shard; what has its labels is not asked again.
-
-References are run as they stand: label only corpora whose references you would run yourself. Kernels run in the
-sandbox.
+Works shard by shard; labelled rows are skipped. References are executed unsandboxed: label only
+corpora whose references are trusted. Kernels run in the sandbox.
 """
 
 from __future__ import annotations
@@ -20,16 +18,16 @@ from kernelwright.tools.report import Value
 
 
 class MissingLabel(StrEnum):
-    """The reasons why no tool has labelled a row."""
+    """The reasons for a row without labels."""
 
     NO_REFERENCE = "no reference"
     NO_ENTRY_POINT = "no entry point (class ModelNew)"
     UNUSABLE_REFERENCE = "the reference cannot be used"
-    """It has no Model or no inputs, or fails by itself."""
+    """The reference has no Model or no inputs, or fails by itself."""
 
 
 class LabelCounts(Value):
-    """Counts of the rows that the judge has labelled."""
+    """Counts of the rows labelled by the judge."""
 
     rows: int = 0
     judged: int = 0
@@ -42,22 +40,23 @@ class LabelCounts(Value):
 def label_corpus(
     folder: Path, targets: Sequence[str], correct: bool, workers: int, say: Callable[[str], None]
 ) -> LabelCounts:
-    """Fills `compile` (and `correct`) of every row of the folder, in place, each shard by a rename."""
+    """Fills `compile` (and `correct`) of every row of the folder, in place, each shard by a
+    rename.
+    """
     total = LabelCounts()
+    paths = shards(folder)
     with evaluating(workers) as pool:
-        for number, path in enumerate(there := shards(folder), 1):
+        for number, path in enumerate(paths, 1):
             rows = list(read_rows(path))
-            wanted = [_wants(row, targets, correct) for row in rows]
-            found = pool.map(
-                label_row,
-                ((row, tuple(targets), correct) for row, w in zip(rows, wanted, strict=True) if w),
-                chunksize=4,
-            )
-            rows = [next(found) if w else row for row, w in zip(rows, wanted, strict=True)]
-            if any(wanted):
+            unlabelled = [at for at, row in enumerate(rows) if _wants(row, targets, correct)]
+            work = [(rows[at], tuple(targets), correct) for at in unlabelled]
+            labelled = pool.map(label_row, work, chunksize=4)
+            for at, row in zip(unlabelled, labelled, strict=True):
+                rows[at] = row
+            if unlabelled:
                 write_shard(path, rows)
             total = _added(total, rows, targets)
-            say(f"{number} of {len(there)} shards labelled, {total.judged:,} rows")
+            say(f"{number} of {len(paths)} shards labelled, {total.judged:,} rows")
     return total
 
 
@@ -74,7 +73,7 @@ def _lacks(row: Row) -> MissingLabel | None:
 
 
 def _why(row: Row) -> MissingLabel:
-    """Returns the reason why a row has no label."""
+    """Returns the reason for a row without labels."""
     return _lacks(row) or MissingLabel.UNUSABLE_REFERENCE
 
 
@@ -100,14 +99,14 @@ def _added(total: LabelCounts, rows: Iterable[Row], targets: Sequence[str]) -> L
 
 
 # -------------------------------------------------------------- in a worker
-def label_row(asked: tuple[Row, tuple[str, ...], bool]) -> Row:
-    """The row with its labels. A reference that cannot be compared with (it is random) leaves the labels of the
-    compilation; one that fails leaves the row as it was.
+def label_row(arguments: tuple[Row, tuple[str, ...], bool]) -> Row:
+    """Returns the row with its labels. A reference unfit for comparison (it is random) leaves the
+    compilation labels; a failing reference leaves the row unchanged.
     """
     from kernelwright.tools.evaluation.pipeline import Options
     from kernelwright.tools.problem import Problem, ProblemError
 
-    row, targets, correct = asked
+    row, targets, correct = arguments
     problem = Problem(name=row.problem or "row", source=row.reference)
     options = Options(
         targets=targets, sizes=0, profile=False, torch_compile=False, interpret=correct
@@ -115,6 +114,7 @@ def label_row(asked: tuple[Row, tuple[str, ...], bool]) -> Row:
     try:
         report = evaluator().evaluate(problem, row.completion, options)
     except ProblemError:
+        # A reference that cannot be run still allows the compilation labels.
         return label_row((row, targets, False)) if correct else row
     compiled = {c.target: c.passed for c in report.compiles} or dict.fromkeys(targets, False)
     labels: dict[str, Any] = {"compile": row.compile | compiled}

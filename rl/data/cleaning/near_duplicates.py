@@ -1,15 +1,22 @@
-"""Near duplicates: MinHash signatures (Broder 1997) and banding, kept in arrays of a fixed size a row.
+"""Near duplicates by MinHash signatures (Broder 1997) and banding, in arrays of a fixed size per
+row.
 
-Two rows are held against each other only where their references compute the same graph and, for repairs, the tools said
-the same: generated kernels share their skeleton on purpose, and one operation more or another mistake is another
-example however alike the texts are.
+Two rows are compared only if their references compute the same graph and, for repairs, the tools'
+messages agree: generated kernels share their skeleton on purpose, and an additional operation or
+another mistake makes another example, however similar the texts.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Signature: TypeAlias = NDArray[np.uint32]
 
 PERMUTATIONS = 128
 SHINGLE_TOKENS = 5
@@ -20,37 +27,38 @@ MINHASH_SEED = 1
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?|[^\s\w]")
 
 
-def minhash_signature(text: str) -> Any:
-    """128 numbers (uint32) of the text's shingles of five tokens."""
+def minhash_signature(text: str) -> Signature:
+    """Returns 128 numbers (uint32) of the text's shingles of five tokens."""
     import numpy as np
     from datasketch import MinHash
 
     tokens = _TOKEN.findall(text)
-    shingles = {
-        " ".join(tokens[i : i + SHINGLE_TOKENS]).encode("utf-8", "replace")
-        for i in range(max(len(tokens) - SHINGLE_TOKENS + 1, 1))
-    }
+    # A text shorter than a shingle is a single shingle.
+    starts = range(max(len(tokens) - SHINGLE_TOKENS + 1, 1))
+    shingles = {" ".join(tokens[start : start + SHINGLE_TOKENS]) for start in starts}
     sketch = MinHash(num_perm=PERMUTATIONS, seed=MINHASH_SEED, hashfunc=zlib.crc32)
-    sketch.update_batch(sorted(shingles))
-    return sketch.hashvalues.astype(np.uint32)
+    sketch.update_batch(sorted(shingle.encode("utf-8", "replace") for shingle in shingles))
+    signature: Signature = sketch.hashvalues.astype(np.uint32)
+    return signature
 
 
 class NearDuplicates:
-    """Rows that were kept so far. About 800 bytes a row."""
+    """The accepted rows so far, at about 800 bytes a row."""
 
     def __init__(self) -> None:
-        self._signatures: list[Any] = []
+        self._signatures: list[Signature] = []
         self._bands: dict[int, int] = {}
         """Hash of (group, band) -> the last row that had it."""
 
-    def seen(self, group: str, signature: Any) -> bool:
-        """Whether a row of the same group is as like as the threshold; otherwise the row is remembered."""
+    def is_duplicate(self, group: str, signature: Signature) -> bool:
+        """Returns whether an accepted row of the group is similar enough; otherwise adds the row."""
         import numpy as np
 
-        keys = [
-            hash((group, band, signature[band * IN_BAND : (band + 1) * IN_BAND].tobytes()))
-            for band in range(BANDS)
-        ]
+        keys = []
+        for band in range(BANDS):
+            part = signature[band * IN_BAND : (band + 1) * IN_BAND]
+            keys.append(hash((group, band, part.tobytes())))
+        # Only rows with an equal band are compared in full.
         for number in {self._bands[key] for key in keys if key in self._bands}:
             if float(np.mean(self._signatures[number] == signature)) >= NEAR_COPY_SIMILARITY:
                 return True

@@ -1,7 +1,8 @@
-"""The Python programs of a row: what can be held against a benchmark's.
+"""Finds the Python programs of a row, for comparison with benchmarks.
 
-Found by syntax alone, in code fences or between sentences. A model that is told in words, written in another language
-or cut in two is not found: such rows are counted as not compared.
+Programs are found by syntax alone, in code fences or between sentences. A model described in
+words, written in another language or cut in two is not found: such rows are counted as not
+compared.
 """
 
 from __future__ import annotations
@@ -15,58 +16,67 @@ from kernelwright.rl.data.rows import Row
 from kernelwright.tools.parsing import parse_module
 
 MAX_PARSES = 64
-"""Tries for one text: a long file that is nearly Python must not take minutes."""
+"""Largest number of parses of a text: a long file of almost-Python must not take minutes."""
 _START = re.compile(r"([ \t]*)(?:import \w|from [\w.]+ import\b|class \w+\s*[(:]|def \w+\s*\(|@\w)")
 
 
 def programs_of(row: Row) -> tuple[str, ...]:
-    """The reference where it holds a model, else every program in the row's texts."""
+    """Returns the reference if it holds a model, else every program in the row's texts."""
     if holds_model(row.reference):
         return (row.reference,)
-    return tuple(
-        program
-        for text in (row.reference, row.prompt, row.completion)
-        for program in programs_in(text)
-    )
+    programs: list[str] = []
+    for text in (row.reference, row.prompt, row.completion):
+        programs += programs_in(text)
+    return tuple(programs)
 
 
 @lru_cache(maxsize=65536)
 def holds_model(program: str) -> bool:
-    """Whether there is a class with a forward: only models are compared by graph and tree."""
+    """Returns whether a program defines a class with a forward: only models are compared by graph
+    and tree.
+    """
     try:
         tree = parse_module(program)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    return any(
-        isinstance(n, ast.FunctionDef) and n.name == "forward" for one in classes for n in one.body
-    )
+    return any(any(map(_is_forward, node.body)) for node in classes)
+
+
+def _is_forward(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name == "forward"
 
 
 def programs_in(text: str) -> Iterator[str]:
-    """Runs of lines that parse, each as long as it can be, from a line that only Python begins with."""
+    """Yields maximal runs of lines that parse, each starting with a line only Python begins with."""
     lines = text.splitlines()
-    first, left = 0, MAX_PARSES
-    while first < len(lines) and left > 0:
+    first, parses_left = 0, MAX_PARSES
+    while first < len(lines) and parses_left > 0:
+        # Only lines that begin like Python are worth a parse.
         start = _START.match(lines[first])
-        taken, tries = _longest(_indented(lines[first:], start[1])) if start else (0, 0)
-        if start and taken:
-            yield "\n".join(line[len(start[1]) :] for line in lines[first : first + taken]) + "\n"
-        first, left = first + max(taken, 1), left - tries
+        length, tries = 0, 0
+        if start:
+            unindented = _indented(lines[first:], start[1])
+            length, tries = _longest(unindented)
+            if length:
+                yield "\n".join(unindented[:length]) + "\n"
+        first += max(length, 1)
+        parses_left -= tries
 
 
 def _indented(lines: list[str], indent: str) -> list[str]:
-    """The lines up to the first that is less indented, without the indent."""
-    end = next(
-        (i for i, line in enumerate(lines) if line.strip() and not line.startswith(indent)),
-        len(lines),
-    )
-    return [line[len(indent) :] for line in lines[:end]]
+    """Returns the lines up to the first with less indentation, without the indent."""
+    unindented = []
+    for line in lines:
+        if line.strip() and not line.startswith(indent):
+            break
+        unindented.append(line[len(indent) :])
+    return unindented
 
 
 def _longest(lines: list[str]) -> tuple[int, int]:
-    """Returns the number of lines that parse together, and the number of attempts. Each error cuts off the lines that
-    follow it.
+    """Returns the number of leading lines that parse together, and the number of attempts. Each
+    syntax error cuts off the lines after it.
     """
     for tries in range(1, MAX_PARSES):
         try:

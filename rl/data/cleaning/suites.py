@@ -1,5 +1,5 @@
-"""The problems that training data must not contain: those of every evaluation suite, found by their words, their syntax
-trees and their dataflow graphs.
+"""The problems excluded from training: those of every evaluation suite, compared by words, syntax
+trees and dataflow graphs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Value
 
 MIN_WORD_SIMILARITY = 0.8
-"""Jaccard of words from which a row is put before a person."""
+"""Jaccard similarity of words from which a row is listed for review."""
 _WORD = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?|[^\s\w]")
 
 
@@ -34,50 +34,52 @@ class Leak(Value):
 
     problem: str
     dropped: bool
-    """Whether the row was dropped; False where it is only listed for review."""
+    """Whether the row was dropped; False if only listed for review."""
     why: str
-    """graph, tree or words:0.87."""
+    """Kind of the similarity: `graph`, `tree` or `words:0.87`."""
 
 
 class Comparison(Value):
-    """The result of comparing one row with the suites."""
+    """The result of comparing a row with the suites."""
 
     leak: Leak | None = None
     compared: bool
-    """False where the row contains no model in Python: the absence of a leak then proves nothing."""
+    """False if the row contains no Python model: the absence of a leak then proves nothing."""
 
 
 def problems_of(against: Sequence[str]) -> list[Problem]:
-    """`kernelbench:DIR`, `tritonbench-t:DIR`, a folder of problem files; the catalogue's held-out problems always.
+    """Returns the problems of `kernelbench:DIR`, `tritonbench-t:DIR` or a folder of problem
+    files, and always the catalogue's held-out problems.
 
     Raises InputError or ProblemError.
     """
     from kernelwright.agent.problems.finding import catalogue, load_suite
 
-    found = [p for p in catalogue() if "held_out" in p.tags]
+    # The catalogue's held-out problems are always excluded.
+    problems = [p for p in catalogue() if "held_out" in p.tags]
     for text in against:
         if text.partition(":")[0] in ("kernelbench", "tritonbench-t"):
-            found += load_checkout(text)
+            problems += load_checkout(text)
         elif text == "catalogue":
-            found += catalogue()
+            problems += catalogue()
         elif Path(text).is_dir():
-            found += load_suite(text)
+            problems += load_suite(text)
         else:
             raise InputError(
                 f"{text} is no suite: write kernelbench:DIR, tritonbench-t:DIR, catalogue or a folder of problem files"
             )
-    return found
+    return problems
 
 
 @functools.cache
 def graphs_of(*against: str) -> frozenset[str]:
-    """Dataflow graphs that no training problem may have: those of the benchmarks that are known, of the held-out
-    catalogue, and of what is named.
+    """Returns the dataflow graphs forbidden in training: of the known benchmarks, of the held-out
+    catalogue, and of the named suites.
     """
-    return (
-        frozenset(load_known_benchmarks().names("graphs"))
-        | frozenset(graph_hash(p.source) for p in problems_of(against))
-    ) - {""}
+    graphs = set(load_known_benchmarks().names("graphs"))
+    for problem in problems_of(against):
+        graphs.add(graph_hash(problem.source))
+    return frozenset(graphs - {""})
 
 
 def words(text: str) -> frozenset[str]:
@@ -86,44 +88,47 @@ def words(text: str) -> frozenset[str]:
 
 
 class Benchmarks:
-    """The suites given, ready to be compared with, and the benchmarks that are known by their hashes."""
+    """The given suites prepared for comparison, and the known benchmarks by their hashes."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         import numpy as np
 
         self.problems = list(problems)
-        own = hash_suite("own", self.problems)
-        self._graphs = load_known_benchmarks().names("graphs") | own.graphs
-        self._trees = load_known_benchmarks().names("trees") | own.trees
-        sets = [words(p.source) for p in self.problems]
-        self._place = {word: i for i, word in enumerate(sorted(frozenset().union(*sets)))}
-        self._counts: Any = np.array([len(s) for s in sets])
-        self._has: Any = np.zeros((len(sets), len(self._place)), dtype=bool)
-        for i, one in enumerate(sets):
-            self._has[i, [self._place[w] for w in one]] = True
-        self._known: dict[str, Leak | None] = {}
+        hashes = hash_suite("own", self.problems)
+        self._graphs = load_known_benchmarks().names("graphs") | hashes.graphs
+        self._trees = load_known_benchmarks().names("trees") | hashes.trees
+        # One row a problem and one column a word: intersections with all problems at once.
+        word_sets = [words(problem.source) for problem in self.problems]
+        vocabulary = sorted(frozenset().union(*word_sets))
+        self._column = {word: column for column, word in enumerate(vocabulary)}
+        self._counts: Any = np.array([len(word_set) for word_set in word_sets])
+        self._has: Any = np.zeros((len(word_sets), len(vocabulary)), dtype=bool)
+        for row, word_set in enumerate(word_sets):
+            self._has[row, [self._column[word] for word in word_set]] = True
+        self._cached_leaks: dict[str, Leak | None] = {}
 
     def compare(self, row: Row) -> Comparison:
-        """Compares by every program in the row, and by the words of its prompt where it has no reference."""
+        """Compares every program in the row, and the words of its prompt if it has no reference."""
         programs = programs_of(row)
-        found = [leak for text in programs if (leak := self.leak(text))]
-        if not row.reference and (worded := self._by_words(row.prompt)):
-            found.append(worded)
-        found.sort(key=lambda leak: not leak.dropped)
-        return Comparison(
-            leak=found[0] if found else None, compared=any(map(holds_model, programs))
-        )
+        leaks = []
+        for program in programs:
+            if leak := self.leak(program):
+                leaks.append(leak)
+        if not row.reference and (similar := self._by_words(row.prompt)):
+            leaks.append(similar)
+        # A leak that drops the row goes before one for review.
+        leaks.sort(key=lambda leak: not leak.dropped)
+        compared = any(map(holds_model, programs))
+        return Comparison(leak=leaks[0] if leaks else None, compared=compared)
 
     def leak(self, reference: str) -> Leak | None:
-        """Returns the leak; None where the text has nothing in common with any problem. The same text is looked at
-        once.
-        """
+        """Returns the leak; None if the text resembles no problem. Results are cached by text."""
         if not reference:
             return None
         key = hashlib.sha1(reference.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
-        if key not in self._known:
-            self._known[key] = self._compare(reference)
-        return self._known[key]
+        if key not in self._cached_leaks:
+            self._cached_leaks[key] = self._compare(reference)
+        return self._cached_leaks[key]
 
     def _compare(self, reference: str) -> Leak | None:
         if name := self._graphs.get(graph_hash(reference)):
@@ -133,15 +138,16 @@ class Benchmarks:
         return self._by_words(reference)
 
     def _by_words(self, reference: str) -> Leak | None:
+        """Returns the problem with the most similar words, if similar enough for a review."""
         if not self.problems:
             return None
-        own = words(reference)
-        places = [self._place[w] for w in own if w in self._place]
-        common = self._has[:, places].sum(axis=1)
-        likeness = common / (self._counts + len(own) - common)
+        reference_words = words(reference)
+        columns = [self._column[word] for word in reference_words if word in self._column]
+        # Jaccard similarity with every problem: common words over all words.
+        common = self._has[:, columns].sum(axis=1)
+        likeness = common / (self._counts + len(reference_words) - common)
         best = int(likeness.argmax())
         if likeness[best] < MIN_WORD_SIMILARITY:
             return None
-        return Leak(
-            problem=self.problems[best].name, dropped=False, why=f"words:{likeness[best]:.2f}"
-        )
+        why = f"words:{likeness[best]:.2f}"
+        return Leak(problem=self.problems[best].name, dropped=False, why=why)

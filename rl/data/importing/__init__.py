@@ -1,1 +1,1 @@
-"""Corpora of others, read into rows: one module a form. What is read is text: nothing of it is run."""
+"""Importers of foreign corpora, one module a format. Imported text is never executed."""

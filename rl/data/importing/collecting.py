@@ -1,9 +1,8 @@
-"""`rl data inductor`: torch.compile over references, and what Inductor writes for them.
+"""`rl data inductor`: runs torch.compile on references and collects Inductor's output.
 
-On a GPU the whole of it runs. Without one Inductor's Triton code generation is options for CPU tensors
-(`cpu_backend="triton"`) with a driver that
-stands in: the code is written and caught, and what would launch it fails, which is expected. References are run as they
-stand.
+Everything runs on a GPU if there is one. Without a GPU, Inductor's Triton code generation is
+enabled for CPU tensors (`cpu_backend="triton"`) with a stand-in driver: the code is generated and
+captured, and its launch fails as expected. References are executed unsandboxed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,9 @@ from kernelwright.tools.problem import Problem
 def collect_kernels(
     problems: Sequence[Problem], out: Path, device: str, say: Callable[[str], None]
 ) -> ImportResult:
-    """Rows of all references in `out`. Raises InputError where `out` is there, or Inductor wrote nothing at all."""
+    """Writes the rows of all references to `out`. Raises InputError if `out` exists, or Inductor
+    wrote nothing.
+    """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists already: give a new folder with --out")
     skipped: dict[str, int] = {}
@@ -44,17 +45,19 @@ def collect_kernels(
                     }
                     yield from rows_of(code, "", problem.name, INDUCTOR_LICENCE, skipped, **facts)
 
-        found = list(rows())
-    if not found:
+        kernel_rows = list(rows())
+    if not kernel_rows:
         reasons = "; ".join(f"{n} x {reason}" for reason, n in skipped.items())
         raise InputError(
             f"Inductor wrote no Triton for any reference ({reasons}): use --device cuda:0 on a machine with a GPU"
         )
-    return ImportResult(rows=write_rows(out, found), skipped=skipped)
+    return ImportResult(rows=write_rows(out, kernel_rows), skipped=skipped)
 
 
 def compile_with_inductor(problem: Problem, device: str) -> tuple[list[str], str]:
-    """Every output_code that torch.compile writes for one reference, and why there is none. In a process of its own."""
+    """Returns every output_code written by torch.compile for a reference, and the reason if there
+    is none. Runs in its own process.
+    """
     import torch
     import torch._inductor.config as settings
     from torch._inductor.graph import GraphLowering
@@ -62,20 +65,17 @@ def compile_with_inductor(problem: Problem, device: str) -> tuple[list[str], str
     logging.getLogger("torch._inductor").setLevel(logging.CRITICAL)
     caught: list[str] = []
     GraphLowering.save_output_code = staticmethod(caught.append)
-    settings.compile_threads, settings.fx_graph_cache, settings.triton.unique_kernel_names = (
-        1,
-        False,
-        True,
-    )
+    settings.compile_threads = 1
+    settings.fx_graph_cache = False
+    settings.triton.unique_kernel_names = True
     if device == "cpu":
         settings.cpu_backend = "triton"
         _stand_in()
     torch._dynamo.reset()
     try:
         _run(problem, device)
-    except (
-        Exception
-    ) as error:  # whatever a reference or Inductor raises: what was written before counts
+    except Exception as error:
+        # A reference or Inductor may raise anything; code captured before the error counts.
         if not caught:
             return [], f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
     return caught, ""
@@ -94,7 +94,7 @@ def _run(problem: Problem, device: str) -> None:
 
 
 def _stand_in() -> None:
-    """A driver for a GPU that is not there: Inductor asks for one before it writes."""
+    """Activates the driver of an absent GPU: Inductor needs a driver to write code."""
     from triton.backends.compiler import GPUTarget
     from triton.runtime.driver import driver
 
@@ -102,23 +102,25 @@ def _stand_in() -> None:
 
 
 class StandInDriver:
-    """The methods of a Triton driver that Inductor calls while it writes code."""
+    """The methods of a Triton driver called by Inductor during code generation."""
 
     def __init__(self, target: Any) -> None:
         self._target = target
 
     def get_current_target(self) -> Any:
-        """The target that code is written for, as Triton's drivers name it."""
+        """Returns the target of the generated code, as Triton's drivers name it."""
         return self._target
 
     def get_current_device(self) -> int:
-        """The number of the one device that is pretended, 0."""
+        """Returns 0, the number of the pretended device."""
         return 0
 
     def get_current_stream(self, device: Any = None) -> int:
-        """The number of the default stream, 0."""
+        """Returns 0, the number of the default stream."""
         return 0
 
     def get_benchmarker(self) -> Any:
-        """A function that runs nothing and says one millisecond for each quantile (the median and two by default)."""
+        """Returns a function that runs nothing and reports one millisecond for each quantile (the
+        median and two by default).
+        """
         return lambda call, quantiles=None, **_: [1.0] * len(quantiles or (0.5,))

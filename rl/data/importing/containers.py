@@ -1,7 +1,8 @@
-"""Reads the records of a file of rows: Parquet, Arrow, JSON Lines, JSON or CSV, compressed or not.
+"""Reads the records of a file of rows: Parquet, Arrow, JSON Lines, JSON or CSV, compressed or
+not.
 
-The container is recognised by the first bytes of the file. Its name says nothing: `rows.json` is often JSON Lines, and
-an export may have no extension at all.
+The container is recognized by the first bytes of the file. Names are unreliable: `rows.json` is
+often JSON Lines, and an export may have no extension.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ACCEPTED_FORMS = (
 )
 BATCH_ROWS = 512
 FOLDER_SUFFIXES = ((".parquet",), (".arrow",), (".jsonl", ".ndjson"), (".json",), (".csv", ".tsv"))
-"""Suffixes of the files that a folder is read by: the first group of which it holds a file."""
+"""Suffixes of the files read from a folder: the first group with a file in the folder."""
 COMPRESSION_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".lz4")
 COMPRESSIONS = {
     b"\x1f\x8b": "gzip",
@@ -36,22 +37,24 @@ OTHER_FILES = {
     b"PK\x03\x04": "a zip archive: unpack it first",
     b"SQLite format 3": "a database: `agent export --format sft --db FILE --out sft.jsonl` writes rows of it",
 }
-"""First bytes of files that hold no rows, and what such a file is."""
+"""First bytes of files without rows, with their description."""
 MAGIC_BYTES = 16
 
 
 class ImportedRecord(NamedTuple):
-    """One record of a file, and where it stands there."""
+    """A record of a file, with its position."""
 
-    place: str
-    """`FILE:LINE`, or `FILE:NUMBER` where the file has no lines."""
+    location: str
+    """`FILE:LINE`, or `FILE:NUMBER` if the file has no lines."""
     fields: dict[str, Any]
     error: str = ""
-    """Reason why the record cannot be read; empty where it can."""
+    """Reason against reading the record; empty if readable."""
 
 
 def files_of(path: Path) -> list[Path]:
-    """Returns the files of rows in a folder, or the one file. Raises InputError where there is none."""
+    """Returns the files of rows in a folder, or the single file. Raises InputError if there is
+    none.
+    """
     if not path.exists():
         raise InputError(f"there is nothing at {path}: name a file of rows, or a folder of them")
     if path.is_file():
@@ -79,9 +82,10 @@ def _suffix(path: Path) -> str:
 
 
 def read_records(file: Path, known_fields: Collection[str]) -> Iterator[ImportedRecord]:
-    """Yields the records of one file. Of Parquet and Arrow only columns among `known_fields` are read.
+    """Yields the records of a file. Of Parquet and Arrow only columns among `known_fields` are
+    read.
 
-    Raises InputError where the file is empty, damaged, or of no known container.
+    Raises InputError if the file is empty, damaged, or of an unknown container.
     """
     try:
         with _open(file) as stream:
@@ -95,7 +99,7 @@ def read_records(file: Path, known_fields: Collection[str]) -> Iterator[Imported
 
 
 def _open(file: Path) -> IO[bytes]:
-    """Opens a file for reading in binary, decompressed where it is compressed."""
+    """Opens a file for reading in binary, decompressed if compressed."""
     with file.open("rb") as raw:
         magic = raw.read(MAGIC_BYTES)
     if magic.startswith(XZ_MAGIC):
@@ -111,6 +115,7 @@ def _open(file: Path) -> IO[bytes]:
 def _records(
     file: Path, stream: IO[bytes], known_fields: Collection[str]
 ) -> Iterator[ImportedRecord]:
+    # Peeking does not consume the stream.
     start = cast("io.BufferedReader", stream).peek(MAGIC_BYTES)[:1024]
     if not start:
         raise InputError(f"{file} is empty")
@@ -169,10 +174,10 @@ def _numbered(file: Path, entries: Iterator[Any]) -> Iterator[ImportedRecord]:
         yield _record(f"{file.name}:{number}", fields)
 
 
-def _record(place: str, entry: Any) -> ImportedRecord:
+def _record(location: str, entry: Any) -> ImportedRecord:
     if not isinstance(entry, dict):
-        raise InputError(f"{place} is no object with fields: a row looks like {{...}}")
-    return ImportedRecord(place, entry)
+        raise InputError(f"{location} is no object with fields: a row looks like {{...}}")
+    return ImportedRecord(location, entry)
 
 
 def _text_records(
@@ -202,7 +207,9 @@ def _array(file: Path, content: str) -> Iterator[ImportedRecord]:
 def _objects(
     file: Path, first: str, line: int, text: IO[str], known_fields: Collection[str]
 ) -> Iterator[ImportedRecord]:
-    """Yields the objects of JSON Lines, or of one object that is written over several lines or holds a list of them."""
+    """Yields the objects of JSON Lines, or of a single object written over several lines or
+    holding a list of objects.
+    """
     _check_utf8(first, f"{file}:{line}")
     try:
         entry = json.loads(first)
@@ -210,20 +217,23 @@ def _objects(
         whole = _parsed(first + text.read(), f"{file}:{line}")
         yield from _numbered(file, iter(_listed(whole, known_fields)))
         return
-    rest = text.readline()
-    if not rest:
+    next_line = text.readline()
+    # A single line may be a whole JSON document.
+    if not next_line:
         yield from _numbered(file, iter(_listed(entry, known_fields)))
         return
     yield _record(f"{file.name}:{line}", entry)
-    while rest:
+    while next_line:
         line += 1
-        if rest.strip():
-            yield _record(f"{file.name}:{line}", _parsed(rest, f"{file}:{line}"))
-        rest = text.readline()
+        if next_line.strip():
+            yield _record(f"{file.name}:{line}", _parsed(next_line, f"{file}:{line}"))
+        next_line = text.readline()
 
 
 def _listed(entry: dict[str, Any], known_fields: Collection[str]) -> list[Any]:
-    """Returns the rows of one JSON object: the object itself, or the only list of objects in it (`{"data": [...]}`)."""
+    """Returns the rows of a JSON object: the object itself, or the only list of objects in it
+    (`{"data": [...]}`).
+    """
     if set(entry) & set(known_fields):
         return [entry]
     lists = [
@@ -234,27 +244,28 @@ def _listed(entry: dict[str, Any], known_fields: Collection[str]) -> list[Any]:
     return lists[0] if len(lists) == 1 else [entry]
 
 
-def _parsed(text: str, where: str) -> Any:
-    _check_utf8(text, where)
+def _parsed(text: str, location: str) -> Any:
+    _check_utf8(text, location)
     try:
         return json.loads(text)
     except ValueError as error:
-        raise InputError(f"{where} is not JSON: {error}") from error
+        raise InputError(f"{location} is not JSON: {error}") from error
     except RecursionError as error:
         raise InputError(
-            f"{where} is not JSON that can be read: it is nested too deeply"
+            f"{location} is not JSON that can be read: it is nested too deeply"
         ) from error
 
 
-def _check_utf8(text: str, where: str) -> None:
+def _check_utf8(text: str, location: str) -> None:
     if any("\udc80" <= character <= "\udcff" for character in text):
-        raise InputError(f"{where} is not UTF-8: save it as UTF-8")
+        raise InputError(f"{location} is not UTF-8: save it as UTF-8")
 
 
 def _csv(
     file: Path, header: str, text: IO[str], known_fields: Collection[str]
 ) -> Iterator[ImportedRecord]:
     by_delimiter = split_header(header.rstrip("\r\n"))
+    # The delimiter with the most known column names.
     names, delimiter = max(
         ((names, delimiter) for delimiter, names in by_delimiter.items()),
         key=lambda pair: len(set(pair[0]) & set(known_fields)),
@@ -264,5 +275,5 @@ def _csv(
             f"{file} is no file of rows: it begins with {header.strip()[:40]!r}; {ACCEPTED_FORMS}"
         )
     for record in read_csv_records(text, len(names), delimiter):
-        place = f"{file.name}:{record.line + 1}"
-        yield ImportedRecord(place, dict(zip(names, record.cells, strict=False)), record.error)
+        location = f"{file.name}:{record.line + 1}"
+        yield ImportedRecord(location, dict(zip(names, record.cells, strict=False)), record.error)

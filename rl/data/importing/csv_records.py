@@ -1,4 +1,8 @@
-"""Reads CSV records one by one, and goes on after a record that is not well-formed."""
+"""Reads CSV records in turn, and continues after a malformed record.
+
+columns 2, lines:  a,b / "x,y / "c","d"
+-> ["a", "b"]; an error at line 2 (the quote never ends); ["c", "d"]
+"""
 
 from __future__ import annotations
 
@@ -9,32 +13,32 @@ from typing import NamedTuple
 
 DELIMITERS = (",", "\t", ";")
 MAX_FIELD_CHARACTERS = 1 << 24
-"""Characters of one CSV field."""
+"""Largest number of characters of a CSV field."""
 
 
 class CsvRecord(NamedTuple):
-    """One record of a CSV file, or the place where one could not be read."""
+    """A record of a CSV file, or the position of an unreadable record."""
 
     line: int
     """First line of the record, from 1."""
     cells: Sequence[str]
     error: str = ""
-    """Reason why the record cannot be used; empty where it can."""
+    """Reason against using the record; empty if usable."""
 
 
 def split_header(line: str) -> dict[str, list[str]]:
-    """Returns the column names of a header line by each delimiter that it may be written with."""
+    """Returns the column names of a header line for each possible delimiter."""
     return {
         delimiter: next(csv.reader([line], delimiter=delimiter), []) for delimiter in DELIMITERS
     }
 
 
 def read_csv_records(lines: Iterable[str], columns: int, delimiter: str) -> Iterator[CsvRecord]:
-    """Yields each record of a file with so many columns.
+    """Yields each record of a file with `columns` columns.
 
-    A quotation mark that is missing swallows the records that follow. Reading goes on at the next line within what was
-    swallowed that begins with a quotation mark and is the beginning of a well-formed record; lines before it might be
-    the rest of the broken one, and are left out.
+    A missing quotation mark swallows the following records. Reading resumes at the next swallowed
+    line that begins with a quotation mark and starts a well-formed record; lines before it may
+    belong to the broken record and are left out.
     """
     csv.field_size_limit(MAX_FIELD_CHARACTERS)
     source = _RereadableLines(lines)
@@ -46,12 +50,14 @@ def read_csv_records(lines: Iterable[str], columns: int, delimiter: str) -> Iter
             cells = next(reader)
         except StopIteration:
             return
+        # Only the first error of a broken region is reported.
         except csv.Error as error:
             source.give_back_all_but_first()
             if not resyncing:
                 yield CsvRecord(first_line, [], f"is not well-formed CSV: {error}")
             resyncing = True
             continue
+        # A line without a leading quote may be the rest of the broken record.
         if resyncing and not (source.record[0].startswith('"') and len(cells) >= columns):
             source.give_back_all_but_first()
             continue
@@ -61,7 +67,8 @@ def read_csv_records(lines: Iterable[str], columns: int, delimiter: str) -> Iter
 
 
 def _error_of(cells: Sequence[str], columns: int) -> str:
-    """Returns the reason why a record's cells make no row; empty where they do."""
+    """Returns the reason against a record's cells as a row; empty if usable."""
+    # Bytes outside UTF-8 were decoded to lone surrogates.
     if any("\udc80" <= character <= "\udcff" for cell in cells for character in cell):
         return "is not UTF-8: save the file as UTF-8"
     if len(cells) != columns:
@@ -70,7 +77,7 @@ def _error_of(cells: Sequence[str], columns: int) -> str:
 
 
 class _RereadableLines:
-    """Lines of a text, of which those of the last record can be read once more."""
+    """Lines of a text; the lines of the last record can be read again."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = iter(lines)
@@ -80,12 +87,12 @@ class _RereadableLines:
         """The lines that were read since `begin_record`."""
 
     def begin_record(self) -> int:
-        """Returns the number of the line that comes next, from 1."""
+        """Starts a record, and returns the number of its first line, from 1."""
         self.record = []
         return self._number + 1
 
     def give_back_all_but_first(self) -> None:
-        """Makes the reader read again every line of the record but its first."""
+        """Makes the reader read again every line of the record except the first."""
         self._returned.extendleft(reversed(self.record[1:]))
         self._number -= len(self.record[1:])
 

@@ -1,4 +1,4 @@
-"""Reads files of examples for fine-tuning, whatever their container and their form, into rows."""
+"""Reads files of fine-tuning examples in any container and form into rows."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from kernelwright.rl.data.importing.record_forms import KNOWN_FIELDS, UnusableRe
 from kernelwright.rl.data.rows import Kind, Row, is_corpus, write_rows
 
 KINDS_OF_FILES = {"fim_sft.csv": Kind.FIM, "cu2triton_sft.csv": Kind.TRANSLATE}
-"""The two files of a published corpus whose rows do not say their task."""
+"""The two files of a published corpus without a task in their rows."""
 MAX_REPORTED_RECORDS = 20
-"""Records that cannot be read and are named with their place, a file; further ones are only counted."""
+"""Number of unreadable records reported with their position for each file; further ones are only
+counted.
+"""
 CHECKED_RECORDS = 50
-"""Records that are looked at before anything heavy is loaded."""
+"""Number of records checked before any heavy import."""
 
 
 def read_examples(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterator[Row]:
-    """Yields the rows of a file or a folder of files. Records that make no row are counted in `skipped`.
+    """Yields the rows of a file or a folder of files. Records without a row are counted in
+    `skipped`.
 
-    Raises InputError where there is no such file, or it is of no known form.
+    Raises InputError if there is no such file, or its form is unknown.
     """
     for file in files_of(path):
         kind = KINDS_OF_FILES.get(file.name)
@@ -43,17 +46,17 @@ def read_examples(path: Path, options: ImportOptions, skipped: dict[str, int]) -
 
 
 def _report(record: ImportedRecord, number: int) -> str:
-    file, _, line = record.place.rpartition(":")
-    where = (
+    file, _, line = record.location.rpartition(":")
+    location = (
         f"{file}: the record of line {line}"
         if number <= MAX_REPORTED_RECORDS
         else f"{file}: further records:"
     )
-    return f"{where} {record.error}"
+    return f"{location} {record.error}"
 
 
 def check_examples(path: Path) -> None:
-    """Reads the first records of a file that is no corpus, before anything heavy is imported. Raises InputError."""
+    """Reads the first records of a foreign file before any heavy import. Raises InputError."""
     if is_corpus(path):
         return
     skipped: dict[str, int] = {}
@@ -63,14 +66,14 @@ def check_examples(path: Path) -> None:
 
 
 def reasons_of(skipped: dict[str, int]) -> str:
-    """Returns the reasons why records were left out, with their numbers, as one line."""
+    """Returns the reasons for skipped records, with their numbers, as a single line."""
     return ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "it is empty"
 
 
 def as_corpus(path: Path, folder: Path, say: Callable[[str], None]) -> Path:
-    """Returns the corpus that a training reads: the path itself, or a copy of foreign rows in `folder`.
+    """Returns the corpus for a training: the path itself, or a copy of foreign rows in `folder`.
 
-    The copy appears whole or not at all, and is used again by a training that goes on. Raises InputError.
+    The copy appears atomically and is reused by a resumed training. Raises InputError.
     """
     if is_corpus(path) or is_corpus(folder):
         return path if is_corpus(path) else folder

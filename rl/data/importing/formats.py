@@ -1,4 +1,4 @@
-"""Formats of corpora that `rl data import` reads, the options of an import, and its result."""
+"""Formats of corpora for `rl data import`, the options of an import, and its result."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ from kernelwright.tools.report import Value
 
 
 class CorpusFormat(StrEnum):
-    """A form in which a corpus can be imported."""
+    """The format of an imported corpus."""
 
     ROWS = "rows"
-    """Examples in Parquet, Arrow, JSON Lines, JSON or CSV; container and fields are recognised by content."""
+    """Examples in Parquet, Arrow, JSON Lines, JSON or CSV; container and fields are recognized by
+    content.
+    """
     CSV = "csv"
-    """Another name of `rows`."""
+    """Synonym of `rows` for CSV files."""
     INDUCTOR = "inductor"
-    """A torch_compile_debug folder."""
+    """A torch_compile_debug folder of TorchInductor."""
     TREE = "tree"
     """Python sources with @triton.jit functions, and a licence file."""
     KERNELBOOK = "kernelbook"
     """Parquet files with the columns python_code and triton_code."""
     JSONL = "jsonl"
-    """Another name of `rows`."""
+    """Synonym of `rows` for JSON Lines."""
 
 
 class ImportOptions(Value):
     """Options for reading a corpus."""
 
     licence: str = ""
-    """SPDX name for rows that carry none of their own."""
+    """SPDX name for rows without a licence."""
     any_licence: bool = False
-    """Keeps sources whose licence is not permissive, or not known."""
+    """Whether to accept sources with a non-permissive or unknown licence."""
 
 
 class ImportResult(Value):
@@ -38,9 +40,9 @@ class ImportResult(Value):
 
     rows: int = 0
     skipped: dict[str, int] = {}
-    """The number of refused entries by reason."""
+    """Number of refused entries by reason."""
 
 
 def count_skipped(skipped: dict[str, int], reason: str) -> None:
-    """Counts one more record that was left out for a reason."""
+    """Counts another skipped record for a reason."""
     skipped[reason] = skipped.get(reason, 0) + 1

@@ -1,6 +1,8 @@
-"""KernelBook: parquet files with python_code (a PyTorch module) and triton_code (its kernel by Inductor or a person).
+"""KernelBook: parquet files with python_code (a PyTorch module) and triton_code (its kernel by
+Inductor or a person).
 
-A pair of classes `Foo` and `FooNew` is renamed to `Model` and `ModelNew`, the names that the tools ask for.
+A pair of classes `Foo` and `FooNew` is renamed to `Model` and `ModelNew`, the names required by
+the tools.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ REFERENCE_CLASS, CANDIDATE_CLASS = "Model", "ModelNew"
 
 
 def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterator[Row]:
-    """Raises InputError for a file that is not parquet, or has other columns."""
+    """Yields the rows of all files. Raises InputError for a file that is not parquet, or has
+    other columns.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -41,13 +45,10 @@ def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterato
                     f"{file} has no column {', '.join(missing)}: it needs {' and '.join(COLUMNS)}"
                 )
             columns = [*COLUMNS, *(name for name in PROVENANCE_FIELDS if name in names)]
-            for cells in (
-                c
-                for batch in parquet.iter_batches(KERNELBOOK_BATCH_ROWS, columns=columns)
-                for c in batch.to_pylist()
-            ):
-                if row := _row(file, cells, options, skipped):
-                    yield row
+            for batch in parquet.iter_batches(KERNELBOOK_BATCH_ROWS, columns=columns):
+                for cells in batch.to_pylist():
+                    if row := _row(file, cells, options, skipped):
+                        yield row
         except (pa.ArrowException, OSError) as error:
             raise InputError(
                 f"{file} is not a readable parquet file: {str(error).splitlines()[0]}"
@@ -68,7 +69,7 @@ def _row(
     if not options.any_licence and not licence:
         count_skipped(skipped, "licence not known (give --licence, or --any-licence)")
         return None
-    place = next(
+    entry_name = next(
         (str(cells[name]) for name in ("uuid", "module_name", "entry_point") if cells.get(name)), ""
     )
     repository = str(cells.get("repo_name") or "")
@@ -76,25 +77,26 @@ def _row(
     was = f"class {entry}" if entry else ""
     return row_of(
         Kind.TRANSLATE, python, triton, reference=python, source="kernelbook", licence=licence,
-        provenance=" ".join(part for part in (file.name, repository, place, was) if part),
+        provenance=" ".join(part for part in (file.name, repository, entry_name, was) if part),
     )  # fmt: skip
 
 
 def _licence(cells: dict[str, Any]) -> str:
-    """Returns the row's licence. A list of licences names everything that was found in a repository and is no choice
-    between them: all of them apply.
+    """Returns the row's licence. A list of licences names all licences of a repository and offers
+    no choice: all apply.
     """
     licence = cells.get("licenses") or cells.get("license")
     if isinstance(licence, list):
-        licence = ", ".join(str(one) for one in licence)
+        licence = ", ".join(str(name) for name in licence)
     return licence.strip() if isinstance(licence, str) else ""
 
 
 def rename_classes(reference: str, candidate: str, entry_point: str = "") -> tuple[str, str, str]:
-    """Both texts with the tools' class names, and the name that the reference had; "" where nothing was renamed.
+    """Returns both texts with the tools' class names, and the reference's former name; empty if
+    nothing was renamed.
 
-    `entry_point` is the class that the corpus names. Texts without such a pair of classes, and texts that use Model or
-    ModelNew for something else, are left as they are.
+    `entry_point`: the class named by the corpus. Texts without a pair of classes, or with another
+    use of Model or ModelNew, are unchanged.
     """
     try:
         entry = _entry(reference, candidate, entry_point)
@@ -107,9 +109,9 @@ def rename_classes(reference: str, candidate: str, entry_point: str = "") -> tup
 
 
 def _entry(reference: str, candidate: str, entry_point: str) -> str:
-    there, new = parse_module(reference), parse_module(candidate)
-    pairs = [name for name in _classes(there) if f"{name}New" in _classes(new)]
-    if not pairs or {REFERENCE_CLASS, CANDIDATE_CLASS} & (_names(there) | _names(new)):
+    original, new = parse_module(reference), parse_module(candidate)
+    pairs = [name for name in _classes(original) if f"{name}New" in _classes(new)]
+    if not pairs or {REFERENCE_CLASS, CANDIDATE_CLASS} & (_names(original) | _names(new)):
         return ""
     return entry_point if entry_point in pairs else pairs[-1]
 
@@ -123,16 +125,16 @@ def _names(tree: ast.Module) -> set[str]:
 
 
 def _replaced(text: str, names: Mapping[str, str]) -> str:
-    """Whole names that are nobody's attribute: `nn.LayerNorm` stays where the class is LayerNorm.
-
-    Texts and comments stay.
+    """Replaces whole names except attributes: `nn.LayerNorm` stays if the class is LayerNorm.
+    Strings and comments stay.
     """
-    lines, before, places = list(io.StringIO(text)), "", []
+    lines, before, tokens = list(io.StringIO(text)), "", []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.NAME and token.string in names and before != ".":
-            places.append(token)
+            tokens.append(token)
         before = token.string
-    for token in reversed(places):
+    # From the end, so earlier positions stay valid.
+    for token in reversed(tokens):
         row, first, last = token.start[0] - 1, token.start[1], token.end[1]
         lines[row] = lines[row][:first] + names[token.string] + lines[row][last:]
     return "".join(lines)

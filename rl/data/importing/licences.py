@@ -1,5 +1,5 @@
-"""Licences by the words of their texts, and which of them let a model be trained on what they cover with the notice
-kept.
+"""Recognizes licences by the words of their texts, and classifies them as permissive: training is
+allowed if the notice is included.
 """
 
 from __future__ import annotations
@@ -53,43 +53,53 @@ _SAME = {
 
 
 def licence_of_text(text: str) -> str:
-    """SPDX name of a licence's text, "" where it is none that is known."""
+    """Returns the SPDX name of a licence's text; empty if unknown."""
     plain = " ".join(text.lower().split())
     return next((name for name, mark in _MARKS if re.search(mark, plain)), "")
 
 
 def licence_of_tag(text: str) -> str:
-    """Returns the licence that a file declares in an SPDX tag."""
-    found = _TAG.search(text[:4000])
-    return found[1] if found else ""
+    """Returns the licence declared by a file's SPDX tag."""
+    match = _TAG.search(text[:4000])
+    return match[1] if match else ""
 
 
 def licence_of_folder(folder: Path, top: Path) -> str:
     """Returns the licence of the nearest licence file, from `folder` up to `top`."""
-    for place in (folder, *folder.parents):
-        for file in sorted(place.iterdir()):
+    for directory in (folder, *folder.parents):
+        for file in sorted(directory.iterdir()):
             if file.is_file() and LICENCE_FILE_NAMES.match(file.name):
                 return licence_of_text(file.read_text(encoding="utf-8", errors="replace"))
-        if place == top:
+        if directory == top:
             break
     return ""
 
 
 def is_permissive(name: str) -> bool:
-    """Whether a licence is permissive: of `A OR B` one is enough, of `A AND B` and `A, B` all must be.
+    """Returns whether a licence is permissive: for `A OR B` either suffices, for `A AND B` and
+    `A, B` all must be.
 
-    An exception (`A WITH B`) only adds to what A allows.
+    An exception (`A WITH B`) only extends the permissions of A.
     """
+    # Innermost parentheses first: each is replaced by a permissive or an unknown licence.
     while inner := re.search(r"\(([^()]*)\)", name):
         name = f"{name[: inner.start()]} {'MIT' if _all_parts(inner[1]) else 'none'} {name[inner.end() :]}"
     return _all_parts(name)
 
 
 def _all_parts(name: str) -> bool:
-    """Returns the parts of an expression without parentheses. AND binds more than OR, a comma less than both."""
+    """Returns whether an expression without parentheses is permissive. AND binds tighter than OR,
+    a comma looser than both.
+    """
     parts = [part for part in name.split(",") if part.strip()]
-    return bool(parts) and all(
-        any(all(map(_one, _split("AND", o))) for o in _split("OR", part)) for part in parts
+    return bool(parts) and all(map(_is_permissive_choice, parts))
+
+
+def _is_permissive_choice(part: str) -> bool:
+    """Returns whether any alternative of an OR is permissive in all its AND terms."""
+    alternatives = _split("OR", part)
+    return any(
+        all(map(_is_permissive_name, _split("AND", alternative))) for alternative in alternatives
     )
 
 
@@ -97,6 +107,6 @@ def _split(word: str, name: str) -> list[str]:
     return re.split(rf"\s+{word}\s+", name, flags=re.IGNORECASE)
 
 
-def _one(name: str) -> bool:
+def _is_permissive_name(name: str) -> bool:
     plain = _split("WITH", name)[0].strip().lower()
     return _SAME.get(plain, plain).lower() in {p.lower() for p in PERMISSIVE}

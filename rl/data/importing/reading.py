@@ -1,6 +1,6 @@
-"""`rl data import`: reads a corpus in one of the known formats into rows.
+"""`rl data import`: reads a corpus in a known format into rows.
 
-All rows are read before the folder appears.
+The folder appears after all rows are read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kernelwright.rl.data.importing.formats import CorpusFormat, ImportOptions, 
 from kernelwright.rl.data.rows import Row, count_rows, write_rows
 
 Reader = Callable[[Path, ImportOptions, dict[str, int]], Iterator[Row]]
-"""Reads the corpus at a path; reasons for what gives no row are counted in the dictionary."""
+"""Yields the rows of the corpus at a path; counts reasons for skipped entries in the dictionary."""
 READERS: dict[CorpusFormat, Reader] = {
     CorpusFormat.ROWS: read_examples,
     CorpusFormat.CSV: read_examples,
@@ -31,10 +31,10 @@ READERS: dict[CorpusFormat, Reader] = {
 def import_corpus(
     form: CorpusFormat, path: Path, out: Path, options: ImportOptions
 ) -> ImportResult:
-    """Writes the corpus's rows into the folder `out`, which appears once everything was read.
+    """Writes the corpus's rows into the folder `out`, which appears after everything is read.
 
-    Records that cannot be read are left out and counted in the result. Raises InputError where `path` is not of the
-    format, where no row is left, or where `out` is there already.
+    Unreadable records are skipped and counted in the result. Raises InputError if `path` has
+    another format, if no row remains, or if `out` exists.
     """
     if not path.exists():
         raise InputError(f"there is nothing at {path}: name the corpus's file or folder")

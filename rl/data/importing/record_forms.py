@@ -1,7 +1,9 @@
-"""Recognises the form of a record by its fields, and makes it rows: chats, pairs of texts, preferences, plain text.
+r"""Recognizes the form of a record by its fields, and converts it to rows: chats, pairs of texts,
+preferences, plain text.
 
-Worked example: the Alpaca record `{"instruction": "Write", "input": "softmax", "output": "import triton"}` becomes one
-row of the kind `instruct` with the prompt `Write\\nsoftmax` and the completion `import triton`.
+Worked example: the Alpaca record `{"instruction": "Write", "input": "softmax", "output": "import
+triton"}` becomes a row of the kind `instruct` with the prompt `Write\nsoftmax` and the completion
+`import triton`.
 """
 
 from __future__ import annotations
@@ -20,30 +22,34 @@ TEXT_PAIR_FIELDS = (
     ("prompt", "completion"), ("prompt", "response"), ("prompt", "chosen"), ("instruction", "output"),
     ("instruction", "response"), ("question", "answer"), ("query", "response"), ("input", "output"),
 )  # fmt: skip
-"""Names of prompt and answer: of trl, OpenAI's completions, preference data, Alpaca, Dolly, question answering."""
+"""Field names of prompt and answer: of trl, OpenAI's completions, preference data, Alpaca, Dolly,
+question answering.
+"""
 GROUP_FIELD = "completions"
-"""Several replies to one prompt, each with its verdict, as `agent export --format grpo` writes them."""
+"""Several replies to the same prompt, each with its verdict, as written by `agent export --format
+grpo`.
+"""
 CHAT_ROLES = {
     "system": Role.SYSTEM, "developer": Role.SYSTEM, "user": Role.USER, "human": Role.USER,
     "assistant": Role.ASSISTANT, "gpt": Role.ASSISTANT, "model": Role.ASSISTANT, "bot": Role.ASSISTANT,
     "chatgpt": Role.ASSISTANT,
 }  # fmt: skip
-"""Authors of messages by the names that OpenAI's chats, ShareGPT and Gemma's template give them."""
+"""Roles of messages by their names in OpenAI's chats, ShareGPT and Gemma's template."""
 FIM_MARKS = ("<|fim_prefix|>", "<fim_prefix>", "<PRE>")
-"""Tokens that begin a prompt for fill-in-the-middle, as several models name them."""
+"""First tokens of fill-in-the-middle prompts, as named by several models."""
 KNOWN_FIELDS = frozenset(
     {*CONVERSATION_FIELDS, *(name for pair in TEXT_PAIR_FIELDS for name in pair), GROUP_FIELD, "text", "system",
      "label", "license", "licence", "report", *Row.model_fields}
 )  # fmt: skip
-"""Fields of a record that are looked at."""
+"""All fields of a record with a meaning here."""
 
 
 class UnusableRecord(Exception):
-    """A record of a known form that makes no row. The text is the reason under which it is counted."""
+    """A record of a known form without a row. The text is the counted reason."""
 
 
 class _Example(NamedTuple):
-    """A prompt and its answer, before they are a row."""
+    """A prompt and its answer before conversion to a row."""
 
     prompt: Sequence[Message]
     completion: str
@@ -53,9 +59,10 @@ class _Example(NamedTuple):
 def rows_of_record(
     record: ImportedRecord, kind: Kind | None, source: str, options: ImportOptions
 ) -> Iterator[Row]:
-    """Yields the rows of a record. `kind`: the task of all of them, where the corpus fixes it.
+    """Yields the rows of a record. `kind`: the task of all rows, if fixed by the corpus.
 
-    Raises InputError where the form is not known, and UnusableRecord where a record of a known form makes no row.
+    Raises InputError for an unknown form, and UnusableRecord for a record of a known form without
+    a row.
     """
     fields = record.fields
     if _is_row(fields):
@@ -66,7 +73,7 @@ def rows_of_record(
         return
     licence = fields.get("license") or fields.get("licence")
     facts = {
-        "problem": _text(fields.get("problem")), "source": source, "provenance": record.place,
+        "problem": _text(fields.get("problem")), "source": source, "provenance": record.location,
         "licence": licence if isinstance(licence, str) else options.licence,
     }  # fmt: skip
     for example in _examples(record):
@@ -74,7 +81,7 @@ def rows_of_record(
 
 
 def _is_row(fields: Mapping[str, Any]) -> bool:
-    """Whether a record is a row that Kernelwright wrote."""
+    """Returns whether a record is a row written by Kernelwright."""
     return {"id", "kind", "prompt", "completion", "split"} <= fields.keys() and fields[
         "kind"
     ] in list(Kind)
@@ -91,9 +98,9 @@ def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _has_pair(fields: Mapping[str, Any]) -> bool:
     names = fields.keys()
-    return any(name in names for name in CONVERSATION_FIELDS) or any(
-        {*pair} <= names for pair in TEXT_PAIR_FIELDS
-    )
+    if any(name in names for name in CONVERSATION_FIELDS):
+        return True
+    return any({*pair} <= names for pair in TEXT_PAIR_FIELDS)
 
 
 def _text_row(record: ImportedRecord, source: str, options: ImportOptions) -> Row:
@@ -101,7 +108,7 @@ def _text_row(record: ImportedRecord, source: str, options: ImportOptions) -> Ro
     if not text.strip():
         raise UnusableRecord("empty")
     return row_of(
-        Kind.TEXT, "", text, source=source, licence=options.licence, provenance=record.place,
+        Kind.TEXT, "", text, source=source, licence=options.licence, provenance=record.location,
         correct=_verdict(record.fields),
     )  # fmt: skip
 
@@ -110,6 +117,7 @@ def _row_of_example(example: _Example, kind: Kind | None, facts: Mapping[str, An
     prompt = "\n\n".join(message.content for message in example.prompt)
     if not prompt.strip() or not example.completion.strip():
         raise UnusableRecord("empty")
+    # A single user message needs no stored conversation.
     is_single = len(example.prompt) == 1 and example.prompt[0].role is Role.USER
     chosen = kind or (Kind.FIM if prompt.startswith(FIM_MARKS) else Kind.INSTRUCT)
     messages = () if is_single else tuple(example.prompt)
@@ -137,8 +145,8 @@ def _examples(record: ImportedRecord) -> Iterator[_Example]:
 
 
 def _conversation(record: ImportedRecord, messages: Sequence[Message]) -> _Example:
-    """Returns the example of a conversation; of a logged turn (`agent export --format jsonl`) the reply and its verdict
-    stand beside it.
+    """Returns the example of a conversation; a logged turn (`agent export --format jsonl`) has
+    its reply and verdict in other fields.
     """
     reply, report = record.fields.get("completion"), record.fields.get("report")
     if not isinstance(reply, dict):
@@ -150,10 +158,11 @@ def _conversation(record: ImportedRecord, messages: Sequence[Message]) -> _Examp
 
 def _pair(record: ImportedRecord, opening: Sequence[Message]) -> _Example:
     fields = record.fields
-    for asked, answered in TEXT_PAIR_FIELDS:
-        if _is_text_or_chat(fields.get(asked)) and _is_text_or_chat(fields.get(answered)):
-            prompt = [*opening, *_messages(fields[asked])]
-            if asked == "instruction" and _text(fields.get("input")).strip():
+    for prompt_name, answered in TEXT_PAIR_FIELDS:
+        if _is_text_or_chat(fields.get(prompt_name)) and _is_text_or_chat(fields.get(answered)):
+            prompt = [*opening, *_messages(fields[prompt_name])]
+            # Alpaca's input belongs to the instruction.
+            if prompt_name == "instruction" and _text(fields.get("input")).strip():
                 prompt[-1] = Message(
                     role=Role.USER, content=f"{prompt[-1].content}\n{fields['input']}"
                 )
@@ -161,21 +170,25 @@ def _pair(record: ImportedRecord, opening: Sequence[Message]) -> _Example:
                 [*prompt, *_messages(fields[answered], Role.ASSISTANT)], _verdict(fields)
             )
     names = ", ".join(map(str, list(fields)[:8])) or "none"
-    raise InputError(f"{record.place} is of no known form (its fields: {names}): {ACCEPTED_FORMS}")
+    raise InputError(
+        f"{record.location} is of no known form (its fields: {names}): {ACCEPTED_FORMS}"
+    )
 
 
 def _opening(fields: Mapping[str, Any]) -> list[Message]:
-    """Returns the system message that stands beside a conversation, where there is one."""
+    """Returns the system message beside a conversation, if there is one."""
     system = _text(fields.get("system"))
     return [Message(role=Role.SYSTEM, content=system)] if system.strip() else []
 
 
 def _answered(messages: Sequence[Message], is_correct: bool | None) -> _Example:
-    """Splits a conversation at its last answer: that is learnt, and all before it is the prompt."""
-    places = [place for place, message in enumerate(messages) if message.role is Role.ASSISTANT]
-    if not places:
+    """Splits a conversation at its last answer: the answer is learnt, all earlier messages are
+    the prompt.
+    """
+    answers = [index for index, message in enumerate(messages) if message.role is Role.ASSISTANT]
+    if not answers:
         raise UnusableRecord("conversations without an answer of the assistant")
-    return _Example(messages[: places[-1]], messages[places[-1]].content, is_correct)
+    return _Example(messages[: answers[-1]], messages[answers[-1]].content, is_correct)
 
 
 def _messages(value: Any, author: Role = Role.USER) -> list[Message]:
@@ -198,7 +211,7 @@ def _message(entry: Any) -> Message:
 
 
 def _text(value: Any) -> str:
-    """Returns a text, or the texts of content that is given in parts; anything else is empty."""
+    """Returns a text, or the joined texts of content in parts; anything else is empty."""
     if isinstance(value, list):
         return "".join(_text(part.get("text")) for part in value if isinstance(part, dict))
     return value if isinstance(value, str) else ""
@@ -209,7 +222,9 @@ def _is_text_or_chat(value: Any) -> bool:
 
 
 def _verdict(fields: Mapping[str, Any]) -> bool | None:
-    """Returns whether a record's answer is right, by its own word: `correct`, or trl's `label` of a good reply."""
+    """Returns whether a record declares its answer correct: by `correct`, or by trl's `label` of
+    a good reply.
+    """
     for name in ("correct", "label"):
         if isinstance(fields.get(name), bool):
             return bool(fields[name])

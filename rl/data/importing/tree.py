@@ -1,5 +1,5 @@
-"""Python sources scanned for kernels: each @triton.jit function with what it needs of its own file, and nothing
-else.
+"""Scans Python sources for kernels: each @triton.jit function with the needed parts of its own
+file.
 """
 
 from __future__ import annotations
@@ -19,25 +19,17 @@ from kernelwright.tools.parsing import parse_module
 
 ALLOWED_IMPORTS = ("torch", "triton", "math")
 MAX_SOURCE_FILE_BYTES = 1 << 20
-"""Bytes of a file that is read."""
+"""Largest size of a scanned file in bytes."""
 BUILTINS = frozenset(dir(builtins))
 
 
 def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterator[Row]:
-    """Rows of kind instruct: what the kernel is called and says of itself -> the kernel.
+    """Yields rows of kind instruct: the kernel's signature and docstring -> the kernel.
 
-    Raises InputError where there is no Python.
+    Raises InputError if there is no Python file.
     """
     top = path if path.is_dir() else path.parent
-    files = (
-        [path]
-        if path.is_file()
-        else sorted(
-            p
-            for p in path.rglob("*.py")
-            if not any(part.startswith(".") for part in p.relative_to(top).parts)
-        )
-    )
+    files = [path] if path.is_file() else _python_files(path)
     if not files:
         raise InputError(f"{path} holds no .py file")
     for file in files:
@@ -54,7 +46,16 @@ def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterato
         yield from _kernels(text, file.relative_to(top), licence, skipped)
 
 
-def _kernels(text: str, place: Path, licence: str, skipped: dict[str, int]) -> Iterator[Row]:
+def _python_files(folder: Path) -> list[Path]:
+    """Returns the Python files below a folder, outside of hidden folders."""
+    files = []
+    for file in sorted(folder.rglob("*.py")):
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts):
+            files.append(file)
+    return files
+
+
+def _kernels(text: str, path: Path, licence: str, skipped: dict[str, int]) -> Iterator[Row]:
     try:
         module = Module.of(parse_module(text), text)
     except (SyntaxError, ValueError, RecursionError):
@@ -63,40 +64,41 @@ def _kernels(text: str, place: Path, licence: str, skipped: dict[str, int]) -> I
     if not module.kernels:
         count_skipped(skipped, "no kernel at the top of the file")
     for name, node in module.kernels.items():
-        made, why = module.alone(node)
-        if not made:
+        source, why = module.alone(node)
+        if not source:
             count_skipped(skipped, why)
             continue
-        said = " ".join((ast.get_docstring(node) or "").split())
+        description = " ".join((ast.get_docstring(node) or "").split())
         prompt = f"Write the Triton kernel `{name}({ast.unparse(node.args)})`." + (
-            f" {said}" if said else ""
+            f" {description}" if description else ""
         )
         yield row_of(
             Kind.INSTRUCT,
             prompt,
-            made,
+            source,
             source="tree",
             licence=licence,
-            provenance=f"{place}:{node.lineno}",
+            provenance=f"{path}:{node.lineno}",
         )
 
 
 @dataclass
 class Module:
-    """One file's top level by names."""
+    """The top level of a file by names."""
 
     text: str
     imports: dict[str, ast.stmt] = field(default_factory=dict)
     definitions: dict[str, ast.stmt] = field(default_factory=dict)
-    """Functions and plain assignments."""
+    """Functions and plain assignments, by name."""
     kernels: dict[str, ast.FunctionDef] = field(default_factory=dict)
 
     @classmethod
     def of(cls, tree: ast.Module, text: str) -> Module:
-        """Reads a module's tree: of names that are bound more than once at its top level the last binding counts."""
+        """Reads a module's tree; the last of several bindings of a name counts."""
         module = cls(text)
         for node in _statements(tree.body):
             for name in _bound(node):
+                # A later binding replaces an earlier one of either kind.
                 module.imports.pop(name, None)
                 module.definitions.pop(name, None)
                 (
@@ -113,8 +115,11 @@ class Module:
         return module
 
     def alone(self, kernel: ast.FunctionDef) -> tuple[str, str]:
-        """The kernel's text with imports, constants and helpers, or "" and why it cannot stand alone."""
+        """Returns the kernel's text with imports, constants and helpers, or an empty text and the
+        reason why it cannot stand alone.
+        """
         needed: dict[str, ast.stmt] = {}
+        # Collect everything the kernel needs, and everything that needs in turn.
         todo: list[ast.stmt] = [kernel]
         imports: dict[int, ast.stmt] = {}
         while todo:
@@ -140,15 +145,16 @@ class Module:
         return head + "\n\n\n" + "\n\n\n".join(self._source(n) for n in parts) + "\n", ""
 
     def _source(self, node: ast.stmt) -> str:
-        """Returns the source as it was written, with its decorators."""
+        """Returns the original source of a statement, with its decorators."""
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
         return textwrap.dedent("\n".join(self.text.splitlines()[first - 1 : node.end_lineno]))
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The module's, those under try and if among them, the later ones to be preferred.
+    """Yields the module's statements, those under try and if included, preferred ones last.
 
-    Of if and else the if comes last; what an except does is left out: there triton is missing.
+    The if branch comes after the else branch; except branches are left out, since triton is
+    missing there.
     """
     for node in body:
         if isinstance(node, ast.Try):
@@ -160,29 +166,34 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _bound(node: ast.stmt) -> set[str]:
-    """Names that a statement gives a meaning."""
+    """Returns the names bound by a statement."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         return {alias.asname or alias.name.split(".")[0] for alias in node.names}
     if isinstance(node, ast.FunctionDef):
         return {node.name}
-    targets = (
-        node.targets
-        if isinstance(node, ast.Assign)
-        else [node.target]
-        if isinstance(node, ast.AnnAssign)
-        else []
-    )
-    return {
-        n.id
-        for t in targets
-        for n in ast.walk(t)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, ast.AnnAssign):
+        targets = [node.target]
+    names: set[str] = set()
+    for target in targets:
+        names |= _names(target, ast.Store)
+    return names
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    """Returns the names inside a node that are read (ast.Load) or bound (ast.Store)."""
+    names = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, context):
+            names.add(inner.id)
+    return names
 
 
 def _jits(imports: Iterable[ast.stmt]) -> set[str]:
     """Returns the spellings of triton.jit in a file with these imports."""
-    found = {"triton.jit", "jit"}
+    names = {"triton.jit", "jit"}
     for node in imports:
         for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
             if (
@@ -190,10 +201,10 @@ def _jits(imports: Iterable[ast.stmt]) -> set[str]:
                 and (node.module or "").split(".")[0] == "triton"
                 and alias.name == "jit"
             ):
-                found.add(alias.asname or "jit")
+                names.add(alias.asname or "jit")
             elif isinstance(node, ast.Import) and alias.name == "triton":
-                found.add(f"{alias.asname or 'triton'}.jit")
-    return found
+                names.add(f"{alias.asname or 'triton'}.jit")
+    return names
 
 
 def _called(decorator: ast.expr) -> str:
@@ -201,26 +212,20 @@ def _called(decorator: ast.expr) -> str:
 
 
 def _allowed(node: ast.stmt) -> bool:
-    names = (
-        [a.name for a in node.names]
-        if isinstance(node, ast.Import)
-        else [node.module or ""]
-        if isinstance(node, ast.ImportFrom) and not node.level
-        else [""]
-    )
+    """Returns whether an import needs only torch, triton and math; relative imports are refused."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and not node.level:
+        names = [node.module or ""]
+    else:
+        return False
     return all(name.split(".")[0] in ALLOWED_IMPORTS for name in names)
 
 
 def _free(node: ast.stmt) -> set[str]:
-    """Names that are read and not bound inside."""
-    bound = {
-        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-    bound |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
-    if isinstance(node, ast.FunctionDef):
-        bound.add(node.name)
-    else:
-        bound = set()
-    return {
-        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-    } - bound
+    """Returns the names read but not bound inside a statement."""
+    read = _names(node, ast.Load)
+    if not isinstance(node, ast.FunctionDef):
+        return read
+    arguments = {inner.arg for inner in ast.walk(node) if isinstance(inner, ast.arg)}
+    return read - _names(node, ast.Store) - arguments - {node.name}

@@ -1,3 +1,3 @@
-"""GRPO on rows that were sampled elsewhere: trl's trainer, its losses and its config; the stored log-probs are the
-old policy.
+"""GRPO on rows sampled earlier: trl's trainer, losses and config, with the stored log-probs as
+the old policy.
 """

@@ -1,58 +1,70 @@
 """Left padding that cannot spoil a gradient.
 
-A padded column sees nothing: its attention is a softmax over no column at all. On an H200 (torch 2.11, SDPA) one batch
-shape in dozens had a finite loss and NaN in
-every gradient: the loss does not look at padding, but its gradient is zero times what comes out there. So a column that
-would see nothing sees itself; what the others see stays as it is, and so does the loss.
+A padded column attends to nothing: its softmax is over no column at all. On an H200 (torch 2.11,
+SDPA) one batch shape in dozens had a finite loss and NaN in every gradient: the loss ignores
+padding, but its gradient is zero times the padded output. Therefore each column attends at least
+to itself. The attention of other columns does not change, and neither does the loss.
+
+    mask 0 1 1  ->  column 0 sees 0 (itself); column 1 sees 1; column 2 sees 1 and 2
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from kernelwright.policies.local.continuous_batch import can_batch_model
 
+if TYPE_CHECKING:
+    from torch.utils.hooks import RemovableHandle
+    from transformers import PreTrainedModel
+
 DENSE_ATTENTIONS = frozenset({"sdpa", "eager"})
-"""Attention that is given a mask over pairs of columns; the others (flash) leave padding out themselves."""
+"""Attention implementations with a mask over pairs of columns; the others (flash) leave out
+padding themselves.
+"""
 
 
 def visible_pairs(mask: torch.Tensor) -> torch.Tensor:
-    """(rows, columns) of ones and zeros -> (rows, 1, columns, columns), True where a column is seen: itself and
-    what was before it, no padding of others.
+    """Converts a mask (rows, columns) of ones and zeros to (rows, 1, columns, columns): True if a
+    column attends to another, that is to itself and to earlier columns without padding.
     """
     columns = mask.shape[1]
+    # Lower triangle: a column sees itself and earlier columns; padding is visible to itself
+    # alone.
     causal = torch.ones((columns, columns), dtype=torch.bool, device=mask.device).tril()
-    own = torch.eye(columns, dtype=torch.bool, device=mask.device)
-    return ((causal & mask.bool()[:, None, :]) | own)[:, None]
+    diagonal = torch.eye(columns, dtype=torch.bool, device=mask.device)
+    return ((causal & mask.bool()[:, None, :]) | diagonal)[:, None]
 
 
-def unmask_padding(model: Any) -> Any:
-    """Every forward pass of the model's decoder from now on; gives the hook's handle, or None where the attention is
-    not of the kind.
+def unmask_padding(model: PreTrainedModel) -> RemovableHandle | None:
+    """Widens the mask in every forward pass of the model's decoder. Returns the hook's handle, or
+    None for an unsupported attention.
 
-    model: a causal language model of transformers, or a PeftModel round one.
+    model: a causal language model of transformers, or a PeftModel around one.
     """
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    inner: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
     if not can_batch_model(inner):
         return None
 
     def widened(
-        _: Any, args: tuple[Any, ...], given: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        mask = given.get("attention_mask")
-        if (
-            inner.config._attn_implementation not in DENSE_ATTENTIONS
-            or mask is None
-            or mask.dim() != 2
-            or bool(mask.all())
-        ):
+        _: torch.nn.Module, args: tuple[object, ...], keywords: dict[str, Any]
+    ) -> tuple[tuple[object, ...], dict[str, Any]] | None:
+        """Returns the decoder's arguments with a widened mask; None leaves them unchanged."""
+        attention, mask = inner.config._attn_implementation, keywords.get("attention_mask")
+        if attention not in DENSE_ATTENTIONS or mask is None:
             return None
-        seen = visible_pairs(mask)
-        if inner.config._attn_implementation == "eager":  # adds the mask to the scores
+        if mask.dim() != 2 or bool(mask.all()):
+            return None
+        visible = visible_pairs(mask)
+        if attention == "eager":
+            # Eager attention adds the mask to the scores.
             lowest = torch.finfo(inner.dtype).min
-            seen = torch.where(seen, 0.0, lowest).to(inner.dtype)
-        return args, {**given, "attention_mask": seen}
+            visible = torch.where(visible, 0.0, lowest).to(inner.dtype)
+        return args, {**keywords, "attention_mask": visible}
 
-    return inner.get_decoder().register_forward_pre_hook(widened, with_kwargs=True)
+    handle: RemovableHandle = inner.get_decoder().register_forward_pre_hook(
+        widened, with_kwargs=True
+    )
+    return handle

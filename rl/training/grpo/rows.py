@@ -1,51 +1,57 @@
-"""Rows for the trainer, and the batches they make.
+"""Rows for the trainer, and their batches.
 
-A batch may be split in any way: the sum of its parts is the same loss.
+A batch may be split in any way: the losses of the parts add up to the same loss.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import torch
 
     from kernelwright.rl.log.dataset import Sample
 
+    PadRight = Callable[[Iterable[Sequence[float]], float, torch.dtype], torch.Tensor]
+
 
 class ScoredCompletion(NamedTuple):
-    """One completion with its prompt, its tokens, their log-probs under the policy that sampled them, and its
-    advantage.
+    """A completion with its prompt, its tokens, their log-probs under the sampling policy, and
+    its advantage.
     """
 
     prompt_ids: Sequence[int]
     completion_ids: Sequence[int]
     logps: Sequence[float]
-    """One for each completion token, of the policy that drew it."""
+    """Log-prob of each completion token under the sampling policy."""
     advantage: float | Sequence[float]
-    """One, or one for each completion token."""
+    """Advantage of the whole completion, or of each completion token."""
     mask: Sequence[int] | None = None
-    """1 where the policy drew the token, 0 where the environment wrote it; None: it drew them all."""
+    """1 for tokens of the policy, 0 for tokens of the environment; None: the policy drew all
+    tokens.
+    """
     figures: dict[str, float] | None = None
-    """Figures that are averaged and logged beside the loss: the reward, its parts, the share of correct answers ..."""
+    """Figures averaged and logged beside the loss: the reward, its parts, the share of correct
+    answers ...
+    """
 
     @property
     def trained_tokens(self) -> int:
-        """Tokens of the completion that the loss counts: all of them, or those that the mask keeps."""
+        """Number of completion tokens in the loss: all of them, or those selected by the mask."""
         return len(self.completion_ids) if self.mask is None else sum(self.mask)
 
 
 EMPTY_COMPLETION = ScoredCompletion(
     prompt_ids=(0,), completion_ids=(0, 0), logps=(0.0, 0.0), advantage=0.0, mask=(0, 0)
 )
-"""Adds nothing to any loss: for a part of a batch that would have no row."""
+"""A row without effect on any loss: fills a part of a batch without rows."""
 
 
 def row_of(sample: Sample) -> ScoredCompletion:
-    """Makes the row that the trainer reads of a sample."""
+    """Returns the trainer's row for a sample."""
     figures = {
         "reward": sample.reward,
         "return": sample.value,
@@ -59,8 +65,8 @@ def row_of(sample: Sample) -> ScoredCompletion:
 
 
 def _rates(sample: Sample) -> dict[str, float]:
-    """Returns the figures of the step's own rows: a round that is sampled for the step has figures of all its turns,
-    and those win.
+    """Returns the success rates of the step's rows. A round sampled for the step overrides them
+    by the rates of all its turns.
     """
     if sample.depth:
         return {"repair_rate": float(sample.correct)}
@@ -68,33 +74,41 @@ def _rates(sample: Sample) -> dict[str, float]:
 
 
 def in_order(rows: Iterable[ScoredCompletion]) -> list[ScoredCompletion]:
-    """Orders samples by what they hold: the same samples give the same order, whichever thread was first."""
+    """Sorts rows by their content, so equal rows have the same order whichever thread finished
+    first.
+    """
     return sorted(
         rows, key=lambda row: (tuple(row.prompt_ids), tuple(row.completion_ids), tuple(row.logps))
     )
 
 
 class LogBatches:
-    """Batches from a fixed log: every row once an epoch, in an order that seed and epoch decide.
+    """Batches from a fixed log: every row once an epoch, in an order determined by seed and
+    epoch.
 
-    A function of the number alone, so a resumed run sees the same.
+    A function of the step alone, so a resumed run sees the same batches.
     """
 
     def __init__(self, rows: Sequence[ScoredCompletion], rows_a_step: int, seed: int) -> None:
-        self._rows, self._a_step, self._seed = list(rows), max(1, min(rows_a_step, len(rows))), seed
+        self._rows = list(rows)
+        self._a_step = max(1, min(rows_a_step, len(rows)))
+        self._seed = seed
 
     @property
     def steps_an_epoch(self) -> int:
-        """Optimiser steps that show every row once, rounded up."""
+        """Optimizer steps that show every row once, rounded up."""
         return -(-len(self._rows) // self._a_step)
 
     def __call__(self, number: int) -> list[ScoredCompletion]:
-        """The rows of step `number`, counted from 0; each epoch has an order of its own, drawn from the seed."""
-        epoch, place = divmod(number, self.steps_an_epoch)
+        """Returns the rows of step `number`, counted from 0; each epoch has its own order, drawn
+        from the seed.
+        """
+        epoch, batch = divmod(number, self.steps_an_epoch)
         order = list(range(len(self._rows)))
         random.Random(f"{self._seed}/{epoch}").shuffle(order)
-        # Spread evenly: the last batch of an epoch is not a stump that weighs as much as a whole one.
-        start, end = (len(order) * at // self.steps_an_epoch for at in (place, place + 1))
+        # Evenly sized: a short last batch of an epoch would weigh as much as a full one.
+        start = len(order) * batch // self.steps_an_epoch
+        end = len(order) * (batch + 1) // self.steps_an_epoch
         return [self._rows[index] for index in order[start:end]]
 
 
@@ -103,90 +117,101 @@ class MicroBatch(NamedTuple):
 
     rows: list[ScoredCompletion]
     weight: float
-    """The weight of its loss, where the loss is a mean over rows or over the part's own tokens."""
+    """Weight of this part's loss, for losses averaged over rows or over the part's own tokens."""
 
 
 def split_into_micro_batches(
     rows: Sequence[ScoredCompletion], count: int, loss_type: str, rank: int = 0, world: int = 1
 ) -> list[MicroBatch]:
-    """`count` parts of like lengths for one of `world` processes, weighted so that the way of splitting does not
-    matter.
+    """Returns `count` parts of similar row lengths for one of `world` processes, weighted so that
+    the split does not change the loss.
 
-    Each part has as many rows in every process, empty ones where they do not come out even: trl gathers a figure a row,
-    and NCCL waits for ever where one process brings more of them than another.
+    Each part has the same number of rows in every process, filled with empty rows: trl gathers a
+    figure for each row, and NCCL waits forever if processes bring different numbers of rows.
     """
     missing = -len(rows) % world
-    ordered = sorted(
-        [EMPTY_COMPLETION] * missing + list(rows),
-        key=lambda row: len(row.prompt_ids) + len(row.completion_ids),
-    )
+    ordered = sorted([EMPTY_COMPLETION] * missing + list(rows), key=_length)
+    # Every `world`-th row of the sorted ones: all processes get rows of similar lengths.
     ordered = ordered[rank::world]
     edges = [len(ordered) * step // count for step in range(count + 1)]
-    chunks = [ordered[start:end] for start, end in itertools.pairwise(edges)]
-    return [
-        MicroBatch(chunk or [EMPTY_COMPLETION], _weight(chunk, rows, count * world, loss_type))
-        for chunk in chunks
-    ]
+    parts = []
+    for start, end in itertools.pairwise(edges):
+        chunk = ordered[start:end]
+        weight = _weight(chunk, rows, count * world, loss_type)
+        parts.append(MicroBatch(chunk or [EMPTY_COMPLETION], weight))
+    return parts
+
+
+def _length(row: ScoredCompletion) -> int:
+    return len(row.prompt_ids) + len(row.completion_ids)
 
 
 def _weight(
     chunk: Sequence[ScoredCompletion], rows: Sequence[ScoredCompletion], parts: int, loss_type: str
 ) -> float:
+    """Returns the weight of a part's loss, so that the mean over parts is the loss of all rows."""
     if not chunk:
         return 0.0
     if loss_type in ("dapo", "cispo", "vespo"):
-        return 1.0  # trl divides these by the tokens of the whole batch itself
+        # trl itself divides these losses by the tokens of the whole batch.
+        return 1.0
     if loss_type == "bnpo":
+        # A mean over the part's tokens becomes a share of all tokens.
         total = sum(row.trained_tokens for row in rows)
         return parts * sum(row.trained_tokens for row in chunk) / max(total, 1)
+    # A mean over the part's rows becomes a share of all rows.
     return parts * len(chunk) / len(rows)
 
 
-def tensors(rows: Sequence[ScoredCompletion], pad: int, device: Any) -> dict[str, torch.Tensor]:
-    """Returns tensors under trl's names: prompts padded on the left, completions on the right. Shape:
-    (rows, longest).
+def tensors(
+    rows: Sequence[ScoredCompletion], pad: int, device: str | torch.device
+) -> dict[str, torch.Tensor]:
+    """Returns tensors under trl's names, of shape (rows, longest): prompts padded on the left,
+    completions on the right.
     """
     import torch
 
     longest = max(len(row.completion_ids) for row in rows)
 
-    def right(values: list[list[Any]], filler: Any, kind: torch.dtype) -> torch.Tensor:
-        return torch.tensor(
-            [list(v) + [filler] * (longest - len(v)) for v in values], dtype=kind, device=device
-        )
+    def right(values: Iterable[Sequence[float]], filler: float, dtype: torch.dtype) -> torch.Tensor:
+        """Pads lists of numbers on the right to the longest completion."""
+        padded = [[*row_values] + [filler] * (longest - len(row_values)) for row_values in values]
+        return torch.tensor(padded, dtype=dtype, device=device)
 
+    # Prompts end at the same column, where all completions begin.
     width = max(len(row.prompt_ids) for row in rows)
     prompts = [[pad] * (width - len(row.prompt_ids)) + list(row.prompt_ids) for row in rows]
     shown = [[0] * (width - len(row.prompt_ids)) + [1] * len(row.prompt_ids) for row in rows]
     ones = [[1] * len(row.completion_ids) for row in rows]
-    logps = right([list(row.logps) for row in rows], 0.0, torch.float32)
+    masks = [row.mask or all_ones for row, all_ones in zip(rows, ones, strict=True)]
+    logps = right([row.logps for row in rows], 0.0, torch.float32)
     return {
         "prompt_ids": torch.tensor(prompts, device=device),
         "prompt_mask": torch.tensor(shown, device=device),
-        "completion_ids": right([list(row.completion_ids) for row in rows], pad, torch.long),
+        "completion_ids": right([row.completion_ids for row in rows], pad, torch.long),
         "completion_mask": right(ones, 0, torch.long),
-        "tool_mask": right(
-            [list(row.mask or one) for row, one in zip(rows, ones, strict=True)], 0, torch.long
-        ),
+        "tool_mask": right(masks, 0, torch.long),
         "old_per_token_logps": logps,
         "sampling_per_token_logps": logps,
         "advantages": _advantages(rows, right),
     }
 
 
-def _advantages(rows: Sequence[ScoredCompletion], right: Any) -> torch.Tensor:
-    """(rows,), or (rows, longest) where one has an advantage a token."""
+def _advantages(rows: Sequence[ScoredCompletion], right: PadRight) -> torch.Tensor:
+    """Returns advantages of shape (rows,), or (rows, longest) if a row has an advantage for each
+    token.
+    """
     import torch
 
-    if all(isinstance(row.advantage, float | int) for row in rows):
-        values: list[Any] = [row.advantage for row in rows]
-        filled: torch.Tensor = right([[value] for value in values], 0.0, torch.float32)
-        return filled[:, 0].contiguous()
-    spread = [
-        [row.advantage] * len(row.completion_ids)
-        if isinstance(row.advantage, float | int)
-        else list(row.advantage)
-        for row in rows
-    ]
-    found: torch.Tensor = right(spread, 0.0, torch.float32)
-    return found
+    advantages = [row.advantage for row in rows]
+    whole = [advantage for advantage in advantages if isinstance(advantage, float | int)]
+    if len(whole) == len(rows):
+        padded = right([[advantage] for advantage in whole], 0.0, torch.float32)
+        return padded[:, 0].contiguous()
+    by_token: list[Sequence[float]] = []
+    for row in rows:
+        if isinstance(row.advantage, float | int):
+            by_token.append([row.advantage] * len(row.completion_ids))
+        else:
+            by_token.append(row.advantage)
+    return right(by_token, 0.0, torch.float32)

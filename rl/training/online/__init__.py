@@ -1,1 +1,3 @@
-"""Rounds of sampling, judging and training, through the agent's own machine and into its own store."""
+"""Rounds of sampling, judging and training, through the agent's own batch runner and into its
+store.
+"""

@@ -1,5 +1,5 @@
-"""Samplers that are given each round's weights as a folder: vLLM in this process, a vLLM server, and whatever takes
-LoRA adapters by request.
+"""Samplers that load each round's weights from a folder: vLLM in this process, a vLLM server, and
+engines with LoRA adapters by request.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Completion, Policy, PromptForm, Request
@@ -18,67 +18,93 @@ from kernelwright.policies.model_identity import weights_revision
 from kernelwright.rl.training.online.options import OnlineOptions
 from kernelwright.rl.training.subject import Subject
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from kernelwright.policies.openai.openai_policy import OpenAIPolicy
+
 KEPT_ADAPTERS = 3
-"""Adapters of past rounds that are kept for an engine that still reads one."""
+"""Number of adapters of past rounds on disk, for an engine still reading them."""
 ENGINE_MEMORY_SHARE = 0.4
-"""The share of the GPU's memory for an engine beside the training."""
+"""Share of the GPU's memory for an engine beside the training."""
 SERVER_PREFIX = "openai:"
-"""An engine that is a server is named as that policy is."""
+"""Prefix of an engine that is a server, as in policy names."""
 
 
 class FolderSampler:
-    """A policy that answers with the weights of the last folder that it was given, and names their revision in its
-    answers.
+    """A policy that answers with the weights of the newest folder, and names their revision in
+    its answers.
     """
 
     def __init__(
-        self, policy: Policy, folder: Path, subject: Subject, *, lora: bool, take: Callable[[Path], str | None],
+        self,
+        policy: Policy,
+        folder: Path,
+        subject: Subject,
+        *,
+        lora: bool,
+        take: Callable[[Path], str | None],
         together: bool,
-    ) -> None:  # fmt: skip
-        """`take`: hands the folder over; gives what requests are to name as their adapter.
+    ) -> None:
+        """Wraps `policy`; folders of weights are written below `folder`.
 
-        `together`: whether questions that wait are asked in one call.
+        `take`: hands a folder over and returns the adapter's name for requests. `together`:
+        whether waiting requests are sent in one call.
         """
-        self._under, self._folder, self._subject = policy, folder, subject
-        self._lora, self._take, self.together = lora, take, together
+        self._under = policy
+        self._folder = folder
+        self._subject = subject
+        self._lora = lora
+        self._take = take
+        self.together = together
         self._number = 0
         self._policy = _FolderPolicy(policy, subject)
 
     @property
     def policy(self) -> Policy:
-        """Returns the policy to sample from: its answers name the weights of the folder that was given last."""
+        """Returns the policy to sample from; its answers name the newest folder's revision."""
         return self._policy
 
-    def follow(self, model: Any, revision: str | None = None) -> str:
-        """An adapter's revision is `BASE+ADAPTER`, as a log and a lineage have it."""
+    def follow(self, model: PreTrainedModel, revision: str | None = None) -> str:
+        """Writes the model's weights into a new folder and hands the folder over. Returns the
+        revision, for an adapter `BASE+ADAPTER` as in logs and lineages.
+        """
         self._number += 1
         folder = self._folder / f"round-{self._number}"
         shutil.rmtree(folder, ignore_errors=True)
-        (save_adapter if self._lora else save_whole)(model, folder)
-        read = weights_revision(folder) or ""
-        base = weights_revision(Path(self._subject.path)) if self._lora else revision or read
+        if self._lora:
+            save_adapter(model, folder)
+        else:
+            save_whole(model, folder)
+        written = weights_revision(folder) or ""
+        base, adapter_revision = revision or written, None
+        if self._lora:
+            base, adapter_revision = weights_revision(Path(self._subject.path)), written
         adapter = self._take(folder)
-        self._policy.answer_as(adapter, base, read if self._lora else None)
-        shutil.rmtree(
-            self._folder / f"round-{self._number - KEPT_ADAPTERS}" if self._lora else folder,
-            ignore_errors=True,
-        )
-        return "+".join(part for part in (base, read if self._lora else None) if part)
+        self._policy.answer_as(adapter, base, adapter_revision)
+        # An engine may read an adapter again, but whole weights only once.
+        outdated = folder
+        if self._lora:
+            outdated = self._folder / f"round-{self._number - KEPT_ADAPTERS}"
+        shutil.rmtree(outdated, ignore_errors=True)
+        return "+".join(part for part in (base, adapter_revision) if part)
 
     def drawn(self) -> tuple[int, float]:
-        """Tokens that the policy drew so far, and the seconds in which it did."""
+        """Returns the number of tokens drawn so far, and the seconds spent."""
         return self._policy.drawn
 
     def stop_answering(self) -> None:
-        """Does nothing: a server finishes the requests that it has."""
+        """Does nothing: a server finishes its open requests."""
 
     def close(self) -> None:
-        """Closes the policy underneath; the folders with weights stay."""
+        """Closes the wrapped policy; the folders of weights stay."""
         self._under.close()
 
 
 class _FolderPolicy(Forwarding):
-    """The policy as runs see it: every request is for the weights of the round. It belongs to who opened it."""
+    """The policy seen by runs: every request is answered with the weights of the round. The
+    caller closes the wrapped policy.
+    """
 
     def __init__(self, policy: Policy, subject: Subject) -> None:
         super().__init__(policy)
@@ -90,18 +116,20 @@ class _FolderPolicy(Forwarding):
 
     @property
     def prompt_form(self) -> PromptForm:
-        """The form of prompts that the policy was trained on."""
+        """The policy's form of prompts in training."""
         return self._subject.prompt_form
 
     @property
     def drawn(self) -> tuple[int, float]:
-        """Returns the number of tokens drawn so far, and the seconds in which at least one request was open."""
+        """Returns the number of tokens drawn so far, and the seconds with at least one open
+        request.
+        """
         return self._tokens, self._seconds
 
     def answer_as(
         self, adapter: str | None, revision: str | None, adapter_revision: str | None
     ) -> None:
-        """From now on the policy answers with this adapter, and its completions carry these revisions."""
+        """Answers with this adapter from now on, and stamps completions with these revisions."""
         identity = self._subject.identity
         self._adapter = adapter
         self._as = {
@@ -111,38 +139,40 @@ class _FolderPolicy(Forwarding):
         }
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answers in the order of the requests, with the revision of the weights that sampled."""
+        """Answers in the order of the requests, with the revision of the sampling weights."""
         self._count(1)
-        found: list[Completion] = []
+        completions: list[Completion] = []
         try:
-            found = self.policy.sample(
+            completions = self.policy.sample(
                 [request.with_(adapter=self._adapter) for request in requests]
             )
         finally:
-            self._count(-1, sum(len(completion.token_ids or ()) for completion in found))
-        return [completion.with_(**self._as) for completion in found]
+            self._count(-1, sum(len(completion.token_ids or ()) for completion in completions))
+        return [completion.with_(**self._as) for completion in completions]
 
     def _count(self, step: int, tokens: int = 0) -> None:
+        """Adds `step` to the number of open requests, and the time since the last change if any
+        was open.
+        """
         with self._lock:
             now = time.monotonic()
-            self._seconds += now - self._since if self._asking else 0.0
-            self._since, self._asking, self._tokens = (
-                now,
-                self._asking + step,
-                self._tokens + tokens,
-            )
+            if self._asking:
+                self._seconds += now - self._since
+            self._since = now
+            self._asking += step
+            self._tokens += tokens
 
     def close(self) -> None:
-        """Closed by its sampler."""
+        """Does nothing: the sampler closes the wrapped policy."""
 
 
-def save_adapter(model: Any, folder: Path) -> None:
+def save_adapter(model: PreTrainedModel, folder: Path) -> None:
     """Writes the adapter of a model into a folder."""
     model.save_pretrained(folder)
 
 
-def save_whole(model: Any, folder: Path) -> None:
-    """Saves the weights that an engine reads again, without tied weights that are stored under another name already."""
+def save_whole(model: PreTrainedModel, folder: Path) -> None:
+    """Writes the weights for an engine to load, without tied weights stored under another name."""
     from safetensors.torch import save_file
 
     tied = set(model._tied_weights_keys or ()) if model.config.tie_word_embeddings else set()
@@ -154,7 +184,7 @@ def save_whole(model: Any, folder: Path) -> None:
 
 
 def open_vllm(subject: Subject, options: OnlineOptions, lora: bool) -> FolderSampler:
-    """Starts the engine in this process. Raises PolicyRefused."""
+    """Starts vLLM in this process. Raises PolicyRefused."""
     from kernelwright.policies.vllm.engine_policy import VLLMPolicy
 
     policy = VLLMPolicy(
@@ -168,7 +198,7 @@ def open_vllm(subject: Subject, options: OnlineOptions, lora: bool) -> FolderSam
 
 
 def open_served(subject: Subject, options: OnlineOptions, lora: bool) -> FolderSampler:
-    """`openai:MODEL@URL`: a vLLM server that reads the folders of this training.
+    """Connects to `openai:MODEL@URL`: a vLLM server with access to the folders of this training.
 
     Raises InputError, PolicyRefused, PolicyUnavailable.
     """
@@ -193,8 +223,10 @@ def open_served(subject: Subject, options: OnlineOptions, lora: bool) -> FolderS
     )
 
 
-def refuse_other_model(policy: Any, model: str, url: str, subject: Subject) -> None:
-    """Raises InputError where the server is not vLLM, or serves another model than the one that is trained."""
+def refuse_other_model(policy: OpenAIPolicy, model: str, url: str, subject: Subject) -> None:
+    """Raises InputError if the server is not vLLM, or serves another model than the trained
+    model.
+    """
     served = policy.served()
     if not served.is_vllm:
         raise InputError(

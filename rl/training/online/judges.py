@@ -1,7 +1,8 @@
-"""Judges in processes of their own, started once: verdicts on many cores, while this process samples and trains.
+"""Judges in separate processes, started once: verdicts on many cores while this process samples
+and trains.
 
-A verdict is half this side's work (references, draws, comparisons), which threads of one process would do one after the
-other.
+Half the work of a verdict is Python (references, draws, comparisons), which threads of a single
+process would do one at a time.
 """
 
 from __future__ import annotations
@@ -31,20 +32,22 @@ if TYPE_CHECKING:
     from kernelwright.tools.evaluation.pipeline import Options
 
 MAX_KEPT_VERDICTS = 20_000
-"""Verdicts kept in memory, the newest."""
+"""Number of verdicts in memory, the newest."""
 MAX_JUDGES_ON_A_GPU = 6
 """Largest number of judging processes on one GPU."""
 MAX_REPEATS = 2
-"""Times that a verdict is asked for again when a judge has died over it."""
+"""Number of retries of a verdict after the death of its judge."""
 
 _judge: Any = None
-"""The evaluator that a judging process holds."""
+"""The evaluator of a judging process."""
 _inside: Path
-"""The folder where a judging process writes which candidate it is judging."""
+"""Folder of notes in a judging process: a file for each candidate under judgement."""
 
 
 class PendingVerdict(NamedTuple):
-    """A verdict on its way, and its number: of what a judge is over there is a file of that name."""
+    """A verdict under way and its number. A file named by the number exists while a judge works
+    on the verdict.
+    """
 
     future: Future[Any]
     number: int
@@ -55,37 +58,41 @@ class JudgingTotals(Value):
 
     asked: int = 0
     judged: int = 0
-    """Number of verdicts that were computed: the others were known, or were under way for another caller."""
+    """Number of computed verdicts; the others were cached, or already under way for another
+    caller.
+    """
     seconds: float = 0.0
     """Seconds of judging, summed over all processes."""
 
 
 class TrainingJudges:
-    """Judges that a run sees as one evaluator.
+    """A pool of judging processes with the interface of a single evaluator. A context manager.
 
-    Equal programs for one problem are judged once, also while the first is still at work. A context manager.
+    Equal programs for the same problem are judged once, also during the first verdict.
     """
 
     def __init__(
         self, device: str, workers: int, cache: Path | None = None, gpus: Sequence[str] = ()
     ) -> None:
-        """`gpus`: as CUDA_VISIBLE_DEVICES names them; each process is shown one of them, which is `device` there."""
+        """Starts the processes. `gpus`: as named by CUDA_VISIBLE_DEVICES; each process sees one
+        of them, as `device`.
+        """
         # On a GPU verdicts take turns; a few processes compile and wait, more would only hold contexts.
         most = MAX_JUDGES_ON_A_GPU * max(1, len(gpus))
-        self._device, self._workers, self._cache = (
-            device,
-            min(workers, most) if device != "cpu" else workers,
-            cache,
-        )
+        self._device = device
+        self._workers = workers if device == "cpu" else min(workers, most)
+        self._cache = cache
         self._gpus = tuple(gpus)
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[str, str, str], PendingVerdict] = OrderedDict()
+        self._verdicts: OrderedDict[tuple[str, str, str], PendingVerdict] = OrderedDict()
         self._folder = TemporaryDirectory(prefix="kernelwright-judges-")
         self._fallen: set[int] = set()
         """Candidates that a judge was judging when it died."""
         self._barren = 0
         """Times in a row that judges died over nothing: they cannot begin."""
-        self._asked = self._really = self._sent = 0
+        self._requests = 0
+        self._computed = 0
+        self._sent = 0
         self._seconds = 0.0
         self._pool = self._started()
 
@@ -94,32 +101,33 @@ class TrainingJudges:
         # once, not once for each.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(
-            [
-                "torch",
-                "triton",
-                "kernelwright.tools.evaluation.pipeline",
-                "kernelwright.tools.judging.judge",
-            ]
+            ["torch", "triton", "kernelwright.tools.evaluation.pipeline", "kernelwright.tools.judging.judge"]
         )
         _begin_to_fork()
         return ProcessPoolExecutor(
-            self._workers, mp_context=context, initializer=_begin,
+            self._workers,
+            mp_context=context,
+            initializer=_begin,
             initargs=(
-                self._device, self._cache, Path(self._folder.name), -(-self._workers // max(1, len(self._gpus))),
-                self._gpus, context.Value("i", 0),
+                self._device,
+                self._cache,
+                Path(self._folder.name),
+                -(-self._workers // max(1, len(self._gpus))),
+                self._gpus,
+                context.Value("i", 0),
             ),
-        )  # fmt: skip
+        )
 
     @property
     def workers(self) -> int:
-        """The number of judge processes."""
+        """The number of judging processes."""
         return self._workers
 
     @property
     def figures(self) -> JudgingTotals:
-        """The totals so far."""
+        """Returns the totals of all verdicts so far."""
         with self._lock:
-            return JudgingTotals(asked=self._asked, judged=self._really, seconds=self._seconds)
+            return JudgingTotals(asked=self._requests, judged=self._computed, seconds=self._seconds)
 
     def evaluate(
         self,
@@ -128,7 +136,9 @@ class TrainingJudges:
         options: Options | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Report:
-        """Raises ProblemError and InfrastructureError as the tools do."""
+        """Returns the report on a candidate. Raises ProblemError and InfrastructureError as the
+        tools do.
+        """
         report = self._ask(problem, source, options)
         return report if report.problem == problem.name else report.with_(problem=problem.name)
 
@@ -145,6 +155,7 @@ class TrainingJudges:
                 seconds, report = waiting.future.result()
             except BrokenProcessPool as error:
                 self._restart(waiting.future)
+                # Only a candidate under judgement counts as a cause of the crash.
                 deaths += waiting.number in self._fallen
                 if deaths > MAX_REPEATS:
                     raise InfrastructureError(
@@ -161,6 +172,7 @@ class TrainingJudges:
                 raise
             if first:
                 self._count(seconds, report)
+            # Faults of a loaded machine are not remembered: the next request judges again.
             if report.failure is not None and _may_pass(report):
                 self._forget(key, waiting)
             return report if first else report.with_(cached=True)
@@ -169,50 +181,54 @@ class TrainingJudges:
         self, key: tuple[str, str, str], problem: Problem, source: str, options: Options | None
     ) -> tuple[PendingVerdict, bool]:
         with self._lock:
-            self._asked += 1
-            if (known := self._known.get(key)) is not None:
-                self._known.move_to_end(key)
-                return known, False
+            self._requests += 1
+            if (pending := self._verdicts.get(key)) is not None:
+                self._verdicts.move_to_end(key)
+                return pending, False
             try:
                 waiting = self._submitted(problem, source, options)
             except BrokenProcessPool:
                 self._renew()
                 waiting = self._submitted(problem, source, options)
-            self._known[key] = waiting
-            while len(self._known) > MAX_KEPT_VERDICTS:
-                self._known.popitem(last=False)
+            self._verdicts[key] = waiting
+            while len(self._verdicts) > MAX_KEPT_VERDICTS:
+                self._verdicts.popitem(last=False)
             return waiting, True
 
     def _submitted(self, problem: Problem, source: str, options: Options | None) -> PendingVerdict:
         self._sent += 1
         in_training = options is not None and options.train_mode
+        # The trial of the reference is passed on, so each process need not repeat it.
         reference = reference_trials().known_outcome(problem, train_mode=in_training)
         work = self._pool.submit(_evaluate, self._sent, problem, source, options, reference)
         return PendingVerdict(work, self._sent)
 
     def _forget(self, key: tuple[str, str, str], waiting: PendingVerdict) -> None:
         with self._lock:
-            if self._known.get(key) == waiting:
-                del self._known[key]
+            if self._verdicts.get(key) == waiting:
+                del self._verdicts[key]
 
     def _count(self, seconds: float, report: Report) -> None:
         with self._lock:
-            self._really += not report.cached
+            self._computed += not report.cached
             self._barren = 0
             self._seconds += seconds
 
     def _restart(self, broken: Future[Any]) -> None:
-        """Restarts the judges once for all who waited."""
+        """Restarts the judges once for all waiting callers."""
         with self._lock:
-            if any(waiting.future is broken for waiting in self._known.values()):
+            if any(waiting.future is broken for waiting in self._verdicts.values()):
                 self._renew()
 
     def _renew(self) -> None:
-        """New processes; what was judged stays known.
+        """Starts new processes and keeps finished verdicts. The caller holds the lock.
 
-        Who only waited its turn is not held to have killed anybody. The lock is held.
+        Only candidates with a note were under judgement at the crash; waiting candidates are not
+        blamed.
         """
-        self._known = OrderedDict((k, w) for k, w in self._known.items() if _is_judged(w.future))
+        self._verdicts = OrderedDict(
+            (k, w) for k, w in self._verdicts.items() if _is_judged(w.future)
+        )
         notes = list(Path(self._folder.name).iterdir())
         self._barren = 0 if notes else self._barren + 1
         for note in notes:
@@ -222,7 +238,9 @@ class TrainingJudges:
         old.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:
-        """Waits for verdicts under way, drops those that wait, ends the processes and removes their folder."""
+        """Waits for verdicts under way, cancels waiting ones, ends the processes and removes
+        their folder.
+        """
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._folder.cleanup()
 
@@ -239,8 +257,8 @@ class TrainingJudges:
 
 
 def _begin_to_fork() -> None:
-    """Raises InfrastructureError where the fork server cannot begin: its socket lies in the temporary folder, and a
-    socket's path is short.
+    """Starts the fork server. Raises InfrastructureError if its socket's path in the temporary
+    folder is too long.
     """
     from multiprocessing.forkserver import ensure_running
 
@@ -253,7 +271,9 @@ def _begin_to_fork() -> None:
 
 
 def _may_pass(report: Report) -> bool:
-    """Faults that a loaded machine may cause are asked again."""
+    """Returns whether a report's fault may be due to a loaded machine; such a verdict is computed
+    again on request.
+    """
     from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
 
     return report.failure is not None and report.failure.fault in UNCACHED_FAULTS
@@ -266,10 +286,10 @@ def _is_judged(future: Future[Any]) -> bool:
 def _begin(
     device: str, cache: Path | None, inside: Path, sharers: int, gpus: Sequence[str], begun: Any
 ) -> None:
-    """In a judging process: one evaluator, for as long as it lives; Ctrl-C is the parent's affair, and the parent's
-    death is the end.
+    """Initializes a judging process with one evaluator for its lifetime; the parent handles
+    Ctrl-C, and the parent's death ends the process.
 
-    `begun`: a shared count of the processes so far; they take the GPUs in turns.
+    `begun`: a shared count of started processes, which distributes the GPUs.
     """
     import os
     import signal
@@ -277,6 +297,7 @@ def _begin(
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if gpus:
+        # Processes take the GPUs in turn.
         with begun.get_lock():
             number, begun.value = begun.value, begun.value + 1
         os.environ["CUDA_VISIBLE_DEVICES"] = gpus[
@@ -306,7 +327,11 @@ def _evaluate(
     options: Options | None,
     reference: TrialOutcome | None,
 ) -> tuple[float, Report]:
-    """reference: the outcome of a trial that the training made; None where this process is to try the reference."""
+    """Judges a candidate in a judging process. Returns the seconds and the report.
+
+    reference: outcome of the training's own trial of the reference; None: this process tries the
+    reference.
+    """
     started, note = time.monotonic(), _inside / str(number)
     note.touch()
     if reference is not None:
@@ -322,7 +347,9 @@ def _evaluate(
 
 
 def _sendable(error: Exception) -> Exception:
-    """What cannot be put together again where it arrives would break the pool, and everyone's verdicts with it."""
+    """Returns the error, or a RuntimeError with its text if the error cannot be pickled: a
+    failure to unpickle would break the pool for all callers.
+    """
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

@@ -1,6 +1,6 @@
-"""The folder of a loop: its identity, the record of its cycles, and the policy that was promoted last.
+"""The folder of a loop: its identity, the record of its cycles, and the last promoted policy.
 
-Imports nothing heavy: a loop with other settings is refused before a model is loaded.
+Imports nothing heavy, so a loop with other settings is refused before a model is loaded.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from pathlib import Path
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
+from kernelwright.rl.training.checkpoints import SETTINGS_FILE
 from kernelwright.rl.training.online.measuring import HeldOutFigures, PolicyComparison
 from kernelwright.rl.training.online.options import LoopOptions
 
-POLICY, RECORD, SETTINGS_FILE = "policy", "loop.jsonl", "asked.json"
+POLICY, RECORD = "policy", "loop.jsonl"
 
 
 class Cycle(Value):
-    """The result of one cycle."""
+    """The result of a cycle."""
 
     cycle: int
     policy: str
-    """The policy that was trained from."""
+    """The policy at the start of the cycle."""
     candidate: str
     measured: tuple[HeldOutFigures, ...]
     compared: tuple[PolicyComparison, ...]
@@ -34,11 +35,11 @@ class Cycle(Value):
 
 
 def refuse_other_loop(options: LoopOptions) -> None:
-    """Raises InputError where the folder holds a loop with other settings. Writes nothing."""
+    """Raises InputError if the folder holds a loop with other settings. Writes nothing."""
     note = options.output / SETTINGS_FILE
-    known = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else None
+    stored = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else None
     is_other = (
-        known["identity"] != options.loop_identity if known else bool(read_record(options.output))
+        stored["identity"] != options.loop_identity if stored else bool(read_record(options.output))
     )
     if is_other:
         raise InputError(
@@ -47,7 +48,9 @@ def refuse_other_loop(options: LoopOptions) -> None:
 
 
 def begin(options: LoopOptions) -> list[Cycle]:
-    """Makes the folder, or goes on in it. Raises InputError where it holds another loop."""
+    """Makes the folder, or continues in it, and returns the finished cycles. Raises InputError if
+    the folder holds another loop.
+    """
     refuse_other_loop(options)
     options.output.mkdir(parents=True, exist_ok=True)
     note = options.output / SETTINGS_FILE
@@ -58,27 +61,30 @@ def begin(options: LoopOptions) -> list[Cycle]:
 
 
 def loop_id(options: LoopOptions) -> str:
-    """Returns the id of this loop alone: another one of the same name in the same database never takes up its
-    measurements.
+    """Returns the random id of this loop. Another loop of the same name in the same database has
+    another id, and so never reuses its measurements.
     """
     return str(json.loads((options.output / SETTINGS_FILE).read_text(encoding="utf-8"))["loop"])
 
 
 def champion(options: LoopOptions, cycles: Sequence[Cycle]) -> str:
-    """Returns the policy that was promoted last, or the one that the loop began with."""
+    """Returns the last promoted policy, or the loop's initial policy."""
     promoted = [cycle.candidate for cycle in cycles if cycle.promoted]
     return promoted[-1] if promoted else options.policy
 
 
 def read_record(folder: Path) -> list[Cycle]:
-    """Reads the cycles that a loop has finished; none where it has not begun."""
+    """Reads the finished cycles of a loop; none before its start."""
     path = folder / RECORD
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return [Cycle.model_validate(json.loads(line)) for line in lines if line.strip()]
 
 
 def promote(candidate: Path, target: Path) -> None:
-    """Copies a candidate under the loop's own name; the old policy stays until the copy is complete."""
+    """Copies a candidate to the loop's policy folder; the old policy stays until the copy is
+    complete.
+    """
+    # Copied beside the target, then swapped by two renames.
     beside = target.with_name(f".{target.name}.new")
     shutil.rmtree(beside, ignore_errors=True)
     shutil.copytree(candidate, beside)

@@ -1,21 +1,24 @@
-"""The report of a loop, beside its record: loop.png and report.html, written anew after every cycle."""
+"""The report of a loop: loop.png and report.html, rewritten after every cycle."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kernelwright.rl.training.online.loop_folder import Cycle
 from kernelwright.rl.training.online.measuring import PolicyComparison
 from kernelwright.rl.training.report import render_page
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 PICTURE, PAGE = "loop.png", "report.html"
 
 
 def write_loop_report(folder: Path, cycles: Sequence[Cycle]) -> None:
-    """Writes both files; nothing where no cycle has ended."""
+    """Writes picture and page; nothing before the first finished cycle."""
     if not cycles:
         return
     draw_cycles(folder / PICTURE, cycles)
@@ -25,8 +28,8 @@ def write_loop_report(folder: Path, cycles: Sequence[Cycle]) -> None:
 
 
 def draw_cycles(path: Path, cycles: Sequence[Cycle]) -> None:
-    """Draws pass@1 on each held-out split after each cycle: the candidate of the cycle, with the 95 % interval of its
-    difference, over the policy that it was trained from.
+    """Draws pass@1 on each held-out split after each cycle: the candidate, with the 95 % interval
+    of its difference, and the policy before the cycle.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -36,12 +39,12 @@ def draw_cycles(path: Path, cycles: Sequence[Cycle]) -> None:
     figure = Figure(figsize=(max(5.0, 4.2 * len(splits)), 3.4), layout="constrained")
     FigureCanvasAgg(figure)
     numbers = [cycle.cycle + 1 for cycle in cycles]
-    for place, split in enumerate(splits):
-        axes = figure.add_subplot(1, len(splits), place + 1)
+    for column, split in enumerate(splits):
+        axes = figure.add_subplot(1, len(splits), column + 1)
         _draw_split(
             axes,
             numbers,
-            [cycle.compared[place] for cycle in cycles],
+            [cycle.compared[column] for cycle in cycles],
             [cycle.promoted for cycle in cycles],
         )
         axes.set_title(split, fontsize=9)
@@ -55,13 +58,16 @@ def draw_cycles(path: Path, cycles: Sequence[Cycle]) -> None:
 
 
 def _draw_split(
-    axes: Any,
+    axes: Axes,
     numbers: Sequence[int],
     compared: Sequence[PolicyComparison],
     promoted: Sequence[bool],
 ) -> None:
-    """Draws one held-out split. The interval is that of the difference, set at the candidate's figure."""
+    """Draws a held-out split. The interval of the difference is centred at the candidate's
+    figure.
+    """
     after = [100 * comparison.after for comparison in compared]
+    # Lengths of the error bars below and above the candidate's figure.
     below = [100 * max(0.0, comparison.difference - comparison.low) for comparison in compared]
     above = [100 * max(0.0, comparison.high - comparison.difference) for comparison in compared]
     before = [100 * comparison.before for comparison in compared]
@@ -71,10 +77,8 @@ def _draw_split(
         (True, "o", "candidate, promoted"),
         (False, "x", "candidate, not promoted"),
     ):
-        points = [
-            (n, y) for n, y, own in zip(numbers, after, promoted, strict=True) if own is is_promoted
-        ]
-        if points:
-            axes.plot(
-                [n for n, _ in points], [y for _, y in points], marker, color="#2171b5", label=name
-            )
+        selected = [index for index, flag in enumerate(promoted) if flag is is_promoted]
+        if selected:
+            x = [numbers[index] for index in selected]
+            y = [after[index] for index in selected]
+            axes.plot(x, y, marker, color="#2171b5", label=name)

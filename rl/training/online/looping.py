@@ -1,4 +1,6 @@
-"""`rl loop`: collect, train, measure, promote only what is better on problems that were held out; then again."""
+"""`rl loop`: cycles of collecting, training and measuring; a candidate is promoted only if better
+on held-out problems.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,12 @@ from kernelwright.rl.training.online.measuring import (
 from kernelwright.rl.training.online.options import LoopOptions, OnlineOptions
 from kernelwright.rl.training.online.pooled_judges import Judges
 from kernelwright.rl.training.online.problem_source import ProblemSource, held_out
-from kernelwright.rl.training.online.rounds import Rounds, judge_device
+from kernelwright.rl.training.online.rounds import RoundContext, Rounds, judge_device
 from kernelwright.rl.training.online.sampler import whole_sampler
 from kernelwright.rl.training.online.training import examined_judges, formula_of, train_online
 from kernelwright.rl.training.options import LogOptions, Method
 from kernelwright.rl.training.subject import open_subject
 from kernelwright.rl.training.watching import Watch, ignore_step
-from kernelwright.store.database import Store
 from kernelwright.tools.problem import Problem
 
 Say = Callable[[str], None]
@@ -45,7 +46,9 @@ Say = Callable[[str], None]
 def run_loop(
     options: LoopOptions, *, say: Say = lambda step: None, watch: Watch = ignore_step
 ) -> list[Cycle]:
-    """Begins or goes on: a cycle that is in the record is not done again. Raises as `train_online` does."""
+    """Starts or continues a loop; recorded cycles are not repeated. Raises as `train_online`
+    does.
+    """
     refuse_other_loop(options)
     open_subject(options.policy)
     done = begin(options)
@@ -72,19 +75,25 @@ def _cycles(
     current, base = champion(options, done), None
     for number in range(len(done), options.cycles):
         started = time.monotonic()
+        # After a promotion the candidate's figures are the next cycle's base.
         base = base or _measured(options, current, splits, judges, say)
         candidate = _trained(options, current, number, judges, say, watch)
-        found = _measured(options, candidate, splits, judges, say)
-        pairs = [compare(before, after) for before, after in zip(base, found, strict=True)]
+        figures = _measured(options, candidate, splits, judges, say)
+        pairs = [compare(before, after) for before, after in zip(base, figures, strict=True)]
         promoted, why = is_better(pairs)
         cycle = Cycle(
-            cycle=number, policy=current, candidate=candidate, measured=tuple(found), compared=tuple(pairs),
-            promoted=promoted, why=why,
+            cycle=number,
+            policy=current,
+            candidate=candidate,
+            measured=tuple(figures),
+            compared=tuple(pairs),
+            promoted=promoted,
+            why=why,
             seconds=time.monotonic() - started,
-        )  # fmt: skip
+        )
         if promoted:
             promote(Path(candidate.removeprefix("transformers:")), options.output / POLICY)
-            current, base = candidate, found
+            current, base = candidate, figures
         with (options.output / RECORD).open("a", encoding="utf-8") as file:
             file.write(cycle.model_dump_json() + "\n")
         done.append(cycle)
@@ -96,7 +105,9 @@ def _cycles(
 def _trained(
     options: LoopOptions, current: str, number: int, judges: Judges, say: Say, watch: Watch
 ) -> str:
-    """Gives the candidate's name. One that is there already was trained before the loop was stopped."""
+    """Trains the candidate of a cycle and returns its name. An existing output was trained before
+    an interruption of the loop.
+    """
     output = options.output / f"cycle-{number + 1:02d}"
     if not output.exists():
         fields = {name: getattr(options, name) for name in OnlineOptions.model_fields}
@@ -107,30 +118,41 @@ def _trained(
             "seed": options.seed + number,
             "method": None,
         }
-        own = OnlineOptions(**fields)
+        cycle_options = OnlineOptions(**fields)
         if options.how == "online":
-            train_online(own, say=say, watch=watch, judges=judges)
+            train_online(cycle_options, say=say, watch=watch, judges=judges)
         else:
-            _from_its_log(own, f"{number}-{loop_id(options)}", judges, say, watch, options.method)
+            _from_its_log(
+                cycle_options, f"{number}-{loop_id(options)}", judges, say, watch, options.method
+            )
     return f"transformers:{output}"
 
 
 def _from_its_log(
-    own: OnlineOptions, name: str, judges: Judges, say: Say, watch: Watch, method: Method | None
+    cycle_options: OnlineOptions,
+    name: str,
+    judges: Judges,
+    say: Say,
+    watch: Watch,
+    method: Method | None,
 ) -> None:
-    say(f"collecting with {own.policy}")
-    subject = open_subject(own.policy)
-    with open_store(own.db) as store, closing(whole_sampler(subject, own)) as sampler:
-        label = f"collect-{own.output.parent.name}-{name}-{subject.revision[:8]}"
-        rounds = Rounds(store, sampler.policy, judges, own, formula_of(own), label)
-        rounds.run(0, ProblemSource(own.problems, own.seed, own.against).at(0, own.prompts))
-        run, where = rounds.run_name(0, "step"), store.address
-    fields = {
-        name: getattr(own, name)
-        for name in LogOptions.model_fields
-        if name in OnlineOptions.model_fields
-    }
-    fields |= {"db": where, "filters": (f"run={run}",), "method": method}
+    """Collects a round of the policy, and trains on its log."""
+    say(f"collecting with {cycle_options.policy}")
+    subject = open_subject(cycle_options.policy)
+    with (
+        open_store(cycle_options.db) as store,
+        closing(whole_sampler(subject, cycle_options)) as sampler,
+    ):
+        label = f"collect-{cycle_options.output.parent.name}-{name}-{subject.revision[:8]}"
+        context = RoundContext(store, judges, cycle_options, formula_of(cycle_options))
+        rounds = Rounds(context, sampler.policy, label)
+        problems = ProblemSource(cycle_options.problems, cycle_options.seed, cycle_options.against)
+        rounds.run(0, problems.at(0, cycle_options.prompts))
+        run, address = rounds.run_name(0, "step"), store.address
+    # Fields that both kinds of options have.
+    shared = LogOptions.model_fields.keys() & OnlineOptions.model_fields.keys()
+    fields = {name: getattr(cycle_options, name) for name in shared}
+    fields |= {"db": address, "filters": (f"run={run}",), "method": method}
     train_from_log(
         LogOptions(**fields),
         show=lambda plan: say(f"{plan.method}: {plan.why}"),
@@ -142,26 +164,27 @@ def _from_its_log(
 def _measured(
     options: LoopOptions, policy: str, splits: dict[str, list[Problem]], judges: Judges, say: Say
 ) -> list[HeldOutFigures]:
-    """Measures a policy on the same problems with the same seeds, under the loop's own names."""
+    """Measures a policy on the same problems with the same seeds, with run names of this loop."""
     rollouts = options.samples * sum(map(len, splits.values()))
     progress = RolloutProgress(f"measuring {policy}", rollouts, say)
+    own_options = options.model_copy(update={"policy": policy, "temperature": 1.0})
     with open_store(options.db) as store:
+        context = RoundContext(store, judges, own_options, formula_of(own_options))
         name = f"{options.output.name}-{loop_id(options)}"
-        return measure_policy(
-            options, policy, splits, judges, store, name, options.samples, progress
-        )
+        return measure_policy(context, splits, name, options.samples, progress)
 
 
 def measure_policy(
-    options: OnlineOptions, policy: str, splits: dict[str, list[Problem]], judges: Judges, store: Store, name: str,
-    samples: int = 1, progress: RolloutProgress | None = None,
-) -> list[HeldOutFigures]:  # fmt: skip
-    """Measures one policy by its name, its weights whole. Ctrl-C gives up the answers under way."""
-    subject = open_subject(policy)
-    own = options.model_copy(update={"policy": policy, "temperature": 1.0})
-    name = f"{name}-{subject.revision[:8]}"
-    with closing(whole_sampler(subject, own)) as sampler:
-        rounds = Rounds(store, sampler.policy, judges, own, formula_of(own), name)
-        return measure(
-            rounds, splits, samples, 0, progress=progress, give_up=sampler.stop_answering
-        )
+    context: RoundContext,
+    splits: dict[str, list[Problem]],
+    name: str,
+    samples: int,
+    progress: RolloutProgress | None = None,
+) -> list[HeldOutFigures]:
+    """Measures the policy of the context's options, with whole weights. Ctrl-C abandons the open
+    requests.
+    """
+    subject = open_subject(context.options.policy)
+    with closing(whole_sampler(subject, context.options)) as sampler:
+        rounds = Rounds(context, sampler.policy, f"{name}-{subject.revision[:8]}")
+        return measure(rounds, splits, samples, progress=progress, give_up=sampler.stop_answering)

@@ -1,4 +1,4 @@
-"""The options of `rl train --online` and `rl loop`, as values."""
+"""The options of `rl train --online` and `rl loop`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from pydantic import Field
 
 from kernelwright.rl.training.options import TrainOptions
 
+DEFAULT_STEPS = 100
+"""Number of optimizer steps unless --max-steps is set."""
+
 
 class OnlineOptions(TrainOptions):
-    """Training on rollouts that are made for it."""
+    """Options of a training on rollouts sampled for it."""
 
     problems: tuple[str, ...] = ("synth",)
     against: tuple[str, ...] = ()
-    """Suites that no generated problem may be of, besides the benchmarks that are known."""
+    """Suites whose problems must not be generated, in addition to the known benchmarks."""
     db: str | None = None
-    """The database of the rollouts; None takes the agent's default one."""
+    """Database of the rollouts; None selects the agent's default database."""
     prompts: int = Field(default=32, ge=1)
     """Number of problems of a step."""
     group: int = Field(default=12, ge=2)
@@ -26,55 +29,64 @@ class OnlineOptions(TrainOptions):
     temperature: float = Field(default=1.0, gt=0.0)
     workers: int | None = Field(default=None, ge=1)
     judge: str = "interpreted"
-    """interpreted, compiled or cuda:N."""
+    """`interpreted`, `compiled` or `cuda:N`."""
     own_work: str = "strict"
-    """strict, share:P or report: whether a candidate whose kernels do not do the work counts as right
-    (docs/explanation/trust.md, check 7).
+    """strict, share:P or report: whether a candidate counts as correct if its kernels do not do
+    the work (docs/explanation/trust.md, check 7).
     """
     contiguous_inputs: bool = True
-    """Whether a candidate that answers wrongly on transposed, sliced or expanded inputs counts as right, as it did
-    before the judge looked at other layouts.
+    """Whether a candidate may be wrong on transposed, sliced or expanded inputs and still count
+    as correct, as before the judge checked other layouts.
     """
     lag: int = Field(default=1, ge=0, le=4)
-    """Rounds that are sampled and judged while one is trained on; each is as many steps old when its turn comes."""
+    """Number of rounds sampled and judged during the training on another; each is as many steps
+    old when its turn comes.
+    """
     resample: bool = False
     sampling_gpu: str | None = None
-    """The one GPU that the sampling process is shown, as CUDA_VISIBLE_DEVICES names it; None: what this one sees."""
+    """The GPU visible to the sampling process, as named by CUDA_VISIBLE_DEVICES; None: the GPUs
+    of this process.
+    """
     judge_gpus: tuple[str, ...] = ()
-    """Likewise those of the judging processes, each of which is shown one; none: what this process sees."""
+    """The GPUs of the judging processes, one visible to each, as named by CUDA_VISIBLE_DEVICES;
+    empty: the GPUs of this process.
+    """
     ray: str | None = None
-    """The address of the cluster that rollouts are sampled and judged on; None: this machine."""
+    """Address of the Ray cluster for sampling and judging; None: this machine."""
     rollout_actors: int = Field(default=1, ge=1)
-    """Actors on the cluster that sample one round."""
+    """Number of sampling actors on the cluster for a round."""
     places: int | None = None
-    """Rows of the running batch."""
+    """Number of rows of the running batch."""
     engine: str = "auto"
-    """transformers (in this process), process (transformers in a process of its own), vllm, openai:MODEL@URL (a
-    vLLM server), or auto.
+    """transformers (in this process), process (transformers in a separate process), vllm,
+    openai:MODEL@URL (a vLLM server), or auto.
     """
     key: str | None = Field(default=None, exclude=True, repr=False)
-    """The key of the server; it is never written to a file."""
+    """API key of the server; never written to a file."""
     held_out: tuple[str, ...] = ()
     held_out_count: int = 64
 
     @property
     def judges(self) -> int:
-        """Judge processes: the number asked for, else the cores but two, at least one."""
+        """Number of judging processes: as requested, else the number of cores minus two, at least
+        one.
+        """
         return self.workers or max(1, (os.cpu_count() or 2) - 2)
 
 
 class LoopOptions(OnlineOptions):
-    """Cycles of it, each measured before it is promoted."""
+    """Options of a loop: cycles of training, each measured before promotion."""
 
     cycles: int = Field(default=3, ge=1)
     steps: int = Field(default=20, ge=1)
-    """Optimizer steps a cycle."""
+    """Number of optimizer steps of a cycle."""
     how: str = "online"
-    """online: sampled anew each step; log: collected once a cycle, then trained from what was logged."""
+    """online: sampled anew for each step; log: collected once a cycle, then trained from the log.
+    """
     samples: int = Field(default=4, ge=1)
-    """Drafts of each held-out problem."""
+    """Number of drafts of each held-out problem."""
 
     @property
     def loop_identity(self) -> str:
-        """More cycles are more of the same loop."""
+        """Hash of the options without the number of cycles: more cycles continue the same loop."""
         return self.model_copy(update={"cycles": 1}).identity_of({})

@@ -1,4 +1,4 @@
-"""Judges of a pool that lives elsewhere, as on a Ray cluster, for a training: equal programs are judged once."""
+"""Judges of a remote pool, such as a Ray cluster, for a training: equal programs are judged once."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 class Judges(Protocol):
-    """The judges that a training uses: judges.TrainingJudges on this machine, PooledJudges elsewhere."""
+    """The judges of a training: judges.TrainingJudges on this machine, PooledJudges elsewhere."""
 
     @property
     def workers(self) -> int:
-        """Verdicts at the same time."""
+        """Number of concurrent verdicts."""
         ...
 
     @property
     def figures(self) -> JudgingTotals:
-        """The totals so far."""
+        """Returns the totals of all verdicts so far."""
 
     def evaluate(
         self,
@@ -41,31 +41,35 @@ class Judges(Protocol):
         options: Options | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Report:
-        """The verdict on a candidate's text; `progress` is told each stage. Raises InfrastructureError."""
+        """Returns the verdict on a candidate's text; `progress` is called at each stage. Raises
+        InfrastructureError.
+        """
 
 
 class PooledJudges:
-    """Implements Judges. A verdict that a judge died over is asked again, and its report says so. A context manager."""
+    """Implements Judges on a pool. A verdict is retried after the death of its judge, and its
+    report says so. A context manager.
+    """
 
     def __init__(self, pool: JudgePool, device: DeviceKind) -> None:
-        """Closes the pool with itself."""
+        """Takes ownership of the pool: `close` closes it."""
         self._pool, self._device = pool, device
         self._evaluator = PoolEvaluator(pool, device)
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[str, str, str], Future[Report]] = OrderedDict()
-        self._asked = self._judged = 0
+        self._verdicts: OrderedDict[tuple[str, str, str], Future[Report]] = OrderedDict()
+        self._requests = self._judged = 0
         self._seconds = 0.0
 
     @property
     def workers(self) -> int:
-        """Verdicts that the pool makes at once on this device, at least one."""
+        """Number of concurrent verdicts of the pool on this device, at least one."""
         return max(1, self._pool.capacity(self._device))
 
     @property
     def figures(self) -> JudgingTotals:
-        """The totals so far."""
+        """Returns the totals of all verdicts so far."""
         with self._lock:
-            return JudgingTotals(asked=self._asked, judged=self._judged, seconds=self._seconds)
+            return JudgingTotals(asked=self._requests, judged=self._judged, seconds=self._seconds)
 
     def evaluate(
         self,
@@ -74,25 +78,28 @@ class PooledJudges:
         options: Options | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Report:
-        """Raises ProblemError and InfrastructureError as the tools do."""
+        """Returns the report on a candidate. Raises ProblemError and InfrastructureError as the
+        tools do.
+        """
         key = (
             problem.hash,
             candidate_hash(source),
             "" if options is None else options.model_dump_json(),
         )
         with self._lock:
-            self._asked += 1
-            waiting = self._known.get(key)
+            self._requests += 1
+            waiting = self._verdicts.get(key)
             if waiting is None:
-                own = self._known[key] = Future()
-                while len(self._known) > MAX_KEPT_VERDICTS:
-                    self._known.popitem(last=False)
+                future = self._verdicts[key] = Future()
+                while len(self._verdicts) > MAX_KEPT_VERDICTS:
+                    self._verdicts.popitem(last=False)
+        # Another thread judges the same program: wait for its report.
         if waiting is not None:
             return waiting.result().with_(problem=problem.name, cached=True)
-        return self._made(key, own, problem, source, options, progress)
+        return self._judge_once(key, future, problem, source, options, progress)
 
-    def _made(
-        self, key: tuple[str, str, str], own: Future[Report], problem: Problem, source: str, options: Options | None,
+    def _judge_once(
+        self, key: tuple[str, str, str], future: Future[Report], problem: Problem, source: str, options: Options | None,
         progress: Callable[[str], None] | None,
     ) -> Report:  # fmt: skip
         began = time.monotonic()
@@ -100,7 +107,7 @@ class PooledJudges:
             report = self._evaluator.evaluate(problem, source, options, progress)
         except BaseException as error:
             self._forget(key)
-            own.set_exception(error)
+            future.set_exception(error)
             raise
         with self._lock:
             self._judged += 1
@@ -109,15 +116,15 @@ class PooledJudges:
             report.failure is not None and report.failure.fault in UNCACHED_FAULTS
         ):  # a loaded machine may have caused it
             self._forget(key)
-        own.set_result(report)
+        future.set_result(report)
         return report
 
     def _forget(self, key: tuple[str, str, str]) -> None:
         with self._lock:
-            self._known.pop(key, None)
+            self._verdicts.pop(key, None)
 
     def close(self) -> None:
-        """Closes the pool underneath; verdicts that wait are cancelled."""
+        """Closes the pool; waiting verdicts are cancelled."""
         self._pool.close()
 
     def __enter__(self) -> Self:

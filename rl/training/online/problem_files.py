@@ -1,5 +1,5 @@
-"""`rl data problems`: the generator's references as files, for `agent batch` and everything else that takes a
-folder of problems.
+"""`rl data problems`: writes the generator's references as files, for `agent batch` and other
+readers of a folder of problems.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from kernelwright.rl.training.online.problem_source import HELD_OUT_SEED, genera
 def write_problems(
     out: Path, n: int, kind: str, seed: int, against: Sequence[str] = ()
 ) -> list[Path]:
-    """`n` files in KernelBench form, in a folder that is new or empty: all of them, or none.
+    """Writes `n` files in KernelBench form into a new or empty folder: all of them, or none.
 
-    kind: `synth`, or `synth:SPLIT` as of a training online. Raises InputError.
+    kind: `synth`, or `synth:SPLIT` as for online training. Raises InputError.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists and is not empty: choose another --out")
@@ -26,14 +26,15 @@ def write_problems(
         raise InputError(
             f"--seed {seed}: seeds from {HELD_OUT_SEED} on are reserved for measuring: choose a smaller one"
         )
-    found = list(itertools.islice(generated(kind, seed, against), n))
-    there = out.resolve()
-    there.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{there.name}.", dir=there.parent) as folder:
-        for number, problem in enumerate(found, 1):
+    problems = list(itertools.islice(generated(kind, seed, against), n))
+    target = out.resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Written beside the target and renamed, so an interruption leaves no half set.
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+        for number, problem in enumerate(problems, 1):
             name = f"{number:0{len(str(n))}d}_{problem.title.replace(' ', '_')}.py"
             Path(folder, name).write_text(problem.source, encoding="utf-8")
-        there.mkdir(exist_ok=True)
+        target.mkdir(exist_ok=True)
         for file in sorted(Path(folder).iterdir()):
-            file.rename(there / file.name)
+            file.rename(target / file.name)
     return sorted(out.iterdir())

@@ -1,9 +1,10 @@
-"""The policy that samples, and how it follows the one that is trained."""
+"""The sampling policy, and how its weights follow the trained policy."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kernelwright.agent.runtime.errors import require
 from kernelwright.errors import InputError
@@ -12,35 +13,42 @@ from kernelwright.policies.local.in_process_policy import InProcessPolicy
 from kernelwright.policies.local.process_policy import ProcessPolicy
 from kernelwright.policies.local.quantised_weights import has_int8
 from kernelwright.policies.local.ray_policy import RayPolicy
+from kernelwright.policies.local.quantised_weights import has_int8
 from kernelwright.rl.training.online.folder_samplers import SERVER_PREFIX, open_served, open_vllm
 from kernelwright.rl.training.online.options import OnlineOptions
 from kernelwright.rl.training.subject import Subject
 
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
 ENGINES = ("auto", "process", "transformers", "vllm")
 MAX_FILE_BYTES = 4 << 30
-"""Bytes of weights that are worth writing to a file at every step."""
+"""Largest size of weights worth writing to a file at every step."""
 
 
 class Sampler(Protocol):
-    """A policy that can be moved to where the training is."""
+    """A policy whose weights can be updated to the trained weights."""
 
     together: bool
-    """Whether the questions that wait are to be put to it in one call."""
+    """Whether waiting requests are sent to the policy in one call."""
 
     @property
     def policy(self) -> Policy:
-        """The policy that answers with the weights that were followed last."""
+        """The policy with the newest weights."""
 
-    def follow(self, model: Any, revision: str | None = None) -> str:
-        """Gives the revision, which may be known already. Nobody may be asking."""
+    def follow(self, model: PreTrainedModel, revision: str | None = None) -> str:
+        """Updates the weights and returns their revision, which may be given. No request may be
+        open.
+        """
         ...
 
     def drawn(self) -> tuple[int, float]:
-        """Tokens so far, and the seconds they took; zeros where that is not known."""
+        """Returns the number of tokens so far and the seconds they took; zeros if unknown."""
         ...
 
     def stop_answering(self) -> None:
-        """Whoever waits for an answer leaves without one, where that can be had."""
+        """Abandons open requests without an answer, if the engine can."""
         ...
 
     def close(self) -> None:
@@ -48,47 +56,54 @@ class Sampler(Protocol):
 
 
 TrainablePolicy = InProcessPolicy | ProcessPolicy | RayPolicy
-"""A policy whose weights can be replaced."""
+"""A policy with replaceable weights."""
 
 
 class InProcessSampler:
-    """A live policy in this process: whole weights, copied over the old ones; an adapter is folded in."""
+    """A policy in this process: whole weights, copied over the old ones; an adapter is merged."""
 
     together = False
 
     def __init__(self, subject: Subject, options: OnlineOptions) -> None:
         self._policy = self._opened(
-            options, subject.path,
-            {"places": options.places, "device": options.device, "prompt_form": subject.prompt_form},
-        )  # fmt: skip
+            options,
+            subject.path,
+            {
+                "places": options.places,
+                "device": options.device,
+                "prompt_form": subject.prompt_form,
+            },
+        )
 
     def _opened(self, options: OnlineOptions, path: str, how: dict[str, Any]) -> TrainablePolicy:
         return InProcessPolicy(path, **how)
 
     @property
     def policy(self) -> Policy:
-        """The policy of this process, whose weights are moved in place."""
+        """The policy of this process, whose weights are updated in place."""
         return self._policy
 
-    def follow(self, model: Any, revision: str | None = None) -> str:
-        """Copies the model's weights, an adapter folded in, into the policy; gives their revision."""
+    def follow(self, model: PreTrainedModel, revision: str | None = None) -> str:
+        """Copies the model's weights, with a merged adapter, into the policy; returns their
+        revision.
+        """
         return self._policy.update(whole_weights(model), revision)
 
     def drawn(self) -> tuple[int, float]:
-        """Tokens that the policy drew so far, and the seconds in which it did."""
+        """Returns the number of tokens drawn so far, and the seconds spent."""
         return self._policy.drawn
 
     def stop_answering(self) -> None:
-        """Ends every wait for an answer with KeyboardInterrupt, for good."""
+        """Ends every wait for an answer with KeyboardInterrupt, permanently."""
         self._policy.stop_answering()
 
     def close(self) -> None:
-        """Frees the model."""
+        """Closes the policy and frees its memory."""
         self._policy.close()
 
 
 class ProcessSampler(InProcessSampler):
-    """The same in a process of its own, on a GPU of its own where there is one for it; the weights travel through a
+    """A policy in a separate process, on its own GPU if one is assigned; weights travel through a
     file.
     """
 
@@ -97,7 +112,7 @@ class ProcessSampler(InProcessSampler):
 
 
 class RaySampler(InProcessSampler):
-    """The same in actors on a Ray cluster; the weights travel through its object store."""
+    """A policy in actors on a Ray cluster; weights travel through its object store."""
 
     def _opened(self, options: OnlineOptions, path: str, how: dict[str, Any]) -> TrainablePolicy:
         questions = options.prompts * options.group
@@ -105,24 +120,27 @@ class RaySampler(InProcessSampler):
 
 
 def open_samplers(subject: Subject, options: OnlineOptions, world: int = 1) -> list[Sampler]:
-    """One for each round that is under way at once.
+    """Opens a sampler for each concurrent round.
 
-    `world`: processes of this training. Raises InputError, PolicyError.
+    `world`: number of training processes. Raises InputError, PolicyError.
     """
     engine, lora = engine_of(subject, options, world), trains_adapters(subject, options)
     if engine.startswith(SERVER_PREFIX):
         return [open_served(subject, options, lora)]
     if engine == "vllm":
         return [open_vllm(subject, options, lora)]
+    # Each concurrent round has its own weights.
     return [whole_sampler(subject, options) for _ in range(max(1, options.lag))]
 
 
 def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
-    """What is asked for; `auto` is vLLM where the training is on a GPU and vLLM is installed, but for few whole
-    weights. On a CPU transformers samples faster (docs/reference/policies.md, "How fast").
+    """Returns the requested engine. `auto` becomes vLLM if the training is on a GPU, vLLM is
+    installed, and the weights are many; on a CPU transformers samples faster
+    (docs/reference/policies.md, "How fast").
 
-    Raises InputError for an engine that is not known, or not for so many rounds or processes; ModuleNotFoundError
-    for one that is not installed; PolicyError where a server does not answer as it must.
+    Raises InputError for an unknown engine, or for too many rounds or processes;
+    ModuleNotFoundError if the engine is not installed; PolicyError if a server answers
+    unexpectedly.
     """
     engine = options.engine
     if options.ray is not None and engine not in ("auto", "transformers"):
@@ -153,7 +171,9 @@ def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
 
 
 def _suits_vllm(subject: Subject, options: OnlineOptions, world: int) -> bool:
-    """Says whether vLLM samples faster for this training than transformers, and can follow its weights."""
+    """Returns whether vLLM samples faster for this training than transformers, and can follow its
+    weights.
+    """
     if not options.device.startswith("cuda") or options.lag > 1 or world > 1:
         return False
     is_small = _is_small(subject, options) and not trains_adapters(subject, options)
@@ -161,19 +181,19 @@ def _suits_vllm(subject: Subject, options: OnlineOptions, world: int) -> bool:
 
 
 def refuse_engine(subject: Subject, options: OnlineOptions, world: int = 1) -> None:
-    """Refuses an engine that cannot be used, before anything is started. Raises InputError and PolicyError."""
+    """Refuses an unusable engine before anything is started. Raises InputError and PolicyError."""
     if engine_of(subject, options, world).startswith(SERVER_PREFIX):
         open_served(subject, options, trains_adapters(subject, options)).close()
 
 
 def trains_adapters(subject: Subject, options: OnlineOptions) -> bool:
-    """Says whether the training changes an adapter rather than the weights themselves."""
+    """Returns whether the training changes an adapter rather than the weights themselves."""
     return options.lora or subject.adapter is not None
 
 
 def whole_sampler(subject: Subject, options: OnlineOptions) -> InProcessSampler:
-    """Opens a sampler of whole weights, as they are now: in actors where there is a cluster; in a process of its own
-    where that is asked for, or where a GPU waits for the loop and the weights are few.
+    """Opens a sampler of the current whole weights: in actors on a cluster; in a separate process
+    if requested or if small weights are trained on a GPU; else in this process.
     """
     if options.ray is not None:
         return RaySampler(subject, options)
@@ -191,7 +211,7 @@ def _is_small(subject: Subject, options: OnlineOptions) -> bool:
 
 
 def bytes_of(path: str) -> int:
-    """Returns the bytes of the weights that lie there; 0 where none do, as for a name of the hub."""
+    """Returns the size of the weights in a folder; 0 without weights, as for a hub name."""
     return sum(file.stat().st_size for file in Path(path).glob("*.safetensors"))
 
 
@@ -201,26 +221,31 @@ def _installed(name: str) -> bool:
     return find_spec(name) is not None
 
 
-def whole_weights(model: Any) -> dict[str, Any]:
-    """The state of the model under its names before peft; each adapter's product is added to the weight that it
-    adapts.
+def whole_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    """Returns the model's state under its names before peft, with each adapter's product added to
+    the adapted weight.
     """
     import torch
 
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    added: dict[str, Any] = {}
+    base: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
+    weights: dict[str, torch.Tensor] = {}
     with torch.no_grad():
-        for name, module in base.named_modules():
-            if hasattr(module, "get_delta_weight") and hasattr(module, "base_layer"):
-                active = [a for a in module.active_adapters if a in module.lora_A]
-                added[f"{name}.weight"] = sum(
-                    module.get_delta_weight(adapter) for adapter in active
-                )
-        weights = {
-            name.replace(".base_layer", ""): value
-            for name, value in base.state_dict().items()
-            if "lora_" not in name
-        }
-        return {
-            name: value + added[name] if name in added else value for name, value in weights.items()
-        }
+        deltas = _adapter_products(base)
+        for name, weight in base.state_dict().items():
+            if "lora_" in name:
+                continue
+            # peft renames the adapted weights.
+            name = name.replace(".base_layer", "")
+            weights[name] = weight + deltas[name] if name in deltas else weight
+    return weights
+
+
+def _adapter_products(base: torch.nn.Module) -> dict[str, Any]:
+    """Returns the sum of the active adapters' products B A, by the name of the adapted weight."""
+    products: dict[str, Any] = {}
+    layers: Iterable[tuple[str, Any]] = base.named_modules()
+    for name, module in layers:
+        if hasattr(module, "get_delta_weight") and hasattr(module, "base_layer"):
+            active = [adapter for adapter in module.active_adapters if adapter in module.lora_A]
+            products[f"{name}.weight"] = sum(map(module.get_delta_weight, active))
+    return products

@@ -1,5 +1,5 @@
-"""`rl train --online`: sample, judge, train, and sample from the new revision; the next rounds are sampled and
-judged while this one is trained on.
+"""`rl train --online`: sample, judge, train, and sample from the new revision; the next rounds
+are sampled and judged during the training step.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.agent.runtime.databases import open_store, verdict_cache_folder
 from kernelwright.agent.runtime.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
@@ -33,14 +33,14 @@ from kernelwright.rl.training.from_log import (
     record_alarm,
     trainer_step,
 )
-from kernelwright.rl.training.grpo.config import checked_settings, grpo_config
+from kernelwright.rl.training.grpo.config import GRPOFacts, checked_settings, grpo_config
 from kernelwright.rl.training.online.batches import OnlineBatches, RoundSlot, Say, gathered
 from kernelwright.rl.training.online.judges import TrainingJudges
-from kernelwright.rl.training.online.options import OnlineOptions
+from kernelwright.rl.training.online.options import DEFAULT_STEPS, OnlineOptions
 from kernelwright.rl.training.online.pooled_judges import Judges, PooledJudges
 from kernelwright.rl.training.online.problem_source import ProblemSource
-from kernelwright.rl.training.online.rounds import Rounds, judge_device, judge_options
-from kernelwright.rl.training.online.sampler import open_samplers, refuse_engine
+from kernelwright.rl.training.online.rounds import RoundContext, Rounds, judge_device, judge_options
+from kernelwright.rl.training.online.sampler import Sampler, open_samplers, refuse_engine
 from kernelwright.rl.training.options import Method
 from kernelwright.rl.training.precision.keeping import keep_masters
 from kernelwright.rl.training.processes import (
@@ -54,15 +54,19 @@ from kernelwright.rl.training.report import TrainingResult
 from kernelwright.rl.training.safety.judge_exam import refuse_failing_judge
 from kernelwright.rl.training.subject import Subject, load_for_training, open_subject, parameters
 from kernelwright.rl.training.trl_settings import keep_trainer_quiet
-from kernelwright.rl.training.watching import TrainingWatcher, Watch, ignore_step
-from kernelwright.store.database import Store
+from kernelwright.rl.training.watching import TrainingRun, TrainingWatcher, Watch, ignore_step
 
-DEFAULT_STEPS = 100
-"""Where nothing is said."""
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from transformers import PreTrainedModel
+
+    from kernelwright.rl.training.grpo.trainer import TrajectoryGRPOTrainer
 
 
 def formula_of(options: OnlineOptions) -> Formula:
-    """Where none is named: the default if a GPU judges, else execution alone.
+    """Returns the reward formula. `auto`: the default formula if a GPU judges, else execution
+    alone.
 
     Raises InputError, also for a speed reward without a GPU.
     """
@@ -88,9 +92,9 @@ def train_online(
     watch: Watch = ignore_step,
     judges: Judges | None = None,
 ) -> TrainingResult:
-    """Begins or goes on.
+    """Starts or continues an online training.
 
-    `judges`: that are started and examined already. Raises InputError, PolicyRefused, TrainingAlarm,
+    `judges`: already started and examined. Raises InputError, PolicyRefused, TrainingAlarm,
     InfrastructureError, StoreError; KeyboardInterrupt after a checkpoint.
     """
     from kernelwright.errors import InputError
@@ -101,33 +105,34 @@ def train_online(
             f"--method {options.method}"
         )
     refuse_spread_weights()
-    place = process_rank(options.device)
-    say, options = only_in_first_process(place, say), options.with_(device=place.device)
-    formula, device = (
-        formula_of(options),
-        judge_device(options.judge, elsewhere=options.ray is not None),
-    )
+    process = process_rank(options.device)
+    say = only_in_first_process(process, say)
+    options = options.with_(device=process.device)
+    formula = formula_of(options)
+    device = judge_device(options.judge, elsewhere=options.ray is not None)
     subject = open_subject(options.policy, options.adapter)
     checked_settings(options.settings, options.decoupled)
-    refuse_engine(subject, options, place.world)
+    refuse_engine(subject, options, process.world)
     problems = ProblemSource(options.problems, options.seed, options.against)
-    with first_before_others(place):
+    with first_before_others(process):
         resumes = prepare_output(options, {"revision": subject.revision})
     with ExitStack() as held, readable_trouble():
         judges = judges or held.enter_context(examined_judges(options, device, say))
-        options = options.with_(workers=judges.workers) if options.ray is not None else options
+        if options.ray is not None:
+            options = options.with_(workers=judges.workers)
         store = held.enter_context(open_store(options.db))
         say("loading the policy")
-        return _train(
-            options, place, subject, formula, problems, judges, store, resumes, say, watch
-        )
+        context = RoundContext(store, judges, options, formula)
+        prepared = _prepare(context, process, subject, problems, say)
+        checkpoint = newest_checkpoint(options.work) if resumes else None
+        return _train(prepared, checkpoint, say, watch)
 
 
 @contextmanager
 def examined_judges(
     options: OnlineOptions, device: str, say: Say = lambda step: None
 ) -> Iterator[Judges]:
-    """Started, and shown to see through what they must see through. Raises TrainingAlarm."""
+    """Starts the judges and examines them with known cheats. Raises TrainingAlarm."""
     with _open_judges(options, device, say) as judges:
         say("examining the judges")
         refuse_failing_judge(judges, judge_options(options.judge), judges.workers)
@@ -135,7 +140,7 @@ def examined_judges(
 
 
 def _open_judges(options: OnlineOptions, device: str, say: Say) -> TrainingJudges | PooledJudges:
-    """Opens the judges on this machine, or on the cluster that was asked for. Raises InputError and
+    """Opens the judges on this machine, or on the requested cluster. Raises InputError and
     InfrastructureError.
     """
     if options.ray is None:
@@ -155,68 +160,90 @@ def _open_judges(options: OnlineOptions, device: str, say: Say) -> TrainingJudge
     return judges
 
 
-def _train(
-    options: OnlineOptions, place: ProcessRank, subject: Subject, formula: Formula, problems: ProblemSource,
-    judges: Judges, store: Store, resumes: bool, say: Say,
-    watch: Watch,
-) -> TrainingResult:  # fmt: skip
+class _PreparedTraining(NamedTuple):
+    """A trainer with its source of rows, ready to start."""
+
+    run: TrainingRun
+    options: OnlineOptions
+    trainer: TrajectoryGRPOTrainer
+    batches: OnlineBatches
+    samplers: list[Sampler]
+    weights_text: str
+    """Description of how the weights are held."""
+
+
+def _prepare(
+    context: RoundContext,
+    process: ProcessRank,
+    subject: Subject,
+    problems: ProblemSource,
+    say: Say,
+) -> _PreparedTraining:
     from kernelwright.rl.training.grpo.trainer import TrajectoryGRPOTrainer
 
-    held, steps = load_for_training(subject, options), options.max_steps or DEFAULT_STEPS
-    model = held.model
-    config = grpo_config(
-        _own_settings(options), output_dir=str(options.work), max_steps=steps, seed=options.seed, device=options.device,
-        parameters=parameters(model), lora=options.lora or subject.adapter is not None, temperature=options.temperature,
-        longest_completion=options.reply_tokens or 1536,
-    )  # fmt: skip
-    samplers = open_samplers(subject, options, place.world)
-    name = f"{options.output.name}-{training_id(options)}"
-    slots = [
-        RoundSlot(
-            Rounds(
-                store,
-                sampler.policy,
-                judges,
-                options,
-                formula,
-                name,
-                place.rank,
-                place.world,
-                sampler.together,
-            ),
-            sampler,
-        )
-        for sampler in samplers
-    ]
-    tell = say if place.first else partial(_aside, place.rank)
-    batches = OnlineBatches(slots, problems, judges, options, store, steps, subject.revision, tell)
+    options = context.options
+    held = load_for_training(subject, options)
+    config = grpo_config(_own_settings(options), _grpo_facts(options, subject, held.model))
+    samplers = open_samplers(subject, options, process.world)
+    slots = [RoundSlot(_rounds(context, sampler, process), sampler) for sampler in samplers]
+    report = say if process.first else partial(_aside, process.rank)
+    batches = OnlineBatches(slots, problems, context, subject.revision, report)
     with readable_settings():
         trainer = TrajectoryGRPOTrainer(
-            model,
+            held.model,
             config,
-            gathered(batches, place),
+            gathered(batches, process),
             decoupled=options.decoupled,
             processing_class=subject.tokenizer,
         )
     keep_masters(trainer, held.masters)
     batches.model = trainer.accelerator.unwrap_model(trainer.model)
     trainer.step_figures = batches.figures
-    checkpoint = newest_checkpoint(options.work) if resumes else None
-    facts = _facts(options, subject, formula)
-    watching = TrainingWatcher(
-        subject, options.work, watch, options.limits, max_minutes=options.max_minutes,
-        lineage=lambda: tuple(batches.revisions), facts=facts,
-        earlier=0.0 if checkpoint is None else float(facts_of(checkpoint)["seconds"]),
-    )  # fmt: skip
+    facts = _facts(options, subject, context.formula)
+    run = TrainingRun(
+        subject, options, Method.GRPO, facts, lineage=lambda: tuple(batches.revisions)
+    )
+    return _PreparedTraining(run, options, trainer, batches, samplers, held.text)
+
+
+def _grpo_facts(options: OnlineOptions, subject: Subject, model: PreTrainedModel) -> GRPOFacts:
+    return GRPOFacts(
+        output_dir=str(options.work),
+        max_steps=options.max_steps or DEFAULT_STEPS,
+        seed=options.seed,
+        device=options.device,
+        parameters=parameters(model),
+        lora=options.lora or subject.adapter is not None,
+        temperature=options.temperature,
+        longest_completion=options.reply_tokens or 1536,
+    )
+
+
+def _rounds(context: RoundContext, sampler: Sampler, process: ProcessRank) -> Rounds:
+    options = context.options
+    return Rounds(
+        context,
+        sampler.policy,
+        f"{options.output.name}-{training_id(options)}",
+        rank=process.rank,
+        world=process.world,
+        together=sampler.together,
+    )
+
+
+def _train(
+    prepared: _PreparedTraining, checkpoint: Path | None, say: Say, watch: Watch
+) -> TrainingResult:
+    options, trainer = prepared.options, prepared.trainer
+    earlier = 0.0 if checkpoint is None else float(facts_of(checkpoint)["seconds"])
+    watching = TrainingWatcher(prepared.run, watch, earlier)
     keep_trainer_quiet(trainer)
     trainer.add_callback(watching)
     begun = trainer_step(checkpoint)
-    doing = (
-        f"going on at step {begun}"
-        if begun
-        else f"training online on {', '.join(options.problems)}"
-    )
-    say(f"{doing}; {held.text}")
+    action = f"training online on {', '.join(options.problems)}"
+    if begun:
+        action = f"going on at step {begun}"
+    say(f"{action}; {prepared.weights_text}")
     try:
         with (
             stop_on_interrupt(watching.interrupt, STOPPING_AFTER_STEP),
@@ -224,37 +251,31 @@ def _train(
         ):
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     finally:
-        batches.close()
-        for sampler in samplers:
+        prepared.batches.close()
+        for sampler in prepared.samplers:
             sampler.close()
     samples = trainer.state.global_step * options.prompts * options.group
-    return finish_training(
-        trainer,
-        options,
-        subject,
-        watching,
-        Method.GRPO,
-        samples,
-        begun,
-        None,
-        facts,
-        tuple(batches.revisions),
-    )
+    return finish_training(trainer, prepared.run, watching, samples, begun)
 
 
-def _facts(options: OnlineOptions, subject: Subject, formula: Formula) -> dict[str, Any]:
-    """Returns what the card says of this training."""
+def _facts(options: OnlineOptions, subject: Subject, formula: Formula) -> dict[str, object]:
+    """Returns the facts of this training for the policy card."""
     return {
-        "method": "grpo", "formula": formula.label, "trained_on": list(options.problems), "seed": options.seed,
+        "method": "grpo",
+        "formula": formula.label,
+        "trained_on": list(options.problems),
+        "seed": options.seed,
         "base": subject.base,
-    }  # fmt: skip
+    }
 
 
 def _aside(rank: int, line: str) -> None:
-    """What another process than the first has to say."""
+    """Prints a line of a process other than the first to stderr."""
     print(f"process {rank}: {line}", file=sys.stderr, flush=True)
 
 
 def _own_settings(options: OnlineOptions) -> dict[str, Any]:
-    """A step is a round: its rows in so many parts that each fits the memory."""
+    """Returns the user's settings over the default number of parts of a step: each part must fit
+    the memory.
+    """
     return {"gradient_accumulation_steps": 4, **options.settings}

@@ -1,1 +1,3 @@
-"""How whole weights are held while they are trained: in fp32, or in bf16 with fp32 masters. No adapters."""
+"""How whole weights are held during training: in fp32, or in bf16 with fp32 masters. Adapters are
+not affected.
+"""

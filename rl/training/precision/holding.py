@@ -1,4 +1,4 @@
-"""Decides by memory how whole weights are held while they are trained, and says which."""
+"""Chooses by free memory how whole weights are held during training, and describes the choice."""
 
 from __future__ import annotations
 
@@ -11,41 +11,50 @@ from kernelwright.rl.training.processes import weights_are_spread
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedModel
 
 GIGABYTE = 10**9
 FP32_BYTES = 18
-"""Bytes a parameter on the device: weight, gradient and AdamW's two moments in fp32, and autocast's copy in bf16."""
+"""Bytes a parameter on the device: weight, gradient and AdamW's two moments in fp32, and
+autocast's copy in bf16.
+"""
 BF16_BYTES = 4
 """Bytes a parameter on the device: weight and gradient in bf16."""
 MASTER_BYTES = 12
 """Bytes a parameter in host memory: the master and AdamW's two moments in fp32."""
 DEVICE_SHARE = 0.6
-"""Share of the device's free memory for the training; the rest is for activations and for what samples there."""
+"""Share of the device's free memory for the training; activations and the sampling policy use the
+rest.
+"""
 HOST_SHARE = 0.9
 """Share of the host's free memory for masters and moments."""
 SPREAD_BFLOAT16_PARAMETERS = 3_000_000_000
-"""Parameters above which a launcher that spreads the weights gets them in bf16; it keeps fp32 masters itself."""
+"""Number of parameters above which weights sharded by a launcher are bf16; the launcher keeps
+fp32 masters.
+"""
 
 
 class FreeMemory(NamedTuple):
-    """Free memory in bytes. `device` is None where the training is on the CPU."""
+    """Free memory in bytes. `device` is None for training on the CPU."""
 
     device: int | None
     host: int
 
 
 class HeldWeights(NamedTuple):
-    """A model that is ready to be trained."""
+    """A model ready for training."""
 
     model: Any
     masters: dict[torch.nn.Parameter, torch.Tensor] | None
-    """fp32 masters by weight; None where the weights themselves are trained."""
+    """fp32 masters by weight; None if the weights themselves are trained."""
     text: str
-    """Says how the weights are held."""
+    """Description of how the weights are held."""
 
 
-def hold_weights(model: Any, device: str, requested: Precision) -> HeldWeights:
-    """Moves a model with fp32 weights from the CPU to its device. Raises InputError where it does not fit."""
+def hold_weights(model: PreTrainedModel, device: str, requested: Precision) -> HeldWeights:
+    """Moves a model with fp32 weights from the CPU to its device. Raises InputError if memory
+    does not suffice.
+    """
     import torch
 
     size = sum(weight.numel() for weight in model.parameters())
@@ -71,9 +80,9 @@ def hold_weights(model: Any, device: str, requested: Precision) -> HeldWeights:
 
 
 def choose_precision(size: int, requested: Precision, memory: FreeMemory) -> Precision:
-    """Returns fp32 where `size` parameters fit the device like that, and otherwise bf16 with masters.
+    """Returns fp32 if `size` parameters fit the device in fp32, and otherwise bf16 with masters.
 
-    Raises InputError where neither fits. A requested precision is taken as it is.
+    Raises InputError if neither fits. A requested precision is returned unchanged.
     """
     if requested is not Precision.AUTO:
         return requested
@@ -92,7 +101,7 @@ def choose_precision(size: int, requested: Precision, memory: FreeMemory) -> Pre
 
 
 def free_memory(device: str) -> FreeMemory:
-    """Returns the free memory of a device, and of the host for one of this machine's training processes."""
+    """Returns the free memory of a device, and this process's share of the host's."""
     import psutil
     import torch
 
@@ -102,25 +111,24 @@ def free_memory(device: str) -> FreeMemory:
     )
 
 
-def _spread(model: Any, size: int, device: str) -> HeldWeights:
+def _spread(model: PreTrainedModel, size: int, device: str) -> HeldWeights:
     import torch
 
-    dtype = (
-        torch.bfloat16
-        if size > SPREAD_BFLOAT16_PARAMETERS and device.startswith("cuda")
-        else torch.float32
-    )
-    return HeldWeights(
-        model.to(device, dtype), None, "weights spread by the launcher, which keeps fp32 masters"
-    )
+    is_large = size > SPREAD_BFLOAT16_PARAMETERS and device.startswith("cuda")
+    dtype = torch.bfloat16 if is_large else torch.float32
+    text = "weights spread by the launcher, which keeps fp32 masters"
+    return HeldWeights(model.to(device, dtype), None, text)
 
 
-def _narrowed(model: Any, device: str) -> dict[torch.nn.Parameter, torch.Tensor]:
-    """Puts bf16 copies of the weights on the device, one at a time, and returns the fp32 weights as their masters."""
+def _narrowed(model: PreTrainedModel, device: str) -> dict[torch.nn.Parameter, torch.Tensor]:
+    """Moves bf16 copies of the weights to the device, each in turn, and returns the fp32 weights
+    as their masters.
+    """
     import torch
 
     masters = {}
     for weight in model.parameters():
         masters[weight] = weight.data
+        # The fp32 tensor stays in host memory as the master.
         weight.data = weight.data.to(device, torch.bfloat16)
     return masters

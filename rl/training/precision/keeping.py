@@ -1,24 +1,29 @@
-"""Gives a trainer of transformers its fp32 masters, and takes them when the policy is written."""
+"""Attaches fp32 masters to a trainer of transformers, and reads them when the policy is written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
+    from transformers import Trainer
 
 
-def keep_masters(trainer: Any, masters: Mapping[torch.nn.Parameter, torch.Tensor] | None) -> None:
-    """Has the trainer's optimizer, which its settings name, step fp32 masters. Raises InputError."""
+def keep_masters(
+    trainer: Trainer, masters: Mapping[torch.nn.Parameter, torch.Tensor] | None
+) -> None:
+    """Makes the trainer's optimizer, chosen by its settings, step fp32 masters. Raises
+    InputError.
+    """
     from kernelwright.rl.training.precision.master_weights import MasterWeights
 
     if masters is not None:
         trainer.optimizer = MasterWeights(trainer.create_optimizer(), masters)
 
 
-def trained_masters(trainer: Any) -> dict[str, torch.Tensor]:
-    """Returns the fp32 masters by the names of the weights; empty where the weights themselves were trained."""
+def trained_masters(trainer: Trainer) -> dict[str, torch.Tensor]:
+    """Returns the fp32 masters by weight name; empty if the weights themselves were trained."""
     from kernelwright.rl.training.precision.master_weights import MasterWeights
 
     optimizer = trainer.optimizer

@@ -1,8 +1,9 @@
-"""An fp32 master copy of every bf16 weight, which the optimizer moves.
+"""An optimizer over an fp32 master copy of every bf16 weight.
 
-A bf16 weight of 0.02 has neighbours 1.2e-4 away, so a step of 1e-6 (AdamW's at that learning rate) is rounded to
-nothing. The optimizer therefore moves fp32 masters, and each bf16 weight is its master rounded to nearest. This is the
-mixed-precision training of Micikevicius et al. (arXiv:1710.03740, section 3.1), with masters in host memory.
+A bf16 weight of 0.02 has neighbours 1.2e-4 away, so a step of 1e-6 (AdamW's at such a learning
+rate) is rounded to nothing. The optimizer therefore moves fp32 masters, and each bf16 weight is
+its master rounded to nearest: the mixed-precision training of Micikevicius et al.
+(arXiv:1710.03740, section 3.1), with masters in host memory.
 """
 
 from __future__ import annotations
@@ -15,23 +16,26 @@ import torch
 from kernelwright.errors import InputError
 
 GRADIENT_BYTES = 1 << 30
-"""Bytes of fp32 gradients beside the masters at a time: the optimizer steps in parts of about this size."""
+"""Largest size of fp32 gradients in memory at a time: the optimizer steps in parts of about this
+size.
+"""
 MASTERS_KEY = "masters"
-"""The entry of the state dict that holds the masters."""
+"""Key of the masters in the state dict."""
 
 
 class MasterWeights(torch.optim.Optimizer):
-    """Steps one of torch's optimizers on fp32 masters instead of on the weights of the model.
+    """Steps one of torch's optimizers on fp32 masters instead of on the model's weights.
 
-    It wraps the optimizer as accelerate's AcceleratedOptimizer does: groups and state are those of the one inside.
+    Groups and state are those of the inner optimizer, as in accelerate's AcceleratedOptimizer.
     """
 
     def __init__(
         self, optimizer: torch.optim.Optimizer, masters: Mapping[torch.nn.Parameter, torch.Tensor]
     ) -> None:
-        """`optimizer`: has made no step yet. `masters`: fp32, by the weight of the model.
+        """Wraps `optimizer`, which has made no step yet. `masters`: fp32, by the weight of the
+        model.
 
-        Raises InputError for an optimizer that is not torch's own: others place their state on the GPU.
+        Raises InputError for an optimizer outside torch: others place their state on the GPU.
         """
         if not type(optimizer).__module__.startswith("torch.optim"):
             raise InputError(
@@ -46,24 +50,25 @@ class MasterWeights(torch.optim.Optimizer):
 
     @property
     def state(self) -> Any:  # type: ignore[override]
-        """Returns the state of the optimizer inside, by master."""
+        """Returns the state of the inner optimizer, by master."""
         return self.optimizer.state
 
     @property
     def param_groups(self) -> Any:  # type: ignore[override]
-        """Returns the groups of the optimizer inside, which schedulers change."""
+        """Returns the groups of the inner optimizer, which schedulers change."""
         return self.optimizer.param_groups
 
     @property
     def defaults(self) -> Any:  # type: ignore[override]
-        """Returns the defaults of the optimizer inside."""
+        """Returns the defaults of the inner optimizer."""
         return self.optimizer.defaults
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Moves the masters by the gradients of the weights, then rounds each master into its weight.
+        """Moves the masters by the gradients of the weights, then rounds each master into its
+        weight.
 
-        The gradients of the weights are gone afterwards.
+        The gradients of the weights are cleared.
         """
         for part in self._parts:
             for weight, master in part.items():
@@ -83,13 +88,15 @@ class MasterWeights(torch.optim.Optimizer):
             weight.grad = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the optimizer's state and, once it has made a step, the masters."""
+        """Returns the optimizer's state and, after the first step, the masters."""
         state = self.optimizer.state_dict()
         return {**state, MASTERS_KEY: list(self._masters.values())} if state["state"] else state
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores state and masters. A state without masters is of a training in fp32: they are the weights then."""
+        """Restores state and masters. A state without masters comes from a training in fp32: its
+        weights become the masters.
+        """
         if state_dict["state"]:
             for index, (weight, master) in enumerate(self._masters.items()):
                 stored = state_dict.get(MASTERS_KEY)
@@ -99,7 +106,7 @@ class MasterWeights(torch.optim.Optimizer):
         )
 
     def named(self, model: torch.nn.Module) -> dict[str, torch.Tensor]:
-        """Returns the masters by the names of the model's weights."""
+        """Returns the masters by weight name."""
         return {
             name: self._masters[weight].detach()
             for name, weight in model.named_parameters()

@@ -1,3 +1,3 @@
-"""Safety of a training: the examination of the judge, alarms that stop a run, and candidates that a person should look
-at.
+"""Safety of a training: the examination of the judge, alarms that stop a run, and suspects for a
+person to inspect.
 """

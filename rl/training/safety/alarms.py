@@ -1,4 +1,6 @@
-"""The alarms that stop a training. The last checkpoint and the log are complete when one does."""
+"""The alarms that stop a training, and their bounds. The last checkpoint and the log are complete
+when an alarm is raised.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +13,27 @@ from kernelwright.tools.report import InfrastructureError
 
 
 class Alarm(StrEnum):
-    """A sign that a training goes wrong."""
+    """A sign of a failing training."""
 
     NOT_FINITE = "not_finite"
     """The loss is NaN or infinite."""
     ENTROPY = "entropy_collapse"
-    """The policy answers the same text to every prompt."""
+    """The policy writes the same text for every prompt."""
     TAKEN_OVER = "taken_over"
-    """One program is the answer to most of a batch's different problems, or nearly all rewarded rows."""
+    """The same program answers most of a batch's different problems, or nearly all rewarded rows.
+    """
     TOO_FAST = "faster_than_physics"
-    """A speed that memory and arithmetic do not allow."""
+    """A speed above the limits of memory and arithmetic."""
     CHEATS = "cheats"
-    """Many candidates are found cheating."""
+    """Many candidates cheat."""
     WORN_OUT = "worn_out"
-    """The policy has moved so far from the one that sampled that the log no longer describes it."""
+    """The policy has moved so far from the sampling policy that the log no longer describes it."""
     JUDGE = "judge"
-    """The tools fail, or do not see through a cheat that they must see through."""
+    """The tools fail, or miss a cheat of the examination."""
 
 
 class TrainingAlarm(InfrastructureError):
-    """Stops a training. The message is one line: the observation and the advice."""
+    """Stops a training. The message is one line with the observation and the advice."""
 
     def __init__(self, alarm: Alarm, message: str) -> None:
         super().__init__(message)
@@ -38,28 +41,31 @@ class TrainingAlarm(InfrastructureError):
 
 
 class AlarmBounds(Value):
-    """Bounds beyond which a jump is suspicious."""
+    """Bounds beyond which a figure raises an alarm."""
 
     entropy: float = 0.002
-    """Nats a token, a mean over some steps."""
+    """Smallest mean entropy of `entropy_steps` steps, in nats a token."""
     entropy_steps: int = 5
     same_program: float = 0.5
-    """Share of a step's correct candidates over different problems that are one program."""
+    """Largest share of a step's correct candidates over different problems with the same program.
+    """
     cheats: float = 0.2
-    """Share of a step's candidates."""
+    """Largest share of cheats among a step's candidates."""
     effective: float = MIN_EFFECTIVE_SAMPLE_SIZE
-    """Smallest effective sample size of a step's rows, as a share of their number, over `drift_steps` steps."""
+    """Smallest effective sample size of a step's rows, as a share of their number, over
+    `drift_steps` steps.
+    """
     kl: float = MAX_KL_NATS_PER_TOKEN
-    """Largest KL divergence from the policy that sampled, in nats a token, over `drift_steps` steps."""
+    """Largest KL divergence from the sampling policy, in nats a token, over `drift_steps` steps."""
     drift_steps: int = 3
-    """Steps in a row that must break a drift limit before the training stops."""
+    """Number of consecutive steps beyond a drift limit that stop the training."""
     speed_of_light: float = 1.05
     least: int = 16
-    """Candidates before a share means anything."""
+    """Smallest number of candidates for which a share is meaningful."""
 
 
 class WatchedCandidate(Value):
-    """One judged candidate, as far as an alarm looks at it."""
+    """The fields of a judged candidate that alarms check."""
 
     candidate_id: int
     problem_hash: str
@@ -69,54 +75,58 @@ class WatchedCandidate(Value):
     speed_of_light: float | None = None
 
 
-def check_step(seen: Sequence[WatchedCandidate], limits: AlarmBounds) -> None:
-    """Raises TrainingAlarm for what no honest step looks like."""
-    for one in seen:
-        if (
-            one.correct
-            and one.speed_of_light is not None
-            and one.speed_of_light > limits.speed_of_light
-        ):
+def check_step(candidates: Sequence[WatchedCandidate], limits: AlarmBounds) -> None:
+    """Raises TrainingAlarm for an implausible step: impossible speed, many cheats, or the same
+    program for many problems.
+    """
+    for candidate in candidates:
+        speed = candidate.speed_of_light
+        if candidate.correct and speed is not None and speed > limits.speed_of_light:
             raise TrainingAlarm(
                 Alarm.TOO_FAST,
-                f"candidate {one.candidate_id} runs at {one.speed_of_light:.0%} of the speed of light: "
-                "look at it with `agent inspect`, "
-                "and do not train on it",
+                f"candidate {candidate.candidate_id} runs at {speed:.0%} of the speed of light: "
+                "look at it with `agent inspect`, and do not train on it",
             )
-    if len(seen) < limits.least:
+    if len(candidates) < limits.least:
         return
-    cheats = [one for one in seen if one.cheat]
-    if len(cheats) > limits.cheats * len(seen):
+    cheats = [candidate for candidate in candidates if candidate.cheat]
+    if len(cheats) > limits.cheats * len(candidates):
         raise TrainingAlarm(
             Alarm.CHEATS,
-            f"{len(cheats)} of {len(seen)} candidates are cheats, such as {cheats[0].candidate_id}: see "
-            "the quarantine list, fine-tune "
-            "first",
+            f"{len(cheats)} of {len(candidates)} candidates are cheats, such as {cheats[0].candidate_id}: see "
+            "the quarantine list, fine-tune first",
         )
-    _check_taken_over(seen, limits)
+    _check_taken_over(candidates, limits)
 
 
-def _check_taken_over(seen: Sequence[WatchedCandidate], limits: AlarmBounds) -> None:
-    """One program that is right for many different problems is no kernel for any of them."""
-    problems: dict[str, set[str]] = {}
-    for one in seen:
-        if one.correct and one.source_hash:
-            problems.setdefault(one.source_hash, set()).add(one.problem_hash)
-    different = {one.problem_hash for one in seen if one.correct}
-    for source, solved in problems.items():
-        if len(different) >= 4 and len(solved) > max(2, limits.same_program * len(different)):
-            example = next(
-                one.candidate_id for one in seen if one.source_hash == source and one.correct
-            )
+def _check_taken_over(candidates: Sequence[WatchedCandidate], limits: AlarmBounds) -> None:
+    """Raises TrainingAlarm if the same program passes many different problems, since it cannot be
+    a kernel for all of them.
+    """
+    problems_of: dict[str, set[str]] = {}
+    example_of: dict[str, int] = {}
+    solved_problems: set[str] = set()
+    for candidate in candidates:
+        if not candidate.correct:
+            continue
+        solved_problems.add(candidate.problem_hash)
+        if candidate.source_hash:
+            problems_of.setdefault(candidate.source_hash, set()).add(candidate.problem_hash)
+            example_of.setdefault(candidate.source_hash, candidate.candidate_id)
+    total = len(solved_problems)
+    for source, problems in problems_of.items():
+        if total >= 4 and len(problems) > max(2, limits.same_program * total):
             raise TrainingAlarm(
                 Alarm.TAKEN_OVER,
-                f"one program (candidate {example}) passes {len(solved)} of {len(different)} different "
+                f"one program (candidate {example_of[source]}) passes {len(problems)} of {total} different "
                 "problems: look at it before going on",
             )
 
 
 def check_entropy(entropies: Sequence[float], limits: AlarmBounds) -> None:
-    """Raises TrainingAlarm where the last steps' mean is below the limit, and it had been above."""
+    """Raises TrainingAlarm if the mean of the last steps fell below the limit after an earlier
+    value above.
+    """
     recent = entropies[-limits.entropy_steps :]
     if len(recent) < limits.entropy_steps or max(entropies) < limits.entropy:
         return
@@ -125,27 +135,28 @@ def check_entropy(entropies: Sequence[float], limits: AlarmBounds) -> None:
         raise TrainingAlarm(
             Alarm.ENTROPY,
             f"entropy fell to {mean:.4f} nats a token: go on from an earlier checkpoint with a smaller "
-            "--set learning_rate=... or "
-            "entropy_coef=0.001",
+            "--set learning_rate=... or entropy_coef=0.001",
         )
 
 
 def check_drift(effective: Sequence[float], limits: AlarmBounds, kl: Sequence[float] = ()) -> None:
-    """Stops a training whose policy has moved too far from the one that sampled the rows, in each of the last steps.
+    """Raises TrainingAlarm if the policy is too far from the sampling policy in each of the last
+    steps.
 
-    `effective`: effective sample size of each step, as a share of its rows; of fifty rows and fewer it cannot fall
-    below the limit, since one row alone is a larger share. `kl`: nats a token of each step, for any number of rows.
-    Raises TrainingAlarm.
+    `effective`: effective sample size of each step, as a share of its rows. With fifty rows or
+    fewer the share cannot fall below the limit, since a single row is a larger share. `kl`: nats
+    a token of each step, for any number of rows.
     """
     steps = limits.drift_steps
-    found = []
+    observations = []
     if len(effective) >= steps and max(effective[-steps:]) < limits.effective:
-        found.append(f"effective sample size {effective[-1]:.3f}")
+        observations.append(f"effective sample size {effective[-1]:.3f}")
     if len(kl) >= steps and min(kl[-steps:]) > limits.kl:
-        found.append(f"KL {kl[-1]:.2f} nats a token")
-    if found:
+        observations.append(f"KL {kl[-1]:.2f} nats a token")
+    if observations:
         raise TrainingAlarm(
             Alarm.WORN_OUT,
-            f"{' and '.join(found)} for {steps} steps: the policy has moved so far that the log says nothing of it; "
-            "go on from an earlier checkpoint with a smaller --set learning_rate=..., or collect a new log",
+            f"{' and '.join(observations)} for {steps} steps: the policy has moved so far that "
+            "the log says nothing of it; go on from an earlier checkpoint with a smaller "
+            "--set learning_rate=..., or collect a new log",
         )

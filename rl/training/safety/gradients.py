@@ -1,32 +1,37 @@
-"""A gradient that is not finite never reaches the weights, whatever the method."""
+"""Keeps gradients that are not finite from the weights, for every method."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from transformers import TrainerCallback
 
 from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm
 
+if TYPE_CHECKING:
+    from transformers import TrainerControl, TrainerState, TrainingArguments
+
 
 class FiniteGradients(TrainerCallback):
-    """Raises TrainingAlarm before the optimizer's step.
-
-    A trainer alone would say so one step later, when every weight is NaN.
+    """Raises TrainingAlarm before the optimizer's step. A trainer alone would notice a step
+    later, when every weight is NaN.
     """
 
     def on_pre_optimizer_step(
-        self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: torch.nn.Module | None = None,
+        **_: object,
     ) -> None:
-        """Raises TrainingAlarm before weights are moved by a gradient that holds an infinity or no number."""
-        gradients = (
-            [] if model is None else [p.grad for p in model.parameters() if p.grad is not None]
-        )
+        """Raises TrainingAlarm if a gradient holds an infinity or a NaN."""
+        parameters = [] if model is None else model.parameters()
+        gradients = [weight.grad for weight in parameters if weight.grad is not None]
         if gradients and not bool(torch.isfinite(torch.nn.utils.get_total_norm(gradients))):
             raise TrainingAlarm(
                 Alarm.NOT_FINITE,
                 f"the gradient is not finite at step {state.global_step}: lower --set learning_rate=...; "
-                "checkpoints so far are "
-                "whole",
+                "checkpoints so far are whole",
             )

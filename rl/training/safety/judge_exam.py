@@ -1,6 +1,7 @@
-"""Before a training: does the judge on this machine still see through what it must see through?
+"""Examines the judge on this machine before a training: known cheats must be refused, honest
+kernels accepted.
 
-Minutes of cheating cost more than seconds of asking.
+The examination takes seconds; training on accepted cheats would waste the whole run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ CHEATS_FILE = Path(__file__).parent / "cheats.toml"
 
 
 class ExamAnswer(Value):
-    """One answer of the examination."""
+    """The judge's verdict on a kernel of the examination."""
 
     name: str
     honest: bool
@@ -32,12 +33,12 @@ class ExamAnswer(Value):
 
     @property
     def passed(self) -> bool:
-        """Whether the verdict was right: an honest kernel accepted, a dishonest one refused."""
+        """Whether the verdict was right: an honest kernel accepted, a dishonest kernel refused."""
         return self.honest == self.correct
 
 
 class ExamQuestion(Value):
-    """One kernel that the judge is examined with before a training."""
+    """A kernel of the examination, honest or cheating."""
 
     name: str
     honest: bool
@@ -45,60 +46,58 @@ class ExamQuestion(Value):
 
 
 def questions() -> tuple[Problem, list[ExamQuestion]]:
-    """The problem, and the answers with what they are."""
+    """Returns the problem of the examination and its kernels."""
     content = tomllib.loads(CHEATS_FILE.read_text(encoding="utf-8"))
     problem = Problem(name="examination", source=content["problem"].strip() + "\n")
-    asked = [
-        ExamQuestion(
-            name=entry["name"],
-            honest=kind == "honest",
-            source=f"{content['kernel'].strip()}\n\n\n{entry['body'].strip()}\n",
-        )
-        for kind in ("honest", "cheat")
-        for entry in content[kind]
-    ]
-    return problem, asked
+    kernel = content["kernel"].strip()
+    exam_questions = []
+    for kind in ("honest", "cheat"):
+        for entry in content[kind]:
+            # Every question shares the kernel; only the body of the model differs.
+            source = f"{kernel}\n\n\n{entry['body'].strip()}\n"
+            question = ExamQuestion(name=entry["name"], honest=kind == "honest", source=source)
+            exam_questions.append(question)
+    return problem, exam_questions
 
 
 def examine(judges: Evaluates, options: Options, workers: int = 2) -> list[ExamAnswer]:
-    """Raises InfrastructureError where the judge itself fails."""
-    problem, asked = questions()
+    """Judges all kernels of the examination. Raises InfrastructureError if the judge itself
+    fails.
+    """
+    problem, exam_questions = questions()
 
-    def one(question: ExamQuestion) -> ExamAnswer:
+    def answer(question: ExamQuestion) -> ExamAnswer:
         report = judges.evaluate(problem, question.source, options)
         return ExamAnswer(
             name=question.name,
             honest=question.honest,
             correct=report.correct,
-            verdict=_told(report),
+            verdict=_verdict_text(report),
         )
 
-    with ThreadPoolExecutor(max(1, min(workers, len(asked)))) as pool:
-        return list(pool.map(one, asked))
+    with ThreadPoolExecutor(max(1, min(workers, len(exam_questions)))) as pool:
+        return list(pool.map(answer, exam_questions))
 
 
 def refuse_failing_judge(judges: Evaluates, options: Options, workers: int = 2) -> list[ExamAnswer]:
-    """Raises TrainingAlarm where a cheat passes, or an honest kernel does not."""
-    found = examine(judges, options, workers)
-    if failed := [one for one in found if not one.passed]:
-        said = "; ".join(
-            f"{one.name}: {'passed' if one.correct else one.verdict}" for one in failed[:3]
+    """Examines the judge. Raises TrainingAlarm if a cheat passes or an honest kernel fails."""
+    answers = examine(judges, options, workers)
+    failed = [answer for answer in answers if not answer.passed]
+    if failed:
+        listed = "; ".join(
+            f"{answer.name}: {'passed' if answer.correct else answer.verdict}"
+            for answer in failed[:3]
         )
         raise TrainingAlarm(
             Alarm.JUDGE,
-            f"the judge on this machine does not pass its own examination ({len(failed)} of {len(found)}: "
-            f"{said}): nothing is trained on such "
-            "verdicts; see `agent doctor`",
+            f"the judge on this machine does not pass its own examination ({len(failed)} of {len(answers)}: "
+            f"{listed}): nothing is trained on such verdicts; see `agent doctor`",
         )
-    return found
+    return answers
 
 
-def _told(report: Report) -> str:
+def _verdict_text(report: Report) -> str:
+    if report.correct:
+        return "correct"
     failure = report.failure
-    return (
-        "correct"
-        if report.correct
-        else f"{failure.fault}: {failure.message}"
-        if failure
-        else "not judged"
-    )
+    return f"{failure.fault}: {failure.message}" if failure else "not judged"

@@ -1,5 +1,5 @@
-"""Candidates for a person to look at: cheats that were found, speeds that look too good, kernels that do next to
-nothing.
+"""Finds candidates for a person to inspect: cheats, implausible speeds, and kernels with next to
+no work.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from kernelwright.store.records import CandidateFilter, Turn
 from kernelwright.tools.report import Fault
 
 MAX_SHARE_OF_SPEED_OF_LIGHT = 0.98
-"""The share of the speed of light from which on a candidate is suspect: nothing honest comes much closer."""
+"""Share of the speed of light above which a candidate is suspect: honest kernels hardly come
+closer.
+"""
 SUSPICIOUS_SPEEDUP = 20.0
-"""The speedup over eager PyTorch from which on a candidate is suspect: it is possible for a long fused chain, and worth
-a look.
+"""Speedup over eager PyTorch above which a candidate is suspect: possible for a long fused chain,
+but worth a check.
 """
 MIN_OWN_SHARE_OF_GPU_TIME = 0.3
-"""The least share of GPU time in its own kernels that is not suspect."""
+"""Share of GPU time in the candidate's own kernels below which a candidate is suspect."""
 
 
 class Suspect(Value):
-    """A candidate that a person should look at, and why."""
+    """A candidate for a person to inspect, with the reason."""
 
     candidate_id: int
     problem: str
@@ -30,20 +32,17 @@ class Suspect(Value):
 
 
 def suspects_of(store: Store, chosen: CandidateFilter | None = None) -> list[Suspect]:
-    """Returns suspects in the order of the log; one line a candidate."""
-    found = []
+    """Returns the suspects in the order of the log."""
+    suspects = []
     for turn in store.samples(chosen or CandidateFilter()):
         if reasons := list(reasons_against(turn)):
-            found.append(
-                Suspect(
-                    candidate_id=turn.candidate_id, problem=turn.problem, why="; ".join(reasons)
-                )
-            )
-    return found
+            why = "; ".join(reasons)
+            suspects.append(Suspect(candidate_id=turn.candidate_id, problem=turn.problem, why=why))
+    return suspects
 
 
 def reasons_against(turn: Turn) -> Iterator[str]:
-    """Yields why the verdict of a turn should not be believed at once."""
+    """Yields the reasons to doubt the verdict of a turn."""
     report = turn.report
     if report is None:
         return
@@ -52,21 +51,14 @@ def reasons_against(turn: Turn) -> Iterator[str]:
         yield f"a cheat ({failure.cheat.value if failure.cheat else 'unnamed'}): {failure.message}"
     if not report.correct:
         return
-    profile = report.profile
-    if (
-        profile is not None
-        and profile.speed_of_light is not None
-        and profile.speed_of_light > MAX_SHARE_OF_SPEED_OF_LIGHT
-    ):
-        yield f"{profile.speed_of_light:.0%} of the speed of light"
+    light = report.profile.speed_of_light if report.profile else None
+    if light is not None and light > MAX_SHARE_OF_SPEED_OF_LIGHT:
+        yield f"{light:.0%} of the speed of light"
     if report.speedup is not None and report.speedup > SUSPICIOUS_SPEEDUP:
         yield f"{report.speedup:.0f} times eager PyTorch"
-    if (
-        profile is not None
-        and profile.own_share is not None
-        and profile.own_share < MIN_OWN_SHARE_OF_GPU_TIME
-    ):
-        yield f"only {profile.own_share:.0%} of GPU time in its own kernels"
+    own_share = report.profile.own_share if report.profile else None
+    if own_share is not None and own_share < MIN_OWN_SHARE_OF_GPU_TIME:
+        yield f"only {own_share:.0%} of GPU time in its own kernels"
     if report.own_work is not None and report.own_work.needed is False:
         yield "right with its kernels turned off"
     if report.correct_kb is False:

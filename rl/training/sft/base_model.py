@@ -1,5 +1,5 @@
-"""The model that training starts from: a folder, a hub name, or a new one of a size, with the tokenizer that fits
-it.
+"""The base model of a training: a folder, a hub name, or a new model of a named size, with its
+tokenizer.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kernelwright.rl.training.sft.presets import Preset
 from kernelwright.rl.training.tokenizing import CHAT_TEMPLATE
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 log = logging.getLogger(__name__)
@@ -48,26 +49,26 @@ SIZES = {
     "28m": ModelSize(512, 9, 8, 4, 64, 1472),
     "38m": ModelSize(576, 10, 9, 3, 64, 1664),
 }
-"""Qwen3's shape with a vocabulary of about 4,096: 14m in bf16 and 28m in int8 are under 32 MB."""
+"""Qwen3 shapes for a vocabulary of about 4,096: 14m in bf16 and 28m in int8 are under 32 MB."""
 NEW_MODEL_PREFIX = "new:"
 
 
 class TrainingBase(NamedTuple):
-    """The model and tokenizer that a training begins with."""
+    """The model and tokenizer at the start of a training."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     name: str
-    """The name as it was given."""
+    """The name given by the user."""
 
 
 def is_new(base: str) -> bool:
-    """Says whether a name asks for a model with random weights."""
+    """Returns whether a name stands for a model with random weights."""
     return base.startswith(NEW_MODEL_PREFIX)
 
 
 def check_base(base: str, adapter: str | None, preset: Preset) -> None:
-    """Refuses a base model that can be seen to be unusable before anything is loaded. Raises InputError and
+    """Refuses an unusable base model before anything is loaded. Raises InputError and
     PolicyRefused.
     """
     if preset.four_bit:
@@ -85,14 +86,15 @@ def check_base(base: str, adapter: str | None, preset: Preset) -> None:
 
 
 def load_tokenizer(folder: str) -> PreTrainedTokenizerBase:
-    """Raises InputError where it cannot be read."""
+    """Loads the tokenizer of a folder, with a pad token and a chat template. Raises InputError if
+    unreadable.
+    """
     from transformers import AutoTokenizer
 
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-    except (
-        Exception
-    ) as error:  # a foreign folder may raise anything; each means that this is no tokenizer
+    except Exception as error:
+        # A foreign folder may raise anything; every error means: no tokenizer.
         raise InputError(
             f"no tokenizer in {folder}: {_first(error)} (rl tokenizer makes one)"
         ) from error
@@ -111,37 +113,37 @@ def load_tokenizer(folder: str) -> PreTrainedTokenizerBase:
 def load_base(
     base: str, tokenizer: PreTrainedTokenizerBase, preset: Preset, device: str, seed: int
 ) -> TrainingBase:
-    """Loads the model on the CPU (4-bit: on the training device), in float32 where all weights are trained and in bf16
-    where only an adapter is. Raises InputError.
+    """Loads the model on the CPU (4-bit: on the training device).
+
+    Weights are float32 if all are trained, and bf16 if only an adapter is. Raises InputError.
     """
     model = _new(base, tokenizer, seed) if is_new(base) else _existing(base, preset, device)
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
         raise InputError(
             f"the tokenizer has {len(tokenizer)} tokens and {base} knows {rows}: give the tokenizer that "
-            f"{base} was trained "
-            "with"
+            f"{base} was trained with"
         )
     return TrainingBase(model, tokenizer, base)
 
 
 def check_same_tokenizer(base: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    """A given tokenizer must be the base's own, where the base has one. Raises InputError."""
+    """Raises InputError if the base has a tokenizer and the given tokenizer is another."""
     if is_new(base):
         return
-    own = identity_of(load_tokenizer(base)).tokenizer_hash
-    if own != identity_of(tokenizer).tokenizer_hash:
+    expected_hash = identity_of(load_tokenizer(base)).tokenizer_hash
+    if expected_hash != identity_of(tokenizer).tokenizer_hash:
         raise InputError(
             f"this tokenizer is not the one that {base} was trained with: leave --tokenizer out"
         )
 
 
-def parameters(model: Any) -> int:
-    """Numbers that the model holds; of 4-bit weights two share a byte."""
-    return sum(_numbers(p) for p in model.parameters())
+def parameters(model: torch.nn.Module) -> int:
+    """Counts the numbers of a model; two 4-bit weights share a byte."""
+    return sum(_count(parameter) for parameter in model.parameters())
 
 
-def _numbers(parameter: Any) -> int:
+def _count(parameter: torch.nn.Parameter) -> int:
     packed = getattr(parameter, "quant_state", None)
     return parameter.numel() if packed is None else math.prod(packed.shape)
 
@@ -159,14 +161,21 @@ def _new(base: str, tokenizer: PreTrainedTokenizerBase, seed: int) -> Any:
 
     size = _size(base)
     torch.manual_seed(seed)
-    return Qwen3ForCausalLM(
-        Qwen3Config(
-            vocab_size=-(-len(tokenizer) // 64) * 64, hidden_size=size.hidden, intermediate_size=size.inner,
-            num_hidden_layers=size.layers, num_attention_heads=size.heads, num_key_value_heads=size.kv_heads,
-            head_dim=size.head, max_position_embeddings=CONTEXT_TOKENS, tie_word_embeddings=True, bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-        )
-    )  # fmt: skip
+    config = Qwen3Config(
+        vocab_size=-(-len(tokenizer) // 64) * 64,
+        hidden_size=size.hidden,
+        intermediate_size=size.inner,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=size.kv_heads,
+        head_dim=size.head,
+        max_position_embeddings=CONTEXT_TOKENS,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return Qwen3ForCausalLM(config)
 
 
 def _existing(base: str, preset: Preset, device: str) -> Any:
@@ -183,12 +192,14 @@ def _existing(base: str, preset: Preset, device: str) -> Any:
             "device_map": {"": 0 if device.startswith("cuda") else "cpu"},
             "dtype": torch.bfloat16,
         }
+    # Counted before and after: see `_refused_memory`.
     refused = _refused_memory()
     transformers_logging.disable_progress_bar()
     try:
         # A folder is named by its absolute path: an adapter stores the name of the base that it was made for.
         return AutoModelForCausalLM.from_pretrained(_known_as(base), **options)
-    except Exception as error:  # whatever transformers meets first
+    except Exception as error:
+        # A broken folder makes transformers raise errors of many kinds.
         if isinstance(error, torch.OutOfMemoryError) or _refused_memory() > refused:
             smaller = (
                 "a smaller base" if preset.four_bit else "--preset qlora-3090, or a smaller base"
@@ -198,9 +209,10 @@ def _existing(base: str, preset: Preset, device: str) -> Any:
 
 
 def _refused_memory() -> int:
-    """How often CUDA's allocator has refused.
+    """Returns how often CUDA's allocator has refused memory.
 
-    What goes wrong while weights are packed reaches us without its kind: transformers keeps the text alone.
+    transformers keeps only the text of errors while packing weights, so the counter identifies an
+    out-of-memory error.
     """
     import torch
 
@@ -218,7 +230,7 @@ def _four_bit() -> Any:
 
 
 def _check_adapter(adapter: str, base: str) -> None:
-    """Checks that an adapter was made for this base, by the adapter's own configuration."""
+    """Raises InputError if the adapter's own configuration names another base."""
     try:
         folder = adapter_folder(adapter)
         notes = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))

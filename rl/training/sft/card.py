@@ -1,5 +1,5 @@
-"""README.md of a fine-tuned model: what it is, what it was trained on, how, and what came of it, with the loss as a
-picture. The card that programs read is `kernelwright.policies.policy_card`.
+"""README.md of a fine-tuned model: description, data, settings, results, and the loss as a
+picture. Programs read `kernelwright.policies.policy_card` instead.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ BEGIN, END = "<!-- evaluation -->", "<!-- /evaluation -->"
 def write_readme(
     folder: Path, options: SftOptions, trained: FineTuningResult, command: str
 ) -> None:
-    """README.md, loss.png and training.json."""
+    """Writes README.md, loss.png and training.json."""
     draw_losses(folder / LOSS_PICTURE_FILE, trained.losses, trained.held_losses)
     write_text(folder / FIGURES, trained.model_dump_json(indent=2) + "\n")
     write_text(folder / "README.md", card(options, trained, command))
 
 
 def card(options: SftOptions, trained: FineTuningResult, command: str) -> str:
-    """Writes the README.md of a fine-tuned policy; `command` is the command line that made it."""
-    said = PolicyCard(base=options.base, method="sft")
-    return front_matter(said) + "\n".join(
+    """Returns the README.md of a fine-tuned policy; `command` is the command line of the
+    training.
+    """
+    front = PolicyCard(base=options.base, method="sft")
+    return front_matter(front) + "\n".join(
         [
             f"# {options.output.name}",
             "",
-            _what(options, trained),
+            _summary(options, trained),
             "",
             "It writes Triton kernels and mends them. What it writes is to be judged by the tools before "
             "anybody relies on it. It knows the families that "
@@ -79,35 +81,32 @@ def card(options: SftOptions, trained: FineTuningResult, command: str) -> str:
 
 
 def _named(options: SftOptions) -> str:
-    """Returns the name that commands know it by; of an adapter also what it was made for."""
+    """Returns the options that select the model in a command; for an adapter its base too."""
     if PRESETS[options.preset].lora is None:
         return f"--policy transformers:{options.output}"
     return f"--policy transformers:{options.base} --adapter {options.output}"
 
 
-def _what(options: SftOptions, trained: FineTuningResult) -> str:
+def _summary(options: SftOptions, trained: FineTuningResult) -> str:
+    """Returns the sentence that says what the model is."""
     if trained.trained < trained.parameters:
-        held = (
-            ", held in 4 bits (NF4) while it was trained"
-            if PRESETS[options.preset].four_bit
-            else ""
-        )
+        four_bit = PRESETS[options.preset].four_bit
+        held = ", held in 4 bits (NF4) while it was trained" if four_bit else ""
         return (
             f"A LoRA adapter ({trained.trained:,} weights) for `{trained.base}`{held}, by `rl sft --preset "
             f"{options.preset}`."
         )
-    made = (
-        f"from random weights (`{trained.base}`)"
-        if trained.base.startswith("new:")
-        else f"starting from `{trained.base}`"
-    )
+    origin = f"starting from `{trained.base}`"
+    if trained.base.startswith("new:"):
+        origin = f"from random weights (`{trained.base}`)"
     return (
-        f"A model of {trained.parameters:,} weights ({options.storage}), trained {made} by `rl sft --preset "
+        f"A model of {trained.parameters:,} weights ({options.storage}), trained {origin} by `rl sft --preset "
         f"{options.preset}`."
     )
 
 
 def _figures(options: SftOptions, trained: FineTuningResult) -> list[tuple[str, str]]:
+    """Returns the rows of the table of results and of the machine."""
     held = "none kept back" if trained.held_loss is None else f"{trained.held_loss:.4f}"
     rows = [
         ("steps", f"{trained.steps:,} ({trained.epochs:.2f} epochs)"),
@@ -121,12 +120,10 @@ def _figures(options: SftOptions, trained: FineTuningResult) -> list[tuple[str, 
         rows.append(("padding, of what was computed", f"{trained.padding:.1%}"))
     if trained.gpu_memory:
         rows.append(("GPU memory at most", f"{trained.gpu_memory / 2**30:.1f} GiB"))
+    installed = [f"{name} {version(name)}" for name in _libraries(options) if version(name)]
     rows += [
         ("machine", machine_line(options.device)),
-        (
-            "libraries",
-            ", ".join(f"{name} {version(name)}" for name in _libraries(options) if version(name)),
-        ),
+        ("libraries", ", ".join(installed)),
         ("date", f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"),
         ("git revision", git_revision()),
         ("seed", str(options.seed)),
@@ -136,26 +133,24 @@ def _figures(options: SftOptions, trained: FineTuningResult) -> list[tuple[str, 
 
 def _libraries(options: SftOptions) -> list[str]:
     preset = PRESETS[options.preset]
-    adapted = ["peft"] if preset.lora or options.adapter else []
-    return [
-        "torch",
-        "transformers",
-        "trl",
-        *adapted,
-        *(["bitsandbytes"] if preset.four_bit else []),
-    ]
+    names = ["torch", "transformers", "trl"]
+    if preset.lora or options.adapter:
+        names.append("peft")
+    if preset.four_bit:
+        names.append("bitsandbytes")
+    return names
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [
-        f"| {' | '.join(head)} |",
-        "|" + "---|" * len(head),
-        *(f"| {' | '.join(str(c) for c in row)} |" for row in rows),
-    ]
+    """Returns the lines of a Markdown table."""
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for row in rows:
+        lines.append(f"| {' | '.join(map(str, row))} |")
+    return lines
 
 
 def _sources(data: Path) -> list[str]:
-    """Returns the sources that a corpus names in its own files."""
+    """Returns the sources named by a corpus in its own files."""
     file = data / "provenance.json" if data.is_dir() else data.with_name("provenance.json")
     if not file.is_file():
         return []
@@ -174,32 +169,36 @@ def _sources(data: Path) -> list[str]:
 
 
 def machine_line(device: str) -> str:
-    """The GPU, or the processor with its cores."""
+    """Returns the GPU, or the processor with its cores."""
     import os
 
     if device.startswith("cuda"):
         gpus = read_driver().gpus
         if gpus:
             return f"{gpus[0].name} ({os.cpu_count()} CPU cores)"
+    return f"{_processor_name()}, {os.cpu_count()} cores"
+
+
+def _processor_name() -> str:
+    """Returns the model name of Linux's /proc/cpuinfo, or `CPU`."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-        name = next(
-            line.partition(":")[2].strip()
-            for line in text.splitlines()
-            if line.startswith("model name")
-        )
-    except (OSError, StopIteration):
-        name = "CPU"
-    return f"{name}, {os.cpu_count()} cores"
+    except OSError:
+        return "CPU"
+    for line in text.splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return "CPU"
 
 
 def git_revision() -> str:
-    """Returns the git revision of this project's checkout, with + where it is changed; empty where it is none."""
+    """Returns the git revision of this project's checkout, with + if changed; outside a checkout
+    the version.
+    """
+    root = str(Path(__file__).parents[3])
+    command = ["git", "-C", root, "describe", "--always", "--dirty=+", "--exclude=*"]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(Path(__file__).parents[3]), "describe", "--always", "--dirty=+", "--exclude=*"],
-            capture_output=True, text=True, timeout=10, check=True,
-        )  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return f"kernelwright {version('kernelwright') or '(not installed)'}"
     return done.stdout.strip()
@@ -211,27 +210,16 @@ def draw_losses(
     held: Sequence[tuple[int, float]],
     size: tuple[float, float] = (6, 3.6),
 ) -> None:
-    """Loss over steps, logarithmic, as PNG."""
+    """Draws the loss over steps, on a logarithmic axis, as PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.plot(
-        [step for step, _ in losses],
-        [loss for _, loss in losses],
-        linewidth=1.2,
-        label="rows trained on",
-    )
+    axes.plot(*_columns(losses), linewidth=1.2, label="rows trained on")
     if held:
-        axes.plot(
-            [step for step, _ in held],
-            [loss for _, loss in held],
-            "o-",
-            markersize=3,
-            label="rows kept back",
-        )
+        axes.plot(*_columns(held), "o-", markersize=3, label="rows kept back")
     axes.set_yscale("log")
     axes.set_xlabel("step")
     axes.set_ylabel("loss, nats a token")
@@ -240,13 +228,17 @@ def draw_losses(
     figure.savefig(path, dpi=120, metadata={"Software": None})
 
 
+def _columns(points: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
+    return [step for step, _ in points], [loss for _, loss in points]
+
+
 def put_evaluation(readme: Path, text: str) -> None:
-    """Writes an evaluation at the place that the card keeps for it; at the end of a card of another kind."""
-    own = f"{BEGIN}\n{text.strip()}\n{END}"
+    """Writes an evaluation between the marks of a card; at the end of a card without marks."""
+    section = f"{BEGIN}\n{text.strip()}\n{END}"
     card = readme.read_text(encoding="utf-8") if readme.is_file() else f"# {readme.parent.name}\n"
-    before, begin, rest = card.partition(BEGIN)
-    if begin and END in rest:
-        card = before + own + rest.partition(END)[2]
+    before, begin, after = card.partition(BEGIN)
+    if begin and END in after:
+        card = before + section + after.partition(END)[2]
     else:
-        card = f"{card.rstrip()}\n\n## Evaluation\n\n{own}\n"
+        card = f"{card.rstrip()}\n\n## Evaluation\n\n{section}\n"
     write_text(readme, card)

@@ -1,15 +1,15 @@
-"""Drafts straight from the generator, beside a corpus: the answers are those that it holds to be right, and no tool has
-judged them.
+"""Drafts straight from the generator, in addition to a corpus: answers correct by construction,
+but not judged by the tools.
 
-Judging costs seconds a row and drawing milliseconds. A small model needs more different programs than can be judged in
-the time that a GPU is lent for; which rows were judged is counted and stands in the card.
+Judging takes seconds a row and drawing milliseconds. A small model needs more programs than can
+be judged in the time of a GPU loan; the card counts judged and drawn rows separately.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kernelwright.agent.prompts import PromptFields, Prompts
 from kernelwright.policies.base import PromptForm
@@ -22,17 +22,20 @@ from kernelwright.rl.workers.worker_pool import process_pool
 from kernelwright.store.models import Action
 from kernelwright.tools.problem import ProblemError
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 CHUNK_ROWS = 500
 SOURCE_OF_DRAWN_ROWS = "drawn, not judged"
 T = TypeVar("T", Row, EncodedRow)
 
 
 def drawn_rows(count: int, seed: int, workers: int, against: tuple[str, ...] = ()) -> Iterator[Row]:
-    """The first `count` different drafts of the training split.
+    """Yields the first `count` different drafts of the training split.
 
-    The same seed gives the same rows in the same order, however many workers.
-
-    against: suites that no row may be of, besides the benchmarks that are known (rl.data.cleaning.known_benchmarks).
+    The order depends on the seed alone, not on the number of workers. against: suites whose
+    problems are excluded, in addition to the known benchmarks
+    (rl.data.cleaning.known_benchmarks).
     """
     return _different(_drawn(_chunk, seed, workers, against), count)
 
@@ -42,13 +45,12 @@ def encoded_drawn_rows(
     seed: int,
     workers: int,
     against: tuple[str, ...],
-    tokenizer: Any,
+    tokenizer: PreTrainedTokenizerBase,
     choice: RowSelection,
 ) -> Iterator[EncodedRow]:
-    """Returns drawn rows as token ids.
+    """Yields drawn rows as token ids.
 
-    The processes that draw the rows encode them too, where the tokenizer and the form of the prompt need no
-    transformers.
+    The drawing processes also encode the rows, if tokenizer and prompt form need no transformers.
     """
     light = LightTokenizer.of(tokenizer) if choice.form is PromptForm.COMPACT else None
     if light is None:
@@ -59,38 +61,42 @@ def encoded_drawn_rows(
 def _drawn(
     chunk: Callable[..., list[T]], seed: int, workers: int, against: tuple[str, ...], *begin: Any
 ) -> Generator[T]:
-    """Chunk after chunk, without end. `begin`: what is called in each process, and with what."""
-    start = 0
+    """Yields the rows of chunk after chunk, without end. `begin`: the initializer of each
+    process, and its arguments.
+    """
+    first = 0
     with process_pool(workers, *begin) as pool:
         while True:
-            ranges = [(seed, start + place * CHUNK_ROWS, against) for place in range(workers)]
-            start += workers * CHUNK_ROWS
-            for rows in pool.map(chunk, ranges):
+            starts = range(first, first + workers * CHUNK_ROWS, CHUNK_ROWS)
+            first += workers * CHUNK_ROWS
+            for rows in pool.map(chunk, [(seed, start, against) for start in starts]):
                 yield from rows
 
 
 def _different(rows: Generator[T], count: int) -> Iterator[T]:
-    """Returns rows with the first `count` different ids."""
-    seen: set[str] = set()
+    """Yields rows up to the first `count` different ids."""
+    ids: set[str] = set()
     try:
         for row in rows if count else ():
             if isinstance(row, EncodedRow) and row.again:
                 yield row
-            elif row.id not in seen:
-                if len(seen) == count:
+            elif row.id not in ids:
+                if len(ids) == count:
                     return
-                seen.add(row.id)
+                ids.add(row.id)
                 yield row
     finally:
         rows.close()
 
 
 _writing: tuple[LightTokenizer, RowSelection]
-"""The state of a process that encodes rows: its tokenizer and the selection."""
+"""The state of an encoding process: its tokenizer and the selection."""
 
 
 def _begin(tokenizer: LightTokenizer, choice: RowSelection) -> None:
-    """Starts as many processes as there are cores: each tokenizes in one thread."""
+    """Initializes an encoding process. The processes occupy all cores, so each tokenizes in one
+    thread.
+    """
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     global _writing
     _writing = tokenizer, choice
@@ -101,22 +107,20 @@ def _ready_chunk(of: tuple[int, int, tuple[str, ...]]) -> list[EncodedRow]:
 
 
 def _chunk(of: tuple[int, int, tuple[str, ...]]) -> list[Row]:
-    """The draws of one range of numbers that belong to the training split."""
+    """Returns the draws of one range of numbers in the training split."""
     seed, start, against = of
     forbidden = graphs_of(*against)
     prompts = Prompts(PromptForm.COMPACT)
-    found = []
+    rows = []
     for number in range(start, start + CHUNK_ROWS):
         task = task_of(Split.TRAIN, seed, number, forbidden)
         if task is None:
             continue
+        fields = PromptFields(problem=task.problem, action=Action.DRAFT)
         try:
-            prompt = prompts.messages(PromptFields(problem=task.problem, action=Action.DRAFT))[
-                -1
-            ].content
-        except (
-            ProblemError
-        ):  # a fault of the generator's in one draw of many is no end of a training
+            prompt = prompts.messages(fields)[-1].content
+        except ProblemError:
+            # A faulty draw of the generator must not end a training.
             continue
         facts = {
             "reference": task.problem.source,
@@ -124,5 +128,5 @@ def _chunk(of: tuple[int, int, tuple[str, ...]]) -> list[Row]:
             "depth": task.depth,
             "source": SOURCE_OF_DRAWN_ROWS,
         }
-        found.append(row_of(Kind.DRAFT, prompt, task.solution, problem=task.problem.name, **facts))
-    return found
+        rows.append(row_of(Kind.DRAFT, prompt, task.solution, problem=task.problem.name, **facts))
+    return rows

@@ -1,4 +1,4 @@
-"""The presets of `rl sft`: fields of trl's SFTConfig, and the adapter and precision that go with them. Every field can
+"""The presets of `rl sft`: fields of trl's SFTConfig, with adapter and precision. Every field can
 be overridden.
 """
 
@@ -18,15 +18,15 @@ LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", 
 
 
 class PresetName(StrEnum):
-    """The recipes of fine-tuning that have a name."""
+    """The named recipes of fine-tuning."""
 
     QLORA_3090 = "qlora-3090"
-    """An 8 B model on one card of 24 GB, as published."""
+    """An 8 B model on a single 24 GB card, as published."""
     LORA = "lora"
     FULL = "full"
-    """Every weight of a model that is there."""
+    """Every weight of an existing model."""
     SCRATCH = "scratch"
-    """A small model from random weights, as fast as the hardware goes."""
+    """A small model from random weights, at the hardware's full speed."""
 
 
 class Lora(Value):
@@ -42,12 +42,12 @@ class Preset(Value):
     """A recipe of fine-tuning."""
 
     config: dict[str, Any]
-    """Fields of SFTConfig."""
+    """Fields of trl's SFTConfig, by name."""
     lora: Lora | None = None
     four_bit: bool = False
-    """NF4 through bitsandbytes."""
+    """Whether weights are NF4, quantized by bitsandbytes."""
     bucketed: bool = False
-    """Our batches of few shapes and a compiled step, instead of trl's own."""
+    """Whether to use batches of few shapes and a compiled step, instead of trl's own."""
 
 
 _COSINE = {
@@ -92,7 +92,7 @@ PRESETS: Mapping[PresetName, Preset] = {
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Fields of SFTConfig from a JSON or YAML file. Raises InputError."""
+    """Reads fields of SFTConfig from a JSON or YAML file. Raises InputError."""
     import yaml
 
     try:
@@ -107,17 +107,19 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def read_settings(settings: Sequence[str]) -> dict[str, Any]:
-    """`name=value` each, the value as JSON (1e-4, true, null, {"a": 1}) or else as text. Raises InputError."""
-    found = {}
+    """Parses settings `name=value`, the value as JSON (1e-4, true, null, {"a": 1}) or else as
+    text. Raises InputError.
+    """
+    parsed = {}
     for text in settings:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InputError(f"--set {text!r}: write name=value, such as learning_rate=1e-4")
         try:
-            found[name.strip()] = json.loads(value)
+            parsed[name.strip()] = json.loads(value)
         except ValueError:
-            found[name.strip()] = value
-    return found
+            parsed[name.strip()] = value
+    return parsed
 
 
 PRESET_FIELDS = (
@@ -130,20 +132,21 @@ PRESET_FIELDS = (
         "eval_strategy",
     ),
 )
-"""Fields of SFTConfig that `rl sft` decides itself: by an option, or because its rows are tokenized already."""
+"""Fields of SFTConfig decided by `rl sft`: by an option, or because rows are tokenized already."""
 
 BUCKETED_OPTIONS = {"per_device_train_batch_size": "--batch-tokens"}
-"""Options in the place of fields of SFTConfig for presets whose batches are ours."""
+"""Options that replace fields of SFTConfig for presets with bucketed batches."""
 
 
-def sft_config(preset: Preset, given: Mapping[str, Any], **fixed: Any) -> Any:
-    """Returns SFTConfig of the preset with the user's settings over it. `fixed`: defaults and decided fields.
+def sft_config(preset: Preset, user_settings: Mapping[str, Any], **fixed: object) -> Any:
+    """Returns SFTConfig of the preset with the user's settings over it. `fixed`: defaults and
+    decided fields.
 
-    Raises InputError for a field that it has not or that the command decides, and for a value that it refuses.
+    Raises InputError for an unknown or decided field, and for a refused value.
     """
     from trl import SFTConfig
 
-    check_settings(SFTConfig, given)
+    check_settings(SFTConfig, user_settings)
     defaults = {**preset.config, **fixed}
     decided = {name: defaults.pop(name) for name in PRESET_FIELDS if name in defaults}
-    return make_config(SFTConfig, defaults=defaults, given=given, decided=decided)
+    return make_config(SFTConfig, defaults=defaults, user_settings=user_settings, decided=decided)

@@ -1,6 +1,7 @@
 """`rl sft` from rows to a model folder.
 
-Nothing is written at the output before it is whole; what was done lies beside it, and is gone on with.
+The output appears only when complete; checkpoints lie in a folder beside it, and a second run
+continues from them.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.agent.runtime.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
 from kernelwright.errors import InputError
 from kernelwright.policies.policy_card import PolicyCard, read_cards, trainings_of, write_card
 from kernelwright.rl.data.importing.examples import as_corpus, check_examples
 from kernelwright.rl.data.rows import count_rows, read_rows
+from kernelwright.rl.training.checkpoints import SETTINGS_FILE, newest_checkpoint
 from kernelwright.rl.training.processes import refuse_several_gpus
 from kernelwright.rl.training.sft.base_model import (
     TrainingBase,
@@ -40,26 +42,22 @@ from kernelwright.rl.training.trl_settings import refuse_decided, silence_librar
 from kernelwright.tools.report import InfrastructureError
 
 if TYPE_CHECKING:
+    from peft import LoraConfig
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from trl import SFTConfig
+
     from kernelwright.rl.training.sft.trainer import KernelSFTTrainer
 
 Say = Callable[[str], None]
-SETTINGS_FILE = "asked.json"
 TRAINED_COLUMNS = (
-    "id",
-    "kind",
-    "prompt",
-    "completion",
-    "messages",
-    "problem",
-    "reference",
-    "split",
-    "correct",
-    "source",
+    *("id", "kind", "prompt", "completion", "messages", "problem", "reference", "split"),
+    *("correct", "source"),
 )
+"""Columns of a corpus read for training."""
 
 
 def train(options: SftOptions, say: Say, command: str = "rl sft") -> FineTuningResult:
-    """Begins or goes on, and writes the model.
+    """Starts or continues a fine-tuning, and writes the model.
 
     Raises InputError, PolicyRefused, InfrastructureError; KeyboardInterrupt after a checkpoint.
     """
@@ -72,35 +70,43 @@ def train(options: SftOptions, say: Say, command: str = "rl sft") -> FineTuningR
     resumes = _prepare(options)
     corpus = as_corpus(options.data, options.work / "rows", say)
     tokenizer = _tokenizer(options, corpus, say)
-    more = f" and {options.drawn:,} drawn ones" if options.drawn else ""
-    say(f"encoding {count_rows(corpus):,} rows{more}")
+    rows = _encoded(options, corpus, tokenizer, say)
+    silence_libraries()
+    config = sft_config(preset, options.settings, **_fixed(options, preset))
+    base = load_base(options.base, tokenizer, preset, options.device, options.seed)
+    with _readable_trouble(options):
+        trainer, trained = _run(options, base, rows, config, resumes, say)
+
+        def readme(folder: Path) -> None:
+            write_readme(folder, options, trained, command)
+
+        _publish(options, trainer, base, trained, readme)
+    return trained
+
+
+def _encoded(
+    options: SftOptions, corpus: Path, tokenizer: PreTrainedTokenizerBase, say: Say
+) -> EncodedCorpus:
+    """Encodes the rows of the corpus, and drawn rows if requested."""
+    drawn_text = f" and {options.drawn:,} drawn ones" if options.drawn else ""
+    say(f"encoding {count_rows(corpus):,} rows{drawn_text}")
+    preset = PRESETS[options.preset]
     longest = int(options.settings.get("max_length") or preset.config["max_length"])
     choice = options.choice.with_(longest=longest)
     drawn = encoded_drawn_rows(
         options.drawn, options.drawn_seed, options.workers, options.against, tokenizer, choice
     )
-    read = encode_rows(read_rows(corpus, TRAINED_COLUMNS), tokenizer, choice)
-    rows = gather_encoded_rows(chain(read, drawn), tokenizer.eos_token_id, choice)
+    stored = encode_rows(read_rows(corpus, TRAINED_COLUMNS), tokenizer, choice)
+    rows = gather_encoded_rows(chain(stored, drawn), tokenizer.eos_token_id, choice)
     say("; ".join(f"{name}: {number:,}" for name, number in sorted(rows.counts.items())))
-    silence_libraries()
-    config = sft_config(preset, options.settings, **_fixed(options, preset))
-    base = load_base(options.base, tokenizer, preset, options.device, options.seed)
-    with _readable_trouble(options):
-        trainer, trained = _run(options, preset, base, rows, config, resumes, say)
-        _publish(
-            options,
-            trainer,
-            base,
-            trained,
-            lambda folder: write_readme(folder, options, trained, command),
-        )
-    return trained
+    return rows
 
 
 def _prepare(options: SftOptions) -> bool:
-    """Makes the work folder; whether it holds the same training, begun earlier.
+    """Makes the work folder, and returns whether an earlier sitting of the same training began
+    there.
 
-    Raises InputError where something else is in the way.
+    Raises InputError if the folder or the output holds something else.
     """
     if options.output.exists() and (not options.output.is_dir() or any(options.output.iterdir())):
         raise InputError(f"{options.output} exists already: choose another --out, or move it away")
@@ -108,8 +114,6 @@ def _prepare(options: SftOptions) -> bool:
     if note.is_file():
         if json.loads(note.read_text(encoding="utf-8")).get("identity") == options.identity:
             return True
-        from kernelwright.rl.training.sft.trainer import newest_checkpoint
-
         if newest_checkpoint(options.work) is not None:
             raise InputError(
                 f"{options.work} holds an unfinished training with other settings: give those again, or delete it"
@@ -124,29 +128,40 @@ def _prepare(options: SftOptions) -> bool:
     return False
 
 
-def _tokenizer(options: SftOptions, corpus: Path, say: Say) -> Any:
+def _tokenizer(options: SftOptions, corpus: Path, say: Say) -> PreTrainedTokenizerBase:
+    """Returns the requested tokenizer, the base's, or a new tokenizer for a new model."""
     if options.tokenizer is not None:
         tokenizer = load_tokenizer(options.tokenizer)
         check_same_tokenizer(options.base, tokenizer)
         return tokenizer
     if not is_new(options.base):
         return load_tokenizer(options.base)
-    own = options.work / "tokenizer"
-    if not (own / "tokenizer.json").is_file():
+    folder = options.work / "tokenizer"
+    if not (folder / "tokenizer.json").is_file():
         say(f"making a tokenizer of {options.vocabulary:,} tokens")
-        save_tokenizer(train_tokenizer(training_texts(corpus), options.vocabulary), own)
-    return load_tokenizer(str(own))
+        save_tokenizer(train_tokenizer(training_texts(corpus), options.vocabulary), folder)
+    return load_tokenizer(str(folder))
 
 
 def _fixed(options: SftOptions, preset: Preset) -> dict[str, Any]:
-    """Fields of SFTConfig that this command decides, and defaults that a user's settings replace."""
+    """Returns fields of SFTConfig decided by this command, and defaults below the user's
+    settings.
+    """
     on_gpu = options.device.startswith("cuda")
     fixed: dict[str, Any] = {
-        "output_dir": str(options.work), "use_cpu": not on_gpu, "bf16": on_gpu, "report_to": "none",
+        "output_dir": str(options.work),
+        "use_cpu": not on_gpu,
+        "bf16": on_gpu,
+        "report_to": "none",
         "disable_tqdm": True,
-        "save_total_limit": 2, "seed": options.seed, "completion_only_loss": None, "remove_unused_columns": False,
-        "eval_strategy": "no", "shuffle_dataset": False, "logging_first_step": True,
-    }  # fmt: skip
+        "save_total_limit": 2,
+        "seed": options.seed,
+        "completion_only_loss": None,
+        "remove_unused_columns": False,
+        "eval_strategy": "no",
+        "shuffle_dataset": False,
+        "logging_first_step": True,
+    }
     if preset.bucketed:
         fixed |= {"dataset_kwargs": {"skip_prepare_dataset": True}, "optim": "adamw_torch_fused"}
     return fixed
@@ -154,62 +169,64 @@ def _fixed(options: SftOptions, preset: Preset) -> dict[str, Any]:
 
 def _run(
     options: SftOptions,
-    preset: Preset,
     base: TrainingBase,
     rows: EncodedCorpus,
-    config: Any,
+    config: SFTConfig,
     resumes: bool,
     say: Say,
 ) -> tuple[KernelSFTTrainer, FineTuningResult]:
     from kernelwright.rl.training.sft.trainer import (
+        BucketSettings,
         ProgressCallback,
         TrainingClock,
         make_trainer,
-        newest_checkpoint,
         seconds_of,
     )
 
+    preset = PRESETS[options.preset]
     clock = TrainingClock(None if options.max_minutes is None else options.max_minutes * 60)
     model, lora = _with_adapter(options, preset, base)
-    trainer = make_trainer(
-        model, base.tokenizer, rows, config, clock, peft_config=lora,
-        budget=options.budget if preset.bucketed else None, compile=options.compiled,
-    )  # fmt: skip
-    steps_an_epoch = max(
-        1, len(trainer.get_train_dataloader()) // config.gradient_accumulation_steps
-    )
+    buckets = BucketSettings(options.budget, options.compiled) if preset.bucketed else None
+    adapted = base._replace(model=model)
+    trainer = make_trainer(adapted, rows, config, clock, peft_config=lora, buckets=buckets)
+    batches = len(trainer.get_train_dataloader())
+    steps_an_epoch = max(1, batches // config.gradient_accumulation_steps)
+    # Tokens without padding, for the reported speed.
     a_step = len(rows.train.ids) / steps_an_epoch
     trainer.add_callback(ProgressCallback(say, clock, lambda step: a_step * step))
     checkpoint = newest_checkpoint(options.work) if resumes else None
     earlier = 0.0 if checkpoint is None else seconds_of(checkpoint)
     begun = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
-    say(
-        f"going on at step {begun}"
-        if begun
-        else f"training {parameters(trainer.model):,} parameters"
-    )
+    action = f"training {parameters(trainer.model):,} parameters"
+    say(f"going on at step {begun}" if begun else action)
     clock.start(earlier)
     with stop_on_interrupt(trainer.interrupt, STOPPING_AFTER_STEP):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     seconds = clock.spent
     held = trainer.evaluate()["eval_loss"] if len(rows.held) else None
-    return trainer, _summary(options, trainer, rows, seconds, held, a_step, begun)
+    figures = _RunFigures(seconds, held, a_step, begun)
+    return trainer, _summary(options, trainer, rows, figures)
 
 
-def _with_adapter(options: SftOptions, preset: Preset, base: TrainingBase) -> tuple[Any, Any]:
-    """The model, with the adapter that is gone on with; and the config of a new one, where the preset has one."""
+def _with_adapter(
+    options: SftOptions, preset: Preset, base: TrainingBase
+) -> tuple[Any, LoraConfig | None]:
+    """Returns the model, with the continued adapter if there is one, and the config of a new
+    adapter if the preset has one.
+    """
     if preset.lora is None and options.adapter is None:
         return base.model, None
     from peft import LoraConfig, PeftModel, prepare_model_for_kbit_training
 
     model: Any = base.model
     if preset.four_bit:
-        # Recomputing in the backward pass is the config's to ask for: the trainer does it.
+        # The trainer turns on gradient checkpointing by its config.
         model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     if options.adapter is not None:
         try:
             return PeftModel.from_pretrained(model, options.adapter, is_trainable=True), None
-        except Exception as error:  # peft raises whatever the mismatch meets first
+        except Exception as error:
+            # peft raises errors of many kinds for a mismatch.
             first = str(error).strip().splitlines()[0][:200]
             raise InputError(
                 f"the adapter {options.adapter} does not fit {options.base}: {first}"
@@ -217,41 +234,64 @@ def _with_adapter(options: SftOptions, preset: Preset, base: TrainingBase) -> tu
     assert preset.lora is not None
     lora = preset.lora
     return model, LoraConfig(
-        r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=list(lora.targets),
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=list(lora.targets),
         task_type="CAUSAL_LM",
-    )  # fmt: skip
+    )
+
+
+class _RunFigures(NamedTuple):
+    """Measurements of a fine-tuning outside the trainer's state."""
+
+    seconds: float
+    held_loss: float | None
+    tokens_a_step: float
+    resumed_at: int
 
 
 def _summary(
-    options: SftOptions,
-    trainer: Any,
-    rows: EncodedCorpus,
-    seconds: float,
-    held: float | None,
-    a_step: float,
-    begun: int,
+    options: SftOptions, trainer: KernelSFTTrainer, rows: EncodedCorpus, figures: _RunFigures
 ) -> FineTuningResult:
     import torch
 
-    log = trainer.state.log_history
-    losses = tuple((int(entry["step"]), float(entry["loss"])) for entry in log if "loss" in entry)
+    log: list[dict[str, Any]] = trainer.state.log_history
+    losses = _series(log, "loss")
     if not losses or not math.isfinite(losses[-1][1]):
         raise InputError(
             "the loss is NaN or infinite: start again with a smaller --set learning_rate=..."
         )
     last = [loss for _, loss in losses[-3:]]
+    weights = list(trainer.model.parameters())
     sampler: Any = getattr(trainer.get_train_dataloader(), "batch_sampler", None)
-    tokens = int(a_step * trainer.state.global_step)
+    on_gpu = options.device.startswith("cuda")
+    tokens = int(figures.tokens_a_step * trainer.state.global_step)
     return FineTuningResult(
-        output=str(options.output), base=options.base, parameters=parameters(trainer.model),
-        trained=sum(p.numel() for p in trainer.model.parameters() if p.requires_grad), rows=rows.counts,
-        steps=trainer.state.global_step, epochs=float(trainer.state.epoch or 0.0), loss=sum(last) / len(last),
-        held_loss=held, tokens=tokens, tokens_a_second=tokens / max(seconds, 1e-9), seconds=seconds,
+        output=str(options.output),
+        base=options.base,
+        parameters=parameters(trainer.model),
+        trained=sum(weight.numel() for weight in weights if weight.requires_grad),
+        rows=rows.counts,
+        steps=trainer.state.global_step,
+        epochs=float(trainer.state.epoch or 0.0),
+        loss=sum(last) / len(last),
+        held_loss=figures.held_loss,
+        tokens=tokens,
+        tokens_a_second=tokens / max(figures.seconds, 1e-9),
+        seconds=figures.seconds,
         padding=sampler.padding(rows.train.lengths) if hasattr(sampler, "padding") else None,
-        gpu_memory=torch.cuda.max_memory_allocated() if options.device.startswith("cuda") else None, resumed_at=begun,
-        losses=losses, config={**PRESETS[options.preset].config, **options.settings, "bf16": trainer.args.bf16},
-        held_losses=tuple((int(e["step"]), float(e["eval_loss"])) for e in log if "eval_loss" in e),
-    )  # fmt: skip
+        gpu_memory=torch.cuda.max_memory_allocated() if on_gpu else None,
+        resumed_at=figures.resumed_at,
+        losses=losses,
+        held_losses=_series(log, "eval_loss"),
+        config={**PRESETS[options.preset].config, **options.settings, "bf16": trainer.args.bf16},
+    )
+
+
+def _series(log: list[dict[str, Any]], name: str) -> tuple[tuple[int, float], ...]:
+    """Returns step and value of each logged entry with this figure."""
+    return tuple((int(entry["step"]), float(entry[name])) for entry in log if name in entry)
 
 
 @contextmanager
@@ -269,22 +309,30 @@ def _readable_trouble(options: SftOptions) -> Iterator[None]:
 
 def _publish(
     options: SftOptions,
-    trainer: Any,
+    trainer: KernelSFTTrainer,
     base: TrainingBase,
     trained: FineTuningResult,
     readme: Callable[[Path], None],
 ) -> None:
-    """Writes everything into a folder beside the output, then gives it its name."""
+    """Writes everything into a temporary folder beside the output, then renames the folder."""
     partial = options.output.with_name(f".{options.output.name}.{time.time_ns()}")
     try:
         _save_weights(trainer.model, partial, options.storage)
         save_tokenizer(base.tokenizer, partial)
-        said = PolicyCard(
-            prompt_form=options.choice.form, parameters=trained.parameters, loss=round(trained.loss, 6), method="sft",
-            rows=trained.rows, base=options.base, seed=options.seed, created=round(time.time()), steps=trained.steps,
-            trained_from=str(options.data), ancestors=trainings_of(_card_of_base(options)),
-        )  # fmt: skip
-        write_card(partial, said)
+        card = PolicyCard(
+            prompt_form=options.choice.form,
+            parameters=trained.parameters,
+            loss=round(trained.loss, 6),
+            method="sft",
+            rows=trained.rows,
+            base=options.base,
+            seed=options.seed,
+            created=round(time.time()),
+            steps=trained.steps,
+            trained_from=str(options.data),
+            ancestors=trainings_of(_card_of_base(options)),
+        )
+        write_card(partial, card)
         readme(partial)
         if options.output.is_dir():
             options.output.rmdir()
@@ -296,14 +344,15 @@ def _publish(
 
 def _card_of_base(options: SftOptions) -> PolicyCard:
     folder = Path(options.base).expanduser()
-    return (
-        read_cards(folder, options.adapter) if folder.is_dir() or options.adapter else PolicyCard()
-    )
+    if folder.is_dir() or options.adapter:
+        return read_cards(folder, options.adapter)
+    return PolicyCard()
 
 
-def _save_weights(model: Any, folder: Path, storage: WrittenWeights) -> None:
+def _save_weights(model: PreTrainedModel, folder: Path, storage: WrittenWeights) -> None:
     import torch
 
+    # torch.compile wraps the model.
     model = getattr(model, "_orig_mod", model)
     if hasattr(model, "peft_config"):
         model.save_pretrained(folder)
@@ -313,6 +362,5 @@ def _save_weights(model: Any, folder: Path, storage: WrittenWeights) -> None:
 
         write_int8(model, folder)
         return
-    model.to(torch.bfloat16 if storage is WrittenWeights.BF16 else torch.float32).save_pretrained(
-        folder
-    )
+    dtype = torch.bfloat16 if storage is WrittenWeights.BF16 else torch.float32
+    model.to(dtype).save_pretrained(folder)

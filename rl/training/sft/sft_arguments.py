@@ -12,7 +12,6 @@ from kernelwright.errors import InputError
 from kernelwright.policies.base import PromptForm
 from kernelwright.policies.policy_card import read_card
 from kernelwright.rl.data.rows import Kind
-from kernelwright.rl.training.sft.encoding import RowSelection
 from kernelwright.rl.training.sft.options import WrittenWeights
 from kernelwright.rl.training.sft.presets import PRESETS, PresetName, read_config, read_settings
 
@@ -20,70 +19,52 @@ Of = TypeVar("Of", bound=StrEnum)
 
 
 def parse_preset(text: str | None, base: str) -> PresetName:
-    """The preset that `--preset` names; without it scratch for a new model and LoRA for one that exists."""
+    """Returns the preset of `--preset`; without the option scratch for a new model and LoRA for
+    an existing model.
+    """
     if text is None:
         return PresetName.SCRATCH if base.startswith("new:") else PresetName.LORA
     return _parse_enum(PresetName, text, "--preset")
 
 
 def parse_device(text: str, preset: PresetName) -> str:
-    """`auto` finds no CPU for a recipe in 4 bits: there it is for trying it out, and that is to be text for by name."""
-    place = choose_device(text)
-    if PRESETS[preset].four_bit and place == "cpu" and text != "cpu":
+    """Returns the device. `auto` never selects the CPU for a 4-bit recipe, which works there only
+    for trials: the CPU must be named.
+    """
+    device = choose_device(text)
+    if PRESETS[preset].four_bit and device == "cpu" and text != "cpu":
         raise InputError(
             "this preset needs an NVIDIA GPU (4-bit weights, bitsandbytes): use --preset lora on a CPU, or "
-            "--device cpu to try it with a small "
-            "model"
+            "--device cpu to try it with a small model"
         )
-    return place
+    return device
 
 
 def parse_prompt_form(text: str | None, base: str) -> PromptForm:
-    """Returns the form of `--form`; without it compact for a new model, else the one that the base's card names."""
-    if text is None:
-        return (
-            PromptForm.COMPACT
-            if base.startswith("new:")
-            else read_card(Path(base).expanduser()).prompt_form
-        )
-    return _parse_enum(PromptForm, text, "--form")
+    """Returns the form of `--form`; without the option compact for a new model, else the form in
+    the base's card.
+    """
+    if text is not None:
+        return _parse_enum(PromptForm, text, "--form")
+    if base.startswith("new:"):
+        return PromptForm.COMPACT
+    return read_card(Path(base).expanduser()).prompt_form
 
 
 def parse_weight_storage(text: str) -> WrittenWeights:
-    """The number format of the written weights, as `--storage` names it."""
+    """Returns the number format of the written weights, as named by `--storage`."""
     return _parse_enum(WrittenWeights, text, "--storage")
 
 
-def parse_row_selection(
-    form: PromptForm,
-    kinds: str | None,
-    share: float,
-    without_message: bool,
-    repairs: int,
-    fim: float,
-    seed: int,
-) -> RowSelection:
-    """Returns the selection of rows and the form of their prompts. `kinds`: names of `Kind`, separated by commas; None
-    selects all.
-    """
-    chosen = (
-        tuple(_parse_enum(Kind, name.strip(), "--kinds") for name in kinds.split(","))
-        if kinds
-        else tuple(Kind)
-    )
-    return RowSelection(
-        form=form,
-        kinds=chosen,
-        share=share,
-        without_message=without_message,
-        repairs=repairs,
-        fim=fim,
-        seed=seed,
-    )
+def parse_kinds(text: str | None) -> tuple[Kind, ...]:
+    """Returns the kinds of rows in `text`, names separated by commas; None selects all."""
+    if not text:
+        return tuple(Kind)
+    return tuple(_parse_enum(Kind, name.strip(), "--kinds") for name in text.split(","))
 
 
 def read_trainer_settings(config: Path | None, settings: Sequence[str]) -> dict[str, Any]:
-    """Fields of SFTConfig from the file of `--config`, overridden by those of `--set`."""
+    """Returns fields of SFTConfig from the file of `--config`, overridden by those of `--set`."""
     return {**(read_config(config) if config else {}), **read_settings(settings)}
 
 

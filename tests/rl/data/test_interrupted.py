@@ -69,7 +69,7 @@ def test_a_worker_that_must_end_while_its_judge_is_being_made_leaves_no_empty_fo
     code = (
         "from kernelwright.rl.data import worker\n"
         "from kernelwright.tools.sandbox.folders import make_folder\n"
-        "worker.WORKER_CLOSING_SECONDS, worker._here['opening'] = 0.2, True\n"
+        "worker.WORKER_CLOSING_SECONDS, worker._worker_state['opening'] = 0.2, True\n"
         "make_folder('interpret')\n"
         "worker._leave()\n"
     )

@@ -407,14 +407,14 @@ def test_a_short_log_of_an_unrelated_model_is_refused_by_its_kl_divergence(tiny,
 
 @pytest.mark.parametrize(("max_steps", "warm_up"), [(1, 0), (6, 0), (10, 1), (60, 6)])
 def test_the_warm_up_is_a_tenth_of_the_training(max_steps, warm_up, tmp_path):
-    from kernelwright.rl.training.grpo.config import grpo_config
+    from kernelwright.rl.training.grpo.config import GRPOFacts, grpo_config
 
-    fixed = {
-        "output_dir": str(tmp_path), "max_steps": max_steps, "seed": 0, "device": "cpu", "parameters": 1, "lora": False,
-        "temperature": 1.0, "longest_completion": 8,
-    }  # fmt: skip
-    assert grpo_config({}, **fixed).warmup_steps == warm_up
-    assert grpo_config({"warmup_steps": 3}, **fixed).warmup_steps == 3
+    facts = GRPOFacts(
+        output_dir=str(tmp_path), max_steps=max_steps, seed=0, device="cpu", parameters=1, lora=False,
+        temperature=1.0, longest_completion=8,
+    )  # fmt: skip
+    assert grpo_config({}, facts).warmup_steps == warm_up
+    assert grpo_config({"warmup_steps": 3}, facts).warmup_steps == 3
 
 
 def test_an_alarm_leaves_what_was_seen(log, tiny, tmp_path):

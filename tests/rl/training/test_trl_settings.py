@@ -11,7 +11,12 @@ trl = pytest.importorskip("trl")
 from kernelwright.errors import InputError  # noqa: E402
 from kernelwright.policies.base import Sampling  # noqa: E402
 from kernelwright.rl.cli import build  # noqa: E402
-from kernelwright.rl.training.grpo.config import checked_settings, decided_grpo_fields, grpo_config  # noqa: E402
+from kernelwright.rl.training.grpo.config import (  # noqa: E402
+    GRPOFacts,
+    checked_settings,
+    decided_grpo_fields,
+    grpo_config,
+)
 from kernelwright.rl.training.sft.presets import BUCKETED_OPTIONS, PRESETS, PresetName, sft_config  # noqa: E402
 from kernelwright.rl.training.trl_settings import FIELD_OPTIONS, decided_fields, refuse_decided  # noqa: E402
 
@@ -51,11 +56,11 @@ def test_the_options_that_refusals_name_exist():
 
 
 def test_every_field_that_this_code_fills_in_is_refused_where_a_user_gives_it():
-    decided = {
-        "output_dir": "x", "max_steps": 1, "seed": 0, "device": "cpu", "parameters": 1, "lora": False,
-        "temperature": 1.6, "longest_completion": 8,
-    }  # fmt: skip
-    config = grpo_config({"learning_rate": 3e-4, "beta": 0.1}, **decided)
+    facts = GRPOFacts(
+        output_dir="x", max_steps=1, seed=0, device="cpu", parameters=1, lora=False, temperature=1.6,
+        longest_completion=8,
+    )  # fmt: skip
+    config = grpo_config({"learning_rate": 3e-4, "beta": 0.1}, facts)
     assert (config.temperature, config.learning_rate, config.beta) == (1.6, 3e-4, 0.1)
     for name in (
         "temperature",
@@ -65,7 +70,7 @@ def test_every_field_that_this_code_fills_in_is_refused_where_a_user_gives_it():
         "use_cpu",
     ):
         with pytest.raises(InputError, match=f"--set {name}"):
-            grpo_config({name: 2}, **decided)
+            grpo_config({name: 2}, facts)
         assert name in decided_grpo_fields()
 
 

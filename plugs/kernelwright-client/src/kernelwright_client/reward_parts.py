@@ -1,7 +1,10 @@
-"""The parts of a reward, of weights and of what a verdict found out.
+"""The parts of a reward, from weights and the findings of a verdict.
 
-The plugs' client has a copy of this file, so that a kernel earns the same everywhere: only the standard library is
-imported.
+The plugs' client has a copy of this file, so kernels earn the same everywhere: only the standard
+library is imported.
+
+    Weights() with a correct kernel, 2 of 2 checks, lower speedup 2.0, share 0.8
+    -> compile 0.02, checks 0.03, correct 1.0, speed 0.5 * log2(2) = 0.5, share 0.25 * 0.8 = 0.2
 """
 
 from __future__ import annotations
@@ -12,42 +15,48 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 PART_NAMES = ("form", "compile", "checks", "correct", "speed", "share", "length", "cheat")
-"""The parts whose sum is a reward, as `kernelwright.rl.credit.formula.RewardPart` describes them."""
+"""The parts whose sum is a reward, as described by `kernelwright.rl.credit.formula.RewardPart`."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What each part of a reward is worth when it is whole. The defaults are those of the preset `default`."""
+    """Values of the complete parts of a reward. The defaults are those of the preset `default`."""
 
     form: float = 0.0
-    """Of a program that parses and whose own kernels do the work."""
+    """For a program that parses and whose own kernels do the work."""
     compile: float = 0.02
     checks: float = 0.03
-    """Of the share of the checks made that were passed: partial credit for a kernel that is not correct."""
+    """For the share of passed checks among the checks made: partial credit for an incorrect
+    kernel.
+    """
     correct: float = 1.0
     speed: float = 0.5
-    """Of the lower 95 % bound of the speedup, as `scale` turns it into a number."""
+    """For the lower 95 % bound of the speedup, converted by `scale`."""
     share: float = 0.25
-    """Of the share of GPU time in its own kernels, 0 to 1."""
+    """For the share of GPU time in the candidate's own kernels, 0 to 1."""
     length: float = -0.02
-    """Added for a reply that is cut off; 0 or less."""
+    """Added for a truncated reply; 0 or less."""
     cheat: float = -0.25
-    """Instead of everything else, for a candidate that tried to deceive the judge."""
+    """Replaces all other parts for a candidate that tried to deceive the judge."""
     scale: str = "log2"
     """log2: twice as fast is 1, half as fast is -1. ratio: twice as fast is 2."""
     baseline: str = "eager"
-    """What the speedup is over: eager, or compile (torch.compile, which the verdict must have been asked to time)."""
+    """Baseline of the speedup: eager, or compile (torch.compile, if the verdict was requested to
+    time it).
+    """
     slowest: float = 0.25
-    """Speedups below count as this."""
+    """Smallest rewarded speedup; smaller speedups count as this number."""
     fastest: float = 4.0
-    """Speedups above count as this."""
+    """Largest rewarded speedup; larger speedups count as this number."""
     least_share: float | None = None
-    """A correct sample is kept with probability clip((share - this) / 0.1, 0, 1) (Dr. Kernel); None keeps all."""
+    """A correct sample is accepted with probability clip((share - this) / 0.1, 0, 1) (Dr.
+    Kernel); None accepts all.
+    """
     rewards_narrow_contracts: bool = False
-    """Whether a correct kernel whose own checks take one size alone earns as any other."""
+    """Whether a correct kernel whose own checks admit a single size earns like any other."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a scale or a baseline that there is not, and for bounds that are none."""
+        """Raises ValueError for an unknown scale or baseline, and for bounds out of order."""
         if self.scale not in ("log2", "ratio") or self.baseline not in ("eager", "compile"):
             raise ValueError(
                 f"scale {self.scale!r}, baseline {self.baseline!r}: log2 or ratio, eager or compile"
@@ -71,12 +80,12 @@ PRESET_WEIGHTS: Mapping[str, Weights] = {
         fastest=3.0, least_share=0.3,
     ),
 }  # fmt: skip
-"""Named weights; `rl rewards --presets` says what each reproduces."""
+"""Named weights; `rl rewards --presets` names the published reward of each."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What a verdict found out about one candidate, as far as a reward looks at it."""
+    """The findings of a verdict that determine a reward."""
 
     follows_rule: bool = False
     """No cheat, and a program whose own kernels do the work."""
@@ -86,31 +95,36 @@ class Findings:
     checks_made: int = 0
     correct: bool = False
     is_narrow: bool = False
-    """Whether it is correct at too few sizes to earn a full reward."""
+    """Whether the candidate is correct at too few sizes for a full reward."""
     speedup_low: float | None = None
-    """Lower 95 % bound of the speedup over eager; None where it was not timed on a GPU."""
+    """Lower 95 % bound of the speedup over eager; None without timing on a GPU."""
     compile_speedup_low: float | None = None
     """Lower 95 % bound of the speedup over torch.compile."""
     share: float | None = None
-    """The share of GPU time in its own kernels; None where it was not measured."""
+    """Share of GPU time in the candidate's own kernels; None if not measured."""
     is_cut_off: bool = False
-    """Whether the reply ended at the limit of its tokens."""
+    """Whether the reply ended at its token limit."""
 
 
 def reward_parts(weights: Weights, findings: Findings) -> dict[str, float]:
-    """Returns the parts whose sum is the reward, by PART_NAMES. Equal findings always earn the same."""
+    """Returns the parts whose sum is the reward, by PART_NAMES. Equal findings always earn the
+    same.
+    """
     follows = findings.follows_rule
     earns = (
         follows
         and findings.correct
         and (weights.rewards_narrow_contracts or not findings.is_narrow)
     )
+    # A missing or infinite measurement earns nothing.
     share = findings.share if findings.share is not None and math.isfinite(findings.share) else 0.0
-    made = findings.checks_made
+    checks_made = findings.checks_made
     return {
         "form": weights.form if follows else 0.0,
         "compile": weights.compile if follows and findings.compiled else 0.0,
-        "checks": weights.checks * findings.checks_passed / made if follows and made else 0.0,
+        "checks": weights.checks * findings.checks_passed / checks_made
+        if follows and checks_made
+        else 0.0,
         "correct": weights.correct if earns else 0.0,
         "speed": weights.speed * _worth(weights, findings) if earns else 0.0,
         "share": weights.share * min(max(share, 0.0), 1.0) if earns else 0.0,
@@ -120,13 +134,13 @@ def reward_parts(weights: Weights, findings: Findings) -> dict[str, float]:
 
 
 def rewarded_speedup(weights: Weights, findings: Findings) -> float | None:
-    """Returns the speedup that is rewarded, before it is clipped; None where none was measured."""
+    """Returns the rewarded speedup before clipping; None if not measured."""
     speedup = findings.speedup_low if weights.baseline == "eager" else findings.compile_speedup_low
     return speedup if speedup is not None and math.isfinite(speedup) and speedup > 0 else None
 
 
 def clipped_speedup(weights: Weights, speedup: float) -> float:
-    """Returns a speedup within the bounds that are rewarded."""
+    """Returns a speedup clipped to the rewarded bounds."""
     return min(max(speedup, weights.slowest), weights.fastest)
 
 
@@ -139,14 +153,16 @@ def _worth(weights: Weights, findings: Findings) -> float:
 
 
 def is_kept(weights: Weights, findings: Findings, candidate_hash: str) -> bool:
-    """Whether a sample trains: a correct one that leaves the work to others may be rejected.
+    """Returns whether a sample trains: a correct candidate with little work of its own may be
+    rejected.
 
-    The die is the candidate's own hash, so that it falls the same way each time.
+    The random draw is seeded by the candidate's hash, so repeated calls agree.
     """
     if weights.least_share is None or not findings.correct:
         return True
     if findings.share is None or not math.isfinite(findings.share):
         return False
     share = min(max(findings.share, 0.0), 1.0)
+    # The chance rises linearly from 0 to 1 over a tenth of the share.
     chance = min(max((share - weights.least_share) / 0.1, 0.0), 1.0)
     return random.Random(candidate_hash).random() < chance

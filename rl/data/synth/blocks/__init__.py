@@ -1,4 +1,4 @@
-"""Parts that several families of generated programs share: walks along an axis, chains of elementwise steps, layers
-with weights, the kernel of a convolution. walks along an axis, chains of elementwise steps, layers with weights, the
-kernel of a convolution. A family of programs itself belongs in `families/`.
+"""Parts shared by several families of generated programs: walks along an axis, chains of
+element-wise steps, layers with weights, the kernel of a convolution. Families themselves belong
+in `families/`.
 """

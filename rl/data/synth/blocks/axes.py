@@ -1,7 +1,7 @@
-"""Kernels along one axis: a row a program where the axis is the last one, a tile of neighbouring columns where others
-follow it.
+"""Kernels along an axis: a row a program for the last axis, a tile of neighbouring columns for
+other axes.
 
-Both walk the axis in blocks, so that it may be of any length, and differ in the index arithmetic only.
+Both walk the axis in blocks, so any length works, and differ only in their index arithmetic.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 @dataclass(frozen=True)
 class Axis:
-    """The index arithmetic of one layout; lines without their indentation."""
+    """The index arithmetic of a layout; lines without indentation."""
 
     name: str
     sizes: tuple[str, ...]
-    """Integers that the kernel takes."""
+    """Integer parameters of the kernel."""
     blocks: tuple[str, ...]
     head: tuple[str, ...]
     loop: str
@@ -30,10 +30,10 @@ class Axis:
     """Shape of an accumulator."""
     count: str
     """Length of the axis."""
-    place: str
+    index: str
     """Index along the axis."""
     spread: str
-    """Behind a reduced value that meets the elements again."""
+    """Suffix of a reduced value used with elements again."""
     out: str
     """Offset of a reduced value."""
     out_mask: str
@@ -50,7 +50,7 @@ ROW_AXIS = Axis(
     mask="mask",
     lanes="(BLOCK,)",
     count="columns",
-    place="cols",
+    index="cols",
     spread="",
     out="row",
     out_mask="",
@@ -73,7 +73,7 @@ INNER_AXIS = Axis(
     mask="mask",
     lanes="(BLOCK_L, BLOCK)",
     count="length",
-    place="rows",
+    index="rows",
     spread="[None, :]",
     out="outer * inner + cols",
     out_mask="cols < inner",
@@ -82,7 +82,7 @@ INNER_AXIS = Axis(
 
 @dataclass
 class AxisKernel:
-    """One kernel along an axis, put together pass by pass."""
+    """A kernel along an axis, assembled pass by pass."""
 
     sketch: Sketch
     axis: Axis
@@ -90,9 +90,9 @@ class AxisKernel:
     """The chain between the load and the reduction."""
     other: str = "0.0"
     columns: str = ""
-    """The host's expression for the length of a row, where that is not the last axis alone."""
+    """The host's expression for the length of a row, if a row is more than the last axis."""
     leading: bool = False
-    """The axis is the first one: nothing lies outside it."""
+    """Whether the axis is the first: no axis lies outside it."""
     extra: ChainNeeds = field(default_factory=ChainNeeds)
     lines: list[str] = field(default_factory=list)
 
@@ -100,11 +100,11 @@ class AxisKernel:
         self.lines += ["    " + line for line in self.axis.head]
 
     def at(self, *lines: str) -> None:
-        """Lines outside of any loop."""
+        """Appends lines outside of any loop."""
         self.lines += ["    " + line for line in lines]
 
     def each(self, *lines: str) -> None:
-        """A pass: the loop, the load, the chain, then these lines."""
+        """Appends a pass: the loop, the load, the chain, then these lines."""
         axis, cast = self.axis, self.sketch.cast
         self.lines.append("    " + axis.loop)
         body = [
@@ -112,30 +112,36 @@ class AxisKernel:
             f"x = tl.load(x_ptr + {axis.offsets}, mask=mask, other={self.other}){cast}",
         ]
         self.lines += ["        " + line for line in body]
+        # The chain is repeated in every pass: nothing is stored between passes.
         self.lines += self.chain(self.before, "x", "        ")
         self.lines += ["        " + line for line in lines]
 
     def chain(self, steps: list[Step], value: str, indent: str) -> list[str]:
-        """An element-wise chain over elements of the axis."""
+        """Returns the lines of an element-wise chain over elements of the axis."""
         axis = self.axis
-        channel = (axis.place, "mask" if not axis.spread else f"{axis.place} < length")
+        # Along an inner axis the channel's mask is that of the row alone.
+        channel = (axis.index, "mask" if not axis.spread else f"{axis.index} < length")
         site = ChainSite(value, axis.offsets, "mask", *channel, indent=indent)
         return kernel_lines(self.sketch, steps, site, self.extra)
 
     def after(self, steps: list[Step], value: str) -> None:
-        """Draws a chain over reduced values."""
+        """Appends a chain over reduced values."""
         axis = self.axis
         site = ChainSite(value, axis.out, axis.out_mask, indent="    ")
         self.lines += kernel_lines(self.sketch, steps, site, self.extra)
 
     def masked(self, identity: str) -> str:
-        """x, with the identity of the reduction where there is no element: only where the load did not put it there."""
+        """Returns x, with the reduction's identity for masked elements unless the load already
+        inserted it.
+        """
         return (
             "x" if self.other == identity and not self.before else f"tl.where(mask, x, {identity})"
         )
 
     def accumulator(self, name: str, start: str, dtype: str = "tl.float32") -> None:
-        """Adds the line that makes an accumulator: a block of `start` over the lanes, outside of any loop."""
+        """Appends the line that makes an accumulator: a block of `start` over the lanes, outside
+        of any loop.
+        """
         filled = (
             f"tl.zeros({self.axis.lanes}, {dtype})"
             if start == "0.0"
@@ -144,27 +150,32 @@ class AxisKernel:
         self.at(f"{name} = {filled}")
 
     def store_elements(self, value: str) -> str:
-        """The statement that stores a value for each element that a pass visits, masked at the end of the row."""
+        """Returns the statement that stores a value for each element of a pass, masked at the end
+        of the row.
+        """
         return f"tl.store(out_ptr + {self.axis.offsets}, {value}, mask=mask)"
 
     def store_reduced(self, value: str) -> None:
-        """Adds the line that stores one value for each row, masked where rows share a program."""
+        """Appends the line that stores a value for each row, masked if rows share a program."""
         mask = f", mask={self.axis.out_mask}" if self.axis.out_mask else ""
         self.at(f"tl.store(out_ptr + {self.axis.out}, {value}{mask})")
 
     def launch(self, name: str, target: str, shape: str, dtype: str = "") -> None:
-        """Adds the kernel and the host code. shape: "" for one like the input, else the output's shape in Python."""
+        """Appends the kernel and the host code. shape: the output's shape in Python; empty for
+        the input's shape.
+        """
         sketch, axis, source = self.sketch, self.axis, self.sketch.current
         parameters = ["x_ptr", *self.extra.parameters, "out_ptr", *axis.sizes, *axis.blocks]
         sketch.kernels.append(kernel(name, parameters, self.lines))
+        # The host computes sizes from the tensor's shape, allocates the output, and launches.
         sketch.host += self._sizes(source)
         kind = dtype or f"{source}.dtype"
-        made = (
+        output = (
             f"torch.empty({shape}, device={source}.device, dtype={kind})"
             if shape
             else f"torch.empty_like({source})"
         )
-        sketch.host.append(f"{target} = {made}")
+        sketch.host.append(f"{target} = {output}")
         values = ", ".join([source, *self.extra.values, target, *axis.sizes])
         sketch.host.append(f"{name}[{self._grid(source)}]({values}, {self._blocks()})")
         sketch.current = target

@@ -1,4 +1,12 @@
-"""Element-wise chains: drawn once, written into the reference as statements and into a kernel as lines."""
+"""Element-wise chains: drawn once, then written into the reference as statements and into a
+kernel as lines.
+
+    Step(scale, a="0.5"), Step(add, operand="bias", along="weight") over channels:
+    reference  x = x * 0.5                  kernel  acc = acc * 0.5
+               x = x + self.bias                    bias = tl.load(bias_ptr + cols, mask=mask)
+                                                    acc = acc + bias
+    ChainNeeds: parameters ["bias_ptr"], values ["self.bias"]
+"""
 
 from __future__ import annotations
 
@@ -8,12 +16,12 @@ from kernelwright.rl.data.synth.engine.operations import ACTIVATIONS, ARITHMETIC
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 INLINE_SHARE = 0.65
-"""The share of constants that are written in forward rather than given to `__init__`."""
+"""Share of constants written in forward rather than passed to `__init__`."""
 MODULE_SHARE = 0.3
 LEARNED_SHARE = 0.12
-"""The share of the constants that training's models are given which are parameters of one number."""
+"""Share of the constants passed to training models that are single-number parameters."""
 RESIDUAL_SHARE = 0.06
-"""The share of training's steps after which the value is kept, and joined again by the step after the next."""
+"""Share of training steps whose value is stored, and joined again two steps later."""
 
 OPERATIONS_WITH_A_TENSOR = ("scale", "shift", "subtract", "divide")
 KEPT_TENSOR_NAMES = ("identity", "residual", "skip", "original", "before", "saved")
@@ -22,27 +30,29 @@ JOINING_OPERATIONS = tuple(op for op in BINARY if op.name in ("add", "multiply")
 
 @dataclass(frozen=True)
 class Step:
-    """One operation of a chain."""
+    """An operation of a chain."""
 
     op: Op
     a: str = ""
     b: str = ""
     operand: str = ""
-    """Name of a second operand; empty where there is none."""
+    """Name of a second operand; empty if there is none."""
     bound: str = ""
-    """Name of the argument of __init__ that holds b; empty where b is a number."""
+    """Name of the argument of __init__ for b; empty if b is a number."""
     along: str = ""
-    """all: a tensor of the same shape; scalar: a number given to __init__; input: a number given to forward; weight: a
-    parameter, one number a channel;
-    learned: a parameter of one number; kept: the chain's value of before, under a name; again: that value."""
+    """Kind of the operand. all: a tensor of the same shape; scalar: a number passed to __init__;
+    input: a number passed to forward; weight: a parameter with a number a channel; learned: a
+    single-number parameter; kept: stores the chain's value under a name; again: reads the stored
+    value.
+    """
 
 
 @dataclass(frozen=True)
 class ChainSite:
-    """The place in a kernel at which a chain is computed."""
+    """The position in a kernel of a chain's computation."""
 
     value: str
-    """The name of the variable that holds the current value."""
+    """The name of the variable of the current value."""
     offsets: str
     """Offsets of the current element in a tensor of the same shape."""
     mask: str
@@ -54,7 +64,7 @@ class ChainSite:
 
 @dataclass
 class ChainNeeds:
-    """The parameters and values that a chain needs of its kernel and its launch."""
+    """Parameters and values needed by a chain in its kernel and launch."""
 
     parameters: list[str] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
@@ -63,32 +73,30 @@ class ChainNeeds:
 def draw_steps(
     sketch: Sketch, count: int, channels: str = "", tensors: bool = True, binary: float = 0.25
 ) -> list[Step]:
-    """`count` steps, noted in the sketch, written into its reference.
+    """Draws `count` steps, records them in the sketch, and writes them into its reference.
 
-    channels: the size that a parameter may run along, "" for none.
+    channels: the size of parameters along an axis; empty for none.
     """
     steps: list[Step] = []
-    kept = ""
+    # Name of a stored value of the chain that a later step has to read again.
+    stored = ""
     for at in range(count):
-        if kept and steps[-1].along != "kept":
-            step, kept = (
-                Step(
-                    sketch.rng.choices(JOINING_OPERATIONS, (4, 1))[0], operand=kept, along="again"
-                ),
-                "",
-            )
+        if stored and steps[-1].along != "kept":
+            joining = sketch.rng.choices(JOINING_OPERATIONS, (4, 1))[0]
+            step = Step(joining, operand=stored, along="again")
+            stored = ""
         else:
             step = _other(sketch, steps, channels, tensors, binary)
         _take(sketch, steps, step)
-        if sketch.wild and not kept and at + 2 < count and sketch.chance(RESIDUAL_SHARE):
-            kept = sketch.free(sketch.pick(KEPT_TENSOR_NAMES))
-            steps.append(Step(step.op, operand=kept, along="kept"))
-            sketch.reference.append(f"{kept} = x")
+        if sketch.wild and not stored and at + 2 < count and sketch.chance(RESIDUAL_SHARE):
+            stored = sketch.free(sketch.pick(KEPT_TENSOR_NAMES))
+            steps.append(Step(step.op, operand=stored, along="kept"))
+            sketch.reference.append(f"{stored} = x")
     return steps
 
 
 def _other(sketch: Sketch, steps: list[Step], channels: str, tensors: bool, binary: float) -> Step:
-    """A step that is another operation than the last one."""
+    """Draws a step with another operation than the last."""
     while True:
         step = (
             _second(sketch, channels, tensors)
@@ -107,6 +115,7 @@ def _take(sketch: Sketch, steps: list[Step], step: Step) -> None:
 
 def _first(sketch: Sketch) -> Step:
     pool = ACTIVATIONS if sketch.chance(0.55) else ARITHMETIC
+    # The constants a and b are drawn together: their positions in the lists match.
     op = sketch.rng.choices(pool, [o.weight for o in pool])[0]
     at = sketch.rng.randrange(len(op.a)) if op.a else 0
     a = repr(op.a[at]) if op.a else ""
@@ -117,8 +126,11 @@ def _first(sketch: Sketch) -> Step:
 
 
 def _named(sketch: Sketch, op: Op, a: str, b: str) -> Step:
-    """Returns the chain with its constants as arguments: of forward at times, of the model mostly."""
+    """Returns the step with its constants as arguments: sometimes of forward, mostly of the
+    model.
+    """
     called = sketch.pick(op.constant.split())
+    # A number passed to forward; clamps with two bounds are left out.
     if not op.bound and sketch.chance(0.15):
         name = sketch.free(sketch.pick(("s", "alpha", called)))
         sketch.inputs.append((name, a))
@@ -134,13 +146,14 @@ def _named(sketch: Sketch, op: Op, a: str, b: str) -> Step:
     sketch.argument(name, a)
     if not op.bound:
         return Step(op, a=f"self.{name}", operand=name, along="scalar")
+    # The second bound's name matches the first's: low and high, min_val and max_val.
     bound = sketch.free(op.bound.split()[op.constant.split().index(called)])
     sketch.argument(bound, b)
     return Step(op, f"self.{name}", f"self.{bound}", name, bound, "scalar")
 
 
 def _learned(sketch: Sketch, op: Op, name: str, value: str) -> Step:
-    """Returns the chain with its constant as a parameter of one number."""
+    """Returns the step with its constant as a single-number parameter."""
     if sketch.chance(0.5):
         sketch.argument(name, value, keep=False)
         sketch.module(name, f"nn.Parameter(torch.tensor({name}))")
@@ -158,7 +171,8 @@ def _learned(sketch: Sketch, op: Op, name: str, value: str) -> Step:
 def _second(sketch: Sketch, channels: str, tensors: bool) -> Step:
     op = sketch.rng.choices(BINARY, [o.weight for o in BINARY])[0]
     if channels and (not tensors or sketch.chance(0.6)):
-        name = sketch.own(sketch.pick(("bias", "weight", "shift")))
+        name = sketch.parameter_name(sketch.pick(("bias", "weight", "shift")))
+        # A parameter along an axis needs unit axes behind it for broadcasting.
         trailing = "".join(", 1" for _ in sketch.shape[_axis_of(sketch, channels) + 1 :])
         shape = f"{channels}{trailing}"
         if sketch.chance(0.4):
@@ -174,7 +188,7 @@ def _second(sketch: Sketch, channels: str, tensors: bool) -> Step:
 
 
 def _axis_of(sketch: Sketch, channels: str) -> int:
-    """Returns the axis of the shape that a parameter's numbers run along: the second axis of an image, the last of a
+    """Returns the axis of a parameter's numbers: the second axis of an image, the last of a
     product.
     """
     usual = 1 if len(sketch.shape) > 2 else len(sketch.shape) - 1
@@ -191,6 +205,7 @@ def _statement(sketch: Sketch, step: Step) -> str:
         name = sketch.free(op.name.removesuffix("_tanh"))
         sketch.module(name, op.module.format(a=step.a, b=step.b), weights=False)
         return f"x = self.{name}(x)"
+    # Parameters are attributes; tensors and numbers are arguments of forward.
     y = f"self.{step.operand}" if step.along == "weight" else step.operand
     return f"x = {sketch.pick(op.torch).format(x='x', y=y, a=step.a, b=step.b)}"
 
@@ -198,33 +213,35 @@ def _statement(sketch: Sketch, step: Step) -> str:
 def kernel_lines(
     sketch: Sketch, steps: list[Step], site: ChainSite, extra: ChainNeeds
 ) -> list[str]:
-    """The chain's lines in a kernel; its pointers and scalars are added to `extra`."""
+    """Returns the chain's lines in a kernel; adds its pointers and scalars to `extra`."""
     lines = []
     for step in steps:
         a, b, name = step.a, step.b, sketch.local(step.operand)
+        # A number becomes a scalar parameter of the kernel.
         if step.along in ("scalar", "input"):
             a = name
             _add(extra, name, step.operand if step.along == "input" else f"self.{step.operand}")
             if step.bound:
                 b = sketch.local(step.bound)
                 _add(extra, b, f"self.{step.bound}")
+        # Stores the value under a name; a later step reads it.
         elif step.along == "kept":
             lines.append(f"{step.operand} = {site.value}")
             continue
+        # A single-number parameter is loaded once, without offsets or mask.
         elif step.along == "learned":
             _add(extra, f"{name}_ptr", f"self.{step.operand}")
             lines.append(f"{name} = tl.load({name}_ptr)")
             a = name
+        # A tensor is loaded at the element's offsets, a weight at its channel.
         elif step.along and step.along != "again":
             value = f"self.{step.operand}" if step.along == "weight" else step.operand
             _add(extra, f"{name}_ptr", value)
-            where, mask = (
-                (site.offsets, site.mask)
-                if step.along == "all"
-                else (site.channel, site.channel_mask)
-            )
+            offsets, mask = site.channel, site.channel_mask
+            if step.along == "all":
+                offsets, mask = site.offsets, site.mask
             masked = f", mask={mask}" if mask else ""
-            lines.append(f"{name} = tl.load({name}_ptr + {where}{masked}){sketch.cast}")
+            lines.append(f"{name} = tl.load({name}_ptr + {offsets}{masked}){sketch.cast}")
         y = step.operand if step.along == "again" else name
         lines.append(f"{site.value} = {step.op.triton.format(x=site.value, y=y, a=a, b=b)}")
     return [site.indent + line for line in lines]

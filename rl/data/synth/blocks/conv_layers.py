@@ -1,5 +1,5 @@
-"""Convolution layers as references write them: standard, grouped, depthwise, pointwise, transposed, over one to
-three axes.
+"""Convolution layers of references: standard, grouped, depthwise, pointwise, transposed, over one
+to three axes.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ TORCH_DEFAULTS = {
     "groups": "1",
     "bias": "False",
 }
-"""Torch's, but for the bias."""
+"""Default values of torch, except for the bias."""
 ARGUMENTS_OVER_AXES = ("kernel_size", "stride", "padding", "output_padding", "dilation")
 SPELT_OUT_SHARE = 0.6
-"""The share of training's layers whose every argument is the model's. Held-out problems stay what they were."""
+"""Share of training layers with every argument from the model. Held-out problems stay unchanged."""
 ARGUMENT_FORM_WEIGHTS = (4, 4, 2)
-"""Weights of the three ways in which such a layer is given its arguments: numbers, tuples, or one argument for each
-axis.
-"""
+"""Weights of the forms of such arguments: numbers, tuples, or an argument for each axis."""
 
 
 @dataclass(frozen=True)
 class DrawnConvolution:
-    """One convolution of the reference."""
+    """A convolution of the reference."""
 
     axes: int
     name: str
@@ -41,12 +39,14 @@ class DrawnConvolution:
 
     @property
     def letters(self) -> tuple[str, ...]:
-        """The names of the axes that the layer slides over: W, H W or D H W."""
+        """The names of the convolved axes: W, H W or D H W."""
         return AXES_OF_RANK[self.axes]
 
 
 def draw_layer(sketch: Sketch) -> DrawnConvolution:
-    """Inputs, arguments and the layer of the reference; the sketch's shape is the output's."""
+    """Draws inputs, arguments and the layer of the reference; the sketch's shape becomes the
+    output's.
+    """
     axes = sketch.rng.choices((1, 2, 3), (2, 5, 2))[0]
     form = sketch.rng.choices(
         ("standard", "pointwise", "depthwise", "transposed", "grouped"), (5, 1.5, 2, 3, 1)
@@ -73,27 +73,28 @@ def _written(sketch: Sketch, axes: int, form: str, out: str) -> DrawnConvolution
     if sketch.chance(SPELT_OUT_SHARE if sketch.wild else 0.4):
         return _spelt_out(sketch, axes, form, out)
     bias = sketch.chance(0.75)
-    given = [] if form == "pointwise" else _window(sketch, axes, transposed)
-    if form == "pointwise":
-        given = ["kernel_size=1"]
+    arguments = ["kernel_size=1"]
+    if form != "pointwise":
+        arguments = _window(sketch, axes, transposed)
+    # A depthwise layer has as many groups as channels.
     if depthwise:
-        given.append("groups=in_channels")
+        arguments.append("groups=in_channels")
     if grouped:
         sketch.argument("groups", "2", keep=False)
-        given.append("groups=groups")
+        arguments.append("groups=groups")
     if not bias:
-        given.append("bias=False")
+        arguments.append("bias=False")
     name = sketch.pick(("conv", "conv", *_names(sketch, axes, transposed)))
     kind = f"nn.Conv{'Transpose' if transposed else ''}{axes}d"
-    sketch.module(name, f"{kind}(in_channels, {out}, {', '.join(given)})")
+    sketch.module(name, f"{kind}(in_channels, {out}, {', '.join(arguments)})")
     sketch.reference.append(f"x = self.{name}(x)")
     sketch.ops.append(f"{form}_conv{axes}d")
     return DrawnConvolution(axes, name, transposed, grouped, depthwise, bias)
 
 
 def _spelt_out(sketch: Sketch, axes: int, form: str, out: str) -> DrawnConvolution:
-    """Every argument of the layer is one of the model's, with torch's defaults: as benchmarks of single layers are
-    written.
+    """Draws a layer with all arguments from the model, with torch's defaults, as in benchmarks of
+    single layers.
     """
     transposed, depthwise, grouped = form == "transposed", form == "depthwise", form == "grouped"
     dilation = sketch.pick(("1", "1", "1", "2")) if form != "pointwise" else "1"
@@ -115,10 +116,11 @@ def _spelt_out(sketch: Sketch, axes: int, form: str, out: str) -> DrawnConvoluti
     if axes > 1 and form != "pointwise" and sketch.chance(0.3):
         values["stride"] = f"({', '.join(sketch.pick(('1', '2')) for _ in range(axes))})"
         values["kernel_size"] = f"({', '.join(sketch.pick(('2', '3')) for _ in range(axes))})"
-    given = _given(sketch, axes, values)
-    size = given.pop("kernel_size")
-    order = [f"{name}={text}" for name, text in given.items()]
+    texts = _layer_arguments(sketch, axes, values)
+    size = texts.pop("kernel_size")
+    order = [f"{name}={text}" for name, text in texts.items()]
     if depthwise:
+        # The groups stand last or before the bias.
         order.insert(len(order) - (sketch.wild and sketch.chance(0.5)), "groups=in_channels")
     layer = sketch.pick(("conv", f"conv{axes}d", *_names(sketch, axes, transposed)))
     kind = f"nn.Conv{'Transpose' if transposed else ''}{axes}d"
@@ -129,36 +131,35 @@ def _spelt_out(sketch: Sketch, axes: int, form: str, out: str) -> DrawnConvoluti
 
 
 def _names(sketch: Sketch, axes: int, transposed: bool) -> tuple[str, ...]:
-    """Returns the names that a layer may have, after its operation."""
+    """Returns possible names of a layer, after its operation."""
     if not transposed:
         return (f"conv{axes}d",)
     return ("conv_transpose", f"conv_transpose{axes}d") if sketch.wild else ("conv_transpose",)
 
 
-def _given(sketch: Sketch, axes: int, values: dict[str, str]) -> dict[str, str]:
-    """Makes the model's arguments of a layer's, with torch's defaults; what the layer is then given for each."""
-    form = (
-        sketch.style.choices(("numbers", "tuples", "axes"), ARGUMENT_FORM_WEIGHTS)[0]
-        if sketch.wild and axes > 1
-        else "numbers"
-    )
-    given: dict[str, str] = {}
+def _layer_arguments(sketch: Sketch, axes: int, values: dict[str, str]) -> dict[str, str]:
+    """Adds the model's arguments for a layer, with torch's defaults, and returns the layer's
+    argument texts.
+    """
+    form = "numbers"
+    if sketch.wild and axes > 1:
+        form = sketch.style.choices(("numbers", "tuples", "axes"), ARGUMENT_FORM_WEIGHTS)[0]
+    texts: dict[str, str] = {}
     for name, value in values.items():
-        own, default = {name: value}, TORCH_DEFAULTS.get(name, "")
+        arguments, default = {name: value}, TORCH_DEFAULTS.get(name, "")
         if name in ARGUMENTS_OVER_AXES and form != "numbers":
             each = value.strip("()").split(", ") if value.startswith("(") else [value] * axes
-            own = (
-                {name: _tuple(each)}
-                if form == "tuples"
-                else dict(zip(_per_axis(name, axes), each, strict=True))
-            )
-            default = _tuple([default] * axes) if default and form == "tuples" else default
-        for argument, number in own.items():
+            if form == "tuples":
+                arguments = {name: _tuple(each)}
+                default = _tuple([default] * axes) if default else default
+            else:
+                arguments = dict(zip(_per_axis(name, axes), each, strict=True))
+        for argument, number in arguments.items():
             sketch.argument(argument, number, keep=False)
             if default:
                 sketch.defaults[argument] = default
-        given[name] = name if name in own else _tuple(own)
-    return given
+        texts[name] = name if name in arguments else _tuple(arguments)
+    return texts
 
 
 def _tuple(parts: Iterable[str]) -> str:
@@ -172,6 +173,7 @@ def _per_axis(name: str, axes: int) -> list[str]:
 def _window(sketch: Sketch, axes: int, transposed: bool) -> list[str]:
     """Draws kernel_size, stride, padding and dilation, written as arguments, numbers or pairs."""
     chosen: list[tuple[str, str]] = []
+    # Kernels with different sizes along the axes.
     uneven = axes > 1 and sketch.chance(0.25)
     size = sketch.pick((3, 3, 2, 5 if axes < 3 else 3))
     sizes = [sketch.pick((1, 2, 3)) if uneven else size for _ in range(axes)]
@@ -183,13 +185,14 @@ def _window(sketch: Sketch, axes: int, transposed: bool) -> list[str]:
     if sketch.chance(0.25) and max(sizes) <= 3:
         chosen.append(("dilation", "2"))
         chosen = [(n, v) for n, v in chosen if n != "padding"] + [("padding", "2")]
+    # torch requires an output padding smaller than the stride.
     if transposed and sketch.chance(0.3) and ("stride", "2") in chosen:
         chosen.append(("output_padding", "1"))
-    given = []
+    shown_values = []
     for name, value in chosen:
         if name == "kernel_size" or sketch.chance(0.6):
             sketch.argument(name, value, keep=False)
-            given.append(f"{name}={name}")
+            shown_values.append(f"{name}={name}")
         else:
-            given.append(f"{name}={value}")
-    return given
+            shown_values.append(f"{name}={value}")
+    return shown_values

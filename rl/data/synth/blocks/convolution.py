@@ -1,5 +1,12 @@
-"""Convolutions of one to three axes: as matrix products whose left side is gathered on the way, transposed ones
-too; depthwise ones tap by tap.
+"""Convolutions of one to three axes: as matrix products with a gathered left side, also
+transposed; depthwise ones tap by tap.
+
+Names combine a kind and an axis letter: K, S, P, L are kernel, stride, padding and dilation, O an
+output size. The 2D gathered index of output pixel m and depth k:
+
+    oh = m // OW % OH,  ow = m % OW;   c, kh, kw = k // (KH * KW), k // KW % KH, k % KW
+    h = oh * SH - PH + kh * LH;        w = ow * SW - PW + kw * LW
+    x_ptr + ((n * C + c) * H + h) * W + w
 """
 
 from __future__ import annotations
@@ -14,8 +21,9 @@ WINDOW = ("K", "S", "P", "L")
 
 
 def conv_kernel(sketch: Sketch, layer: DrawnConvolution, depth: int) -> None:
-    """The layer with depth - 1 element-wise steps on what it gives."""
+    """Writes the layer's kernel with depth - 1 element-wise steps on its output."""
     steps = draw_steps(sketch, depth - 1, channels=sketch.shape[1], tensors=False, binary=0.25)
+    # The loops compute `acc`; the chain and the store follow.
     extra = ChainNeeds()
     body = _depthwise(layer) if layer.depthwise else _gathered(layer)
     value = "acc"
@@ -26,6 +34,8 @@ def conv_kernel(sketch: Sketch, layer: DrawnConvolution, depth: int) -> None:
         site = ChainSite(value, "", "mask", channel, "oc[None, :] < O")
     tail = kernel_lines(sketch, steps, site, extra)
     sides, outs = list(layer.letters), [f"O{a}" for a in layer.letters]
+    # Sizes are integers; kernel, stride, padding and dilation are constexprs, so the loop over
+    # taps unrolls.
     window = [f"{kind}{a}" for kind in WINDOW for a in layer.letters]
     bias = ["bias_ptr"] if layer.bias else []
     blocks = ["BLOCK"] if layer.depthwise else ["BLOCK_M", "BLOCK_N", "BLOCK_K"]
@@ -47,7 +57,7 @@ def conv_kernel(sketch: Sketch, layer: DrawnConvolution, depth: int) -> None:
 
 
 def _flat(letters: tuple[str, ...], index: str) -> list[str]:
-    """Coordinates of an output from its flat index."""
+    """Returns lines for the coordinates of an output from its flat index."""
     match letters:
         case ("W",):
             return [f"ow = {index} % OW"]
@@ -57,7 +67,7 @@ def _flat(letters: tuple[str, ...], index: str) -> list[str]:
 
 
 def _taps(letters: tuple[str, ...]) -> tuple[list[str], str]:
-    """Lines that part k into channel and tap, and the number of taps."""
+    """Returns lines that split k into channel and tap, and the number of taps."""
     match letters:
         case ("W",):
             return ["c, kw = k // KW, k % KW"], "KW"
@@ -84,10 +94,13 @@ def _gathered(layer: DrawnConvolution) -> list[str]:
         "acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)",
         f"for start in range(0, {depth}, BLOCK_K):",
     ]
+    # Each k is a channel and a tap; its input coordinate follows from the output's.
     inner = ["k = start + tl.arange(0, BLOCK_K)", *parting]
     for a in letters:
         x = a.lower()
         if layer.transposed:
+            # Transposed: the input times the stride reaches the output; divisibility is checked
+            # in the mask.
             inner.append(f"{x} = o{x}[:, None] + P{a} - k{x}[None, :] * L{a}")
         else:
             inner.append(f"{x} = o{x}[:, None] * S{a} - P{a} + k{x}[None, :] * L{a}")
@@ -97,11 +110,13 @@ def _gathered(layer: DrawnConvolution) -> list[str]:
         if not layer.groups
         else "(n[:, None] * G + g) * C + c[None, :]"
     )
-    place = channel
+    # Row-major offset: ((n * C + c) * H + h) * W + w.
+    offset = channel
     for a in letters:
-        place = f"({place}) * {a} + {a.lower()}"
-    inner.append(f"x = tl.load(x_ptr + {place}, mask=inside, other=0.0)")
+        offset = f"({offset}) * {a} + {a.lower()}"
+    inner.append(f"x = tl.load(x_ptr + {offset}, mask=inside, other=0.0)")
     if layer.transposed:
+        # Weights of transposed layers are (C, O, taps), of others (O, C, taps).
         weight = f"(c[:, None] * O + oc[None, :]) * ({taps}) + k[:, None] % ({taps})"
     else:
         row = "(g * O + oc[None, :])" if layer.groups else "oc[None, :]"
@@ -125,6 +140,7 @@ def _inside(layer: DrawnConvolution, depth: str) -> list[str]:
     for a in layer.letters:
         x = a.lower()
         if layer.transposed:
+            # Only multiples of the stride come from an input element.
             lines.append(f"inside &= ({x} >= 0) & ({x} % S{a} == 0) & ({x} < {a} * S{a})")
             lines.append(f"{x} = {x} // S{a}")
         else:
@@ -152,14 +168,15 @@ def _depthwise(layer: DrawnConvolution) -> list[str]:
             parts = {"H": "k // KW", "W": "k % KW"}
         case _:
             parts = {"D": "k // (KH * KW)", "H": "k // KW % KH", "W": "k % KW"}
-    place, inside = "plane", "mask"
+    # Each program works on a single plane, that is a batch entry and a channel.
+    offset, inside = "plane", "mask"
     for a in letters:
         x = a.lower()
         tap = parts[a] if " " not in parts[a] else f"({parts[a]})"
         lines.append(f"    {x} = o{x} * S{a} - P{a} + {tap} * L{a}")
         inside += f" & ({x} >= 0) & ({x} < {a})"
-        place = f"({place}) * {a} + {x}" if " " in place else f"{place} * {a} + {x}"
-    lines.append(f"    x = tl.load(x_ptr + {place}, mask={inside}, other=0.0)")
+        offset = f"({offset}) * {a} + {x}" if " " in offset else f"{offset} * {a} + {x}"
+    lines.append(f"    x = tl.load(x_ptr + {offset}, mask={inside}, other=0.0)")
     lines.append(f"    acc += x * tl.load(w_ptr + channel * ({taps}) + k)")
     return ["    " + line for line in lines]
 
@@ -169,8 +186,8 @@ def _bias(layer: DrawnConvolution) -> list[str]:
         return []
     if layer.depthwise:
         return ["    acc += tl.load(bias_ptr + channel)"]
-    place = "g * O + oc" if layer.groups else "oc"
-    return [f"    acc += tl.load(bias_ptr + {place}, mask=oc < O, other=0.0)[None, :]"]
+    offset = "g * O + oc" if layer.groups else "oc"
+    return [f"    acc += tl.load(bias_ptr + {offset}, mask=oc < O, other=0.0)[None, :]"]
 
 
 def _store(layer: DrawnConvolution) -> str:
@@ -205,8 +222,9 @@ def _host(
     sketch.host.append(f"{shown[2]}, {shown[3]} = {conv}.padding, {conv}.dilation")
     for i, a in enumerate(letters):
         if layer.transposed:
-            rest = f"L{a} * (K{a} - 1) + {conv}.output_padding[{i}] + 1"
-            sketch.host.append(f"O{a} = ({a} - 1) * S{a} - 2 * P{a} + {rest}")
+            # Output sizes by torch's formulas.
+            extent = f"L{a} * (K{a} - 1) + {conv}.output_padding[{i}] + 1"
+            sketch.host.append(f"O{a} = ({a} - 1) * S{a} - 2 * P{a} + {extent}")
         else:
             sketch.host.append(f"O{a} = ({a} + 2 * P{a} - L{a} * (K{a} - 1) - 1) // S{a} + 1")
     outs = ", ".join(f"O{a}" for a in letters)
@@ -229,6 +247,7 @@ def _launch(
     pixels = " * ".join(f"O{a}" for a in layer.letters)
     bias = [f"{conv}.bias"] if layer.bias else []
     if layer.groups:
+        # The kernel works on a group's channels; the grid's third axis runs over groups.
         sketch.host.append("C, O = C // G, O // G")
     values = ", ".join(["x", f"{conv}.weight", *bias, *extra.values, out, *sizes, *window])
     if layer.depthwise:

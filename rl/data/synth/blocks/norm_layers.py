@@ -1,4 +1,4 @@
-"""Layers that norm images, as references write them: names, order and number of their arguments."""
+"""Norm layers of images in references: names, order and number of their arguments."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ def group_layer(sketch: Sketch, channels: str) -> tuple[str, bool]:
     value = (
         sketch.size(groups, (2, 4, 8), (2,)) if sketch.chance(0.5) else sketch.pick(("2", "2", "1"))
     )
+    # Order of the model's arguments: groups before or after the channels.
     before = sketch.chance(0.4)
     if not before:
         _channels(sketch, channels)
@@ -19,8 +20,13 @@ def group_layer(sketch: Sketch, channels: str) -> tuple[str, bool]:
     _channels(sketch, channels)
     bare = sketch.chance(0.1)
     named = sketch.chance(0.3)
-    given = f"num_groups={groups}, num_channels={channels}" if named else f"{groups}, {channels}"
-    return f"nn.GroupNorm({given}{_eps(sketch, ())}{', affine=False' if bare else ''})", not bare
+    arguments = (
+        f"num_groups={groups}, num_channels={channels}" if named else f"{groups}, {channels}"
+    )
+    return (
+        f"nn.GroupNorm({arguments}{_eps(sketch, ())}{', affine=False' if bare else ''})",
+        not bare,
+    )
 
 
 def batch_layer(sketch: Sketch, axes: int, channels: str) -> str:
@@ -47,20 +53,22 @@ def _channels(sketch: Sketch, channels: str) -> None:
 
 
 def _even(sketch: Sketch, channels: str) -> None:
-    """Makes the channels even, so that two groups divide the small size too."""
+    """Makes the channels even, so two groups divide the small size too."""
     full, cpu = sketch.sizes[channels]
     sketch.sizes[channels] = (full, cpu if cpu % 2 == 0 else 4)
 
 
-def _eps(sketch: Sketch, others: tuple[str, ...]) -> str:
-    """eps, and momentum where there is one: left out mostly, as numbers, or as arguments of the model."""
+def _eps(sketch: Sketch, arguments: tuple[str, ...]) -> str:
+    """Returns eps, and momentum if there is one: mostly omitted, else as numbers, or as arguments
+    of the model.
+    """
     form = sketch.rng.choices(("", "number", "argument"), (3, 1, 2))[0]
     if form != "argument":
         return f", eps={sketch.pick(('1e-5', '1e-6', '1e-3'))}" if form else ""
     usual = {"eps": "1e-5", "momentum": "0.1"}
-    given = ""
-    for name in ("eps", *(others if sketch.chance(0.5) else ())):
-        own = sketch.argument(sketch.free(name), usual[name], keep=False)
-        sketch.defaults[own] = usual[name]
-        given += f", {name}={own}"
-    return given
+    shown = ""
+    for name in ("eps", *(arguments if sketch.chance(0.5) else ())):
+        argument = sketch.argument(sketch.free(name), usual[name], keep=False)
+        sketch.defaults[argument] = usual[name]
+        shown += f", {name}={argument}"
+    return shown

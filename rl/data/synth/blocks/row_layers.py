@@ -1,5 +1,10 @@
-"""Norms of the last axis as layers: layer norm and RMS norm, with weights and without, as a module, a function or a
-formula.
+"""Norm layers of the last axis: layer norm and RMS norm, with and without weights, as a module, a
+function or a formula.
+
+In the spellings `{eps}` is the epsilon, `{by}` the factor after the value, `{of}` the factor
+before it:
+
+    "x = {of}(x / rms)" with gamma `self.weight` -> x = self.weight * (x / rms)
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ RMS_SPELLINGS = (
 
 @dataclass(frozen=True)
 class NormScaling:
-    """The expressions that the host passes to a norm's kernel; "" where there is none."""
+    """The host's expressions for a norm's kernel; empty if absent."""
 
     eps: str
     gamma: str = ""
@@ -35,7 +40,7 @@ class NormScaling:
 
 
 def layer_norm(sketch: Sketch) -> NormScaling:
-    """Writes the reference's statements."""
+    """Writes the reference's statements of a layer norm."""
     columns = _columns(sketch)
     if sketch.chance(0.55):
         shape = sketch.pick((columns, columns, f"({columns},)"))
@@ -61,11 +66,12 @@ def layer_norm(sketch: Sketch) -> NormScaling:
 
 
 def rms_norm(sketch: Sketch) -> NormScaling:
-    """Writes the reference's statements: with a weight for each column."""
+    """Writes the reference's statements of an RMS norm, with a weight for each column."""
     columns = _columns(sketch)
     if sketch.chance(0.15):
         eps = sketch.argument(sketch.free("eps"), "1e-6", keep=False)
         return _module(sketch, "nn.RMSNorm", f"{columns}, eps={eps}", False, weight=True)
+    # Order of the model's arguments: eps before or after the weight.
     first = sketch.chance(0.5)
     eps = _eps(sketch) if first else ""
     gamma = _parameter(sketch, ("weight", "gamma", "scale_weight"), columns)
@@ -77,10 +83,10 @@ def rms_norm(sketch: Sketch) -> NormScaling:
 
 
 def _module(
-    sketch: Sketch, kind: str, given: str, affine: bool, weight: bool = False
+    sketch: Sketch, kind: str, arguments: str, affine: bool, weight: bool = False
 ) -> NormScaling:
     name = sketch.module(
-        sketch.free(sketch.pick(("norm", "norm", "layer_norm", "ln"))), f"{kind}({given})"
+        sketch.free(sketch.pick(("norm", "norm", "layer_norm", "ln"))), f"{kind}({arguments})"
     )
     sketch.reference.append(f"x = self.{name}(x)")
     gamma = f"self.{name}.weight" if affine or weight else ""

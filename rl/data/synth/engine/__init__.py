@@ -1,3 +1,3 @@
-"""The engine that every family of generated programs shares: drawing, sketching, naming, launching, verifying, and
-typical mistakes.
+"""The engine shared by all families of generated programs: drawing, sketching, naming, launching,
+verifying, and typical mistakes.
 """

@@ -1,4 +1,4 @@
-"""One program from one seed: a family, a depth, and what the family makes of them."""
+"""Draws a program from a seed: a family, a depth, and the family's program."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from kernelwright.rl.data.synth.families.whole_tensor import whole_tensor
 from kernelwright.rl.data.synth.families.windows import pooling
 
 MAX_OPERATIONS = 8
-"""Operations of the longest chains of all."""
+"""Number of operations of the longest chains."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """A family of problems, and how often it is drawn."""
+    """A family of problems with its weight."""
 
     make: Callable[[Sketch, int], DrawnProgram]
     weight: float
     name: str
     deepest: int = MAX_OPERATIONS
-    """Chains over this are not drawn."""
+    """Largest number of operations of a chain."""
 
 
 FAMILIES: tuple[Family, ...] = (
@@ -69,16 +69,18 @@ FAMILIES: tuple[Family, ...] = (
 
 
 TRAINING_WEIGHTS = {"convolution": 1.5, "pooling": 1.4, "losses": 1.5}
-"""Weights of families whose programs policies often get wrong: they are drawn more often for training. Held-out
-problems are drawn without these weights.
+"""Factors for families whose programs policies often get wrong, for more draws in training.
+Held-out problems are drawn without these factors.
 """
 
 
 def draw_program(seed: str, split: Split) -> DrawnProgram | None:
-    """The program of this seed, None where it is of another split, a benchmark's, or cannot be.
+    """Returns the program of a seed; None if it belongs to another split or a benchmark, or
+    cannot be built.
 
-    The same text gives the same program everywhere.
+    Equal seeds give equal programs on every machine.
     """
+    # All draws come from this generator; their order is part of the format.
     rng = random.Random(seed)
     family = _family(rng, split)
     depth = min(_depth(rng, split), family.deepest)
@@ -93,11 +95,13 @@ def draw_program(seed: str, split: Split) -> DrawnProgram | None:
 
 def _family(rng: random.Random, split: Split) -> Family:
     held = split is Split.HELD_OUT_FAMILY
+    # Held-out families are drawn only for their own split.
     pool = [f for f in FAMILIES if (f.name in HELD_OUT_FAMILIES) is held]
+    # Only families that allow long chains.
     if split is Split.HELD_OUT_DEPTH:
         pool = [f for f in pool if f.deepest > TRAINING_DEPTH]
-    more = TRAINING_WEIGHTS if split is Split.TRAIN else {}
-    return rng.choices(pool, [f.weight * more.get(f.name, 1.0) for f in pool])[0]
+    factors = TRAINING_WEIGHTS if split is Split.TRAIN else {}
+    return rng.choices(pool, [f.weight * factors.get(f.name, 1.0) for f in pool])[0]
 
 
 def _depth(rng: random.Random, split: Split) -> int:

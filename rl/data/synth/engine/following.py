@@ -1,5 +1,5 @@
-"""The parts that follow a product or a convolution in kernels of their own: pooling, softmax and norms, each kind once,
-and a reduction at the end.
+"""Draws kernels after a product or a convolution: pooling, softmax and norms, each kind at most
+once, and a reduction at the end.
 """
 
 from __future__ import annotations
@@ -25,16 +25,21 @@ ROW_PART_WEIGHTS = {
     "column norm": 1.2,
 }
 LAST_KINDS = {"pool": 1, "reduce": 2}
-"""A norm of an image needs more than one pixel, and what is reduced has no axes to go on with."""
+"""Order of kinds: a norm of an image needs more than a single pixel, and a reduced tensor has no
+axes for further kernels.
+"""
 SECOND_PART_SHARE = 0.45
 THIRD_PART_SHARE = 0.35
 
 
 def draw_parts(sketch: Sketch, depth: int) -> list[int]:
-    """Draws the operations of each kernel, `depth` in all and at least one each, and sets the sketch's stages."""
+    """Draws the number of operations of each kernel, `depth` in total and at least one each, and
+    sets the sketch's stages.
+    """
     count = 1
     if depth > 1 and sketch.chance(SECOND_PART_SHARE):
         count = 3 if depth > 2 and sketch.chance(THIRD_PART_SHARE) else 2
+    # Each kernel gets one operation; the others are distributed at random.
     parts = [1] * count
     for _ in range(depth - count):
         parts[sketch.rng.randrange(count)] += 1
@@ -43,20 +48,23 @@ def draw_parts(sketch: Sketch, depth: int) -> list[int]:
 
 
 def append_parts(sketch: Sketch, axes: int, parts: list[int]) -> None:
-    """One kernel for each of `parts`. axes: of the current tensor behind its channels; 0: rows of a matrix."""
-    left = dict(IMAGE_PART_WEIGHTS if axes else ROW_PART_WEIGHTS)
+    """Appends a kernel for each of `parts`. axes: of the current tensor after its channels; 0:
+    rows of a matrix.
+    """
+    weights = dict(IMAGE_PART_WEIGHTS if axes else ROW_PART_WEIGHTS)
+    # Each kind at most once.
     kinds: list[str] = []
     for _ in parts:
-        kind = sketch.rng.choices(list(left), list(left.values()))[0]
+        kind = sketch.rng.choices(list(weights), list(weights.values()))[0]
         kinds.append(kind)
-        left.pop(kind)
+        weights.pop(kind)
     for kind, depth in zip(
         sorted(kinds, key=lambda kind: LAST_KINDS.get(kind, 0)), parts, strict=True
     ):
-        _one(sketch, kind, axes, depth)
+        _append_part(sketch, kind, axes, depth)
 
 
-def _one(sketch: Sketch, kind: str, axes: int, depth: int) -> None:
+def _append_part(sketch: Sketch, kind: str, axes: int, depth: int) -> None:
     match kind:
         case "pool":
             pool_current(sketch, axes, depth)

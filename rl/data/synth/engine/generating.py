@@ -1,6 +1,6 @@
-"""`rl data synth`: processes that verify, one place that writes.
+"""`rl data synth`: worker processes verify, this process writes.
 
-What was written can be gone on with; the same seed gives the same corpus.
+A later call continues a corpus; equal seeds give equal corpora.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from kernelwright.tools.report import Value
 
 STATE_FILE = "synth.json"
 DRAWS_AT_A_TIME = 1
-"""Draws that a process takes at a time: one is a second of work and more."""
+"""Number of draws of a work unit: a draw takes a second or more."""
 GENERATED_SHARD_ROWS = 1024
 MAX_SECONDS_UNWRITTEN = 60.0
-"""Longest time that verified rows wait in memory for a full shard."""
+"""Longest time verified rows wait in memory for a full shard."""
 MAX_KEPT_REASONS = 60
 
 
 class CorpusRequest(Value):
-    """The settings of one corpus, which must be equal where a later call continues in the same folder."""
+    """The settings of a corpus, equal for all calls on the same folder."""
 
     seed: int = 0
     split: Split = Split.TRAIN
     target: str = "sm_90"
     repairs: int = 2
-    """Broken versions that are tried of each kernel."""
+    """Number of broken versions tried for each kernel."""
 
 
 class CorpusProgress(Value):
-    """The progress of a corpus, as it is stored in its folder."""
+    """The progress of a corpus, as stored in its folder."""
 
     wanted: CorpusRequest = CorpusRequest()
     next: int = 0
-    """The first draw that nothing was done with."""
+    """Number of the first unused draw."""
     drafts: int = 0
     repairs: int = 0
     tried: int = 0
-    """Programs that were given to the tools."""
+    """Number of programs given to the tools."""
     rejected: dict[str, int] = {}
     families: dict[str, int] = {}
     graphs: int = 0
-    """Distinct dataflow graphs of the references."""
+    """Number of distinct dataflow graphs of the references."""
     seconds: float = 0.0
     """Wall time over all sessions."""
     workers: int = 0
@@ -63,40 +63,40 @@ class CorpusProgress(Value):
 
 
 def generate(
-    wanted: CorpusRequest,
+    request: CorpusRequest,
     n: int,
     folder: Path,
     workers: int,
     say: Callable[[str], None],
     forbidden: frozenset[str] | None = None,
 ) -> CorpusProgress:
-    """Draws and judges units until the folder holds `n` drafts.
+    """Draws and judges programs until the folder holds `n` drafts.
 
-    forbidden: dataflow graphs that are not even tried; None: every known benchmark's. Raises InputError where it holds
-    another corpus.
+    forbidden: dataflow graphs not to try; None: those of every known benchmark. Raises InputError
+    if the folder holds another corpus.
     """
-    state = _found(wanted, folder)
+    state = _stored_state(request, folder)
     if state.drafts >= n:
         return state
-    seen, graphs = _seen(folder)
+    # Rows written before a crash may be ahead of the stored progress.
+    prompts, graphs = _stored_hashes(folder)
     start, before = time.monotonic(), state.seconds
-    kept = start
+    written_at = start
     waiting: list[Row] = []
     try:
         with evaluating(workers) as pool:
-            for outcome in _outcomes(pool, wanted, state.next, workers, forbidden):
-                state = _counted(state, outcome, seen, graphs, waiting)
+            for outcome in _outcomes(pool, request, state.next, workers, forbidden):
+                state = _counted(state, outcome, prompts, graphs, waiting)
                 state = state.with_(seconds=before + time.monotonic() - start, workers=workers)
                 say(
                     f"{state.drafts} of {n} drafts, {state.repairs} repairs, {state.rate:.2f} pairs/s, "
-                    f"{state.graphs} "
-                    "graphs"
+                    f"{state.graphs} graphs"
                 )
                 if len(waiting) >= GENERATED_SHARD_ROWS or (
-                    waiting and time.monotonic() - kept > MAX_SECONDS_UNWRITTEN
+                    waiting and time.monotonic() - written_at > MAX_SECONDS_UNWRITTEN
                 ):
                     _keep(folder, waiting, state)
-                    kept = time.monotonic()
+                    written_at = time.monotonic()
                 if state.drafts >= n:
                     break
     finally:
@@ -106,7 +106,9 @@ def generate(
 
 
 def _keep(folder: Path, waiting: list[Row], state: CorpusProgress) -> None:
-    """The rows, then how far they go: a crash between the two gives rows that are known again by their hashes."""
+    """Writes the rows, then the progress: after a crash in between, the hashes identify the
+    written rows.
+    """
     write_rows(folder, waiting, max(len(waiting), 1))
     waiting.clear()
     partial = folder / f".{STATE_FILE}.{os.getpid()}"
@@ -114,32 +116,31 @@ def _keep(folder: Path, waiting: list[Row], state: CorpusProgress) -> None:
     partial.replace(folder / STATE_FILE)
 
 
-def _found(wanted: CorpusRequest, folder: Path) -> CorpusProgress:
+def _stored_state(request: CorpusRequest, folder: Path) -> CorpusProgress:
     path = folder / STATE_FILE
     if not path.is_file():
         if folder.is_dir() and any(folder.glob("*.parquet")):
             raise InputError(
                 f"{folder} holds rows that rl data synth did not write: choose another --out"
             )
-        return CorpusProgress(wanted=wanted)
+        return CorpusProgress(wanted=request)
     try:
         state = CorpusProgress.model_validate_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(
             f"{path} is damaged: delete it and its folder, or choose another --out"
         ) from error
-    if state.wanted != wanted:
+    if state.wanted != request:
         was = state.wanted
         raise InputError(
             f"{folder} was made with seed {was.seed}, split {was.split}, target {was.target}, "
-            f"{was.repairs} repairs: give the same, or another "
-            "--out"
+            f"{was.repairs} repairs: give the same, or another --out"
         )
     return state
 
 
-def _seen(folder: Path) -> tuple[set[str], set[str]]:
-    """Prompt hashes of the drafts and dataflow graphs that are there."""
+def _stored_hashes(folder: Path) -> tuple[set[str], set[str]]:
+    """Returns prompt hashes of the drafts, and dataflow graphs, in the folder."""
     from kernelwright.rl.data.dataflow import graph_hash
 
     if not folder.is_dir() or not any(folder.glob("*.parquet")):
@@ -155,7 +156,7 @@ def _seen(folder: Path) -> tuple[set[str], set[str]]:
 def _counted(
     state: CorpusProgress,
     outcome: TaskOutcome,
-    seen: set[str],
+    prompts: set[str],
     graphs: set[str],
     waiting: list[Row],
 ) -> CorpusProgress:
@@ -164,10 +165,11 @@ def _counted(
     families, drafts, repairs = Counter(state.families), state.drafts, state.repairs
     if outcome.rows:
         draft = outcome.rows[0]
-        if draft.prompt_hash in seen:
+        # An equal draft was drawn before: its repairs are dropped too.
+        if draft.prompt_hash in prompts:
             rejected["draft: drawn before"] += 1
         else:
-            seen.add(draft.prompt_hash)
+            prompts.add(draft.prompt_hash)
             graphs.add(outcome.graph)
             waiting += outcome.rows
             families[draft.family] += len(outcome.rows)
@@ -181,45 +183,50 @@ def _counted(
 # -------------------------------------------------------------- processes
 def _outcomes(
     pool: ProcessPoolExecutor,
-    wanted: CorpusRequest,
+    request: CorpusRequest,
     first: int,
     workers: int,
     forbidden: frozenset[str] | None,
 ) -> Iterator[TaskOutcome]:
-    """Yields the outcomes in the order of the draws, a few units ahead."""
+    """Yields the outcomes in the order of the draws, computed a few units ahead."""
     ahead: deque[Future[list[TaskOutcome]]] = deque()
     number = first
     while True:
+        # Enough units under way for all workers, but results in the order of the draws.
         while len(ahead) < workers * 3:
-            ahead.append(pool.submit(_unit, wanted, number, forbidden))
+            ahead.append(pool.submit(_unit, request, number, forbidden))
             number += DRAWS_AT_A_TIME
         yield from ahead.popleft().result()
 
 
-def _unit(wanted: CorpusRequest, first: int, forbidden: frozenset[str] | None) -> list[TaskOutcome]:
-    return [_one(wanted, number, forbidden) for number in range(first, first + DRAWS_AT_A_TIME)]
+def _unit(
+    request: CorpusRequest, first: int, forbidden: frozenset[str] | None
+) -> list[TaskOutcome]:
+    return [
+        _outcome(request, number, forbidden) for number in range(first, first + DRAWS_AT_A_TIME)
+    ]
 
 
-def _one(wanted: CorpusRequest, number: int, forbidden: frozenset[str] | None) -> TaskOutcome:
+def _outcome(request: CorpusRequest, number: int, forbidden: frozenset[str] | None) -> TaskOutcome:
     from kernelwright.rl.data.dataflow import graph_hash
     from kernelwright.rl.data.synth.engine.tasks import task_of
     from kernelwright.rl.data.synth.engine.verifying import options, verify
     from kernelwright.tools.problem import ProblemError
 
     start = time.monotonic()
-    task = task_of(wanted.split, wanted.seed, number, forbidden)
+    task = task_of(request.split, request.seed, number, forbidden)
     if task is None:
         return TaskOutcome(number=number)
     graph = graph_hash(task.problem.source)
     try:
-        outcome = verify(evaluator(), task, options(wanted.target), wanted.repairs, number)
+        outcome = verify(evaluator(), task, options(request.target), request.repairs, number)
     except ProblemError as error:
         return TaskOutcome(number=number, rejected=(f"draft: reference: {str(error)[:120]}",))
     return outcome.with_(graph=graph, seconds=time.monotonic() - start)
 
 
 def state_of(folder: Path) -> CorpusProgress | None:
-    """Reads the progress of a corpus that `rl data synth` wrote; None where the folder was not written by it."""
+    """Reads the progress of a corpus of `rl data synth`; None for another folder."""
     try:
         return CorpusProgress(**json.loads((folder / STATE_FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError):

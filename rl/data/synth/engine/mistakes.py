@@ -1,4 +1,6 @@
-"""Typical mistakes of people and models in kernels: each is a pattern in the text and its replacement."""
+"""Typical mistakes of people and models in kernels: each is a pattern in the text and its
+replacement.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mistake:
-    """A change of a right text that makes it wrong."""
+    """A replacement that makes a correct text wrong."""
 
     name: str
-    place: str
+    pattern: str
     """A regular expression over the whole text."""
     instead: str
     weight: float = 1.0
@@ -122,16 +124,18 @@ MISTAKES: tuple[Mistake, ...] = (
 
 
 def make_mistakes(text: str, rng: random.Random, n: int) -> list[tuple[str, str]]:
-    """Up to `n` versions with one mistake each: its name, and the text. No two alike, none as it was."""
-    found: dict[str, str] = {}
-    fitting = [m for m in MISTAKES if re.search(m.place, text)]
+    """Returns the name and text of up to `n` versions with a single mistake each, all different
+    and unlike the original.
+    """
+    names: dict[str, str] = {}
+    fitting = [mistake for mistake in MISTAKES if re.search(mistake.pattern, text)]
     for _ in range(4 * n):
-        if len(found) >= n or not fitting:
+        if len(names) >= n or not fitting:
             break
-        mistake = rng.choices(fitting, [m.weight for m in fitting])[0]
+        mistake = rng.choices(fitting, [mistake.weight for mistake in fitting])[0]
         fitting.remove(mistake)
-        place = rng.choice(list(re.finditer(mistake.place, text)))
-        made = text[: place.start()] + place.expand(mistake.instead) + text[place.end() :]
-        if made != text and made not in found:
-            found[made] = mistake.name
-    return [(name, made) for made, name in found.items()]
+        match = rng.choice(list(re.finditer(mistake.pattern, text)))
+        broken = text[: match.start()] + match.expand(mistake.instead) + text[match.end() :]
+        if broken != text and broken not in names:
+            names[broken] = mistake.name
+    return [(name, broken) for broken, name in names.items()]

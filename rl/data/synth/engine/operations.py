@@ -1,7 +1,11 @@
-"""Element-wise operations: how people write each in torch, and how a kernel computes it.
+"""Element-wise operations: their spellings in torch, and their computation in a kernel.
 
-`{x}` is the current value, `{y}` a second operand, `{a}` and `{b}` constants. What a kernel computes is stable where
-the textbook form is not: expm1, log1p and tanh are libdevice's, nothing overflows into a NaN that is then chosen.
+Texts are templates: `{x}` is the current value, `{y}` a second operand, `{a}` and `{b}`
+constants. Kernels are numerically stable even if the textbook form is not: expm1, log1p and tanh
+are libdevice's, and no selected value comes from an overflow to NaN.
+
+    leaky_relu with a = 0.1: "torch.where({x} > 0, {x}, {a} * {x})" -> torch.where(x > 0, x, 0.1 * x)
+                             "tl.where({x} > 0, {x}, {a} * {x})"    -> tl.where(acc > 0, acc, 0.1 * acc)
 """
 
 from __future__ import annotations
@@ -14,28 +18,30 @@ GELU_SCALE = "0.7978845608028654"
 
 @dataclass(frozen=True)
 class Op:
-    """One operation in its spellings."""
+    """An operation with its spellings."""
 
     name: str
     triton: str
     torch: tuple[str, ...]
     """Spellings of the reference; the functional module is `F`."""
     module: str = ""
-    """The nn.Module of the same name; empty where there is none."""
+    """The nn.Module of the same name; empty if there is none."""
     a: tuple[float, ...] = ()
-    """Values that the constant takes; empty: there is none."""
+    """Values of the constant; empty: no constant."""
     b: tuple[float, ...] = ()
     constant: str = ""
-    """The names of the argument that holds `a`, separated by blanks; one of them is drawn."""
+    """Names of the argument for `a`, separated by blanks, for drawing."""
     bound: str = ""
-    """The names of the argument that holds `b`, in the order of the names of `a`."""
+    """Names of the argument for `b`, in the order of the names of `a`."""
     weight: float = 1.0
     plain: bool = False
-    """A benchmark asks for this operation alone, so that it is never a whole problem here."""
+    """Whether a benchmark asks for this operation alone, so it never becomes a whole problem
+    here.
+    """
 
 
-def _op(name: str, triton: str, *torch: str, **more: object) -> Op:
-    return Op(name, triton, torch, **more)  # type: ignore[arg-type]
+def _op(name: str, triton: str, *torch: str, **fields: object) -> Op:
+    return Op(name, triton, torch, **fields)  # type: ignore[arg-type]
 
 
 ACTIVATIONS: tuple[Op, ...] = (

@@ -1,8 +1,8 @@
-"""`rl data mistakes`: a policy's own wrong drafts with what the tools said of them, each beside an answer that the
-tools found right.
+"""`rl data mistakes`: a policy's own wrong drafts with the tools' messages, each beside an answer
+the tools accepted.
 
-Mistakes that are planted in good kernels (mistakes.py) are not those that a policy makes. Learning from the states that
-it brings itself into, with an expert's answer there, is DAgger's idea (Ross et al., arXiv:1011.0686).
+Mistakes planted in good kernels (mistakes.py) differ from a policy's mistakes. Learning in the
+policy's own states from an expert's answer is DAgger's idea (Ross et al., arXiv:1011.0686).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelwright.errors import InputError
+from kernelwright.rl.data.cleaning.suites import graphs_of
 from kernelwright.rl.data.rows import Kind, Row, Split, write_rows
 from kernelwright.rl.data.synth.engine.tasks import Task, stream
 from kernelwright.rl.data.synth.engine.verifying import FAULTS_OF_THE_MACHINE, options, row_for
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class MistakesRequest(Value):
-    """The problems and the sampling settings of a collection of a policy's mistakes."""
+    """Problems and sampling settings for collecting a policy's mistakes."""
 
     seed: int = 0
     split: Split = Split.TRAIN
@@ -37,16 +38,18 @@ class MistakesRequest(Value):
     samples: int = 4
     temperature: float = 1.0
     reply_tokens: int = 768
+    against: tuple[str, ...] = ()
+    """Suites whose problems are not drafted, in addition to the known benchmarks."""
     at_once: int = 16
-    """Problems that the policy is asked about together, while the drafts of those before are judged."""
+    """Number of problems drafted together, while earlier drafts are judged."""
 
 
 class MistakesProgress(Value):
-    """The counts of such a collection so far."""
+    """Counts of a collection so far."""
 
     problems: int = 0
     drafts: int = 0
-    """Number of different drafts that were judged."""
+    """Number of different judged drafts."""
     right: int = 0
     repairs: int = 0
     faults: dict[str, int] = {}
@@ -54,7 +57,7 @@ class MistakesProgress(Value):
 
 
 class JudgedDrafts(Value):
-    """The drafts of one problem."""
+    """The judged drafts of a problem."""
 
     drafts: int = 0
     rows: tuple[Row, ...] = ()
@@ -62,59 +65,59 @@ class JudgedDrafts(Value):
 
 
 def collect_mistakes(
-    policy: Policy, wanted: MistakesRequest, n: int, folder: Path, workers: int, say: Callable[[str], None],
-    forbidden: frozenset[str] | None = None,
-) -> MistakesProgress:  # fmt: skip
-    """Collects mistakes until `n` repairs are written to `folder`, which has to be new.
-
-    forbidden: dataflow graphs that are not asked about; None: every known benchmark's.
-    """
+    policy: Policy,
+    request: MistakesRequest,
+    n: int,
+    folder: Path,
+    workers: int,
+    say: Callable[[str], None],
+) -> MistakesProgress:
+    """Collects mistakes until `n` repairs are written to `folder`, which must be new or empty."""
+    forbidden = graphs_of(*request.against)
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} is not empty: choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
-    start, found = time.monotonic(), MistakesProgress()
+    start, progress = time.monotonic(), MistakesProgress()
     with evaluating(workers) as pool:
-        for judged in _judged(pool, policy, wanted, forbidden):
-            rows = [row for one in judged for row in one.rows][: n - found.repairs]
+        for judged in _judged(pool, policy, request, forbidden):
+            all_rows = [row for problem in judged for row in problem.rows]
+            rows = all_rows[: n - progress.repairs]
             if rows:
                 write_rows(folder, rows, len(rows))
-            found = _counted(found, judged, len(rows)).with_(seconds=time.monotonic() - start)
+            progress = _counted(progress, judged, len(rows))
+            progress = progress.with_(seconds=time.monotonic() - start)
             say(
-                f"{found.repairs} of {n} repairs, {found.right} of {found.drafts} drafts right, "
-                f"{found.problems} "
-                "problems"
+                f"{progress.repairs} of {n} repairs, {progress.right} of {progress.drafts} drafts right, "
+                f"{progress.problems} problems"
             )
-            if found.repairs >= n:
+            if progress.repairs >= n:
                 break
-    return found
+    return progress
 
 
 def _judged(
     pool: ProcessPoolExecutor,
     policy: Policy,
-    wanted: MistakesRequest,
-    forbidden: frozenset[str] | None,
+    request: MistakesRequest,
+    forbidden: frozenset[str],
 ) -> Iterator[list[JudgedDrafts]]:
-    """A round of problems after another; the policy writes the next one's drafts while the tools judge."""
-    source, waiting = (
-        stream(wanted.split, wanted.seed, forbidden),
-        deque[list[Future[JudgedDrafts]]](),
-    )
+    """Yields judged rounds of problems; the policy writes the next round's drafts while the tools
+    judge.
+    """
+    source = stream(request.split, request.seed, forbidden)
+    waiting = deque[list[Future[JudgedDrafts]]]()
     while True:
-        tasks = list(islice(source, wanted.at_once))
-        drafts = draft_tasks(policy, wanted, tasks)
-        waiting.append(
-            [
-                pool.submit(judge_drafts, *pair, wanted.target)
-                for pair in zip(tasks, drafts, strict=True)
-            ]
-        )
+        tasks = list(islice(source, request.at_once))
+        futures = []
+        for task, drafts in zip(tasks, draft_tasks(policy, request, tasks), strict=True):
+            futures.append(pool.submit(judge_drafts, task, drafts, request.target))
+        waiting.append(futures)
         if len(waiting) > 1:
             yield [future.result() for future in waiting.popleft()]
 
 
-def draft_tasks(policy: Policy, wanted: MistakesRequest, tasks: list[Task]) -> list[list[str]]:
-    """The different drafts of each problem; a reply without code is none."""
+def draft_tasks(policy: Policy, request: MistakesRequest, tasks: list[Task]) -> list[list[str]]:
+    """Returns the different drafts of each problem; a reply without code gives no draft."""
     from kernelwright.agent.prompts import PromptFields, Prompts
     from kernelwright.policies.base import Request, Sampling
     from kernelwright.store.models import Action
@@ -122,43 +125,56 @@ def draft_tasks(policy: Policy, wanted: MistakesRequest, tasks: list[Task]) -> l
 
     prompts = Prompts(policy.prompt_form)
     sampling = Sampling(
-        temperature=wanted.temperature, seed=wanted.seed, max_tokens=wanted.reply_tokens
+        temperature=request.temperature, seed=request.seed, max_tokens=request.reply_tokens
     )
-    requests = [
-        request
-        for task in tasks
-        for request in Request(
-            messages=prompts.messages(PromptFields(problem=task.problem, action=Action.DRAFT)),
-            sampling=sampling,
-        ).repeated(wanted.samples)
-    ]
-    codes = [extract_code(completion.text) for completion in policy.sample(requests)]
-    grouped = [
-        codes[place : place + wanted.samples] for place in range(0, len(codes), wanted.samples)
-    ]
-    return [list(dict.fromkeys(code for code in group if code)) for group in grouped]
+    policy_requests: list[Request] = []
+    for task in tasks:
+        messages = prompts.messages(PromptFields(problem=task.problem, action=Action.DRAFT))
+        draft = Request(messages=messages, sampling=sampling)
+        policy_requests += draft.repeated(request.samples)
+    codes = [extract_code(completion.text) for completion in policy.sample(policy_requests)]
+    drafts = []
+    for start in range(0, len(codes), request.samples):
+        group = codes[start : start + request.samples]
+        drafts.append(list(dict.fromkeys(code for code in group if code)))
+    return drafts
 
 
 def judge_drafts(task: Task, drafts: list[str], target: str) -> JudgedDrafts:
-    """Judges drafts in a process of `rl.data.worker`. A problem whose own answer the tools refuse gives nothing."""
-    asked, rows, faults = options(target), [], []
-    # Our own generator wrote the reference: it needs no process of its own.
+    """Judges drafts in a process of `rl.data.worker`. A problem whose own answer is refused gives
+    nothing.
+    """
+    verdict_options = options(target)
+    rows: list[Row] = []
+    faults: list[str] = []
+    # The project's own generator wrote the reference: no separate process needs to try it.
     reference_trials().remember(task.problem, TrialOutcome(), train_mode=False)
     for code in drafts:
-        said = evaluator().evaluate(task.problem, code, asked)
-        if said.failure is not None:
-            faults.append(str(said.failure.fault))
-            if said.failure.fault not in FAULTS_OF_THE_MACHINE:
-                rows.append(row_for(task, asked, Kind.REPAIR, code, said, "a draft of its own"))
-    if rows and not evaluator().evaluate(task.problem, task.solution, asked).correct:
+        report = evaluator().evaluate(task.problem, code, verdict_options)
+        if report.failure is None:
+            continue
+        faults.append(str(report.failure.fault))
+        if report.failure.fault not in FAULTS_OF_THE_MACHINE:
+            provenance = "a draft of its own"
+            rows.append(row_for(task, verdict_options, Kind.REPAIR, code, report, provenance))
+    if rows and not evaluator().evaluate(task.problem, task.solution, verdict_options).correct:
         return JudgedDrafts()
     return JudgedDrafts(drafts=len(drafts), rows=tuple(rows), faults=tuple(faults))
 
 
-def _counted(found: MistakesProgress, judged: list[JudgedDrafts], repairs: int) -> MistakesProgress:
-    drafts, wrong = sum(one.drafts for one in judged), sum(len(one.faults) for one in judged)
-    faults = Counter(found.faults) + Counter(fault for one in judged for fault in one.faults)
-    return found.with_(
-        problems=found.problems + len(judged), drafts=found.drafts + drafts, right=found.right + drafts - wrong,
-        repairs=found.repairs + repairs, faults=dict(faults.most_common()),
-    )  # fmt: skip
+def _counted(
+    progress: MistakesProgress, judged: list[JudgedDrafts], repairs: int
+) -> MistakesProgress:
+    drafts = sum(problem.drafts for problem in judged)
+    faults = Counter(progress.faults)
+    wrong = 0
+    for problem in judged:
+        faults.update(problem.faults)
+        wrong += len(problem.faults)
+    return progress.with_(
+        problems=progress.problems + len(judged),
+        drafts=progress.drafts + drafts,
+        right=progress.right + drafts - wrong,
+        repairs=progress.repairs + repairs,
+        faults=dict(faults.most_common()),
+    )

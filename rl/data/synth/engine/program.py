@@ -1,4 +1,6 @@
-"""A finished program: the reference and the candidate as texts, in the ways that people write them."""
+"""Writes a finished program: reference and candidate as texts, in the varied ways of human
+authors.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 @dataclass(frozen=True)
 class DrawnProgram:
-    """One problem and its answer. `ops`: the chain in order."""
+    """A problem and its answer. `ops`: the chain in order."""
 
     name: str
     family: str
@@ -27,7 +29,7 @@ class DrawnProgram:
 
 
 def finish_program(sketch: Sketch, returns: str = "x") -> DrawnProgram:
-    """Writes a sketch out."""
+    """Writes the texts of a sketch."""
     name = "_".join(sketch.ops) or sketch.family
     reference, candidate = rename_identifiers(
         sketch, _reference(sketch, returns), _candidate(sketch)
@@ -40,14 +42,12 @@ def _reference(sketch: Sketch, returns: str) -> str:
     model, sizes = _model(sketch, returns), _sizes(sketch, constants)
     parts = [model, sizes] if sketch.chance(0.7) else [sizes, model]
     body = "\n\n".join([*parts, _getters(sketch, constants)])
-    math = ["import math"] if "math." in body else []
-    functional = ["import torch.nn.functional as F"] if "F." in body else []
-    return (
-        "\n".join([*math, "import torch", "import torch.nn as nn", *functional])
-        + "\n\n\n"
-        + body
-        + "\n"
-    )
+    imports = ["import torch", "import torch.nn as nn"]
+    if "math." in body:
+        imports.insert(0, "import math")
+    if "F." in body:
+        imports.append("import torch.nn.functional as F")
+    return "\n".join(imports) + "\n\n\n" + body + "\n"
 
 
 def _model(sketch: Sketch, returns: str) -> str:
@@ -62,6 +62,7 @@ def _model(sketch: Sketch, returns: str) -> str:
         ]
         lines += [f"        {line}" for line in sketch.reference_init] + [""]
     inputs = [name for name, _ in sketch.inputs]
+    # An input is a tensor if its expression is a call, else a number.
     kinds = {name: "torch.Tensor" if "(" in text else "float" for name, text in sketch.inputs}
     shown = ", ".join(f"{name}: {kinds[name]}" if typed else name for name in inputs)
     lines.append(f"    def forward(self, {shown}){' -> torch.Tensor' if typed else ''}:")
@@ -70,22 +71,26 @@ def _model(sketch: Sketch, returns: str) -> str:
 
 
 def _forward(sketch: Sketch, returns: str) -> list[str]:
-    """The statements; the last often in the return, or several in one expression; what is computed under a name of
-    its own at times.
+    """Returns the statements of forward. The last is often merged into the return, sometimes
+    several are nested, and sometimes the result has its own name.
     """
     lines = list(sketch.reference)
     if returns == "x" and lines and lines[-1].startswith("x = ") and sketch.chance(0.5):
         lines.append(_nested(lines, 1 if sketch.chance(0.6) else 4))
     else:
         lines.append(f"return {returns}")
+    # Drawn in any case, so the draws after it do not depend on the branch.
     name = sketch.free(sketch.pick(("out", "y", "h", "result")))
     return _renamed(lines, name) if returns == "x" and sketch.chance(0.25) else lines
 
 
 def _nested(lines: list[str], most: int) -> str:
-    """Takes up to `most` statements from the end, each put where the next one reads it, and returns their value."""
+    """Removes up to `most` statements from the end, nested into each other, and returns their
+    value.
+    """
     last = lines.pop().removeprefix("x = ")
     for _ in range(most - 1):
+        # Only a statement read exactly once can be nested.
         if not lines or not lines[-1].startswith("x = ") or len(re.findall(r"\bx\b", last)) != 1:
             break
         before, after = re.split(r"\bx\b", last)
@@ -94,28 +99,24 @@ def _nested(lines: list[str], most: int) -> str:
 
 
 def _renamed(lines: list[str], name: str) -> list[str]:
-    """`x = f(x)` as `name = f(x)`, and `name` wherever it is read later."""
+    """Rewrites `x = f(x)` as `name = f(x)`, and later reads of x as `name`."""
     renamed: list[str] = []
     for at, line in enumerate(lines):
         if line.startswith("x = "):
-            first = [f"{name} = {line.removeprefix('x = ')}"]
-            return [
-                *renamed,
-                *first,
-                *(re.sub(r"(?<![\w.])x\b(?!=)", name, later) for later in lines[at + 1 :]),
-            ]
+            renamed.append(f"{name} = {line.removeprefix('x = ')}")
+            for later in lines[at + 1 :]:
+                renamed.append(re.sub(r"(?<![\w.])x\b(?!=)", name, later))
+            return renamed
         renamed.append(line)
     return renamed
 
 
 def _constants(sketch: Sketch) -> dict[str, str]:
-    """Arguments of the model whose values stand at the module's level under the same name: all or none of them, as
-    people do.
-    """
+    """Returns model arguments whose values are module-level names: all or none, as people do."""
     if sketch.chance(0.4):
         return {}
-    known = {*sketch.sizes, "None"}
-    return {name: value for name, value in _given(sketch) if not {name, value} & known}
+    size_names = {*sketch.sizes, "None"}
+    return {name: value for name, value in _init_values(sketch) if not {name, value} & size_names}
 
 
 def _sizes(sketch: Sketch, constants: dict[str, str]) -> str:
@@ -126,45 +127,49 @@ def _sizes(sketch: Sketch, constants: dict[str, str]) -> str:
 
 
 def _getters(sketch: Sketch, constants: dict[str, str]) -> str:
-    made = [text for _, text in sketch.inputs]
+    # A local variable must not hide a module-level size or constant.
     shadowed = any(name in sketch.sizes or name in constants for name, _ in sketch.inputs)
     if sketch.chance(0.5) and not shadowed:
         body = [f"{name} = {text}" for name, text in sketch.inputs]
         body.append(f"return [{', '.join(name for name, _ in sketch.inputs)}]")
     else:
-        body = [f"return [{', '.join(made)}]"]
+        expressions = [text for _, text in sketch.inputs]
+        body = [f"return [{', '.join(expressions)}]"]
     lines = "\n".join(f"    {line}" for line in body)
-    values = ", ".join(name if name in constants else value for name, value in _given(sketch))
+    values = ", ".join(name if name in constants else value for name, value in _init_values(sketch))
     return f"def get_inputs():\n{lines}\n\n\ndef get_init_inputs():\n    return [{values}]"
 
 
 def _argument(sketch: Sketch, name: str, value: str, typed: bool) -> str:
-    kind = (
-        "tuple"
-        if value.startswith("(")
-        else "float"
-        if "." in value
-        else "bool"
-        if value in ("True", "False")
-        else "int"
-    )
+    """Returns an argument of `__init__` after its comma, with type and default if drawn."""
     default = sketch.defaults.get(name) if name in _last(sketch) else None
-    shown = f", {name}: {kind}" if typed else f", {name}"
-    return shown if default is None else f"{shown} = {default}" if typed else f"{shown}={default}"
+    if not typed:
+        return f", {name}" if default is None else f", {name}={default}"
+    text = f", {name}: {_type_of(value)}"
+    return text if default is None else f"{text} = {default}"
+
+
+def _type_of(value: str) -> str:
+    if value.startswith("("):
+        return "tuple"
+    if "." in value:
+        return "float"
+    return "bool" if value in ("True", "False") else "int"
 
 
 def _last(sketch: Sketch) -> set[str]:
-    """Arguments after which all have a default."""
+    """Returns the arguments followed only by arguments with a default."""
     names = [name for name, _ in sketch.arguments]
     return {name for i, name in enumerate(names) if all(n in sketch.defaults for n in names[i:])}
 
 
-def _given(sketch: Sketch) -> list[tuple[str, str]]:
-    """Names and values of get_init_inputs: those at the end that are the default are left out."""
-    given = list(sketch.arguments)
-    while given and sketch.defaults.get(given[-1][0]) == given[-1][1]:
-        given.pop()
-    return given
+def _init_values(sketch: Sketch) -> list[tuple[str, str]]:
+    """Returns names and values of get_init_inputs, without trailing values equal to the defaults."""
+    shown = list(sketch.arguments)
+    # Trailing arguments equal to their defaults need not be passed.
+    while shown and sketch.defaults.get(shown[-1][0]) == shown[-1][1]:
+        shown.pop()
+    return shown
 
 
 def _candidate(sketch: Sketch) -> str:
@@ -186,6 +191,7 @@ def _model_new(sketch: Sketch, host: list[str]) -> str:
     arguments = "".join(
         _argument(sketch, name, value, typed=False) for name, value in sketch.arguments
     )
+    # A model without arguments and layers needs no constructor.
     if arguments or sketch.init:
         lines += [f"    def __init__(self{arguments}):", "        super().__init__()"]
         lines += [f"        {line}" for line in sketch.init] + [""]
@@ -195,9 +201,10 @@ def _model_new(sketch: Sketch, host: list[str]) -> str:
 
 
 def kernel(name: str, parameters: list[str], body: list[str]) -> str:
-    """One kernel's text; blocks and the like are constexprs."""
-    shown = ", ".join(
-        f"{p}: tl.constexpr" if re.match(r"(BLOCK|GROUP$|KERNEL|STRIDE|PADDING|DILATION)", p) else p
-        for p in parameters
-    )
-    return "\n".join(["@triton.jit", f"def {name}({shown}):", *body])
+    """Returns a kernel's text; blocks and window sizes are constexprs."""
+    shown = []
+    for parameter in parameters:
+        if re.match(r"(BLOCK|GROUP$|KERNEL|STRIDE|PADDING|DILATION)", parameter):
+            parameter = f"{parameter}: tl.constexpr"
+        shown.append(parameter)
+    return "\n".join(["@triton.jit", f"def {name}({', '.join(shown)}):", *body])

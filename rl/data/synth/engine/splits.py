@@ -1,5 +1,5 @@
-"""Which split a program belongs to: by what it is made of, never by chance, so that it is the same for every seed
-and on every machine.
+"""Assigns a program to a split by its operations, never by chance: the same for every seed and on
+every machine.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from kernelwright.rl.data.synth.engine.operations import OPERATIONS
 
 HELD_OUT_FAMILIES = frozenset({"embedding", "quantisation"})
 TRAINING_DEPTH = 5
-"""Operations of the longest chains in training."""
+"""Number of operations of the longest training chains."""
 HELD_OUT_ONE_IN = 11
-"""One of so many pairs of neighbouring operations is held out."""
+"""One of this number of pairs of neighbouring operations is held out."""
 
 BENCHMARK_OPERATIONS = re.compile(
     r"matmul(_\w+)?|bmm(_\w+)?|matvec\w*|diagonal_matmul|softmax|log_softmax"
@@ -23,14 +23,18 @@ BENCHMARK_OPERATIONS = re.compile(
     r"|(reverse_|masked_)?cumsum|cumprod|(max|avg)_pool\dd|\w+_conv\dd|attention"
     r"|(mse|smooth_l1|hinge|kl_div|triplet|cosine|cross_entropy)_loss"
 )
-"""Operations that a benchmark asks for alone. None of them is a whole problem here; compositions contain them."""
+"""Operations a benchmark asks for alone. None becomes a whole problem here; compositions contain
+them.
+"""
 
 
 def is_single_benchmark_operation(ops: tuple[str, ...]) -> bool:
-    """Whether a chain is one operation that a benchmark's problem is, as far as names tell.
+    """Returns whether a chain is a single operation equal to a benchmark's problem, judged by
+    names.
 
-    `rl data clean` holds the graphs themselves against them.
+    `rl data clean` compares the graphs themselves.
     """
+    # A triangular product is a benchmark's problem as a whole.
     if len(ops) == 2 and ops[1] in ("triu", "tril"):
         return True
     return len(ops) == 1 and (
@@ -40,7 +44,7 @@ def is_single_benchmark_operation(ops: tuple[str, ...]) -> bool:
 
 
 def split_of(family: str, ops: tuple[str, ...]) -> Split:
-    """Family first, then depth, then pairs: a program belongs to one split only."""
+    """Returns the split by family, then depth, then pairs: exactly one split per program."""
     if family in HELD_OUT_FAMILIES:
         return Split.HELD_OUT_FAMILY
     if len(ops) > TRAINING_DEPTH:
@@ -51,6 +55,7 @@ def split_of(family: str, ops: tuple[str, ...]) -> Split:
 
 
 def is_held_out_pair(first: str, second: str) -> bool:
-    """Whether training never has `second` right after `first`."""
+    """Returns whether `second` never follows `first` directly in training."""
+    # A hash instead of a random draw: independent of seeds and versions.
     digest = hashlib.sha256(f"{first}>{second}".encode()).digest()
     return int.from_bytes(digest[:4], "big") % HELD_OUT_ONE_IN == 0

@@ -1,5 +1,5 @@
-"""A source of problems for training and for measuring: without end, the same for the same seed, with splits that
-never overlap.
+"""Endless source of problems for training and measuring: equal seeds give equal problems, and
+splits never overlap.
 """
 
 from __future__ import annotations
@@ -13,45 +13,47 @@ from kernelwright.tools.report import Value
 
 
 class Task(Value):
-    """One problem, and an answer that the generator holds to be right.
+    """A problem, and an answer correct by construction.
 
-    `rl data synth` keeps only those that the tools agree with.
+    `rl data synth` writes only problems whose answer the tools accept.
     """
 
     problem: Problem
     family: str
     depth: int
-    """Operations in the chain."""
+    """Number of operations in the chain."""
     ops: tuple[str, ...]
     solution: str
-    """Source of a ModelNew."""
+    """Source of the answer with its ModelNew."""
     split: Split
 
 
 def tasks(
     split: Split, n: int, seed: int = 0, forbidden: frozenset[str] | None = None
 ) -> list[Task]:
-    """The first `n` tasks of a split: no two of them the same problem."""
+    """Returns the first `n` tasks of a split, without repeated problems."""
     source = stream(split, seed, forbidden)
     return [next(source) for _ in range(n)]
 
 
 def stream(split: Split, seed: int = 0, forbidden: frozenset[str] | None = None) -> Iterator[Task]:
-    """Tasks of a split without end, no problem twice."""
-    seen: set[str] = set()
+    """Yields tasks of a split without end and without repeated problems."""
+    hashes: set[str] = set()
     for number in count():
         task = task_of(split, seed, number, forbidden)
-        if task is not None and task.problem.hash not in seen:
-            seen.add(task.problem.hash)
+        if task is not None and task.problem.hash not in hashes:
+            hashes.add(task.problem.hash)
             yield task
 
 
 def task_of(
     split: Split, seed: int, number: int, forbidden: frozenset[str] | None = None
 ) -> Task | None:
-    """One draw; None where what was drawn belongs to another split, or its dataflow graph is forbidden.
+    """Returns the task of a draw; None if the program belongs to another split, or its dataflow
+    graph is forbidden.
 
-    forbidden: graphs as `rl.data.cleaning.suites.graphs_of` has them; None: those of every benchmark that is known.
+    forbidden: graphs as returned by `rl.data.cleaning.suites.graphs_of`; None: those of every
+    known benchmark.
     """
     from kernelwright.rl.data.cleaning.suites import graphs_of
     from kernelwright.rl.data.dataflow import graph_hash

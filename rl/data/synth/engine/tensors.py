@@ -1,4 +1,4 @@
-"""First inputs: tensors of one to five axes under the names that people give them."""
+"""First inputs: tensors of one to five axes with common names."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ SMALL_COLUMNS = (67, 67, 131, 45, 1100)
 
 
 def draw_dtype(sketch: Sketch) -> None:
-    """fp32 mostly. Half precision without parameters of its own: torch would give fp32 back."""
+    """Draws the dtype, mostly fp32. Half precision has no parameters: torch would return fp32."""
     sketch.dtype = sketch.rng.choices(("float32", "float16", "bfloat16"), (16, 1, 1))[0]
 
 
 def start(sketch: Sketch, axes: int = 0, name: str = "x") -> None:
-    """The first input, of `axes` axes (0: any), and the sketch's current tensor."""
+    """Adds the first input, of `axes` axes (0: any), and makes it the sketch's current tensor."""
     axes = axes or sketch.rng.choices((1, 2, 3, 4), (1, 6, 1.5, 1.5))[0]
-    sketch.shape = {1: _one, 2: _two, 3: _three, 4: _four, 5: _five}[axes](sketch)
+    sketch.shape = {1: _draw_shape, 2: _two, 3: _three, 4: _four, 5: _five}[axes](sketch)
     sketch.input(name, sketch.shape)
     sketch.current = name
 
 
-def _one(sketch: Sketch) -> tuple[str, ...]:
+def _draw_shape(sketch: Sketch) -> tuple[str, ...]:
     return (
         sketch.size(
             sketch.pick(("n", "size", "length", "N")), (50000001, 16777216, 30000000), (1031, 2053)

@@ -1,1 +1,1 @@
-"""Families of generated programs, a module each: a catalogue. What several of them are built from lies in `blocks/`."""
+"""Families of generated programs, a module each. Their shared parts lie in `blocks/`."""

@@ -8,7 +8,7 @@ from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 
 def attention(sketch: Sketch, depth: int) -> DrawnProgram:
-    """softmax(q k^T * scale) v over (batch, heads, length, dim), causal or not -> chain."""
+    """Draws softmax(q k^T * scale) v over (batch, heads, length, dim), causal or not -> chain."""
     sketch.family = "attention"
     sketch.reserved |= {"scale", "top", "total"}
     sketch.dtype = sketch.rng.choices(("float32", "float16"), (3, 2))[0]
@@ -61,8 +61,10 @@ def attention(sketch: Sketch, depth: int) -> DrawnProgram:
 def _write(sketch: Sketch, names: tuple[str, str, str], causal: bool) -> None:
     q, k, v = names
     if sketch.chance(0.3):
-        given = ", is_causal=True" if causal else ""
-        sketch.reference.append(f"x = F.scaled_dot_product_attention({q}, {k}, {v}{given})")
+        causal_argument = ", is_causal=True" if causal else ""
+        sketch.reference.append(
+            f"x = F.scaled_dot_product_attention({q}, {k}, {v}{causal_argument})"
+        )
         return
     root = sketch.pick((f"({q}.shape[-1] ** 0.5)", f"math.sqrt({q}.size(-1))"))
     sketch.reference.append(f"scores = torch.matmul({q}, {k}.transpose(-2, -1)) / {root}")
@@ -82,11 +84,9 @@ def _body(sketch: Sketch, causal: bool, tail: list[str]) -> list[str]:
     precision = "" if sketch.narrow else ', input_precision="tf32x3"'
     weights = "weights.to(v.dtype)" if sketch.narrow else "weights"
     end = "tl.minimum(length, (tl.program_id(0) + 1) * BLOCK_M)" if causal else "length"
-    seen = (
-        "(cols[None, :] < length) & (cols[None, :] <= rows[:, None])"
-        if causal
-        else "cols[None, :] < length"
-    )
+    visible = "cols[None, :] < length"
+    if causal:
+        visible = "(cols[None, :] < length) & (cols[None, :] <= rows[:, None])"
     lines = [
         "base = tl.program_id(1).to(tl.int64) * length * dim",
         "rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)",
@@ -102,7 +102,7 @@ def _body(sketch: Sketch, causal: bool, tail: list[str]) -> list[str]:
         "    k = tl.load(k_ptr + base + cols[:, None] * dim + d[None, :], mask=inside, other=0.0)",
         "    v = tl.load(v_ptr + base + cols[:, None] * dim + d[None, :], mask=inside, other=0.0)",
         f"    scores = tl.dot(q, tl.trans(k){precision}) * scale",
-        f'    scores = tl.where({seen}, scores, -float("inf"))',
+        f'    scores = tl.where({visible}, scores, -float("inf"))',
         "    new_top = tl.maximum(top, tl.max(scores, axis=1))",
         "    weights = tl.exp(scores - new_top[:, None])",
         "    shrink = tl.exp(top - new_top)",

@@ -1,4 +1,4 @@
-"""Batch norm of a matrix: statistics of each column, weight and bias for each."""
+"""Batch norm of a matrix: statistics, weight and bias of each column."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernelwright.rl.data.synth.families.reductions import squared_deviation_pas
 
 
 def column_norm_program(sketch: Sketch, depth: int) -> DrawnProgram:
-    """x -> batch norm of columns -> chain."""
+    """Draws x -> batch norm of columns -> chain."""
     sketch.family = "norms"
     start(sketch, 2)
     column_norm(sketch, depth)
@@ -20,7 +20,9 @@ def column_norm_program(sketch: Sketch, depth: int) -> DrawnProgram:
 
 
 def column_norm(sketch: Sketch, depth: int) -> None:
-    """nn.BatchNorm1d with the batch's own statistics over the current matrix, then depth - 1 element-wise steps."""
+    """Appends nn.BatchNorm1d with the batch's own statistics over the current matrix, then depth
+    - 1 element-wise steps.
+    """
     name = sketch.free(sketch.pick(("bn", "norm", "batch_norm")))
     sketch.module(name, batch_layer(sketch, 1, sketch.shape[-1]))
     sketch.reference.append(f"x = self.{name}(x)")

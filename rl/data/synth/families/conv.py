@@ -1,4 +1,4 @@
-"""A convolution and what follows it: a chain in the same kernel, then up to two others."""
+"""A convolution with a chain in the same kernel, then up to two further kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 
 def convolution(sketch: Sketch, depth: int) -> DrawnProgram:
-    """Convolution -> chain -> (pooling, softmax, norm or reduction -> chain), twice at most."""
+    """Draws convolution -> chain -> (pooling, softmax, norm or reduction -> chain), twice at
+    most.
+    """
     sketch.family = "convolution"
     sketch.reserved |= {"bias", "stride", "padding", "weight"}
     first, *later = draw_parts(sketch, depth)

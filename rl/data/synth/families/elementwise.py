@@ -1,4 +1,4 @@
-"""Chains over whole tensors: one flat kernel."""
+"""Element-wise chains over whole tensors, in a single flat kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BLOCKS = (1024, 1024, 1024, 2048)
 
 
 def elementwise(sketch: Sketch, depth: int) -> DrawnProgram:
-    """x -> chain, over any number of axes."""
+    """Draws x -> chain, over any number of axes."""
     sketch.family = "elementwise"
     draw_dtype(sketch)
     start(sketch)
@@ -24,9 +24,9 @@ def elementwise(sketch: Sketch, depth: int) -> DrawnProgram:
 
 
 def flat_kernel(sketch: Sketch, steps: list) -> None:
-    """Adds the kernel over the current tensor, and its launch."""
+    """Appends the kernel over the current tensor, and its launch."""
     extra = ChainNeeds()
-    channel, more = _channel(sketch, steps)
+    channel, steps_after = _channel(sketch, steps)
     site = ChainSite("x", "offs", "mask", channel)
     lines = kernel_lines(sketch, steps, site, extra)
     source, target = sketch.current, sketch.target()
@@ -37,12 +37,12 @@ def flat_kernel(sketch: Sketch, steps: list) -> None:
         *lines,
         "    tl.store(out_ptr + offs, x, mask=mask)",
     ]
-    sizes = ["n", *more]
+    sizes = ["n", *steps_after]
     sketch.kernels.append(
         kernel("elementwise_kernel", ["x_ptr", *extra.parameters, "out_ptr", *sizes, "BLOCK"], body)
     )
     block = sketch.pick(BLOCKS)
-    values = [source, *extra.values, target, "n", *more.values()]
+    values = [source, *extra.values, target, "n", *steps_after.values()]
     sketch.host += [
         f"{target} = torch.empty_like({source})",
         f"n = {source}.numel()",
@@ -52,8 +52,8 @@ def flat_kernel(sketch: Sketch, steps: list) -> None:
 
 
 def _channel(sketch: Sketch, steps: list) -> tuple[str, dict[str, str]]:
-    """Index of the channel in a flat tensor, and the sizes that it takes: of the last axis, or of the second where
-    there are more than two.
+    """Returns the channel's index in a flat tensor, and the sizes it needs: of the last axis, or
+    of the second for more than two axes.
     """
     if not any(step.along == "weight" for step in steps):
         return "", {}

@@ -1,7 +1,8 @@
-"""Group, instance and batch norm: statistics over runs of memory, then weight and bias by channel.
+"""Group, instance and batch norm: statistics over runs of memory, then weight and bias by
+channel.
 
-Batch norm uses the batch's own statistics, as a model in training mode does: each plane's mean and squares first,
-joined per channel in the second kernel.
+Batch norm uses the batch's own statistics, as a model in training mode does: mean and squares of
+each plane first, joined by channel in the second kernel.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from kernelwright.rl.data.synth.engine.tensors import start
 
 
 def image_norm_program(sketch: Sketch, depth: int) -> DrawnProgram:
-    """x -> group, instance or batch norm -> chain."""
+    """Draws x -> group, instance or batch norm -> chain."""
     sketch.family = "norms"
     sketch.reserved |= {"bias", "weight"}
     axes = sketch.rng.choices((1, 2, 3), (1, 4, 1))[0]
@@ -25,9 +26,9 @@ def image_norm_program(sketch: Sketch, depth: int) -> DrawnProgram:
 
 
 def image_norm(sketch: Sketch, axes: int, depth: int) -> None:
-    """One of the three over the current tensor, then depth - 1 element-wise steps.
+    """Appends one of the three norms over the current tensor, then depth - 1 element-wise steps.
 
-    axes: behind the channels; a matrix has none and gets group norm.
+    axes: number of axes after the channels; a matrix has none and gets group norm.
     """
     channels = sketch.shape[1]
     kinds = (
@@ -72,7 +73,7 @@ def _load(sketch: Sketch) -> str:
 
 
 def _statistics(sketch: Sketch) -> list[str]:
-    """Two passes: `mean`, and `acc` with the squares about it."""
+    """Returns two passes: `mean`, and `acc` with the squared deviations."""
     return [
         "row = tl.program_id(0).to(tl.int64)",
         "acc = tl.zeros((BLOCK,), tl.float32)",
@@ -98,6 +99,8 @@ def _grouped(
         "    x = (x - mean) * factor",
     ]
     if affine:
+        # Index of the channel: from the row (instance), from row and column (group), or the
+        # column (layer).
         channel = {
             "group": "row % groups * (size // pixels) + cols // pixels",
             "layer": "cols",
@@ -157,7 +160,9 @@ JOINED_LINES = (
     "factor = tl.load(weight_ptr + channel) * tl.rsqrt(total / (batch * size) + eps)",
     "bias = tl.load(bias_ptr + channel)",
 )
-"""Mean and squares of all planes of a channel from those of each (Chan et al. 1979), then a scale and a bias."""
+"""Mean and squares of all planes of a channel from those of each (Chan et al. 1979), then a scale
+and a bias.
+"""
 
 
 def _batch(sketch: Sketch, name: str, extra: ChainNeeds, tail: list[str]) -> None:
@@ -172,6 +177,7 @@ def _batch(sketch: Sketch, name: str, extra: ChainNeeds, tail: list[str]) -> Non
         *tail,
         "        tl.store(out_ptr + row * size + cols, x, mask=mask)",
     ]
+    # First kernel: statistics of each plane. Second kernel: joined statistics, then the elements.
     planes = ["x_ptr", "mean_ptr", "square_ptr", "size", "BLOCK"]
     sketch.kernels.append(kernel("plane_kernel", planes, ["    " + line for line in first]))
     weights = ["weight_ptr", "bias_ptr", *extra.parameters]
@@ -181,13 +187,13 @@ def _batch(sketch: Sketch, name: str, extra: ChainNeeds, tail: list[str]) -> Non
     )
     source, target, layer = sketch.current, sketch.target(), f"self.{name}"
     values = [source, "mean", "square", f"{layer}.weight", f"{layer}.bias", *extra.values, target]
-    given = ", ".join([*values, "batch", "channels", "size", f"{layer}.eps"])
+    arguments = ", ".join([*values, "batch", "channels", "size", f"{layer}.eps"])
     sketch.host += [
         f"batch, channels, size = {source}.shape[0], {source}.shape[1], {source}.stride(1)",
         f"mean = torch.empty((batch, channels), device={source}.device)",
         "square = torch.empty_like(mean)",
         f"{target} = torch.empty_like({source})",
         f"plane_kernel[(batch * channels,)]({source}, mean, square, size, BLOCK=1024)",
-        f"batch_norm_kernel[(batch * channels,)]({given}, BLOCK_B=triton.next_power_of_2(batch), BLOCK=1024)",
+        f"batch_norm_kernel[(batch * channels,)]({arguments}, BLOCK_B=triton.next_power_of_2(batch), BLOCK=1024)",
     ]
     sketch.current = target

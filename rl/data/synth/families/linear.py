@@ -1,5 +1,5 @@
-"""nn.Linear and what follows it: a product with the weight's rows, bias and chain in the same kernel; then up to
-two kernels on its rows or columns.
+"""nn.Linear with bias and chain in the same kernel, then up to two kernels on its rows or
+columns.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.families.matmul import DrawnProduct, product_kernel
 
 BIAS_FLAG_SHARE = 0.15
-"""The share of training's layers that are told by an argument of the model whether they have a bias."""
+"""Share of training layers whose bias depends on an argument of the model."""
 
 
 def linear(sketch: Sketch, depth: int) -> DrawnProgram:
-    """Linear -> chain -> (softmax, norm or reduction -> chain), twice at most."""
+    """Draws linear -> chain -> (softmax, norm or reduction -> chain), twice at most."""
     sketch.family = "linear"
     sketch.reserved |= {"bias"}
     first, *later = draw_parts(sketch, depth)
@@ -32,7 +32,7 @@ def linear(sketch: Sketch, depth: int) -> DrawnProgram:
 
 
 def _layer(sketch: Sketch) -> tuple[str, bool]:
-    """The layer's name, and whether it has a bias."""
+    """Draws the layer; returns its name, and whether it has a bias."""
     batch = sketch.size("batch_size", (128, 1024, 4096), (5, 17))
     name_in, name_out = sketch.pick(
         (
@@ -48,12 +48,12 @@ def _layer(sketch: Sketch) -> tuple[str, bool]:
     sketch.input("x", (batch, name_in))
     bias = sketch.chance(0.8)
     name = sketch.pick(("linear", "linear", "gemm", "fc", "matmul"))
-    given = "" if bias else ", bias=False"
+    bias_argument = "" if bias else ", bias=False"
     if sketch.wild and sketch.chance(BIAS_FLAG_SHARE):
         sketch.argument("bias", str(bias), keep=False)
         sketch.defaults["bias"] = "True"
-        given = ", bias=bias"
-    sketch.module(name, f"nn.Linear({name_in}, {name_out}{given})")
+        bias_argument = ", bias=bias"
+    sketch.module(name, f"nn.Linear({name_in}, {name_out}{bias_argument})")
     sketch.reference.append(f"x = self.{name}(x)")
     sketch.ops.append("linear" if bias else "linear_no_bias")
     sketch.shape = (batch, name_out)

@@ -1,4 +1,4 @@
-"""Rows looked up by index, and int8 quantisation: the families that training leaves out."""
+"""Rows looked up by index, and int8 quantisation: the families excluded from training."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 
 def embedding(sketch: Sketch, depth: int) -> DrawnProgram:
-    """Rows of a table or of an input by index -> chain."""
+    """Draws rows of a table or of an input by index -> chain."""
     sketch.family = "embedding"
     columns = sketch.size(
         sketch.pick(("embedding_dim", "dim", "columns")), (512, 768, 1024), (67, 45)
     )
-    many = sketch.size(
+    rows = sketch.size(
         sketch.pick(("num_embeddings", "vocab_size", "rows")), (32000, 50257), (53, 71)
     )
     batch = sketch.size("batch_size", (16, 32), (2, 3))
@@ -21,16 +21,16 @@ def embedding(sketch: Sketch, depth: int) -> DrawnProgram:
     layer = sketch.chance(0.6)
     if layer:
         name = sketch.pick(("embedding", "table", "embed"))
-        sketch.argument(many, many, keep=False)
+        sketch.argument(rows, rows, keep=False)
         sketch.argument(columns, columns, keep=False)
-        sketch.module(name, f"nn.Embedding({many}, {columns})")
+        sketch.module(name, f"nn.Embedding({rows}, {columns})")
         table = f"self.{name}.weight"
         sketch.reference.append(f"x = self.{name}(index)")
     else:
         table = "table"
-        sketch.input("table", (many, columns))
+        sketch.input("table", (rows, columns))
         sketch.reference.append(sketch.pick(("x = table[index]", "x = F.embedding(index, table)")))
-    sketch.inputs.append(("index", f"torch.randint(0, {many}, ({batch}, {length}))"))
+    sketch.inputs.append(("index", f"torch.randint(0, {rows}, ({batch}, {length}))"))
     sketch.shape = (batch, length, columns)
     sketch.ops.append("embedding" if layer else "gather")
     steps = draw_steps(sketch, depth - 1, tensors=False, binary=0)
@@ -62,7 +62,7 @@ def embedding(sketch: Sketch, depth: int) -> DrawnProgram:
 
 
 def quantisation(sketch: Sketch, depth: int) -> DrawnProgram:
-    """int8 rows back to fp32, or numbers rounded to a grid -> chain."""
+    """Draws int8 rows converted to fp32, or numbers rounded to a grid -> chain."""
     sketch.family = "quantisation"
     rows = sketch.size(sketch.pick(("rows", "batch_size")), (4096, 8192), (3, 5))
     columns = sketch.size(sketch.pick(("columns", "dim")), (4096, 8192), (67, 45))

@@ -1,4 +1,11 @@
-"""Losses: of single elements (mse, hinge ...), and of whole rows (cross entropy, divergence, cosine, triplet)."""
+"""Losses of single elements (mse, hinge ...), and of whole rows (cross entropy, divergence,
+cosine, triplet).
+
+In the templates `{p}` are predictions and `{t}` targets of the reference; the kernel's lines use
+x and y:
+
+    mse: torch "F.mse_loss({p}, {t})" -> F.mse_loss(x, targets);  Triton "loss = (x - y) * (x - y)"
+"""
 
 from __future__ import annotations
 
@@ -19,14 +26,16 @@ SUM_KERNEL_LINES = [
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss of single elements. `{p}`: predictions, `{t}`: targets, in the reference; x and y in the kernel."""
+    """A loss of single elements. `{p}`: predictions, `{t}`: targets, in the reference; x and y in
+    the kernel.
+    """
 
     name: str
     torch: tuple[str, ...]
     triton: tuple[str, ...]
-    """Lines of the kernel; the last one assigns `loss`."""
+    """Lines of the kernel; the last line assigns `loss`."""
     target: str = ""
-    """The distribution of the targets; empty where they are drawn like the predictions."""
+    """The distribution of the targets; empty: drawn like the predictions."""
     plain: bool = False
 
 
@@ -53,12 +62,13 @@ ELEMENTS = (
 
 
 def loss(sketch: Sketch, depth: int) -> DrawnProgram:
-    """Predictions -> chain -> loss against targets."""
+    """Draws predictions -> chain -> loss against targets."""
     sketch.family = "losses"
+    # The kernel's own variables: operands of the chain must have other names.
     sketch.reserved |= {"y", "loss"}
     if sketch.chance(0.35):
         return _row_loss(sketch, depth)
-    chosen = sketch.pick([one for one in ELEMENTS if depth > 1 or not one.plain])
+    chosen = sketch.pick([element for element in ELEMENTS if depth > 1 or not element.plain])
     names = sketch.pick(
         (("predictions", "targets"), ("x", "y"), ("input", "target"), ("pred", "target"))
     )
@@ -73,8 +83,11 @@ def loss(sketch: Sketch, depth: int) -> DrawnProgram:
 
 
 def _written(sketch: Sketch, chosen: Loss, names: tuple[str, str], depth: int) -> tuple[list, str]:
-    """The reference's statements; the steps before the loss, and a factor behind it."""
+    """Writes the reference's statements, and returns the steps before the loss and a factor after
+    it.
+    """
     factor = sketch.pick(("0.5", "2.0", "0.1")) if depth > 1 and sketch.chance(0.4) else ""
+    # The loss itself and the factor are operations of the chain too.
     count = depth - 1 - bool(factor)
     if count:
         sketch.reference.append(f"x = {names[0]}") if names[0] != "x" else None
@@ -118,7 +131,9 @@ def _kernels(
 
 
 def write_sum_kernel(sketch: Sketch, factor: str = "") -> None:
-    """Writes the second kernel, which adds up n partial sums, divides by `count` and multiplies by the factor."""
+    """Writes the second kernel, which adds up n partial sums, divides by `count` and multiplies
+    by the factor.
+    """
     scaled = f"{factor} * " if factor else ""
     body = [*SUM_KERNEL_LINES, f"    tl.store(out_ptr, {scaled}tl.sum(acc, axis=0) / count)"]
     sketch.kernels.append(
@@ -136,7 +151,7 @@ SCALES = ("0.5", "2.0", "0.1", "0.25")
 
 
 def _row_loss(sketch: Sketch, depth: int) -> DrawnProgram:
-    """A loss of rows, averaged; scaled where the chain is longer."""
+    """Draws a loss of rows, averaged; scaled if the chain is longer."""
     form = sketch.pick((_cross_entropy, _divergence, _cosine, _triplet))
     return form(sketch, sketch.pick(SCALES) if depth > 1 else "")
 
@@ -144,7 +159,7 @@ def _row_loss(sketch: Sketch, depth: int) -> DrawnProgram:
 def _finished_row_loss(
     sketch: Sketch, name: str, text: str, factor: str, inputs: list[str], lines: list[str]
 ) -> DrawnProgram:
-    """`lines` set `loss`, of one row."""
+    """Writes the kernel of a row loss; `lines` set `loss` of a single row."""
     sketch.ops += [f"{name}_loss", *(["scale"] if factor else [])]
     sketch.reference.append(f"x = {factor} * {text}" if factor else f"x = {text}")
     body = ["    " + line for line in [*LOSS_ROW_HEAD, *lines, "tl.store(part_ptr + row, loss)"]]
@@ -176,7 +191,7 @@ def _cross_entropy(sketch: Sketch, factor: str) -> DrawnProgram:
     rows, columns = sketch.shape
     sketch.inputs.append((names[1], f"torch.randint(0, {columns}, ({rows},))"))
     smoothed = not factor and sketch.chance(0.5)
-    given = ", label_smoothing=0.1" if smoothed else ""
+    smoothing_argument = ", label_smoothing=0.1" if smoothed else ""
     lines = [
         'top = -float("inf")',
         "total = 0.0",
@@ -189,13 +204,14 @@ def _cross_entropy(sketch: Sketch, factor: str) -> DrawnProgram:
         *(["    plain += tl.sum(tl.where(mask, x, 0.0), axis=0)"] if smoothed else []),
         "right = tl.load(x_ptr + row * columns + tl.load(y_ptr + row))",
         "norm = top + tl.log(total)",
+        # Label smoothing 0.1: 0.9 of the target's log-prob and 0.1 of the mean over all classes.
         "loss = norm - 0.9 * right - 0.1 * plain / columns" if smoothed else "loss = norm - right",
     ]
     name = "smoothed_cross_entropy" if smoothed else "cross_entropy"
     return _finished_row_loss(
         sketch,
         name,
-        f"F.cross_entropy({names[0]}, {names[1]}{given})",
+        f"F.cross_entropy({names[0]}, {names[1]}{smoothing_argument})",
         factor or ("" if smoothed else "2.0"),
         list(names),
         lines,

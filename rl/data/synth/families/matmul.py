@@ -1,7 +1,7 @@
-"""Matrix products in every layout, each with a chain on what a tile holds.
+"""Matrix products in every layout, each with a chain on a tile's values.
 
-Tiles are visited in groups of rows, so that the right operand stays in L2. fp32 goes through three tf32 products
-(`tf32x3`): as exact as fp32 to the judge's tolerance, on tensor cores.
+Tiles are visited in groups of rows, so the right operand stays in L2. fp32 uses three tf32
+products (`tf32x3`): as exact as fp32 to the judge's tolerance, on tensor cores.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_progr
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 TILES = ((64, 64, 32, 4), (128, 64, 32, 8), (128, 128, 32, 8), (128, 128, 32, 8))
-"""BLOCK_M, BLOCK_N, BLOCK_K, warps: 141, 135 and 207 registers a thread on sm_90, nothing spilled."""
+"""BLOCK_M, BLOCK_N, BLOCK_K, warps: 141, 135 and 207 registers a thread on sm_90, nothing
+spilled.
+"""
 
 STRIDES = ("stride_am", "stride_ak", "stride_bk", "stride_bn")
 STRIDED_SHARE = 0.2
-"""Share of the products of two matrices whose kernel is given strides."""
+"""Share of the products of two matrices whose kernel takes strides."""
 FOLLOWED_SHARE = 0.5
-"""The share of training's products of two matrices that norms, softmax or a reduction may follow, so that many a kernel
-is the product and nothing else.
+"""Share of training's products of two matrices with a possible norm, softmax or reduction
+afterwards; the other kernels are the product alone.
 """
 
 GROUPED_ORDER_LINES = (
@@ -45,30 +47,30 @@ GROUPED_ORDER_LINES = (
 
 @dataclass
 class DrawnProduct:
-    """The operands and sizes that the kernel of one product is written for."""
+    """The operands and sizes of a product's kernel."""
 
     a: str
     """The host's variable of the left operand, (M, K) after strides."""
     b: str
     a_strides: tuple[str, str] = ("K", "1")
-    """Strides of rows and of depth, as the kernel writes them: a size, 1, or `stride_am` and the like."""
+    """Strides of rows and of depth in the kernel: a size, 1, or `stride_am` and the like."""
     b_strides: tuple[str, str] = ("N", "1")
     """Strides of depth and of columns."""
     batch: bool = False
     bias: str = ""
-    """Host expression of a vector of N, "" for none."""
+    """Host expression of a vector of N numbers; empty for none."""
     name: str = "matmul_kernel"
     sizes: list[str] = field(default_factory=list)
     """Host lines that set M, N, K (and batch)."""
     shape: str = "(M, N)"
     strides: tuple[str, ...] = ()
-    """Host expressions of the strides that the kernel is given, where it is."""
+    """Host expressions of the strides passed to the kernel, if any."""
     keep: str = ""
     """A condition on rows and cols outside of which the product is zero."""
 
 
 def product_kernel(sketch: Sketch, product: DrawnProduct, steps: list[Step]) -> None:
-    """Adds the kernel and its launch; the output is the sketch's current tensor."""
+    """Appends the kernel and its launch; the output becomes the sketch's current tensor."""
     extra = ChainNeeds()
     offsets = "rows[:, None] * N + cols[None, :]"
     if product.batch:
@@ -79,6 +81,7 @@ def product_kernel(sketch: Sketch, product: DrawnProduct, steps: list[Step]) -> 
         "    " + line
         for line in (*GROUPED_ORDER_LINES, *_batch_lines(product), *_loop(sketch, product))
     ]
+    # Triangular products: elements outside the condition are zero.
     if product.keep:
         body.append(f"    acc = tl.where({product.keep}, acc, 0.0)")
     if product.bias:
@@ -118,6 +121,7 @@ def _batch_lines(product: DrawnProduct) -> list[str]:
 def _loop(sketch: Sketch, product: DrawnProduct) -> list[str]:
     a = f"a_ptr + {_term('rows[:, None]', product.a_strides[0])} + {_term('k[None, :]', product.a_strides[1])}"
     b = f"b_ptr + {_term('k[:, None]', product.b_strides[0])} + {_term('cols[None, :]', product.b_strides[1])}"
+    # fp32 operands in three tf32 products; half precision needs no option.
     precision = "" if sketch.narrow else ', input_precision="tf32x3"'
     return [
         "acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)",
@@ -156,7 +160,7 @@ SQUARE_SIDES = (1024, 2048, 4096)
 
 
 def matmul(sketch: Sketch, depth: int) -> DrawnProgram:
-    """A product of two inputs in one of many forms -> chain."""
+    """Draws a product of two inputs in one of many forms -> chain."""
     sketch.family = "matmul"
     sketch.dtype = sketch.rng.choices(("float32", "float16", "bfloat16"), (8, 1, 1))[0]
     form = sketch.rng.choices(
@@ -180,7 +184,7 @@ def matmul(sketch: Sketch, depth: int) -> DrawnProgram:
 
 
 def _strided(product: DrawnProduct) -> None:
-    """The kernel is given the operands' strides, so that it takes any view of them."""
+    """Rewrites the product with the operands' strides as kernel arguments, for any view of them."""
     a, b = product.a, product.b
     depth, column = (0, 1) if product.b_strides[1] == "1" else (1, 0)
     row, along = (0, 1) if product.a_strides[1] == "1" else (1, 0)
@@ -198,7 +202,7 @@ def _names(sketch: Sketch) -> tuple[str, str]:
 
 
 def _sides(sketch: Sketch) -> tuple[str, str, str]:
-    """M, K, N: square, long, thin or as it comes."""
+    """Draws M, K, N: square, long, thin or independent."""
     m, k, n = sketch.rng.choices(
         ((SQUARE_SIDES,) * 3, ((16384, 32768), (32, 64, 128), (16384,)), ((256, 512), (131072, 262144), (256,)),
         ((8205, 5000), (2949, 1111), (5921, 777)), ((32768,), (512, 1024), (16, 32, 64))),
@@ -274,12 +278,12 @@ def _batched(sketch: Sketch) -> DrawnProduct:
 
 
 def _three(sketch: Sketch) -> DrawnProduct:
-    """(..., K) times (K, N): the leading axes are rows."""
+    """Draws (..., K) times (K, N): the leading axes are rows."""
     a, b = _names(sketch)
-    many = sketch.chance(0.4)
+    is_batched = sketch.chance(0.4)
     names = (
         sketch.pick((("b", "i", "j", "l"), ("batch_size", "height", "width", "features")))
-        if many
+        if is_batched
         else sketch.pick((("N", "M", "K"), ("batch_size", "seq_len", "dim")))
     )
     full, cpu = ((8, 16), (128, 256), (64, 256), (256, 512)), ((2,), (3, 4), (5, 6), (33, 40))
@@ -288,14 +292,14 @@ def _three(sketch: Sketch) -> DrawnProduct:
         for n, f, c in zip(names, full[-len(names) :], cpu[-len(names) :], strict=True)
     ]
     last = sketch.size(
-        sketch.pick(("L", "out_features", "dim_out")) if not many else "k",
+        sketch.pick(("L", "out_features", "dim_out")) if not is_batched else "k",
         (512, 768, 1024),
         (35, 66),
     )
     sketch.input(a, sides)
     sketch.input(b, (sides[-1], last))
     spellings = [f"torch.matmul({a}, {b})", f"{a} @ {b}"] + (
-        [f'torch.einsum("bijl,lk->bijk", {a}, {b})'] if many else []
+        [f'torch.einsum("bijl,lk->bijk", {a}, {b})'] if is_batched else []
     )
     sketch.reference.append("x = " + sketch.pick(spellings))
     sketch.ops.append(f"matmul_{len(sides)}d")

@@ -1,4 +1,6 @@
-"""Products that are not tiles: a matrix and a vector, a diagonal, and halves of a tensor that meet (gated units)."""
+"""Products without tiles: a matrix and a vector, a diagonal, and combined halves of a tensor
+(gated units).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ GATES = (
 
 
 def matvec(sketch: Sketch, depth: int) -> DrawnProgram:
-    """A matrix and a vector (or a diagonal and a matrix) -> chain."""
+    """Draws a matrix and a vector (or a diagonal and a matrix) -> chain."""
     sketch.family = "matmul"
     return _diagonal(sketch, depth) if sketch.chance(0.35) else _vector(sketch, depth)
 
@@ -87,7 +89,7 @@ def _diagonal(sketch: Sketch, depth: int) -> DrawnProgram:
 
 
 def gated(sketch: Sketch, depth: int) -> DrawnProgram:
-    """The halves of the last axis: one through an activation, times the other -> chain."""
+    """Draws the halves of the last axis: an activation of the first, times the second -> chain."""
     sketch.family = "elementwise"
     start(sketch, sketch.pick((2, 2, 3)))
     columns = sketch.shape[-1]

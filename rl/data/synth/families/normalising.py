@@ -1,4 +1,6 @@
-"""Softmax and its kin, and norms along one axis: passes that gather, then one that writes every element."""
+"""Softmax variants, and norms along an axis: passes that reduce, then a pass that writes every
+element.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ from kernelwright.rl.data.synth.families.reductions import (
 
 @dataclass(frozen=True)
 class Norm:
-    """One way to normalise rows."""
+    """A way to normalise rows."""
 
     name: str
     write: Callable[..., NormScaling | None]
-    """Adds the reference's statements: for an axis, of a layer for the last one."""
+    """Adds the reference's statements for an axis, or for a layer of the last axis."""
     passes: Callable[[AxisKernel], str]
-    """Writes all passes but the last; what an element becomes."""
+    """Writes all passes but the last, and returns the expression of an element."""
     weight: float = 1.0
 
 
@@ -55,6 +57,7 @@ def _log_softmax(walk: AxisKernel) -> str:
 def _gathered(
     walk: AxisKernel, term: str, final: str, identity: str = "0.0", fold: str = "acc += {t}"
 ) -> None:
+    # The masked value is written only if the load did not already insert the identity.
     x = walk.masked(identity)
     walk.accumulator("acc", identity)
     lines = [] if x == "x" else [f"x = {x}"]
@@ -70,6 +73,8 @@ def _simple(term: str, final: str, element: str) -> Callable[[AxisKernel], str]:
     return passes
 
 
+# Each function below writes the passes of a norm and returns the expression of an element;
+# `spread` repeats a row's value along its elements.
 def _over_max(walk: AxisKernel) -> str:
     _gathered(walk, "tl.abs(x)", "tl.max(acc, axis=0)", fold="acc = tl.maximum(acc, {t})")
     return f"x / (factor{walk.axis.spread} + 1e-6)"
@@ -103,7 +108,7 @@ def _layer(walk: AxisKernel) -> str:
 
 
 def _rms_of_layer(sketch: Sketch, dim: str) -> None:
-    """RMS norms with eps, and often the number of features, as arguments of the model."""
+    """Draws RMS norms with eps, and often the number of features, as arguments of the model."""
     if sketch.chance(0.6) and not sketch.takes("num_features"):
         size = sketch.shape[1] if dim == "1" else sketch.shape[-1]
         if size:
@@ -176,14 +181,14 @@ LAYERS = (
 
 
 def softmax(sketch: Sketch, depth: int) -> DrawnProgram:
-    """x -> chain -> softmax or log-softmax -> chain."""
+    """Draws x -> chain -> softmax or log-softmax -> chain."""
     sketch.family = "softmax"
     draw_dtype(sketch)
     return _program(sketch, depth, SOFTMAXES)
 
 
 def norm(sketch: Sketch, depth: int) -> DrawnProgram:
-    """x -> chain -> norm along one axis -> chain."""
+    """Draws x -> chain -> norm along an axis -> chain."""
     sketch.family = "norms"
     return _program(sketch, depth, (*NORMS, *LAYERS))
 
@@ -197,8 +202,8 @@ def _program(sketch: Sketch, depth: int, pool: tuple[Norm, ...]) -> DrawnProgram
 def normalise_current(
     sketch: Sketch, pool: tuple[Norm, ...], depth: int, before: int | None = None
 ) -> None:
-    """One of `pool` over the current tensor with depth - 1 element-wise steps around it, few of them before: every
-    pass repeats those.
+    """Appends a norm of `pool` over the current tensor with depth - 1 element-wise steps around
+    it, few of them before: every pass repeats those.
     """
     chosen = sketch.rng.choices(pool, [n.weight for n in pool])[0]
     around = depth - 1
@@ -208,7 +213,7 @@ def normalise_current(
     scaled = _write(sketch, chosen, last_axis)
     sketch.ops.append(chosen.name)
     walk = AxisKernel(sketch, ROW_AXIS if last_axis else INNER_AXIS, steps)
-    _given(walk, scaled)
+    _add_parameters(walk, scaled)
     element = chosen.passes(walk)
     channels = (
         ""
@@ -232,7 +237,7 @@ def normalise_current(
 
 
 def _write(sketch: Sketch, chosen: Norm, last_axis: bool) -> NormScaling | None:
-    """The reference's statements; what a layer's kernel is given."""
+    """Writes the reference's statements, and returns the arguments of a layer's kernel."""
     if chosen in LAYERS:
         return chosen.write(sketch)
     dim = str(sketch.pick((-1, len(sketch.shape) - 1))) if last_axis else "1"
@@ -245,13 +250,13 @@ def _write(sketch: Sketch, chosen: Norm, last_axis: bool) -> NormScaling | None:
     return None
 
 
-def _given(walk: AxisKernel, scaled: NormScaling | None) -> None:
-    """The kernel's pointers and numbers of a layer."""
+def _add_parameters(walk: AxisKernel, scaled: NormScaling | None) -> None:
+    """Adds the kernel's pointers and numbers of a layer."""
     if scaled is None:
         return
-    given = {"gamma_ptr": scaled.gamma, "beta_ptr": scaled.beta, "eps": scaled.eps}
-    walk.extra.parameters += [name for name, value in given.items() if value]
-    walk.extra.values += [value for value in given.values() if value]
+    parameters = {"gamma_ptr": scaled.gamma, "beta_ptr": scaled.beta, "eps": scaled.eps}
+    walk.extra.parameters += [name for name, value in parameters.items() if value]
+    walk.extra.values += [value for value in parameters.values() if value]
 
 
 def _affine(walk: AxisKernel, scaled: NormScaling | None) -> list[str]:

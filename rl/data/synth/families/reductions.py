@@ -1,4 +1,4 @@
-"""Sums, means, extremes, arguments of extremes, variances, norms and logsumexp along one axis."""
+"""Sums, means, extremes, arguments of extremes, variances, norms and logsumexp along an axis."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LOWEST, HIGHEST = '-float("inf")', 'float("inf")'
 
 @dataclass(frozen=True)
 class Reduction:
-    """One way to reduce rows."""
+    """A way to reduce rows."""
 
     name: str
     torch: tuple[str, ...]
-    """`{k}` is ", keepdim=True" or nothing."""
+    """Spelling of the reference; `{k}` is ", keepdim=True" or nothing."""
     passes: Callable[[AxisKernel], str]
     """Writes the passes and returns the name of the reduced value."""
     integer: bool = False
@@ -28,7 +28,8 @@ class Reduction:
 
 
 def _folded(walk: AxisKernel, identity: str, fold: str, final: str) -> str:
-    """One accumulator a lane, reduced at the end."""
+    """Returns passes with an accumulator for each lane, reduced at the end."""
+    # Without a chain before, the load itself can insert the identity for masked elements.
     walk.other = identity if not walk.before else "0.0"
     walk.accumulator("acc", identity)
     walk.each(fold.format(x=walk.masked(identity)))
@@ -65,6 +66,7 @@ def _mean_square(walk: AxisKernel) -> str:
 
 
 def _squares(walk: AxisKernel, final: str) -> str:
+    # An accumulator for each lane; lanes are combined after the loop.
     walk.accumulator("acc", "0.0")
     x = walk.masked("0.0")
     walk.each(*(["acc += x * x"] if x == "x" else [f"x = {x}", "acc += x * x"]))
@@ -78,13 +80,15 @@ def _extreme_index(walk: AxisKernel, identity: str, better: str, final: str) -> 
     walk.accumulator("index", "0", "tl.int32")
     x = walk.masked(identity)
     update = [
+        # Strict comparison: of equal elements in a lane the first one stays, as in torch.
         f"better = x {better} best",
         "best = tl.where(better, x, best)",
-        f"index = tl.where(better, {walk.axis.place}, index)",
+        f"index = tl.where(better, {walk.axis.index}, index)",
     ]
     walk.each(*([] if x == "x" else [f"x = {x}"]), *update)
     walk.at(f"top = {final}(best, axis=0)")
     walk.at(
+        # Of equal extremes in several lanes torch returns the smallest index.
         f"y = tl.min(tl.where(best == top{walk.axis.spread}, index, {walk.axis.count}), axis=0)"
     )
     return "y"
@@ -99,9 +103,9 @@ def _argmin(walk: AxisKernel) -> str:
 
 
 def squared_deviation_passes(walk: AxisKernel) -> None:
-    """Writes two passes: `mean`, then `acc` with the squared deviations from it.
+    """Writes two passes: `mean`, then `acc` with the squared deviations from the mean.
 
-    A sum of squares alone loses all precision where a row is constant.
+    A sum of squares alone loses all precision on constant rows.
     """
     walk.accumulator("acc", "0.0")
     walk.each(f"acc += {walk.masked('0.0')}")
@@ -123,15 +127,18 @@ def _deviation(walk: AxisKernel) -> str:
 
 
 def online_exp_sum_pass(walk: AxisKernel) -> None:
-    """Writes one pass: `top`, the maximum so far, and `total`, the sum of exp(x - top)."""
+    """Writes a single pass: `top`, the maximum so far, and `total`, the sum of exp(x - top)."""
     walk.other = LOWEST if not walk.before else "0.0"
     x = walk.masked(LOWEST)
+    # Along an inner axis a program holds a block of columns, along the last axis a single row.
     first = [
         f"top = tl.full((BLOCK,), {LOWEST}, tl.float32)",
         "total = tl.zeros((BLOCK,), tl.float32)",
     ]
     walk.at(*(first if walk.axis is INNER_AXIS else [f"top = {LOWEST}", "total = 0.0"]))
     update = [
+        # A larger maximum rescales the sum so far: exp(x - new_top) = exp(x - top) exp(top -
+        # new_top).
         "new_top = tl.maximum(top, tl.max(x, axis=0))",
         f"total = total * tl.exp(top - new_top) + tl.sum(tl.exp(x - new_top{walk.axis.spread}), axis=0)",
         "top = new_top",
@@ -167,15 +174,15 @@ REDUCTIONS = (
 OVER_SEVERAL_AXES = tuple(
     r for name in ("mean", "sum", "max", "min", "logsumexp") for r in REDUCTIONS if r.name == name
 )
-"""Reductions that take several axes."""
+"""Reductions over several axes."""
 PER_SAMPLE_SHARE = 0.3
-"""The share of training's reductions over several axes that leave one number a sample."""
+"""Share of training reductions over several axes with a single number for each sample."""
 NEVER_DRAWN_ALONE = {"var", "std", "logsumexp", "l1_norm", "l2_norm", "mean_square"}
-"""Reductions that no benchmark asks for alone."""
+"""Reductions absent from benchmarks as a single operation."""
 
 
 def reduction(sketch: Sketch, depth: int) -> DrawnProgram:
-    """x -> chain -> reduction -> chain."""
+    """Draws x -> chain -> reduction -> chain."""
     sketch.family = "reductions"
     draw_dtype(sketch)
     start(sketch, sketch.rng.choices((2, 3, 4, 5), (3.5, 2.5, 2, 0.4))[0])
@@ -184,7 +191,7 @@ def reduction(sketch: Sketch, depth: int) -> DrawnProgram:
 
 
 def reduce_current(sketch: Sketch, depth: int, before: int | None = None) -> None:
-    """A reduction of the current tensor with depth - 1 element-wise steps around it."""
+    """Appends a reduction of the current tensor with depth - 1 element-wise steps around it."""
     planes = len(sketch.shape) > 3 and (depth > 1 or bool(sketch.ops)) and sketch.chance(0.5)
     chosen = (
         sketch.rng.choices(OVER_SEVERAL_AXES, (3, 1, 1, 1, 1))[0]
@@ -219,7 +226,9 @@ def reduce_current(sketch: Sketch, depth: int, before: int | None = None) -> Non
 
 
 def _planes(sketch: Sketch, chosen: Reduction, around: int, first: int) -> None:
-    """Over all axes behind the second, in training at times behind the first: a plane, or a sample, is one row."""
+    """Appends a reduction over all axes after the second, in training sometimes after the first:
+    a plane, or a sample, is a row.
+    """
     steps = draw_steps(sketch, first, tensors=False, binary=0)
     behind = 1 if sketch.wild and sketch.chance(PER_SAMPLE_SHARE) else 2
     axes = ", ".join(str(i) for i in range(behind, len(sketch.shape)))
@@ -248,7 +257,9 @@ def _planes(sketch: Sketch, chosen: Reduction, around: int, first: int) -> None:
 
 
 def _adaptive(sketch: Sketch, kind: str, keep: bool) -> None:
-    """Pooling to one pixel, as a layer or a call; flattened where the ones are not kept."""
+    """Returns pooling to a single pixel, as a layer or a call; flattened if unit axes are not
+    wanted.
+    """
     axes = len(sketch.shape) - 2
     to = sketch.pick(("1", "1", f"({', '.join(['1'] * axes)})"))
     if sketch.chance(0.6):
@@ -285,7 +296,7 @@ def _reduced(shape: tuple[str, ...], last_axis: bool, keep: bool) -> tuple[str, 
 
 
 def _shape(source: str, last_axis: bool, keep: bool, axes: int) -> str:
-    one = ", 1" if keep else ""
+    unit_axis = ", 1" if keep else ""
     if last_axis:
-        return f"(*{source}.shape[:-1]{one})" if keep else f"{source}.shape[:-1]"
-    return f"({source}.shape[0]{one}, *{source}.shape[2:])"
+        return f"(*{source}.shape[:-1]{unit_axis})" if keep else f"{source}.shape[:-1]"
+    return f"({source}.shape[0]{unit_axis}, *{source}.shape[2:])"

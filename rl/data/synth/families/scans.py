@@ -1,6 +1,6 @@
-"""Running sums and products along one axis: forwards, backwards, exclusive, masked.
+"""Running sums and products along an axis: forwards, backwards, exclusive, masked.
 
-A block is scanned at a time, the total carried on.
+Each block is scanned in turn, and its total is carried to the next.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ SCAN_FORMS = (
 
 
 def scan(sketch: Sketch, depth: int) -> DrawnProgram:
-    """x -> chain -> scan -> chain."""
+    """Draws x -> chain -> scan -> chain."""
     sketch.family = "scans"
     start(sketch, sketch.rng.choices((2, 3), (5, 1))[0])
     last_axis = len(sketch.shape) == 2 or sketch.chance(0.5)
     form = sketch.rng.choices([f for f, _ in SCAN_FORMS], [w for _, w in SCAN_FORMS])[0]
+    # Operations before the scan; the others follow it.
     first = min(depth - 1, sketch.rng.choices((0, 1, 2), (4, 2, 1))[0])
     if form == "cumprod":
         _small_factors(sketch)
@@ -42,7 +43,7 @@ def scan(sketch: Sketch, depth: int) -> DrawnProgram:
 
 
 def _small_factors(sketch: Sketch) -> None:
-    """Near one, so that a long product neither vanishes nor grows without end."""
+    """Returns factors near one, so a long product neither vanishes nor explodes."""
     name, _ = sketch.inputs[0]
     sketch.inputs[0] = (name, f"1.0 + 0.01 * torch.randn({', '.join(sketch.shape)})")
 
@@ -73,6 +74,7 @@ def _passes(walk: AxisKernel, form: str, tail: list[str]) -> None:
     if form == "reverse_cumsum":
         walk.axis = axis = _backwards(axis)
     product = form == "cumprod"
+    # Masked elements must not change the running value.
     walk.other = "1.0" if product else "0.0"
     walk.at(_carry(axis, "1.0" if product else "0.0"))
     lines = []
@@ -83,17 +85,21 @@ def _passes(walk: AxisKernel, form: str, tail: list[str]) -> None:
             f"keep = tl.load(keep_ptr + {axis.offsets}, mask=mask, other=0)",
             "x = tl.where(keep != 0, x, 0.0)",
         ]
+    # The chain may have changed the value of masked elements.
     if walk.before:
         lines.append(f"x = tl.where(mask, x, {walk.other})")
     spread = axis.spread
     if product:
         lines += [
             f"y = tl.cumprod(x, axis=0) * carry{spread}",
+            # The product so far is the last element of the block; a sum of factors would be
+            # wrong.
             f"carry = tl.sum(tl.where({_last(axis)}, y, 0.0), axis=0)",
         ]
     else:
         lines += [f"y = tl.cumsum(x, axis=0) + carry{spread}", "carry += tl.sum(x, axis=0)"]
     if form == "exclusive_cumsum":
+        # An exclusive sum leaves out the element itself.
         lines.append("y = y - x")
     walk.each(*lines, *tail, walk.store_elements("y"))
 
@@ -109,7 +115,7 @@ def _last(axis: Axis) -> str:
 
 
 def _backwards(axis: Axis) -> Axis:
-    """Returns the same walk from the end: places are counted from the last element."""
+    """Returns the same walk from the end: positions are counted from the last element."""
     if not axis.spread:
         return replace(
             axis, inside=("cols = columns - 1 - start - tl.arange(0, BLOCK)", "mask = cols >= 0")

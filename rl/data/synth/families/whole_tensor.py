@@ -1,6 +1,6 @@
-"""Over a whole tensor: a number of all of it, and that number used on every element again.
+"""Reductions of a whole tensor to a number, possibly used on every element again.
 
-Parts first, then their sum in one order, then the elements.
+Three kernels: partial sums, their total in a fixed order, then the elements.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ FORMS = (
 
 
 def whole_tensor(sketch: Sketch, depth: int) -> DrawnProgram:
-    """x -> chain -> a number of all of it, or the elements with that number -> chain."""
+    """Draws x -> chain -> a number of the whole tensor, or the elements combined with this number
+    -> chain.
+    """
     sketch.family = "reductions"
     start(sketch, sketch.rng.choices((2, 3, 4), (4, 1, 2))[0])
     name, spelt, term, final, element = sketch.pick(FORMS)
@@ -52,6 +54,7 @@ def whole_tensor(sketch: Sketch, depth: int) -> DrawnProgram:
     )
     tail = [] if element else kernel_lines(sketch, after, ChainSite("number", "", ""), last)
     _total(sketch, final, tail, last)
+    # With an element expression a third kernel uses the number on every element.
     if element:
         again, later = (
             ChainNeeds(list(parts.parameters), list(parts.values)),
@@ -99,14 +102,14 @@ def _total(sketch: Sketch, final: str, tail: list[str], extra: ChainNeeds) -> No
 
 def _host(sketch: Sketch, parts: ChainNeeds, last: ChainNeeds, again: ChainNeeds | None) -> None:
     number = "number" if again else "out"
-    given = ", ".join(["x", *parts.values, "part", "n"])
+    arguments = ", ".join(["x", *parts.values, "part", "n"])
     total = ", ".join(["part", *last.values, number, "blocks", "n"])
     sketch.host += [
         "n = x.numel()",
         "blocks = triton.cdiv(n, 4096)",
         "part = torch.empty(blocks, device=x.device)",
         f"{number} = torch.empty((), device=x.device)",
-        f"part_kernel[(blocks,)]({given}, BLOCK=4096)",
+        f"part_kernel[(blocks,)]({arguments}, BLOCK=4096)",
         f"total_kernel[(1,)]({total}, BLOCK=1024)",
     ]
     if again is not None:

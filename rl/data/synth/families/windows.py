@@ -1,4 +1,6 @@
-"""Pooling over one, two or three axes: one program a block of outputs of one plane, the taps of the window unrolled."""
+"""Pooling over one, two or three axes: each program computes a block of outputs of a plane, with
+unrolled window taps.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ FLAG_SHARE = 0.3
 
 
 def pooling(sketch: Sketch, depth: int) -> DrawnProgram:
-    """x -> max or average pooling -> chain."""
+    """Draws x -> max or average pooling -> chain."""
     sketch.family = "pooling"
     axes = sketch.rng.choices((1, 2, 3), (3, 4, 2))[0]
     start(sketch, axes + 2)
@@ -24,7 +26,9 @@ def pooling(sketch: Sketch, depth: int) -> DrawnProgram:
 
 
 def pool_current(sketch: Sketch, axes: int, depth: int) -> None:
-    """A window over the last `axes` axes of the current tensor, then depth - 1 element-wise steps."""
+    """Appends a window over the last `axes` axes of the current tensor, then depth - 1
+    element-wise steps.
+    """
     largest = sketch.chance(0.5)
     name = f"{'max' if largest else 'avg'}_pool{axes}d"
     host = _write(sketch, name, axes, largest)
@@ -51,17 +55,19 @@ def pool_current(sketch: Sketch, axes: int, depth: int) -> None:
 
 
 def _write(sketch: Sketch, name: str, axes: int, largest: bool) -> dict[str, str]:
-    """The reference's layer or call; what the host reads each number of the window from."""
+    """Writes the reference's layer or call, and returns the host's expressions for the window's
+    numbers.
+    """
     values = _window(sketch, largest)
-    taken = {argument for argument, _ in sketch.arguments} & values.keys()
-    prefix = "pool_" if taken else sketch.pick(("", "", "", "pool_"))
+    used = {argument for argument, _ in sketch.arguments} & values.keys()
+    prefix = "pool_" if used else sketch.pick(("", "", "", "pool_"))
     shown = _shown(sketch, values)
     if sketch.chance(0.3):
         _layer(sketch, name, axes, shown)
         return values
-    own = values["stride"] == values["kernel_size"] and sketch.chance(0.5)
+    omits_stride = values["stride"] == values["kernel_size"] and sketch.chance(0.5)
     for argument in shown:
-        value = "None" if own and argument == "stride" else values[argument]
+        value = "None" if omits_stride and argument == "stride" else values[argument]
         fallback = f" or {prefix}kernel_size" if argument == "stride" else ""
         sketch.arguments.append((f"{prefix}{argument}", value))
         sketch.init.append(f"self.{prefix}{argument} = {prefix}{argument}{fallback}")
@@ -78,8 +84,10 @@ def _write(sketch: Sketch, name: str, axes: int, largest: bool) -> dict[str, str
             f"self.{prefix}{argument} = {prefix}{argument}" for argument in shown
         ]
         named = sketch.chance(0.4) or tuple(shown) != tuple(values)[: len(shown)]
-        given = ", ".join(f"{a}=self.{prefix}{a}" if named else f"self.{prefix}{a}" for a in shown)
-        sketch.reference.append(f"x = F.{name}(x, {given})")
+        shown_values = ", ".join(
+            f"{a}=self.{prefix}{a}" if named else f"self.{prefix}{a}" for a in shown
+        )
+        sketch.reference.append(f"x = F.{name}(x, {shown_values})")
     else:
         _layer(
             sketch,
@@ -94,8 +102,8 @@ def _write(sketch: Sketch, name: str, axes: int, largest: bool) -> dict[str, str
 
 
 def _flags(sketch: Sketch, largest: bool, prefix: str) -> list[str]:
-    """What torch's layer takes besides, as it is by default: in training's references at times, and nothing to the
-    kernel.
+    """Returns further arguments of torch's layer at their defaults: sometimes written in training
+    references, without effect on the kernel.
     """
     flags = {"return_indices": "False"} if largest else {"count_include_pad": "True"}
     flags |= {"ceil_mode": "False"}
@@ -107,7 +115,9 @@ def _flags(sketch: Sketch, largest: bool, prefix: str) -> list[str]:
 
 
 def _window(sketch: Sketch, largest: bool) -> dict[str, str]:
-    """Small enough that the smallest inputs hold it. A padding is half the kernel at most."""
+    """Draws a window small enough for the smallest inputs, with a padding of at most half the
+    kernel.
+    """
     size = sketch.pick((2, 3, 3, 4, 5))
     padding = sketch.pick((0, 0, 1, size // 2))
     dilation = sketch.pick((1, 1, 1, 2)) if largest else 1
@@ -120,21 +130,21 @@ def _window(sketch: Sketch, largest: bool) -> dict[str, str]:
 
 
 def _shown(sketch: Sketch, values: dict[str, str]) -> dict[str, str]:
-    """What is written: numbers that torch takes by itself are mostly left out."""
+    """Returns the written arguments: torch's default numbers are mostly omitted."""
     usual = {"stride": values["kernel_size"], "padding": "0", "dilation": "1"}
     return {a: value for a, value in values.items() if usual.get(a) != value or sketch.chance(0.4)}
 
 
-def _layer(sketch: Sketch, name: str, axes: int, given: dict[str, str]) -> None:
+def _layer(sketch: Sketch, name: str, axes: int, values: dict[str, str]) -> None:
     kind = f"nn.{'Max' if name.startswith('max') else 'Avg'}Pool{axes}d"
-    plain = list(given) == ["kernel_size", "stride", "padding", "dilation"][
-        : len(given)
+    plain = list(values) == ["kernel_size", "stride", "padding", "dilation"][
+        : len(values)
     ] and name.startswith("max")
     plain = (
-        plain or list(given) == ["kernel_size", "stride", "padding"][: len(given)]
+        plain or list(values) == ["kernel_size", "stride", "padding"][: len(values)]
     ) and sketch.chance(0.35)
     shown = ", ".join(
-        value if plain else f"{argument}={value}" for argument, value in given.items()
+        value if plain else f"{argument}={value}" for argument, value in values.items()
     )
     called = sketch.pick(("pool", name.removesuffix(f"{axes}d"), f"{name.split('_')[0]}pool"))
     sketch.reference.append(
@@ -147,7 +157,7 @@ def _sizes(names: tuple[str, ...]) -> list[str]:
 
 
 def _body(sketch: Sketch, names: tuple[str, ...], largest: bool, tail: list[str]) -> list[str]:
-    """Lines of the kernel."""
+    """Returns the lines of the kernel."""
     total = " * ".join(f"O{name}" for name in names)
     lines = [
         "plane = tl.program_id(0).to(tl.int64)",
@@ -163,21 +173,21 @@ def _body(sketch: Sketch, names: tuple[str, ...], largest: bool, tail: list[str]
         step = f"k{name.lower()}" + (" * DILATION" if largest else "")
         lines.append(f"{indent}{name.lower()} = o{name.lower()} * STRIDE - PADDING + {step}")
     inside = " & ".join(f"({n.lower()} >= 0) & ({n.lower()} < {n})" for n in names)
-    place = names[0].lower()
+    origin = names[0].lower()
     for name in names[1:]:
-        place = (
-            f"({place}) * {name} + {name.lower()}"
-            if " " in place
-            else f"{place} * {name} + {name.lower()}"
+        origin = (
+            f"({origin}) * {name} + {name.lower()}"
+            if " " in origin
+            else f"{origin} * {name} + {name.lower()}"
         )
     planes = " * ".join(names)
     value = (
-        f"tl.load(x_ptr + plane * {planes} + {place}, mask=mask & {inside}, "
+        f"tl.load(x_ptr + plane * {planes} + {origin}, mask=mask & {inside}, "
         f"other={LOWEST_VALUE if largest else '0.0'}){sketch.cast}"
     )
     if len(names) > 1:
         value = (
-            f"tl.load(x_ptr + plane * ({planes}) + {place}, mask=mask & {inside}, "
+            f"tl.load(x_ptr + plane * ({planes}) + {origin}, mask=mask & {inside}, "
             f"other={LOWEST_VALUE if largest else '0.0'}){sketch.cast}"
         )
     lines += [

@@ -206,10 +206,10 @@ def test_exact_and_near_duplicates_go_and_another_graph_stays(tmp_path):
 def test_signatures_tell_likeness():
     near = NearDuplicates()
     text = " ".join(f"word{i}" for i in range(200))
-    assert not near.seen("a", minhash_signature(text))
-    assert near.seen("a", minhash_signature(text.replace("word50 ", "")))
-    assert not near.seen("b", minhash_signature(text))
-    assert not near.seen("a", minhash_signature(" ".join(f"other{i}" for i in range(200))))
+    assert not near.is_duplicate("a", minhash_signature(text))
+    assert near.is_duplicate("a", minhash_signature(text.replace("word50 ", "")))
+    assert not near.is_duplicate("b", minhash_signature(text))
+    assert not near.is_duplicate("a", minhash_signature(" ".join(f"other{i}" for i in range(200))))
 
 
 def test_an_interrupted_cleaning_uses_what_it_has(tmp_path):

@@ -18,7 +18,7 @@ from kernelwright.rl.credit.formula import FORMULA_PRESETS  # noqa: E402
 from kernelwright.rl.training.from_log import train_from_log  # noqa: E402
 from kernelwright.rl.training.online.folder_samplers import FolderSampler  # noqa: E402
 from kernelwright.rl.training.online.problem_source import ProblemSource  # noqa: E402
-from kernelwright.rl.training.online.rounds import Rounds  # noqa: E402
+from kernelwright.rl.training.online.rounds import RoundContext, Rounds  # noqa: E402
 from kernelwright.rl.training.online.sampler import InProcessSampler, open_samplers, whole_weights  # noqa: E402
 from kernelwright.rl.training.online.training import train_online  # noqa: E402
 from kernelwright.rl.training.options import LogOptions, Method  # noqa: E402
@@ -60,14 +60,8 @@ def round_of_the_novice(novice, judges, problems, tmp_path_factory):
     asked = options(novice, problems, tmp_path_factory.mktemp("round") / "out", group=10)
     subject = open_subject(asked.policy)
     with Store.open(asked.db) as store:
-        rounds = Rounds(
-            store,
-            InProcessSampler(subject, asked).policy,
-            judges,
-            asked,
-            FORMULA_PRESETS["execution"],
-            "first",
-        )
+        context = RoundContext(store, judges, asked, FORMULA_PRESETS["execution"])
+        rounds = Rounds(context, InProcessSampler(subject, asked).policy, "first")
         yield asked, rounds.run(0, ProblemSource(asked.problems, 0).at(0, 3)), rounds, store
 
 

@@ -42,6 +42,6 @@ def test_a_stream_that_is_named_twice_gives_twice_as_many():
 
 def test_problems_in_the_place_of_flat_groups_are_others_and_come_at_once(problems):
     one, other = ProblemSource(("synth", problems), 3), ProblemSource(("synth", problems), 3)
-    found = [p.hash for p in one.others(40, 4)]
-    assert found == [p.hash for p in other.others(40, 4)]
+    found = [p.hash for p in one.replacements(40, 4)]
+    assert found == [p.hash for p in other.replacements(40, 4)]
     assert not set(found[:2]) & {p.hash for step in range(41) for p in one.at(step, 4)[:2]}

@@ -151,9 +151,12 @@ def test_steps_without_a_row_are_no_collapse_of_entropy(tmp_path):
     pytest.importorskip("transformers")
     from types import SimpleNamespace
 
-    from kernelwright.rl.training.watching import TrainingWatcher, ignore_step
+    from kernelwright.rl.training.options import Method, TrainOptions
+    from kernelwright.rl.training.watching import TrainingRun, TrainingWatcher, ignore_step
 
-    watching = TrainingWatcher(None, tmp_path, ignore_step, LIMITS, max_minutes=None)
+    options = TrainOptions(output=tmp_path / "out", limits=LIMITS)
+    options.work.mkdir()
+    watching = TrainingWatcher(TrainingRun(None, options, Method.GRPO, {}), ignore_step)
     state = SimpleNamespace(log_history=[], is_world_process_zero=True, global_step=1, max_steps=20)
 
     def log(**figures):
