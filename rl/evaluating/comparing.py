@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kernelwright.agent.runtime.databases import open_store
 from kernelwright.agent.reporting.figures import PASS_AT_K_VALUES, pass_at
+from kernelwright.agent.runtime.databases import open_store
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.rl.evaluating.rollouts import Rollout, read_rollouts

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernelwright.agent.batch.running import run_batch
-from kernelwright.agent.runtime.databases import open_store
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets, Goal
 from kernelwright.agent.prompts import Prompts

@@ -101,7 +101,12 @@ class TrainingJudges:
         # once, not once for each.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(
-            ["torch", "triton", "kernelwright.tools.evaluation.pipeline", "kernelwright.tools.judging.judge"]
+            [
+                "torch",
+                "triton",
+                "kernelwright.tools.evaluation.pipeline",
+                "kernelwright.tools.judging.judge",
+            ]
         )
         _begin_to_fork()
         return ProcessPoolExecutor(

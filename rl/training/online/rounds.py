@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernelwright.agent.judging.lanes import Lanes, PolicyLane
 from kernelwright.agent.batch.runs import Batch, BatchStatus, list_jobs
+from kernelwright.agent.judging.lanes import Lanes, PolicyLane
 from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets

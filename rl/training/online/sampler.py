@@ -13,7 +13,6 @@ from kernelwright.policies.local.in_process_policy import InProcessPolicy
 from kernelwright.policies.local.process_policy import ProcessPolicy
 from kernelwright.policies.local.quantised_weights import has_int8
 from kernelwright.policies.local.ray_policy import RayPolicy
-from kernelwright.policies.local.quantised_weights import has_int8
 from kernelwright.rl.training.online.folder_samplers import SERVER_PREFIX, open_served, open_vllm
 from kernelwright.rl.training.online.options import OnlineOptions
 from kernelwright.rl.training.subject import Subject
