@@ -100,7 +100,7 @@ def _mean(
     for subject in subjects:
         say(f"reading {subject.name}")
         model = load_weights(subject, "cpu", lora=False)
-        weights = dict(model.named_parameters())
+        weights: dict[str, torch.Tensor] = dict(model.named_parameters())
         if total and _shapes(weights) != _shapes(total):
             raise InputError(
                 f"{subject.name} has weights of other names or shapes than {subjects[0].name}"

@@ -18,7 +18,6 @@ from kernelwright.rl.training.subject import Subject, card_after
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
 
 COMPLETE_FILE = "whole.json"
 """Written last into a checkpoint: without this file the checkpoint was cut off."""
@@ -96,7 +95,7 @@ def facts_of(checkpoint: Path) -> dict[str, Any]:
 
 
 def publish_policy(
-    model: PreTrainedModel,
+    model: Any,
     weights: dict[str, torch.Tensor],
     subject: Subject,
     options: TrainOptions,
@@ -110,7 +109,7 @@ def publish_policy(
 
 def write_policy(
     output: Path,
-    model: PreTrainedModel,
+    model: Any,
     weights: dict[str, torch.Tensor],
     subject: Subject,
     storage: Storage,
@@ -126,7 +125,7 @@ def write_policy(
     try:
         _save_model(partial, model, weights, storage)
         subject.tokenizer.save_pretrained(partial)
-        card = card_after(subject, **facts)
+        card = card_after(subject, (), **facts)
         write_card(partial, card)
         (partial / "README.md").write_text(_readme(output.name, card), encoding="utf-8")
         for path in beside:
@@ -140,7 +139,7 @@ def write_policy(
 
 
 def _save_model(
-    folder: Path, model: PreTrainedModel, weights: dict[str, torch.Tensor], storage: Storage
+    folder: Path, model: Any, weights: dict[str, torch.Tensor], storage: Storage
 ) -> None:
     """Writes an adapter as it is, and whole weights in the dtype of `storage`."""
     import torch

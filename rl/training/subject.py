@@ -21,7 +21,7 @@ from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
     from kernelwright.rl.training.options import TrainOptions
     from kernelwright.rl.training.precision.holding import HeldWeights
@@ -39,7 +39,7 @@ class Subject(NamedTuple):
     path: str
     """A folder, or a hub name."""
     adapter: Path | None
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Any
     identity: Identity
     revision: str
     lineage: tuple[str, ...]

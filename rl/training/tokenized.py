@@ -12,8 +12,6 @@ from trl import DPOTrainer, KTOTrainer, SFTTrainer
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from transformers import PreTrainedTokenizerBase
-    from trl import KTOConfig
 
 
 class TokenizedSFTTrainer(SFTTrainer):
@@ -39,8 +37,8 @@ class TokenizedKTOTrainer(KTOTrainer):
     def _prepare_dataset(
         self,
         dataset: Dataset,
-        processing_class: PreTrainedTokenizerBase,
-        args: KTOConfig,
+        processing_class: Any,
+        args: Any,
         dataset_name: str,
     ) -> Dataset:
         """Adds the mismatched replies of the KL term as trl does: the replies of a batch, rotated

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.base import Value
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
 
     from kernelwright.rl.training.grpo.rows import ScoredCompletion
 
@@ -117,7 +116,7 @@ class DriftSum:
 
 
 def measure_drift(
-    model: PreTrainedModel,
+    model: Any,
     rows: Sequence[ScoredCompletion],
     pad: int,
     temperature: float,
@@ -158,7 +157,7 @@ def _within(rows: Sequence[ScoredCompletion], tokens: int) -> Iterator[list[Scor
 
 
 def _scored(
-    model: PreTrainedModel, rows: Sequence[ScoredCompletion], pad: int, temperature: float
+    model: Any, rows: Sequence[ScoredCompletion], pad: int, temperature: float
 ) -> tuple[torch.Tensor, ...]:
     """Returns current and stored log-probs, and the mask, each of shape (rows, longest
     completion).

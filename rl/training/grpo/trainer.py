@@ -13,7 +13,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
@@ -32,10 +32,6 @@ from kernelwright.rl.training.grpo.rows import (
 )
 from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm
 from kernelwright.rl.training.safety.gradients import FiniteGradients
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-    from trl import GRPOConfig
 
 Batches = Callable[[int], Sequence[ScoredCompletion]]
 """Returns the rows of an optimizer step by its number from 0. Every process gets the same rows
@@ -58,12 +54,12 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
 
     def __init__(
         self,
-        model: PreTrainedModel,
-        args: GRPOConfig,
+        model: Any,
+        args: Any,
         batches: Batches,
         *,
         decoupled: bool = False,
-        **options: object,
+        **options: Any,
     ) -> None:
         """Takes trl's arguments, and `batches` for the rows.
 
@@ -100,7 +96,7 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
         ticks: Any = range(count)
         return DataLoader(ticks, batch_size=1, collate_fn=list)
 
-    def _prepare_inputs(self, generation_batch: list[int]) -> dict[str, Any]:
+    def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
         # The data loader yields the number of the forward pass, not rows.
         number, part = divmod(generation_batch[0], self.args.gradient_accumulation_steps)
         if number != self._number:
@@ -132,7 +128,7 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
         return inputs
 
     @torch.no_grad()
-    def _logps(self, model: PreTrainedModel, inputs: dict[str, Any]) -> torch.Tensor:
+    def _logps(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
         mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
         return super()._get_per_token_logps_and_entropies(
@@ -166,7 +162,7 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
         return ratio.masked_fill(is_below | is_above, 0.0)
 
     # -------------------------------------------------------------- loss out
-    def _compute_loss(self, model: PreTrainedModel, inputs: dict[str, Any]) -> torch.Tensor:
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         loss = super()._compute_loss(model, inputs) * inputs["weight"]
         if not bool(torch.isfinite(loss)):
             raise TrainingAlarm(
@@ -177,7 +173,7 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
         self._measure(inputs)
         return loss
 
-    def _get_per_token_logps_and_entropies(self, *args: object, **options: object) -> Any:
+    def _get_per_token_logps_and_entropies(self, *args: Any, **options: Any) -> Any:
         # trl computes the log-probs for its loss; they are kept for the drift.
         logps_and_entropies = super()._get_per_token_logps_and_entropies(*args, **options)
         self._now = logps_and_entropies[0].detach()

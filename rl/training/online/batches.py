@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from kernelwright.rl.training.grpo.rows import ScoredCompletion, in_order, row_of
 from kernelwright.rl.training.online.options import DEFAULT_STEPS
@@ -20,9 +20,6 @@ from kernelwright.rl.training.processes import ProcessRank, gather_from_all
 from kernelwright.rl.training.safety.alarms import WatchedCandidate, check_step
 from kernelwright.rl.training.safety.suspects import suspects_of
 from kernelwright.store.records import CandidateFilter
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 Say = Callable[[str], None]
 SILENCE_SECONDS = 60.0
@@ -68,7 +65,7 @@ class OnlineBatches:
         self._own_revision = revision
         self.revisions: list[str] = []
         """Revisions sampled since the first step, the oldest first."""
-        self.model: PreTrainedModel | None = None
+        self.model: Any = None
 
     def __call__(self, number: int) -> list[ScoredCompletion]:
         """Waits for a round, updates its sampling policy, and starts the round `lag` steps ahead."""

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Completion, Policy, PromptForm, Request
@@ -171,7 +171,7 @@ def save_adapter(model: PreTrainedModel, folder: Path) -> None:
     model.save_pretrained(folder)
 
 
-def save_whole(model: PreTrainedModel, folder: Path) -> None:
+def save_whole(model: Any, folder: Path) -> None:
     """Writes the weights for an engine to load, without tied weights stored under another name."""
     from safetensors.torch import save_file
 

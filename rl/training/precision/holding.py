@@ -11,7 +11,6 @@ from kernelwright.rl.training.processes import weights_are_spread
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
 
 GIGABYTE = 10**9
 FP32_BYTES = 18
@@ -51,7 +50,7 @@ class HeldWeights(NamedTuple):
     """Description of how the weights are held."""
 
 
-def hold_weights(model: PreTrainedModel, device: str, requested: Precision) -> HeldWeights:
+def hold_weights(model: Any, device: str, requested: Precision) -> HeldWeights:
     """Moves a model with fp32 weights from the CPU to its device. Raises InputError if memory
     does not suffice.
     """
@@ -111,7 +110,7 @@ def free_memory(device: str) -> FreeMemory:
     )
 
 
-def _spread(model: PreTrainedModel, size: int, device: str) -> HeldWeights:
+def _spread(model: Any, size: int, device: str) -> HeldWeights:
     import torch
 
     is_large = size > SPREAD_BFLOAT16_PARAMETERS and device.startswith("cuda")
@@ -120,7 +119,7 @@ def _spread(model: PreTrainedModel, size: int, device: str) -> HeldWeights:
     return HeldWeights(model.to(device, dtype), None, text)
 
 
-def _narrowed(model: PreTrainedModel, device: str) -> dict[torch.nn.Parameter, torch.Tensor]:
+def _narrowed(model: Any, device: str) -> dict[torch.nn.Parameter, torch.Tensor]:
     """Moves bf16 copies of the weights to the device, each in turn, and returns the fp32 weights
     as their masters.
     """

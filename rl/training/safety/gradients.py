@@ -27,8 +27,9 @@ class FiniteGradients(TrainerCallback):
         **_: object,
     ) -> None:
         """Raises TrainingAlarm if a gradient holds an infinity or a NaN."""
-        parameters = [] if model is None else model.parameters()
-        gradients = [weight.grad for weight in parameters if weight.grad is not None]
+        if model is None:
+            return
+        gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
         if gradients and not bool(torch.isfinite(torch.nn.utils.get_total_norm(gradients))):
             raise TrainingAlarm(
                 Alarm.NOT_FINITE,

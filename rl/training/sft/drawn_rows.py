@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from kernelwright.agent.prompts import PromptFields, Prompts
 from kernelwright.policies.base import PromptForm
@@ -21,9 +21,6 @@ from kernelwright.rl.training.sft.light_tokenizer import LightTokenizer
 from kernelwright.rl.workers.worker_pool import process_pool
 from kernelwright.store.models import Action
 from kernelwright.tools.problem import ProblemError
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 CHUNK_ROWS = 500
 SOURCE_OF_DRAWN_ROWS = "drawn, not judged"
@@ -45,7 +42,7 @@ def encoded_drawn_rows(
     seed: int,
     workers: int,
     against: tuple[str, ...],
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Any,
     choice: RowSelection,
 ) -> Iterator[EncodedRow]:
     """Yields drawn rows as token ids.

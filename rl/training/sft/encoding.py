@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jinja2 import TemplateError
 
@@ -28,11 +28,6 @@ from kernelwright.tools.problem import Problem, ProblemError
 
 if TYPE_CHECKING:
     import numpy as np
-    from transformers import PreTrainedTokenizerBase
-
-    from kernelwright.rl.training.sft.light_tokenizer import LightTokenizer
-
-    RowTokenizer: TypeAlias = PreTrainedTokenizerBase | LightTokenizer
 
 ENCODING_BATCH_ROWS = 1024
 _REPAIR = re.compile(
@@ -60,6 +55,22 @@ class RowSelection(Value):
     longest: int = 2048
     """Largest number of tokens; longer rows are left out and counted, never cut."""
     seed: int = 0
+
+
+class RowTokenizer(Protocol):
+    """The part of a tokenizer that encodes rows: transformers' own, or a LightTokenizer."""
+
+    def __call__(self, texts: list[str], /, *, add_special_tokens: bool) -> Any:
+        """Returns the ids of each text under `input_ids`."""
+
+    def get_vocab(self) -> dict[str, int]:
+        """Returns every token with its id."""
+        ...
+
+    def apply_chat_template(
+        self, messages: list[dict[str, str]], /, *, add_generation_prompt: bool, tokenize: bool
+    ) -> Any:
+        """Returns the text of a conversation."""
 
 
 class PromptAndAnswer(NamedTuple):
@@ -115,7 +126,7 @@ class EncodedRow(NamedTuple):
 
 def encode(
     rows: Iterable[Row],
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Any,
     choice: RowSelection,
     held_rows: int = 256,
 ) -> EncodedCorpus:

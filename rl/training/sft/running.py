@@ -43,7 +43,6 @@ from kernelwright.tools.report import InfrastructureError
 
 if TYPE_CHECKING:
     from peft import LoraConfig
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
     from trl import SFTConfig
 
     from kernelwright.rl.training.sft.trainer import KernelSFTTrainer
@@ -84,9 +83,7 @@ def train(options: SftOptions, say: Say, command: str = "rl sft") -> FineTuningR
     return trained
 
 
-def _encoded(
-    options: SftOptions, corpus: Path, tokenizer: PreTrainedTokenizerBase, say: Say
-) -> EncodedCorpus:
+def _encoded(options: SftOptions, corpus: Path, tokenizer: Any, say: Say) -> EncodedCorpus:
     """Encodes the rows of the corpus, and drawn rows if requested."""
     drawn_text = f" and {options.drawn:,} drawn ones" if options.drawn else ""
     say(f"encoding {count_rows(corpus):,} rows{drawn_text}")
@@ -128,7 +125,7 @@ def _prepare(options: SftOptions) -> bool:
     return False
 
 
-def _tokenizer(options: SftOptions, corpus: Path, say: Say) -> PreTrainedTokenizerBase:
+def _tokenizer(options: SftOptions, corpus: Path, say: Say) -> Any:
     """Returns the requested tokenizer, the base's, or a new tokenizer for a new model."""
     if options.tokenizer is not None:
         tokenizer = load_tokenizer(options.tokenizer)
@@ -197,7 +194,8 @@ def _run(
     checkpoint = newest_checkpoint(options.work) if resumes else None
     earlier = 0.0 if checkpoint is None else seconds_of(checkpoint)
     begun = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
-    action = f"training {parameters(trainer.model):,} parameters"
+    trained_model: Any = trainer.model
+    action = f"training {parameters(trained_model):,} parameters"
     say(f"going on at step {begun}" if begun else action)
     clock.start(earlier)
     with stop_on_interrupt(trainer.interrupt, STOPPING_AFTER_STEP):
@@ -263,14 +261,15 @@ def _summary(
             "the loss is NaN or infinite: start again with a smaller --set learning_rate=..."
         )
     last = [loss for _, loss in losses[-3:]]
-    weights = list(trainer.model.parameters())
+    model: Any = trainer.model
+    weights = list(model.parameters())
     sampler: Any = getattr(trainer.get_train_dataloader(), "batch_sampler", None)
     on_gpu = options.device.startswith("cuda")
     tokens = int(figures.tokens_a_step * trainer.state.global_step)
     return FineTuningResult(
         output=str(options.output),
         base=options.base,
-        parameters=parameters(trainer.model),
+        parameters=parameters(model),
         trained=sum(weight.numel() for weight in weights if weight.requires_grad),
         rows=rows.counts,
         steps=trainer.state.global_step,
@@ -349,7 +348,7 @@ def _card_of_base(options: SftOptions) -> PolicyCard:
     return PolicyCard()
 
 
-def _save_weights(model: PreTrainedModel, folder: Path, storage: WrittenWeights) -> None:
+def _save_weights(model: Any, folder: Path, storage: WrittenWeights) -> None:
     import torch
 
     # torch.compile wraps the model.

@@ -29,12 +29,7 @@ from kernelwright.rl.training.trl_settings import keep_trainer_quiet
 if TYPE_CHECKING:
     from peft import LoraConfig
     from torch.utils.data import DataLoader
-    from transformers import (
-        PreTrainedModel,
-        TrainerControl,
-        TrainerState,
-        TrainingArguments,
-    )
+    from transformers import TrainerControl, TrainerState, TrainingArguments
     from trl import SFTConfig
 
 HeadLoss = Callable[[Any, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -97,9 +92,7 @@ class KernelSFTTrainer(SFTTrainer):
         """Requests a checkpoint and a stop at the end of the step."""
         self.interrupted = True
 
-    def create_scheduler(
-        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
-    ) -> Any:
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """Returns the config's scheduler without a time limit, else a cosine over the time."""
         if self.clock.limit is None:
             return super().create_scheduler(num_training_steps, optimizer)
@@ -109,13 +102,14 @@ class KernelSFTTrainer(SFTTrainer):
             if self.args.warmup_steps >= 1:
                 warm_up = int(self.args.warmup_steps)
             schedule = Schedule(num_training_steps, warm_up, self.clock)
-            self.lr_scheduler = LambdaLR(optimizer or self.optimizer, schedule)
+            scheduled: Any = optimizer or self.optimizer
+            self.lr_scheduler = LambdaLR(scheduled, schedule)
         return self.lr_scheduler
 
     def create_model_card(self, *_: object, **__: object) -> None:
         """Does nothing: trl would write a model card into every checkpoint."""
 
-    def _save_checkpoint(self, model: PreTrainedModel, trial: object) -> None:
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
         name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         folder = Path(str(self.args.output_dir)) / name
@@ -142,7 +136,7 @@ class BucketedSFTTrainer(KernelSFTTrainer):
         """
         return self._loader(self._corpus.train, self._budget)
 
-    def get_eval_dataloader(self, eval_dataset: object = None) -> Any:
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
         """Returns batches of the reserved rows; `eval_dataset` is not used."""
         return self._loader(self._corpus.held, self._budget)
 
@@ -154,10 +148,10 @@ class BucketedSFTTrainer(KernelSFTTrainer):
 
     def compute_loss(
         self,
-        model: PreTrainedModel,
-        inputs: dict[str, torch.Tensor],
+        model: Any,
+        inputs: Any,
         return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | None = None,
+        num_items_in_batch: Any = None,
     ) -> Any:
         """Returns the mean loss over the labelled tokens.
 
@@ -173,27 +167,26 @@ class BucketedSFTTrainer(KernelSFTTrainer):
             total = sum_of_losses(self.model, inputs["input_ids"], labels, self._head)
         return total / torch.as_tensor(count, device=total.device).clamp(min=1)
 
-    def floating_point_ops(self, inputs: object) -> int:
+    def floating_point_ops(self, inputs: Any) -> int:
         """Returns 0: counting would walk over all parameters at every step."""
         return 0
 
 
 def sum_of_losses(
-    model: PreTrainedModel, ids: torch.Tensor, labels: torch.Tensor, head: HeadLoss
+    model: Any, ids: torch.Tensor, labels: torch.Tensor, head: HeadLoss
 ) -> torch.Tensor:
     """Returns the sum of losses over all labels, in nats.
 
     Rows are padded on the right, so plain causal attention needs no mask; passing None for the
     layer type also saves the search for a mask.
     """
-    layers: Any = model
     config = model.config
     is_plain = config.model_type == "qwen3" and set(config.layer_types) == {"full_attention"}
     causal = causal_mask(ids) if config._attn_implementation == "eager" else None
     mask: Any = {"full_attention": causal} if is_plain else None
-    hidden = layers.model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+    hidden = model.model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
     targets = functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL)
-    return head(layers.lm_head, hidden, targets)
+    return head(model.lm_head, hidden, targets)
 
 
 def causal_mask(ids: torch.Tensor) -> torch.Tensor:
@@ -219,7 +212,7 @@ def head_loss(
     )
 
 
-def compile_by_region(model: PreTrainedModel) -> HeadLoss:
+def compile_by_region(model: Any) -> HeadLoss:
     """Compiles one decoder layer, shared by all layers, and returns the compiled head: two small
     programs a shape instead of one program of the whole model.
 
@@ -231,8 +224,7 @@ def compile_by_region(model: PreTrainedModel) -> HeadLoss:
         # Eager attention is compiled with the layer; the backward pass of torch's own attention
         # would take a third of a step on a CPU.
         model.config._attn_implementation = "eager"
-    decoder: Any = model
-    for layer in decoder.model.layers:
+    for layer in model.model.layers:
         layer.compile(dynamic=False)
     return cast(HeadLoss, torch.compile(head_loss, dynamic=False))
 
