@@ -44,6 +44,20 @@ class ComparisonCoverage(Value):
     """Operands of a one-sided comparison where they came nearest, the data first."""
 
 
+class ConstantResult(Value):
+    """A result of an operation on data that was one value on all draws, although an operand took several: what the
+    kernel does with another value was not seen.
+    """
+
+    line: int
+    """Line of the candidate's file; 0 for a function of a library."""
+    text: str
+    operation: str
+    """Of Triton's builder or language: `ashr`, `fp_to_si`, `reduce`."""
+    value: Number | None = None
+    """The only value; None where it is not finite."""
+
+
 class SearchedDraw(Value):
     """A draw that was made to produce outcomes that no other draw had produced."""
 
@@ -61,6 +75,7 @@ class Coverage(Value):
     comparisons: tuple[ComparisonCoverage, ...] = ()
     comparison_count: int = 0
     """All of them, listed or not."""
+    constant_results: tuple[ConstantResult, ...] = ()
     searched: tuple[SearchedDraw, ...] = ()
     search_seconds: Number = 0.0
     unseen: str = ""
@@ -77,11 +92,22 @@ class Coverage(Value):
         if self.unseen:
             return f"its comparisons were seen by no interpreter: {self.unseen}"
         if not self.uncovered:
-            return ""
+            return self._constant_result
         first = self.uncovered[0]
         never = "true" if not first.true else "false"
         more = f", and {len(self.uncovered) - 1} more" if len(self.uncovered) > 1 else ""
         return (
             f"a comparison was never {never} on any draw: `{first.operator}` at line "
             f"{first.line}: {first.text}{more}"
+        )
+
+    @property
+    def _constant_result(self) -> str:
+        if not self.constant_results:
+            return ""
+        first = self.constant_results[0]
+        value = "one value" if first.value is None else f"{first.value:.6g}"
+        return (
+            f"a result was {value} on every draw: `{first.operation}` at line {first.line}: "
+            f"{first.text}"
         )

@@ -37,7 +37,15 @@ DRAWS_COMPARED_WHERE_FINITE = (Draw.NAN, Draw.INFINITE, Draw.ZERO_ROWS)
 """Draws of which what is not finite is left out of the comparison. Not the draw `named`: its numbers lie where a
 candidate's function jumps.
 """
-DRAWS_OF_ALL_SIZES = (Draw.OWN, Draw.SIGNED, Draw.NEGATIVE, Draw.LARGE, Draw.WIDE, Draw.SPECIAL)
+DRAWS_OF_ALL_SIZES = (
+    Draw.OWN,
+    Draw.SIGNED,
+    Draw.NEGATIVE,
+    Draw.LARGE,
+    Draw.WIDE,
+    Draw.SPECIAL,
+    Draw.SPREAD,
+)
 """Draws on which single elements are held to their own size."""
 MAX_SQUARABLE_FP32 = 1e19
 """The largest number whose square float32 still holds: larger errors are left out of a mean."""

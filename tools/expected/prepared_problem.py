@@ -21,12 +21,7 @@ from kernelwright.tools.numerics.tolerance import FP32_EPS, widened
 from kernelwright.tools.operators.operators import sort_again, sorted_inputs
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.arithmetic import is_accurate, is_too_large_for_float64
-from kernelwright.tools.references.input_distributions import (
-    SCALE_LIMITS,
-    Draw,
-    apply_draw,
-    keep_edges,
-)
+from kernelwright.tools.references.input_distributions import LIMITS, Draw, apply_draw, keep_edges
 from kernelwright.tools.references.magnitudes import (
     drawn_buffers,
     enlarge_integers,
@@ -367,7 +362,7 @@ def expected_outputs(
     edges: earlier inputs whose first and last rows and columns are kept, so that a fingerprint of a few elements does
     not see that the rest is new.
     """
-    limits = SCALE_LIMITS[:-1] if draw is Draw.SCALED else SCALE_LIMITS[-1:]
+    limits = LIMITS.get(draw, (0,))
     model = prepared.model if model is None else model
     for limit in limits:
         expected = _expected_within(prepared, draw, seed, model, edges, limit)
@@ -380,7 +375,7 @@ def expected_outputs(
 def _expected_within(
     prepared: PreparedProblem, draw: Draw, seed: int, model: Any, edges: list[Any] | None, limit: int,
 ) -> ExpectedOutputs:  # fmt: skip
-    """The expected outputs without float64's. limit: of the draw `scaled`, its largest exponent."""
+    """The expected outputs without float64's. limit: of a draw in LIMITS, its largest exponent."""
     import torch
 
     reference = prepared.reference
@@ -397,7 +392,7 @@ def _expected_within(
         and may_be_enlarged(reference, model, inputs)
     ):
         enlarge_integers(inputs)
-    if draw in (Draw.INFINITE, Draw.SCALED) and prepared.exponentiates_products:
+    if draw in (Draw.INFINITE, Draw.SCALED, Draw.SPREAD) and prepared.exponentiates_products:
         limit_powers(inputs)
     if edges is not None:
         keep_edges(inputs, edges)

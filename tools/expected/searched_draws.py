@@ -26,7 +26,7 @@ from kernelwright.tools.references.arithmetic import is_accurate
 from kernelwright.tools.references.input_distributions import RELATIVE_OFFSETS, Draw
 from kernelwright.tools.references.magnitudes import limit_powers, may_be_enlarged
 from kernelwright.tools.references.redrawing.domains import DomainsKept
-from kernelwright.tools.references.redrawing.element_maps import hash_of_values
+from kernelwright.tools.references.redrawing.element_maps import hash_of_values, spread_magnitudes
 from kernelwright.tools.references.redrawing.isolation import repeats_itself
 
 if TYPE_CHECKING:
@@ -114,13 +114,7 @@ class Spread:
 
     def floating(self, values: torch.Tensor) -> None:
         """Changes a tensor of floating-point numbers in place; zeros stay."""
-        import torch
-
-        most = min(float(self.limit), math.log2(torch.finfo(values.dtype).max) - 1)
-        mixed = hash_of_values(values)
-        power = (mixed % 65536) / 65536.0 * 2 * most - most
-        size = torch.exp2(power.double()) * (1 - 2 * ((mixed >> 17) & 1))
-        values.copy_(torch.where(values == 0, values, size.to(values.dtype)))
+        values.copy_(spread_magnitudes(values, self.limit))
 
     whole = staticmethod(_as_it_is)
 

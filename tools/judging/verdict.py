@@ -152,7 +152,7 @@ class Verdict:
             if (search := self._evidence.search) is not None and self._judge.device == "cpu":
                 replayer = self._judge.replayer
                 self._coverage = search.coverage(
-                    told_outcomes(replayer, self._left) if replayer.is_open else search.comparisons
+                    told_outcomes(replayer, self._left) if replayer.is_open else search.outcomes
                 )
         except Failed as failed:
             self._require_fixed_reference(failed)

@@ -19,6 +19,7 @@ from kernelwright.tools.references.redrawing.element_maps import (
     huge_magnitude,
     made_negative,
     made_tiny,
+    spread_magnitudes,
     with_infinities,
     with_nan,
     with_signs,
@@ -104,6 +105,10 @@ class Draw(StrEnum):
     """Of two tensors of one form the second is within 2^-8 of the first."""
     OFFSET = "offset"
     """A common offset of each row, of 1e3 to 1e5 times the spread."""
+    SPREAD = "spread"
+    """Signed, magnitudes spread evenly over as many powers of two as eager is accurate for; over all that the type has,
+    subnormal ones too, where nothing rounds.
+    """
     SCALED = "scaled"
     """Signed, each row times a power of two, every third row negative, as far from 1 as eager is accurate."""
 
@@ -123,10 +128,12 @@ RELATIVE_OFFSETS = (
 """Relative distances of values from a number that a kernel compares with."""
 NEAR_OFFSETS = 6
 """The first so many of RELATIVE_OFFSETS say how far two values that meet are apart."""
-SCALE_LIMITS = (50, 24, 12, 0)
-"""Largest exponents of the draw `scaled`, tried in turns (0: of other draws). Squares stay finite in float32: eager's
+SCALE_LIMITS = (50, 24, 12)
+"""Largest exponents of the draw `scaled`. Squares stay finite in float32: eager's
 `std` sums in float64 on a CPU, and kernels need not.
 """
+LIMITS = {Draw.SCALED: SCALE_LIMITS, Draw.SPREAD: (149, 100, 50, 24)}
+"""For each draw that has one, the largest exponents that are tried in turns."""
 MAX_MEETING_PAIRS = 8
 """Pairs of a row and a matrix."""
 OF_PAIRS = (Draw.MEETING, Draw.AGREEING, Draw.CONVERGED)
@@ -140,7 +147,7 @@ MIN_ELEMENTS_FOR_INFINITIES, MAX_ELEMENTS_WITH_ONE_INFINITY = 64, 1 << 14
 def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
     """Maps the floating and complex tensors of an own draw in place. Whole numbers stay, and booleans in most draws.
 
-    limit: of the draw `scaled`, its largest exponent.
+    limit: of a draw in LIMITS, its largest exponent.
     """
     import torch
 
@@ -165,7 +172,10 @@ def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
     if draw in _WHOLE_INPUTS:
         _WHOLE_INPUTS[draw](floating)
         return
-    for value in floating:
+    for value in floating if draw is Draw.SPREAD else ():
+        if value.itemsize > 1:
+            value.copy_(spread_magnitudes(value, limit))
+    for value in floating if draw is not Draw.SPREAD else ():
         _map(value, draw) if value.itemsize > 1 else _map_float8(value, draw)
     if draw is Draw.SCALED:
         scale_rows(floating, limit)

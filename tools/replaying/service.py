@@ -22,7 +22,11 @@ from kernelwright.tools.nested import take_apart, tensors_of
 from kernelwright.tools.replaying.explanation import failure_of
 from kernelwright.tools.replaying.gpu.one_by_one import OneByOne, count_launches
 from kernelwright.tools.replaying.interpreter import guarded_memory
-from kernelwright.tools.replaying.interpreter.comparisons.messages import told_comparisons
+from kernelwright.tools.replaying.interpreter.comparisons.constant_results import observation
+from kernelwright.tools.replaying.interpreter.comparisons.messages import (
+    told_comparisons,
+    told_results,
+)
 from kernelwright.tools.replaying.interpreter.comparisons.outcomes import outcomes
 from kernelwright.tools.replaying.interpreter.extents import ReadElements
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
@@ -247,11 +251,13 @@ class Service:
         afterwards; "misses" keeps outcomes, and tells how near operands come in later calls alone.
         """
         told = told_comparisons(self._traced.functions)
+        results = told_results(self._traced.functions)
         if message.get("forget") == "outcomes":
             outcomes.forget_outcomes()
+            observation.forget_values()
         elif message.get("forget") == "misses":
             outcomes.begin_draw()
-        return {"comparisons": told}
+        return {"comparisons": told, "results": results}
 
     # ------------------------------------------------------------------ a call
     def do_call(self, message: Message) -> Message:
@@ -270,6 +276,7 @@ class Service:
             call.around = OneByOne(self._traced, str(of), self._machine.finish)
         kept = replay.left_by_first if message["which"] == "first" else ()
         leaves, _ = take_apart(inputs)
+        observation.active = all(map(is_finite, leaves))
         reads = ReadElements(leaves) if message.get("watch") and self._device == "cpu" else None
         watch = (
             Watch(leaves, replay.state, kept, self._left_by_launches, reads)
@@ -315,6 +322,16 @@ def _described(output: Any) -> Message:
             "type": {"other": str(body)[:80], "float": "float", "dtype": "dtype"}.get(tag, "object")
         }
     return describe(output).model_dump(mode="json")
+
+
+def is_finite(value: Any) -> bool:
+    """Returns whether an input holds neither infinities nor NaN."""
+    import torch
+
+    is_float = isinstance(value, torch.Tensor) and value.dtype.to_real().is_floating_point
+    if not is_float:
+        return True
+    return bool((value.float() if value.itemsize == 1 else value).isfinite().all())
 
 
 def copied(outputs: Sequence[Any], places: Sequence[Any]) -> list[bool]:

@@ -41,6 +41,8 @@ def explanation_view(report: Report) -> RenderableType:
                 [("searched", _searched(coverage)), ("comparisons", _comparisons(coverage))]
             )
         )
+        if coverage.constant_results:
+            parts.append(facts_table([("never varied", _constant_results(coverage))]))
     parts.append(facts_table([("seconds", _seconds(report))]))
     return Group(*parts)
 
@@ -85,6 +87,17 @@ def _comparisons(coverage: Coverage) -> Table:
         )
     if (missing := coverage.comparison_count - len(coverage.comparisons)) > 0:
         table.add_row("", f"and {missing} more with both outcomes", "", "")
+    return table
+
+
+def _constant_results(coverage: Coverage) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for _ in range(3):
+        table.add_column(overflow="fold")
+    for result in coverage.constant_results:
+        value = "one value" if result.value is None else f"always {result.value:.6g}"
+        code = quoted_text(f"{result.operation}  in  {result.text}", limit=100)
+        table.add_row(Text(f"line {result.line}", style=LABEL), code, Text(value, style=BAD))
     return table
 
 

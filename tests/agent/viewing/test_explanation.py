@@ -7,6 +7,7 @@ from rich.console import Console
 from kernelwright.agent.reporting.verdicts.explanation import explanation_view
 from kernelwright.tools.comparison_coverage import (
     ComparisonCoverage,
+    ConstantResult,
     Coverage,
     OutcomeCoverage,
     SearchedDraw,
@@ -25,6 +26,7 @@ COVERAGE = Coverage(
         ),
     ),
     comparison_count=2,
+    constant_results=(ConstantResult(line=31, text="flag = bits >> 31", operation="ashr", value=-1.0),),
     searched=(SearchedDraw(change="Put(numbers=(1e7,))", used=False),),
     search_seconds=0.25,
 )  # fmt: skip
@@ -45,6 +47,7 @@ def test_draws_sizes_comparisons_and_seconds_are_told() -> None:
     for words in (
         "own 1, wide 1", "a prime 1", "not used: the reference is not accurate on it", "line 20",
         "false only, uncovered; nearest: 3.9e+06 beside 1e+07", "true and false", "checks 1.50", "in all 2.00",
+        "line 31", "ashr  in  flag = bits >> 31", "always -1",
     ):  # fmt: skip
         assert words in text, text
 

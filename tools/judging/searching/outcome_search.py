@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kernelwright.tools.comparison_coverage import (
     MAX_COMPARISONS,
     ComparisonCoverage,
+    ConstantResult,
     Coverage,
     OutcomeCoverage,
     SearchedDraw,
@@ -30,27 +31,38 @@ from kernelwright.tools.expected.searched_draws import (
     Spread,
     usable_numbers,
 )
-from kernelwright.tools.replaying.interpreter.comparisons.messages import ToldComparison
+from kernelwright.tools.replaying.interpreter.comparisons.messages import (
+    ToldComparison,
+    ToldOutcomes,
+    ToldResult,
+)
 from kernelwright.tools.replaying.interpreter.comparisons.outcomes import LOGICAL
 
 MAX_DRAWS = 6
 """Searched draws of one verdict on which the candidate runs."""
 MAX_NUMBERS = 16
 """Numbers that one draw puts among the inputs."""
+MAX_NUMBERS_BY_BITS = 6
+"""Fewer, so that each of them comes often: a number beside it has other bits."""
+NEAR_ONE = 256.0
+"""The largest of numbers near one; the least is its inverse."""
 MAX_TRIALS = 12
 """Runs of the reference that find which numbers it can be given."""
 SPREAD_LIMITS = (100, 50, 24)
 """Powers of two over which magnitudes are spread, the first at which the reference is accurate."""
 TRIED_FACTORS = (1.0, 0.5)
 """Parts of a scale's logarithm, tried in turns until the reference is accurate."""
+SMALLEST_NORMAL = 2.0**-126
+FP32_EXPONENTS = 255
+"""Exponents of float32, that of infinities and NaN left out."""
 MAX_LOGARITHM = 80.0
 """Of scales, and of numbers that are exponentiated."""
 NEARER = 0.999
 """A distance that is smaller by this factor has moved."""
 
 Expect = Callable[[Change], ExpectedOutputs | None]
-Tell = Callable[[], list[ToldComparison]]
-"""The comparisons so far; the nearest operands are those since it was called before."""
+Tell = Callable[[], ToldOutcomes]
+"""The comparisons and the constant results so far; the nearest operands are those since it was called before."""
 
 
 class OutcomeSearch:
@@ -64,6 +76,7 @@ class OutcomeSearch:
         """
         self._expect, self._tell, self._check = expect, tell, check
         self._told: dict[int, ToldComparison] = {}
+        self._constant_results: list[ToldResult] = []
         self._misses: dict[int, list[tuple[float, float]]] = {}
         """The nearest operands of each comparison: before the search, then in each searched draw."""
         self._scales: dict[int, list[tuple[float, float]]] = {}
@@ -86,7 +99,9 @@ class OutcomeSearch:
             self._seconds, self._last = time.monotonic() - began, None
 
     def _listen(self, change: Change | None) -> None:
-        for told in self._tell():
+        outcomes = self._tell()
+        self._constant_results = outcomes.constant_results
+        for told in outcomes.comparisons:
             self._told[told.number] = told
             if told.nearest is None:
                 continue
@@ -130,6 +145,9 @@ class OutcomeSearch:
             self._numbers_of_functions()
         ):  # a larger number of the row may have hidden a turn
             yield Put(usable)
+        for numbers in self._numbers_by_bits():
+            if self._constant_results and (usable := self._usable(numbers)):
+                yield Put(usable)
         if self._missing() and (spread := self._spread()) is not None:
             yield spread
         for in_turns in (True, False, False, False):
@@ -163,6 +181,18 @@ class OutcomeSearch:
         numbers = dict.fromkeys([*self._turning_numbers(), *constants])
         return [value for number in numbers for value in _arguments_of_functions(number)]
 
+    def _numbers_by_bits(self) -> tuple[list[float], list[float]]:
+        """Returns numbers whose bits are whole numbers of the text that meet data on the way to a constant result:
+        those near one, then all others. Beside a large number of its row a wrong answer for a small one is not seen.
+        """
+        constants = [constant for told in self._constant_results for constant in told.constants]
+        numbers = dict.fromkeys(
+            number for constant in constants for number in numbers_with_bits(int(constant))
+        )
+        near = [number for number in numbers if 1 / NEAR_ONE <= abs(number) <= NEAR_ONE]
+        others = [number for number in numbers if number not in near]
+        return near[:MAX_NUMBERS_BY_BITS], others[:MAX_NUMBERS_BY_BITS]
+
     def _spread(self) -> Spread | None:
         return next(
             (Spread(limit) for limit in SPREAD_LIMITS if self._expected(Spread(limit)) is not None),
@@ -188,17 +218,19 @@ class OutcomeSearch:
 
     # ------------------------------------------------------------------ the result
     @property
-    def comparisons(self) -> list[ToldComparison]:
-        """The comparisons as they were last told."""
-        return list(self._told.values())
+    def outcomes(self) -> ToldOutcomes:
+        """What was told last."""
+        return ToldOutcomes(list(self._told.values()), self._constant_results)
 
-    def coverage(self, told: Sequence[ToldComparison]) -> Coverage:
-        """What was exercised. told: the comparisons at the end of the verdict, all sizes counted."""
+    def coverage(self, told: ToldOutcomes) -> Coverage:
+        """Returns what was exercised. told: at the end of the verdict, all sizes counted."""
         listed = sorted(
-            map(self._coverage_of, told), key=lambda c: (c.outcomes is OutcomeCoverage.BOTH, c.line)
+            map(self._coverage_of, told.comparisons),
+            key=lambda c: (c.outcomes is OutcomeCoverage.BOTH, c.line),
         )
         return Coverage(
             comparisons=tuple(listed[:MAX_COMPARISONS]), comparison_count=len(listed),
+            constant_results=tuple(map(_constant_result, told.constant_results)),
             searched=tuple(self._draws), search_seconds=self._seconds,
         )  # fmt: skip
 
@@ -229,12 +261,37 @@ class OutcomeSearch:
         return OutcomeCoverage.UNCOVERED if moved else OutcomeCoverage.BOUNDED
 
 
+def _constant_result(told: ToldResult) -> ConstantResult:
+    return ConstantResult(
+        line=told.line, text=told.text, operation=told.operation, value=told.value
+    )
+
+
 def _nearest(misses: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return min(misses, key=_distance)
 
 
 def _distance(operands: tuple[float, float]) -> float:
     return abs(operands[0] - operands[1])
+
+
+def numbers_with_bits(bits: int) -> Iterator[float]:
+    """Yields floats of which a whole number is the mantissa, all bits, or the exponent, and the whole number."""
+    import struct
+
+    for whole, floating, one, mantissa in (("<I", "<f", 0x3F800000, 23), ("<H", "<e", 0x3C00, 10)):
+        width = 8 * struct.calcsize(whole)
+        if -(1 << (width - 1)) <= bits < 1 << width:
+            pattern = bits % (1 << width)
+            for number in (one | pattern % (1 << mantissa), pattern):
+                value = struct.unpack(floating, struct.pack(whole, number))[0]
+                if (
+                    abs(value) >= SMALLEST_NORMAL
+                ):  # of a subnormal number the answer may be zero anyway
+                    yield value
+    if 0 < bits < FP32_EXPONENTS:
+        yield 2.0 ** (bits - FP32_EXPONENTS // 2)
+    yield float(bits)
 
 
 def _turning_numbers(

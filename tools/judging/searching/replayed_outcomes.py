@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kernelwright.tools.replaying.interpreter.comparisons.messages import (
-    ToldComparison,
-    read_comparisons,
+    ToldOutcomes,
+    read_outcomes,
 )
 from kernelwright.tools.replaying.messages import failure_of_forgery
 from kernelwright.tools.report import Failed
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from kernelwright.tools.replaying.replayer import Replayer
 
 
-def told_outcomes(replayer: Replayer, seconds_left: Callable[[], float]) -> list[ToldComparison]:
-    """The comparisons of the candidate, with their outcomes of the whole verdict, and how near operands came since this
-    was called before. Raises Failed.
+def told_outcomes(replayer: Replayer, seconds_left: Callable[[], float]) -> ToldOutcomes:
+    """Returns the comparisons of the candidate, with their outcomes of the whole verdict and how near operands came
+    since this was called before, and the results that never varied. Raises Failed.
     """
     answer = replayer.ask({"do": "comparisons", "forget": "misses"}, seconds=seconds_left())
     try:
-        return read_comparisons(answer.get("comparisons"))
+        return read_outcomes(answer)
     except ValueError as error:
         raise Failed(failure_of_forgery(str(error))) from error
 

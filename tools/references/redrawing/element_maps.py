@@ -105,3 +105,16 @@ def with_infinities(x: Any, h: Any) -> Any:
     return torch.where(
         ((h >> 3) % 97 == 0) & (x != 0), torch.full_like(x, float("inf")), grown
     ) * sign_of_hash(h)
+
+
+def spread_magnitudes(values: Any, limit: int) -> Any:
+    """Returns magnitudes spread evenly over powers of two, up to 2^limit and down to 2^-limit, or as far as the type
+    has numbers; signs are drawn, zeros stay. With a limit of 149 some float32 are subnormal.
+    """
+    import torch
+
+    most = min(float(limit), math.log2(torch.finfo(values.dtype).max) - 1)
+    mixed = hash_of_values(values)
+    power = (mixed % 65536) / 65536.0 * (limit + most) - limit
+    size = torch.exp2(power.double()) * (1 - 2 * ((mixed >> 17) & 1))
+    return torch.where(values == 0, values, size.to(values.dtype))

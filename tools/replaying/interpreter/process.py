@@ -9,6 +9,7 @@ from kernelwright.tools.compiling.text.constants import fields_of
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt
 from kernelwright.tools.replaying.interpreter import launching as interpreted
 from kernelwright.tools.replaying.interpreter.arena import Arena
+from kernelwright.tools.replaying.interpreter.comparisons.constant_results import observation
 from kernelwright.tools.replaying.interpreter.comparisons.outcomes import outcomes
 from kernelwright.tools.replaying.interpreter.extents import TensorTable
 from kernelwright.tools.replaying.interpreter.launching import Interpreted
@@ -67,6 +68,7 @@ class OnCpu:
         if self._rebuilt is None or self._rebuilt[0] != traced.functions:
             before = None
             outcomes.forget_comparisons()
+            observation.forget_results()
             fields = fields_of(traced.kernels.values())
             made = Rebuilt(traced.functions, interpreted=True, folder=Path.cwd(), fields=fields)
             self._rebuilt = traced.functions, made

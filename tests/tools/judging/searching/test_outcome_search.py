@@ -11,8 +11,16 @@ import torch
 from kernelwright.tools.comparison_coverage import OutcomeCoverage
 from kernelwright.tools.expected.prepared_problem import ExpectedOutputs
 from kernelwright.tools.expected.searched_draws import Change
-from kernelwright.tools.judging.searching.outcome_search import MAX_DRAWS, OutcomeSearch
-from kernelwright.tools.replaying.interpreter.comparisons.messages import ToldComparison
+from kernelwright.tools.judging.searching.outcome_search import (
+    MAX_DRAWS,
+    OutcomeSearch,
+    numbers_with_bits,
+)
+from kernelwright.tools.replaying.interpreter.comparisons.messages import (
+    ToldComparison,
+    ToldOutcomes,
+    ToldResult,
+)
 
 Operand = Callable[[torch.Tensor], torch.Tensor]
 
@@ -49,13 +57,13 @@ class Kernel:
     def check(self, expected: ExpectedOutputs, number: int) -> None:
         self.run(expected.inputs[0])
 
-    def tell(self) -> list[ToldComparison]:
+    def tell(self) -> ToldOutcomes:
         told = ToldComparison(
             number=0, line=1, text="", operator=">", dtype="fp32", constant=self.bound,
             true=self.true, false=self.false, evaluations=1, nearest=self.nearest,
         )  # fmt: skip
         self.nearest = None
-        return [told]
+        return ToldOutcomes([told], [])
 
     def searched(self) -> OutcomeSearch:
         search = OutcomeSearch(self.expect, self.check, self.tell)
@@ -112,6 +120,32 @@ def test_numbers_that_the_reference_cannot_be_given_are_left_out() -> None:
 
 def test_nothing_is_searched_for_without_comparisons() -> None:
     kernel = Kernel(lambda x: x, math.inf)
-    search = OutcomeSearch(kernel.expect, kernel.check, list)
+    nothing = ToldOutcomes([], [])
+    search = OutcomeSearch(kernel.expect, kernel.check, lambda: nothing)
     search.run()
-    assert (kernel.calls, search.coverage([]).searched) == (0, ())
+    assert (kernel.calls, search.coverage(nothing).searched) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("constant", "number"),
+    [
+        (0x3DCCCCCD, torch.tensor(0.1).item()),
+        (0x155A3B, 1 + 0x155A3B / 2**23),
+        (131, 16.0),
+        (0x2E66, 0.0999755859375),
+    ],
+)
+def test_numbers_are_made_of_the_bits_that_a_kernel_compares_without_a_comparison(
+    constant: int, number: float
+) -> None:
+    assert number in list(numbers_with_bits(constant))
+
+
+def test_a_result_that_never_varied_costs_the_reward_and_is_told_with_its_line() -> None:
+    kernel = Kernel(lambda x: x, 1.0)
+    search = kernel.searched()
+    result = ToldResult(line=7, text="flag = (d | -d) >> 31", operation="ashr", value=-1.0)
+    coverage = search.coverage(ToldOutcomes([], [result]))
+    assert coverage.reward_ineligible_because == (
+        "a result was -1 on every draw: `ashr` at line 7: flag = (d | -d) >> 31"
+    )

@@ -14,6 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kernelwright.tools.replaying.interpreter.comparisons.constant_results import (
+    MAX_CONSTANTS,
+    ObservedResult,
+    ResultKind,
+    lanes_alive,
+    observation,
+)
 from kernelwright.tools.replaying.interpreter.comparisons.outcomes import (
     LOGICAL,
     Comparison,
@@ -24,6 +31,8 @@ from kernelwright.tools.replaying.interpreter.comparisons.outcomes import (
 CONSTANT, MOVES, DATA = 0, 1, 2
 KERNEL_FILE, LIBRARY_FILE = "/candidate.py", "/triton/language/standard.py"
 LOADS = ("create_load", "create_masked_load")
+ADDRESS_AS_NUMBER = "create_ptr_to_int"
+"""Its result is data: no size and no argument decides it."""
 OPERATORS = {
     "LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ": "==", "NE": "!=",
     "min": "min", "max": "max", "clampf": "clamp", "and": "and", "or": "or",
@@ -32,6 +41,11 @@ REARRANGING = frozenset(
     {"trans", "gather", "dot", "dot_scaled", "histogram", "cat", "join", "split"}
 )
 """Operations whose lanes are not those of their operands."""
+KEEPING_VALUES = frozenset({
+    "expand_dims", "broadcast", "splat", "unsplat", "reshape", "trans", "bitcast", "fp_ext", "addptr",
+    "int_to_ptr",
+})  # fmt: skip
+"""Operations whose result takes as many values as their last operand that is data."""
 COMBINING = ("reduce", "associative_scan", "map_elementwise")
 """Functions of the language that call functions of the kernel's own."""
 MAX_MASKS = 3
@@ -102,11 +116,11 @@ def data_within(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _following(name: str, function: Callable[..., Any], handle: type) -> Callable[..., Any]:
     operator = operator_of(name)
-    loads = name in LOADS or name.startswith("create_atomic")
+    is_data = name in (*LOADS, ADDRESS_AS_NUMBER) or name.startswith("create_atomic")
 
     def operation(self: Any, *arguments: Any, **named: Any) -> Any:
         made = function(self, *arguments, **named)
-        origin = DATA if loads else CONSTANT
+        origin = DATA if is_data else CONSTANT
         if origin < DATA:
             for argument in arguments:
                 if type(argument) is handle and argument.__dict__.get("origin", CONSTANT) > origin:
@@ -119,6 +133,7 @@ def _following(name: str, function: Callable[..., Any], handle: type) -> Callabl
             made.__dict__["origin"] = origin
             if origin == DATA:
                 _keep_masks(name, made, arguments, handle)
+                _observe(name, made, arguments, handle)
                 if operator and (comparisons := comparisons_of(name, arguments, made)):
                     operands = [a.__dict__["data"] for a in arguments if type(a) is handle]
                     comparisons.note(
@@ -126,6 +141,8 @@ def _following(name: str, function: Callable[..., Any], handle: type) -> Callabl
                         made.__dict__["data"],
                         [m.__dict__["data"] for m in comparisons.masks],
                     )
+            elif made.__dict__["data"].size == 1 and not made.dtype.is_ptr():
+                _observe(name, made, arguments, handle)
         elif isinstance(made, tuple | list):
             for part in made:
                 part.__dict__["origin"] = origin
@@ -146,11 +163,75 @@ def _keep_masks(name: str, made: Any, arguments: Sequence[Any], handle: type) ->
         and origin_of(arguments[2]) < DATA
     ):
         masks = [arguments[0], *masks_of(arguments[1])]
+    elif name == "create_gather":
+        masks = list(masks_of(arguments[1]))
     elif name.removeprefix("create_") not in REARRANGING:
         masks = [mask for a in arguments if type(a) is handle for mask in masks_of(a)]
     fitting = {id(m): m for m in masks if type(m) is handle and m.__dict__["data"].shape == shape}
     if fitting:
         made.masks = tuple(fitting.values())[:MAX_MASKS]
+
+
+# ---------------------------------------------------------------------- results
+def result_of(value: Any) -> ObservedResult | None:
+    """Returns what is noted of the values of a handle or a tensor; None where nothing is."""
+    result: ObservedResult | None = vars(getattr(value, "handle", value)).get("result")
+    return result
+
+
+def _observe(name: str, made: Any, operands: Sequence[Any], handle: type) -> None:
+    """Notes the values that an operation on data, or on single numbers that follow from the arguments, gave."""
+    bare = name.removeprefix("create_")
+    operands = _operands_that_vary_it(bare, operands)
+    results = [
+        operand.__dict__["result"]
+        for operand in operands
+        if type(operand) is handle and operand.__dict__.get("result") is not None
+    ]
+    if bare in KEEPING_VALUES:
+        made.__dict__["result"] = results[-1] if results else None
+        return
+    if (sites := _sites(library=True)) is None:
+        return
+    kind = ResultKind.DATA if made.__dict__["origin"] == DATA else ResultKind.EXTENT
+    if operator_of(name) and made.__dict__["data"].dtype == np.bool_:
+        kind = ResultKind.TRUTH
+    result = observation.at(sites, bare, kind)
+    if result is not None:
+        made.__dict__["result"] = result
+        result.operands.update(results)
+        if name == ADDRESS_AS_NUMBER:  # another call may have another address
+            result.varied = result.varied_when_recorded = True
+        if not result.varied:
+            _note_constants(result, operands, handle)
+            result.note(
+                made.__dict__["data"], lanes_alive(m.__dict__["data"] for m in masks_of(made))
+            )
+
+
+def _note_constants(result: ObservedResult, operands: Sequence[Any], handle: type) -> None:
+    """Notes the whole numbers of the text among the operands."""
+    for operand in operands:
+        if (
+            type(operand) is not handle
+            or origin_of(operand) != CONSTANT
+            or len(result.constants) >= MAX_CONSTANTS
+        ):
+            continue
+        values = operand.__dict__["data"]
+        if values.dtype.kind in "iu" and values.size and bool((values == values.flat[0]).all()):
+            result.constants.add(float(values.flat[0]))
+
+
+def _operands_that_vary_it(bare: str, operands: Sequence[Any]) -> Sequence[Any]:
+    """Returns the operands whose values should show in the result: of a load the address; none of an atomic operation,
+    whose result is what the memory held, nor of a remainder by an extent, which may be one.
+    """
+    if bare in ("load", "masked_load"):
+        return operands[:1]
+    if bare.startswith("atomic") or (bare in ("srem", "urem") and origin_of(operands[1]) == MOVES):
+        return ()
+    return operands
 
 
 # ---------------------------------------------------------------------- comparisons
@@ -169,10 +250,7 @@ class Compared(NamedTuple):
             for comparison, _, _ in self.comparisons:
                 comparison.evaluations += 1
             return
-        live = None
-        for mask in masks:
-            mask = mask if mask.dtype == np.bool_ else mask != 0
-            live = mask if live is None else live & mask
+        live = lanes_alive(masks)
         with np.errstate(all="ignore"):
             values = [widen(operand) for widen, operand in zip(self.widened, operands, strict=True)]
             for comparison, data, other in self.comparisons:
@@ -269,6 +347,13 @@ def carrying_origins(name: str, function: Callable[..., Any]) -> Callable[..., A
         for one in made if isinstance(made, tuple | list) else (made,):
             if origin and (handle := getattr(one, "handle", None)) is not None:
                 handle.origin = origin
+                if origin == DATA and not isinstance(made, tuple | list):
+                    _observe(
+                        name,
+                        handle,
+                        [getattr(value, "handle", None) for value in flat],
+                        type(handle),
+                    )
         return made
 
     return operation

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kernelwright.tools.replaying.interpreter.comparisons.constant_results import (
+    ObservedResult,
+    lanes_alive,
+)
 from kernelwright.tools.replaying.interpreter.comparisons.data_dependence import (
     COMBINING,
     DATA,
+    KEEPING_VALUES,
     Compared,
     call_on_data,
     comparisons_of,
+    masks_of,
     origin_of,
+    result_of,
     sites_of_caller,
 )
 
@@ -37,11 +44,15 @@ class Step(NamedTuple):
     """Whether `run` takes the values of `operands`, not all values."""
 
 
-def noting_outcomes(step: Step, slot_of: Callable[[Any], int]) -> Step:
-    """The step, which also notes the outcomes of what it compares; as it is where that is nothing.
+def noting(step: Step, slot_of: Callable[[Any], int]) -> Step:
+    """The step, which also notes the outcomes of what it compares, and its values where they have not varied yet.
 
     slot_of: gives the slot of a handle's value.
     """
+    return _noting_values(_noting_outcomes(step, slot_of), slot_of)
+
+
+def _noting_outcomes(step: Step, slot_of: Callable[[Any], int]) -> Step:
     if step.name in COMBINING:
         return _noting_inside(step)
     compared = comparisons_of(step.name, step.arguments, step.made)
@@ -113,3 +124,67 @@ def _noting_inside(step: Step) -> Step:
     return step._replace(
         run=run if step.is_quick else alone, together=None if together is None else many
     )
+
+
+def _noting_values(step: Step, slot_of: Callable[[Any], int]) -> Step:
+    """The step, which also notes the values that it gives as long as they are one value."""
+    keeps = step.name.removeprefix("create_") in KEEPING_VALUES
+    if keeps or isinstance(step.made, list | tuple) or step.made is None:
+        return step
+    if (result := result_of(step.made)) is None:
+        return step
+    if result.varied:
+        result.varied_when_recorded = True
+        return step
+    if not step.operands:
+        return step
+    handle = getattr(step.made, "handle", step.made)
+    count, operands = len(step.operands), (*step.operands, *map(slot_of, masks_of(handle)))
+    run = _run_noting_values(result, step.run, operands, count, step.is_quick)
+    together = None if step.together is None else _noting_values_together(result, step, count)
+    return step._replace(run=run, together=together, operands=operands)
+
+
+def _run_noting_values(
+    result: ObservedResult, run: Run, operands: Sequence[int], count: int, is_quick: bool
+) -> Run:
+    def quick(*values: Any) -> Any:
+        made = run(*values[:count])
+        if not result.varied:
+            result.note(made, lanes_alive(values[count:]))
+        return made
+
+    def of_all(values: Any) -> Any:
+        made = run(values)
+        if not result.varied:
+            result.note(made, lanes_alive([values[slot] for slot in operands[count:]]))
+        return made
+
+    return quick if is_quick else of_all
+
+
+def _noting_values_together(result: ObservedResult, step: Step, count: int) -> Together:
+    import numpy as np
+
+    from kernelwright.tools.replaying.interpreter.recording.whole_batches import aligned
+
+    together = step.together
+    assert together is not None
+
+    def noted(values: list[Any], leads: Sequence[bool]) -> Any:
+        if any(leads[:count]):
+            made = together(values[:count], leads[:count])
+        elif not step.is_quick:
+            raise ValueError(
+                "programs that compute the same values under different masks are not batched"
+            )
+        else:  # the masks alone differ from program to program
+            programs = next(len(value) for value, lead in zip(values, leads, strict=True) if lead)
+            alone = step.run(*values[:count])
+            made = np.broadcast_to(alone, (programs, *alone.shape))
+        if not result.varied:
+            spread = aligned([made, *values[count:]], [True, *leads[count:]])
+            result.note(spread[0], lanes_alive(spread[1:]))
+        return made
+
+    return noted

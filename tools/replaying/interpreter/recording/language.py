@@ -40,6 +40,8 @@ class HandleSlot(NamedTuple):
     """The type of a tensor; None for a bare handle."""
     origin: int = 0
     """Whether its values depend on data (comparisons/data_dependence.py)."""
+    result: Any = None
+    """What is noted of its values (comparisons/constant_results.py)."""
 
 
 class Node:

@@ -14,10 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kernelwright.tools.replaying.interpreter.comparisons import data_dependence
-from kernelwright.tools.replaying.interpreter.comparisons.recorded_steps import (
-    Step,
-    noting_outcomes,
-)
+from kernelwright.tools.replaying.interpreter.comparisons.recorded_steps import Step, noting
 from kernelwright.tools.replaying.interpreter.recording import watched_language
 from kernelwright.tools.replaying.interpreter.recording.language import (
     HandleSlot,
@@ -205,7 +202,7 @@ class Recorder:
     def _restored(self, form: Any) -> Any:
         if isinstance(form, HandleSlot):
             handle = self._lang.handle(self._values[form.slot], form.dtype)
-            handle.origin = form.origin
+            handle.origin, handle.result = form.origin, form.result
             self._know(handle, form.slot)
             return handle if form.type is None else self._lang.tensor(handle, form.type)
         if isinstance(form, list | tuple):
@@ -277,7 +274,7 @@ class Recorder:
         run = ways.alone or taking_arrays(
             self._as_it_is(function, arguments, named), made, self._lang
         )
-        step = noting_outcomes(
+        step = noting(
             Step(name, arguments, named, made, run, ways.together, operands, quick), self._operand
         )
         run, operands = step.run, step.operands
@@ -319,7 +316,8 @@ class Recorder:
             self._know(handle, slot)
             self.bytes += array(handle).nbytes
             kind = made.type if isinstance(made, lang.tensor) else None
-            return HandleSlot(slot, handle.dtype, kind, data_dependence.origin_of(handle))
+            origin, result = data_dependence.origin_of(handle), data_dependence.result_of(handle)
+            return HandleSlot(slot, handle.dtype, kind, origin, result)
         if type(made) in (list, tuple) and all(
             isinstance(one, lang.handle | lang.tensor) for one in made
         ):
