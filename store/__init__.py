@@ -1,1 +1,4 @@
-"""The database floor (floor 1). `store.database.Store` opens a database; `store.models` holds the tables."""
+"""Stores trajectories in a database (floor 1).
+
+`store.database.Store` opens a database; `store.models` defines the tables.
+"""

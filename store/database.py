@@ -1,6 +1,6 @@
-"""The store: one writer, many readers.
+"""The store: single writer, many readers.
 
-What is returned are detached rows and frozen values; to change something, call a method.
+Methods return detached rows and frozen values. All changes are made by methods.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from weakref import finalize
 
 from pydantic import JsonValue
@@ -30,10 +30,12 @@ from kernelwright.store.records import (
     Order,
     SearchHit,
     Stats,
+    StopOutcome,
     SweptCounts,
     TrajectoryFilter,
     TrajectoryStart,
     Turn,
+    TurnPosition,
 )
 from kernelwright.store.rows import existing_row
 from kernelwright.store.transactions import Transactions, open_engines
@@ -42,47 +44,55 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 
 TURNS_PER_PAGE = 100
-"""Turns that `samples` reads at a time: no reading transaction stays open between two pages."""
+"""Number of turns that `samples` reads at a time; no read transaction stays open between pages."""
 
 
 class Store:
-    """Open it with `Store.open`.
+    """Database of trajectories, opened by `Store.open`.
 
-    Threads may share one; after a fork open another. Raises StoreError, one line, and nothing else.
+    Threads may share a store; a forked process must open its own. Every failure is a StoreError
+    with a one-line message.
     """
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
         self._transactions = Transactions(engines)
         self.owner = new_owner()
-        """The name under which this process holds trajectories."""
+        """Name under which this process holds leases of trajectories."""
+        # Runs on close, on garbage collection or at exit, whichever comes first.
         self._retire = finalize(self, retire, self.owner)
 
     @classmethod
     def open(
-        cls, where: str | Path, *, create: bool = True, readonly: bool = False, wait: float = 30.0
+        cls,
+        database: str | Path,
+        *,
+        create: bool = True,
+        readonly: bool = False,
+        wait: float = 30.0,
     ) -> Self:
-        """A file, made where there is none (and `create`), or a server's URL. Migrates it unless `readonly`.
+        """Opens a SQLite file (created if missing and `create`) or the URL of a server.
 
-        `wait`: seconds for another process's write lock, here and at every write.
+        Migrates the schema unless `readonly`. `wait`: maximum seconds to wait for the write lock
+        of another process, on opening and on every write.
         """
-        return cls(open_engines(where, create=create, readonly=readonly, wait=wait))
+        return cls(open_engines(database, create=create, readonly=readonly, wait=wait))
 
     @property
     def where(self) -> str:
         """Returns the path, or the URL without its password."""
-        return self._engines.where
+        return self._engines.display_name
 
     @property
     def address(self) -> str:
         """Returns the path or the URL that opens the database again.
 
-        The URL of a server contains the password: neither show nor store it.
+        The URL of a server contains the password: do not show or store this value.
         """
         return self._engines.address
 
     def close(self) -> None:
-        """Frees leases and connections, whether or not the leases could be written."""
+        """Releases leases and closes connections, even if the release could not be written."""
         self._retire()
         if self._transactions.wrote:
             refresh_statistics(self._engines)
@@ -100,14 +110,14 @@ class Store:
         self.close()
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Everything written inside, by this thread, is committed at the end together or not at all.
+        """Commits all writes of this thread inside the block together, or none of them.
 
-        Other threads' writes wait.
+        Writes of other threads wait.
         """
         return self._transactions.one_transaction()
 
     def open_run(self, name: str, options: Mapping[str, JsonValue] | None = None) -> BatchRun:
-        """The batch run of this name, made where there is none."""
+        """Returns the batch run with this name, created if missing."""
         with self._transactions.write() as connection:
             return beginning.open_run(connection, name, dict(options or {}), time.time())
 
@@ -120,12 +130,13 @@ class Store:
         resume: bool = True,
         forked_from: int | None = None,
     ) -> Trajectory:
-        """A trajectory that is now ours.
+        """Acquires a trajectory for this process.
 
-        In a run: the one with this key and sample, whether new, unfinished or finished (look at `finished`). Outside:
-        the latest unfinished one with this key, forked after the same candidate `forked_from` or after none, or a new
-        one (always with `resume=False`).
-        Raises StoreError (BUSY) where a live process works on the run's one.
+        With `run_id`: the trajectory with this key and sample number, new, unfinished or finished
+        (see the field `finished`). Without: the latest unfinished trajectory with equal key and
+        equal `forked_from`, or a new trajectory (always new if `resume` is false).
+
+        Raises StoreError (BUSY) if a live process holds the trajectory of the run.
         """
         now = time.time()
         with self._transactions.write() as connection:
@@ -143,30 +154,25 @@ class Store:
         turn: int | None = None,
         prompt_version: str = "",
     ) -> Candidate:
-        """The row, before the policy is asked.
+        """Adds the candidate's row before the policy is called.
 
-        `turn`: the next one unless given; one that was never answered is written again.
+        `turn` defaults to the next turn. An unanswered turn may be drafted again.
         """
-        options: dict[str, Any] = {
-            "action": action,
-            "parent_id": parent_id,
-            "turn": turn,
-            "prompt_version": prompt_version,
-        }
+        position = TurnPosition(action, parent_id, turn, prompt_version)
         with self._transactions.write() as connection:
             return recording.draft(
-                connection, trajectory_id, request, owner=self.owner, now=time.time(), **options
+                connection, trajectory_id, request, position, owner=self.owner, now=time.time()
             )
 
     def complete(
         self, candidate_id: int, completion: Completion, source: str | None = None
     ) -> None:
-        """The answer, and the code found in it (None where there is none)."""
+        """Stores the policy's answer and the source extracted from the answer (or None)."""
         with self._transactions.write() as connection:
             recording.complete(connection, candidate_id, completion, source, time.time())
 
     def record_paid(self, candidate_id: int, replies: Sequence[PaidReply]) -> None:
-        """Keeps answers that were paid for and hold no reply, in the row that waits for one."""
+        """Adds the cost of charged answers without a reply to the row of the unanswered turn."""
         with self._transactions.write() as connection:
             recording.record_paid(connection, candidate_id, replies)
 
@@ -180,11 +186,11 @@ class Store:
         tool_seconds: float | None = None,
         gpu_seconds: float | None = None,
     ) -> int:
-        """Adds a verdict and puts it in force: the turn is finished, and survives a power cut.
+        """Adds a verdict in force and returns its id.
 
-        Earlier verdicts stay as they were.
+        The turn is then finished and survives a power cut.
 
-        Gives the verdict's id.
+        Earlier verdicts remain unchanged.
         """
         now = time.time()
         seconds = {"tool_seconds": tool_seconds, "gpu_seconds": gpu_seconds}
@@ -197,7 +203,10 @@ class Store:
     def reward(
         self, parts_by_verdict: Iterable[tuple[int, Mapping[str, float]]], formula: str
     ) -> None:
-        """Adds reward parts to verdicts, in one transaction. `formula` names and versions what computed them."""
+        """Adds reward parts to verdicts in a single transaction.
+
+        `formula` is the name and version of the reward formula.
+        """
         now = time.time()
         with self._transactions.write(durable=True) as connection:
             for id, parts in parts_by_verdict:
@@ -212,13 +221,11 @@ class Store:
         best_id: int | None = None,
         spent: dict[str, JsonValue] | None = None,
     ) -> Trajectory:
-        """Marks a trajectory as finished, with the reason why it stopped; the row is written durably."""
+        """Marks a trajectory as finished with its stop reason; the write is durable."""
         now = time.time()
-        options: dict[str, Any] = {"message": message, "best_id": best_id, "spent": spent}
+        outcome = StopOutcome(stop_reason, message, best_id, spent)
         with self._transactions.write(durable=True) as connection:
-            return beginning.stop(
-                connection, trajectory_id, stop_reason, finished=now, now=now, **options
-            )
+            return beginning.stop(connection, trajectory_id, outcome, finished=now, now=now)
 
     def pause(
         self,
@@ -229,30 +236,29 @@ class Store:
         best_id: int | None = None,
         spent: dict[str, JsonValue] | None = None,
     ) -> Trajectory:
-        """Lets go of a trajectory that the user or our own trouble stopped.
+        """Releases a trajectory that was stopped by the user or by an infrastructure error.
 
-        The same command then goes on at the exact turn.
+        Repeating the command resumes at the same turn.
         """
-        options: dict[str, Any] = {"message": message, "best_id": best_id, "spent": spent}
+        now = time.time()
+        outcome = StopOutcome(stop_reason, message, best_id, spent)
         with self._transactions.write(durable=True) as connection:
-            return beginning.stop(
-                connection, trajectory_id, stop_reason, finished=None, now=time.time(), **options
-            )
+            return beginning.stop(connection, trajectory_id, outcome, finished=None, now=now)
 
     def runs(self) -> list[BatchRun]:
-        """Returns the runs, the newest first."""
+        """Returns all runs, newest first."""
         with self._transactions.read() as session:
             return list(
                 session.execute(select(BatchRun).order_by(col(BatchRun.id).desc())).scalars()
             )
 
     def trajectory(self, id: int) -> Trajectory:
-        """The row of this number. Raises StoreError where there is none."""
+        """Returns the trajectory with this id. Raises StoreError if there is none."""
         with self._transactions.read() as session:
             return existing_row(session.connection(), Trajectory, id)
 
     def problem(self, trajectory_id: int) -> Problem:
-        """Returns the problem as it was when the trajectory began."""
+        """Returns the problem of a trajectory as stored when the trajectory began."""
         with self._transactions.read() as session:
             row = existing_row(session.connection(), Trajectory, trajectory_id)
             [body] = load_blobs(session.connection(), [row.reference_id]).values()
@@ -260,19 +266,24 @@ class Store:
 
     def trajectories(
         self,
-        wanted: TrajectoryFilter | None = None,
+        criteria: TrajectoryFilter | None = None,
         *,
         before: int | None = None,
         limit: int | None = 50,
         newest: bool = True,
     ) -> list[Trajectory]:
-        """Lists trajectories. `before`: the id of the last one of the page before. `limit=None`: all."""
+        """Lists trajectories. `before`: last id of the previous page. `limit=None`: no limit."""
         with self._transactions.read() as session:
-            wanted = wanted or TrajectoryFilter()
-            return finding.trajectories(session, wanted, before=before, limit=limit, newest=newest)
+            criteria = criteria or TrajectoryFilter()
+            return finding.trajectories(
+                session, criteria, before=before, limit=limit, newest=newest
+            )
 
     def candidate(self, id: int) -> Entry:
-        """Returns a candidate with its trajectory and the verdict in force. Raises StoreError where there is none."""
+        """Returns a candidate with its trajectory and the verdict in force.
+
+        Raises StoreError if there is none.
+        """
         with self._transactions.read() as session:
             candidate = existing_row(session.connection(), Candidate, id)
             verdict = session.get(Verdict, candidate.verdict_id) if candidate.verdict_id else None
@@ -284,7 +295,7 @@ class Store:
 
     def candidates(
         self,
-        wanted: CandidateFilter | None = None,
+        criteria: CandidateFilter | None = None,
         *,
         order: Order = Order.NEWEST,
         before: int | None = None,
@@ -292,25 +303,28 @@ class Store:
     ) -> list[Entry]:
         """Lists candidates.
 
-        `before`: the id of the last one of the page before (not for FASTEST). `limit=None`: all.
+        `before`: last id of the previous page (not for FASTEST). `limit=None`: no limit.
         """
         with self._transactions.read() as session:
             return finding.entries(
-                session, wanted or CandidateFilter(), order=order, before=before, limit=limit
+                session, criteria or CandidateFilter(), order=order, before=before, limit=limit
             )
 
-    def count(self, wanted: CandidateFilter | None = None) -> int:
-        """Returns the number of candidates that the filter selects."""
+    def count(self, criteria: CandidateFilter | None = None) -> int:
+        """Counts the candidates selected by a filter."""
         with self._transactions.read() as session:
-            return finding.count(session, wanted or CandidateFilter())
+            return finding.count(session, criteria or CandidateFilter())
 
-    def formulas(self, wanted: CandidateFilter | None = None) -> list[str]:
-        """Names and versions of the formulas that have scored verdicts of these candidates, earlier verdicts too."""
+    def formulas(self, criteria: CandidateFilter | None = None) -> list[str]:
+        """Returns the names of reward formulas that scored verdicts of these candidates.
+
+        Superseded verdicts are included.
+        """
         with self._transactions.read() as session:
-            return finding.formulas(session, wanted or CandidateFilter())
+            return finding.formulas(session, criteria or CandidateFilter())
 
     def verdicts(self, candidate_id: int) -> list[Verdict]:
-        """Returns all verdicts, the oldest first."""
+        """Returns all verdicts of a candidate, oldest first."""
         with self._transactions.read() as session:
             rows = (
                 select(Verdict)
@@ -320,60 +334,67 @@ class Store:
             return list(session.execute(rows).scalars())
 
     def report(self, verdict_id: int) -> Report:
-        """The whole of what a verdict, in force or not, says."""
+        """Returns the full report of a verdict, in force or superseded."""
         with self._transactions.read() as session:
             return finding.report(session, verdict_id)
 
     def search(
         self,
         query: str,
-        wanted: CandidateFilter | None = None,
+        criteria: CandidateFilter | None = None,
         *,
         before: int | None = None,
         limit: int = 50,
     ) -> list[SearchHit]:
-        """Searches texts, the newest candidate first; store/search.py describes the queries."""
+        """Searches texts, newest candidate first.
+
+        `store/search.py` describes the query syntax.
+        """
         with self._transactions.read() as session:
             return finding.search(
-                session, query, wanted or CandidateFilter(), before=before, limit=limit
+                session, query, criteria or CandidateFilter(), before=before, limit=limit
             )
 
     def turn(self, candidate_id: int) -> Turn:
-        """Returns one turn with all its texts and tokens."""
+        """Returns a turn with all texts and tokens."""
         entry = self.candidate(candidate_id)
         with self._transactions.read() as session:
             return next(turns(session, [entry]))
 
     def samples(
-        self, wanted: CandidateFilter | None = None, *, formula: str | None = None
+        self, criteria: CandidateFilter | None = None, *, formula: str | None = None
     ) -> Iterator[Turn]:
-        """Judged turns (or those in the state that is asked for), oldest first, exact.
+        """Yields judged turns (or turns in the filter's `state`), oldest first.
 
-        They are read in pages, so any number of them will do.
+        Turns have exact tokens, and are read in pages, so memory use does not grow with their
+        number.
         """
-        wanted = wanted or CandidateFilter()
-        wanted = wanted if wanted.state else wanted.with_(state=State.JUDGED)
-        return self._pages(wanted, formula)
+        criteria = criteria or CandidateFilter()
+        if criteria.state is None:
+            criteria = criteria.with_(state=State.JUDGED)
+        return self._pages(criteria, formula)
 
     def turns(self, trajectory_id: int) -> list[Turn]:
-        """Returns all of a trajectory's turns, unfinished ones among them."""
+        """Returns all turns of a trajectory, including unfinished turns."""
         with self._transactions.read() as session:
             if not finding.has_turns(session, trajectory_id):
                 return []
         return list(self._pages(CandidateFilter(trajectory_id=trajectory_id), None))
 
-    def _pages(self, wanted: CandidateFilter, formula: str | None) -> Iterator[Turn]:
+    def _pages(self, criteria: CandidateFilter, formula: str | None) -> Iterator[Turn]:
         last: int | None = None
         while page := self.candidates(
-            wanted, order=Order.OLDEST, before=last, limit=TURNS_PER_PAGE
+            criteria, order=Order.OLDEST, before=last, limit=TURNS_PER_PAGE
         ):
+            # The session is closed before the caller gets a turn: a slow caller would otherwise
+            # hold a read transaction, and SQLite could not shorten its WAL meanwhile.
             with self._transactions.read() as session:
-                found = list(turns(session, page, formula))
-            yield from found
+                page_turns = list(turns(session, page, formula))
+            yield from page_turns
             last = page[-1].candidate.id
 
     def put_best(self, trajectory_id: int, best_id: int | None) -> None:
-        """Names the best one anew, after candidates were judged again."""
+        """Replaces the best candidate of a trajectory after candidates were judged again."""
         with self._transactions.write(durable=True) as connection:
             beginning.put_best(connection, trajectory_id, best_id)
 
@@ -383,13 +404,16 @@ class Store:
             sweep.forget(connection, trajectory_id, self.owner, time.time())
 
     def gc(self) -> SweptCounts:
-        """Deletes texts that nothing refers to, and gives the room back. On a server: while no batch writes."""
+        """Deletes unreferenced texts and returns the space to the disk.
+
+        On a server, no batch may write meanwhile.
+        """
         with self._transactions.write(durable=True) as connection:
             swept = sweep.sweep(connection)
         self._transactions.run_outside_transaction(sweep.shrink)
         return swept
 
     def stats(self) -> Stats:
-        """Returns the sizes and the numbers of rows of the database."""
+        """Returns the size of the database and the row count of each table."""
         with self._transactions.read() as session:
             return count_everything(session, self._engines)

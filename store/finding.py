@@ -1,4 +1,4 @@
-"""Reads trajectories, candidates and verdicts by filters, and counts what the database holds."""
+"""Reads trajectories, candidates and verdicts by filters, and counts rows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
 from sqlmodel import Session, col
 
 from kernelwright.store.blobs import load_blobs, unpack_text
+from kernelwright.store.connection.column_types import StoredRow
 from kernelwright.store.connection.engine import Engines
 from kernelwright.store.migrations import CURRENT_VERSION
 from kernelwright.store.models import BatchRun, Blob, Candidate, Reward, State, Trajectory, Verdict
@@ -27,7 +28,7 @@ from kernelwright.store.search import CANDIDATE, VERDICT, SearchTerm, excerpt, m
 from kernelwright.tools.report import Report
 
 FIRST_SEARCHED_IDS = 2000
-"""Ids that a search looks through at first."""
+"""Number of ids in the first range of a search; later ranges grow by a factor of four."""
 
 _ANY_TURN = (
     select(col(Candidate.id))
@@ -41,63 +42,82 @@ _OF_CANDIDATE = (
 _OF_VERDICT = ("correct", "rung", "fault", "cheat", "judged_on", "fingerprint")
 
 
-def trajectory_conditions(wanted: TrajectoryFilter) -> list[ColumnElement[bool]]:
-    """Returns the conditions on trajectories, without those on times, which are of the row that is listed."""
+def trajectory_conditions(criteria: TrajectoryFilter) -> list[ColumnElement[bool]]:
+    """Returns SQL conditions for the trajectory fields of a filter.
+
+    Times are excluded: `since` and `until` apply to the listed table.
+    """
     table: Any = Trajectory
-    conditions = _equal(table, wanted, _OF_TRAJECTORY)
-    if wanted.run is not None:
-        named = select(col(BatchRun.id)).where(col(BatchRun.name) == wanted.run)
+    conditions = _equal(table, criteria, _OF_TRAJECTORY)
+    if criteria.run is not None:
+        named = select(col(BatchRun.id)).where(col(BatchRun.name) == criteria.run)
         conditions.append(table.run_id.in_(named))
-    if wanted.finished is not None:
+    if criteria.finished is not None:
         conditions.append(
-            table.finished.is_not(None) if wanted.finished else table.finished.is_(None)
+            table.finished.is_not(None) if criteria.finished else table.finished.is_(None)
         )
     return conditions
 
 
-def candidate_conditions(wanted: CandidateFilter) -> list[ColumnElement[bool]]:
-    """A field of the verdict can only hold where there is one."""
+def candidate_conditions(criteria: CandidateFilter) -> list[ColumnElement[bool]]:
+    """Returns SQL conditions for all fields of a candidate filter.
+
+    Conditions on verdict fields never match unjudged candidates.
+    """
     conditions = (
-        trajectory_conditions(wanted)
-        + _equal(Candidate, wanted, _OF_CANDIDATE)
-        + _equal(Verdict, wanted, _OF_VERDICT)
+        trajectory_conditions(criteria)
+        + _equal(Candidate, criteria, _OF_CANDIDATE)
+        + _equal(Verdict, criteria, _OF_VERDICT)
     )
-    if wanted.min_speedup is not None:
-        conditions.append(col(Verdict.speedup) >= wanted.min_speedup)
-    return conditions + _within(Candidate, wanted)
+    if criteria.min_speedup is not None:
+        conditions.append(col(Verdict.speedup) >= criteria.min_speedup)
+    return conditions + _within(Candidate, criteria)
 
 
-def _equal(table: Any, wanted: TrajectoryFilter, names: Sequence[str]) -> list[ColumnElement[bool]]:
-    return [
-        getattr(table, name) == value
-        for name in names
-        if (value := getattr(wanted, name)) is not None
-    ]
+def _equal(
+    table: type[StoredRow], criteria: TrajectoryFilter, names: Sequence[str]
+) -> list[ColumnElement[bool]]:
+    """Returns `column == value` for every named field that has a value."""
+    conditions: list[ColumnElement[bool]] = []
+    for name in names:
+        value = getattr(criteria, name)
+        if value is not None:
+            conditions.append(getattr(table, name) == value)
+    return conditions
 
 
-def _within(table: Any, wanted: TrajectoryFilter) -> list[ColumnElement[bool]]:
-    conditions = [] if wanted.since is None else [table.created >= wanted.since]
-    return conditions if wanted.until is None else [*conditions, table.created < wanted.until]
+def _within(
+    table: type[Trajectory] | type[Candidate], criteria: TrajectoryFilter
+) -> list[ColumnElement[bool]]:
+    """Returns the conditions on the creation time of a row."""
+    conditions: list[ColumnElement[bool]] = []
+    if criteria.since is not None:
+        conditions.append(col(table.created) >= criteria.since)
+    if criteria.until is not None:
+        conditions.append(col(table.created) < criteria.until)
+    return conditions
 
 
 def trajectories(
     session: Session,
-    wanted: TrajectoryFilter,
+    criteria: TrajectoryFilter,
     *,
     before: int | None,
     limit: int | None,
     newest: bool = True,
 ) -> list[Trajectory]:
-    """A CandidateFilter wants those with at least one such candidate."""
+    """Lists trajectories; a CandidateFilter selects trajectories with at least one matching
+    candidate.
+    """
     table: Any = Trajectory
-    statement = select(Trajectory).where(*trajectory_conditions(wanted))
-    if isinstance(wanted, CandidateFilter):
-        fitting = _listed(wanted).with_only_columns(
+    statement = select(Trajectory).where(*trajectory_conditions(criteria))
+    if isinstance(criteria, CandidateFilter):
+        fitting = _listed(criteria).with_only_columns(
             col(Candidate.trajectory_id), maintain_column_froms=True
         )
         statement = statement.where(table.id.in_(fitting))
     else:
-        statement = statement.where(*_within(table, wanted))
+        statement = statement.where(*_within(table, criteria))
     if before is not None:
         statement = statement.where(table.id < before if newest else table.id > before)
     statement = statement.order_by(table.id.desc() if newest else table.id).limit(limit)
@@ -105,7 +125,7 @@ def trajectories(
 
 
 def has_turns(session: Session, trajectory_id: int) -> bool:
-    """Says whether a trajectory has a turn of its own."""
+    """Returns whether a trajectory has any turn."""
     return (
         session.connection().execute(_ANY_TURN, {"trajectory_id": trajectory_id}).first()
         is not None
@@ -114,29 +134,31 @@ def has_turns(session: Session, trajectory_id: int) -> bool:
 
 def entries(
     session: Session,
-    wanted: CandidateFilter,
+    criteria: CandidateFilter,
     *,
     order: Order,
     before: int | None,
     limit: int | None,
 ) -> list[Entry]:
-    """Returns a page of candidates with their verdicts, in the order that was asked for."""
-    return _entries(session, _listed(wanted, order), order=order, before=before, limit=limit)
+    """Returns a page of candidates with their verdicts."""
+    return _entries(session, _listed(criteria, order), order=order, before=before, limit=limit)
 
 
 def _listed(
-    wanted: CandidateFilter, order: Order = Order.NEWEST
+    criteria: CandidateFilter, order: Order = Order.NEWEST
 ) -> Select[Candidate, Trajectory, Verdict]:
-    """Candidates with their trajectory and the verdict in force; where it must be there, the database may start
-    from it.
+    """Selects candidates with their trajectory and verdict in force.
+
+    An inner join is used if a verdict is required, so that the database may start from the
+    verdict table.
     """
     joined = select(Candidate, Trajectory, Verdict).join(
         Trajectory, col(Candidate.trajectory_id) == col(Trajectory.id)
     )
     names = (*_OF_VERDICT, "min_speedup")
-    judged = order is Order.FASTEST or any(getattr(wanted, name) is not None for name in names)
+    judged = order is Order.FASTEST or any(getattr(criteria, name) is not None for name in names)
     in_force = col(Candidate.verdict_id) == col(Verdict.id)
-    return joined.join(Verdict, in_force, isouter=not judged).where(*candidate_conditions(wanted))
+    return joined.join(Verdict, in_force, isouter=not judged).where(*candidate_conditions(criteria))
 
 
 def _entries(
@@ -157,30 +179,33 @@ def _entries(
         case Order.OLDEST:
             statement = statement.order_by(col(Candidate.id))
         case Order.FASTEST:
+            # The ids of the page are found first, on narrow rows, and only then the wide rows
+            # are read and sorted.
             fastest = (col(Verdict.speedup).desc(), col(Verdict.id).desc())
             timed = statement.where(col(Verdict.speedup).is_not(None))
-            narrow = (
+            page = (
                 timed.with_only_columns(col(Candidate.id), maintain_column_froms=True)
                 .order_by(*fastest)
                 .limit(limit)
             )
-            statement = timed.where(col(Candidate.id).in_(narrow.subquery().select())).order_by(
-                *fastest
-            )
+            in_page = col(Candidate.id).in_(page.subquery().select())
+            statement = timed.where(in_page).order_by(*fastest)
     return [Entry(*row) for row in session.execute(statement.limit(limit))]
 
 
-def count(session: Session, wanted: CandidateFilter) -> int:
-    """Counts the candidates that a filter wants."""
+def count(session: Session, criteria: CandidateFilter) -> int:
+    """Counts the candidates selected by a filter."""
     return session.execute(
-        _listed(wanted).with_only_columns(func.count(), maintain_column_froms=True)
+        _listed(criteria).with_only_columns(func.count(), maintain_column_froms=True)
     ).scalar_one()
 
 
-def formulas(session: Session, wanted: CandidateFilter) -> list[str]:
-    """Names of the formulas that have scored any verdict of these candidates, those no longer in force too."""
+def formulas(session: Session, criteria: CandidateFilter) -> list[str]:
+    """Returns the names of all reward formulas that scored verdicts of these candidates,
+    superseded verdicts included.
+    """
     chosen = (
-        _listed(wanted)
+        _listed(criteria)
         .with_only_columns(col(Candidate.id), maintain_column_froms=True)
         .subquery()
         .select()
@@ -198,62 +223,69 @@ def formulas(session: Session, wanted: CandidateFilter) -> list[str]:
 
 
 def search(
-    session: Session, query: str, wanted: CandidateFilter, *, before: int | None, limit: int
+    session: Session, query: str, criteria: CandidateFilter, *, before: int | None, limit: int
 ) -> list[SearchHit]:
-    """Newest first. A candidate is found by its problem, answer and code, and by the failure of the verdict in force.
+    """Searches candidates by problem, answer, code and the failure message of the verdict in
+    force; newest first.
 
-    Looks through the newest ids first and then through ever larger ranges of older ones: a word that all have costs no
-    more than a rare one.
+    Ranges of ids are searched from the newest to the oldest, each four times larger, until the
+    page is full. Frequent words therefore cost no more than rare words. Example with 10,000
+    candidates: ids 8001 to 10000, then 1 to 8000.
     """
     terms = terms_of(query)
     newest = select(func.coalesce(func.max(col(Candidate.id)), 0))
     upper = before if before is not None else session.execute(newest).scalar_one() + 1
-    found: list[Entry] = []
+    hits: list[Entry] = []
     width = FIRST_SEARCHED_IDS
-    while upper > 1 and len(found) < limit:
+    while upper > 1 and len(hits) < limit:
         lower = max(1, upper - width)
-        statement = _listed(wanted).where(_found_between(session, terms, lower, upper - 1))
-        found += _entries(
-            session, statement, order=Order.NEWEST, before=None, limit=limit - len(found)
+        statement = _listed(criteria).where(_matches_between(session, terms, lower, upper - 1))
+        hits += _entries(
+            session, statement, order=Order.NEWEST, before=None, limit=limit - len(hits)
         )
         upper, width = lower, width * 4
     return [
         SearchHit(entry, text)
-        for entry, text in zip(found, _excerpts(session, found, terms), strict=True)
+        for entry, text in zip(hits, _excerpts(session, hits, terms), strict=True)
     ]
 
 
-def _found_between(
+def _matches_between(
     session: Session, terms: Sequence[SearchTerm], first: int, last: int
 ) -> ColumnElement[bool]:
-    """Candidates with these ids that hold the terms, or whose verdict does."""
+    """Returns the condition for candidates with ids in a range whose text or verdict matches all
+    terms.
+    """
     dialect = session.connection().dialect.name
     inside = col(Candidate.id).between(first, last)
+    # The index has texts of all verdicts: their range of ids limits the full-text query.
     in_force = col(Candidate.verdict_id)
     low, high = session.execute(select(func.min(in_force), func.max(in_force)).where(inside)).one()
-    said = col(Candidate.id).in_(matching(dialect, CANDIDATE, terms, (first, last)))
-    failed = in_force.in_(matching(dialect, VERDICT, terms, (low or 0, high or 0)))
-    return and_(inside, or_(said, failed))
+    text_matches = col(Candidate.id).in_(matching(dialect, CANDIDATE, terms, (first, last)))
+    failure_matches = in_force.in_(matching(dialect, VERDICT, terms, (low or 0, high or 0)))
+    return and_(inside, or_(text_matches, failure_matches))
 
 
-def _excerpts(session: Session, found: Sequence[Entry], terms: Sequence[SearchTerm]) -> list[str]:
-    bodies = load_blobs(session.connection(), (entry.candidate.reply_id for entry in found))
-    texts = [unpack_text(bodies.get(entry.candidate.reply_id or 0, b"")) for entry in found]
-    messages = [entry.verdict.message if entry.verdict else "" for entry in found]
-    return [
-        excerpt(f"{text}\n{message}", terms) for text, message in zip(texts, messages, strict=True)
-    ]
+def _excerpts(session: Session, hits: Sequence[Entry], terms: Sequence[SearchTerm]) -> list[str]:
+    """Returns a matching line from the reply or failure message of each hit."""
+    bodies = load_blobs(session.connection(), (entry.candidate.reply_id for entry in hits))
+    excerpts: list[str] = []
+    for entry in hits:
+        reply = unpack_text(bodies.get(entry.candidate.reply_id or 0, b""))
+        message = entry.verdict.message if entry.verdict else ""
+        excerpts.append(excerpt(f"{reply}\n{message}", terms))
+    return excerpts
 
 
 def report(session: Session, verdict_id: int) -> Report:
-    """Loads the whole report of a verdict. Raises StoreError where there is no such verdict."""
+    """Loads the full report of a verdict. Raises StoreError if there is no such verdict."""
     connection = session.connection()
     verdict = existing_row(connection, Verdict, verdict_id)
     return load_report(load_blobs(connection, [verdict.report_id])[verdict.report_id])
 
 
 def count_everything(session: Session, engines: Engines) -> Stats:
-    """Counts the rows of every table, and the bytes that they take."""
+    """Counts the rows of every table and the stored bytes."""
     unfinished = session.execute(
         select(func.count()).select_from(Trajectory).where(col(Trajectory.finished).is_(None))
     )
@@ -267,7 +299,7 @@ def count_everything(session: Session, engines: Engines) -> Stats:
     blob_bytes, stored_bytes = session.execute(sizes).one()
     return Stats(
         version=CURRENT_VERSION,
-        where=engines.where,
+        where=engines.display_name,
         bytes=None if engines.path is None else _file_size(engines.path),
         runs=_count(session, BatchRun),
         trajectories=_count(session, Trajectory),
@@ -282,7 +314,7 @@ def count_everything(session: Session, engines: Engines) -> Stats:
     )
 
 
-def _count(session: Session, table: Any) -> int:
+def _count(session: Session, table: type[StoredRow]) -> int:
     return session.execute(select(func.count()).select_from(table)).scalar_one()
 
 

@@ -1,4 +1,4 @@
-"""Leases of trajectories, so that two commands on one database never work on the same one."""
+"""Leases of trajectories: two commands on one database never work on the same trajectory."""
 
 from __future__ import annotations
 
@@ -9,50 +9,60 @@ import uuid
 from pathlib import Path
 
 LEASE_SECONDS = 3600.0
-"""Time after its last write for which a process of another host counts as alive. On the same host the process itself is
-looked up.
+"""Seconds after the last write during which a process on another host counts as alive.
+
+Processes on this host are looked up instead.
 """
 
 
 _OPEN: set[str] = set()
-"""The owners of this process whose stores are open.
+"""Owners of open stores in this process.
 
-One that closed holds nothing, also where a full disk kept it from writing so.
+A closed store holds no lease, even if a full disk prevented the release from being written.
 """
 
 
 def new_owner() -> str:
-    """host/process/its start/one of its stores. It lives until `retire`, or its process ends."""
+    """Returns a new owner name `host/process/start time/store`, valid until `retire` or the end
+    of the process.
+    """
     owner = f"{_host()}/{os.getpid()}/{_started(os.getpid())}/{uuid.uuid4().hex[:8]}"
     _OPEN.add(owner)
     return owner
 
 
 def retire(owner: str) -> None:
-    """Frees what a closed store holds."""
+    """Frees all leases of a closed store."""
     _OPEN.discard(owner)
 
 
 def is_free(owner: str, lease: float, mine: str, now: float) -> bool:
-    """Whether `mine` may take the trajectory: it has no owner, `mine` owns it, or its owner is dead or has closed."""
+    """Returns whether `mine` may take a trajectory: no owner, owned by `mine`, or the owner is
+    dead or closed.
+    """
     if not owner or owner == mine:
         return True
-    host, _, rest = owner.partition("/")
+    host, _, process_key = owner.partition("/")
+    # Processes of other hosts cannot be looked up: their lease decides.
     if host != _host():
         return now > lease
-    process, started, *_ = [*rest.split("/"), ""]
+    process, started, *_ = [*process_key.split("/"), ""]
+    # Dead, or its process id now belongs to another process.
     if not process.isdigit() or _started(int(process)) != started:
         return True
+    # An owner in this very process is free once its store was closed.
     return int(process) == os.getpid() and owner not in _OPEN
 
 
 def is_worked_on(owner: str, lease: float) -> bool:
-    """Whether a process that is alive holds the trajectory."""
+    """Returns whether a live process holds the trajectory."""
     return not is_free(owner, lease, "", time.time())
 
 
 def _host() -> str:
-    """Returns the host's name with the namespace of its process numbers: two containers may have one name."""
+    """Returns the host name and its process-id namespace: two containers may have equal host
+    names.
+    """
     try:
         namespace = str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:
@@ -61,18 +71,20 @@ def _host() -> str:
 
 
 def _started(process: int) -> str:
-    """Returns when a process began, in ticks since boot (proc(5), field 22), so that a number given again is not
-    mistaken; empty where it is dead.
+    """Returns the start time of a process in ticks since boot (proc(5), field 22), which
+    distinguishes reused process ids; empty for a dead process.
     """
     try:
+        # Field 2 is the command in parentheses and may contain blanks: split after the last ")".
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return _lives(process)
+    # States Z (zombie) and X (dead) hold no lease.
     return "" if fields[0] in "ZX" else fields[19]
 
 
 def _lives(process: int) -> str:
-    """Says whether a process lives, where there is no /proc."""
+    """Returns "alive" for a live process on systems without /proc; otherwise an empty string."""
     if Path("/proc/self/stat").exists():
         return ""
     try:

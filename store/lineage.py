@@ -1,4 +1,4 @@
-"""The tree of candidates by parent (a forest, where several drafts were made)."""
+"""Trees of candidates, linked by parent. Several drafts form a forest."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from kernelwright.store.records import CandidateFilter, Entry, Order, Turn
 
 
 def lineage(store: Store, trajectory_id: int) -> nx.DiGraph:
-    """Returns a graph with an edge from each parent to its child. Nodes are candidate ids, with the `entry` of each;
-    the ancestors of a fork are included.
+    """Returns a graph with an edge from each parent to its child, including ancestors before a
+    fork. Nodes are candidate ids with the attribute `entry`.
     """
     graph = nx.DiGraph()
-    own = store.candidates(
+    trajectory_entries = store.candidates(
         CandidateFilter(trajectory_id=trajectory_id), order=Order.OLDEST, limit=None
     )
-    for entry in own:
+    for entry in trajectory_entries:
         _add(graph, entry)
+    # Parents outside of the trajectory are ancestors before a fork: load them one by one.
     missing = [parent for parent in graph if "entry" not in graph.nodes[parent]]
     while missing:
         entry = store.candidate(missing.pop())
@@ -32,15 +33,15 @@ def lineage(store: Store, trajectory_id: int) -> nx.DiGraph:
 
 
 def history(store: Store, trajectory: Trajectory) -> list[Turn]:
-    """The turns of a trajectory, after those that it has from where it was forked (their `trajectory_id` is
-    another).
+    """Returns the turns of a trajectory, preceded by the turns inherited at its fork (these have
+    another `trajectory_id`).
     """
-    own = store.turns(trajectory.id)
+    trajectory_turns = store.turns(trajectory.id)
     if trajectory.forked_from_id is None:
-        return own
+        return trajectory_turns
     origin = store.candidate(trajectory.forked_from_id)
     before = history(store, origin.trajectory)
-    return [turn for turn in before if turn.turn <= origin.candidate.turn] + own
+    return [turn for turn in before if turn.turn <= origin.candidate.turn] + trajectory_turns
 
 
 def _add(graph: nx.DiGraph, entry: Entry) -> None:
@@ -51,7 +52,10 @@ def _add(graph: nx.DiGraph, entry: Entry) -> None:
 
 
 def best_candidate(graph: nx.DiGraph) -> int | None:
-    """The fastest of those that are correct; where none was timed the first that is correct; None where none is."""
+    """Returns the fastest correct candidate.
+
+    Untimed candidates rank last, in order of id. None if no candidate is correct.
+    """
     correct = [
         id
         for id in sorted(graph)

@@ -1,10 +1,10 @@
-"""The tables.
+"""Database tables.
 
-A candidate is one turn of a trajectory: the row, the working object and the training sample are one thing.
+A candidate is a turn of a trajectory; the row serves as working object and as training sample.
 
-Large texts and token ids lie in `Blob`, once each; a row holds their numbers. What a prompt shares with the one before
-it is shared in
-`Link`, so that a conversation of n turns takes O(n) room. Times are seconds since 1970, UTC.
+Large texts and token ids are stored once in `Blob`, and rows refer to them by id. Prompts share
+equal beginnings through `Link`, so a conversation of n turns takes O(n) space. Times are seconds
+since 1970 in UTC.
 """
 
 from enum import StrEnum
@@ -28,77 +28,78 @@ from kernelwright.tools.report import Cheat, Fault, Rung
 
 
 class Action(StrEnum):
-    """The kind of turn: how a candidate was asked for."""
+    """Kind of a turn: how the candidate was requested."""
 
     DRAFT = "draft"
     REPAIR = "repair"
-    """Mends its parent, which failed."""
+    """Fixes the parent, which failed."""
     REFINE = "refine"
-    """Makes its parent, which is correct, faster."""
+    """Speeds up the parent, which is correct."""
     TUNE = "tune"
-    """Changes its parent's numbers, not its code. No policy is asked."""
+    """Changes numeric parameters of the parent without calling a policy."""
 
 
 ACTIONS_OF_THE_POLICY = (Action.DRAFT, Action.REPAIR, Action.REFINE)
-"""Actions for which a policy is asked."""
+"""Actions that call a policy."""
 
 
 Word = Annotated[str, StringConstraints(pattern="^[a-z][a-z_]*$", max_length=40)]
-"""The value of an enum that a higher floor declares."""
+"""Value of an enum declared by a higher floor."""
 
 
 class State(StrEnum):
-    """The progress of a candidate. Each step is one transaction."""
+    """Progress of a candidate. Each step is a transaction."""
 
     DRAFTING = "drafting"
-    """The prompt is saved, the policy has been asked."""
+    """The prompt is saved and the policy was called."""
     DRAFTED = "drafted"
-    """The answer is saved, no verdict yet."""
+    """The answer is saved; there is no verdict yet."""
     JUDGED = "judged"
 
 
 def reference_column(table: str, *, required: bool = False, cycle: str | None = None) -> Any:
-    """Makes an indexed column that refers to a row of `table`; `cycle` names the constraint where that table refers to
-    this one too.
+    """Creates an indexed column that refers to a row of `table`.
+
+    `cycle` names the constraint if the tables refer to each other.
     """
     key = ForeignKey(f"{table}.id", use_alter=cycle is not None, name=cycle)
     return Column(Integer, key, index=True, nullable=not required)
 
 
 def enum_column(kind: type[StrEnum], *, nullable: bool = False, index: bool = False) -> Any:
-    """Returns a column that stores the value of a StrEnum as text."""
+    """Creates a column that stores the value of a StrEnum as text."""
     return Column(EnumText(kind), nullable=nullable, index=index)
 
 
 class Blob(StoredRow, table=True):
-    """Bytes, addressed by the hash of their content."""
+    """Bytes addressed by the hash of their content."""
 
     id: int = Field(default=None, primary_key=True)
     hash: str = Field(unique=True, max_length=64)
-    """SHA-256 of the bytes before compression, hex."""
+    """SHA-256 of the uncompressed bytes, in hexadecimal."""
     size: int = Field(ge=0)
-    """Number of bytes before compression."""
+    """Number of uncompressed bytes."""
     packed: bool = False
     """Whether `body` is compressed with zlib."""
     body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
 class Link(StoredRow, table=True):
-    """A piece that follows another: a message after the messages before it, or a run of token ids after those before
-    it.
+    """Piece of a chain: a message after earlier messages, or a run of token ids after earlier
+    runs.
     """
 
     id: int = Field(default=None, primary_key=True)
     hash: str = Field(unique=True, max_length=64)
-    """SHA-256 over the hash of `before`, the label and the blob's hash."""
+    """SHA-256 over the hash of `before`, the label and the hash of the blob."""
     before_id: int | None = Field(default=None, sa_column=reference_column("link"))
     label: str = Field(max_length=32)
-    """A message's role, or `tokens`."""
+    """Role of a message, or `tokens`."""
     blob_id: int = Field(sa_column=reference_column("blob", required=True))
 
 
 class BatchRun(StoredRow, table=True):
-    """A named set of trajectories, that goes on where it stopped."""
+    """Named set of trajectories; repeating the command continues the run."""
 
     __tablename__ = "run"
 
@@ -111,21 +112,21 @@ class BatchRun(StoredRow, table=True):
 
 
 class Trajectory(StoredRow, table=True):
-    """One attempt of one policy at one problem."""
+    """Attempt of a policy at a problem."""
 
     __table_args__ = (UniqueConstraint("run_id", "key", "sample"), {"sqlite_autoincrement": True})
 
     id: int = Field(default=None, primary_key=True)
     run_id: int | None = Field(default=None, sa_column=reference_column("run"))
     key: str = Field(index=True, max_length=64)
-    """SHA-256 of problem, policy and options: the same command has the same key."""
+    """SHA-256 of problem, policy and options: equal commands have equal keys."""
     sample: int = Field(default=0, ge=0)
-    """Number of the sample among those with one key in one run."""
+    """Number of the sample among trajectories with equal key in a run."""
     problem: str = Field(index=True, min_length=1, max_length=300)
     problem_hash: str = Field(index=True, max_length=64)
     suite: str = Field(default="file", max_length=40)
     reference_id: int | None = Field(default=None, sa_column=reference_column("blob"))
-    """The blob with the problem's source."""
+    """Blob with the source of the problem."""
     policy: str = Field(index=True, min_length=1, max_length=500)
     options: dict[str, Any] = Field(
         default_factory=dict, sa_column=Column(JsonText, nullable=False)
@@ -136,30 +137,33 @@ class Trajectory(StoredRow, table=True):
     )
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63, sa_column=Column(BigInteger))
     program: str = Field(default="", max_length=80)
-    """The version of Kernelwright that wrote the row."""
+    """Version of Kernelwright that wrote the row."""
     forked_from_id: int | None = Field(
         default=None, sa_column=reference_column("candidate", cycle="trajectory_fork")
     )
-    """The candidate of another trajectory that this one was forked from."""
+    """Candidate of another trajectory from which this trajectory was forked."""
     created: float
     updated: float = Field(index=True)
     finished: float | None = Field(default=None, index=True)
     stop_reason: Word | None = Field(default=None, sa_column=Column(String(40)))
-    """The reason for the stop. Where `finished` is empty the trajectory can go on: interrupted, infrastructure."""
+    """Reason for the stop.
+
+    A trajectory without `finished` can be resumed (interrupted, infrastructure).
+    """
     message: str = Field(default="", max_length=500)
     spent: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JsonText, nullable=False))
-    """The budget that was used: turns, tokens, dollars, gpu_seconds, seconds."""
+    """Spent budget: turns, tokens, dollars, gpu_seconds, seconds."""
     best_id: int | None = Field(
         default=None, sa_column=reference_column("candidate", cycle="trajectory_best")
     )
     owner: str = Field(default="", max_length=200)
-    """Host, process and its start: who works on it now."""
+    """Host, process and start time of the process that holds the lease."""
     lease: float = 0.0
-    """Until when another host believes that the owner lives."""
+    """Time until which processes on other hosts treat the owner as alive."""
 
 
 class Candidate(StoredRow, table=True):
-    """One turn: what was asked, what was answered."""
+    """Turn of a trajectory: prompt, answer and measurements."""
 
     __table_args__ = (UniqueConstraint("trajectory_id", "turn"), {"sqlite_autoincrement": True})
 
@@ -168,22 +172,22 @@ class Candidate(StoredRow, table=True):
         sa_column=Column(Integer, ForeignKey("trajectory.id"), nullable=False)
     )
     turn: int = Field(ge=0)
-    """Number of the turn in its trajectory, in the order of time."""
+    """Number of the turn in its trajectory, in chronological order."""
     parent_id: int | None = Field(default=None, sa_column=reference_column("candidate"))
-    """Whom it repairs or refines."""
+    """Candidate that this turn repairs, refines or tunes."""
     depth: int = Field(default=0, ge=0)
-    """Number of ancestors of the candidate: 0 for a draft."""
+    """Number of ancestors: 0 for a draft."""
     action: Action = Field(sa_column=enum_column(Action))
     state: State = Field(default=State.DRAFTING, sa_column=enum_column(State, index=True))
     schema_version: int
-    """The schema version of the store when the row was written."""
+    """Schema version of the store when the row was written."""
     prompt_version: str = Field(default="", max_length=80)
     prompt_id: int | None = Field(default=None, sa_column=reference_column("link"))
-    """The last message of the prompt."""
+    """Last message of the prompt."""
     sampling: dict[str, Any] = Field(
         default_factory=dict, sa_column=Column(JsonText, nullable=False)
     )
-    """policies.base.Sampling as it was asked for."""
+    """Requested sampling settings (policies.base.Sampling)."""
     adapter: str | None = Field(default=None, max_length=500)
     policy: str = Field(default="", max_length=500)
     policy_revision: str | None = Field(default=None, max_length=200, index=True)
@@ -191,18 +195,18 @@ class Candidate(StoredRow, table=True):
     tokenizer_hash: str | None = Field(default=None, max_length=200)
     chat_template_hash: str | None = Field(default=None, max_length=200)
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63, sa_column=Column(BigInteger))
-    """The seed that was used, also where the policy drew it."""
+    """Seed in use, including seeds drawn by the policy."""
     exact: bool = False
-    """Ids and log-probs are here, and are those of the distribution really sampled: fit for GRPO."""
+    """Whether token ids and log-probs are those of the sampled distribution, fit for GRPO."""
     finish: FinishReason | None = Field(
         default=None, sa_column=enum_column(FinishReason, nullable=True)
     )
     reply_id: int | None = Field(default=None, sa_column=reference_column("blob"))
-    """The whole text of the policy's answer."""
+    """Full text of the policy's answer."""
     source_id: int | None = Field(default=None, sa_column=reference_column("blob"))
-    """The code that was extracted from the answer."""
+    """Code extracted from the answer."""
     source_hash: str | None = Field(default=None, max_length=64, index=True)
-    """tools.problem.source_hash: equal for equal syntax trees."""
+    """tools.problem.source_hash of the code: equal for equal syntax trees."""
     prompt_tokens_id: int | None = Field(default=None, sa_column=reference_column("link"))
     completion_tokens_id: int | None = Field(default=None, sa_column=reference_column("blob"))
     logprobs_id: int | None = Field(default=None, sa_column=reference_column("blob"))
@@ -210,9 +214,9 @@ class Candidate(StoredRow, table=True):
     completion_tokens: int | None = Field(default=None, ge=0)
     cached_prompt_tokens: int | None = Field(default=None, ge=0)
     usage_estimated: bool = False
-    """The counts are guessed from the length of the text."""
+    """Whether token counts are estimated from the length of the text."""
     dollars: float | None = None
-    """Empty where the price is unknown."""
+    """Price in dollars; empty if unknown."""
     policy_seconds: float | None = None
     tool_seconds: float | None = None
     gpu_seconds: float | None = None
@@ -222,13 +226,16 @@ class Candidate(StoredRow, table=True):
     verdict_id: int | None = Field(
         default=None, sa_column=reference_column("verdict", cycle="candidate_verdict")
     )
-    """The verdict in force, which was recorded last; earlier ones stay in the table."""
+    """Latest verdict, which is the verdict in force; earlier verdicts remain in the table."""
     origin: Origin = Field(default=Origin.POLICY, sa_column=enum_column(Origin))
-    """The author of the text: the policy, the compiler, or the user's file."""
+    """Author of the text: policy, compiler or user file."""
 
 
 class Verdict(StoredRow, table=True):
-    """The tools' findings. Rows are only ever added: a second judgement leaves the first one as it was."""
+    """Result of the judge.
+
+    Rows are only added: judging again leaves earlier verdicts unchanged.
+    """
 
     __table_args__ = ({"sqlite_autoincrement": True},)
 
@@ -236,7 +243,7 @@ class Verdict(StoredRow, table=True):
     candidate_id: int = Field(sa_column=reference_column("candidate", required=True))
     created: float
     report_id: int = Field(sa_column=reference_column("blob", required=True))
-    """The tools.report.Report as JSON; the columns below repeat the fields that filters use."""
+    """JSON of tools.report.Report; the columns below repeat fields used by filters."""
     report_version: int
     rung: Rung = Field(sa_column=enum_column(Rung))
     fault: Fault | None = Field(
@@ -255,19 +262,22 @@ class Verdict(StoredRow, table=True):
     milliseconds: float | None = None
     evaluator: str = Field(default="", max_length=80)
     fingerprint: str = Field(default="", max_length=64, index=True)
-    """SHA-256 of the environment: speeds compare only within one."""
+    """SHA-256 of the environment: speeds are comparable only between equal fingerprints."""
     seconds: float = 0.0
     cached: bool = False
 
 
 class Reward(StoredRow, table=True):
-    """Parts of a reward, never only their sum. They may come long after the verdict, and again by another formula."""
+    """Parts of a reward, never only their sum.
+
+    A verdict may be scored later and by several formulas.
+    """
 
     id: int = Field(default=None, primary_key=True)
     verdict_id: int = Field(sa_column=reference_column("verdict", required=True))
     created: float
     formula: str = Field(min_length=1, max_length=80)
-    """Name and version of what computed them."""
+    """Name and version of the reward formula."""
     parts: dict[str, float] = Field(
         default_factory=dict, sa_column=Column(JsonText, nullable=False)
     )

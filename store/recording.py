@@ -1,5 +1,7 @@
-"""Writes turns, each in a fixed order: the row before the event that it announces. Each function is one transaction of
-the store.
+"""Writes turns.
+
+Each function runs inside one transaction, and a row is written before the event that the row
+announces.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, func, select
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Row
 from sqlmodel import col
 
 from kernelwright.policies.base import Completion, PaidReply, Request, Usage
@@ -24,37 +26,38 @@ from kernelwright.store.blobs import (
 )
 from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.migrations import CURRENT_VERSION
-from kernelwright.store.models import Action, Candidate, Reward, State, Trajectory, Verdict
-from kernelwright.store.records import dump_report, fingerprint
+from kernelwright.store.models import Candidate, Reward, State, Trajectory, Verdict
+from kernelwright.store.records import TurnPosition, dump_report, fingerprint
 from kernelwright.store.rows import add_and_read, add_row, existing_row, missing, update_row
 from kernelwright.store.search import index_candidate, index_verdict
 from kernelwright.store.turns import paid_for_nothing
 from kernelwright.tools.problem import source_hash
 from kernelwright.tools.report import Report, clean_text
 
-_DEPTH = (
+_PARENT_DEPTH = (
     select(col(Candidate.depth))
     .where(col(Candidate.id) == bindparam("parent_id"))
     .scalar_subquery()
 )
-_LAST = (
+_LAST_TURN = (
     select(func.max(col(Candidate.turn)))
     .where(col(Candidate.trajectory_id) == col(Trajectory.id))
     .scalar_subquery()
 )
-_PLACE = select(
+# Everything that a draft must know, in a single query: owner, lease, last turn, parent's depth.
+_DRAFT_CONTEXT = select(
     col(Trajectory.finished),
     col(Trajectory.owner),
     col(Trajectory.lease),
-    _DEPTH.label("depth"),
-    _LAST.label("last"),
+    _PARENT_DEPTH.label("depth"),
+    _LAST_TURN.label("last"),
 ).where(col(Trajectory.id) == bindparam("id"))
-_AT = select(col(Candidate.id), col(Candidate.state)).where(
+_TURN = select(col(Candidate.id), col(Candidate.state)).where(
     col(Candidate.trajectory_id) == bindparam("trajectory_id"),
     col(Candidate.turn) == bindparam("turn"),
 )
 _LARGEST_TOKEN_ID = 2**63 - 1
-_STANDING = (
+_CANDIDATE_STATE = (
     select(col(Candidate.state), col(Candidate.trajectory_id), col(Trajectory.problem))
     .join(Trajectory, col(Candidate.trajectory_id) == col(Trajectory.id))
     .where(col(Candidate.id) == bindparam("id"))
@@ -65,47 +68,47 @@ def draft(
     connection: Connection,
     trajectory_id: int,
     request: Request,
+    position: TurnPosition,
     *,
-    action: Action,
-    parent_id: int | None,
-    turn: int | None,
-    prompt_version: str,
     owner: str,
     now: float,
 ) -> Candidate:
-    """The row that is there before the policy is asked.
+    """Adds a candidate's row before the policy is called.
 
-    The same turn may be asked again as long as it has no answer.
+    An unanswered turn may be drafted again.
     """
-    place = _place(connection, trajectory_id, parent_id)
+    context = _draft_context(connection, trajectory_id, position.parent_id)
     update_row(
         connection,
         Trajectory,
         trajectory_id,
-        lease_fields(trajectory_id, place.owner, place.lease, owner, now),
+        lease_fields(trajectory_id, context.owner, context.lease, owner, now),
     )
+    prompt = [(message.role.value, pack_text(message.content)) for message in request.messages]
     values = {
-        "action": action,
-        "parent_id": parent_id,
-        "depth": 0 if place.depth is None else place.depth + 1,
-        "prompt_version": prompt_version,
-        "prompt_id": save_chain(
-            connection, [(m.role.value, pack_text(m.content)) for m in request.messages]
-        ),
+        "action": position.action,
+        "parent_id": position.parent_id,
+        "depth": 0 if context.depth is None else context.depth + 1,
+        "prompt_version": position.prompt_version,
+        "prompt_id": save_chain(connection, prompt),
         "sampling": request.sampling.model_dump(mode="json"),
         "adapter": request.adapter,
         "schema_version": CURRENT_VERSION,
         "created": now,
     }
-    following = 0 if place.last is None else place.last + 1
-    return _save_draft(
-        connection, trajectory_id, following if turn is None else turn, following, values
-    )
+    next_turn = 0 if context.last is None else context.last + 1
+    turn = next_turn if position.turn is None else position.turn
+    return _save_draft(connection, trajectory_id, turn, next_turn, values)
 
 
-def _place(connection: Connection, trajectory_id: int, parent_id: int | None) -> Any:
-    """Returns the owner of the trajectory, its last turn, and the depth of the parent (None without one)."""
-    row = connection.execute(_PLACE, {"id": trajectory_id, "parent_id": parent_id}).first()
+def _draft_context(
+    connection: Connection, trajectory_id: int, parent_id: int | None
+) -> Row[*tuple[Any, ...]]:
+    """Returns owner and lease of the trajectory, its last turn, and the depth of the parent (None
+    without a parent).
+    """
+    parameters = {"id": trajectory_id, "parent_id": parent_id}
+    row = connection.execute(_DRAFT_CONTEXT, parameters).first()
     if row is None:
         raise missing(Trajectory, trajectory_id)
     if row.finished is not None:
@@ -118,14 +121,18 @@ def _place(connection: Connection, trajectory_id: int, parent_id: int | None) ->
 
 
 def _save_draft(
-    connection: Connection, trajectory_id: int, turn: int, following: int, values: dict[str, Any]
+    connection: Connection, trajectory_id: int, turn: int, next_turn: int, values: dict[str, Any]
 ) -> Candidate:
-    """A new row, or the one that was never answered. From `following` on no turn is there yet."""
-    place = {"trajectory_id": trajectory_id, "turn": turn}
-    there = None if turn >= following else connection.execute(_AT, place).first()
-    if there is None:
-        return add_and_read(connection, Candidate, values | place)
-    id, state = there
+    """Adds a new row, or overwrites the unanswered row of this turn.
+
+    Turns from `following` on have no row yet.
+    """
+    turn_columns = {"trajectory_id": trajectory_id, "turn": turn}
+    # A turn after the last one needs no lookup: the usual case saves a query.
+    existing = None if turn >= next_turn else connection.execute(_TURN, turn_columns).first()
+    if existing is None:
+        return add_and_read(connection, Candidate, values | turn_columns)
+    id, state = existing
     if state is not State.DRAFTING:
         raise StoreError(
             f"turn {turn} of trajectory {trajectory_id} has its answer already",
@@ -142,11 +149,11 @@ def complete(
     source: str | None,
     now: float,
 ) -> None:
-    """Stores the answer, complete or not at all."""
-    state, _, problem = _standing(connection, candidate_id)
+    """Stores the policy's answer with texts and tokens in a single transaction."""
+    state, _, problem = _candidate_state(connection, candidate_id)
     if state is not State.DRAFTING:
         raise StoreError(f"candidate {candidate_id} has its answer already", StoreTrouble.INVALID)
-    completion = _fitting(completion)
+    completion = _without_inconsistent_tokens(completion)
     values = {
         "state": State.DRAFTED,
         "drafted": now,
@@ -157,21 +164,23 @@ def complete(
     index_candidate(connection, candidate_id, problem, completion.text, source)
 
 
-def _standing(connection: Connection, candidate_id: int) -> tuple[State, int, str]:
-    """Returns the candidate's state, its trajectory and its problem."""
-    if (row := connection.execute(_STANDING, {"id": candidate_id}).first()) is None:
+def _candidate_state(connection: Connection, candidate_id: int) -> tuple[State, int, str]:
+    """Returns the state of a candidate, its trajectory id and its problem."""
+    if (row := connection.execute(_CANDIDATE_STATE, {"id": candidate_id}).first()) is None:
         raise missing(Candidate, candidate_id)
     return row[0], row[1], row[2]
 
 
-def _fitting(completion: Completion) -> Completion:
-    """Returns the completion without ids and log-probs that do not belong together, which would train wrong tokens.
+def _without_inconsistent_tokens(completion: Completion) -> Completion:
+    """Returns the completion without inconsistent token ids and log-probs, which would train
+    wrong tokens.
 
-    A reply that was paid for is stored in any case: what does not fit makes it inexact.
+    A paid reply is stored in any case; inconsistent tokens make the reply inexact.
     """
     ids = completion.token_ids if _storable_ids(completion.token_ids) else None
     prompt_ids = completion.prompt_token_ids if _storable_ids(completion.prompt_token_ids) else None
     logprobs = completion.logprobs
+    # Training pairs ids with log-probs by position: each id needs exactly one finite number.
     if logprobs is not None and (
         ids is None or len(ids) != len(logprobs) or any(map(math.isnan, logprobs))
     ):
@@ -189,11 +198,13 @@ def _storable_ids(ids: Sequence[int] | None) -> bool:
 
 
 def record_paid(connection: Connection, candidate_id: int, replies: Sequence[PaidReply]) -> None:
-    """Adds what was paid for nothing to a row that waits for its answer, and keeps the text of the last such reply.
+    """Adds the cost of charged answers without a reply to an unanswered row, and stores the text
+    of the last answer.
 
-    The row stays open: the same turn can be asked again, and its answer's usage then includes this one.
+    The row stays open: the turn can be requested again, and the usage of its answer then includes
+    this cost.
     """
-    state, _, _ = _standing(connection, candidate_id)
+    state, _, _ = _candidate_state(connection, candidate_id)
     if state is not State.DRAFTING:
         raise StoreError(f"candidate {candidate_id} has its answer already", StoreTrouble.INVALID)
     row = existing_row(connection, Candidate, candidate_id)
@@ -241,14 +252,14 @@ def _texts(connection: Connection, completion: Completion, source: str | None) -
         bodies["completion_tokens_id"] = pack_integers(completion.token_ids)
     if completion.logprobs is not None:
         bodies["logprobs_id"] = pack_numbers(completion.logprobs)
+    blob_ids = save_blobs(connection, list(bodies.values()))
+    columns: dict[str, Any] = dict(zip(bodies, blob_ids, strict=True))
+    columns["source_hash"] = None if source is None else source_hash(source)
     prompt = completion.prompt_token_ids
-    return {
-        **dict(zip(bodies, save_blobs(connection, list(bodies.values())), strict=True)),
-        "source_hash": None if source is None else source_hash(source),
-        "prompt_tokens_id": None
-        if prompt is None
-        else save_chain(connection, token_pieces(prompt)),
-    }
+    columns["prompt_tokens_id"] = (
+        None if prompt is None else save_chain(connection, token_pieces(prompt))
+    )
+    return columns
 
 
 def judge(
@@ -260,8 +271,8 @@ def judge(
     gpu_seconds: float | None,
     now: float,
 ) -> int:
-    """Adds a verdict and puts it in force; those before it stay. Gives its id."""
-    state, trajectory_id, _ = _standing(connection, candidate_id)
+    """Adds a verdict in force and returns its id; earlier verdicts remain."""
+    state, trajectory_id, _ = _candidate_state(connection, candidate_id)
     if state is State.DRAFTING:
         raise StoreError(
             f"candidate {candidate_id} has no answer that could be judged", StoreTrouble.INVALID
@@ -274,25 +285,26 @@ def judge(
         **_columns(report),
     }
     verdict_id = add_row(connection, Verdict, values)
-    first: dict[str, Any] = {
-        "state": State.JUDGED,
-        "judged": now,
-        "tool_seconds": tool_seconds,
-        "gpu_seconds": gpu_seconds,
-    }
-    again = state is State.JUDGED
-    update_row(
-        connection, Candidate, candidate_id, {"verdict_id": verdict_id, **({} if again else first)}
-    )
-    if not again:
+    changes: dict[str, Any] = {"verdict_id": verdict_id}
+    # The times of a turn are those of its first verdict; judging again only replaces the verdict.
+    if state is not State.JUDGED:
+        changes |= {
+            "state": State.JUDGED,
+            "judged": now,
+            "tool_seconds": tool_seconds,
+            "gpu_seconds": gpu_seconds,
+        }
         update_row(connection, Trajectory, trajectory_id, {"updated": now})
+    update_row(connection, Candidate, candidate_id, changes)
     index_verdict(connection, verdict_id, report)
     return verdict_id
 
 
 def _columns(report: Report) -> dict[str, Any]:
-    """Returns the columns of a verdict that are filtered and sorted by."""
+    """Returns the verdict columns used for filtering and sorting."""
     failure, profile = report.failure, report.profile
+    # Speedups of incorrect candidates are not listed: a wrong kernel may be arbitrarily fast.
+    speeds = profile if profile and report.correct else None
     return {
         "report_version": report.schema_version,
         "rung": report.rung,
@@ -303,10 +315,8 @@ def _columns(report: Report) -> dict[str, Any]:
         "correct_kb": report.correct_kb,
         "judged_on": clean_text(report.judged_on, 100),
         "speedup": _finite(report.speedup),
-        "speedup_low": _finite(profile.speedup_low) if profile and report.correct else None,
-        "speedup_compiled": _finite(profile.speedup_compiled)
-        if profile and report.correct
-        else None,
+        "speedup_low": _finite(speeds.speedup_low) if speeds else None,
+        "speedup_compiled": _finite(speeds.speedup_compiled) if speeds else None,
         "speed_of_light": _finite(profile.speed_of_light) if profile else None,
         "own_share": _finite(profile.own_share) if profile else None,
         "milliseconds": _finite(profile.candidate.median)
@@ -320,6 +330,7 @@ def _columns(report: Report) -> dict[str, Any]:
 
 
 def _finite(value: float | None) -> float | None:
+    """Returns finite values only: SQLite stores NaN as NULL and sorts infinities as numbers."""
     return value if value is not None and math.isfinite(value) else None
 
 

@@ -1,5 +1,5 @@
-"""Frozen values that go in and come out: how a trajectory starts, what to look for, and one turn with everything
-that training needs.
+"""Frozen values of the store's interface: start of a trajectory, filters, and turns with all
+training data.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -19,49 +19,71 @@ from kernelwright.tools.report import Cheat, Environment, Fault, Report, Rung
 
 
 class TrajectoryStart(Value):
-    """The values that a trajectory begins with. Equal problem, policy and options mean the same command,
-    which resumes.
+    """Initial values of a trajectory.
+
+    Equal problem, policy and options mean equal commands, so the trajectory is resumed.
     """
 
     problem: Problem
     policy: str
     options: dict[str, JsonValue] = {}
-    """Whatever else makes two commands differ: target, search, goal."""
+    """Other options that distinguish two commands: target, search, goal."""
     goal: str = ""
     budgets: dict[str, JsonValue] = {}
-    """Not part of the key: a budget may be raised, and the trajectory goes on."""
+    """Budgets, excluded from the key: a trajectory may be resumed with a larger budget."""
     seed: int | None = None
     program: str = ""
 
     @property
     def key(self) -> str:
-        """Returns the key as a SHA-256 in hexadecimal."""
+        """Returns the SHA-256 of problem, policy and options in hexadecimal."""
         parts = [self.problem.hash, self.policy, self.options]
         return hashlib.sha256(
             json.dumps(parts, sort_keys=True, allow_nan=False).encode()
         ).hexdigest()
 
 
+class TurnPosition(NamedTuple):
+    """Position of a new turn in the tree of candidates."""
+
+    action: Action
+    parent_id: int | None
+    turn: int | None
+    """Number of the turn; None selects the next turn."""
+    prompt_version: str
+
+
+class StopOutcome(NamedTuple):
+    """Outcome of a stopped trajectory."""
+
+    reason: str
+    message: str
+    best_id: int | None
+    """Best candidate; None leaves the stored candidate unchanged."""
+    spent: dict[str, JsonValue] | None
+    """Spent budget; None leaves the stored budget unchanged."""
+
+
 class TrajectoryFilter(Value):
-    """Every field that is set must hold."""
+    """Selects trajectories: every field with a value must match."""
 
     run: str | None = None
-    """The name of the run that the trajectory belongs to."""
+    """Name of the run that contains the trajectory."""
     key: str | None = None
     problem: str | None = None
     problem_hash: str | None = None
     suite: str | None = None
     policy: str | None = None
-    """The policy that the trajectory was begun with."""
+    """Policy with which the trajectory began."""
     finished: bool | None = None
     stop_reason: str | None = None
     since: float | None = None
-    """Created at this time or later."""
+    """Earliest creation time, inclusive."""
     until: float | None = None
 
 
 class CandidateFilter(TrajectoryFilter):
-    """Selects candidates; `since` and other times are compared with the candidate's."""
+    """Selects candidates; `since` and `until` compare creation times of candidates."""
 
     trajectory_id: int | None = None
     parent_id: int | None = None
@@ -72,7 +94,7 @@ class CandidateFilter(TrajectoryFilter):
     adapter_revision: str | None = None
     source_hash: str | None = None
     correct: bool | None = None
-    """Whether the verdict is correct; False selects candidates that were judged and are not correct."""
+    """Whether the verdict is correct; False selects judged candidates with incorrect verdicts."""
     rung: Rung | None = None
     fault: Fault | None = None
     cheat: Cheat | None = None
@@ -82,33 +104,33 @@ class CandidateFilter(TrajectoryFilter):
 
 
 class Order(StrEnum):
-    """The order in which candidates are listed."""
+    """Order of listed candidates."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
     FASTEST = "fastest"
-    """The fastest first, of candidates with a speedup only."""
+    """Fastest first; lists only candidates with a speedup."""
 
 
 class Entry(NamedTuple):
-    """A line of a list."""
+    """Candidate of a list, with its trajectory and verdict."""
 
     candidate: Candidate
     trajectory: Trajectory
     verdict: Verdict | None
-    """The verdict in force, which was recorded last; None where there is none."""
+    """Latest verdict, which is in force; None for unjudged candidates."""
 
 
 class SearchHit(NamedTuple):
-    """A line of a search's result."""
+    """Candidate of a search result."""
 
     entry: Entry
     excerpt: str
-    """A line that holds a word looked for; empty where none does (the problem's name was found)."""
+    """Line with a search word; empty if only the problem's name matched."""
 
 
 class Turn(Value):
-    """One turn, exactly as it was: ids and log-probs bit for bit, no text tokenised again."""
+    """Turn as recorded: token ids and log-probs bit for bit, without tokenising text again."""
 
     candidate_id: int
     trajectory_id: int
@@ -127,17 +149,17 @@ class Turn(Value):
     sampling: Sampling
     adapter: str | None
     completion: Completion | None
-    """The policy's answer; None while the candidate is drafted."""
+    """Answer of the policy; None while the candidate is drafted."""
     paid_for_nothing: Usage | None = None
-    """While the candidate is drafted: the usage of answers that were charged for and held no reply."""
+    """Usage of charged answers without a reply, while the candidate is drafted."""
     source: str | None
     source_hash: str | None
     report: Report | None
-    """The report of the verdict in force; None where there is none."""
+    """Report of the verdict in force; None for unjudged candidates."""
     verdict_id: int | None
     fingerprint: str
     rewards: dict[str, float] | None
-    """Parts by name, of the latest formula that scored this verdict."""
+    """Reward parts by name, from the latest formula that scored this verdict."""
     formula: str | None
     tool_seconds: float | None
     gpu_seconds: float | None
@@ -147,7 +169,7 @@ class Turn(Value):
 
 
 class Stats(Value):
-    """The size of a database, and its numbers of rows."""
+    """Size of a database and row counts."""
 
     version: int
     where: str
@@ -168,7 +190,7 @@ class Stats(Value):
 
 
 class SweptCounts(Value):
-    """The rows and bytes that gc removed."""
+    """Rows and bytes removed by gc."""
 
     links: int
     blobs: int
@@ -176,26 +198,36 @@ class SweptCounts(Value):
 
 
 def fingerprint(environment: Environment) -> str:
-    """SHA-256 over GPU, driver and versions; the host's name is no part of it: two equal machines may be compared."""
+    """Returns the SHA-256 over GPU, driver and versions.
+
+    The host name is excluded, so that equal machines are comparable.
+    """
+    # Changing what is hashed here makes all stored speeds incomparable with new ones.
     parts = environment.model_dump(mode="json", exclude={"host"})
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def dump_report(report: Report) -> bytes:
-    """Standard JSON, ASCII, keys sorted; infinities and NaN as the strings that tools.report reads back."""
+    """Serialises a report as ASCII JSON with sorted keys.
+
+    Infinities and NaN become strings, which tools.report parses.
+    """
     return json.dumps(
         _plain(report.model_dump(warnings="error")), sort_keys=True, separators=(",", ":")
     ).encode()
 
 
 def load_report(body: bytes) -> Report:
-    """Reads the bytes that `dump_report` made."""
+    """Parses bytes written by `dump_report`."""
     return Report.model_validate(json.loads(body))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
+    """Returns a JSON value with infinities and NaN as strings: JSON has no numbers for them."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {str(key): _plain(element) for key, element in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(element) for element in value]
+    return value

@@ -1,6 +1,7 @@
-"""Rows on their way in, each checked first.
+"""Validates and writes rows.
 
-Plain SQL, prepared once: a turn is three of these transactions and has a millisecond or two.
+Statements are plain SQL, prepared once: a turn takes three transactions and has a budget of about
+a millisecond.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ AnyRow = TypeVar("AnyRow", bound=StoredRow)
 
 
 def existing_row(connection: Connection, table: type[AnyRow], id: int) -> AnyRow:
-    """Returns the row. Raises StoreError where there is none."""
+    """Returns the row with this id. Raises StoreError if there is none."""
     if (row := connection.execute(_select(table), {"row_id": id}).first()) is None:
         raise missing(table, id)
     return row_from_values(table, row._asdict())
 
 
 def check_there(connection: Connection, table: type[StoredRow], id: int) -> None:
-    """Raises StoreError where there is no such row."""
+    """Raises StoreError if there is no row with this id."""
     if connection.execute(_select_id(table), {"row_id": id}).first() is None:
         raise missing(table, id)
 
 
 def row_from_values(table: type[AnyRow], values: Mapping[str, Any]) -> AnyRow:
-    """A row for reading, of all its columns; no session knows it."""
+    """Creates a row for reading from all column values, detached from any session."""
     return table.model_construct(**values)
 
 
 def missing(table: type[StoredRow], id: int) -> StoreError:
-    """Returns the error for a row that is not there; the caller raises it."""
+    """Returns the StoreError for a missing row, for the caller to raise."""
     return StoreError(
         f"no {table.__name__.lower()} {id} in this database: `agent inspect` lists what there is",
         StoreTrouble.MISSING,
@@ -47,16 +48,16 @@ def missing(table: type[StoredRow], id: int) -> StoreError:
 
 
 def add_row(connection: Connection, table: type[StoredRow], values: Mapping[str, Any]) -> int:
-    """A new row, its fields' defaults filled in; gives its id.
+    """Adds a row with defaults filled in and returns its id.
 
-    Raises StoreError where a value is not what its field says.
+    Raises StoreError if a value contradicts its field's type.
     """
     check_values(table, values)
     return int(connection.execute(_insert(table), {**_defaults(table), **values}).scalar_one())
 
 
 def add_and_read(connection: Connection, table: type[AnyRow], values: Mapping[str, Any]) -> AnyRow:
-    """Adds a row and gives it as it is now: plain values need not be read back."""
+    """Adds a row and returns the row without reading from the database."""
     id = add_row(connection, table, values)
     return row_from_values(table, {**_defaults(table), **values, "id": id})
 
@@ -64,18 +65,19 @@ def add_and_read(connection: Connection, table: type[AnyRow], values: Mapping[st
 def update_row(
     connection: Connection, table: type[StoredRow], id: int, values: Mapping[str, Any]
 ) -> None:
-    """Changes some fields of a row. Raises StoreError where a value does not have its field's type."""
+    """Changes fields of a row. Raises StoreError if a value contradicts its field's type."""
     check_values(table, values)
     connection.execute(_update(table), {**values, "row_id": id})
 
 
 def check_values(table: type[StoredRow], values: Mapping[str, Any]) -> None:
-    """Raises StoreError for the first value that is not what its field says."""
+    """Raises StoreError for the first value that contradicts its field's type."""
     validators = _validators(table)
     for name, value in values.items():
         try:
             validators[name](value)
         except ValidationError as error:
+            # Only the first fault of the first bad field: the message is a single line.
             first = error.errors(include_url=False)[0]
             raise StoreError(
                 f"{table.__name__}.{name} was not saved: {first['msg']}, got {str(first['input'])[:80]!r}",
@@ -85,7 +87,10 @@ def check_values(table: type[StoredRow], values: Mapping[str, Any]) -> None:
 
 @cache
 def _validators(table: type[StoredRow]) -> dict[str, Callable[[Any], Any]]:
-    """The validators by field; they are strict, so that what is checked is what is saved. The database gives the id."""
+    """Returns a strict validator for each field, so that values are saved unconverted.
+
+    The database assigns `id`.
+    """
     return {name: _validator(field) for name, field in table.model_fields.items() if name != "id"}
 
 

@@ -1,8 +1,12 @@
-"""Full-text search over answers, code and failures: FTS5 on SQLite, to_tsvector on PostgreSQL, LIKE elsewhere.
+"""Full-text search over answers, code and failures: FTS5 on SQLite, to_tsvector on PostgreSQL,
+LIKE elsewhere.
 
-Words are runs of letters and digits: `tl.dot` is the phrase "tl dot", and `softmax` finds `fused_softmax`. Every term
-must be there; double quotes make one term of several words; a term that ends in * is a beginning (`soft*` finds
-softmax).
+Words are runs of letters and digits: `tl.dot` is the phrase "tl dot", and `softmax` matches
+`fused_softmax`. All terms must match. Double quotes join several words to a phrase; a trailing *
+matches prefixes (`soft*` matches softmax).
+
+    terms_of('"block size" soft*')
+    [SearchTerm(("block", "size"), whole=True), SearchTerm(("soft",), whole=False)]
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     ColumnElement,
     Integer,
+    Select,
     and_,
     column,
     delete,
@@ -34,17 +39,19 @@ from kernelwright.store.records import load_report
 from kernelwright.tools.report import Failure, Report
 
 MAX_SEARCHED_CHARACTERS = 100_000
-"""Characters of a text that are indexed."""
+"""Number of indexed characters of each text."""
 CANDIDATE, VERDICT = "candidate", "verdict"
 
 
 class SearchTerm(NamedTuple):
-    """One word or phrase of a search."""
+    """Word or phrase of a search."""
 
     words: tuple[str, ...]
-    """The words of the phrase in order, in lower case."""
+    """Words of the phrase in order, in lower case."""
     whole: bool
-    """Whether the last word must match as a whole; False also finds longer words that begin with it."""
+    """Whether the last word must match completely; False also matches longer words with this
+    prefix.
+    """
 
 
 def words_of(content: str) -> list[str]:
@@ -53,28 +60,36 @@ def words_of(content: str) -> list[str]:
 
 
 def terms_of(query: str) -> list[SearchTerm]:
-    """Raises StoreError where the query holds neither letter nor digit."""
+    """Parses a query into terms.
+
+    Raises StoreError if the query has neither letters nor digits.
+    """
     parts = re.findall(r'"([^"]*)"|(\S+)', query)
-    terms = [
-        SearchTerm(tuple(words_of(quoted or bare)), not bare.endswith("*"))
-        for quoted, bare in parts
-    ]
-    if not (found := [term for term in terms if term.words]):
+    terms: list[SearchTerm] = []
+    for quoted, bare in parts:
+        words = tuple(words_of(quoted or bare))
+        # Punctuation alone gives no words.
+        if words:
+            terms.append(SearchTerm(words, whole=not bare.endswith("*")))
+    if not terms:
         raise StoreError(
             "nothing to search for: give a word, signs alone are not indexed", StoreTrouble.UNUSABLE
         )
-    return found
+    return terms
 
 
 def index_candidate(
     connection: Connection, id: int, problem: str, reply: str, source: str | None
 ) -> None:
-    """Adds a candidate's problem, reply and source to the full-text index."""
+    """Adds problem, reply and source of a candidate to the full-text index."""
     _index(connection, CANDIDATE, id, f"{problem}\n{reply}\n{source or ''}")
 
 
 def index_verdict(connection: Connection, id: int, report: Report) -> None:
-    """A verdict without a failure has nothing to be found by."""
+    """Adds the failure of a verdict to the full-text index.
+
+    Verdicts without a failure have no text.
+    """
     if report.failure is not None:
         _index(connection, VERDICT, id, _failure_text(report.failure))
 
@@ -100,7 +115,7 @@ def _index(connection: Connection, kind: str, id: int, content: str) -> None:
 
 
 def matching(dialect: str, kind: str, terms: Sequence[SearchTerm], ids: tuple[int, int]) -> Any:
-    """A SELECT of the ids, from the first to the last of `ids`, whose text holds every term."""
+    """Builds a SELECT of the ids in the inclusive range `ids` whose text matches all terms."""
     if dialect == "sqlite":
         table = f"{kind}_text"
         match = (
@@ -116,39 +131,48 @@ def matching(dialect: str, kind: str, terms: Sequence[SearchTerm], ids: tuple[in
 
 
 def _fts5(terms: Sequence[SearchTerm]) -> str:
-    return " ".join(f'"{" ".join(term.words)}"{"" if term.whole else " *"}' for term in terms)
+    """Builds an FTS5 query such as `"block size" "soft" *`."""
+    phrases: list[str] = []
+    for term in terms:
+        phrase = " ".join(term.words)
+        phrases.append(f'"{phrase}"' if term.whole else f'"{phrase}" *')
+    return " ".join(phrases)
 
 
 def _tsquery(terms: Sequence[SearchTerm]) -> ColumnElement[bool]:
-    phrases = [
-        " <-> ".join(f"'{word}'" for word in term.words) + ("" if term.whole else ":*")
-        for term in terms
-    ]
+    """Builds a condition with a query such as `('block' <-> 'size') & ('soft':*)`."""
+    phrases: list[str] = []
+    for term in terms:
+        phrase = " <-> ".join(f"'{word}'" for word in term.words)
+        phrases.append(phrase if term.whole else f"{phrase}:*")
     query = func.to_tsquery(text("'simple'"), " & ".join(f"({phrase})" for phrase in phrases))
     return func.to_tsvector(text("'simple'"), search_text.c.words).bool_op("@@")(query)
 
 
 def _like(terms: Sequence[SearchTerm]) -> ColumnElement[bool]:
-    """Words hold neither % nor _, and the text begins and ends with a blank."""
+    """Builds LIKE conditions.
+
+    Words contain neither % nor _, and indexed text begins and ends with a blank.
+    """
     patterns = [f"% {' '.join(term.words)}{' ' if term.whole else ''}%" for term in terms]
     return and_(*(search_text.c.words.like(pattern) for pattern in patterns))
 
 
 def excerpt(content: str, terms: Sequence[SearchTerm], width: int = 160) -> str:
-    """The first line that holds one of the words looked for, in the order of the query."""
+    """Returns the first line with a search word, trying the words in the order of the query."""
     lines = content.splitlines()
     for word in (term.words[0] for term in terms):
         for line in lines:
-            if (place := line.lower().find(word)) >= 0:
-                start = max(0, place - width // 2)
+            if (position := line.lower().find(word)) >= 0:
+                start = max(0, position - width // 2)
                 return line[start : start + width].strip()
     return ""
 
 
 def sweep_index(connection: Connection) -> None:
-    """Takes out what belongs to rows that are gone.
+    """Removes deleted rows from the full-text index.
 
-    FTS5 without content cannot forget one text, so it is built anew.
+    A contentless FTS5 table cannot delete single texts, so the index is rebuilt.
     """
     if connection.dialect.name != "sqlite":
         tables: tuple[tuple[str, Any], ...] = ((CANDIDATE, Candidate), (VERDICT, Verdict))
@@ -156,6 +180,7 @@ def sweep_index(connection: Connection) -> None:
             gone = search_text.c.id.not_in(select(col(table.id)))
             connection.execute(delete(search_text).where(search_text.c.kind == kind, gone))
         return
+    # The docsize table lists the indexed ids; an id without a row means that a row was deleted.
     orphans = "SELECT EXISTS(SELECT 1 FROM {0}_text_docsize WHERE id NOT IN (SELECT id FROM {0}))"
     if any(
         connection.exec_driver_sql(orphans.format(kind)).scalar() for kind in (CANDIDATE, VERDICT)
@@ -184,8 +209,14 @@ def _rebuild(connection: Connection) -> None:
         index_verdict(connection, id, load_report(load_blobs(connection, [report_id])[report_id]))
 
 
-def _pages(connection: Connection, statement: Any, id: Any, size: int = 500) -> Iterator[Any]:
-    """Yields every row in the order of `id`, the first column, some at a time."""
+def _pages(
+    connection: Connection,
+    statement: Select[*tuple[Any, ...]],
+    id: ColumnElement[Any],
+    size: int = 500,
+) -> Iterator[Any]:
+    """Yields all rows in pages of `size`, ordered by `id`, the first column."""
+    # Keyset paging: OFFSET would read all earlier rows again for every page.
     after = 0
     while rows := connection.execute(statement.where(id > after).order_by(id).limit(size)).all():
         yield from rows

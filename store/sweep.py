@@ -1,10 +1,10 @@
-"""Deletes a trajectory, then the texts that no row refers to any more."""
+"""Deletes trajectories and unreferenced texts."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Engine, delete, func, select, union, update
+from sqlalchemy import Engine, Select, delete, func, select, union, update
 from sqlalchemy.engine import Connection
 from sqlmodel import col
 
@@ -19,14 +19,18 @@ from kernelwright.store.search import sweep_index
 
 
 def forget(connection: Connection, trajectory_id: int, owner: str, now: float) -> None:
-    """Deletes a trajectory with its candidates, verdicts and rewards. Raises StoreError where a process works on it, or
-    another trajectory was forked from it.
+    """Deletes a trajectory with its candidates, verdicts and rewards.
+
+    Raises StoreError if a process works on the trajectory, or another trajectory was forked from
+    it.
     """
     row = existing_row(connection, Trajectory, trajectory_id)
     lease_fields(row.id, row.owner, row.lease, owner, now)
-    own = select(col(Candidate.id)).where(col(Candidate.trajectory_id) == trajectory_id)
-    _check_forks(connection, trajectory_id, own)
-    verdicts = select(col(Verdict.id)).where(col(Verdict.candidate_id).in_(own))
+    candidate_ids = select(col(Candidate.id)).where(col(Candidate.trajectory_id) == trajectory_id)
+    _check_forks(connection, trajectory_id, candidate_ids)
+    verdicts = select(col(Verdict.id)).where(col(Verdict.candidate_id).in_(candidate_ids))
+    # Rows refer to each other in cycles (candidate <-> verdict, trajectory <-> candidate): clear
+    # these references first, then delete from the leaves to the root.
     connection.execute(
         update(Candidate)
         .where(col(Candidate.trajectory_id) == trajectory_id)
@@ -37,7 +41,7 @@ def forget(connection: Connection, trajectory_id: int, owner: str, now: float) -
     )
     doomed: list[tuple[Any, Any]] = [
         (Reward, col(Reward.verdict_id).in_(verdicts)),
-        (Verdict, col(Verdict.candidate_id).in_(own)),
+        (Verdict, col(Verdict.candidate_id).in_(candidate_ids)),
         (Candidate, col(Candidate.trajectory_id) == trajectory_id),
         (Trajectory, col(Trajectory.id) == trajectory_id),
     ]
@@ -45,16 +49,18 @@ def forget(connection: Connection, trajectory_id: int, owner: str, now: float) -
         connection.execute(delete(table).where(condition))
 
 
-def _check_forks(connection: Connection, trajectory_id: int, own: Any) -> None:
-    others = union(
+def _check_forks(connection: Connection, trajectory_id: int, candidate_ids: Select[int]) -> None:
+    """Raises StoreError if another trajectory refers to one of these candidates."""
+    fork_query = union(
         select(col(Trajectory.id)).where(
-            col(Trajectory.forked_from_id).in_(own), col(Trajectory.id) != trajectory_id
+            col(Trajectory.forked_from_id).in_(candidate_ids), col(Trajectory.id) != trajectory_id
         ),
         select(col(Candidate.trajectory_id)).where(
-            col(Candidate.parent_id).in_(own), col(Candidate.trajectory_id) != trajectory_id
+            col(Candidate.parent_id).in_(candidate_ids),
+            col(Candidate.trajectory_id) != trajectory_id,
         ),
     )
-    if forks := connection.execute(others).scalars().all():
+    if forks := connection.execute(fork_query).scalars().all():
         names = ", ".join(str(fork) for fork in forks)
         raise StoreError(
             f"trajectory {trajectory_id} was forked: delete {names} first", StoreTrouble.INVALID
@@ -62,17 +68,20 @@ def _check_forks(connection: Connection, trajectory_id: int, own: Any) -> None:
 
 
 def references(table: type[StoredRow]) -> list[Any]:
-    """Every column of the schema that names a row of `table`, read off the foreign keys so that none is forgotten."""
+    """Returns all columns that refer to `table`, read from the foreign keys of the schema so that
+    none is forgotten.
+    """
     target = StoredRow.metadata.tables[str(table.__tablename__)]
     tables = StoredRow.metadata.tables.values()
-    return [
-        key.parent for other in tables for key in other.foreign_keys if key.column.table is target
-    ]
+    columns: list[Any] = []
+    for referring in tables:
+        columns += [key.parent for key in referring.foreign_keys if key.column.table is target]
+    return columns
 
 
 def sweep(connection: Connection) -> SweptCounts:
-    """Deletes links that no row leads to, then blobs that no row names, then what the search index says of rows
-    that are gone.
+    """Deletes unreferenced links, then unreferenced blobs, then search index entries of deleted
+    rows.
     """
     lost = (
         connection.execute(
@@ -81,6 +90,7 @@ def sweep(connection: Connection) -> SweptCounts:
         .scalars()
         .all()
     )
+    # Later links refer to earlier ones, so the latest are deleted first.
     for part in split_into_batches(reversed(lost)):
         connection.execute(delete(Link).where(col(Link.id).in_(part)))
     named = union(*(select(column).where(column.is_not(None)) for column in references(Blob)))
@@ -94,8 +104,9 @@ def sweep(connection: Connection) -> SweptCounts:
 
 
 def _live_links() -> Any:
-    """The heads that rows name, and all before them."""
+    """Selects the links referenced by rows and all links before them."""
     link = StoredRow.metadata.tables["link"]
+    # Links also refer to links; only references from other tables keep a chain alive.
     heads = [column for column in references(Link) if column.table is not link]
     named = union(
         *(select(column.label("id")).where(column.is_not(None)) for column in heads)
@@ -110,7 +121,10 @@ def _live_links() -> Any:
 
 
 def shrink(engine: Engine) -> None:
-    """Gives the room back to the disk. Needs as much free room as the database holds, for a moment."""
+    """Returns free space of a SQLite file to the disk.
+
+    Needs temporary space as large as the database.
+    """
     if engine.dialect.name != "sqlite":
         return
     outside_transaction(engine, "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)")

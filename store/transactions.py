@@ -1,4 +1,6 @@
-"""Serialises writes: one connection that writes, used by one thread at a time, and any number that read."""
+"""Serialises writes: a single writing connection, used by one thread at a time, and any number of
+readers.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +20,25 @@ from kernelwright.store.migrations import CURRENT_VERSION, migrate, version_of
 
 
 class Transactions:
-    """One connection that writes; sessions to read with, whose rows are detached when they end."""
+    """Opens write transactions and read sessions; rows are detached when a session ends."""
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
-        self._where = engines.where
+        self._display_name = engines.display_name
         self._lock = RLock()
         self._inside: Connection | None = None
-        """The connection of the thread that is inside `together`."""
+        """Connection of the thread inside `one_transaction`; None outside."""
         self._holder = 0
         self.wrote = False
-        """Whether anything was committed here."""
+        """Whether this process committed anything."""
 
     @contextmanager
     def write(self, *, durable: bool = False) -> Iterator[Connection]:
-        """Opens one transaction that writes, or a savepoint inside `together`.
+        """Opens a write transaction, or a savepoint inside `one_transaction`.
 
-        `durable`: it survives a power cut, and so does all before it.
+        `durable`: this transaction and all earlier ones survive a power cut.
         """
-        with explaining_errors(self._where), self._lock:
+        with explaining_errors(self._display_name), self._lock:
             if self._inside is not None:
                 with self._inside.begin_nested():
                     yield self._inside
@@ -49,10 +51,11 @@ class Transactions:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """Reads what was committed when the session began; inside of `one_transaction` also what this thread has
-        written there.
+        """Opens a session that reads data committed before the session began, and inside
+        `one_transaction` also uncommitted writes of this thread.
         """
-        with explaining_errors(self._where):
+        with explaining_errors(self._display_name):
+            # The thread inside `one_transaction` must see its own uncommitted rows.
             if self._inside is not None and self._holder == get_ident():
                 with Session(self._inside, join_transaction_mode="rollback_only") as session:
                     yield session
@@ -65,7 +68,7 @@ class Transactions:
 
     @contextmanager
     def one_transaction(self) -> Iterator[None]:
-        """Commits every write inside, by this thread, in one durable transaction."""
+        """Commits all writes of this thread inside the block in a single durable transaction."""
         with self._lock:
             if self._inside is not None:
                 yield
@@ -78,30 +81,35 @@ class Transactions:
                     self._inside, self._holder = None, 0
 
     def run_outside_transaction(self, work: Callable[[Engine], None]) -> None:
-        """Runs `work` on the writing engine while no other thread writes, for statements that no transaction may hold
-        (VACUUM).
+        """Runs `work` with the writing engine while other threads wait, for statements forbidden
+        inside transactions (VACUUM).
         """
-        with explaining_errors(self._where), self._lock:
+        with explaining_errors(self._display_name), self._lock:
             work(self._writer())
 
     def _writer(self) -> Engine:
         if self._engines.writer is None:
             raise StoreError(
-                f"the database {self._where} was opened for reading only", StoreTrouble.READ_ONLY
+                f"the database {self._display_name} was opened for reading only",
+                StoreTrouble.READ_ONLY,
             )
         return self._engines.writer
 
 
-def open_engines(where: str | Path, *, create: bool, readonly: bool, wait: float) -> Engines:
-    """Opened, checked and, unless `readonly`, of the current version."""
-    configure_mappers()  # else it is done at the first use of a session, and rows made without one cannot be read
-    address = address_of(where)
+def open_engines(database: str | Path, *, create: bool, readonly: bool, wait: float) -> Engines:
+    """Opens and checks a database, and migrates the schema to the current version unless
+    `readonly`.
+    """
+    # Mappers are otherwise configured by the first session, and rows built without a session
+    # (`store.rows`) could not be read before.
+    configure_mappers()
+    address = address_of(database)
     if isinstance(address, Path):
         engines = open_file(address, create=create, readonly=readonly, wait=wait)
     else:
         engines = open_server(address, readonly, wait)
     try:
-        with explaining_errors(engines.where):
+        with explaining_errors(engines.display_name):
             _prepare(engines, wait, create)
     except StoreError:
         engines.dispose()
@@ -110,22 +118,23 @@ def open_engines(where: str | Path, *, create: bool, readonly: bool, wait: float
 
 
 def _prepare(engines: Engines, wait: float, create: bool) -> None:
-    """Checks whose database it is before anything is changed, then brings it to the current version."""
+    """Checks the owner and version of the database before any change, then migrates."""
     with (engines.writer or engines.reader).begin() as connection:
-        version = version_of(connection, engines.where)
+        version = version_of(connection, engines.display_name)
+    name = engines.display_name
     if version == 0 and engines.path is None and (engines.writer is None or not create):
         raise StoreError(
-            f"the database {engines.where} holds nothing yet: agent solve and agent batch write to it; --db names "
+            f"the database {name} holds nothing yet: agent solve and agent batch write to it; --db names "
             "another",
             StoreTrouble.MISSING,
         )
     if engines.writer is None:
         if version < CURRENT_VERSION:
             raise StoreError(
-                f"the database {engines.where} has schema version {version}, this program reads {CURRENT_VERSION}: "
-                f"run agent db migrate --db {engines.where} first",
+                f"the database {name} has schema version {version}, this program reads {CURRENT_VERSION}: "
+                f"run agent db migrate --db {name} first",
                 StoreTrouble.OLDER,
             )
         return
     set_journal(engines, wait)
-    migrate(engines.writer, engines.where)
+    migrate(engines.writer, engines.display_name)

@@ -1,4 +1,4 @@
-"""A row and its blobs made into the value that was saved."""
+"""Restores turns from rows and their blobs."""
 
 from __future__ import annotations
 
@@ -24,50 +24,50 @@ Chain = list[tuple[str, bytes]]
 
 
 class PageTexts(NamedTuple):
-    """The texts and tokens that a page of rows refers to."""
+    """Texts and tokens referenced by a page of rows."""
 
     blobs: Mapping[int, bytes]
     chains: Mapping[int, Chain]
     rewards: Mapping[int, Reward]
 
     def text(self, id: int | None) -> str | None:
-        """The text of a blob, unpacked; None where a row names none."""
+        """Returns the text of a blob; None if `id` is None."""
         return None if id is None else unpack_text(self.blobs[id])
 
     def numbers(self, id: int | None) -> tuple[Any, ...] | None:
-        """The numbers of a blob, unpacked; None where a row names none."""
+        """Returns the numbers of a blob; None if `id` is None."""
         return None if id is None else unpack_numbers(self.blobs[id])
 
     def messages(self, id: int | None) -> tuple[Message, ...]:
-        """The conversation whose last message a row names, from its beginning; empty where it names none."""
+        """Returns the conversation that ends with message `id`, first message first; empty if
+        `id` is None.
+        """
         chain = [] if id is None else self.chains[id]
         return tuple(Message(role=Role(label), content=unpack_text(body)) for label, body in chain)
 
     def tokens(self, id: int | None) -> tuple[int, ...] | None:
-        """The token ids of a chain, joined from its beginning; None where a row names none."""
+        """Returns the token ids of a chain; None if `id` is None."""
         return None if id is None else join_tokens(self.chains[id])
 
 
 def turns(session: Session, entries: Sequence[Entry], formula: str | None = None) -> Iterator[Turn]:
-    """Returns the turns in the order of `entries`, with four queries for all of them.
+    """Yields turns in the order of `entries`, loaded with four queries in total.
 
-    `formula` picks the rewards; None takes the latest.
+    `formula` selects the rewards; None takes the latest.
     """
-    rows = [entry.candidate for entry in entries]
-    reports = [entry.verdict.report_id for entry in entries if entry.verdict]
-    blobs = [
-        id
-        for row in rows
-        for id in (row.reply_id, row.source_id, row.completion_tokens_id, row.logprobs_id)
-    ]
-    heads = [id for row in rows for id in (row.prompt_id, row.prompt_tokens_id)]
+    blob_ids: list[int | None] = []
+    chain_ids: list[int | None] = []
+    for entry in entries:
+        row = entry.candidate
+        blob_ids += [row.reply_id, row.source_id, row.completion_tokens_id, row.logprobs_id]
+        chain_ids += [row.prompt_id, row.prompt_tokens_id]
+    verdicts = [entry.verdict for entry in entries if entry.verdict]
+    blob_ids += [verdict.report_id for verdict in verdicts]
     connection = session.connection()
     texts = PageTexts(
-        blobs=load_blobs(connection, [*blobs, *reports]),
-        chains=load_chains(connection, heads),
-        rewards=_rewards(
-            session, [entry.verdict.id for entry in entries if entry.verdict], formula
-        ),
+        blobs=load_blobs(connection, blob_ids),
+        chains=load_chains(connection, chain_ids),
+        rewards=_rewards(session, [verdict.id for verdict in verdicts], formula),
     )
     return (_turn(entry, texts) for entry in entries)
 
@@ -82,6 +82,7 @@ def _rewards(
         statement = select(Reward).where(table.verdict_id.in_(part)).order_by(table.id)
         if formula is not None:
             statement = statement.where(table.formula == formula)
+        # Ordered by id: a later reward of a verdict replaces an earlier one.
         last.update({row.verdict_id: row for row in session.execute(statement).scalars()})
     return last
 
@@ -89,7 +90,7 @@ def _rewards(
 def _turn(entry: Entry, texts: PageTexts) -> Turn:
     row, trajectory, verdict = entry
     reward = texts.rewards.get(verdict.id) if verdict and verdict.id is not None else None
-    same = (
+    copied_fields = (
         "turn",
         "parent_id",
         "depth",
@@ -100,7 +101,7 @@ def _turn(entry: Entry, texts: PageTexts) -> Turn:
         "adapter",
         "source_hash",
     )
-    when = ("tool_seconds", "gpu_seconds", "created", "drafted", "judged")
+    times = ("tool_seconds", "gpu_seconds", "created", "drafted", "judged")
     return Turn(
         candidate_id=row.id,
         trajectory_id=row.trajectory_id,
@@ -118,12 +119,12 @@ def _turn(entry: Entry, texts: PageTexts) -> Turn:
         fingerprint=verdict.fingerprint if verdict else "",
         rewards=reward.parts if reward else None,
         formula=reward.formula if reward else None,
-        **{name: getattr(row, name) for name in (*same, *when)},
+        **{name: getattr(row, name) for name in (*copied_fields, *times)},
     )
 
 
 def _completion(row: Candidate, texts: PageTexts) -> Completion | None:
-    """Returns the policy's completion, field for field."""
+    """Restores the policy's completion; None for an unanswered turn."""
     if row.finish is None:
         return None
     return Completion(
@@ -146,7 +147,9 @@ def _completion(row: Candidate, texts: PageTexts) -> Completion | None:
 
 
 def paid_for_nothing(row: Candidate) -> Usage | None:
-    """Returns the usage of answers without a reply that an open turn was charged for; None where there were none."""
+    """Returns the usage of charged answers without a reply for an open turn; None if nothing was
+    charged.
+    """
     return _usage(row) if row.finish is None and row.prompt_tokens is not None else None
 
 

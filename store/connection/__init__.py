@@ -1,1 +1,4 @@
-"""Engines, transactions and column types: how the database is reached. What is kept in it lies in the folder above."""
+"""Connects to databases: engines, transactions and column types.
+
+The folder above defines the stored rows.
+"""

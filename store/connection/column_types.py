@@ -1,4 +1,4 @@
-"""Column types that keep their promise."""
+"""Column types that validate values on writing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlmodel import SQLModel
 
 
 class EnumText(TypeDecorator[StrEnum]):
-    """A StrEnum stored as its value (SQLAlchemy's own Enum stores names)."""
+    """Stores a StrEnum by value (SQLAlchemy's Enum type stores names)."""
 
     impl = String(32)
     cache_ok = True
@@ -21,38 +21,46 @@ class EnumText(TypeDecorator[StrEnum]):
         super().__init__()
         self.kind = kind
 
-    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        """Returns the member's value as text. Raises ValueError for a value that is no member, which SQLModel would
-        save.
+    def process_bind_param(self, value: object, dialect: Dialect) -> str | None:
+        """Returns the value of the enum member as text.
+
+        Raises ValueError for other values, which SQLModel would save.
         """
         return None if value is None else self.kind(value).value
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> StrEnum | None:
-        """The member that a stored text names. Raises ValueError where it names none."""
+    def process_result_value(self, value: object, dialect: Dialect) -> StrEnum | None:
+        """Returns the enum member of a stored text.
+
+        Raises ValueError if there is no such member.
+        """
         return None if value is None else self.kind(value)
 
 
 class JsonText(TypeDecorator[Any]):
-    """Plain JSON as text, keys sorted, so that equal values are equal texts. NaN and infinities are refused."""
+    """Stores JSON as text with sorted keys, so that equal values have equal texts.
+
+    NaN and infinities are refused.
+    """
 
     impl = Text
     cache_ok = True
 
-    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        """The value as compact JSON with sorted keys. Raises ValueError for numbers that JSON lacks, as infinity."""
-        return (
-            None
-            if value is None
-            else json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
-        )
+    def process_bind_param(self, value: object, dialect: Dialect) -> str | None:
+        """Returns the value as compact JSON with sorted keys.
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
-        """The value that the stored JSON text holds."""
+        Raises ValueError for NaN and infinities.
+        """
+        if value is None:
+            return None
+        return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """Parses a stored JSON text."""
         return None if value is None else json.loads(value)
 
 
 class StoredRow(SQLModel):
-    """A table's row, for reading.
+    """Base class of table rows, used for reading.
 
-    SQLModel does not validate tables, so rows are written by `store.rows`, which does.
+    SQLModel does not validate table models, so `store.rows` validates and writes all rows.
     """

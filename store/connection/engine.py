@@ -24,13 +24,13 @@ from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 from kernelwright.store.connection.errors import StoreError, StoreTrouble
 
 DURABLE_OPTION = "durable"
-"""Key of a connection's `info`: whether its next transaction must survive a power cut."""
+"""Key in `connection.info`: whether the next transaction must survive a power cut."""
 _LEVEL = "synchronous"
-"""Key of a connection's `info`: what that PRAGMA was last set to."""
+"""Key in `connection.info`: latest value of PRAGMA synchronous."""
 
 ANALYSED_ROWS = 400
-"""Rows of an index that ANALYZE looks at: milliseconds, and enough to choose between plans
-(sqlite.org/lang_analyze.html).
+"""Rows of each index examined by ANALYZE: takes milliseconds, and is enough to choose between
+query plans (sqlite.org/lang_analyze.html).
 """
 
 log = logging.getLogger(__name__)
@@ -38,28 +38,31 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Engines:
-    """One connection that writes, and many that read."""
+    """SQLAlchemy engines of a database: a single writing connection and many reading connections."""
 
-    where: str
-    """The path, or the URL without its password."""
+    display_name: str
+    """Path of the file, or URL without its password."""
     address: str
-    """The path of the database, or its URL with the password: opens the database again."""
+    """Path of the file, or URL with its password; opens the database again."""
     path: Path | None
-    """The path of the file; None for a server."""
+    """Path of the file; None for a server."""
     writer: Engine | None
-    """None where the database was opened for reading only."""
+    """Engine for writing; None if the database was opened for reading only."""
     reader: Engine
 
     def dispose(self) -> None:
-        """Closes the readers first: the writer is then the last connection and empties the WAL."""
+        """Closes all connections, readers first, so that the writer is the last connection and
+        SQLite empties the WAL.
+        """
         self.reader.dispose()
         if self.writer is not None:
             self.writer.dispose()
 
 
 def open_file(path: Path, *, create: bool, readonly: bool, wait: float) -> Engines:
-    """Makes engines without opening the file. Raises StoreError where the file, or the folder it would be made in, is
-    missing.
+    """Creates engines for a SQLite file without opening the file.
+
+    Raises StoreError if the file or its folder is missing or not writable.
     """
     if not path.exists() and (readonly or not create):
         raise StoreError(
@@ -70,9 +73,10 @@ def open_file(path: Path, *, create: bool, readonly: bool, wait: float) -> Engin
         raise StoreError(
             f"no folder {path.parent} for the database: make it first", StoreTrouble.MISSING
         )
-    if not readonly and not all(
-        os.access(place, os.W_OK) for place in (path.parent, path) if place.exists()
-    ):
+    # SQLite also writes a WAL and an index beside the file, so the folder must be writable.
+    existing_paths = [path.parent, path] if path.exists() else [path.parent]
+    writable = all(os.access(existing_path, os.W_OK) for existing_path in existing_paths)
+    if not readonly and not writable:
         raise StoreError(
             f"the database {path} may not be written: change its permissions, or name another with --db",
             StoreTrouble.READ_ONLY,
@@ -83,12 +87,16 @@ def open_file(path: Path, *, create: bool, readonly: bool, wait: float) -> Engin
         if readonly
         else _sqlite_engine(path, "mode=rwc" if create else "mode=rw", wait, query_only=False)
     )
-    return Engines(where=str(path), address=str(path), path=path, writer=writer, reader=reader)
+    return Engines(
+        display_name=str(path), address=str(path), path=path, writer=writer, reader=reader
+    )
 
 
 def _reading_mode(path: Path, readonly: bool) -> str:
-    """Returns the mode for reading. On a read-only disk SQLite can make no index beside the file: `immutable` reads
-    without one, which is right where no process can write.
+    """Returns the SQLite URI mode for readers.
+
+    On a read-only disk SQLite cannot create the WAL index beside the file. `immutable` needs no
+    index, and is safe there because no process can write.
     """
     wal = path.with_name(path.name + "-wal")
     if (
@@ -101,6 +109,7 @@ def _reading_mode(path: Path, readonly: bool) -> str:
 
 
 def _sqlite_engine(path: Path, mode: str, wait: float, *, query_only: bool) -> Engine:
+    # The writer's pool has a single connection; readers share up to 64.
     uri = f"file:{quote(str(path.resolve()))}?{mode}"
     pool: dict[str, Any] = (
         {"pool_size": 8, "max_overflow": 56} if query_only else {"pool_size": 1, "max_overflow": 0}
@@ -108,7 +117,7 @@ def _sqlite_engine(path: Path, mode: str, wait: float, *, query_only: bool) -> E
     engine = create_engine(
         "sqlite://", creator=_connector(uri, wait, query_only), poolclass=QueuePool, **pool
     )
-    # not a listener of the engine: where there is one, each statement pays for looking who listens
+    # Not an event listener: with any listener, SQLAlchemy looks up listeners on every statement.
     engine.dialect.do_begin = _begin_reading if query_only else _begin_writing  # type: ignore[method-assign]
     return engine
 
@@ -131,10 +140,11 @@ def _begin_reading(dbapi_connection: PoolProxiedConnection) -> None:
 
 
 def _begin_writing(dbapi_connection: PoolProxiedConnection) -> None:
-    """Begins with IMMEDIATE, which waits for the write lock here, where waiting is harmless, and not in the middle of a
-    transaction.
+    """Begins with BEGIN IMMEDIATE, which waits for the write lock before the transaction instead
+    of failing inside.
     """
     driver: Any = dbapi_connection.driver_connection
+    # FULL syncs the WAL on commit (durable); NORMAL only at checkpoints. Set only on a change.
     level = "FULL" if dbapi_connection.info.get(DURABLE_OPTION, True) else "NORMAL"
     if dbapi_connection.info.get(_LEVEL) != level:
         driver.execute(f"PRAGMA synchronous = {level}")
@@ -143,27 +153,32 @@ def _begin_writing(dbapi_connection: PoolProxiedConnection) -> None:
 
 
 def set_journal(engines: Engines, wait: float) -> None:
-    """WAL, which lets readers read while one writes; a rollback journal on a network disk, where WAL would corrupt
-    the file.
+    """Sets WAL mode, so that readers do not wait for the writer.
+
+    On network disks WAL corrupts files, so a rollback journal is used.
     """
     if engines.path is None or engines.writer is None:
         return
     kind = network_disk(engines.path)
-    wanted = "wal" if kind is None else "delete"
+    requested_mode = "wal" if kind is None else "delete"
     if kind is not None:
         log.warning(
             "%s is on a network disk (%s): no WAL, so readers wait while a turn is written",
             engines.path,
             kind,
         )
-    got = _journal(engines.writer, wanted, wait)
-    if got != wanted:
-        log.warning("%s keeps its journal in mode %s, not %s", engines.path, got, wanted)
+    actual_mode = _journal(engines.writer, requested_mode, wait)
+    if actual_mode != requested_mode:
+        log.warning(
+            "%s keeps its journal in mode %s, not %s", engines.path, actual_mode, requested_mode
+        )
 
 
-def _journal(writer: Engine, wanted: str, wait: float) -> str:
-    """Sets the journal mode and returns the mode in force. SQLite does not wait for another writer here, so this tries
-    again for `wait` seconds.
+def _journal(writer: Engine, requested_mode: str, wait: float) -> str:
+    """Sets the journal mode and returns the mode in force.
+
+    SQLite does not wait for other writers in this statement, so the function retries for `wait`
+    seconds.
     """
     from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
@@ -173,7 +188,7 @@ def _journal(writer: Engine, wanted: str, wait: float) -> str:
         wait=wait_random(0.01, 0.1),
         reraise=True,
     )
-    [[mode]] = again(outside_transaction, writer, f"PRAGMA journal_mode = {wanted}")
+    [[mode]] = again(outside_transaction, writer, f"PRAGMA journal_mode = {requested_mode}")
     return str(mode)
 
 
@@ -185,8 +200,9 @@ def _busy(error: BaseException) -> bool:
 
 
 def refresh_statistics(engines: Engines) -> None:
-    """Refreshes the statistics by which SQLite plans its queries: without them a list of 100,000 candidates takes four
-    times as long. A failure is ignored.
+    """Refreshes the statistics of SQLite's query planner; failures are ignored.
+
+    Without statistics listing 100,000 candidates takes four times as long.
     """
     if engines.path is None or engines.writer is None:
         return
@@ -202,7 +218,10 @@ def refresh_statistics(engines: Engines) -> None:
 
 
 def outside_transaction(engine: Engine, *statements: str) -> list[Any]:
-    """Executes statements that SQLite does not allow inside of a transaction. Returns the rows of the last one."""
+    """Executes statements that SQLite forbids inside transactions.
+
+    Returns the rows of the last statement.
+    """
     raw = engine.raw_connection()
     try:
         cursor = raw.cursor()
@@ -223,13 +242,14 @@ MOUNTS = Path("/proc/self/mounts")
 
 
 def network_disk(path: Path, mounts: Path = MOUNTS) -> str | None:
-    """The type of the network file system that holds `path`; None on a local disk, or where the system does not say
-    (not Linux).
+    """Returns the type of the network file system that holds `path`; None for a local disk, or if
+    the system has no mount table (not Linux).
     """
     try:
         lines = mounts.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return None
+    # The innermost mount point above the path decides.
     folder = path.resolve()
     kinds = {_unescape(fields[1]): fields[2] for line in lines if len(fields := line.split()) > 2}
     for parent in (folder, *folder.parents):
@@ -239,6 +259,7 @@ def network_disk(path: Path, mounts: Path = MOUNTS) -> str | None:
 
 
 def _unescape(text: str) -> str:
+    """Decodes the octal escapes of blanks, tabs and backslashes in mount points (proc(5))."""
     for code, char in ((r"\040", " "), (r"\011", "\t"), (r"\134", "\\")):
         text = text.replace(code, char)
     return text

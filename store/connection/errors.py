@@ -1,4 +1,7 @@
-"""Errors of a database as one line that says what to do. Causes are read from error codes, never from text."""
+"""Explains database errors in a single line with advice.
+
+Causes are read from error codes, never from messages.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +16,30 @@ from kernelwright.tools.report import InfrastructureError
 
 
 class StoreTrouble(StrEnum):
-    """The reasons why a database refuses an operation."""
+    """Reasons why a database refuses an operation."""
 
     MISSING = "missing"
-    """There is no such file, folder or row."""
+    """No such file, folder or row."""
     FOREIGN = "foreign"
-    """A file that is no database, or the database of another program."""
+    """Not a database, or the database of another program."""
     NEWER = "newer"
     """Written by a newer version of this program."""
     OLDER = "older"
-    """Needs a migration, and was opened for reading only."""
+    """Needs a migration but was opened for reading only."""
     READ_ONLY = "read_only"
     LOCKED = "locked"
-    """Another process kept the write lock for longer than we waited."""
+    """Another process held the write lock longer than the waiting time."""
     FULL = "full"
-    """Disk, quota or page limit."""
+    """Disk, quota or page limit reached."""
     CORRUPT = "corrupt"
     UNREACHABLE = "unreachable"
-    """A server that does not answer or does not let us in."""
+    """The server does not answer or refuses the login."""
     BUSY = "busy"
-    """A live process works on this very trajectory."""
+    """A live process works on the requested trajectory."""
     UNUSABLE = "unusable"
-    """The user's own words cannot be used: an address of no database, a search without a word."""
+    """Invalid user input: a malformed database address, or a search without words."""
     INVALID = "invalid"
-    """A row that was to be saved contradicts its columns or the rows that exist."""
+    """The new row contradicts column types or existing rows."""
     OTHER = "other"
 
 
@@ -49,11 +52,11 @@ BAD_INPUT_TROUBLES = frozenset(
         StoreTrouble.UNUSABLE,
     }
 )
-"""Troubles of what the user named; the rest is trouble of this machine or of a server."""
+"""Troubles caused by user input; all others are caused by this machine or by a server."""
 
 
 class StoreError(InfrastructureError):
-    """The database's trouble, never the candidate's. One line."""
+    """Database failure with a one-line message. Never caused by a candidate."""
 
     def __init__(self, message: str, trouble: StoreTrouble) -> None:
         super().__init__(" ".join(message.split()))
@@ -73,9 +76,9 @@ _SQLITE: dict[int, StoreTrouble] = {
     sqlite3.SQLITE_CONSTRAINT: StoreTrouble.INVALID,
     sqlite3.SQLITE_IOERR: StoreTrouble.FULL,
 }
-"""Primary result codes (sqlite.org/rescode.html).
+"""Trouble for each primary result code (sqlite.org/rescode.html).
 
-An I/O error while writing is, in practice, a disk or quota that is full.
+In practice, an I/O error while writing means a full disk or quota.
 """
 
 _SQLSTATES: dict[str, StoreTrouble] = {
@@ -91,7 +94,8 @@ _SQLSTATES: dict[str, StoreTrouble] = {
     "57": StoreTrouble.UNREACHABLE,
     "XX": StoreTrouble.CORRUPT,
 }
-"""PostgreSQL's codes, or their class (Appendix A of its manual)."""
+"""Trouble for each PostgreSQL error code or class of codes (Appendix A of the PostgreSQL manual).
+"""
 
 _ADVICE: dict[StoreTrouble, str] = {
     StoreTrouble.MISSING: "cannot be opened: check that the folder exists and may be read, or name another with --db",
@@ -109,31 +113,36 @@ _ADVICE: dict[StoreTrouble, str] = {
 
 
 def trouble_of(error: BaseException) -> StoreTrouble:
-    """Returns the cause, by the driver's own error code."""
+    """Returns the cause of an error, read from the driver's error code."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", None)
     if isinstance(code, int):
+        # The low byte of an extended result code is the primary code.
         return _SQLITE.get(code & 0xFF, StoreTrouble.OTHER)
     state = getattr(cause, "sqlstate", None) or ""
     kinds = {kind.__name__ for kind in type(cause).__mro__}
     if not state and isinstance(error, DBAPIError) and "OperationalError" in kinds:
-        return StoreTrouble.UNREACHABLE  # libpq gives no code where there was no connection
+        return StoreTrouble.UNREACHABLE  # libpq gives no SQLSTATE if no connection was established
+    # Exact code first, then its class (the first two characters).
     return _SQLSTATES.get(state) or _SQLSTATES.get(state[:2]) or StoreTrouble.OTHER
 
 
-def explain(error: BaseException, where: str) -> StoreError:
-    """Returns the error as one line that says what to do."""
+def explain(error: BaseException, database: str) -> StoreError:
+    """Returns the error as a one-line message with advice."""
     trouble = trouble_of(error)
     cause = str(getattr(error, "orig", None) or error).splitlines() or [type(error).__name__]
     return StoreError(
-        f"the database {where} {_ADVICE.get(trouble, 'failed')} ({cause[0].strip()})", trouble
+        f"the database {database} {_ADVICE.get(trouble, 'failed')} ({cause[0].strip()})", trouble
     )
 
 
 @contextmanager
-def explaining_errors(where: str) -> Iterator[None]:
-    """Turns a driver's error into a StoreError about the database at `where`. Other errors are not ours to explain."""
+def explaining_errors(database: str) -> Iterator[None]:
+    """Converts driver errors into StoreErrors about `database`.
+
+    Other errors pass unchanged.
+    """
     try:
         yield
     except (DBAPIError, sqlite3.Error) as error:
-        raise explain(error, where) from error
+        raise explain(error, database) from error

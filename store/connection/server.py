@@ -1,11 +1,13 @@
-"""SQLAlchemy engines for PostgreSQL servers, and how a database is named.
+"""Creates SQLAlchemy engines for PostgreSQL servers, and parses database addresses.
 
-Readers see one moment (REPEATABLE READ, READ ONLY) and writers what is committed when each statement begins. Commits
-survive a power cut as the server is set up to have it (`synchronous_commit`, on by default).
+Readers see a snapshot (REPEATABLE READ, READ ONLY); writers see committed data at the start of
+each statement (READ COMMITTED). Durability depends on the server's `synchronous_commit` (on by
+default).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +19,26 @@ from kernelwright.store.connection.engine import Engines
 from kernelwright.store.connection.errors import StoreError, StoreTrouble
 
 POOL_CONNECTIONS = 8
-"""Connections that stay open to a server."""
+"""Number of idle connections to a server."""
 MAX_OVERFLOW_CONNECTIONS = 32
-"""Further connections that one process may open at once: a server allows 100 in all by default."""
+"""Maximum number of connections of a process; PostgreSQL accepts 100 in total by default."""
 DATABASE_CONNECT_SECONDS = 10
-"""Seconds that a server may take to accept a connection; `connect_timeout` in the URL names others."""
+"""Maximum number of seconds for connecting to a server, unless the URL sets `connect_timeout`."""
 DRIVER_OF_SCHEME = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
-"""Names that libpq and many hosts give, and the driver for them."""
+"""SQLAlchemy driver for each URL scheme that libpq and hosting services use."""
 
 
-def address_of(where: str | Path) -> Path | URL:
-    """Returns a path, or the URL of a server. Raises StoreError for a database in memory: nothing would be kept."""
-    text = str(where)
+def address_of(database: str | Path) -> Path | URL:
+    """Returns the path of a SQLite file or the URL of a server.
+
+    Raises StoreError for in-memory databases, whose content would be lost.
+    """
+    text = str(database)
     if "://" not in text and text != ":memory:":
         return Path(text).expanduser()
     try:
         url = make_url(text if "://" in text else "sqlite://")
-    except (ArgumentError, ValueError):  # the latter for a port that is no number
+    except (ArgumentError, ValueError):  # ValueError: the port is not a number
         raise StoreError(
             f"{text.partition('://')[0]}://... is no database URL: give FILE.db or "
             "postgresql://USER:PASSWORD@HOST:PORT/NAME",
@@ -41,12 +46,11 @@ def address_of(where: str | Path) -> Path | URL:
         ) from None
     if url.drivername.partition("+")[0] != "sqlite":
         url = url.set(drivername=DRIVER_OF_SCHEME.get(url.drivername, url.drivername))
-        asked = url.query.get("password")
-        return (
-            url.difference_update_query(["password"]).set(password=asked)
-            if isinstance(asked, str)
-            else url
-        )
+        # libpq accepts ?password=...: move it to the place from which it can be hidden.
+        query_password = url.query.get("password")
+        if isinstance(query_password, str):
+            url = url.difference_update_query(["password"]).set(password=query_password)
+        return url
     if not url.database or url.database == ":memory:":
         raise StoreError(
             "a database in memory would be lost: give the path of a file", StoreTrouble.UNUSABLE
@@ -54,26 +58,32 @@ def address_of(where: str | Path) -> Path | URL:
     return Path(url.database).expanduser()
 
 
-def without_password(where: str | Path) -> str:
-    """Returns the URL without its password, for people, files and logs. Raises StoreError where it is no database's."""
-    address = address_of(where)
-    return str(where) if isinstance(address, Path) else address.render_as_string(hide_password=True)
+def without_password(database: str | Path) -> str:
+    """Returns the URL without its password, fit for messages, files and logs.
 
-
-def split_password(where: str) -> tuple[str, dict[str, str]]:
-    """Returns the URL without its password, and the environment in which libpq finds that: others on this machine can
-    read the words of a command.
+    Raises StoreError if the URL is invalid.
     """
-    address = address_of(where)
+    address = address_of(database)
+    return (
+        str(database) if isinstance(address, Path) else address.render_as_string(hide_password=True)
+    )
+
+
+def split_password(database: str) -> tuple[str, dict[str, str]]:
+    """Returns the URL without its password, and the environment variable from which libpq reads
+    the password. Command lines are visible to other users of the machine.
+    """
+    address = address_of(database)
     if isinstance(address, Path) or address.password is None:
-        return where, {}
+        return database, {}
     bare = URL.create(**{**address._asdict(), "password": None})
     return bare.render_as_string(hide_password=False), {"PGPASSWORD": address.password}
 
 
 def open_server(url: URL, readonly: bool, wait: float) -> Engines:
-    """Opens PostgreSQL, or another server that SQLAlchemy has a driver for. `wait`: seconds to wait for another
-    process's lock.
+    """Creates engines for PostgreSQL or another server with a SQLAlchemy driver.
+
+    `wait`: maximum seconds to wait for locks of other processes.
     """
     postgres = url.drivername == "postgresql+psycopg"
     timeout = (
@@ -90,7 +100,7 @@ def open_server(url: URL, readonly: bool, wait: float) -> Engines:
     except (
         NoSuchModuleError,
         ImportError,
-    ) as error:  # the latter also where psycopg finds no libpq
+    ) as error:  # ImportError: psycopg is missing, or psycopg finds no libpq
         raise StoreError(_which_driver(url.drivername), StoreTrouble.UNREACHABLE) from error
     reader = engine
     if postgres:
@@ -99,9 +109,12 @@ def open_server(url: URL, readonly: bool, wait: float) -> Engines:
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
     return Engines(
-        where=url.render_as_string(hide_password=True), address=url.render_as_string(hide_password=False), path=None,
-        writer=None if readonly else engine, reader=reader,
-    )  # fmt: skip
+        display_name=url.render_as_string(hide_password=True),
+        address=url.render_as_string(hide_password=False),
+        path=None,
+        writer=None if readonly else engine,
+        reader=reader,
+    )
 
 
 def _which_driver(drivername: str) -> str:
@@ -115,10 +128,10 @@ def _which_driver(drivername: str) -> str:
     return f"no driver for {drivername}: give FILE.db, or postgresql:// after pip install 'kernelwright[postgres]'"
 
 
-def _waiter(wait: float) -> Any:
-    """Whoever holds a lock is waited for so long, and not for ever."""
+def _waiter(wait: float) -> Callable[[Any, object], None]:
+    """Returns a connection listener that limits the waiting time for locks."""
 
-    def connected(connection: Any, record: Any) -> None:
+    def connected(connection: Any, record: object) -> None:
         connection.execute(f"SET lock_timeout = {max(1, int(wait * 1000))}")
         connection.commit()
 

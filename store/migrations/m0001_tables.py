@@ -19,6 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 from sqlalchemy.engine import Connection
+from sqlalchemy.types import TypeEngine
 
 metadata = MetaData()
 
@@ -27,16 +28,18 @@ def _id() -> Column[Any]:
     return Column("id", Integer, primary_key=True)
 
 
-def _to(name: str, table: str, *, required: bool = False, cycle: str | None = None) -> Column[Any]:
+def _reference(
+    name: str, table: str, *, required: bool = False, cycle: str | None = None
+) -> Column[Any]:
     key = ForeignKey(f"{table}.id", use_alter=cycle is not None, name=cycle)
     return Column(name, Integer, key, index=True, nullable=not required)
 
 
-def _text(name: str, length: int, **options: Any) -> Column[Any]:
+def _text(name: str, length: int, **options: bool) -> Column[Any]:
     return Column(name, String(length), **{"nullable": False, **options})
 
 
-def _number(name: str, kind: Any, **options: Any) -> Column[Any]:
+def _number(name: str, kind: type[TypeEngine[Any]], **options: bool) -> Column[Any]:
     return Column(name, kind, **{"nullable": True, **options})
 
 
@@ -54,9 +57,9 @@ Table(
     metadata,
     _id(),
     _text("hash", 64, unique=True),
-    _to("before_id", "link"),
+    _reference("before_id", "link"),
     _text("label", 32),
-    _to("blob_id", "blob", required=True),
+    _reference("blob_id", "blob", required=True),
 )
 Table(
     "run",
@@ -70,27 +73,27 @@ Table(
     "trajectory",
     metadata,
     _id(),
-    _to("run_id", "run"),
+    _reference("run_id", "run"),
     _text("key", 64, index=True),
     _number("sample", Integer, nullable=False),
     _text("problem", 300, index=True),
     _text("problem_hash", 64, index=True),
     _text("suite", 40),
-    _to("reference_id", "blob"),
+    _reference("reference_id", "blob"),
     _text("policy", 500, index=True),
     Column("options", Text, nullable=False),
     _text("goal", 80),
     Column("budgets", Text, nullable=False),
     _number("seed", BigInteger),
     _text("program", 80),
-    _to("forked_from_id", "candidate", cycle="trajectory_fork"),
+    _reference("forked_from_id", "candidate", cycle="trajectory_fork"),
     _number("created", Float, nullable=False),
     _number("updated", Float, nullable=False, index=True),
     _number("finished", Float, index=True),
     _text("stop_reason", 40, nullable=True),
     _text("message", 500),
     Column("spent", Text, nullable=False),
-    _to("best_id", "candidate", cycle="trajectory_best"),
+    _reference("best_id", "candidate", cycle="trajectory_best"),
     _text("owner", 200),
     _number("lease", Float, nullable=False),
     UniqueConstraint("run_id", "key", "sample"),
@@ -102,13 +105,13 @@ Table(
     _id(),
     Column("trajectory_id", Integer, ForeignKey("trajectory.id"), nullable=False),
     _number("turn", Integer, nullable=False),
-    _to("parent_id", "candidate"),
+    _reference("parent_id", "candidate"),
     _number("depth", Integer, nullable=False),
     _text("action", 32),
     _text("state", 32, index=True),
     _number("schema_version", Integer, nullable=False),
     _text("prompt_version", 80),
-    _to("prompt_id", "link"),
+    _reference("prompt_id", "link"),
     Column("sampling", Text, nullable=False),
     _text("adapter", 500, nullable=True),
     _text("policy", 500),
@@ -119,12 +122,12 @@ Table(
     _number("seed", BigInteger),
     _number("exact", Boolean, nullable=False),
     _text("finish", 32, nullable=True),
-    _to("reply_id", "blob"),
-    _to("source_id", "blob"),
+    _reference("reply_id", "blob"),
+    _reference("source_id", "blob"),
     _text("source_hash", 64, nullable=True, index=True),
-    _to("prompt_tokens_id", "link"),
-    _to("completion_tokens_id", "blob"),
-    _to("logprobs_id", "blob"),
+    _reference("prompt_tokens_id", "link"),
+    _reference("completion_tokens_id", "blob"),
+    _reference("logprobs_id", "blob"),
     _number("prompt_tokens", Integer),
     _number("completion_tokens", Integer),
     _number("cached_prompt_tokens", Integer),
@@ -136,7 +139,7 @@ Table(
     _number("created", Float, nullable=False),
     _number("drafted", Float),
     _number("judged", Float),
-    _to("verdict_id", "verdict", cycle="candidate_verdict"),
+    _reference("verdict_id", "verdict", cycle="candidate_verdict"),
     UniqueConstraint("trajectory_id", "turn"),
     sqlite_autoincrement=True,
 )
@@ -144,9 +147,9 @@ Table(
     "verdict",
     metadata,
     _id(),
-    _to("candidate_id", "candidate", required=True),
+    _reference("candidate_id", "candidate", required=True),
     _number("created", Float, nullable=False),
-    _to("report_id", "blob", required=True),
+    _reference("report_id", "blob", required=True),
     _number("report_version", Integer, nullable=False),
     _text("rung", 32),
     _text("fault", 32, nullable=True, index=True),
@@ -171,7 +174,7 @@ Table(
     "reward",
     metadata,
     _id(),
-    _to("verdict_id", "verdict", required=True),
+    _reference("verdict_id", "verdict", required=True),
     _number("created", Float, nullable=False),
     _text("formula", 80),
     Column("parts", Text, nullable=False),
@@ -179,8 +182,10 @@ Table(
 
 
 def apply(connection: Connection) -> None:
-    """Creates the tables from a copy of the metadata: SQLAlchemy marks the constraints of a cycle as made by ALTER once
-    a server has seen them, and SQLite would then lack them.
+    """Creates the tables from a copy of the metadata.
+
+    After use with a server, SQLAlchemy marks the constraints of reference cycles as created by
+    ALTER, and SQLite would then omit them.
     """
     fresh = MetaData()
     for table in metadata.tables.values():

@@ -1,6 +1,7 @@
 """Version 2: full-text search.
 
-FTS5 without a copy of the text on SQLite; a table of words, with a GIN index on PostgreSQL, elsewhere.
+SQLite uses a contentless FTS5 table; other databases a table of words, with a GIN index on
+PostgreSQL.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Column, Integer, MetaData, String, Table, Text, insert, text
+from sqlalchemy import Column, Integer, MetaData, String, Table, Text, TextClause, insert, text
 from sqlalchemy.engine import Connection
 
 metadata = MetaData()
@@ -38,7 +39,7 @@ VERDICTS = text(
 
 
 def apply(connection: Connection) -> None:
-    """Adds the full-text index, and indexes the candidates and verdicts that are there."""
+    """Adds the full-text index and indexes existing candidates and verdicts."""
     if connection.dialect.name == "sqlite":
         for kind in ("candidate", "verdict"):
             connection.exec_driver_sql(FTS5_TABLE.format(kind=kind))
@@ -57,8 +58,8 @@ def apply(connection: Connection) -> None:
         _add(connection, "verdict", row[0], _failure(_text(row[1], row[2])))
 
 
-def _all(connection: Connection, statement: Any) -> Iterator[Any]:
-    """Yields every row of a statement, read in parts: the table may be larger than the memory."""
+def _all(connection: Connection, statement: TextClause) -> Iterator[Any]:
+    """Yields the rows of a statement page by page, because tables may exceed the memory."""
     after = 0
     while rows := connection.execute(statement, {"after": after}).all():
         yield from rows

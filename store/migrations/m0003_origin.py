@@ -1,4 +1,4 @@
-"""Version 3: where a candidate's text came from. What older rows say of it is in their policy's name."""
+"""Version 3: author of a candidate's text. Older rows name the author as their policy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ FILL_COLUMN = "UPDATE candidate SET origin = policy WHERE policy IN ('compiler',
 
 
 def apply(connection: Connection) -> None:
-    """Adds the column that says who wrote a candidate, and fills it for the rows that are there."""
+    """Adds the column `origin` and fills existing rows."""
     connection.execute(text(ADD_COLUMN))
     connection.execute(text(FILL_COLUMN))
