@@ -1,3 +1,3 @@
-"""Problems by the names that people give them: the catalogue that ships, files of a user's own, KernelBench and
-TritonBench. What a problem is lies in `tools/problem.py`.
+"""Finds problems by name: the shipped catalogue, user files, KernelBench and TritonBench.
+`tools/problem.py` defines the problem itself.
 """

@@ -1,8 +1,12 @@
-"""References whose inputs are told by a JSON file beside them, completed to KernelBench form. Text to text.
+"""Completes references whose inputs are described by a JSON file beside them.
 
-- NPUKernelBench, as MultiKernelBench has it: `get_input_groups()` reads one case a line of a JSON file. The first case
-  of some size is written into the text, its extents as names of the module, and `get_inputs` gives its group.
-- robust-kbench: `func_X.py` with `config_X.json`, which says the arguments of `Model` and of `get_inputs`.
+Text to text: nothing is run.
+
+- NPUKernelBench (as in MultiKernelBench): `get_input_groups()` reads a JSON file with a test case
+  per line. The first sufficiently large case is written into the text, with its extents as
+  module-level names, and `get_inputs` returns the input group of the case.
+- robust-kbench: `func_X.py` with `config_X.json`, which contains the arguments of `Model` and
+  `get_inputs`.
 """
 
 from __future__ import annotations
@@ -17,13 +21,16 @@ from kernelwright.bindings import bound_names, function_at_top
 from kernelwright.tools.problem import ProblemError, parse
 
 MIN_ELEMENTS_OF_A_CASE = 1024
-"""Elements of a case, all tensors together, from which on it is large enough to tell right from wrong."""
+"""Minimum number of elements, summed over all tensors of a case, at which results distinguish
+correct kernels from wrong ones.
+"""
 MAX_DATA_FILE_BYTES = 4 << 20
 
 
 def with_data(source: str, path: Path) -> str:
-    """Returns the text with the values of the file beside it; unchanged where the text reads none. Raises
-    ProblemError.
+    """Returns the text with the values of its JSON file, or unchanged if the text reads no file.
+
+    Raises ProblemError if the file is unusable.
     """
     tree = parse(source)
     names = bound_names(tree)
@@ -41,7 +48,10 @@ def _json(path: Path) -> Any:
 
 
 def _rows(path: Path, whole: bool = False) -> list[Any]:
-    """The values of a file, one per line, or the whole file as one. Raises ProblemError."""
+    """Parses a JSON file line by line, or as a single value if `whole`.
+
+    Raises ProblemError.
+    """
     try:
         if path.stat().st_size > MAX_DATA_FILE_BYTES:
             raise ProblemError(
@@ -68,21 +78,24 @@ def _with_case(source: str, tree: ast.Module, path: Path) -> str:
     beside = [
         path.with_name(name) for name in [*named, f"{path.stem}.json"] if Path(name).name == name
     ]
-    if not (there := [file for file in beside if file.is_file()]):
+    if not (existing_files := [file for file in beside if file.is_file()]):
         raise ProblemError(
             f"its get_input_groups reads {', '.join(named) or f'{path.stem}.json'}: put that file beside it"
         )
     sizes: dict[str, int] = {}
-    case = _named_sizes(_chosen(_rows(there[0])), sizes)
-    given = "\n".join(f"{name} = {value}" for name, value in sizes.items())
+    case = _named_sizes(_chosen(_rows(existing_files[0])), sizes)
+    size_lines = "\n".join(f"{name} = {value}" for name, value in sizes.items())
     return joined(_without_open(source, tree), [
-        f"import io\nimport json\n\n__file__ = {path.name!r}\n{given}\nCASE = {case}",
+        f"import io\nimport json\n\n__file__ = {path.name!r}\n{size_lines}\nCASE = {case}",
         "def get_inputs():\n    return list(get_input_groups()[0])",
     ])  # fmt: skip
 
 
 def _chosen(cases: list[Any]) -> Any:
-    """Returns the first case of some size, else the largest. Raises ProblemError where there is none."""
+    """Returns the first case with enough elements, otherwise the largest case.
+
+    Raises ProblemError if there is no case.
+    """
     if not cases:
         raise ProblemError("the JSON file beside it holds no case: write at least one")
     return next(
@@ -93,8 +106,8 @@ def _chosen(cases: list[Any]) -> Any:
 
 def _elements(case: Any) -> int:
     total = 0
-    for given in case.get("inputs", ()) if isinstance(case, dict) else ():
-        shape = given.get("shape") if isinstance(given, dict) else None
+    for description in case.get("inputs", ()) if isinstance(case, dict) else ():
+        shape = description.get("shape") if isinstance(description, dict) else None
         if isinstance(shape, list) and all(type(n) is int for n in shape):
             count = 1
             for extent in shape:
@@ -104,8 +117,12 @@ def _elements(case: Any) -> int:
 
 
 def _named_sizes(value: Any, sizes: dict[str, int], listed: bool = False) -> str:
-    """A JSON value as text, in which every whole number of a list that may be an extent has a name; equal ones share
-    theirs.
+    """Writes a JSON value as Python text and replaces extents in lists by names.
+
+    Equal extents share a name.
+
+        _named_sizes({"shape": [64, 64], "dtype": "float"}, sizes)
+        "{'shape': [size_64, size_64], 'dtype': 'float'}"     sizes == {"size_64": 64}
     """
     if isinstance(value, dict):
         return f"{{{', '.join(f'{k!r}: {_named_sizes(v, sizes)}' for k, v in value.items())}}}"
@@ -118,7 +135,7 @@ def _named_sizes(value: Any, sizes: dict[str, int], listed: bool = False) -> str
 
 
 def _without_open(source: str, tree: ast.Module) -> str:
-    """The text with the case in the place of every file that is opened."""
+    """Replaces every `open(...)` call by an in-memory file with the chosen case."""
     lines = source.splitlines()
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "open"]
     for call in sorted(calls, key=lambda n: (n.lineno, n.col_offset), reverse=True):
@@ -136,13 +153,15 @@ def _without_open(source: str, tree: ast.Module) -> str:
 
 # ---------------------------------------------------------------- arguments
 def _configured(source: str, tree: ast.Module, maker: ast.FunctionDef, config: Any) -> str:
-    """The text with the first configuration's numbers as names of the module. Raises ProblemError."""
+    """Adds the first configuration's values as module-level names, and functions that pass them
+    on. Raises ProblemError.
+    """
     if not isinstance(config, dict):
         raise ProblemError("its configuration is no JSON object: write one, such as {'size': 128}")
-    said: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, value in config.items():
         first = value[0] if name.startswith("single_") and isinstance(value, list) and value else {}
-        said |= first if isinstance(first, dict) else {}
+        settings |= first if isinstance(first, dict) else {}
     model = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None)
     init = (
         next(
@@ -151,13 +170,13 @@ def _configured(source: str, tree: ast.Module, maker: ast.FunctionDef, config: A
         if model
         else None
     )
-    builds = [a.arg for a in init.args.args if a.arg in said] if init else []
-    draws = [a.arg for a in maker.args.args if a.arg in said]
+    builds = [a.arg for a in init.args.args if a.arg in settings] if init else []
+    draws = [a.arg for a in maker.args.args if a.arg in settings]
     lines = source.splitlines()
     lines[maker.lineno - 1] = lines[maker.lineno - 1].replace(
         "def get_inputs", "def drawn_inputs", 1
     )
-    values = "\n".join(f"{name} = {said[name]!r}" for name in dict.fromkeys([*draws, *builds]))
+    values = "\n".join(f"{name} = {settings[name]!r}" for name in dict.fromkeys([*draws, *builds]))
     return joined("\n".join(lines), [
         values,
         f"def get_inputs():\n    return drawn_inputs({', '.join(f'{n}={n}' for n in draws)})",

@@ -1,11 +1,13 @@
-"""Definitions as flashinfer-bench and SOL-ExecBench keep them: a JSON file with axes, inputs and the reference's text.
+r"""Reads definitions of flashinfer-bench and SOL-ExecBench: JSON files with axes, inputs and the
+reference's source.
 
     {"name": ..., "axes": {"M": {"type": "var"}, "K": {"type": "const", "value": 4096}},
      "inputs": {"A": {"shape": ["M", "K"], "dtype": "float16"}, "eps": {"shape": null, "dtype": "float32"}},
      "reference": "import torch\\n\\ndef run(A, eps): ..."}
 
-The first row of the workloads (`workload.jsonl` beside it, or `workloads/**/NAME.jsonl` beside `definitions`) says what
-the free axes and the scalars are, and how inputs are drawn. Text to text: nothing is run.
+The first workload (`workload.jsonl` beside the file, or `workloads/**/NAME.jsonl` beside
+`definitions`) sets the free axes and scalars, and how inputs are drawn. Text to text: nothing is
+run.
 """
 
 from __future__ import annotations
@@ -19,26 +21,32 @@ from kernelwright.agent.problems.reading import problem_of, read_text
 from kernelwright.tools.problem import Problem, ProblemError, parse
 
 FREE_AXIS_SIZE = 64
-"""The size of a free axis that no workload sets."""
+"""Size of a free axis without a workload."""
 FLOAT_DTYPES = frozenset(("float64", "float32", "float16", "bfloat16"))
 FLOAT8_DTYPES = frozenset(("float8_e4m3fn", "float8_e5m2"))
 INTEGER_DTYPES = frozenset(("int64", "int32", "int16", "int8", "uint8"))
 
 
 def is_definition(path: Path) -> bool:
-    """Whether a file is a definition, by its keys."""
+    """Returns whether a file has the keys of a definition."""
     return path.suffix == ".json" and path.is_file() and _is_one(_loaded(path))
 
 
 def definitions_in(folder: Path) -> list[Path]:
-    """The definitions of a folder: `definition.json` files at any depth, or all files of its `definitions`."""
-    own = sorted(folder.rglob("definition.json"))
-    files = own or sorted((folder / "definitions").rglob("*.json")) or sorted(folder.glob("*.json"))
+    """Returns the definitions of a folder: `definition.json` files at any depth, otherwise the
+    files in `definitions`.
+    """
+    nested_files = sorted(folder.rglob("definition.json"))
+    files = (
+        nested_files
+        or sorted((folder / "definitions").rglob("*.json"))
+        or sorted(folder.glob("*.json"))
+    )
     return [file for file in files if is_definition(file)]
 
 
 def read_definition(path: Path) -> Problem:
-    """Raises ProblemError where it cannot be a problem; the line says what to do."""
+    """Reads a definition as a problem. Raises ProblemError if impossible, with advice."""
     definition = _loaded(path)
     name = (
         str(definition.get("name", path.parent.name)) if isinstance(definition, dict) else path.stem
@@ -66,7 +74,7 @@ def _loaded(path: Path) -> Any:
 
 
 def _workload(path: Path, name: str) -> Mapping[str, Any]:
-    """The first row of the definition's workloads; empty where there are none."""
+    """Returns the first workload of a definition; empty if there is none."""
     files: Iterator[Path] = iter(
         (path.with_name("workload.jsonl"), path.with_name("workloads.jsonl"))
     )
@@ -83,25 +91,27 @@ def _workload(path: Path, name: str) -> Mapping[str, Any]:
 
 
 def written(definition: Mapping[str, Any], workload: Mapping[str, Any]) -> str:
-    """Returns the reference in KernelBench form. Raises ProblemError."""
+    """Writes the reference in KernelBench form. Raises ProblemError."""
     reference = str(definition["reference"]).rstrip()
     if not any(getattr(node, "name", "") == "run" for node in parse(reference).body):
         raise ProblemError("its reference defines no function `run`: give it that name")
     axes = dict(_axes(definition["axes"], workload.get("axes", {})))
     inputs = _Inputs(axes, definition, workload)
     drawn = {name: inputs.drawn(name, spec) for name, spec in definition["inputs"].items()}
-    names, given = ", ".join(drawn), ", ".join(drawn.values())
+    names, expressions = ", ".join(drawn), ", ".join(drawn.values())
     return "\n\n\n".join([
         reference if "import torch\n" in reference else f"import torch\n\n{reference}",
         "\n".join(f"{name} = {value}" for name, value in axes.items()),
         f"class Model(torch.nn.Module):\n    def forward(self, {names}):\n        return run({names})",
-        f"def get_inputs():\n{inputs.custom()}    return [{given}]",
+        f"def get_inputs():\n{inputs.custom()}    return [{expressions}]",
         "def get_init_inputs():\n    return []\n",
     ])  # fmt: skip
 
 
 def _axes(axes: Mapping[str, Any], chosen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Each axis with its value as text; those that are computed from others come last."""
+    """Yields each axis with its value as text; computed axes come last, because they refer to the
+    others.
+    """
     computed = {
         name: str(axis["expression"]) for name, axis in axes.items() if "expression" in axis
     }
@@ -116,32 +126,36 @@ def _axes(axes: Mapping[str, Any], chosen: Mapping[str, Any]) -> Iterator[tuple[
 
 
 class _Inputs:
-    """Writes the code that draws the inputs of one definition."""
+    """Writes the code that draws the inputs of a definition."""
 
     def __init__(
         self, axes: Mapping[str, str], definition: Mapping[str, Any], workload: Mapping[str, Any]
     ) -> None:
-        self._axes, self._said = axes, workload.get("inputs", {})
+        self._axes, self._drawings = axes, workload.get("inputs", {})
         self._maker = definition.get("custom_inputs_entrypoint") or ""
-        self._scalars = {n: s["value"] for n, s in self._said.items() if s.get("type") == "scalar"}
+        self._scalars = {
+            n: s["value"] for n, s in self._drawings.items() if s.get("type") == "scalar"
+        }
         whole = [name for name, value in axes.items() if value.isdigit() and int(value) > 1]
         self._bound = f"min({', '.join(whole)})" if len(whole) > 1 else (whole or ["64"])[0]
 
     def custom(self) -> str:
-        """The line that calls the definition's own maker of inputs, where one is asked for."""
-        if not any(said.get("type") == "custom" for said in self._said.values()):
+        """Returns the line that calls the definition's custom input function; empty if the
+        workload uses none.
+        """
+        if not any(drawing.get("type") == "custom" for drawing in self._drawings.values()):
             return ""
-        known = [f"{n!r}: {n}" for n in self._axes] + [
+        entries = [f"{n!r}: {n}" for n in self._axes] + [
             f"{n!r}: {v!r}" for n, v in self._scalars.items()
         ]
-        return f"    made = {self._maker}({{{', '.join(known)}}}, torch.empty(0).device)\n"
+        return f"    made = {self._maker}({{{', '.join(entries)}}}, torch.empty(0).device)\n"
 
     def drawn(self, name: str, spec: Mapping[str, Any]) -> str:
-        """The expression that makes one input. Raises ProblemError."""
-        said = self._said.get(name, {})
-        kind, dtype = said.get("type", "random"), str(spec["dtype"])
+        """Returns the expression that draws an input. Raises ProblemError."""
+        drawing = self._drawings.get(name, {})
+        kind, dtype = drawing.get("type", "random"), str(spec["dtype"])
         if kind == "scalar":
-            return repr(said["value"])
+            return repr(drawing["value"])
         if kind == "custom" and self._maker:
             return f"made[{name!r}]"
         if spec.get("shape") is None:
@@ -154,13 +168,16 @@ class _Inputs:
             )
         shape = f"({', '.join(map(str, spec['shape']))}{',' if len(spec['shape']) == 1 else ''})"
         return (
-            _generated(name, shape, dtype, said["generator"])
+            _generated(name, shape, dtype, drawing["generator"])
             if kind == "generated"
             else self._random(shape, dtype)
         )
 
     def _random(self, shape: str, dtype: str) -> str:
-        """Draws an input by its dtype. Integers may be indices: they lie below the smallest axis."""
+        """Returns a random tensor expression for a dtype.
+
+        Integers may be indices, so they stay below the smallest axis.
+        """
         if dtype in FLOAT_DTYPES:
             return f"torch.randn({shape}, dtype=torch.{dtype})"
         if dtype in FLOAT8_DTYPES:
@@ -174,8 +191,11 @@ class _Inputs:
 
 
 def _generated(name: str, shape: str, dtype: str, generator: Mapping[str, Any]) -> str:
-    """Draws an input by the generator that a workload names. Raises ProblemError."""
-    said = {
+    """Returns the expression for an input drawn by a workload's generator.
+
+    Raises ProblemError.
+    """
+    settings = {
         "low": 0,
         "high": 1,
         "mean": 0.0,
@@ -194,4 +214,4 @@ def _generated(name: str, shape: str, dtype: str, generator: Mapping[str, Any]) 
         raise ProblemError(
             f"its input {name} is drawn by a generator that is not known here: {generator.get('type')}"
         )
-    return f"{drawn.format(shape=shape, **said)}.to(torch.{dtype})"
+    return f"{drawn.format(shape=shape, **settings)}.to(torch.{dtype})"

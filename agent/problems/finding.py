@@ -1,7 +1,7 @@
-"""Problems by the names that people give them: the catalogue, a file of their own, KernelBench, TritonBench-T, the
-formats of other suites (definitions.py, gpumode.py).
+"""Finds problems by name: the catalogue, user files, KernelBench, TritonBench-T, and formats of
+other suites (definitions.py, gpumode.py).
 
-Only text is read here: torch is not imported, and no reference is run.
+Only text is read: torch is not imported, and no reference is run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHECKOUT_URLS = {
     "kernelbench": kernelbench_suite.CHECKOUT_URL,
     "tritonbench-t": "https://github.com/thunlp/TritonBench",
 }
-"""Addresses at which the suites that do not ship with this package are published."""
+"""Addresses of suites that are not shipped with this package."""
 
 
 def find_by_name(
@@ -46,29 +46,31 @@ def find_by_name(
     init: Sequence[str] = (),
     inputs: Sequence[str] = (),
 ) -> Problem:
-    """Finds `fused softmax`, `model.py`, `model.py:Block`, `notebook.ipynb`, `torch.nn:GELU`, `kernelbench:1/23` or
-    `tritonbench-t:softmax_log`.
+    """Finds `fused softmax`, `model.py`, `model.py:Block`, `notebook.ipynb`, `torch.nn:GELU`,
+    `kernelbench:1/23` or `tritonbench-t:softmax_log`.
 
-    kernelbench: a checkout or a parquet file of the data set. tritonbench: a checkout. init, inputs: arguments of the
-    constructor and of forward, as `--init` and `--input` take them. A name that is not quite right finds the nearest,
-    and the problem carries its real one and what was asked (`taken_for`). Raises ProblemError, which lists near names
-    where nothing is near enough, or where two are equally near.
+    kernelbench: a checkout or a parquet file of the data set. tritonbench: a checkout. init,
+    inputs: arguments of the constructor and of forward, in the syntax of `--init` and `--input`.
+    An inexact name selects the nearest problem, whose field `taken_for` holds the requested name.
+    Raises ProblemError with similar names if no name is near enough, or if two are equally near.
     """
-    asked = str(name_or_path).strip()
+    request = str(name_or_path).strip()
     arguments = EntryPoint("", tuple(init), tuple(inputs))
-    if (init or inputs) and asked.startswith((kernelbench_suite.PREFIX, tritonbench_suite.PREFIX)):
-        raise ProblemError(_arguments_without_entry(asked))
-    if asked.startswith(kernelbench_suite.PREFIX):
+    if (init or inputs) and request.startswith(
+        (kernelbench_suite.PREFIX, tritonbench_suite.PREFIX)
+    ):
+        raise ProblemError(_arguments_without_entry(request))
+    if request.startswith(kernelbench_suite.PREFIX):
         return kernelbench_suite.find(
-            asked.removeprefix(kernelbench_suite.PREFIX), _path(kernelbench)
+            request.removeprefix(kernelbench_suite.PREFIX), _path(kernelbench)
         )
-    if asked.startswith(tritonbench_suite.PREFIX):
+    if request.startswith(tritonbench_suite.PREFIX):
         return tritonbench_suite.find(
-            asked.removeprefix(tritonbench_suite.PREFIX), _path(tritonbench)
+            request.removeprefix(tritonbench_suite.PREFIX), _path(tritonbench)
         )
-    if not asked:
+    if not request:
         raise ProblemError("no problem was named: agent problems lists the catalogue")
-    file, entry = split_entry(asked)
+    file, entry = split_entry(request)
     if (
         isinstance(name_or_path, Path)
         or file.endswith((*CODE_FILES, ".json"))
@@ -76,17 +78,17 @@ def find_by_name(
         or _is_one(Path(file))
     ):
         return _read(Path(file).expanduser(), arguments._replace(name=entry))
-    named = asked.removeprefix("catalogue:")
-    if named == asked and is_dotted(asked):
-        return problem_of(reference_of_object(asked, init, inputs), asked, "file")
+    named = request.removeprefix("catalogue:")
+    if named == request and is_dotted(request):
+        return problem_of(reference_of_object(request, init, inputs), request, "file")
     if init or inputs:
-        raise ProblemError(_arguments_without_entry(asked))
-    if (own := CATALOGUE / f"{'_'.join(named.lower().split())}.py").is_file():
-        return read_problem(own, own.stem, "catalogue")
+        raise ProblemError(_arguments_without_entry(request))
+    if (catalogue_file := CATALOGUE / f"{'_'.join(named.lower().split())}.py").is_file():
+        return read_problem(catalogue_file, catalogue_file.stem, "catalogue")
     match = matching.match_name(named, _names())
     if match is None:
-        raise ProblemError(_unknown(asked))
-    return match.note_in(_catalogue()[match.name], asked)
+        raise ProblemError(_unknown(request))
+    return match.note_in(_catalogue()[match.name], request)
 
 
 def _arguments_without_entry(name: str) -> str:
@@ -98,7 +100,7 @@ def _arguments_without_entry(name: str) -> str:
 def refuse_unused_checkouts(
     name: str, *, kernelbench: str | Path | None = None, tritonbench: str | Path | None = None
 ) -> None:
-    """Raises ProblemError where a checkout is given beside a problem of another suite."""
+    """Raises ProblemError if a checkout is passed with a problem of another suite."""
     for option, checkout, prefix in (
         ("--kernelbench", kernelbench, kernelbench_suite.PREFIX),
         ("--tritonbench", tritonbench, tritonbench_suite.PREFIX),
@@ -110,7 +112,9 @@ def refuse_unused_checkouts(
 
 
 def problem_of_value(value: Any, inputs: Any, init: Any) -> Problem:
-    """Returns the problem of a module, a class of modules or a function, with example inputs. Raises ProblemError."""
+    """Returns the problem for a module, a class of modules or a function with example inputs.
+    Raises ProblemError.
+    """
     from kernelwright.agent.problems.entry_points.live_objects import reference_of_value
 
     name = getattr(value, "__name__", type(value).__name__)
@@ -122,7 +126,7 @@ def problem_of_value(value: Any, inputs: Any, init: Any) -> Problem:
 
 
 def split_entry(name: str) -> tuple[str, str]:
-    """Splits `model.py:Block` into the file and the name in it."""
+    """Splits `model.py:Block` into the file and the name of the entry."""
     file, colon, entry = name.rpartition(":")
     return (
         (file, entry)
@@ -132,28 +136,28 @@ def split_entry(name: str) -> tuple[str, str]:
 
 
 def catalogue() -> list[Problem]:
-    """Our own references, by family, then by name."""
+    """Returns the shipped problems, sorted by family and name."""
     return sorted(_catalogue().values(), key=lambda p: (p.family, p.name))
 
 
 def nearest_names(name: str, n: int = 5) -> list[str]:
-    """Names of the catalogue that are nearest to a text, whether or not one is near enough."""
+    """Returns the `n` most similar names of the catalogue."""
     return matching.nearest_names(name, _names(), n)
 
 
 def nearest_problems(name: str, n: int = 5) -> list[Problem]:
-    """The problems of those names, the nearest first."""
-    return [_catalogue()[found] for found in nearest_names(name, n)]
+    """Returns the `n` problems with the most similar names, nearest first."""
+    return [_catalogue()[near_name] for near_name in nearest_names(name, n)]
 
 
 def load_suite(
     name: str, path: str | Path | None = None, level: int | None = None
 ) -> list[Problem]:
-    """All problems of `catalogue`, `kernelbench` (levels 1 to 3 unless a level is given), `tritonbench-t`, or of a
-    folder of files.
+    """Loads all problems of `catalogue`, `kernelbench` (levels 1 to 3 by default),
+    `tritonbench-t`, or a folder of files.
 
-    A folder is named by itself (`suite("my_problems")`) or as the path of any other name; where it is the checkout of
-    KernelBench or TritonBench it is read as such. Raises ProblemError.
+    A folder is passed as `name` (`suite("my_problems")`) or as `path`; checkouts of KernelBench
+    and TritonBench are recognised. Raises ProblemError.
     """
     if name == "catalogue" and path is None:
         refuse_level(name, level)
@@ -181,13 +185,13 @@ def load_suite(
 
 
 def refuse_level(name: str, level: int | None) -> None:
-    """Raises ProblemError where a level is given for a suite other than KernelBench."""
+    """Raises ProblemError if a level is passed for a suite other than KernelBench."""
     if level is not None:
         raise ProblemError(f"--level is a level of KernelBench, and {name} has none: leave it out")
 
 
 def _checkout(folder: Path) -> str:
-    """Returns the suite whose checkout a folder is; empty where it is none."""
+    """Returns the suite whose checkout a folder is; empty if none."""
     if tritonbench_suite.is_checkout(folder):
         return "tritonbench-t"
     roots = (folder / "KernelBench", folder)
@@ -195,12 +199,12 @@ def _checkout(folder: Path) -> str:
 
 
 def _is_one(path: Path) -> bool:
-    """Whether something of that name is here that is one problem."""
+    """Returns whether a path is a single problem."""
     return path.is_file() or (path / "definition.json").is_file() or gpumode.is_task(path)
 
 
 def _read(path: Path, entry: EntryPoint = WHOLE_FILE) -> Problem:
-    """Reads one file, or a folder that is one problem. Raises ProblemError."""
+    """Reads a problem from a file or folder. Raises ProblemError."""
     if path.suffix == ".json" or (path / "definition.json").is_file():
         return definitions.read_definition(path / "definition.json" if path.is_dir() else path)
     return gpumode.read_task(path) if gpumode.is_task(path) else read_problem(path, entry=entry)
@@ -208,7 +212,9 @@ def _read(path: Path, entry: EntryPoint = WHOLE_FILE) -> Problem:
 
 def _folder(path: Path) -> list[Problem]:
     if described := _described(path):
-        if problems := [found for found in map(_readable, described) if isinstance(found, Problem)]:
+        if problems := [
+            problem for problem in map(_readable, described) if isinstance(problem, Problem)
+        ]:
             return problems
         raise ProblemError(str(_readable(described[0])))
     files = _python_files(path)
@@ -217,7 +223,7 @@ def _folder(path: Path) -> list[Problem]:
             f"{path} holds no problems: give a folder of .py files in KernelBench form"
         )
     read = [_readable(file) for file in files if _defines_model(file)]
-    if problems := [found for found in read if isinstance(found, Problem)]:
+    if problems := [problem for problem in read if isinstance(problem, Problem)]:
         return problems
     if read:
         raise ProblemError(str(read[0]))
@@ -227,7 +233,9 @@ def _folder(path: Path) -> list[Problem]:
 
 
 def _python_files(folder: Path) -> list[Path]:
-    """The Python files of a folder that may be problems, by name; hidden ones and those that begin with `_` are not."""
+    """Returns the Python files of a folder by name, without hidden files and files with a leading
+    underscore.
+    """
     return (
         sorted(f for f in folder.glob("*.py") if not f.name.startswith(("_", ".")))
         if folder.is_dir()
@@ -240,7 +248,7 @@ def _described(path: Path) -> list[Path]:
 
 
 def _readable(path: Path) -> Problem | ProblemError:
-    """The problem, or why it is none."""
+    """Returns the problem, or the error if the file is not a problem."""
     try:
         return _read(path)
     except ProblemError as error:
@@ -248,21 +256,22 @@ def _readable(path: Path) -> Problem | ProblemError:
 
 
 def unreadable(folder: Path) -> list[str]:
-    """Returns one line for each definition, task and Python file of a folder that cannot be read: a suite leaves them
-    out.
+    """Returns a line for each definition, task and Python file of a folder that cannot be read;
+    suites omit these files.
     """
     files = _described(folder) or [file for file in _python_files(folder) if _defines_model(file)]
-    return [str(found) for found in map(_readable, files) if isinstance(found, ProblemError)]
+    return [str(error) for error in map(_readable, files) if isinstance(error, ProblemError)]
 
 
 def files_without_model(folder: Path) -> list[Path]:
-    """The Python files of a folder that define no class `Model`: they are no problems, and a suite leaves them out."""
+    """Returns the Python files of a folder without a class `Model`; suites omit these files."""
     return [file for file in _python_files(folder) if not _defines_model(file)]
 
 
 def _defines_model(file: Path) -> bool:
-    """Whether the file has a class `Model`, or a module that can be read as one (forms.py). A file that is not Python
-    is read as a problem, whose error says so.
+    """Returns whether a file defines `Model` or can be completed to do so (forms.py).
+
+    Invalid Python counts as a problem, so that the error is reported on reading.
     """
     try:
         return is_problem(with_data(read_text(file), file))
@@ -281,12 +290,14 @@ def _names() -> dict[str, tuple[str, ...]]:
     return {name: aliases(problem.source) for name, problem in _catalogue().items()}
 
 
-def _unknown(asked: str) -> str:
-    if Path(asked).is_dir():
-        return f"{asked} is a folder: name one of its .py files, or take all of them by agent batch {asked}"
-    near = ", ".join(nearest_names(asked))
-    return f"no problem {asked!r} in the catalogue: near ones are {near} (agent problems lists all)"
+def _unknown(request: str) -> str:
+    if Path(request).is_dir():
+        return f"{request} is a folder: name one of its .py files, or take all of them by agent batch {request}"
+    near = ", ".join(nearest_names(request))
+    return (
+        f"no problem {request!r} in the catalogue: near ones are {near} (agent problems lists all)"
+    )
 
 
-def _path(given: str | Path | None) -> Path | None:
-    return None if given is None else Path(given).expanduser()
+def _path(path: str | Path | None) -> Path | None:
+    return None if path is None else Path(path).expanduser()

@@ -1,8 +1,9 @@
-"""Tasks as GPU MODE's leaderboards keep them: `reference.py` with `ref_kernel` and `generate_input`, and `task.yml`
-beside it, whose first test says the sizes. Text to text: nothing is run, and line numbers stay.
+"""Reads tasks of GPU MODE's leaderboards: `reference.py` with `ref_kernel` and `generate_input`,
+and `task.yml` with sizes in its first test. Text to text: nothing is run, and line numbers are
+preserved.
 
-`utils.py` and `task.py` are left out: what they give is a type, a context that sets torch's precision (which the judge
-does), or a comparison (which is the judge's).
+`utils.py` and `task.py` are omitted: they define types, a context for torch's precision and
+comparisons, which are the judge's responsibility.
 """
 
 from __future__ import annotations
@@ -19,26 +20,26 @@ from kernelwright.agent.problems.tritonbench_cases import OffDevice
 from kernelwright.tools.problem import Problem, ProblemError, parse
 
 SUITE_MODULES = frozenset(("utils", "task", "eval"))
-"""Modules of the suite itself."""
+"""Modules of the suite."""
 REQUIRED_FUNCTIONS = ("ref_kernel", "generate_input")
 _KEY = re.compile(r"([{,]\s*)([A-Za-z_]\w*)\s*:")
 _WORDS = {"true": "True", "false": "False", "null": "None"}
 
 
 def is_task(path: Path) -> bool:
-    """Whether a folder, or a file of one, is a task."""
+    """Returns whether a folder, or a file in the folder, is a task."""
     folder = path if path.is_dir() else path.parent
     named = path.is_dir() or path.name in ("reference.py", "task.yml")
     return named and (folder / "reference.py").is_file() and (folder / "task.yml").is_file()
 
 
 def tasks_in(folder: Path) -> list[Path]:
-    """The tasks of a folder, at any depth."""
+    """Returns the tasks of a folder at any depth."""
     return [file.parent for file in sorted(folder.rglob("task.yml")) if is_task(file.parent)]
 
 
 def read_task(path: Path) -> Problem:
-    """Raises ProblemError where it cannot be a problem; the line says what to do."""
+    """Reads a task as a problem. Raises ProblemError if impossible, with advice."""
     folder = path if path.is_dir() else path.parent
     name = folder.resolve().name
     try:
@@ -51,7 +52,7 @@ def read_task(path: Path) -> Problem:
 
 
 def first_test(text: str) -> dict[str, Any]:
-    """The arguments of the first test of a task.yml. Raises ProblemError."""
+    """Returns the arguments of the first test in a task.yml. Raises ProblemError."""
     tests = re.search(r"^tests:(.*?)(^\S|\Z)", text, re.MULTILINE | re.DOTALL)
     row = re.search(r"^\s*-\s*(\{.*?\})", tests[1], re.MULTILINE | re.DOTALL) if tests else None
     if row is None:
@@ -65,7 +66,7 @@ def first_test(text: str) -> dict[str, Any]:
 
 
 def written(source: str, test: dict[str, Any]) -> str:
-    """Returns the reference in KernelBench form. Raises ProblemError."""
+    """Writes the reference in KernelBench form. Raises ProblemError."""
     tree = parse(source)
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
     if missing := [name for name in REQUIRED_FUNCTIONS if name not in functions]:
@@ -75,15 +76,15 @@ def written(source: str, test: dict[str, Any]) -> str:
     if unknown := [a.arg for a in needed if a.arg not in test and a.arg != "seed"]:
         raise ProblemError(f"its first test does not say {', '.join(unknown)}")
     names = _arguments(kernel, maker)
-    given = f"({', '.join(names)})" if len(names) > 1 else names[0]
+    forwarded = f"({', '.join(names)})" if len(names) > 1 else names[0]
     sizes = {name: value for name, value in test.items() if name != "seed"}
     called = ", ".join([*(f"{n}={n}" for n in sizes), *(["seed=0"] if "seed" in test else [])])
     drawn = ast.unparse(ast.fix_missing_locations(_Drawing().visit(maker)))
     listed = "list(made)" if len(names) > 1 else "[made]"
-    return joined(_kept(source, tree), [
+    return joined(_reference_code(source, tree), [
         "\n".join(f"{name} = {value!r}" for name, value in sizes.items()),
         f"class Model(torch.nn.Module):\n    def forward(self, {', '.join(names)}):\n"
-        f"        return ref_kernel({given})",
+        f"        return ref_kernel({forwarded})",
         f"def get_inputs():\n{textwrap.indent(drawn, '    ')}\n\n    made = generate_input({called})\n"
         f"    return {listed}",
         "def get_init_inputs():\n    return []",
@@ -91,7 +92,7 @@ def written(source: str, test: dict[str, Any]) -> str:
 
 
 def _arguments(kernel: ast.FunctionDef, maker: ast.FunctionDef) -> list[str]:
-    """Returns one name for each input: the kernel's own, else that of the function which makes it."""
+    """Returns a name for each input, as unpacked in the kernel or returned by the input function."""
     data = kernel.args.args[0].arg
     for node in ast.walk(kernel):
         unpacks = (
@@ -116,16 +117,16 @@ def _distinct(elements: list[ast.expr]) -> list[str]:
 
 
 class _Drawing(OffDevice):
-    """Leaves the seed and the device to the judge: generators, and what seeds one, are taken out."""
+    """Removes generators, seeds and devices, which the judge controls."""
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        """Every generator is torch's own, for helpers that are given one."""
+        """Replaces generators by None, for helpers that receive a generator."""
         if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "torch.Generator":
             node.value = ast.copy_location(ast.Constant(None), node.value)
         return self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        """Takes out what seeds."""
+        """Removes statements that set seeds."""
         seeds = isinstance(node.value, ast.Call) and ast.unparse(node.value.func).endswith(
             ("manual_seed", "set_seed")
         )
@@ -137,8 +138,11 @@ class _Drawing(OffDevice):
         return super().visit_Call(node)
 
 
-def _kept(source: str, tree: ast.Module) -> str:
-    """The text without the maker of inputs, the comparison and the imports of the suite. Raises ProblemError."""
+def _reference_code(source: str, tree: ast.Module) -> str:
+    """Returns the text without input function, comparison and suite imports.
+
+    Raises ProblemError.
+    """
     lines, replaced = source.splitlines(), dict[int, str]()
     gone: list[ast.stmt] = []
     for node in tree.body:
@@ -159,7 +163,7 @@ def _kept(source: str, tree: ast.Module) -> str:
 
 
 def _stand_ins(names: list[str], tree: ast.Module) -> str:
-    """Returns one line that replaces an import: contexts that do nothing, and types without meaning."""
+    """Returns a line that replaces an import: no-op contexts, and `object` for types."""
     entered = {
         i.context_expr.func.id
         for n in ast.walk(tree)
@@ -168,8 +172,8 @@ def _stand_ins(names: list[str], tree: ast.Module) -> str:
         if isinstance(i.context_expr, ast.Call) and isinstance(i.context_expr.func, ast.Name)
     }
     contexts = [name for name in names if name in entered]
-    others = [name for name in names if name not in entered]
+    types = [name for name in names if name not in entered]
     parts = (
         [f"import contextlib; {' = '.join(contexts)} = contextlib.nullcontext"] if contexts else []
     )
-    return "; ".join([*parts, *([f"{' = '.join(others)} = object"] if others else [])])
+    return "; ".join([*parts, *([f"{' = '.join(types)} = object"] if types else [])])

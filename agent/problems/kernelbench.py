@@ -1,4 +1,7 @@
-"""KernelBench (Ouyang et al. 2025, arXiv:2502.10517), from a checkout or from a parquet file of its data set."""
+"""Reads KernelBench (Ouyang et al.
+
+2025, arXiv:2502.10517) from a checkout or a parquet file of its data set.
+"""
 
 from __future__ import annotations
 
@@ -14,69 +17,77 @@ from kernelwright.tools.problem import Problem, ProblemError
 PREFIX = "kernelbench:"
 CHECKOUT_URL = "https://github.com/ScalingIntelligence/KernelBench"
 USUAL_LEVELS = (1, 2, 3)
-"""The levels of a suite for which no level is given: level 4 downloads models."""
+"""Default levels of the suite; level 4 downloads models."""
 KERNELBENCH_COLUMNS = ("code", "level", "name", "problem_id")
 
 
 class SuiteEntry(NamedTuple):
-    """One problem that is there, not yet read."""
+    """Available problem, not yet read."""
 
     level: int
     number: int
     stem: str
-    """The file's name without .py: `23_Softmax`."""
+    """File name without .py: `23_Softmax`."""
     file: Path | None
     code: str = ""
 
     def problem(self) -> Problem:
-        """Raises ProblemError."""
+        """Reads the problem. Raises ProblemError."""
         source = self.code if self.file is None else read_text(self.file)
         name = f"{PREFIX}{self.level}/{self.number}"
         return problem_of(source, name, "kernelbench", title=self.stem, family=f"level{self.level}")
 
 
-def find(asked: str, path: Path | None) -> Problem:
-    """Finds a problem by `1/23`, `1/23_Softmax`, `1/23_Softmax.py` or `1/softmax`. Raises ProblemError."""
-    match = re.fullmatch(r"(?:level_?)?(\d+)[/:](.+)", asked.strip())
+def find(query: str, path: Path | None) -> Problem:
+    """Finds a problem by `1/23`, `1/23_Softmax`, `1/23_Softmax.py` or `1/softmax`.
+
+    Raises ProblemError.
+    """
+    match = re.fullmatch(r"(?:level_?)?(\d+)[/:](.+)", query.strip())
     if match is None:
-        raise ProblemError(f"{PREFIX}{asked}: write LEVEL/NUMBER, such as {PREFIX}1/23")
-    level, rest = int(match[1]), match[2].removesuffix(".py")
-    there = entries(_given(path), level)
-    numbered = re.fullmatch(r"(\d+)(?:_.*)?", rest)
+        raise ProblemError(f"{PREFIX}{query}: write LEVEL/NUMBER, such as {PREFIX}1/23")
+    level, problem_part = int(match[1]), match[2].removesuffix(".py")
+    level_entries = entries(_required_path(path), level)
+    numbered = re.fullmatch(r"(\d+)(?:_.*)?", problem_part)
     named: NameMatch | None
     if numbered:
-        entry = next((e for e in there if e.number == int(numbered[1])), None)
-        named = NameMatch(rest, is_exact=True)
+        entry = next((e for e in level_entries if e.number == int(numbered[1])), None)
+        named = NameMatch(problem_part, is_exact=True)
     else:
-        named = match_name(rest, {e.stem: (_words(e.stem),) for e in there})
-        entry = next((e for e in there if named is not None and e.stem == named.name), None)
+        named = match_name(problem_part, {e.stem: (_words(e.stem),) for e in level_entries})
+        entry = next((e for e in level_entries if named is not None and e.stem == named.name), None)
     if entry is None or named is None:
-        raise ProblemError(f"no problem {PREFIX}{asked}: {_advice(rest, level, there)}")
-    return named.note_in(entry.problem(), f"{PREFIX}{asked}")
+        raise ProblemError(
+            f"no problem {PREFIX}{query}: {_advice(problem_part, level, level_entries)}"
+        )
+    return named.note_in(entry.problem(), f"{PREFIX}{query}")
 
 
 def suite(path: Path, level: int | None = None) -> list[Problem]:
-    """Levels 1 to 3, or one level, in the order of their numbers. Raises ProblemError."""
-    there = entries(path, level)
-    return [e.problem() for e in there if level is not None or e.level in USUAL_LEVELS]
+    """Returns the problems of levels 1 to 3, or of a single level, in order of number.
+
+    Raises ProblemError.
+    """
+    all_entries = entries(path, level)
+    return [e.problem() for e in all_entries if level is not None or e.level in USUAL_LEVELS]
 
 
 def entries(path: Path, level: int | None = None) -> list[SuiteEntry]:
-    """Lists the problems of a checkout, its `KernelBench` folder, a data-set folder or one parquet file. Raises
-    ProblemError where there are none.
+    """Lists the problems of a checkout, its `KernelBench` folder, a data-set folder or a parquet
+    file. Raises ProblemError if there are none.
     """
     if not path.exists():
         raise ProblemError(
             f"no KernelBench at {path}: give a checkout of it, or a parquet file of its data set"
         )
-    found = _from_parquet([path]) if path.is_file() else _from_folder(path)
-    if not found:
+    available = _from_parquet([path]) if path.is_file() else _from_folder(path)
+    if not available:
         raise ProblemError(
             f"{path} holds no KernelBench problems: it should hold KernelBench/level1/1_*.py or level_1*.parquet"
         )
-    chosen = sorted(e for e in found if level in (None, e.level))
+    chosen = sorted(e for e in available if level in (None, e.level))
     if not chosen:
-        levels = ", ".join(str(n) for n in sorted({e.level for e in found}))
+        levels = ", ".join(str(n) for n in sorted({e.level for e in available}))
         raise ProblemError(f"{path} holds no level {level} of KernelBench: it has level {levels}")
     return chosen
 
@@ -98,7 +109,10 @@ def _from_parquet(files: Iterable[Path]) -> list[SuiteEntry]:
 
 
 def _rows(file: Path) -> list[SuiteEntry]:
-    """Raises ProblemError where the file is not a parquet file with the data set's columns."""
+    """Reads a parquet file.
+
+    Raises ProblemError if the file lacks the columns of the data set.
+    """
     try:
         import pyarrow
         from pyarrow import parquet
@@ -119,27 +133,28 @@ def _rows(file: Path) -> list[SuiteEntry]:
             for r in rows
         ]
     except (pyarrow.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-        wanted = ", ".join(KERNELBENCH_COLUMNS)
+        columns = ", ".join(KERNELBENCH_COLUMNS)
         raise ProblemError(
-            f"{file} is not KernelBench's data set (a parquet file with the columns {wanted}): "
+            f"{file} is not KernelBench's data set (a parquet file with the columns {columns}): "
             f"{str(error).splitlines()[0]}"
         ) from None
 
 
 def _stem(name: str, number: int) -> str:
-    """Names as files have them, without .py: the data set writes them with and without, and with and without the
-    number.
+    """Returns the file name without .py.
+
+    The data set's names may lack the suffix or the number.
     """
     plain = str(name).removesuffix(".py")
     return plain if re.match(r"\d+_", plain) else f"{number}_{plain}"
 
 
 def _words(stem: str) -> str:
-    """`23_Softmax` as people say it."""
+    """Converts `23_Softmax` to natural words."""
     return re.sub(r"(?<=[a-z])(?=[A-Z0-9])", " ", stem.split("_", 1)[-1]).replace("_", " ")
 
 
-def _given(path: Path | None) -> Path:
+def _required_path(path: Path | None) -> Path:
     if path is None:
         raise ProblemError(
             f"a KernelBench problem needs its checkout: git clone {CHECKOUT_URL}, then give --kernelbench FOLDER"
@@ -147,8 +162,9 @@ def _given(path: Path | None) -> Path:
     return path
 
 
-def _advice(rest: str, level: int, there: list[SuiteEntry]) -> str:
-    if rest.isdigit():
-        return f"level {level} has {len(there)} problems, {there[0].number} to {there[-1].number}"
-    names = {f"{level}/{e.stem}": (_words(e.stem),) for e in there}
-    return "near ones are " + ", ".join(nearest_names(rest, names))
+def _advice(problem_part: str, level: int, level_entries: list[SuiteEntry]) -> str:
+    if problem_part.isdigit():
+        first, last = level_entries[0].number, level_entries[-1].number
+        return f"level {level} has {len(level_entries)} problems, {first} to {last}"
+    names = {f"{level}/{e.stem}": (_words(e.stem),) for e in level_entries}
+    return "near ones are " + ", ".join(nearest_names(problem_part, names))

@@ -1,5 +1,6 @@
-"""Finds the problem that a name means: spelling, word order and usual synonyms are forgiven, another number is not
-(conv3d is not conv1d).
+"""Matches requested names to known names.
+
+Spelling, word order and common synonyms may differ; numbers may not (conv3d is not conv1d).
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import NamedTuple
 from kernelwright.tools.problem import Problem, ProblemError
 
 MIN_SIMILARITY_PERCENT = 78.0
-"""Least likeness, of 100, at which a name is taken for another."""
+"""Minimum similarity (0 to 100) at which a name is accepted as a misspelling."""
 
 MIN_LEAD_PERCENT = 2.0
-"""How much liker the name that is meant must be than every other one, of 100."""
+"""Minimum lead in similarity (0 to 100) of the best name over all others."""
 
 _FILLERS = frozenset(
     [
@@ -55,78 +56,86 @@ _SPELLINGS = (
 
 
 def normalise_name(text: str) -> str:
-    """Lower case, words apart, without fillers, one spelling: "Fused LayerNorm kernel" is "layer norm"."""
-    apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", text)
-    words = re.sub(r"[^a-z0-9]+", " ", apart.lower()).strip()
+    """Returns lower-case words without filler words, in a uniform spelling: "Fused LayerNorm
+    kernel" becomes "layer norm".
+    """
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", text)
+    words = re.sub(r"[^a-z0-9]+", " ", spaced.lower()).strip()
     for pattern, plain in _SPELLINGS:
         words = pattern.sub(plain, words)
-    kept = [w for w in words.split() if w not in _FILLERS] or words.split()
-    return " ".join(kept)
+    significant = [w for w in words.split() if w not in _FILLERS] or words.split()
+    return " ".join(significant)
 
 
-def similarity_of_keys(one: str, other: str) -> float:
-    """0 to 100, of two keys."""
+def similarity_of_keys(first: str, second: str) -> float:
+    """Returns the similarity of two normalised names, 0 to 100."""
     from rapidfuzz import fuzz
 
-    if set(re.findall(r"\d+", one)) != set(re.findall(r"\d+", other)):
-        return 0.9 * min(MIN_SIMILARITY_PERCENT, fuzz.ratio(one, other))
+    if set(re.findall(r"\d+", first)) != set(re.findall(r"\d+", second)):
+        return 0.9 * min(MIN_SIMILARITY_PERCENT, fuzz.ratio(first, second))
     return max(
-        fuzz.ratio(one.replace(" ", ""), other.replace(" ", "")), fuzz.token_sort_ratio(one, other)
+        fuzz.ratio(first.replace(" ", ""), second.replace(" ", "")),
+        fuzz.token_sort_ratio(first, second),
     )
 
 
-def rank_names(asked: str, names: Mapping[str, Iterable[str]]) -> list[tuple[float, str]]:
-    """Every name with the likeness of its best synonym, the likest first; equally like ones in the order given."""
-    wanted = normalise_name(asked)
+def rank_names(query: str, names: Mapping[str, Iterable[str]]) -> list[tuple[float, str]]:
+    """Returns every name with the similarity of its best synonym, most similar first; ties keep
+    the given order.
+    """
+    key = normalise_name(query)
     scored = [
-        (max(similarity_of_keys(wanted, normalise_name(s)) for s in (name, *synonyms)), name)
+        (max(similarity_of_keys(key, normalise_name(s)) for s in (name, *synonyms)), name)
         for name, synonyms in names.items()
     ]
     return sorted(scored, key=lambda pair: -pair[0])
 
 
 class NameMatch(NamedTuple):
-    """The name that a text means."""
+    """Known name that a query refers to."""
 
     name: str
     is_exact: bool
-    """The words are those of the name, or of one of its synonyms."""
+    """Whether the words equal those of the name or of a synonym."""
 
-    def note_in(self, problem: Problem, asked: str) -> Problem:
-        """Returns the problem of that name, which holds what was asked where its own name is only near to it."""
-        return problem if self.is_exact else problem.model_copy(update={"taken_for": asked})
+    def note_in(self, problem: Problem, query: str) -> Problem:
+        """Returns the problem with the query noted if the match is inexact."""
+        return problem if self.is_exact else problem.model_copy(update={"taken_for": query})
 
 
-def match_name(asked: str, names: Mapping[str, Iterable[str]]) -> NameMatch | None:
-    """Returns the name that was meant; None where none is like enough. Raises ProblemError where it may mean two."""
-    if asked in names:
-        return NameMatch(asked, is_exact=True)
+def match_name(query: str, names: Mapping[str, Iterable[str]]) -> NameMatch | None:
+    """Returns the matching name; None if no name is similar enough.
+
+    Raises ProblemError if two names match.
+    """
+    if query in names:
+        return NameMatch(query, is_exact=True)
     ranked = [
-        (score, name) for score, name in rank_names(asked, names) if score >= MIN_SIMILARITY_PERCENT
+        (score, name) for score, name in rank_names(query, names) if score >= MIN_SIMILARITY_PERCENT
     ]
     if not ranked:
         return None
     best, name = ranked[0]
-    wanted = normalise_name(asked).replace(" ", "")
-    if any(normalise_name(s).replace(" ", "") == wanted for s in (name, *names[name])):
+    key = normalise_name(query).replace(" ", "")
+    if any(normalise_name(s).replace(" ", "") == key for s in (name, *names[name])):
         return NameMatch(name, is_exact=True)
     near = [other for score, other in ranked if best - score < MIN_LEAD_PERCENT]
     if len(near) > 1:
-        raise ProblemError(f"{asked!r} may mean {' or '.join(near)}: name one of them")
+        raise ProblemError(f"{query!r} may mean {' or '.join(near)}: name one of them")
     return NameMatch(name, is_exact=False)
 
 
-def nearest_names(asked: str, names: Mapping[str, Iterable[str]], count: int = 5) -> list[str]:
-    """The nearest names, whole words in common counting too."""
-    wanted = normalise_name(asked)
+def nearest_names(query: str, names: Mapping[str, Iterable[str]], count: int = 5) -> list[str]:
+    """Returns the most similar names; common whole words count, too."""
+    key = normalise_name(query)
     scores = {
-        n: max(_word_overlap_score(wanted, normalise_name(s)) for s in (n, *synonyms))
+        n: max(_word_overlap_score(key, normalise_name(s)) for s in (n, *synonyms))
         for n, synonyms in names.items()
     }
     return sorted(scores, key=lambda n: -scores[n])[:count]
 
 
-def _word_overlap_score(one: str, other: str) -> float:
+def _word_overlap_score(first: str, second: str) -> float:
     from rapidfuzz import fuzz
 
-    return 0.7 * similarity_of_keys(one, other) + 0.3 * fuzz.token_set_ratio(one, other)
+    return 0.7 * similarity_of_keys(first, second) + 0.3 * fuzz.token_set_ratio(first, second)

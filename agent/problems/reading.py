@@ -1,4 +1,4 @@
-"""Reads a file or a text as a Problem, with one-line errors that say what to do."""
+"""Reads a file or text as a Problem, with one-line errors and advice."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ from kernelwright.tools.problem import (
 )
 
 MAX_REFERENCE_BYTES = 2 << 20
-"""Bytes of a reference's file."""
+"""Maximum size of a reference file in bytes."""
 
 
 def read_text(path: Path) -> str:
-    """Raises ProblemError where the file is missing, a folder, not to be read, too large, or not UTF-8."""
+    """Reads a text file.
+
+    Raises ProblemError if the file is missing, a folder, unreadable, too large, or not UTF-8.
+    """
     try:
         if path.is_dir():
             raise ProblemError(
@@ -47,14 +50,14 @@ def read_text(path: Path) -> str:
 
 
 class EntryPoint(NamedTuple):
-    """What of a file or a package is the problem, and with which arguments."""
+    """Part of a file or package that is the problem, with its arguments."""
 
     name: str = ""
-    """A class, a function or a value; "" for the one that the text itself tells."""
+    """Class, function or value; "" to detect the entry from the text."""
     init: tuple[str, ...] = ()
-    """Arguments of the constructor, as `--init` takes them (option_values.py)."""
+    """Arguments of the constructor, in the syntax of `--init` (option_values.py)."""
     inputs: tuple[str, ...] = ()
-    """Arguments of forward, as `--input` takes them."""
+    """Arguments of forward, in the syntax of `--input`."""
 
 
 WHOLE_FILE = EntryPoint()
@@ -63,10 +66,12 @@ WHOLE_FILE = EntryPoint()
 def read_problem(
     path: Path, name: str = "", suite: str = "file", entry: EntryPoint = WHOLE_FILE
 ) -> Problem:
-    """Reads one file in KernelBench form with its title, FAMILY, TAGS and HELD_OUT, or a notebook. Raises ProblemError.
+    """Reads a file in KernelBench form with title, FAMILY, TAGS and HELD_OUT, or a notebook.
 
-    A module or a function with inputs in its file is completed to that form (forms.py), also by a JSON file beside it
-    (data_files.py).
+    Raises ProblemError.
+
+    Modules and functions with inputs in their file are completed to KernelBench form (forms.py),
+    also with a JSON file beside them (data_files.py).
     """
     text = read_text(path)
     name = name or (f"{path.name}:{entry.name}" if entry.name else path.name)
@@ -82,7 +87,10 @@ def read_problem(
 
 
 def problem_of(source: str, name: str, suite: str, *, title: str = "", family: str = "") -> Problem:
-    """Raises ProblemError, with the problem's name in front, where the text has not the form."""
+    """Returns the problem for a text.
+
+    Raises ProblemError, prefixed with the name, if the text lacks the form.
+    """
     try:
         check_form(source)
         facts = _facts(source)
@@ -93,24 +101,24 @@ def problem_of(source: str, name: str, suite: str, *, title: str = "", family: s
         *texts(facts.get("TAGS", ())),
         *(("held_out",) if facts.get("HELD_OUT") is True else ()),
     )
-    own = str(facts.get("title", ""))
+    docstring_title = str(facts.get("title", ""))
     return Problem(
         name=name,
         source=source,
         suite=suite,
-        title=title or own,
+        title=title or docstring_title,
         family=family or str(facts.get("FAMILY", "")),
         tags=tags,
     )
 
 
 def aliases(source: str) -> tuple[str, ...]:
-    """Other names that a reference gives itself."""
+    """Returns the alternative names declared in a reference."""
     return texts(_facts(source).get("ALIASES", ()))
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """Returns the texts among the elements of a value; none where it has no elements."""
+    """Returns the texts among the elements of a value; none if not iterable."""
     return tuple(v for v in value if isinstance(v, str)) if isinstance(value, Iterable) else ()
 
 
@@ -129,7 +137,9 @@ def _check_cpu_sizes(source: str, sizes: object) -> None:
 
 
 def _facts(source: str) -> dict[str, object]:
-    """Module-level names in capitals that are literals, and the docstring's first line as `title`."""
+    """Returns module-level capitalised names with literal values, and the docstring's first line
+    as `title`.
+    """
     tree = parse(source)
     facts: dict[str, object] = {
         "title": ((ast.get_docstring(tree) or "").strip().splitlines() or [""])[0].rstrip(".")

@@ -1,4 +1,5 @@
-"""Which problems of the catalogue are most like another one: by the operators of torch that their references call.
+"""Ranks catalogue problems by similarity to another problem, using the torch operators called by
+their references.
 
 Only text is read: torch is not imported and no reference is run.
 """
@@ -15,7 +16,7 @@ from kernelwright.policies.base import Value
 from kernelwright.tools.problem import Problem, ProblemError, parse
 
 INPUT_FUNCTIONS = frozenset({"get_inputs", "get_init_inputs"})
-"""Functions of a reference whose calls are no work of it."""
+"""Functions of a reference whose calls are not part of the computation."""
 ARITHMETIC_OPERATORS = {
     ast.MatMult: "matmul",
     ast.Pow: "pow",
@@ -38,30 +39,33 @@ OPERATORS_WITHOUT_WORK = frozenset([
     "squeeze", "stride", "super", "tensor", "to", "transpose", "type", "unflatten", "uniform", "unsqueeze",
     "values", "view", "xavier_normal", "xavier_uniform", "zeros", "zeros_like",
 ])  # fmt: skip
-"""Names that move, shape or make tensors, or build the module: they say nothing about the computation."""
+"""Names that move, shape or create tensors, or build modules, and do not characterise the
+computation.
+"""
 
 
 class Similar(Value):
-    """A problem of the catalogue and what it has in common with another."""
+    """Catalogue problem and its common operators with another problem."""
 
     problem: str
     likeness: float
-    """Likeness from 0 to 1: the weight of the shared operators over that of all operators of both; a rarer operator
-    weighs more.
+    """Weighted Jaccard similarity from 0 to 1: weight of shared operators over weight of all
+    operators. Rare operators weigh more.
     """
     shared: tuple[str, ...]
-    """The shared operators, the rarest first."""
+    """Shared operators, rarest first."""
 
 
 def operators_of(source: str) -> frozenset[str]:
-    """The operators that a reference calls, by torch's names: `nn.LayerNorm`, `F.layer_norm` and `layer_norm_` are
-    `layer_norm`. Raises ProblemError where the text is not Python.
+    """Returns the operators that a reference calls, by torch's names: `nn.LayerNorm`,
+    `F.layer_norm` and `layer_norm_` are `layer_norm`. Raises ProblemError if the text is not
+    Python.
     """
     tree = parse(source)
     bodies = [node for node in tree.body if getattr(node, "name", "") not in INPUT_FUNCTIONS]
-    found = {name for body in bodies for node in ast.walk(body) for name in _names(node)}
+    names = {name for body in bodies for node in ast.walk(body) for name in _names(node)}
     return frozenset(
-        name for name in found if name not in OPERATORS_WITHOUT_WORK and not name.startswith("__")
+        name for name in names if name not in OPERATORS_WITHOUT_WORK and not name.startswith("__")
     )
 
 
@@ -79,41 +83,54 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 
 def _plain_operator_name(name: str) -> str:
-    """`BatchNorm2d` and `batch_norm` are one, as are `GELU` and `gelu`, `add_` and `add`."""
-    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-    apart = apart if apart.startswith("__") else apart.rstrip("_")
-    apart = SYNONYMS.get(apart, apart)
-    return re.sub(r"(norm)[123]d$", r"\1", apart)
+    """Returns the canonical operator name: `BatchNorm2d` is `batch_norm`, `GELU` is `gelu`,
+    `add_` is `add`.
+    """
+    plain_name = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    plain_name = plain_name if plain_name.startswith("__") else plain_name.rstrip("_")
+    plain_name = SYNONYMS.get(plain_name, plain_name)
+    return re.sub(r"(norm)[123]d$", r"\1", plain_name)
 
 
 def most_similar(problem: Problem, among: Iterable[Problem], count: int = 1) -> list[Similar]:
-    """Returns the problems that share most with this one's operators, the most similar first; those that share none are
-    left out, and so is the problem itself.
+    """Returns the problems with the most shared operators, most similar first.
+
+    Problems without shared operators and the problem itself are omitted.
     """
-    own = _operators(problem)
-    others = {other.name: _operators(other) for other in among if other.hash != problem.hash}
-    held_by = Counter(name for names in others.values() for name in names)
+    operators = _operators(problem)
+    operators_by_problem = {
+        other.name: _operators(other) for other in among if other.hash != problem.hash
+    }
+    held_by = Counter(name for names in operators_by_problem.values() for name in names)
 
     def weight(names: Iterable[str]) -> float:
-        return sum(math.log((len(others) + 1) / (held_by[name] + 0.5)) for name in names)
+        return sum(
+            math.log((len(operators_by_problem) + 1) / (held_by[name] + 0.5)) for name in names
+        )
 
-    found = []
-    for name, names in others.items():
-        if shared := own & names:
-            told = [
-                one
-                for one in shared
-                if not any(one != other and one in other.split("_") for other in shared)
-            ]
-            rarest = tuple(sorted(told, key=lambda one: (held_by[one], one)))
-            found.append(
-                Similar(problem=name, likeness=weight(shared) / weight(own | names), shared=rarest)
-            )
-    return sorted(found, key=lambda one: (-one.likeness, one.problem))[:count]
+    matches: list[Similar] = []
+    for name, names in operators_by_problem.items():
+        shared = operators & names
+        if not shared:
+            continue
+        whole_names = [operator for operator in shared if not _is_word_of_another(operator, shared)]
+        rarest_first = tuple(
+            sorted(whole_names, key=lambda operator: (held_by[operator], operator))
+        )
+        likeness = weight(shared) / weight(operators | names)
+        matches.append(Similar(problem=name, likeness=likeness, shared=rarest_first))
+    return sorted(matches, key=lambda match: (-match.likeness, match.problem))[:count]
+
+
+def _is_word_of_another(operator: str, operators: Iterable[str]) -> bool:
+    """Returns whether an operator is a word of another: `softmax` of `log_softmax`."""
+    return any(operator != other and operator in other.split("_") for other in operators)
 
 
 def _operators(problem: Problem) -> frozenset[str]:
-    """Returns the operators of a text and the words of their names: `log_softmax` has something of `softmax`."""
+    """Returns the operators of a problem and the words of their names: `log_softmax` resembles
+    `softmax`.
+    """
     try:
         names = operators_of(problem.source)
     except ProblemError:

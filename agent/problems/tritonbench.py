@@ -1,9 +1,10 @@
-"""TritonBench's T channel (thunlp): operators that torch has, each with a test. One call of the test becomes a problem.
+"""Reads TritonBench's T channel (thunlp): operators available in torch, each with a test. A call
+in the test becomes a problem.
 
-An operator's file holds the operator in torch, a line of #, and `test_*`, which calls it a few times. Of the first call
-that can be used (or of the one asked for, `NAME#2`) the tensors become get_inputs() and the rest is written into
-Model.forward. What that does not do: the test's tensors are tiny and often constant, so these problems say whether a
-kernel is right, not how fast it is.
+An operator's file contains the torch operator, a line of #, and `test_*` functions that call the
+operator. Tensors of the first usable call (or of the selected call, `NAME#2`) become
+get_inputs(), and other arguments are written into Model.forward. Limitation: the test's tensors
+are tiny and often constant, so these problems measure correctness, not speed.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ TRITONBENCH_FOLDER = "TritonBench_T_v1"
 LISTING_FILE = "TritonBench_T_v1.jsonl"
 
 
-def find(asked: str, path: Path | None) -> Problem:
-    """Finds an operator by `softmax_log`, `softmax log` or `softmax_log#2` (its second call). Raises ProblemError, with
-    the reason where an operator cannot be a problem.
+def find(query: str, path: Path | None) -> Problem:
+    """Finds an operator by `softmax_log`, `softmax log` or `softmax_log#2` (its second call).
+    Raises ProblemError, with the reason if the operator cannot become a problem.
     """
     if path is None:
         raise ProblemError(
             "a TritonBench-T operator needs the checkout: give it with --tritonbench DIR"
         )
-    name, _, case = asked.strip().partition("#")
+    name, _, case = query.strip().partition("#")
     if case and not (case.isdigit() and int(case)):
         raise ProblemError(
-            f"{PREFIX}{asked}: after # comes the number of a call in the operator's test, from 1"
+            f"{PREFIX}{query}: after # comes the number of a call in the operator's test, from 1"
         )
     files = {f.stem: f for f in _files(path)}
     match = matching.match_name(name, dict.fromkeys(files, ()))
@@ -43,24 +44,24 @@ def find(asked: str, path: Path | None) -> Problem:
     problem = _problem(
         files[match.name], int(case) if case else None, _titles(path).get(match.name, "")
     )
-    return match.note_in(problem, f"{PREFIX}{asked}")
+    return match.note_in(problem, f"{PREFIX}{query}")
 
 
 def suite(path: Path) -> list[Problem]:
-    """Returns every operator that can be a problem; `refused_operators` has the others.
+    """Returns all operators that can become problems; `refused_operators` returns the others.
 
-    Raises ProblemError where there are none.
+    Raises ProblemError if there are none.
     """
     return _read(path)[0]
 
 
 def is_checkout(path: Path) -> bool:
-    """Whether a folder holds the T channel, in one of the places where a checkout has it."""
+    """Returns whether a folder contains the T channel at a usual location."""
     return any(f.name == TRITONBENCH_FOLDER and f.is_dir() for f in _folders(path))
 
 
 def refused_operators(path: Path) -> dict[str, str]:
-    """Operators that cannot be a problem, each with the reason."""
+    """Returns operators that cannot become problems, with reasons."""
     return _read(path)[1]
 
 
@@ -100,7 +101,9 @@ def _files(path: Path) -> list[Path]:
 
 
 def _titles(path: Path) -> dict[str, str]:
-    """First sentences of the descriptions, where the listing (a JSON list in spite of its name) is there."""
+    """Returns the first sentence of each description, if the listing exists (a JSON list despite
+    its name).
+    """
     listing = next(
         (
             f

@@ -1,4 +1,7 @@
-"""One call of a TritonBench-T test, rewritten as a reference in KernelBench form. Text to text: nothing is run."""
+"""Rewrites a call in a TritonBench-T test as a reference in KernelBench form.
+
+Text to text: nothing is run.
+"""
 
 from __future__ import annotations
 
@@ -27,25 +30,26 @@ _RANDOM = frozenset(
         "binomial",
     ]
 )
-"""torch calls whose answer no kernel can be held to."""
+"""torch functions with random results, which no kernel can reproduce."""
 
 _TRAINS = frozenset(("backward", "optim"))
 
 
 class NotAProblem(ValueError):
-    """The reason why an operator cannot be a problem."""
+    """Reason why an operator cannot become a problem."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One call of the operator, and the statements of the test before it."""
+    """Call of the operator, and the statements of the test before the call."""
 
     call: ast.Call
     before: tuple[ast.stmt, ...]
 
 
 def convert(text: str, stem: str, number: int | None = None) -> str:
-    """The reference for call `number` (from 1) of the operator's test, or for the first that can be used.
+    """Returns the reference for call `number` (from 1) of the operator's test, by default for the
+    first usable call.
 
     Raises NotAProblem.
     """
@@ -83,9 +87,9 @@ def _cases(test: ast.Module, stem: str, names: dict[str, ast.FunctionDef]) -> It
         n for n in test.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test")
     ):
         body = [OffDevice().visit(copy.deepcopy(s)) for s in function.body]
-        for place, statement in enumerate(body):
+        for index, statement in enumerate(body):
             if isinstance(statement, ast.Assign | ast.Expr | ast.AnnAssign):
-                yield from (Case(c, tuple(body[:place])) for c in _calls(statement, called))
+                yield from (Case(c, tuple(body[:index])) for c in _calls(statement, called))
 
 
 def _calls(statement: ast.stmt, called: set[str]) -> list[ast.Call]:
@@ -94,10 +98,10 @@ def _calls(statement: ast.stmt, called: set[str]) -> list[ast.Call]:
 
 
 def _code_around_tests(test: ast.Module, stem: str) -> list[ast.stmt]:
-    """Returns the code that the test needs: imports, constants, classes; not the tests themselves, nor an import of the
-    operator.
+    """Returns the code required by tests (imports, constants, classes), without tests and imports
+    of the operator.
     """
-    kept = []
+    needed_nodes = []
     for node in test.body:
         is_test = isinstance(node, ast.FunctionDef) and node.name.startswith("test")
         runs_test = any(
@@ -105,15 +109,15 @@ def _code_around_tests(test: ast.Module, stem: str) -> list[ast.stmt]:
         )
         of_operator = isinstance(node, ast.ImportFrom) and node.module == stem
         if not (is_test or runs_test or of_operator or isinstance(node, ast.Expr)):
-            kept.append(node)
-    return kept
+            needed_nodes.append(node)
+    return needed_nodes
 
 
 class OffDevice(ast.NodeTransformer):
-    """Takes every device out of a test: the judge says where tensors live."""
+    """Removes devices from a test, because the judge chooses the device."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Takes `device=`, `.to(device)`, `.cuda()` and `.cpu()` out of a call."""
+        """Removes `device=`, `.to(device)`, `.cuda()` and `.cpu()` from a call."""
         self.generic_visit(node)
         node.keywords = [k for k in node.keywords if k.arg != "device"]
         if isinstance(node.func, ast.Attribute):
@@ -137,12 +141,13 @@ def _is_device(node: ast.expr) -> bool:
 def _write_reference(
     operator: str, around: list[ast.stmt], names: dict[str, ast.FunctionDef], case: Case
 ) -> str:
-    """Returns the whole reference as text."""
+    """Returns the complete reference text."""
     function = names[case.call.func.id] if isinstance(case.call.func, ast.Name) else None
     assert function is not None
-    if found := _random_calls(list(names.values())):
+    if random_calls := _random_calls(list(names.values())):
+        names_of_calls = ", ".join(sorted(random_calls))
         raise NotAProblem(
-            f"the operator draws random numbers ({', '.join(sorted(found))}): no kernel can be held to its answer"
+            f"the operator draws random numbers ({names_of_calls}): no kernel can be held to its answer"
         )
     if _attributes(names.values()) & _TRAINS:
         raise NotAProblem("the operator trains: it needs gradients, which a reference is not given")
@@ -182,10 +187,12 @@ def _attributes(functions: Iterable[ast.FunctionDef]) -> set[str]:
 
 
 def arguments_of(case: Case, function: ast.FunctionDef) -> tuple[dict[str, ast.expr], ast.Call]:
-    """Arguments that are tensors, by the parameter's name, and the call with the others written out."""
+    """Returns the tensor arguments by parameter name, and the call with other arguments written
+    out.
+    """
     inputs: dict[str, ast.expr] = {}
     parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
-    taken = {function.name, "self", "torch"}
+    reserved_names = {function.name, "self", "torch"}
 
     def passed(name: str, value: ast.expr) -> ast.expr:
         if (plain := plain_argument(value, case.before)) is not None:
@@ -194,9 +201,9 @@ def arguments_of(case: Case, function: ast.FunctionDef) -> tuple[dict[str, ast.e
             raise NotAProblem(
                 f"{name} is a {type(value).__name__.lower()} of tensors or functions, not a tensor"
             )
-        own = f"{name}_" if name in taken else name
-        inputs[own] = value
-        return ast.Name(own, ast.Load())
+        input_name = f"{name}_" if name in reserved_names else name
+        inputs[input_name] = value
+        return ast.Name(input_name, ast.Load())
 
     names = [*parameters, *(f"argument{i}" for i in range(len(parameters), len(case.call.args)))]
     positional = [passed(name, value) for name, value in zip(names, case.call.args, strict=False)]
@@ -209,17 +216,21 @@ def arguments_of(case: Case, function: ast.FunctionDef) -> tuple[dict[str, ast.e
 
 
 def plain_argument(value: ast.expr, before: tuple[ast.stmt, ...]) -> ast.expr | None:
-    """The argument where it is a number, a text, a dtype or a shape, if need be by way of a name; None where it is
-    more.
+    """Returns an argument that is a number, text, dtype or shape, also if assigned to a name;
+    None for other arguments.
     """
     if isinstance(value, ast.Name):
-        made = [
+        assigned_values = [
             s.value
             for s in before
             if isinstance(s, ast.Assign) and names_stored_by(s) == {value.id}
         ]
         touched = [s for s in before if value.id in names_stored_by(s)]
-        return plain_argument(made[0], ()) if len(made) == len(touched) == 1 else None
+        return (
+            plain_argument(assigned_values[0], ())
+            if len(assigned_values) == len(touched) == 1
+            else None
+        )
     allowed = (
         ast.Constant,
         ast.Tuple,
@@ -248,39 +259,42 @@ _KINDS: dict[type[ast.stmt], str] = {
 
 
 def statements_needed(before: tuple[ast.stmt, ...], needed: set[str]) -> list[ast.stmt]:
-    """The statements on which names depend, in order. Raises NotAProblem for a loop or a condition among them."""
-    kept: list[ast.stmt] = []
+    """Returns the statements on which names depend, in order.
+
+    Raises NotAProblem for loops and conditions among them.
+    """
+    needed_statements: list[ast.stmt] = []
     for statement in reversed(before):
         if not names_stored_by(statement) & needed:
             continue
         if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr):
             kind = _KINDS.get(type(statement), type(statement).__name__.lower())
             raise NotAProblem(f"its inputs are made by {kind} inside the test")
-        kept.append(statement)
+        needed_statements.append(statement)
         needed = needed | names_loaded_by(statement)
-    return kept[::-1]
+    return needed_statements[::-1]
 
 
 def names_stored_by(statement: ast.stmt) -> set[str]:
-    """Names that a statement makes or changes: assigned to, written into, or called with a method in place
-    (`x.fill_(0)`).
+    """Returns names that a statement binds or modifies: assignment, item assignment, or in-place
+    method (`x.fill_(0)`).
     """
-    found = {
+    names = {
         n.id
         for n in ast.walk(statement)
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
-    found |= {n.name for n in ast.walk(statement) if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    names |= {n.name for n in ast.walk(statement) if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     for node in ast.walk(statement):
         if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found |= _root(node)
+            names |= _root(node)
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and node.func.attr.endswith("_")
         ):
-            found |= _root(node.func)
-    return found
+            names |= _root(node.func)
+    return names
 
 
 def _root(node: ast.expr) -> set[str]:
@@ -290,5 +304,5 @@ def _root(node: ast.expr) -> set[str]:
 
 
 def names_loaded_by(node: ast.AST) -> set[str]:
-    """Returns the names that a piece of a syntax tree reads."""
+    """Returns the names that a syntax tree reads."""
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}

@@ -35,11 +35,11 @@ def _reference(
     return Column(name, Integer, key, index=True, nullable=not required)
 
 
-def _text(name: str, length: int, **options: bool) -> Column[Any]:
+def _text(name: str, length: int, **options: Any) -> Column[Any]:
     return Column(name, String(length), **{"nullable": False, **options})
 
 
-def _number(name: str, kind: type[TypeEngine[Any]], **options: bool) -> Column[Any]:
+def _number(name: str, kind: type[TypeEngine[Any]], **options: Any) -> Column[Any]:
     return Column(name, kind, **{"nullable": True, **options})
 
 

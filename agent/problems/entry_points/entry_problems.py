@@ -1,4 +1,6 @@
-"""Writes the text of a problem for an entry point with its arguments, and completes it."""
+"""Writes the text of a problem for an entry point and its arguments, and completes the text to
+KernelBench form.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,15 @@ EXAMPLE = "--input x=2x128x512:bf16"
 
 
 def reference_of_object(dotted: str, init: Sequence[str], inputs: Sequence[str]) -> str:
-    """Returns the reference for a class or a function of an installed package. Raises ProblemError."""
+    """Returns the reference for a class or function of an installed package.
+
+    Raises ProblemError.
+    """
     entry = find_object(dotted)
-    sizes = NamedSizes(taken={entry.name, "torch"})
-    built = read_init(list(init), sizes)
-    given = read_inputs(list(inputs), sizes)
-    return text_of_object(entry, dotted, built, given, sizes)
+    sizes = NamedSizes(reserved_names={entry.name, "torch"})
+    init_arguments = read_init(list(init), sizes)
+    input_arguments = read_inputs(list(inputs), sizes)
+    return text_of_object(entry, dotted, init_arguments, input_arguments, sizes)
 
 
 def text_of_object(
@@ -47,9 +52,11 @@ def text_of_object(
     sizes: NamedSizes,
     definitions: str = "",
 ) -> str:
-    """Returns the completed text. Raises ProblemError where the arguments do not fit the object.
+    """Returns the completed text for an installed object.
 
-    definitions: what the constructor's arguments name; "" looks for their names in the object's own package.
+    Raises ProblemError if the arguments do not match its signature.
+
+    `definitions` is source text for names used in the arguments; without it, imports are added.
     """
     _check_arguments(entry, dotted, init, inputs)
     imports = [entry.import_line]
@@ -80,7 +87,10 @@ def text_of_object(
 
 
 def reference_of_text(source: str, entry: str, init: Sequence[str], inputs: Sequence[str]) -> str:
-    """Returns the reference for a class, a function or a value of a file's text. Raises ProblemError."""
+    """Returns the reference for a class, function or value in a file's text.
+
+    Raises ProblemError.
+    """
     tree = parse(source)
     defined = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     names = set(bound_names(tree))
@@ -90,31 +100,38 @@ def reference_of_text(source: str, entry: str, init: Sequence[str], inputs: Sequ
         )
     if not init and not inputs:
         return complete_reference(source, entry)
-    sizes = NamedSizes(taken=names)
-    built, given = read_init(list(init), sizes), read_inputs(list(inputs), sizes)
-    return completed_text(source, entry or _last_entry(tree), built, given, sizes)
+    sizes = NamedSizes(reserved_names=names)
+    init_arguments, input_arguments = read_init(list(init), sizes), read_inputs(list(inputs), sizes)
+    return completed_text(
+        source, entry or _last_entry(tree), init_arguments, input_arguments, sizes
+    )
 
 
 def completed_text(
-    source: str, chosen: str, built: Arguments, given: Arguments, sizes: NamedSizes
+    source: str, name: str, init: Arguments, inputs: Arguments, sizes: NamedSizes
 ) -> str:
-    """Returns the reference for a class or function that a text defines. Raises ProblemError."""
+    """Returns the reference for a class or function defined in a text.
+
+    Raises ProblemError.
+    """
     tree = parse(source)
     text = "\n".join([source.rstrip(), "", "", NO_FILE.directive, *sizes.lines]) + "\n"
-    definition = next((n for n in tree.body if getattr(n, "name", "") == chosen), None)
+    definition = next((n for n in tree.body if getattr(n, "name", "") == name), None)
     if isinstance(definition, ast.FunctionDef):
-        call = ", ".join(part for part in (given.text, built.text) if part)
-        return complete_reference(text, chosen, f"{chosen}({call})")
+        call = ", ".join(part for part in (inputs.text, init.text) if part)
+        return complete_reference(text, name, f"{name}({call})")
     if isinstance(definition, ast.ClassDef):
-        _check_class(tree, definition, built, given)
-    run = [f"model = {chosen}({built.text}){built.preparation or _conversion(given)}"]
-    if given.args or given.named:
-        run.append(f"model({given.text})")
-    return complete_reference(text, chosen, "\n".join(run))
+        _check_class(tree, definition, init, inputs)
+    run = [f"model = {name}({init.text}){init.preparation or _conversion(inputs)}"]
+    if inputs.args or inputs.named:
+        run.append(f"model({inputs.text})")
+    return complete_reference(text, name, "\n".join(run))
 
 
 def _check_class(tree: ast.Module, cls: ast.ClassDef, init: Arguments, inputs: Arguments) -> None:
-    """Raises ProblemError where the constructor or forward of a class in the file does not take these arguments."""
+    """Raises ProblemError if the constructor or forward of a class in the file does not accept
+    the arguments.
+    """
     for method, option, arguments in (("__init__", "--init", init), ("forward", "--input", inputs)):
         signature = signature_of_method(tree, cls, method)
         if signature is None or signature.accepts(len(arguments.args), list(arguments.named)):
@@ -128,13 +145,18 @@ def _check_class(tree: ast.Module, cls: ast.ClassDef, init: Arguments, inputs: A
 
 
 def _conversion(inputs: Arguments) -> str:
-    """Returns the call that gives the weights the dtype of the inputs, where they share one that is not float32."""
+    """Returns a `.to(dtype)` call that converts the weights to the inputs' dtype; empty for
+    float32 or mixed dtypes.
+    """
     dtypes = sorted(inputs.dtypes)
     return f".to({dtypes[0]})" if len(dtypes) == 1 and dtypes != ["torch.float32"] else ""
 
 
 def _last_entry(tree: ast.Module) -> str:
-    """Returns the last class with a forward, else the last function. Raises ProblemError where there is neither."""
+    """Returns the last class with a forward, otherwise the last function.
+
+    Raises ProblemError if there is neither.
+    """
     classes = [
         n.name for n in tree.body if isinstance(n, ast.ClassDef) and "def forward" in ast.unparse(n)
     ]
@@ -149,20 +171,20 @@ def _last_entry(tree: ast.Module) -> str:
 def _names_of_inputs(
     inputs: Arguments, signature: inspect.Signature | None, skip: int
 ) -> list[str]:
-    """Returns the parameters' names for positional inputs."""
-    known = (
+    """Returns parameter names for positional inputs."""
+    parameters = (
         []
         if signature is None
         else [p for p in signature.parameters.values() if p.kind < p.VAR_POSITIONAL][skip:]
     )
-    names = [p.name for p in known[: len(inputs.args)]]
+    names = [p.name for p in parameters[: len(inputs.args)]]
     if not names and len(inputs.args) == 1:
         return ["x"]
-    return [*names, *(f"input_{place + 1}" for place in range(len(names), len(inputs.args)))]
+    return [*names, *(f"input_{index + 1}" for index in range(len(names), len(inputs.args)))]
 
 
 def _function_text(head: str, entry: InstalledObject, plain: Arguments, inputs: Arguments) -> str:
-    """Returns the text of a problem for a function: `--init` gives its plain arguments."""
+    """Returns the text of a problem for a function: `--init` gives its non-tensor arguments."""
     names = _names_of_inputs(inputs, signature_of_object(entry.value), skip=0)
     names = [
         name if name not in (entry.name, "torch", *inputs.named) else f"{name}_" for name in names
@@ -181,7 +203,10 @@ def _function_text(head: str, entry: InstalledObject, plain: Arguments, inputs: 
 def _imports_of(
     arguments: Arguments, entry: InstalledObject, dotted: str, sizes: Mapping[str, int]
 ) -> list[str]:
-    """Returns import statements for the names in the constructor's arguments. Raises ProblemError for unknown ones."""
+    """Returns import statements for names in the constructor's arguments.
+
+    Raises ProblemError for unknown names.
+    """
     module = sys.modules[getattr(entry.value, "__module__", "") or entry.module]
     imports: list[str] = []
     for option in (arguments.args, arguments.named.values()):
@@ -197,7 +222,7 @@ def _imports_of(
 
 
 def _names_in(text: str, sizes: Mapping[str, int]) -> list[str]:
-    """Returns the names that an expression calls or reads, sizes left out."""
+    """Returns the names that an expression reads, without sizes."""
     tree = ast.parse(text, mode="eval")
     names = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id not in ("torch", *sizes)]
     return [n.id for n in names]
@@ -206,7 +231,9 @@ def _names_in(text: str, sizes: Mapping[str, int]) -> list[str]:
 def _check_arguments(
     entry: InstalledObject, dotted: str, init: Arguments, inputs: Arguments
 ) -> None:
-    """Raises ProblemError, which names the arguments, where the object does not take these."""
+    """Raises ProblemError with the expected parameters if the object does not accept the
+    arguments.
+    """
     if not inputs.args and not inputs.named:
         takes = signature_of_object(entry.value.forward if entry.is_class else entry.value)
         shown = "" if takes is None else f", it takes {_shown(takes, skip=int(entry.is_class))}"
@@ -235,13 +262,13 @@ def _binds(signature: inspect.Signature, arguments: Arguments) -> bool:
 
 
 def _shown(signature: inspect.Signature, skip: int) -> str:
-    """Returns the parameters without their annotations."""
+    """Returns the parameters of a signature without annotations, for messages."""
     parameters = list(signature.parameters.values())[skip:]
     return ", ".join(str(p.replace(annotation=inspect.Parameter.empty)) for p in parameters)
 
 
 def _hint(signature: inspect.Signature) -> str:
-    """Returns an example for the first parameter that has to be given."""
+    """Returns an example for the first required parameter."""
     for parameter in signature.parameters.values():
         if parameter.default is parameter.empty and parameter.kind < parameter.VAR_POSITIONAL:
             kind: Any = parameter.annotation

@@ -1,4 +1,6 @@
-"""Example inputs of a live object, as expressions that draw tensors of their shapes, dtypes and ranges."""
+"""Writes the example inputs of a live object as expressions that draw tensors of equal shape,
+dtype and range.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ if TYPE_CHECKING:
 def read_examples(
     inputs: Sequence[Any] | Mapping[str, Any] | torch.Tensor, sizes: NamedSizes
 ) -> Arguments:
-    """Returns the arguments of forward. Raises ProblemError for what no text can draw."""
+    """Returns the arguments of forward as expressions.
+
+    Raises ProblemError for values that no expression can draw.
+    """
     import torch
 
     if isinstance(inputs, torch.Tensor):
@@ -25,7 +30,7 @@ def read_examples(
         return Arguments(
             [], {name: _expression(value, name, sizes) for name, value in inputs.items()}
         )
-    names = [f"x{place or ''}" for place in range(len(inputs))]
+    names = [f"x{index or ''}" for index in range(len(inputs))]
     return Arguments(
         [_expression(value, name, sizes) for value, name in zip(inputs, names, strict=True)]
     )
@@ -45,7 +50,7 @@ def _expression(value: Any, name: str, sizes: NamedSizes) -> str:
         ]
         return f"{{{', '.join(entries)}}}"
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        elements = [_expression(item, f"{name}_{place}", sizes) for place, item in enumerate(value)]
+        elements = [_expression(item, f"{name}_{index}", sizes) for index, item in enumerate(value)]
         return (
             f"[{', '.join(elements)}]" if isinstance(value, list) else f"({', '.join(elements)},)"
         )
@@ -56,7 +61,9 @@ def _expression(value: Any, name: str, sizes: NamedSizes) -> str:
 
 
 def _draw(tensor: torch.Tensor, name: str, sizes: NamedSizes) -> str:
-    """Returns a draw like the tensor: floats that are never negative stay so, integers keep their range."""
+    """Returns an expression that draws a tensor with similar values: non-negative floats stay
+    non-negative, integers stay in range.
+    """
     import torch
 
     extents = [

@@ -1,7 +1,8 @@
-"""A class or a function of an installed package by its dotted name: `torch.nn:GELU`, `torch.softmax`.
+"""Resolves dotted names of classes and functions in installed packages: `torch.nn:GELU`,
+`torch.softmax`.
 
-Its package is imported to see what it is. The text of the problem imports it too: only the reference does, a candidate
-never.
+The package is imported to inspect the object. The problem's text imports the package, too;
+candidates never do.
 """
 
 from __future__ import annotations
@@ -24,32 +25,35 @@ DOTTED = re.compile(
 
 @dataclass(frozen=True)
 class InstalledObject:
-    """What a dotted name stands for."""
+    """Object that a dotted name refers to."""
 
     module: str
-    """The module that it is imported from."""
+    """Module from which the object is imported."""
     name: str
-    """Its name there."""
+    """Name of the object in its module."""
     value: Any
 
     @property
     def import_line(self) -> str:
-        """Returns the statement that imports it."""
+        """Returns the statement that imports the object."""
         return f"from {self.module} import {self.name.partition('.')[0]}"
 
     @property
     def is_class(self) -> bool:
-        """Tells whether it is a class of modules."""
+        """Returns whether the object is a class of modules."""
         return isinstance(self.value, type)
 
 
 def is_dotted(name: str) -> bool:
-    """Tells whether a name may be that of an object of a package: `package.module:Class` or `package.module.Class`."""
+    """Returns whether a name has the form `package.module:Class` or `package.module.Class`."""
     return bool(DOTTED.fullmatch(name))
 
 
 def find_object(dotted: str) -> InstalledObject:
-    """Imports the package and returns the object. Raises ProblemError, which says what is missing."""
+    """Imports the package and returns the object.
+
+    Raises ProblemError with the missing part of the name.
+    """
     path, colon, attribute = dotted.partition(":")
     root = path.partition(".")[0]
     if importlib.util.find_spec(root) is None:
@@ -72,7 +76,7 @@ def find_object(dotted: str) -> InstalledObject:
 
 
 def _imported(dotted: str, parts: list[str], *, must_exist: bool) -> types.ModuleType:
-    """Imports the longest module of a dotted name."""
+    """Imports the longest importable module of a dotted name."""
     while True:
         name = ".".join(parts)
         try:
@@ -118,7 +122,9 @@ def _check_kind(dotted: str, value: Any) -> None:
 
 
 def signature_of_object(value: Any) -> inspect.Signature | None:
-    """Returns the signature of a function, or of a method without `self`; None for what is written in C."""
+    """Returns the signature of a function, or of a method without `self`; None for functions
+    written in C.
+    """
     try:
         return inspect.signature(value)
     except (ValueError, TypeError):
@@ -126,7 +132,7 @@ def signature_of_object(value: Any) -> inspect.Signature | None:
 
 
 def find_home(name: str, module: types.ModuleType) -> str:
-    """Returns the module from which a name of the class's own package is imported; "" where none has it."""
+    """Returns the module that exports a name used by the class's package; empty if there is none."""
     root = name.partition(".")[0]
     package = module.__name__.split(".")
     homes = [".".join(package[:count]) for count in range(len(package), 0, -1)]
@@ -137,7 +143,9 @@ def find_home(name: str, module: types.ModuleType) -> str:
 
 
 def _beside(module: types.ModuleType) -> list[str]:
-    """Returns `configuration_llama` for `modeling_llama`, as transformers names the two modules of a model."""
+    """Returns the configuration module of a transformers model: `configuration_llama` for
+    `modeling_llama`.
+    """
     package, _, last = module.__name__.rpartition(".")
     other = f"{package}.{last.replace('modeling_', 'configuration_')}"
     return [other] if other != module.__name__ and importlib.util.find_spec(other) else []

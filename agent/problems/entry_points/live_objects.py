@@ -1,9 +1,11 @@
-"""Problems of Python objects: a module, a class of modules or a function, with example inputs.
+"""Turns live Python objects into problems: a module, a class of modules or a function, with
+example inputs.
 
     reference_of_value(Block(64), [torch.randn(4, 64)])
 
-The text holds the object's source with everything that it names, or imports it from an installed package.
-Weights are drawn by the constructor, as for every problem: a kernel is right for any weights of these shapes.
+The text contains the object's source with its dependencies, or imports the object from an
+installed package. The constructor draws the weights, as in every problem: a kernel must be
+correct for any weights of these shapes.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ def reference_of_value(
 ) -> str:
     """Returns the completed reference of an object.
 
-    value: a module, a class of modules or a function. inputs: example inputs, positional or by name. init: arguments of
-    the constructor; None reads them from the module's attributes. Raises ProblemError, which says what to do instead.
+    value: a module, a class of modules or a function. inputs: example inputs, positional or by
+    name. init: arguments of the constructor; None reads them from attributes of the module.
+    Raises ProblemError with advice.
     """
     import torch
 
@@ -53,21 +56,21 @@ def reference_of_value(
         raise ProblemError(
             f"{type(value).__name__} is no problem: give a module, a class of modules or a function"
         )
-    sizes = NamedSizes(taken={name, *sources.names})
-    given = read_examples(inputs, sizes)
+    sizes = NamedSizes(reserved_names={name, *sources.names})
+    input_arguments = read_examples(inputs, sizes)
     if is_installed(kind):
         entry = InstalledObject(
             sources.home_of(kind), kind.__qualname__ if isinstance(kind, type) else name, kind
         )
         return text_of_object(
-            entry, f"{entry.module}:{entry.name}", built, given, sizes, sources.text()
+            entry, f"{entry.module}:{entry.name}", built, input_arguments, sizes, sources.text()
         )
     sources.add(kind)
-    return completed_text(sources.text(), name, built, given, sizes)
+    return completed_text(sources.text(), name, built, input_arguments, sizes)
 
 
 def _unwrapped(value: Any) -> Any:
-    """Returns the module inside of `torch.compile` or a wrapper for several devices."""
+    """Returns the module inside `torch.compile` or a data-parallel wrapper."""
     import torch
 
     while isinstance(value, torch.nn.Module):
@@ -97,7 +100,7 @@ def _expressions(call: tuple[list[Any], dict[str, Any]], sources: ObjectSources)
 
 
 def _preparation(module: torch.nn.Module) -> str:
-    """Returns the calls that bring a new module to this one's dtype and mode."""
+    """Returns the calls that convert a new module to the dtype and mode of `module`."""
     dtypes = {str(p.dtype) for p in module.parameters() if p.is_floating_point()}
     conversion = f".to({dtypes.pop()})" if len(dtypes) == 1 and dtypes != {"torch.float32"} else ""
     return conversion + ("" if module.training else ".eval()")

@@ -1,4 +1,6 @@
-"""A notebook's code cells as one Python text: without magics, shell commands and help requests."""
+"""Extracts the code cells of a notebook as Python text, without magics, shell commands and help
+requests.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,17 @@ from kernelwright.source_lines import LineOrigin
 from kernelwright.tools.problem import ProblemError, parse
 
 OTHER_LANGUAGES = re.compile(r"%%(?!time|timeit|capture|prun|memit)\w+")
-"""Magics of a whole cell that is no Python: `%%bash`, `%%html`, `%%writefile`."""
+"""Cell magics of other languages: `%%bash`, `%%html`, `%%writefile`."""
 NO_PYTHON = re.compile(r"\s*([%!]|\?\w|[\w.]+\?{1,2}\s*$)")
-"""Lines that IPython reads and Python does not."""
+"""Lines with IPython syntax."""
 
 
 def notebook_text(content: str) -> str:
-    """Returns the code of a notebook's file. Raises ProblemError where it is none, or holds no code.
+    """Returns the code of a notebook file.
 
-    A cell that is no Python is left out, as a notebook goes on after an error in a cell.
+    Raises ProblemError for invalid notebooks and notebooks without code.
+
+    Invalid Python cells are omitted: a notebook also continues after an error in a cell.
     """
     try:
         cells = json.loads(content)["cells"]

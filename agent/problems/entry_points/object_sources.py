@@ -1,4 +1,4 @@
-"""The source of live objects with everything that it names, as one text."""
+"""Collects the source of live objects and of their dependencies in one text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADVICE = "write it into a file, and give FILE.py:NAME"
 
 
 def is_installed(value: Any) -> bool:
-    """Tells whether a class or function belongs to an installed package, or to Python itself."""
+    """Returns whether a class or function belongs to an installed package or to Python itself."""
     module = sys.modules.get(str(getattr(value, "__module__", "") or "torch"))
     if module is None or module.__name__ == "__main__":
         return False
@@ -42,7 +42,7 @@ def _roots() -> tuple[Path, ...]:
 
 
 class ObjectSources:
-    """Collects definitions, dependencies first."""
+    """Collects definitions in dependency order."""
 
     def __init__(self) -> None:
         self._imports: dict[str, str] = {"torch": "import torch"}
@@ -51,16 +51,19 @@ class ObjectSources:
 
     @property
     def names(self) -> set[str]:
-        """Returns the names that the text binds."""
+        """Returns the names bound by the text."""
         return {*self._imports, *self._definitions}
 
     def text(self) -> str:
-        """Returns the text of all definitions."""
+        """Returns imports and definitions as text."""
         imports = [NO_FILE.directive, *self._imports.values()]
         return "\n".join(imports) + "\n\n\n" + "\n\n\n".join(self._definitions.values()) + "\n"
 
     def add(self, value: Any, name: str = "") -> str:
-        """Adds a class or function under its name, and returns the name. Raises ProblemError without a source."""
+        """Adds a class or function and returns its name in the text.
+
+        Raises ProblemError if the source is unavailable.
+        """
         name = name or value.__name__
         if name in self.names or name in self._waiting:
             return name
@@ -76,7 +79,10 @@ class ObjectSources:
 
     @staticmethod
     def home_of(value: Any) -> str:
-        """Returns the module from which a class or function of a package can be imported. Raises ProblemError."""
+        """Returns the module from which a class or function of a package can be imported.
+
+        Raises ProblemError.
+        """
         name = value.__qualname__ if isinstance(value, type) else value.__name__
         for home in (getattr(value, "__module__", None), "torch", "torch.nn.functional"):
             owner: Any = sys.modules.get(home or "")
@@ -87,7 +93,9 @@ class ObjectSources:
         raise ProblemError(f"{name} cannot be imported by its name: {ADVICE}")
 
     def _add_definition(self, name: str, file: str, names: dict[str, Any]) -> None:
-        """Adds the statement of a file or cell that binds a name, after those that it needs."""
+        """Adds the statement that binds a name in a file or cell, after the definitions of its
+        dependencies.
+        """
         text = "".join(linecache.getlines(file))
         statement = _statement(text, name)
         if statement is None:
@@ -132,7 +140,7 @@ def _is_module_installed(module: types.ModuleType) -> bool:
 
 
 def _code_of(value: Any) -> types.CodeType | None:
-    """Returns the code of a function, or of any method that a class writes itself."""
+    """Returns the code object of a function, or of any method defined in the class body."""
     if isinstance(value, types.FunctionType):
         return inspect.unwrap(value).__code__
     for member in vars(value).values() if isinstance(value, type) else ():
@@ -147,7 +155,10 @@ def _code_of(value: Any) -> types.CodeType | None:
 
 
 def _file_of(value: Any) -> str:
-    """Returns the file or notebook cell with the source. Raises ProblemError where there is none."""
+    """Returns the file or notebook cell with the source.
+
+    Raises ProblemError if there is none.
+    """
     code = _code_of(value)
     module = sys.modules.get(value.__module__)
     files = (
@@ -160,7 +171,9 @@ def _file_of(value: Any) -> str:
 
 
 def _globals_of(value: Any) -> dict[str, Any]:
-    """Returns the names that a function or a class can read: those of its module, and of the functions around it."""
+    """Returns all names visible to a function or class: module globals and variables of enclosing
+    functions.
+    """
     functions = [inspect.unwrap(value)] if isinstance(value, types.FunctionType) else []
     if isinstance(value, type):
         functions = [
@@ -175,8 +188,8 @@ def _globals_of(value: Any) -> dict[str, Any]:
 
 
 def _statement(text: str, name: str) -> ast.stmt | None:
-    """Returns the last statement at the top of a text that binds a name, else the last definition of that name inside
-    of a block or a function (`if __name__ == "__main__":`, a test).
+    """Returns the last top-level statement that binds a name, otherwise the last nested
+    definition (in `if __name__ == "__main__":` or in a test).
     """
     try:
         tree = ast.parse(text)
@@ -204,7 +217,7 @@ def _statement(text: str, name: str) -> ast.stmt | None:
 
 
 def _free_names(statement: ast.stmt) -> set[str]:
-    """Returns the names that a statement reads which it, and Python, do not define."""
+    """Returns the names that a statement reads and neither the statement nor Python defines."""
     return {name for name in free_names(statement) if not hasattr(builtins, name)} - {
         getattr(statement, "name", "")
     }

@@ -1,9 +1,12 @@
-"""The values of `--init` and `--input`, as expressions of Python.
+"""Parses the values of `--init` and `--input` into Python expressions.
 
     --init 64   --init rate=0.5   --init 'config=LlamaConfig(hidden_size=512)'   --init 'config=LlamaConfig(@FILE.json)'
     --input 4x64   --input x=2x128x512:bf16   --input 'ids=2x128:int64<1000'   --input 'xs=[4x8,4x8]'   --input gain=0.7
 
-Nothing is evaluated here: only literals, dtypes of torch and calls of names are let through.
+    read_inputs(["x=2x64:bf16"], sizes).named     {"x": "torch.randn((x_0, x_1), dtype=torch.bfloat16)"}
+    sizes.lines                                   ["x_0 = 2", "x_1 = 64"]
+
+Nothing is evaluated: only literals, torch dtypes and calls of names are accepted.
 """
 
 from __future__ import annotations
@@ -25,12 +28,12 @@ DTYPES = {
     "int16": "int16", "i16": "int16", "int8": "int8", "i8": "int8", "uint8": "uint8", "u8": "uint8", "bool": "bool",
     "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2",
 }  # fmt: skip
-"""Names of dtypes on the command line, and torch's names."""
+"""Command-line names of dtypes, and their names in torch."""
 NAMED = re.compile(r"([A-Za-z_]\w*)=(?!=)(.*)", re.DOTALL)
 TENSOR = re.compile(r"(\d+(?:x\d+)*|\(\))(?::(\w+))?(?:<(\d+))?")
 JSON_FILE = re.compile(r"@([^\s,()\[\]{}'\"]+)")
 DEFAULT_HIGH = 10
-"""Integers are drawn from 0 to under this number where no range is named."""
+"""Exclusive upper bound of random integers without an explicit range."""
 PLAIN_NODES = (
     ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.UnaryOp, ast.unaryop, ast.expr_context, ast.Call, ast.keyword,
     ast.Name, ast.Attribute,
@@ -39,17 +42,20 @@ PLAIN_NODES = (
 
 @dataclass
 class Arguments:
-    """Arguments of a call as expressions, with the sizes that stand in them as names of the module."""
+    """Arguments of a call as expressions; sizes appear as module-level names."""
 
     args: list[str] = field(default_factory=list)
     named: dict[str, str] = field(default_factory=dict)
     dtypes: set[str] = field(default_factory=set)
-    """The floating dtypes of the tensors among them."""
+    """Floating-point dtypes of the tensors."""
     preparation: str = ""
-    """Calls that follow the constructor's: `.to(torch.float16).eval()`."""
+    """Method calls after the constructor: `.to(torch.float16).eval()`."""
 
     def add(self, name: str, text: str, option: str) -> None:
-        """Adds one argument. Raises ProblemError where a positional one follows a named one, or a name comes twice."""
+        """Adds an argument.
+
+        Raises ProblemError for duplicates, and for a positional argument after a named one.
+        """
         if name and name in self.named:
             raise ProblemError(f"{option} names {name} twice: name each argument once")
         if not name and self.named:
@@ -63,24 +69,26 @@ class Arguments:
 
     @property
     def text(self) -> str:
-        """Returns the arguments as they stand in a call."""
+        """Returns the arguments as text inside a call."""
         return ", ".join([*self.args, *(f"{name}={text}" for name, text in self.named.items())])
 
 
 class NamedSizes:
-    """Integers that are written as names of the module: the judge varies those."""
+    """Integers written as module-level names, because the judge varies these."""
 
-    def __init__(self, taken: set[str]) -> None:
-        self._taken = set(taken)
+    def __init__(self, reserved_names: set[str]) -> None:
+        self._reserved_names = set(reserved_names)
         self.values: dict[str, int] = {}
         self._of_init: dict[int, str] = {}
 
-    def named(self, wanted: str, value: int, *, of_init: bool = False) -> str:
-        """Returns the name of a size: of an equal one of the constructor's, else a new one like `wanted`."""
+    def named(self, preferred_name: str, value: int, *, of_init: bool = False) -> str:
+        """Returns the name of a size: the name of an equal constructor argument, otherwise a new
+        name like `preferred_name`.
+        """
         if not of_init and value in self._of_init:
             return self._of_init[value]
-        name = wanted
-        while name in self._taken or self.values.get(name, value) != value:
+        name = preferred_name
+        while name in self._reserved_names or self.values.get(name, value) != value:
             name += "_"
         self.values[name] = value
         if of_init and value > 8:  # smaller ones are heads, groups and layers, and equal by chance
@@ -89,14 +97,14 @@ class NamedSizes:
 
     @property
     def lines(self) -> list[str]:
-        """Returns the assignments."""
+        """Returns an assignment for each size."""
         return [f"{name} = {value}" for name, value in self.values.items()]
 
 
 def read_init(options: list[str], sizes: NamedSizes) -> Arguments:
-    """Reads the values of `--init`. Raises ProblemError."""
+    """Parses the values of `--init`. Raises ProblemError."""
     arguments = Arguments()
-    for place, option in enumerate(options):
+    for index, option in enumerate(options):
         name, text = _split(option)
         value = _expression(f"--init {option}", text)
         if not name and isinstance(value, ast.Dict) and text.strip().startswith("@"):
@@ -106,24 +114,24 @@ def read_init(options: list[str], sizes: NamedSizes) -> Arguments:
                 )
             continue
         arguments.add(
-            name, ast.unparse(_with_names(value, name or f"init_{place}", sizes)), "--init"
+            name, ast.unparse(_with_names(value, name or f"init_{index}", sizes)), "--init"
         )
     return arguments
 
 
 def read_inputs(options: list[str], sizes: NamedSizes) -> Arguments:
-    """Reads the values of `--input`. Raises ProblemError."""
+    """Parses the values of `--input`. Raises ProblemError."""
     arguments = Arguments()
-    for place, option in enumerate(options):
+    for index, option in enumerate(options):
         name, text = _split(option)
-        value = _input(option, text.strip(), name or f"x{place or ''}", sizes)
+        value = _input(option, text.strip(), name or f"x{index or ''}", sizes)
         arguments.add(name, value, "--input")
         arguments.dtypes |= _floating_dtypes(value)
     return arguments
 
 
 def _floating_dtypes(value: str) -> set[str]:
-    """Returns the floating dtypes of the tensors that an expression draws."""
+    """Returns the floating-point dtypes of tensors drawn by an expression."""
     draws = [
         n
         for n in ast.walk(ast.parse(value))
@@ -141,7 +149,7 @@ def _split(option: str) -> tuple[str, str]:
 
 # ---------------------------------------------------------------- values
 def _expression(option: str, text: str) -> ast.expr:
-    """Reads one value. Raises ProblemError for anything but literals, names and calls."""
+    """Parses a value. Raises ProblemError for anything but literals, names and calls."""
     text = JSON_FILE.sub(lambda match: _json_text(option, match, text), text.strip())
     try:
         value = ast.parse(text, mode="eval").body
@@ -163,7 +171,7 @@ def _expression(option: str, text: str) -> ast.expr:
 
 
 def _json_text(option: str, match: re.Match[str], text: str) -> str:
-    """Returns the content of a JSON file as a literal; as named arguments where it stands inside of a call."""
+    """Returns the content of a JSON file as a literal, or as keyword arguments inside a call."""
     path = Path(match[1]).expanduser()
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -183,13 +191,13 @@ def _json_text(option: str, match: re.Match[str], text: str) -> str:
 
 
 def _with_names(value: ast.expr, name: str, sizes: NamedSizes) -> ast.expr:
-    """Returns the value with its integers as names of the module, after the arguments that they are."""
+    """Replaces integers in a value by module-level names, derived from the argument names."""
     if isinstance(value, ast.Constant) and type(value.value) is int and value.value > 1:
         return ast.Name(sizes.named(name, value.value, of_init=True), ast.Load())
     if isinstance(value, ast.Call):
         value.args = [
-            _with_names(argument, f"{name}_{place}", sizes)
-            for place, argument in enumerate(value.args)
+            _with_names(argument, f"{name}_{index}", sizes)
+            for index, argument in enumerate(value.args)
         ]
         for keyword in value.keywords:
             keyword.value = _with_names(keyword.value, keyword.arg or name, sizes)
@@ -198,12 +206,12 @@ def _with_names(value: ast.expr, name: str, sizes: NamedSizes) -> ast.expr:
 
 # ---------------------------------------------------------------- inputs
 def _input(option: str, text: str, name: str, sizes: NamedSizes) -> str:
-    """Returns the expression of one input."""
+    """Returns the expression of an input."""
     if match := TENSOR.fullmatch(text):
         return _tensor(option, match, name, sizes)
     if text.startswith("[") and text.endswith("]") and re.search(r"\dx\d|:", text):
         elements = re.split(r"\s*,\s*", text[1:-1].strip())
-        return f"[{', '.join(_input(option, e, f'{name}_{place}', sizes) for place, e in enumerate(elements) if e)}]"
+        return f"[{', '.join(_input(option, e, f'{name}_{index}', sizes) for index, e in enumerate(elements) if e)}]"
     if re.fullmatch(r"int\(-?\d+\)", text):
         return text[4:-1]
     value = _expression(f"--input {option}", text)
@@ -216,7 +224,7 @@ def _input(option: str, text: str, name: str, sizes: NamedSizes) -> str:
 
 
 def _tensor(option: str, match: re.Match[str], name: str, sizes: NamedSizes) -> str:
-    """Returns the call that draws a tensor."""
+    """Returns the expression that draws a tensor."""
     shape, alias, high = match[1], match[2] or "float32", match[3]
     if alias not in DTYPES:
         raise ProblemError(

@@ -1,8 +1,9 @@
-"""The call that builds a live module: its constructor's arguments are read from attributes of their names.
+"""Recovers the constructor call of a live module: arguments are read from attributes with the
+parameters' names.
 
     nn.Conv2d(8, 16, 3, padding=1)  ->  Conv2d(in_channels=8, out_channels=16, kernel_size=(3, 3), ...)
 
-The arguments are tried: a module built with them must have the same parameters and buffers.
+Recovered arguments are verified: a module built with them must have equal parameters and buffers.
 """
 
 from __future__ import annotations
@@ -23,18 +24,21 @@ if TYPE_CHECKING:
 Call = tuple[list[Any], dict[str, Any]]
 REBUILDING_ADVICE = "give the constructor's arguments too, as init={'width': 64}"
 MAX_TRIALS = 300
-"""Modules that are built, without data, to find the constructor's arguments."""
+"""Maximum number of trial modules (built without data) for finding constructor arguments."""
 PLACES = frozenset({"device", "dtype"})
-"""Parameters of torch's layers that say where and in which type weights are made: the judge says so."""
+"""Parameters of torch layers for device and dtype of the weights, which the judge decides."""
 
 
 def recovered_arguments(module: torch.nn.Module) -> Call:
-    """Returns the positional and named arguments that build such a module. Raises ProblemError where none do."""
+    """Returns positional and named arguments that rebuild a module.
+
+    Raises ProblemError if none are found.
+    """
     import torch
 
     if type(module) is torch.nn.Sequential:
         children = dict(module.named_children())
-        numbered = list(children) == [str(place) for place in range(len(children))]
+        numbered = list(children) == [str(index) for index in range(len(children))]
         return (list(children.values()), {}) if numbered else ([_Ordered(children)], {})
     if type(module) is torch.nn.ModuleList:
         return [list(module)], {}
@@ -50,7 +54,9 @@ def recovered_arguments(module: torch.nn.Module) -> Call:
 
 
 def _kept_arguments(module: torch.nn.Module) -> tuple[dict[str, Any], list[inspect.Parameter]]:
-    """Returns the arguments that the module keeps under their names, defaults left out, and the other parameters."""
+    """Returns the arguments stored as attributes (without defaults), and the remaining
+    parameters.
+    """
     named: dict[str, Any] = {}
     unknown: list[inspect.Parameter] = []
     for parameter in inspect.signature(type(module)).parameters.values():
@@ -68,9 +74,10 @@ def _kept_arguments(module: torch.nn.Module) -> tuple[dict[str, Any], list[inspe
 
 
 def _choices(module: torch.nn.Module, unknown: list[inspect.Parameter]) -> Iterator[dict[str, int]]:
-    """Yields values for parameters that are not kept: sizes of the weights, and integers that submodules keep.
+    """Yields candidate values for parameters without attributes: extents of weights and integers
+    of submodules.
 
-    First for those that have no default, then also for integers that have one.
+    Parameters without default are tried first, then also integer parameters with a default.
     """
     required = [p.name for p in unknown if p.default is p.empty]
     optional = [p.name for p in unknown if type(p.default) is int]
@@ -86,11 +93,14 @@ def _choices(module: torch.nn.Module, unknown: list[inspect.Parameter]) -> Itera
 
 
 class _Ordered(dict[str, Any]):
-    """Children of a Sequential by their names."""
+    """Named children of a Sequential."""
 
 
 def _attribute(module: torch.nn.Module, parameter: inspect.Parameter) -> tuple[bool, Any]:
-    """Returns whether the module keeps a parameter, and its value; a weight stands for True, as in `bias=True`."""
+    """Returns whether a module stores a parameter, and its value.
+
+    A tensor counts as True, as for `bias=True`.
+    """
     import torch
 
     for name in (parameter.name, f"_{parameter.name}"):
@@ -111,7 +121,7 @@ def _is_equal(value: Any, default: Any) -> bool:
 
 
 def _builds_alike(module: torch.nn.Module, named: dict[str, Any]) -> bool:
-    """Tells whether a module that is built so has this one's weights and plain attributes."""
+    """Returns whether a module built with these arguments has equal weights and plain attributes."""
     import torch
 
     try:
@@ -125,7 +135,7 @@ def _builds_alike(module: torch.nn.Module, named: dict[str, Any]) -> bool:
 
 
 def _plain_attributes(module: torch.nn.Module) -> dict[str, Any]:
-    """Returns the numbers and texts that the module and its children keep, by their places."""
+    """Returns the numbers and texts stored in the module and its children, by qualified name."""
     return {
         f"{name}.{key}": value
         for name, child in module.named_modules()
@@ -142,7 +152,10 @@ def _weights(module: torch.nn.Module) -> dict[str, tuple[int, ...]]:
 
 
 def expression_of(value: Any, sources: ObjectSources) -> str:
-    """Returns an expression that gives the value, and adds what it names. Raises ProblemError where there is none."""
+    """Returns an expression for a value and adds its dependencies to `sources`.
+
+    Raises ProblemError if impossible.
+    """
     import torch
 
     if value is None or isinstance(value, bool | int | float | str | torch.dtype):
@@ -170,9 +183,12 @@ def expression_of(value: Any, sources: ObjectSources) -> str:
             sources,
         )
     if hasattr(value, "to_diff_dict"):  # a configuration of transformers
-        known = set(inspect.signature(type(value)).parameters)
+        parameter_names = set(inspect.signature(type(value)).parameters)
         return _call(
-            type(value), [], {k: v for k, v in value.to_diff_dict().items() if k in known}, sources
+            type(value),
+            [],
+            {k: v for k, v in value.to_diff_dict().items() if k in parameter_names},
+            sources,
         )
     raise ProblemError(
         f"a {type(value).__name__} among the constructor's arguments cannot be written out: {REBUILDING_ADVICE}"

@@ -1,7 +1,10 @@
-"""What a file imports from files beside it, written into its text: the text of a problem stands alone.
+"""Inlines imports from files beside the user's file, so that the problem's text is
+self-contained.
 
-from .layers import gelu, Norm as N        ->  the definitions of gelu and Norm with all that they name, and N = Norm
-import layers                              ->  all of layers.py, and layers = types.SimpleNamespace(gelu=gelu, ...)
+from .layers import gelu, Norm as N        ->  definitions of gelu and Norm with dependencies, and
+N = Norm
+import layers                              ->  all of layers.py, and layers =
+types.SimpleNamespace(gelu=gelu, ...)
 """
 
 from __future__ import annotations
@@ -16,13 +19,13 @@ from kernelwright.source_lines import NO_FILE, LineOrigin, origin_of_line
 from kernelwright.tools.problem import ProblemError, parse
 
 MAX_DEPTH = 8
-"""Files that import one another."""
+"""Maximum depth of files that import one another."""
 
 
 def with_siblings(source: str, path: Path, depth: int = 0) -> str:
-    """Returns the text with what it imports from its own folder in the place of the import statements.
+    """Replaces imports from the file's own folder by the imported definitions.
 
-    Raises ProblemError where two files define one name, or files import each other in a circle.
+    Raises ProblemError if two files define the same name, or for circular imports.
     """
     tree = parse(source)
     imports = [(node, file) for node in tree.body if (file := _sibling(node, path)) is not None]
@@ -33,18 +36,20 @@ def with_siblings(source: str, path: Path, depth: int = 0) -> str:
             "its files import one another in a circle: put what the module needs into one file"
         )
     lines = source.split("\n")
-    own = set(bound_names(tree)) - {name for node, _ in imports for name in bound_names(node)}
-    written = dict.fromkeys(own, "")
+    defined_names = set(bound_names(tree)) - {
+        name for node, _ in imports for name in bound_names(node)
+    }
+    written = dict.fromkeys(defined_names, "")
     for node, file in imports:
         text = _definitions(node, file, written, depth)
-        rest = (node.end_lineno or node.lineno) - node.lineno
+        further_lines = (node.end_lineno or node.lineno) - node.lineno
         following = LineOrigin(node.lineno + 1).directive
-        lines[node.lineno - 1 : node.end_lineno] = [f"{text}\n{following}", *[""] * rest]
+        lines[node.lineno - 1 : node.end_lineno] = [f"{text}\n{following}", *[""] * further_lines]
     return "\n".join(lines)
 
 
 def _sibling(node: ast.stmt, path: Path) -> Path | None:
-    """Returns the file that a statement imports from, where it lies beside the importing one or above it."""
+    """Returns the file that a statement imports, if located beside the importing file or above."""
     if isinstance(node, ast.ImportFrom):
         folder = path.absolute().parents[max(node.level - 1, 0)]
         name = node.module or node.names[0].name
@@ -59,9 +64,9 @@ def _sibling(node: ast.stmt, path: Path) -> Path | None:
 
 
 def _definitions(node: ast.stmt, file: Path, written: dict[str, str], depth: int) -> str:
-    """Returns the definitions that an import statement brings, each only once.
+    """Returns the definitions needed by an import statement, each once.
 
-    written: names and texts of definitions that are there already; "" for those of the importing file.
+    written: names and texts of earlier definitions; "" for names of the importing file.
     """
     content = file.read_text(encoding="utf-8")
     try:
@@ -104,7 +109,7 @@ def _definitions(node: ast.stmt, file: Path, written: dict[str, str], depth: int
 
 
 def _origin(text: str, statement: ast.stmt, file: Path) -> LineOrigin:
-    """Returns the file and the line at which a statement of a file's text begins, with its decorators."""
+    """Returns file and line of a statement, including its decorators."""
     origin = origin_of_line(text, first_line_of(statement))
     return origin._replace(file=origin.file or file.name)
 

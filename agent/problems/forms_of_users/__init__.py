@@ -1,4 +1,4 @@
-"""Files as users keep them, completed to references in KernelBench's form, text to text.
+"""Completes user files to references in KernelBench form, text to text.
 
-Formats of suites are read in the folder above.
+The folder above reads formats of benchmark suites.
 """

@@ -1,5 +1,11 @@
-"""What a file builds and calls without a class of its own: `net = nn.Sequential(nn.Linear(8, 4), nn.GELU())`, a class
-that it imports, `functools.partial(function, scale=2)`, a lambda.
+"""Handles callables that a file builds without a class: `net = nn.Sequential(nn.Linear(8, 4),
+nn.GELU())`, instances of imported classes, `functools.partial(function, scale=2)`, and lambdas.
+
+    net = nn.GELU(approximate="tanh")        class Model(nn.GELU):
+    net(torch.randn(4, 8))                       def __init__(self, approximate):
+                                                     super().__init__(approximate=approximate)
+                                                 def forward(self, x):
+                                                     return super().forward(x)
 """
 
 from __future__ import annotations
@@ -27,28 +33,30 @@ from kernelwright.agent.problems.tritonbench_cases import (
 from kernelwright.tools.reference_integers import assigned_name, integer, one_name_each
 
 LOSS = re.compile(r"Loss$")
-"""The loss that is computed of a model's output, where the file calls a model too."""
+"""Constructors of losses, which a file applies to the output of its model."""
 CLASS = re.compile(r"(\w+\.)*_*[A-Z]\w*$")
-"""Names of classes, as everybody writes them."""
+"""Names of classes by convention: capitalised last component."""
 
 
 @dataclass(frozen=True)
 class BuiltCallable:
-    """A value with a name, and the first call of it."""
+    """Named callable and its first call."""
 
     name: str
     value: ast.expr
     run: Run
     before: Run
-    """The statements of the run before the value."""
+    """Statements of the run before the callable is built."""
     call: CallSite
 
 
 def built_callables(parts: FileParts) -> Iterator[BuiltCallable]:
-    """Yields what the file builds and calls with arguments, in the order of its text; losses last."""
+    """Yields the callables that the file builds and calls with arguments, in textual order;
+    losses last.
+    """
     losses: list[BuiltCallable] = []
     for run in parts.runs:
-        for place, statement in enumerate(run):
+        for index, statement in enumerate(run):
             target = statement.targets[0] if isinstance(statement, ast.Assign) else None
             if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name):
                 continue
@@ -63,7 +71,7 @@ def built_callables(parts: FileParts) -> Iterator[BuiltCallable]:
             call = next(calls, None)
             if call is None:
                 continue
-            built = BuiltCallable(target.id, statement.value, run, run[:place], call)
+            built = BuiltCallable(target.id, statement.value, run, run[:index], call)
             if LOSS.search(ast.unparse(constructor_of(statement.value))):
                 losses.append(built)
             else:
@@ -72,15 +80,16 @@ def built_callables(parts: FileParts) -> Iterator[BuiltCallable]:
 
 
 def built_beside_inputs(parts: FileParts, is_input: Callable[[str], bool]) -> BuiltCallable | None:
-    """Returns the last value that a file builds to be called and never calls, with the named inputs as its call.
+    """Returns the last uncalled callable of a file, with the named inputs as its call.
 
-    `rms = functools.partial(norm, eps=1e-4)` beside `example_inputs = (x, w)` is `rms(x, w)`. None where the inputs
-    are not written as a tuple or a list, or where the file builds nothing else that can be called.
+    `rms = functools.partial(norm, eps=1e-4)` beside `example_inputs = (x, w)` becomes `rms(x,
+    w)`. None if the inputs are not a tuple or list display, or if the file builds no other
+    callable.
     """
     for run in parts.runs:
         inputs: CallSite | None = None
         subject: tuple[str, ast.expr, Run] | None = None
-        for place, statement in enumerate(run):
+        for index, statement in enumerate(run):
             target = statement.targets[0] if isinstance(statement, ast.Assign) else None
             if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name):
                 continue
@@ -89,9 +98,9 @@ def built_beside_inputs(parts: FileParts, is_input: Callable[[str], bool]) -> Bu
                 call = ast.copy_location(
                     ast.Call(ast.Name(target.id, ast.Load()), value.elts, []), value
                 )
-                inputs = CallSite(run, call, run[:place])
+                inputs = CallSite(run, call, run[:index])
             elif _can_be_called(value):
-                subject = target.id, value, run[:place]
+                subject = target.id, value, run[:index]
         if inputs is not None and subject is not None:
             name, value, before = subject
             return BuiltCallable(name, value, run, before, inputs)
@@ -99,7 +108,9 @@ def built_beside_inputs(parts: FileParts, is_input: Callable[[str], bool]) -> Bu
 
 
 def _can_be_called(value: ast.expr) -> bool:
-    """Tells whether an expression makes something that can be called: a lambda, a partial function, a class's value."""
+    """Returns whether an expression creates a callable: a lambda, a partial function, or an
+    instance of a class.
+    """
     if isinstance(value, ast.Lambda):
         return True
     constructor = ast.unparse(constructor_of(value)) if isinstance(value, ast.Call) else ""
@@ -109,13 +120,15 @@ def _can_be_called(value: ast.expr) -> bool:
 
 
 def constructor_of(value: ast.expr) -> ast.expr:
-    """Returns the innermost called function of a chain: `nn.Sequential` of `nn.Sequential(...).half().eval()`."""
+    """Returns the innermost called function of a chain: `nn.Sequential` for
+    `nn.Sequential(...).half().eval()`.
+    """
     call = innermost_call(value)
     return value if call is None else call.func
 
 
 def innermost_call(value: ast.expr) -> ast.Call | None:
-    """Returns the call at the beginning of a chain of method calls; None for what is no call."""
+    """Returns the call at the start of a chain of method calls; None for other expressions."""
     innermost: ast.Call | None = None
     while isinstance(value, ast.Call):
         innermost = value
@@ -126,10 +139,10 @@ def innermost_call(value: ast.expr) -> ast.Call | None:
 
 
 def model_of(built: BuiltCallable, tree: ast.Module) -> list[str]:
-    """Returns `Model` and `get_init_inputs` for it.
+    """Returns the source of `Model` and `get_init_inputs` for a callable.
 
-    A class is inherited, so that its weights keep their names. The module's integers among the constructor's arguments
-    become arguments of `Model`, which the judge may vary.
+    Classes are inherited, so that weights keep their names. Module-level integers among the
+    constructor's arguments become parameters of `Model`, which the judge may vary.
     """
     build = innermost_call(built.value)
     forward, passed = _forward_of(built.call.node)
@@ -156,7 +169,7 @@ def model_of(built: BuiltCallable, tree: ast.Module) -> list[str]:
         making += [built_at, f"super().__init__({arguments})"]
         sizes = _sizes_in(making, tree)
         return [_class(base, sizes, [*making, *words], forward, result), _inits(sizes)]
-    names = [f"argument_{place}" for place in range(len(build.args))]
+    names = [f"argument_{index}" for index in range(len(build.args))]
     keywords = [str(k.arg) for k in build.keywords]
     arguments = ", ".join([*names, *(f"{k}={k}" for k in keywords)])
     body = [built_at, f"super().__init__({arguments})", *words]
@@ -171,7 +184,7 @@ def _inits(values: list[str]) -> str:
 
 
 def _sizes_in(lines: list[str], tree: ast.Module) -> list[str]:
-    """Returns the integers of the module that statements read and do not assign."""
+    """Returns the module-level integers that statements read and do not assign."""
     statements = ast.parse("\n".join(lines)).body
     read = {name for statement in statements for name in names_loaded_by(statement)}
     assigned = {name for statement in statements for name in names_stored_by(statement)}
@@ -198,18 +211,18 @@ def _class(
 
 
 def _forward_of(call: ast.Call) -> tuple[list[str], str]:
-    """Returns the parameters of a forward for a call, and the arguments that it passes on."""
+    """Returns the parameters of a forward for a call, and the arguments passed on."""
     if any(isinstance(a, ast.Starred) for a in call.args):
         return ["*arguments"], "*arguments"
     keywords = [str(k.arg) for k in call.keywords if k.arg]
     names: list[str] = []
-    for place, argument in enumerate(call.args):
+    for index, argument in enumerate(call.args):
         name = (
             argument.id
             if isinstance(argument, ast.Name)
             else "x"
             if len(call.args) == 1
-            else f"input_{place + 1}"
+            else f"input_{index + 1}"
         )
-        names.append(name if name not in (*names, *keywords, "self") else f"input_{place + 1}")
+        names.append(name if name not in (*names, *keywords, "self") else f"input_{index + 1}")
     return [*names, *keywords], ", ".join([*names, *(f"{k}={k}" for k in keywords)])

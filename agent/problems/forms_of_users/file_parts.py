@@ -1,4 +1,6 @@
-"""The parts of a user's file: classes, functions, and the runs of statements that may build and call them."""
+"""Splits a user file into classes, functions, and runs: sequences of statements that may build
+and call them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ Run = list[ast.stmt]
 
 @dataclass(frozen=True)
 class CallSite:
-    """One call in a run, with the statements before it."""
+    """Call in a run, with the statements before the call."""
 
     run: Run
     node: ast.Call
@@ -36,35 +38,41 @@ class CallSite:
 
 @dataclass
 class FileParts:
-    """A user's file, taken apart."""
+    """Classes, functions and runs of a user file."""
 
     tree: ast.Module
     runs: list[Run] = field(default_factory=list)
-    """Statements in order: of `__main__`, of the top, of each test, of each function that needs no arguments."""
+    """Statements in execution order: of `__main__`, of the top level, of each test, and of each
+    function without required arguments.
+    """
     functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
     modules: dict[str, ast.ClassDef] = field(default_factory=dict)
-    """Classes with a forward, their own or of a base class in the file."""
+    """Classes with a forward, defined in the class or inherited from a base class in the file."""
 
     def calls(self, names: Collection[str], builds: Sequence[ast.Call] = ()) -> Iterator[CallSite]:
-        """Yields the calls of these names, and of what these calls build (`Block(64).eval()(x)`), in every run."""
+        """Yields calls of these names, and of objects built by `builds` (`Block(64).eval()(x)`),
+        in every run.
+        """
         for run in self.runs:
             for node, before in calls_in(run, names, builds):
                 yield CallSite(run, node, before)
 
     def aliases(self, names: Collection[str]) -> set[str]:
-        """Returns these names and the names of what is made of them: `fast = torch.compile(model)`."""
-        known = set(names)
+        """Returns the names and the names of values derived from them: `fast =
+        torch.compile(model)`.
+        """
+        alias_names = set(names)
         for run in self.runs:
             for statement in run:
                 if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
                     arguments = {a.id for a in statement.value.args if isinstance(a, ast.Name)}
-                    if arguments & known and isinstance(statement.targets[0], ast.Name):
-                        known.add(statement.targets[0].id)
-        return known
+                    if arguments & alias_names and isinstance(statement.targets[0], ast.Name):
+                        alias_names.add(statement.targets[0].id)
+        return alias_names
 
 
 def parts_of(tree: ast.Module) -> FileParts:
-    """Takes a file apart."""
+    """Splits a syntax tree into its parts."""
     parts = FileParts(tree)
     top = top_statements(tree)
     mains: list[Run] = []
@@ -81,13 +89,21 @@ def parts_of(tree: ast.Module) -> FileParts:
         elif isinstance(node, ast.If) and _is_main(node):
             mains.append([*top, *node.body])
     tests += [f for name, f in parts.functions.items() if name.startswith("test") or name == "main"]
-    others = [f for f in parts.functions.values() if has_all_values(f) and f not in tests]
-    parts.runs = [*mains, top, *([*top, *parameter_values(f), *f.body] for f in [*tests, *others])]
+    callable_functions = [
+        f for f in parts.functions.values() if has_all_values(f) and f not in tests
+    ]
+    parts.runs = [
+        *mains,
+        top,
+        *([*top, *parameter_values(f), *f.body] for f in [*tests, *callable_functions]),
+    ]
     return parts
 
 
 def top_statements(tree: ast.Module) -> Run:
-    """Returns the statements of a file outside of classes and functions, without `if __name__ == "__main__"`."""
+    """Returns the top-level statements outside of classes, functions and `if __name__ ==
+    "__main__"`.
+    """
     return [
         n
         for n in tree.body
@@ -100,13 +116,15 @@ def _is_main(node: ast.stmt) -> bool:
 
 
 def indented_statements(run: str) -> Run:
-    """Returns statements that are no part of the file: as those of a block, nothing of them stays at the top."""
+    """Parses statements that do not belong to the file: like those of a block, they are never
+    kept at the top level.
+    """
     block = ast.parse(f"if True:\n{textwrap.indent(run, '    ')}").body[0]
     return [_at_line(s, 0) for s in block.body] if isinstance(block, ast.If) else []
 
 
 def _at_line(statement: ast.stmt, number: int) -> ast.stmt:
-    """Returns the statement with all its parts at one line; 0 is no line of the file."""
+    """Sets the line number of a statement and all its parts; 0 means outside of the file."""
     for node in ast.walk(statement):
         if isinstance(node, ast.stmt | ast.expr):
             node.lineno = node.end_lineno = number
@@ -116,7 +134,9 @@ def _at_line(statement: ast.stmt, number: int) -> ast.stmt:
 def calls_in(
     statements: Sequence[ast.stmt], names: Collection[str], builds: Sequence[ast.Call] = ()
 ) -> Iterator[tuple[ast.Call, Run]]:
-    """Yields the calls of these names with the statements before each, also inside of with, for, if and try."""
+    """Yields calls of these names with the statements before each, including calls inside with,
+    for, if and try.
+    """
     before: Run = []
     for statement in statements:
         for body in _bodies(statement):
@@ -133,7 +153,10 @@ def calls_in(
 
 
 def _bodies(statement: ast.stmt) -> list[Run]:
-    """Returns the blocks inside of a statement; a loop's begins with the first value of its variable."""
+    """Returns the blocks of a statement.
+
+    A loop's block starts with the first value of the loop variable.
+    """
     match statement:
         case ast.With() | ast.Try():
             return [statement.body]
@@ -154,20 +177,29 @@ def _is_called(function: ast.expr, names: Collection[str], builds: Sequence[ast.
 
 
 def statements_for(before: Sequence[ast.stmt], needed: Collection[str]) -> list[str]:
-    """Returns the statements on which names depend, as lines with marks of their origins. Sizes with names of their own
-    stay at the top of the module.
+    """Returns the statements on which names depend, as lines with origin marks.
+
+    Named sizes stay at the top level of the module. Example: for `x` in
+
+        n = 64
+        y = torch.rand(3)
+        x = torch.randn(n, device="cuda")
+
+    the result is ["#of 3", "x = torch.randn(n)"].
     """
     names = set(needed)
-    kept: list[ast.stmt] = []
+    needed_statements: list[ast.stmt] = []
     for statement in reversed([OffDevice().visit(copy.deepcopy(s)) for s in before]):
         if isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
             is_needed = statement.col_offset > 0 and bool(_bound_names(statement) & names)
         else:
             is_needed = bool((names_stored_by(statement) | changed_names(statement)) & names)
         if is_needed:
-            kept.append(statement)
+            needed_statements.append(statement)
             names |= names_loaded_by(statement)
-    return [line for s in reversed(kept) if not _is_size(s) for line in unparsed_lines(s)]
+    return [
+        line for s in reversed(needed_statements) if not _is_size(s) for line in unparsed_lines(s)
+    ]
 
 
 def _bound_names(statement: ast.stmt) -> set[str]:
@@ -177,7 +209,9 @@ def _bound_names(statement: ast.stmt) -> set[str]:
 
 
 def _is_size(statement: ast.stmt) -> bool:
-    """Tells whether a statement is a plain assignment at the top, which the module keeps."""
+    """Returns whether a statement is a top-level assignment without calls, which remains in the
+    module.
+    """
     return (
         isinstance(statement, ast.Assign)
         and statement.col_offset == 0

@@ -1,17 +1,26 @@
-"""A module or a function as users keep them, completed to a reference in KernelBench form. Text to text: nothing runs.
+"""Completes a user's module or function to a reference in KernelBench form.
 
-Each part that is missing of `Model`, `get_inputs` and `get_init_inputs` is read from the file:
+Text to text: nothing is run.
 
-- the module: the class with a `forward` that the file builds (`block = Block(64)`), else the last one; a value that the
-  file builds and calls where it calls no class of its own (built_callables.py); without either the function that the
-  file calls or tests. It becomes `Model`;
-- the inputs: a name or function such as `example_inputs`, else the first call (`block(x)`) at the top of the file, in
-  `if __name__ == "__main__"`, a `test_*` function or a function without parameters, with the statements that make its
-  arguments;
-- the constructor's arguments: those with which the file builds the module, and what it does with the module before it
-  calls it (`.eval()`, `.half()`: prepared_modules.py), which the constructor then does.
+    class Block(nn.Module): ...            class Model(nn.Module): ...
+    block = Block(64).eval()               def get_inputs():
+    y = block(torch.randn(8, 64))              return [torch.randn(8, 64)]
+                                           def get_init_inputs():
+                                               return [64]
 
-Statements that run the module are left out, and line numbers stay. The result has the normal form (normal_form.py).
+Each missing part of `Model`, `get_inputs` and `get_init_inputs` is read from the file:
+
+- module: the class with a `forward` that the file builds (`block = Block(64)`), otherwise the
+  last such class; a callable built and called by a file without classes (built_callables.py);
+  otherwise the function that the file calls or tests. It becomes `Model`;
+- inputs: a name or function such as `example_inputs`, otherwise the first call (`block(x)`) at
+  the top level, in `if __name__ == "__main__"`, in a `test_*` function or in a function without
+  parameters, with the statements that create the arguments;
+- constructor arguments: those of the call that builds the module. Method calls between building
+  and calling (`.eval()`, `.half()`: prepared_modules.py) move into the constructor.
+
+Statements that run the module are removed; line numbers are preserved. The result has the normal
+form (normal_form.py).
 """
 
 from __future__ import annotations
@@ -72,14 +81,16 @@ from kernelwright.tools.problem import ProblemError, parse
 INPUT_FUNCTION_NAME = re.compile(
     r"(get_|make_|create_)?(example|sample|dummy|test)?_?(inputs?|args|data)$", re.IGNORECASE
 )
-"""Names of inputs, and of functions that make them."""
+"""Names of inputs and of functions that create inputs."""
 
 
 def complete_reference(source: str, entry: str = "", run: str = "") -> str:
-    """Returns the reference that a text means, in normal form; the text where nothing tells how to complete it.
+    """Returns the reference for a text in normal form, or the unchanged text if completion is
+    impossible.
 
-    entry: the class, function or value that is meant, where the text has several. run: statements that build and call
-    it, in the place of those in the text. Raises ProblemError where the text is not Python.
+    entry: class, function or value to use, if the text has several. run: statements that build
+    and call the entry, replacing those of the text. Raises ProblemError if the text is not
+    Python.
     """
     if not entry and "ModelNew" in bound_names(parse(source)):  # an answer, no question
         return source
@@ -97,7 +108,7 @@ def complete_reference(source: str, entry: str = "", run: str = "") -> str:
 
 
 def is_problem(source: str) -> bool:
-    """Tells whether a text is a reference, or can be completed to one."""
+    """Returns whether a text is a reference or can be completed to a reference."""
     try:
         tree = parse(complete_reference(source))
     except ProblemError:
@@ -114,7 +125,7 @@ def _parses(text: str) -> bool:
 
 
 class _Completion:
-    """Completes one file."""
+    """Completes the text of a file."""
 
     def __init__(self, source: str, parts: FileParts, names: set[str], entry: str) -> None:
         self._source = source
@@ -123,7 +134,9 @@ class _Completion:
         self._entry = entry
 
     def text(self) -> str | None:
-        """Returns the text with all three names, not yet in normal form; None where the file does not tell enough."""
+        """Returns the text with all three names, not yet in normal form; None if the file has too
+        little information.
+        """
         parts, entry = self._parts, self._entry
         if entry in parts.modules:
             return self._of_module()
@@ -148,17 +161,19 @@ class _Completion:
         if not chosen:
             chosen = ast.unparse(builds[0].node.func) if builds else list(parts.modules)[-1]
         module = parts.modules[chosen]
-        own = [build for build in builds if ast.unparse(build.node.func) == chosen]
+        chosen_builds = [build for build in builds if ast.unparse(build.node.func) == chosen]
         functions: list[str | None] = []
         if "get_init_inputs" not in names:
-            functions.append(self._init_inputs(module, own[0] if own else None))
+            functions.append(self._init_inputs(module, chosen_builds[0] if chosen_builds else None))
         if "get_inputs" not in names:
-            functions.append(self._named_inputs() or self._called_inputs(own))
+            functions.append(self._named_inputs() or self._called_inputs(chosen_builds))
         if any(function is None for function in functions):
             return None
         text = without_runs(self._source, set(parts.modules))
-        if own:
-            text = with_preparations(text, chosen, preparations(own[0].run, own[0].node))
+        if chosen_builds:
+            text = with_preparations(
+                text, chosen, preparations(chosen_builds[0].run, chosen_builds[0].node)
+            )
         if chosen != "Model":
             if "Model" in names:
                 text = renamed(text, "Model", "OtherModel")
@@ -166,7 +181,9 @@ class _Completion:
         return joined(text, [function for function in functions if function])
 
     def _init_inputs(self, module: ast.ClassDef, build: CallSite | None) -> str | None:
-        """Returns the text of get_init_inputs; None where the constructor needs arguments and nothing gives them."""
+        """Returns the source of get_init_inputs; None if the constructor needs arguments and the
+        file shows none.
+        """
         if build is None:
             init = inherited_method(self._parts.tree, module, "__init__")
             signature = None if init is None else signature_of(init)
@@ -175,7 +192,7 @@ class _Completion:
         return _function_of_call("get_init_inputs", build.node, build.before)
 
     def _called_inputs(self, builds: list[CallSite]) -> str | None:
-        """Returns get_inputs of the first call of a module that these calls build."""
+        """Returns get_inputs for the first call of a module built by these calls."""
         instances = {
             n for b in builds for s in b.run if b.node in ast.walk(s) for n in names_stored_by(s)
         }
@@ -186,39 +203,43 @@ class _Completion:
         return None
 
     def _named_inputs(self) -> str | None:
-        """Returns get_inputs of a function or a name that says that it holds inputs."""
+        """Returns get_inputs for a function or value with the name of inputs."""
         for name, function in self._parts.functions.items():
             is_input = is_input_name(name) and not reads_command_line(function)
             if is_input and signature_of(function, bound=False).accepts(0, []):
                 return f"def get_inputs():\n    return {name}()"
         for run in self._parts.runs:
-            for place, statement in enumerate(run):
+            for index, statement in enumerate(run):
                 if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                     value = OffDevice().visit(copy.deepcopy(statement.value))
                     is_input = is_input_name(statement.targets[0].id)
                     is_written = isinstance(value, ast.Tuple | ast.List | ast.Call | ast.Dict)
                     if is_input and is_written and not self._is_of_command_line(value):
-                        lines = statements_for(run[:place], names_loaded_by(value))
+                        lines = statements_for(run[:index], names_loaded_by(value))
                         lines += [line_mark(statement), f"return {ast.unparse(value)}"]
                         return "def get_inputs():\n" + textwrap.indent("\n".join(lines), "    ")
         return None
 
     def _is_of_command_line(self, value: ast.expr) -> bool:
-        """Tells whether an expression reads the program's arguments, itself or by a function of the file."""
+        """Returns whether an expression reads command-line arguments, directly or in a called
+        function of the file.
+        """
         called = [self._parts.functions.get(name) for name in names_loaded_by(value)]
         return any(reads_command_line(node) for node in (value, *called) if node is not None)
 
     # ------------------------------------------------------------ a value that the file builds
     def _of_built_callable(self) -> str | None:
         parts, entry = self._parts, self._entry
-        own = {
+        instances = {
             name
             for run in parts.runs
             for s in run
             if isinstance(s, ast.Assign) and ast.unparse(constructor_of(s.value)) in parts.modules
             for name in names_stored_by(s)
         }
-        if not entry and (self._names & set(REQUIRED_NAMES) or any(True for _ in parts.calls(own))):
+        if not entry and (
+            self._names & set(REQUIRED_NAMES) or any(True for _ in parts.calls(instances))
+        ):
             return None
         uncalled = (
             None
@@ -254,19 +275,21 @@ class _Completion:
 
 
 def is_input_name(name: str) -> bool:
-    """Tells whether a name says that it holds inputs: `example_inputs`, `dummy_args`."""
+    """Returns whether a name denotes inputs: `example_inputs`, `dummy_args`."""
     return bool(INPUT_FUNCTION_NAME.match(name))
 
 
 def with_torch(text: str) -> str:
-    """Returns the text with `import torch`, which the class that is added needs."""
+    """Returns the text with `import torch`, needed by the added class."""
     if re.search(r"^import torch$", text, re.MULTILINE):
         return text
     return f"import torch\n\n\n{origin_of_line(text, 1).directive}\n{text}"
 
 
 def _function_of_call(name: str, call: ast.Call, before: list[ast.stmt]) -> str:
-    """Returns the text of a function that returns the arguments of a call; the normal form makes a list of them."""
+    """Returns the source of a function that returns the arguments of a call; the normal form
+    converts these to a list.
+    """
     call = OffDevice().visit(copy.deepcopy(call))
     values = [*call.args, *(k.value for k in call.keywords)]
     lines = statements_for(before, {n for value in values for n in names_loaded_by(value)})

@@ -1,4 +1,4 @@
-"""A plain function as the forward of a module without weights."""
+"""Wraps a plain function as the forward of a module without weights."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loade
 
 
 def is_operator(name: str) -> bool:
-    """Tells whether a function's name may be an operator's: not that of a test, a private one or `main`."""
+    """Returns whether a function may be an operator: not a test, not private, not `main`."""
     return not (name.startswith(("test", "_", "get_")) or name == "main")
 
 
 def model_of_function(
     functions: dict[str, ast.FunctionDef], parts: FileParts, has_inputs: bool
 ) -> list[str] | None:
-    """Returns `Model`, and `get_inputs` where the file has none of its own; None where nothing calls a function.
+    """Returns the source of `Model`, and of `get_inputs` if the file has none; None if no
+    function is called.
 
-    has_inputs: the file says by name which the inputs are: the last function takes them.
+    has_inputs: the file names its inputs, so the last function receives them.
     """
     if has_inputs:
         name, function = list(functions.items())[-1]
@@ -37,7 +38,7 @@ def model_of_function(
 
 
 def _model_of_signature(name: str, function: ast.FunctionDef) -> str:
-    """Returns a module whose forward has the function's signature, defaults included."""
+    """Returns a module whose forward has the function's signature, including defaults."""
     parameters = copy.deepcopy(function.args)
     parameters.kwarg = None
     named = [*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs]
@@ -51,7 +52,7 @@ def _model_of_signature(name: str, function: ast.FunctionDef) -> str:
 
 
 def _of_call(call: CallSite, functions: dict[str, ast.FunctionDef]) -> list[str] | None:
-    """Returns the definitions of a call: plain arguments are written out, tensors are the inputs."""
+    """Returns the definitions for a call: plain arguments are written out, tensors become inputs."""
     node = OffDevice().visit(copy.deepcopy(call.node))
     name = ast.unparse(node.func)
     function = functions.get(name)
@@ -66,15 +67,15 @@ def _of_call(call: CallSite, functions: dict[str, ast.FunctionDef]) -> list[str]
         plain = plain_argument(value, tuple(call.before))
         if plain is not None:
             return plain
-        own = f"{parameter}_" if parameter in {name, "self", "torch"} else parameter
-        inputs[own] = value
-        return ast.Name(own, ast.Load())
+        input_name = f"{parameter}_" if parameter in {name, "self", "torch"} else parameter
+        inputs[input_name] = value
+        return ast.Name(input_name, ast.Load())
 
     if any(keyword.arg is None for keyword in node.keywords):
         return None
     names = [
         *parameters,
-        *(f"input_{place + 1}" for place in range(len(parameters), len(node.args))),
+        *(f"input_{index + 1}" for index in range(len(parameters), len(node.args))),
     ]
     node.args = [
         passed(parameter, value) for parameter, value in zip(names, node.args, strict=False)
@@ -91,7 +92,9 @@ def _of_call(call: CallSite, functions: dict[str, ast.FunctionDef]) -> list[str]
 
 
 def _model(parameters: list[str], result: str, mark: str) -> str:
-    """Returns the class whose forward returns an expression, of the line that the mark says."""
+    """Returns a class whose forward returns an expression; `mark` is the comment with the origin
+    line.
+    """
     lines = [
         "class Model(torch.nn.Module):",
         f"    def forward({', '.join(['self', *parameters])}):",

@@ -1,8 +1,10 @@
-"""Reads from the text what `get_inputs` or `get_init_inputs` returns: a list, or the arguments of a call otherwise.
+"""Classifies the return value of `get_inputs` or `get_init_inputs` from its text: a list, or
+arguments of a call.
 
 return {"x": torch.rand(4), "n": 2}      named arguments
-return [[torch.rand(4)], {"n": 2}]       positional and named arguments, as KernelBook and KernelGym write them
-return torch.rand(4)                     one argument
+return [[torch.rand(4)], {"n": 2}]       positional and named arguments, as in KernelBook and
+KernelGym
+return torch.rand(4)                     a single argument
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ from enum import StrEnum
 from kernelwright.agent.problems.forms_of_users.signatures import Signature
 
 CALL_ARGUMENTS = "call_arguments"
-"""A name that stands for a call in texts that are being completed: `return call_arguments(x, mask=m)`."""
+"""Placeholder function for a call in texts under completion: `return call_arguments(x, mask=m)`."""
 LIST_FUNCTIONS = frozenset({"list", "sorted"})
 
 
 class ArgumentForm(StrEnum):
-    """What kind of value an expression gives, as far as the text tells."""
+    """Kind of an expression's value, as far as the text shows."""
 
     LIST = "list"
     TUPLE = "tuple"
@@ -33,7 +35,7 @@ class ArgumentForm(StrEnum):
 
 @dataclass(frozen=True)
 class CallArguments:
-    """The arguments of one call."""
+    """Positional and named arguments of a call."""
 
     args: list[ast.expr]
     named: Mapping[str, ast.expr] = field(default_factory=dict)
@@ -42,13 +44,14 @@ class CallArguments:
 def shape_of(value: ast.expr, values: Mapping[str, ast.expr]) -> ArgumentForm:
     """Classifies an expression.
 
-    values: the expressions of names that are assigned once, and under `name()` what a function of the file returns.
+    values: expressions of names assigned once, and under `name()` the return value of a function
+    in the file.
     """
     match value:
         case ast.Name():
-            known = values.get(value.id)
-            rest = {name: v for name, v in values.items() if name != value.id}
-            return ArgumentForm.UNKNOWN if known is None else shape_of(known, rest)
+            assigned = values.get(value.id)
+            other_values = {name: v for name, v in values.items() if name != value.id}
+            return ArgumentForm.UNKNOWN if assigned is None else shape_of(assigned, other_values)
         case ast.List() | ast.ListComp():
             return ArgumentForm.LIST
         case ast.Tuple() | ast.GeneratorExp():
@@ -76,7 +79,7 @@ def _shape_of_operation(value: ast.BinOp, values: Mapping[str, ast.expr]) -> Arg
 
 
 def _shape_of_call(call: ast.Call, values: Mapping[str, ast.expr]) -> ArgumentForm:
-    """Classifies a call: functions of torch and methods of what they return give one tensor."""
+    """Classifies a call: torch functions and methods of their results return a single tensor."""
     function = ast.unparse(call.func)
     if returned := values.get(f"{function}()"):
         return shape_of(
@@ -93,21 +96,22 @@ def _shape_of_call(call: ast.Call, values: Mapping[str, ast.expr]) -> ArgumentFo
     while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
         inner = inner.func.value
     is_torch = isinstance(inner, ast.Name) and inner.id == "torch"
-    many = isinstance(call.func, ast.Attribute) and call.func.attr in {
+    gives_several = isinstance(call.func, ast.Attribute) and call.func.attr in {
         "split",
         "chunk",
         "unbind",
         "tensor_split",
     }
-    return ArgumentForm.SINGLE if is_torch and not many else ArgumentForm.UNKNOWN
+    return ArgumentForm.SINGLE if is_torch and not gives_several else ArgumentForm.UNKNOWN
 
 
 def read_arguments(
     value: ast.expr, values: Mapping[str, ast.expr], signature: Signature | None
 ) -> CallArguments | ArgumentForm:
-    """Returns the arguments that an expression shows; LIST for a list in the order of the parameters; else UNKNOWN.
+    """Returns the arguments that an expression shows; LIST for a list in parameter order;
+    otherwise UNKNOWN.
 
-    signature: of the method that takes them; None where the text does not show it.
+    signature: of the receiving method; None if the text does not show the signature.
     """
     if isinstance(value, ast.Call) and ast.unparse(value.func) == CALL_ARGUMENTS:
         return CallArguments(value.args, {str(k.arg): k.value for k in value.keywords})
@@ -130,7 +134,9 @@ def read_arguments(
 
 
 def _entries(value: ast.expr) -> dict[str, ast.expr] | None:
-    """Returns what a display of a dictionary, or `dict(x=...)`, says by name; None where a key is no literal text."""
+    """Returns the entries of a dictionary display or `dict(x=...)`; None if a key is not a
+    literal text.
+    """
     if isinstance(value, ast.Dict):
         keys = [k.value if isinstance(k, ast.Constant) else None for k in value.keys]
         entries = {k: v for k, v in zip(keys, value.values, strict=True) if isinstance(k, str)}
@@ -143,7 +149,7 @@ def _entries(value: ast.expr) -> dict[str, ast.expr] | None:
 
 
 def _is_pair(value: ast.List | ast.Tuple, values: Mapping[str, ast.expr]) -> bool:
-    """Tells whether a display may be `[args, kwargs]`."""
+    """Returns whether a display may be `[args, kwargs]`."""
     if len(value.elts) != 2:
         return False
     first, second = (shape_of(element, values) for element in value.elts)
@@ -153,7 +159,9 @@ def _is_pair(value: ast.List | ast.Tuple, values: Mapping[str, ast.expr]) -> boo
 def _of_pair(
     value: ast.List | ast.Tuple, signature: Signature | None
 ) -> CallArguments | ArgumentForm:
-    """Decides between `[args, kwargs]` and two positional arguments by the signature; the first where both fit."""
+    """Decides by the signature between `[args, kwargs]` and two positional arguments; prefers the
+    former if both match.
+    """
     first, second = value.elts
     named = _entries(second)
     if named is None or not isinstance(first, ast.List | ast.Tuple):

@@ -1,4 +1,4 @@
-"""A file without what runs when it is imported."""
+"""Removes code that runs at import time from a file."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ from kernelwright.tools.parsing import with_replacements
 from kernelwright.tools.problem import parse
 
 SETTING = re.compile(r"torch\.(set_default|set_float32|backends\.)")
-"""Calls that set how torch computes: they are part of what the module answers."""
+"""Calls that configure torch's computation and therefore belong to the module's result."""
 ENDS_OF_PROGRAM = frozenset({"exit", "quit", "sys.exit", "os._exit"})
 SHOWING = (ast.Expr, ast.Raise, ast.Pass, ast.Import, ast.ImportFrom)
-"""Statements of a guard that only says why the program ends."""
+"""Statements allowed in a guard that only reports why the program exits."""
 
 
 def without_runs(source: str, built: set[str]) -> str:
-    """The text with blank lines in the place of `__main__`, tests and what is run at the top. built: classes, and names
-    of what the file builds and calls.
+    """Blanks `__main__`, tests and top-level statements that run the module.
+
+    built: classes, and names of callables that the file builds and calls. Example with
+    built={"Block"}:
+
+        block = Block(64)          blank (calls a built class)
+        print(block(x))            blank (only shows a value)
+        n = 64                     stays
     """
     tree, lines, called = parse(source), source.splitlines(), set(built)
     values = called - {
@@ -52,7 +58,8 @@ def without_runs(source: str, built: set[str]) -> str:
 
 
 def without_exits(source: str) -> str:
-    """Returns the text in which no statement at the top ends the program: whoever judges the module chooses the device.
+    """Returns the text without top-level statements that exit the program, because the judge
+    chooses the device.
 
     if not torch.cuda.is_available(): exit()          a blank line
     if cuda: device = "cuda" else: exit()             if True: ...
@@ -82,7 +89,9 @@ def _blanked(lines: list[str], gone: list[ast.stmt]) -> str:
 
 
 def _is_exit(statement: ast.stmt) -> bool:
-    """Tells whether a statement ends the program, or does so in one case and binds no name: a script's guard."""
+    """Returns whether a statement exits the program, or is a guard that exits in one branch and
+    binds no name.
+    """
     if isinstance(statement, ast.Expr):
         return (
             isinstance(statement.value, ast.Call)
@@ -102,13 +111,15 @@ def _branches(statement: ast.If) -> tuple[list[ast.stmt], list[ast.stmt]]:
 
 
 def _ends(test: ast.expr, branch: list[ast.stmt]) -> bool:
-    """Tells whether a branch ends the program; where its test asks for a GPU, also by an exception."""
+    """Returns whether a branch exits the program; if its test mentions cuda, an exception counts,
+    too.
+    """
     asks_for_gpu = "cuda" in ast.unparse(test)
     return any(_is_exit(s) or (asks_for_gpu and isinstance(s, ast.Raise)) for s in branch)
 
 
 def reads_command_line(node: ast.AST) -> bool:
-    """Tells whether a piece of a syntax tree parses the program's arguments, or reads them."""
+    """Returns whether a syntax tree parses or reads command-line arguments."""
     return any(
         isinstance(n, ast.Attribute)
         and n.attr in ("parse_args", "parse_known_args", "argv", "cli", "ArgumentParser")
@@ -117,7 +128,9 @@ def reads_command_line(node: ast.AST) -> bool:
 
 
 def _is_shown(statement: ast.stmt) -> bool:
-    """Tells whether a statement only shows a value or runs something. Docstrings and settings of torch stay."""
+    """Returns whether a statement only shows a value or runs something; docstrings and torch
+    settings do not count.
+    """
     if not isinstance(statement, ast.Expr) or isinstance(statement.value, ast.Constant):
         return False
     return not SETTING.match(ast.unparse(statement.value))
@@ -127,32 +140,35 @@ def _is_run(name: str) -> bool:
     return name.startswith("test") or name == "main"
 
 
-def _unread(kept: list[ast.stmt]) -> list[ast.stmt]:
-    """Returns those statements at the top of a file that make something by a call (`x = torch.randn(8, 4,
-    device="cuda")`) which nothing else there reads: get_inputs makes its inputs itself, on no device.
+def _unread(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """Returns the top-level statements that compute a value by a call (`x = torch.randn(8, 4,
+    device="cuda")`) which no other statement reads. get_inputs creates its inputs itself,
+    independent of the device.
     """
     gone: list[ast.stmt] = []
     while True:
-        left = [s for s in kept if s not in gone]
-        bound = {n for s in left if not isinstance(s, ast.Expr) for n in names_stored_by(s)}
-        changes = [s for s in left if _is_shown(s) and changed_names(s)]
+        remaining = [s for s in statements if s not in gone]
+        bound = {n for s in remaining if not isinstance(s, ast.Expr) for n in names_stored_by(s)}
+        changes = [s for s in remaining if _is_shown(s) and changed_names(s)]
         gone += [s for s in changes if not changed_names(s) & bound]
         read = Counter(
-            n for s in left for n in free_names(s) - (changed_names(s) if s in changes else set())
+            n
+            for s in remaining
+            for n in free_names(s) - (changed_names(s) if s in changes else set())
         )
-        found = [
+        unread = [
             s
-            for s in left
+            for s in remaining
             if isinstance(s, ast.Assign | ast.AnnAssign) and makes_calls(s) and _names_only(s)
             and not any(read[n] - (n in free_names(s)) for n in names_stored_by(s))
         ]  # fmt: skip
-        if not found:
+        if not unread:
             return gone
-        gone += found
+        gone += unread
 
 
 def free_names(node: ast.AST) -> set[str]:
-    """Returns the names that a statement reads, without the parameters and local names of a function."""
+    """Returns the names that a statement reads, without parameters and local names of functions."""
     if isinstance(node, ast.ClassDef):
         return {
             n
@@ -161,7 +177,7 @@ def free_names(node: ast.AST) -> set[str]:
         }
     if not isinstance(node, ast.FunctionDef):
         return names_loaded_by(node)
-    own = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)} | names_stored_by(node)
+    local_names = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)} | names_stored_by(node)
     arguments = ast.walk(node.args)
     annotations = [a.annotation for a in arguments if isinstance(a, ast.arg) and a.annotation]
     defaults = [
@@ -170,7 +186,7 @@ def free_names(node: ast.AST) -> set[str]:
         *node.decorator_list,
         *annotations,
     ]
-    return (names_loaded_by(node) - own) | {n for d in defaults for n in names_loaded_by(d)}
+    return (names_loaded_by(node) - local_names) | {n for d in defaults for n in names_loaded_by(d)}
 
 
 def _names_only(statement: ast.Assign | ast.AnnAssign) -> bool:
@@ -183,5 +199,5 @@ def _names_only(statement: ast.Assign | ast.AnnAssign) -> bool:
 
 
 def makes_calls(statement: ast.stmt) -> bool:
-    """Whether a statement at the top calls something; imports and constants do not."""
+    """Returns whether a top-level statement calls something; imports and constants do not."""
     return any(isinstance(n, ast.Call) for n in ast.walk(statement))

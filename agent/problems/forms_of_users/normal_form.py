@@ -1,5 +1,5 @@
-"""The normal form of a problem: `get_inputs` and `get_init_inputs` return lists of positional arguments, and `Model`
-takes them so. Text to text: nothing runs.
+"""Normal form of a problem: `get_inputs` and `get_init_inputs` return lists of positional
+arguments of `Model`. Text to text: nothing is run.
 
     class Model(nn.Module):                          class Model(nn.Module):
         def __init__(self, width, *, groups=2): ...      def __init__(self, width, groups=2): ...
@@ -8,8 +8,9 @@ takes them so. Text to text: nothing runs.
     def get_init_inputs():                           def get_init_inputs():
         return [[], {"groups": 3, "width": 24}]          return [24, 3]
 
-Where a signature leaves no place for an argument, or an argument is a dataclass or a named tuple, a subclass takes the
-arguments by position and passes them on. Where only a run tells the form, `positional_arguments` decides there.
+If a signature has no position for an argument, or an argument is a dataclass or named tuple, a
+subclass takes the arguments by position and passes them on. If the form is known only at run
+time, `positional_arguments` is added to the text.
 """
 
 from __future__ import annotations
@@ -80,12 +81,12 @@ def positional_arguments(method, given):
 
 @dataclass
 class _Adapter:
-    """A subclass of the file's `Model` that takes arguments by position."""
+    """Subclass of the file's `Model` with positional arguments."""
 
     methods: list[str] = field(default_factory=list)
 
     def add(self, method: str, parameters: list[str], passed: list[str]) -> None:
-        """Adds a method that passes its parameters on as the texts of `passed`."""
+        """Adds a method that forwards its parameters as the expressions in `passed`."""
         result = "return " if method != "__init__" else ""
         signature = ", ".join(["self", *parameters])
         self.methods.append(
@@ -94,7 +95,7 @@ class _Adapter:
 
 
 def normal_form(source: str) -> str:
-    """Returns the text of a problem that has all three names, in normal form; as it is where it has that form."""
+    """Returns a complete problem text in normal form; unchanged if already normal."""
     adapter = _Adapter()
     needs_run_time = False
     for function in METHODS:
@@ -120,7 +121,7 @@ def _model(tree: ast.Module) -> ast.ClassDef:
 
 
 def _returns(function: ast.FunctionDef) -> list[ast.Return]:
-    """Returns the return statements of a function, those of functions inside of it left out."""
+    """Returns the return statements of a function, without those of nested functions."""
     returns: list[ast.Return] = []
     waiting: list[ast.AST] = list(function.body)
     while waiting:
@@ -133,8 +134,8 @@ def _returns(function: ast.FunctionDef) -> list[ast.Return]:
 
 
 def _assigned_once(tree: ast.Module, function: ast.FunctionDef) -> dict[str, ast.expr]:
-    """Returns the expressions of names that one statement assigns, of the function and of the module, and under
-    `name()` the expressions that functions of the file return.
+    """Returns the expressions of names assigned exactly once in the function or module, and under
+    `name()` the return expressions of functions in the file.
     """
     values: dict[str, ast.expr] = {}
     for other in tree.body:
@@ -158,7 +159,9 @@ def _assigned_once(tree: ast.Module, function: ast.FunctionDef) -> dict[str, ast
 
 
 def _with_list(source: str, name: str, adapter: _Adapter) -> tuple[str, bool]:
-    """Returns the text in which one of the two functions returns a list, and whether a run has to decide the form."""
+    """Rewrites a function to return a list, and returns whether the form must be decided at run
+    time.
+    """
     tree = parse(source)
     function = _function(tree, name)
     method = METHODS[name]
@@ -184,7 +187,7 @@ def _with_list(source: str, name: str, adapter: _Adapter) -> tuple[str, bool]:
 
 @dataclass
 class _ReturnWriter:
-    """Writes what a function returns as a list."""
+    """Rewrites return statements to return lists."""
 
     method: str
     signature: Signature | None
@@ -197,7 +200,9 @@ class _ReturnWriter:
     def edits(
         self, function: ast.FunctionDef, statement: ast.Return, alone: bool
     ) -> list[tuple[ast.expr | ast.stmt, str]]:
-        """Returns the replacements in the text. alone: the function has no other return statement."""
+        """Returns the text replacements for a return statement. alone: the function has no other
+        return statement.
+        """
         value = _without_double_star(statement.value or ast.Constant(value=None))
         edits: list[tuple[ast.expr | ast.stmt, str]] = []
         if alone and (assignment := self._assignment_of(function, value)) is not None:
@@ -222,8 +227,8 @@ class _ReturnWriter:
         return [] if is_normal else [*edits, (statement, f"return {text}")]
 
     def _assignment_of(self, function: ast.FunctionDef, value: ast.expr) -> ast.Assign | None:
-        """Returns the statement that assigns a display of a dictionary or a tuple to the name that is returned, where
-        nothing else uses the name.
+        """Returns the assignment of a display to the returned name, if nothing else uses the
+        name.
         """
         if not isinstance(value, ast.Name):
             return None
@@ -238,7 +243,7 @@ class _ReturnWriter:
         return None
 
     def _list_text(self, call: CallArguments, alone: bool) -> str:
-        """Returns the text of the list, and lets the adapter take what no list can hold."""
+        """Returns the text of the list. Arguments without a position are added to the adapter."""
         elements = [*call.args, *call.named.values()]
         is_record = [self._record_of(element) for element in elements]
         ordered = None if self.signature is None else self.signature.in_order(call.args, call.named)
@@ -257,9 +262,9 @@ class _ReturnWriter:
         names = self._parameters(call)
         keywords = list(call.named)
         passed, texts = [], []
-        for place, (element, record) in enumerate(zip(elements, is_record, strict=True)):
-            text = record.rebuilt(names[place]) if record else names[place]
-            keyword = place - len(call.args)
+        for index, (element, record) in enumerate(zip(elements, is_record, strict=True)):
+            text = record.rebuilt(names[index]) if record else names[index]
+            keyword = index - len(call.args)
             passed.append(f"{keywords[keyword]}={text}" if keyword >= 0 else text)
             texts.append(
                 record.taken_apart(element, self.values) if record else ast.unparse(element)
@@ -272,18 +277,20 @@ class _ReturnWriter:
         return self.records.get(ast.unparse(value.func)) if isinstance(value, ast.Call) else None
 
     def _parameters(self, call: CallArguments) -> list[str]:
-        """Returns names for the parameters of a method that takes these arguments by position."""
-        known = self.signature.positional if self.signature else ()
+        """Returns parameter names for a method that takes these arguments by position."""
+        parameter_names = self.signature.positional if self.signature else ()
         names: list[str] = []
-        for place, element in enumerate(call.args):
-            name = element.id if isinstance(element, ast.Name) else f"argument_{place}"
-            name = known[place] if place < len(known) else name
-            names.append(name if name not in (*names, *call.named, "self") else f"argument_{place}")
+        for index, element in enumerate(call.args):
+            name = element.id if isinstance(element, ast.Name) else f"argument_{index}"
+            name = parameter_names[index] if index < len(parameter_names) else name
+            names.append(name if name not in (*names, *call.named, "self") else f"argument_{index}")
         return [*names, *call.named]
 
 
 def _without_double_star(value: ast.expr) -> ast.expr:
-    """Returns `[args, kwargs]` for a call with `**kwargs`, whose names only a run tells; the value itself otherwise."""
+    """Returns `[args, kwargs]` for a call with `**kwargs`, whose names are known only at run
+    time; other values unchanged.
+    """
     if not isinstance(value, ast.Call) or ast.unparse(value.func) != CALL_ARGUMENTS:
         return value
     if all(keyword.arg for keyword in value.keywords):
@@ -297,7 +304,7 @@ def _without_double_star(value: ast.expr) -> ast.expr:
 
 
 def _without_generator(source: str, name: str) -> str:
-    """Returns the text with a generator function that collects its values in a list instead."""
+    """Returns the text with generator functions rewritten to collect their values in a list."""
     function = _function(parse(source), name)
     if not any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function)):
         return source
@@ -307,18 +314,18 @@ def _without_generator(source: str, name: str) -> str:
 
 
 class _Collecting(ast.NodeTransformer):
-    """Turns `yield x` into `collected_values.append(x)`."""
+    """Rewrites `yield x` to `collected_values.append(x)`."""
 
     def visit_Yield(self, node: ast.Yield) -> ast.AST:
-        """Appends one value."""
+        """Replaces a yield by an append."""
         return _call_of("append", node.value or ast.Constant(value=None))
 
     def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.AST:
-        """Appends every value of another iterator."""
+        """Replaces a `yield from` by an extend."""
         return _call_of("extend", node.value)
 
     def visit_Return(self, node: ast.Return) -> ast.AST:
-        """Ends with the values that were collected so far."""
+        """Returns the values collected so far."""
         return _collected()
 
 

@@ -1,4 +1,5 @@
-"""The values of a function's parameters where a file calls it without arguments: defaults, and what decorators say.
+"""Values of a function's parameters in calls without arguments: defaults, and values in
+decorators.
 
 @click.option("--batch-size", default=16)           batch_size = 16
 @pytest.mark.parametrize("n", [64, 128])            n = 64
@@ -11,11 +12,11 @@ import ast
 from collections.abc import Iterator
 
 PARAMETER_CLASSES = ("Option", "Argument")
-"""Classes of typer whose first argument is the default of a parameter."""
+"""Typer classes whose first argument is a parameter's default."""
 
 
 def parameter_values(function: ast.FunctionDef) -> list[ast.stmt]:
-    """Returns an assignment for each parameter whose value the text says."""
+    """Returns an assignment for each parameter with a known value."""
     arguments = [*function.args.posonlyargs, *function.args.args]
     defaults = function.args.defaults
     values = {
@@ -31,7 +32,7 @@ def parameter_values(function: ast.FunctionDef) -> list[ast.stmt]:
 
 
 def has_all_values(function: ast.FunctionDef) -> bool:
-    """Tells whether a function needs no arguments, or decorators say the value of each."""
+    """Returns whether a function needs no arguments, or its decorators provide all values."""
     needed = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
     return not needed or (
         bool(function.decorator_list) and len(parameter_values(function)) == len(needed)
@@ -39,7 +40,7 @@ def has_all_values(function: ast.FunctionDef) -> bool:
 
 
 def _values_of(decorator: ast.Call) -> Iterator[tuple[str, ast.expr]]:
-    """Yields names and values of one decorator that names parameters in its first text."""
+    """Yields names and values from a decorator whose first text names parameters."""
     texts = [
         a.value for a in decorator.args if isinstance(a, ast.Constant) and isinstance(a.value, str)
     ]

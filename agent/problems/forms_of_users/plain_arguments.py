@@ -1,5 +1,5 @@
-"""Arguments of a constructor that cannot be sent to a candidate's process (a configuration object, a layer, a function)
-are made by the constructor of `Model` itself. Text to text: nothing runs.
+"""Moves constructor arguments that cannot be sent to a candidate's process (configuration
+objects, layers, functions) into the constructor of `Model`. Text to text: nothing is run.
 
     def get_init_inputs():                     def constructor_arguments():
         return [Config(width=64)]                  return [Config(width=64)]
@@ -29,16 +29,18 @@ PLAIN_CALLS = re.compile(
     r"(int|float|bool|str|list|tuple|dict|set|range|len|min|max|sum|abs|round|sorted|pow|slice|zip|enumerate|reversed"
     r"|positional_arguments|(math|np|numpy|random|itertools)\.\w+|torch\.(Size|[a-z]\w*(\.\w+)?))$"
 )
-"""Calls that give numbers, texts, tensors and nests of them."""
+"""Functions that return numbers, texts, tensors and nested lists of these."""
 PLAIN_ATTRIBUTES = re.compile(
     r"torch\.(b?float|u?int|half|double|long|short|bool|complex|c(float|double|half))\w*$|(math|np|numpy)\.\w+$"
 )
-"""Attributes of modules that are types of elements or numbers."""
+"""Attributes of modules that are dtypes or numbers."""
 MODULES = frozenset({"torch", "nn", "F", "math", "np", "numpy", "random", "itertools"})
 
 
 def with_plain_arguments(source: str) -> str:
-    """Returns the text with such a `Model` where get_init_inputs gives what is no plain value; else as it is."""
+    """Returns the text with such a `Model` if get_init_inputs returns other than plain values;
+    otherwise unchanged.
+    """
     tree = ast.parse(source)
     function = function_at_top(tree, "get_init_inputs")
     last = function.body[-1] if function is not None else None
@@ -54,9 +56,10 @@ def with_plain_arguments(source: str) -> str:
 
 
 def is_plain(value: ast.expr, tree: ast.Module, function: ast.FunctionDef | None = None) -> bool:
-    """Tells whether an expression is made of numbers, texts, lists and tensors alone, as far as the text tells.
+    """Returns whether an expression consists of numbers, texts, lists and tensors alone, as far
+    as the text shows.
 
-    tree: of the file. function: in which the expression stands.
+    tree: of the file. function: contains the expression.
     """
     inside = [] if function is None else list(ast.walk(function))
     values = {name: value for node in [*tree.body, *inside] for name, value in assignments(node)}
@@ -64,7 +67,9 @@ def is_plain(value: ast.expr, tree: ast.Module, function: ast.FunctionDef | None
 
 
 def _defined_names(tree: ast.Module) -> set[str]:
-    """Returns the names of classes, functions and imports of a file; those from Python's `math` are numbers."""
+    """Returns the names of classes, functions and imports of a file, except imports from `math`
+    (numbers).
+    """
     names: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
@@ -75,15 +80,15 @@ def _defined_names(tree: ast.Module) -> set[str]:
 
 
 class _Plainness:
-    """Decides for an expression and for the names in it, each name once."""
+    """Decides whether expressions are plain, checking each name once."""
 
     def __init__(self, values: Mapping[str, ast.expr], objects: Set[str]) -> None:
         self._values = values
         self._objects = objects
-        self._seen: set[str] = set()
+        self._visited: set[str] = set()
 
     def holds(self, node: ast.AST) -> bool:
-        """Tells whether the value of an expression is plain."""
+        """Returns whether the value of an expression is plain."""
         match node:
             case ast.Lambda():
                 return False
@@ -100,22 +105,26 @@ class _Plainness:
     def _is_plain_call(self, call: ast.Call) -> bool:
         function = ast.unparse(call.func)
         arguments = [*call.args, *(k.value for k in call.keywords)]
-        known = bool(PLAIN_CALLS.match(function)) and not function.startswith(
+        is_plain_function = bool(PLAIN_CALLS.match(function)) and not function.startswith(
             ("torch.nn.", "torch.optim.")
         )
-        method = isinstance(call.func, ast.Attribute) and self._is_attribute_of_plain(call.func)
+        is_plain_method = isinstance(call.func, ast.Attribute) and self._is_attribute_of_plain(
+            call.func
+        )
         if function == "positional_arguments":
             arguments = arguments[1:]
-        return (known or method) and all(self.holds(argument) for argument in arguments)
+        return (is_plain_function or is_plain_method) and all(
+            self.holds(argument) for argument in arguments
+        )
 
     def _is_attribute_of_plain(self, node: ast.Attribute) -> bool:
         is_module = isinstance(node.value, ast.Name) and node.value.id in MODULES
         return not is_module and self.holds(node.value)
 
     def _is_plain_name(self, name: str) -> bool:
-        if name in self._seen:
+        if name in self._visited:
             return True
-        self._seen.add(name)
+        self._visited.add(name)
         return name not in self._objects and (
             name not in self._values or self.holds(self._values[name])
         )

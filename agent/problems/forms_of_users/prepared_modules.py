@@ -1,5 +1,5 @@
-"""What a file does with a module between building and calling it: `.eval()`, `.half()`, `.to(torch.bfloat16)`. The
-constructor of `Model` does it where a problem is made of the file.
+"""Collects calls on a module between building and calling: `.eval()`, `.half()`,
+`.to(torch.bfloat16)`. The constructor of `Model` then performs them.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ from kernelwright.agent.problems.tritonbench_cases import names_stored_by
 from kernelwright.source_lines import insert_lines
 
 MODES = frozenset({"eval", "train", "half", "bfloat16", "float", "double", "requires_grad_"})
-"""Methods of a module that say how it computes. `cuda` and `cpu` are not: the judge says where a module lives."""
+"""Module methods that affect the computation.
+
+`cuda` and `cpu` are excluded, because the judge chooses the device.
+"""
 DTYPES = frozenset({"float16", "half", "bfloat16", "float32", "float", "float64", "double"})
 
 
 def preparations(run: list[ast.stmt], build: ast.Call) -> list[str]:
-    """`self.eval()` and its like, in the order of the text, for the module that a call in these statements builds."""
+    """Returns calls such as `self.eval()` for a module built by `build`, in textual order."""
     at = next((i for i, s in enumerate(run) if any(n is build for n in ast.walk(s))), None)
     if at is None:
         return []
-    found = list(_chained(run[at], build))
+    calls = list(_chained(run[at], build))
     names = names_stored_by(run[at])
     for statement in run[at + 1 :]:
         for node in ast.walk(statement):
@@ -29,14 +32,16 @@ def preparations(run: list[ast.stmt], build: ast.Call) -> list[str]:
                 and isinstance(node.func, ast.Name)
                 and node.func.id in names
             ):
-                return found  # it is called: what follows is no part of this call
+                return calls  # it is called: what follows is no part of this call
         for name in [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id in names]:
-            found += _chained(statement, name)
-    return found
+            calls += _chained(statement, name)
+    return calls
 
 
 def _chained(statement: ast.stmt, start: ast.expr) -> Iterator[str]:
-    """Returns the calls of `Block(64).to("cuda").eval()` that say how the module computes, from the inside out."""
+    """Yields the computation-related calls of a chain `Block(64).to("cuda").eval()`, from the
+    inside out.
+    """
     node: ast.expr = start
     while True:
         outer = next(
@@ -59,14 +64,15 @@ def _preparation(call: ast.Call, method: str) -> str | None:
         return ast.unparse(ast.Call(ast.Name(method, ast.Load()), call.args, call.keywords))
     if method != "to":
         return None
-    given = [*call.args, *(k.value for k in call.keywords)]
-    dtypes = [v for v in given if isinstance(v, ast.Attribute) and v.attr in DTYPES]
+    arguments = [*call.args, *(k.value for k in call.keywords)]
+    dtypes = [v for v in arguments if isinstance(v, ast.Attribute) and v.attr in DTYPES]
     return f"to({ast.unparse(dtypes[0])})" if dtypes else None
 
 
 def with_preparations(source: str, module: str, words: list[str]) -> str:
-    """The text with these calls at the end of the constructor of a class. Line numbers stay where its last statement
-    is a plain one.
+    """Adds calls to the end of a class's constructor.
+
+    Line numbers are preserved if its last statement is a simple one.
     """
     words = list(dict.fromkeys(words))
     tree = ast.parse(source)
@@ -80,11 +86,11 @@ def with_preparations(source: str, module: str, words: list[str]) -> str:
     if init is None:
         row, indent = node.body[0].lineno - 1, " " * node.body[0].col_offset
         row = min([row, *(d.lineno - 1 for d in getattr(node.body[0], "decorator_list", []))])
-        made = [
+        constructor = [
             f"{indent}def __init__(self, *arguments):",
             f"{indent}    super().__init__(*arguments)",
         ]
-        insert_lines(lines, row, [*made, *(f"{indent}    {word}" for word in words), ""])
+        insert_lines(lines, row, [*constructor, *(f"{indent}    {word}" for word in words), ""])
         return "\n".join(lines) + "\n"
     last = init.body[-1]
     row = (last.end_lineno or last.lineno) - 1

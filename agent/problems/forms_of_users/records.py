@@ -1,5 +1,5 @@
-"""Dataclasses and named tuples of a file, as arguments of forward: dictionaries of their fields, which the adapter puts
-together again.
+"""Dataclasses and named tuples as arguments of forward: passed as dictionaries of fields, and
+rebuilt by the adapter.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FieldsClass:
-    """One class with named fields."""
+    """Class with named fields."""
 
     name: str
     fields: tuple[str, ...]
     is_tuple: bool
 
     def rebuilt(self, argument: str) -> str:
-        """Returns the expression that makes the record of a dictionary."""
+        """Returns the expression that creates the record from a dictionary."""
         return f"{self.name}(**{argument})"
 
     def taken_apart(self, value: ast.expr, values: Mapping[str, ast.expr]) -> str:
-        """Returns the expression of the dictionary. values: the expressions that names stand for."""
+        """Returns the expression of the record's dictionary. values: expressions of names."""
         if isinstance(value, ast.Call) and not any(isinstance(a, ast.Starred) for a in value.args):
             named = dict(zip(self.fields, map(ast.unparse, value.args), strict=False))
             named |= {str(k.arg): ast.unparse(k.value) for k in value.keywords if k.arg}
@@ -33,7 +33,7 @@ class FieldsClass:
 
 
 def records_of(tree: ast.Module) -> dict[str, FieldsClass]:
-    """Returns the dataclasses and named tuples that a file defines, by name."""
+    """Returns the dataclasses and named tuples defined in a file, by name."""
     records: dict[str, FieldsClass] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
@@ -54,7 +54,9 @@ def records_of(tree: ast.Module) -> dict[str, FieldsClass]:
 
 
 def _fields(call: ast.Call) -> tuple[str, ...]:
-    """Returns the fields of `namedtuple("Batch", "x mask")` or `namedtuple("Batch", ["x", "mask"])`."""
+    """Returns the fields of `namedtuple("Batch", "x mask")` or `namedtuple("Batch", ["x",
+    "mask"])`.
+    """
     try:
         fields = ast.literal_eval(call.args[1])
     except (IndexError, ValueError):

@@ -1,11 +1,13 @@
-"""Makes definitions of `Model`, `get_inputs` and `get_init_inputs`, whatever binds them. Text to text: nothing runs.
+"""Converts every binding of `Model`, `get_inputs` and `get_init_inputs` to a definition.
+
+Text to text: nothing is run.
 
     get_inputs = lambda: [torch.randn(4, 8)]              def get_inputs(): return [torch.randn(4, 8)]
     get_inputs = functools.partial(draw, rows=4)          def get_inputs(): return draw(rows=4)
     Model = Block                                         class Model(Block): pass
 
-What no definition can say in the same lines (an import, a name of a tuple, a definition inside of `if`) gets another
-name, and a definition that uses it is added:
+Bindings without an equivalent definition on the same lines (imports, tuple targets, definitions
+inside `if`) are renamed, and a definition that uses the new name is added:
 
     from shapes import draw as get_inputs                 from shapes import draw as bound_get_inputs
                                                           def get_inputs(): return bound_get_inputs()
@@ -48,10 +50,10 @@ class Model(torch.nn.Module):
 
 
 def with_definitions(source: str) -> str:
-    """Returns the text in which every one of the three names that it binds is a function or a class.
+    """Returns the text in which all bound names among the three are functions or classes.
 
-    `Model` is left alone where the text binds neither function: then it is no problem in KernelBench form, and `Model`
-    is any name. Raises ProblemError where the text is not Python.
+    `Model` is unchanged if the text binds neither function: the text is then not in KernelBench
+    form, and `Model` is an arbitrary name. Raises ProblemError if the text is not Python.
     """
     tree = parse(source)
     if not {"get_inputs", "get_init_inputs"} & set(bound_names(tree)):
@@ -75,7 +77,7 @@ def with_definitions(source: str) -> str:
 
 
 def _is_alone(tree: ast.Module, statement: ast.stmt) -> bool:
-    """Tells whether no other statement stands on the lines of this one."""
+    """Returns whether no other statement shares lines with this statement."""
     return sum(_meets(other, statement) for other in tree.body) == 1
 
 
@@ -85,7 +87,7 @@ def _meets(other: ast.stmt, statement: ast.stmt) -> bool:
 
 
 def _definition(tree: ast.Module, name: str, statement: ast.stmt) -> str:
-    """Returns a definition in one line for `name = value`; "" where the statement or the value is another one."""
+    """Returns a one-line definition for `name = value`; empty if there is none."""
     value = _assigned_value(name, statement)
     if value is None or name in names_loaded_by(value):
         return ""
@@ -107,7 +109,9 @@ def _definition(tree: ast.Module, name: str, statement: ast.stmt) -> str:
 
 
 def _assigned_value(name: str, statement: ast.stmt) -> ast.expr | None:
-    """Returns the expression of `name = value` and `name: type = value`; None for other statements."""
+    """Returns the expression of `name = value` and `name: type = value`; None for other
+    statements.
+    """
     match statement:
         case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
             return value
@@ -117,7 +121,7 @@ def _assigned_value(name: str, statement: ast.stmt) -> ast.expr | None:
 
 
 def _added(name: str, statement: ast.stmt) -> list[str]:
-    """Returns the definitions that use what the file binds to a name."""
+    """Returns definitions that use the renamed binding."""
     if name != "Model":
         return [ADDED_FUNCTION.format(name=name, bound=NEW_NAMES[name])]
     value = _assigned_value(name, statement)

@@ -1,8 +1,8 @@
-"""Signatures of methods as the text of a file shows them, and the arguments of a call in the order of its parameters.
+"""Signatures of methods as shown in a file's text, and arguments of calls in parameter order.
 
 def forward(self, x, scale=1.0, *, mask=None)
 
-arguments([x], {"mask": m})  ->  [x, 1.0, m]
+signature.in_order([x], {"mask": m})  ->  [x, 1.0, m]
 """
 
 from __future__ import annotations
@@ -15,38 +15,42 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 BASES_WITHOUT_SIGNATURE = frozenset({"nn.Module", "torch.nn.Module", "Module"})
-"""Bases whose constructor takes nothing: a class that inherits from one and writes no constructor takes nothing too."""
+"""Base classes whose constructor takes no arguments; a subclass without a constructor takes none
+either.
+"""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The parameters of a method after `self`, or of a function."""
+    """Parameters of a method after `self`, or of a function."""
 
     positional: tuple[str, ...] = ()
     keyword_only: tuple[str, ...] = ()
     defaults: Mapping[str, ast.expr] = field(default_factory=dict)
     vararg: str = ""
-    """The name of `*args`; empty where the signature has none."""
+    """Name of `*args`; empty if absent."""
     kwarg: str = ""
-    """The name of `**kwargs`; empty where the signature has none."""
+    """Name of `**kwargs`; empty if absent."""
 
     def accepts(self, count: int, names: Sequence[str]) -> bool:
-        """Tells whether a call with `count` positional arguments and these named ones binds to the parameters."""
+        """Returns whether a call with `count` positional arguments and these names binds to the
+        parameters.
+        """
         filled = self.positional[:count]
         if count > len(self.positional) and not self.vararg:
             return False
-        known = {*self.positional[count:], *self.keyword_only}
-        if not self.kwarg and set(names) - known:
+        unfilled = {*self.positional[count:], *self.keyword_only}
+        if not self.kwarg and set(names) - unfilled:
             return False
-        missing = known - set(names) - set(self.defaults)
+        missing = unfilled - set(names) - set(self.defaults)
         return not missing and not set(filled) & set(names)
 
     def in_order(
         self, args: Sequence[ast.expr], named: Mapping[str, ast.expr]
     ) -> list[ast.expr] | None:
-        """Returns the arguments as a list, with the defaults of parameters that are left out between two of them.
+        """Returns the arguments as a list, with defaults for skipped parameters.
 
-        None where `*args` and `**kwargs` leave no place for an argument.
+        None if `*args` or `**kwargs` leave no position for an argument.
         """
         if not named:
             return list(args)
@@ -60,7 +64,7 @@ class Signature:
 
 
 def signature_of(function: ast.FunctionDef, *, bound: bool = True) -> Signature:
-    """Returns the parameters of a function; without the first one where it is a method (`bound`)."""
+    """Returns the signature of a function; without the first parameter for a method (`bound`)."""
     arguments = function.args
     positional = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
     defaults = dict(zip(reversed(positional), reversed(arguments.defaults), strict=False))
@@ -77,17 +81,19 @@ def signature_of(function: ast.FunctionDef, *, bound: bool = True) -> Signature:
 
 
 def method_of(cls: ast.ClassDef, name: str) -> ast.FunctionDef | None:
-    """Returns a method that the class writes itself."""
+    """Returns a method defined in the class body."""
     return next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == name), None)
 
 
 def inherited_method(tree: ast.Module, cls: ast.ClassDef, name: str) -> ast.FunctionDef | None:
-    """Returns a method of the class, or of the nearest base class that the file defines."""
+    """Returns a method of the class or of the nearest base class in the file."""
     return next((f for c in _lineage(tree, cls) if (f := method_of(c, name)) is not None), None)
 
 
 def signature_of_method(tree: ast.Module, cls: ast.ClassDef, name: str) -> Signature | None:
-    """Returns the signature of a method as the file shows it; None where a base class outside of the file has it."""
+    """Returns the signature of a method; None if a base class outside of the file defines the
+    method.
+    """
     function = inherited_method(tree, cls, name)
     if function is not None:
         return signature_of(function)
@@ -105,9 +111,9 @@ def _lineage(tree: ast.Module, cls: ast.ClassDef) -> Iterator[ast.ClassDef]:
 
 
 def without_keyword_only(source: str, function: ast.FunctionDef | None) -> str:
-    """Returns the text with the bare `*` taken out of a signature, so that every parameter is positional.
+    """Removes the bare `*` from a signature, so that every parameter is positional.
 
-    Line numbers stay.
+    Line numbers are preserved.
     """
     if function is None or not function.args.kwonlyargs or function.args.vararg is not None:
         return source

@@ -1,4 +1,7 @@
-"""Edits of a file's text at the places of its syntax tree. Lines that follow an edit keep their numbers."""
+"""Edits source text at positions of its syntax tree.
+
+Lines after an edit keep their numbers.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,15 @@ from kernelwright.tools.parsing import with_replacements
 
 
 def with_function(source: str, old: ast.FunctionDef, new: ast.FunctionDef) -> str:
-    """Returns the text with one function of the module written anew."""
+    """Replaces a function of the module."""
     return with_replacements(source, [(old, ast.unparse(ast.fix_missing_locations(new)))])
 
 
 def renamed(text: str, name: str, new: str) -> str:
-    """Returns the text with a class or function under a new name, wherever the text names it.
+    """Renames a class or function throughout a text.
 
-    What is imported under that name keeps it in its own module: `from shapes import Model as Reference`.
+    An imported name keeps its original name in its own module: `from shapes import Model as
+    Reference`.
     """
     lines = text.splitlines(keepends=True)
     imported = _imported_as(text, name, new)
@@ -36,7 +40,7 @@ def renamed(text: str, name: str, new: str) -> str:
 
 
 def _imported_as(text: str, name: str, new: str) -> dict[tuple[int, int], str]:
-    """Returns for the place (line, column) of each import of a name how it is written with a new one."""
+    """Returns the replacement text for each import of a name, by position (line, column)."""
     written: dict[tuple[int, int], str] = {}
     for statement in ast.walk(ast.parse(text)):
         aliases = statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else []
@@ -49,7 +53,7 @@ def _imported_as(text: str, name: str, new: str) -> dict[tuple[int, int], str]:
 
 
 def joined(text: str, definitions: Sequence[str]) -> str:
-    """Returns the text with definitions after it that stand in no file, two blank lines before each."""
+    """Appends definitions that belong to no file, separated by two blank lines."""
     return (
         "\n\n\n".join([text.rstrip(), *(f"{NO_FILE.directive}\n{text}" for text in definitions)])
         + "\n"
@@ -60,12 +64,14 @@ LINE_MARK = re.compile(r"^( *)#of (\d+)$", re.MULTILINE)
 
 
 def line_mark(node: ast.expr | ast.stmt) -> str:
-    """Returns a comment which says that the next line is written after a node of the text that is being completed."""
+    """Returns a comment with the origin line of the next line, in a text under completion."""
     return f"#of {node.lineno}"
 
 
 def unparsed_lines(statement: ast.stmt) -> list[str]:
-    """Returns the lines that `ast.unparse` writes for a statement, with a mark before each statement inside of it."""
+    """Returns the lines of `ast.unparse` for a statement, with an origin mark before each nested
+    statement.
+    """
     text = ast.unparse(ast.fix_missing_locations(statement))
     written = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
     marks = {
@@ -83,7 +89,9 @@ def unparsed_lines(statement: ast.stmt) -> list[str]:
 
 
 def with_origins(text: str, source: str) -> str:
-    """Returns a completed text whose marks are directives. source: the text that the marks count lines of."""
+    """Converts the origin marks of a completed text to directives. source: text whose lines the
+    marks count.
+    """
 
     def directive(mark: re.Match[str]) -> str:
         number = int(mark[2])
@@ -94,19 +102,21 @@ def with_origins(text: str, source: str) -> str:
 
 
 def statement_text(text: str, statement: ast.stmt) -> str:
-    """Returns the lines of a statement with its decorators, as they stand at the top of a text."""
+    """Returns the dedented lines of a statement with its decorators."""
     return textwrap.dedent(
         "\n".join(text.splitlines()[first_line_of(statement) - 1 : statement.end_lineno])
     )
 
 
 def first_line_of(statement: ast.stmt) -> int:
-    """Returns the line of a text at which a statement begins, with its decorators."""
+    """Returns the first line of a statement, including decorators."""
     return min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
 
 
 def assignments(statement: ast.AST) -> list[tuple[str, ast.expr]]:
-    """Returns names and values of `a = x`, `a: Config = x` and `a, b = x, y`; nothing for other statements."""
+    """Returns names and values of `a = x`, `a: Config = x` and `a, b = x, y`; nothing for other
+    statements.
+    """
     if (
         isinstance(statement, ast.AnnAssign)
         and isinstance(statement.target, ast.Name)

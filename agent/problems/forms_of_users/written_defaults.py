@@ -1,4 +1,6 @@
-"""Writes the defaults of a constructor into `get_init_inputs`, so that the judge can vary the sizes among them."""
+"""Writes constructor defaults into `get_init_inputs`, so that the judge can vary the sizes among
+them.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from kernelwright.tools.problem import parse
 
 
 def with_defaults(source: str) -> str:
-    """Returns the text with the constructor's remaining defaults in the list that `get_init_inputs` returns.
+    """Appends the constructor's remaining defaults to the list returned by `get_init_inputs`.
 
-    Unchanged unless all of them are plain values and one is an integer.
+    Unchanged unless all defaults are plain values and at least one is an integer.
     """
     tree = parse(source)
     function = function_at_top(tree, "get_init_inputs")
