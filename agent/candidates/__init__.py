@@ -1,1 +1,1 @@
-"""Kernels in the forms in which people keep them, completed to candidates. How they are judged is no part of it."""
+"""Completes user kernels to candidates. Judging belongs elsewhere."""

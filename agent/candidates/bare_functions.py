@@ -1,4 +1,4 @@
-"""A function that launches Triton kernels, as a candidate: `my_kernel.py:relu`.
+"""Wraps a function that launches Triton kernels as a candidate: `my_kernel.py:relu`.
 
     def relu(x): ...                    def relu(x): ...
 
@@ -6,8 +6,9 @@
                                             def forward(self, x):
                                                 return relu(x)
 
-The function's parameters take the weights of the problem's `Model` and the arguments of its constructor by their names,
-and the inputs of its forward in order. Text to text: nothing of the kernel's file runs.
+Parameters with the names of weights of the problem's `Model` or of its constructor arguments
+receive these; the others receive the inputs of forward in order. Text to text: the kernel's file
+is not run.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from kernelwright.tools.report import Value
 from kernelwright.tools.source import ENTRY_POINT, kernels
 
 WEIGHTS_FUNCTION = "model_of_the_problem"
-"""The function of a wrapped file that gives the class whose constructor makes the weights."""
+"""Function in a wrapped file that returns the class whose constructor creates the weights."""
 
 
 class ProblemInterface(Value):
-    """Names and numbers of what a problem gives to a function."""
+    """Names and counts of the values that a problem passes to a function."""
 
     input_count: int
     weights: tuple[str, ...] = ()
@@ -42,14 +43,17 @@ class ProblemInterface(Value):
 
 
 def interface_of(problem: Problem) -> ProblemInterface:
-    """Returns the interface of a problem, whose reference runs in a process of its own. Raises ProblemError."""
+    """Returns the interface of a problem, determined in a separate process.
+
+    Raises ProblemError.
+    """
     return ProblemInterface.model_validate(
         reference_trials().run(f"{__name__}:describe_here", problem, {})
     )
 
 
 def describe_here(problem: Problem) -> JsonValue:
-    """An entry of the process for references: returns the `ProblemInterface` as JSON."""
+    """Entry point in the reference process: returns the `ProblemInterface` as JSON."""
     from kernelwright.tools.references.input_spec import input_spec
     from kernelwright.tools.references.small_sizes import shrink
 
@@ -65,7 +69,7 @@ def describe_here(problem: Problem) -> JsonValue:
 
 
 def split_name(argument: Path) -> tuple[Path, str]:
-    """Returns the path and the function of `my_kernel.py:relu`; an empty name where the path has none."""
+    """Splits `my_kernel.py:relu` into path and function; the function is empty if absent."""
     path, colon, name = str(argument).rpartition(":")
     if argument.exists() or not colon or not name.isidentifier():
         return argument, ""
@@ -75,10 +79,11 @@ def split_name(argument: Path) -> tuple[Path, str]:
 def as_candidate(source: str, path: Path, name: str, problem: Problem) -> str:
     """Returns the text with a ModelNew that calls the function.
 
-    name: the function; empty: the only one that launches kernels, where the text has no ModelNew. A text that has one,
-    or no such function, is returned as it is.
+    name: the function; empty selects the only function that launches kernels. A text with a
+    ModelNew, or without such a function, is returned unchanged.
 
-    Raises InputError where the function is not there, is a kernel, or does not take what the problem gives.
+    Raises InputError if the function is missing, is a kernel, or does not accept the problem's
+    values.
     """
     try:
         tree = parse_module(source)
@@ -99,7 +104,9 @@ def as_candidate(source: str, path: Path, name: str, problem: Problem) -> str:
 
 
 def launching_functions(tree: ast.Module, jitted: set[str]) -> list[str]:
-    """Returns the public functions that launch a kernel, also through other functions of the file, in order."""
+    """Returns the public functions that launch a kernel, directly or through other functions, in
+    order.
+    """
     functions = {
         n.name: n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name not in jitted
     }
@@ -126,7 +133,10 @@ def _named(path: Path, names: Sequence[str]) -> str:
 def _function(
     tree: ast.Module, path: Path, name: str, jitted: set[str], launching: Sequence[str]
 ) -> ast.FunctionDef:  # fmt: skip
-    """Returns the named function. Raises InputError where there is none, or where it is a kernel."""
+    """Returns the named function.
+
+    Raises InputError if missing, or if the function is a kernel.
+    """
     choice = (
         f": name {_named(path, launching)}"
         if launching
@@ -163,7 +173,9 @@ def _wrapped(source: str, function: ast.FunctionDef, problem: Problem) -> str:
 
 
 def _weight_names(names: Sequence[str]) -> dict[str, str]:
-    """Returns the weights by the names of parameters that mean them: `fc_weight`, and `weight` where one has it."""
+    """Returns the weight for each parameter name: `fc_weight`, and `weight` if only one weight
+    has this name.
+    """
     last = [name.rpartition(".")[2] for name in names]
     by_last_name = {
         short: full for short, full in zip(last, names, strict=True) if last.count(short) == 1
@@ -175,7 +187,10 @@ def _values(
     function: ast.FunctionDef, inputs: Sequence[str], weights: Mapping[str, str], settings: Sequence[str],
     problem: Problem,
 ) -> list[str]:  # fmt: skip
-    """Returns what each parameter of the function is given. Raises InputError where they do not fit."""
+    """Returns the argument for each parameter of the function.
+
+    Raises InputError if they do not match.
+    """
     arguments = function.args
     parameters = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
     required = len(parameters) - len(arguments.defaults)
@@ -216,7 +231,9 @@ def _misfit(
 def _constructor(
     parameters: Sequence[SignatureParameter], values: Sequence[str], has_weights: bool
 ) -> str:
-    """Returns a constructor with the parameters of the problem's, which keeps those that the function wants."""
+    """Returns a constructor with the problem's parameters, which stores the arguments used by the
+    function.
+    """
     kept_settings = [
         p.name
         for p in parameters
@@ -238,7 +255,9 @@ def _constructor(
 
 
 def _model_text(problem: Problem) -> str:
-    """Returns a function that defines what the problem's file defines, and gives its Model."""
+    """Returns the source of a function that contains the problem's definitions and returns its
+    Model.
+    """
     tree = parse_module(problem.source)
     definition = parse_module(f"def {WEIGHTS_FUNCTION}():\n    return Model").body[0]
     assert isinstance(definition, ast.FunctionDef)

@@ -1,4 +1,4 @@
-"""Reads the file of a candidate: Python, or a Markdown file with the program in its blocks."""
+"""Reads candidate files: Python, or Markdown with the program in code blocks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from kernelwright.errors import InputError
 from kernelwright.tools.markdown.fenced_code import extract_code
 
 MAX_CANDIDATE_BYTES = 2 * 2**20
-"""Bytes of a candidate's file."""
+"""Maximum size of a candidate file in bytes."""
 
 
 def read_candidate(path: Path) -> str:
-    """Returns the text of a candidate's file; of a Markdown file or a saved reply, the program in its blocks."""
+    """Returns the text of a candidate file; for Markdown or a saved reply, the program in its
+    code blocks.
+    """
     if path.is_dir():
         raise InputError(f"{path} is a folder: give a Python file with `class ModelNew`")
     try:

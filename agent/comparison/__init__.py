@@ -1,4 +1,4 @@
-"""Trajectories, or batch runs, side by side: values first, then tables.
+"""Compares trajectories or batch runs side by side: values first, then tables.
 
-Everything is read off rows; no text is loaded.
+Only rows are read; no texts are loaded.
 """

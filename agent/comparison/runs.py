@@ -1,4 +1,4 @@
-"""Batch runs side by side: problem by problem, sample by sample."""
+"""Compares batch runs problem by problem and sample by sample."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kernelwright.store.records import CandidateFilter, Entry, Order, Trajectory
 
 
 class RunSide(Value):
-    """One batch of a comparison."""
+    """Batch run in a comparison."""
 
     run: str
     policies: tuple[str, ...]
@@ -27,46 +27,53 @@ class RunSide(Value):
 
 
 class ProblemRow(Value):
-    """One problem of a comparison of batches."""
+    """Problem in a comparison of runs."""
 
     problem: str
     sides: tuple[Metrics | None, ...]
-    """One side for each run, in their order; None where a run has no such problem."""
+    """Metrics for each run in order; None if the run lacks the problem."""
     parting: str
-    """The divergences of the second run's samples from the first's: the kind and the number of each; empty where no
-    sample is in both.
+    """Counts of divergences of the second run's samples from the first's, by kind; empty without
+    common samples.
     """
     turn: int | None
-    """The first turn at which any pair parts."""
+    """Earliest turn at which any pair diverges."""
 
 
 class ComparedRuns(Value):
-    """Batches set side by side, problem by problem."""
+    """Comparison of batch runs, problem by problem."""
 
     sides: tuple[RunSide, ...]
     partings: tuple[dict[str, int], ...]
-    """For each run after the first, the number of pairs of samples by kind of divergence."""
+    """Number of sample pairs by kind of divergence, for each run after the first."""
     tests: tuple[tuple[RunComparison, ...], ...]
-    """The first run against each other one."""
+    """Statistical comparison of the first run with each other run."""
     problems: tuple[ProblemRow, ...]
 
 
 Held = dict[str, list[tuple[Side, list[Entry]]]]
-"""The trajectories of each problem, with their turns."""
+"""Trajectories of each problem, with their turns."""
 
 
 def compare_batches(store: Store, names: Sequence[str]) -> ComparedRuns:
-    """Raises InputError where a run has no trajectory."""
+    """Compares batch runs. Raises InputError if a run has no trajectory."""
     held = [_held(store, name) for name in names]
-    problems = list(dict.fromkeys(problem for own in held for problem in own))
-    pairs = [_pairs(held[0], own) for own in held[1:]]
+    problems = list(
+        dict.fromkeys(problem for run_trajectories in held for problem in run_trajectories)
+    )
+    pairs = [_pairs(held[0], run_trajectories) for run_trajectories in held[1:]]
     samples = [read_samples(store, TrajectoryFilter(run=name)) for name in names]
-    attempts = [by_problem(own, problems) for own in samples]
+    attempts = [by_problem(run_samples, problems) for run_samples in samples]
     return ComparedRuns(
-        sides=tuple(_side(name, own) for name, own in zip(names, held, strict=True)),
+        sides=tuple(
+            _side(name, run_trajectories)
+            for name, run_trajectories in zip(names, held, strict=True)
+        ),
         partings=tuple(
-            dict(Counter(kind.value for found in own.values() for kind, _ in found))
-            for own in pairs
+            dict(
+                Counter(kind.value for divergences in run_pairs.values() for kind, _ in divergences)
+            )
+            for run_pairs in pairs
         ),
         tests=tuple(tuple(compare_runs(attempts[0], other)) for other in attempts[1:]),
         problems=tuple(_row(problem, held, pairs[0]) for problem in problems),
@@ -84,16 +91,16 @@ def _held(store: Store, name: str) -> Held:
         raise InputError(
             f"run {name!r} holds no trajectory yet: agent batch --run {name} goes on with it"
         )
-    found: Held = {}
+    trajectories: Held = {}
     for id, row in rows.items():
-        found.setdefault(row.problem, []).append(
+        trajectories.setdefault(row.problem, []).append(
             (side_of(row, entries.get(id, []), name), entries.get(id, []))
         )
-    return found
+    return trajectories
 
 
 def _side(name: str, held: Held) -> RunSide:
-    sides = [side for own in held.values() for side, _ in own]
+    sides = [side for problem_trajectories in held.values() for side, _ in problem_trajectories]
     return RunSide(
         run=name,
         policies=tuple(dict.fromkeys(side.policy for side in sides)),
@@ -103,16 +110,18 @@ def _side(name: str, held: Held) -> RunSide:
 
 
 def _pairs(first: Held, other: Held) -> dict[str, list[tuple[DivergenceKind, int | None]]]:
-    """Samples of one problem in the order of their numbers, one against one."""
-    found: dict[str, list[tuple[DivergenceKind, int | None]]] = {}
+    """Returns the divergences between paired samples of each common problem, paired in order of
+    sample number.
+    """
+    divergences: dict[str, list[tuple[DivergenceKind, int | None]]] = {}
     for problem in first.keys() & other.keys():
         pairs = zip(
             *(sorted(held[problem], key=lambda own: own[0].sample) for held in (first, other)),
             strict=False,
         )
         parted = [find_divergence(one[0], one[1], two[0], two[1]) for one, two in pairs]
-        found[problem] = [(part.kind, part.turn) for part in parted]
-    return found
+        divergences[problem] = [(part.kind, part.turn) for part in parted]
+    return divergences
 
 
 def _row(
@@ -120,16 +129,18 @@ def _row(
 ) -> ProblemRow:
     parted = pairs.get(problem, [])
     kinds = Counter(kind.value for kind, _ in parted)
-    said = [
+    descriptions = [
         kind.replace("_", " ") + (f" x{count}" if len(parted) > 1 else "")
         for kind, count in kinds.most_common()
     ]
     return ProblemRow(
         problem=problem,
         sides=tuple(
-            sum_metrics([side.metrics for side, _ in own[problem]]) if problem in own else None
-            for own in held
+            sum_metrics([side.metrics for side, _ in run_trajectories[problem]])
+            if problem in run_trajectories
+            else None
+            for run_trajectories in held
         ),
-        parting=", ".join(said),
+        parting=", ".join(descriptions),
         turn=min((turn for _, turn in parted if turn is not None), default=None),
     )

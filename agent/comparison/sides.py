@@ -1,4 +1,4 @@
-"""One side of a comparison: the result of a trajectory, and what it used."""
+"""Side of a comparison: result and cost of a trajectory."""
 
 from __future__ import annotations
 
@@ -13,33 +13,35 @@ from kernelwright.tools.report import Rung
 
 
 class Metrics(Value):
-    """The figures of one trajectory, or of all of a run together."""
+    """Figures of a trajectory, or totals over several trajectories."""
 
     trajectories: int = 1
     correct: int = 0
-    """Trajectories with a correct candidate."""
+    """Number of trajectories with a correct candidate."""
     cost: Cost = Cost()
     seconds: float | None = None
-    """Seconds from beginning to end as the runs counted them; None where one has not stored them."""
+    """Seconds from beginning to end as counted by the runs; None if any value is missing."""
     best_speedup: float | None = None
-    """The fastest correct candidate, on a GPU."""
+    """Speedup of the fastest correct candidate on a GPU."""
     judged_on: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
-    """Fingerprints under which speeds were measured: within one of them speeds compare."""
+    """Fingerprints of the environments of measured speeds, which are comparable only within an
+    environment.
+    """
     first_correct: int | None = None
-    """Number of the first correct turn, from 1; of several trajectories the smallest."""
+    """Number of the first correct turn, from 1; the minimum over several trajectories."""
     rungs: dict[str, int] = {}
-    """Number of candidates by the highest rung that each one entered."""
+    """Number of candidates by highest rung entered."""
     faults: dict[str, int] = {}
 
     @property
     def highest(self) -> str:
-        """The highest rung that any candidate entered."""
+        """Highest rung entered by any candidate."""
         return next((rung.value for rung in reversed(Rung) if self.rungs.get(rung.value)), "")
 
 
 class Side(Value):
-    """One trajectory of a comparison."""
+    """Trajectory in a comparison."""
 
     trajectory_id: int
     run: str
@@ -48,14 +50,14 @@ class Side(Value):
     policy: str
     sample: int
     forked: str = ""
-    """The turn and the trajectory that it was forked from; empty where it is no fork."""
+    """Turn and trajectory from which this trajectory was forked; empty if not forked."""
     stopped: str
     best_turn: int | None
     metrics: Metrics
 
 
 def side_of(row: Trajectory, entries: Sequence[Entry], run: str = "", forked: str = "") -> Side:
-    """Reads one trajectory as a side of a comparison; `entries` are its candidates in their order."""
+    """Describes a trajectory as a side of a comparison; `entries` are its candidates in order."""
     best = best_entry(entries)
     right = best is not None and best.verdict is not None and best.verdict.correct
     return Side(
@@ -73,7 +75,7 @@ def side_of(row: Trajectory, entries: Sequence[Entry], run: str = "", forked: st
 
 
 def metrics_of(row: Trajectory, entries: Sequence[Entry]) -> Metrics:
-    """Sums up one trajectory; `entries` are its candidates in their order."""
+    """Summarises a trajectory; `entries` are its candidates in order."""
     judged = [
         (entry.candidate.turn + 1, entry.verdict) for entry in entries if entry.verdict is not None
     ]
@@ -100,7 +102,7 @@ def metrics_of(row: Trajectory, entries: Sequence[Entry]) -> Metrics:
 
 
 def sum_metrics(parts: Sequence[Metrics]) -> Metrics:
-    """Adds the figures of several trajectories; a speedup is the highest of theirs."""
+    """Adds the figures of several trajectories; the speedup is their maximum."""
     cost = Cost()
     rungs: Counter[str] = Counter()
     faults: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""A comparison as tables of text: for the terminal and for Markdown alike."""
+"""Renders a comparison as text tables, for the terminal and for Markdown."""
 
 from __future__ import annotations
 
@@ -33,35 +33,35 @@ DIVERGENCE_SENTENCES = {
 
 
 class ComparisonTable(Value):
-    """A table of a comparison as text: a title, a head and rows of as many cells."""
+    """Text table with title, head and rows."""
 
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
-def trajectory_tables(found: ComparedTrajectories) -> list[ComparisonTable]:
-    """Writes a comparison of trajectories as tables."""
-    names = tuple(f"{side.trajectory_id}" for side in found.sides)
+def trajectory_tables(comparison: ComparedTrajectories) -> list[ComparisonTable]:
+    """Renders a comparison of trajectories as tables."""
+    names = tuple(f"{side.trajectory_id}" for side in comparison.sides)
     return [
         ComparisonTable(title="trajectories", head=("", *names),
-        rows=(*_about(found.sides), *_metrics([side.metrics for side in found.sides]))),
+        rows=(*_about(comparison.sides), *_metrics([side.metrics for side in comparison.sides]))),
         ComparisonTable(title="where they part", head=("trajectory", f"parts from {names[0]}"),
-        rows=tuple(zip(names[1:], map(describe_divergence, found.partings), strict=True))),
+        rows=tuple(zip(names[1:], map(describe_divergence, comparison.partings), strict=True))),
         ComparisonTable(title="turns", head=("turn", *names),
-        rows=tuple((str(row.number), *(_cell(cell, place, row.number) for place,
-        cell in enumerate(row.cells))) for row in found.turns)),
+        rows=tuple((str(row.number), *(_cell(cell, side_index, row.number) for side_index,
+        cell in enumerate(row.cells))) for row in comparison.turns)),
     ]  # fmt: skip
 
 
 def describe_divergence(part: Divergence) -> str:
-    """Says in words where and why a trajectory parts from the first one."""
-    said = DIVERGENCE_SENTENCES[part.kind].format(turn=part.turn)
+    """Describes the turn and cause of a trajectory's divergence from the first."""
+    sentence = DIVERGENCE_SENTENCES[part.kind].format(turn=part.turn)
     if part.because:
-        said += f" ({', '.join(part.because)})"
+        sentence += f" ({', '.join(part.because)})"
     if part.programs_part is not None and part.programs_part != part.turn:
-        said += f"; their programs part at turn {part.programs_part}"
-    return said
+        sentence += f"; their programs part at turn {part.programs_part}"
+    return sentence
 
 
 def _about(sides: Sequence[Side]) -> tuple[tuple[str, ...], ...]:
@@ -81,7 +81,7 @@ def _about(sides: Sequence[Side]) -> tuple[tuple[str, ...], ...]:
 
 
 def _metrics(sides: Sequence[Metrics]) -> tuple[tuple[str, ...], ...]:
-    """Returns a row for each of the others with what it has more (or less) than the first."""
+    """Returns a row per metric; cells after the first also show the difference to the first."""
     rows = [
         _numbers("turns", sides, lambda m: m.cost.turns),
         _numbers("turns to the first correct", sides, lambda m: m.first_correct),
@@ -93,7 +93,7 @@ def _metrics(sides: Sequence[Metrics]) -> tuple[tuple[str, ...], ...]:
         _numbers("dollars", sides, lambda m: m.cost.dollars, ".4f"),
         _speedups(sides),
         ("judged on", *(", ".join(side.judged_on) or "-" for side in sides)),
-        *([("environment", *map(_environments, sides))] if _apart(sides) else []),
+        *([("environment", *map(_environments, sides))] if _differ_in_environment(sides) else []),
         ("rungs reached", *(_rungs(side) for side in sides)),
         ("faults", *(_counted(side.faults) for side in sides)),
     ]
@@ -121,22 +121,25 @@ def _numbers(
 
 
 def _speedups(sides: Sequence[Metrics]) -> tuple[str, ...]:
-    """The best speedups; of a side that no GPU judged, that nothing was timed."""
-    said = _numbers(
-        "best speedup", sides, lambda m: m.best_speedup, ".3g", against=not _apart(sides)
+    """Returns the row of best speedups; sides judged only on a CPU are marked as not timed."""
+    row = _numbers(
+        "best speedup",
+        sides,
+        lambda m: m.best_speedup,
+        ".3g",
+        against=not _differ_in_environment(sides),
     )
     on_cpu = [side.judged_on == ("cpu",) for side in sides]
     return (
-        said[0],
-        *(
-            "not timed on a CPU" if cpu else cell
-            for cpu, cell in zip(on_cpu, said[1:], strict=True)
-        ),
+        row[0],
+        *("not timed on a CPU" if cpu else cell for cpu, cell in zip(on_cpu, row[1:], strict=True)),
     )
 
 
-def _apart(sides: Sequence[Metrics]) -> bool:
-    """Speeds were measured in more than one environment: they do not compare."""
+def _differ_in_environment(sides: Sequence[Metrics]) -> bool:
+    """Returns whether speeds were measured in several environments and are therefore not
+    comparable.
+    """
     return len({name for side in sides for name in side.environments}) > 1
 
 
@@ -166,14 +169,14 @@ ORIGIN_SUFFIXES = {
 }
 
 
-def _cell(cell: Cell | None, place: int, number: int) -> str:
+def _cell(cell: Cell | None, side_index: int, number: int) -> str:
     if cell is None:
         return ""
     of = f" of {cell.parent}" if cell.parent else ""
     speed = f" {cell.speedup:.3g}x" if cell.speedup is not None else ""
     rung = f" at {cell.rung}" if not cell.correct and cell.rung else ""
     same = ""
-    if place and cell.same_as is not None:
+    if side_index and cell.same_as is not None:
         same = (
             ", same program" if cell.same_as == number else f", the program of turn {cell.same_as}"
         )
@@ -181,26 +184,26 @@ def _cell(cell: Cell | None, place: int, number: int) -> str:
     return f"{cell.action}{of}{by}: {cell.verdict.replace('_', ' ')}{speed}{rung}{same}"
 
 
-def run_tables(found: ComparedRuns) -> list[ComparisonTable]:
-    """Writes a comparison of batches as tables."""
-    names = tuple(side.run for side in found.sides)
-    metrics = [side.metrics for side in found.sides]
+def run_tables(comparison: ComparedRuns) -> list[ComparisonTable]:
+    """Renders a comparison of batch runs as tables."""
+    names = tuple(side.run for side in comparison.sides)
+    metrics = [side.metrics for side in comparison.sides]
     about: tuple[tuple[str, ...], ...] = (
-        ("policies", *(", ".join(side.policies) for side in found.sides)),
-        ("problems", *(str(side.problems) for side in found.sides)),
+        ("policies", *(", ".join(side.policies) for side in comparison.sides)),
+        ("problems", *(str(side.problems) for side in comparison.sides)),
         _numbers("trajectories", metrics, lambda m: m.trajectories),
         _numbers("correct", metrics, lambda m: m.correct),
     )
     parted = tuple(
-        (name, _counted(kinds)) for name, kinds in zip(names[1:], found.partings, strict=True)
+        (name, _counted(kinds)) for name, kinds in zip(names[1:], comparison.partings, strict=True)
     )
     tests = [
         ComparisonTable(
             title=f"{names[0]} against {name}",
             head=AGAINST_HEAD,
-            rows=tuple(map(paired_cells, own)),
+            rows=tuple(map(paired_cells, comparisons)),
         )
-        for name, own in zip(names[1:], found.tests, strict=True)
+        for name, comparisons in zip(names[1:], comparison.tests, strict=True)
     ]
     head = ("problem", *names, f"{names[1]} parts from {names[0]}", "at turn")
     return [
@@ -212,7 +215,7 @@ def run_tables(found: ComparedRuns) -> list[ComparisonTable]:
         ),
         *tests,
         ComparisonTable(
-            title="problems", head=head, rows=tuple(_problem(row) for row in found.problems)
+            title="problems", head=head, rows=tuple(_problem(row) for row in comparison.problems)
         ),
     ]
 
@@ -229,7 +232,7 @@ def _standing(metrics: Metrics) -> str:
 
 
 def tables_markdown(title: str, tables: Sequence[ComparisonTable]) -> str:
-    """Writes tables as one Markdown page."""
+    """Renders tables as a Markdown page."""
     lines = [f"# {escape_markdown_cell(title)}", ""]
     for table in tables:
         lines += [

@@ -1,4 +1,4 @@
-"""Trajectories turn by turn against the first of them: where does each part from it, and what came of it?"""
+"""Compares trajectories turn by turn with the first: the turn of divergence, and the results."""
 
 from __future__ import annotations
 
@@ -14,80 +14,84 @@ from kernelwright.store.records import CandidateFilter, Entry, Order
 
 
 class DivergenceKind(StrEnum):
-    """The ways in which two trajectories diverge."""
+    """Kinds of divergence between two trajectories."""
 
     PROBLEM = "other_problem"
     PROMPT = "other_prompt"
     REPLY = "other_program"
-    """The same prompt got another program."""
+    """Equal prompts received different programs."""
     WORDS = "other_words"
-    """The same prompt got the same program (by its syntax tree) in another reply."""
+    """Equal prompts received equal programs (by syntax tree) in different replies."""
     VERDICT = "other_verdict"
-    """The same program got another verdict: another machine, other tools, or chance."""
+    """Equal programs received different verdicts: another machine, other tools, or chance."""
     GOES_ON = "goes_on"
-    """All turns are the same as far as the shorter one goes."""
+    """All turns of the shorter trajectory are equal; the longer continues."""
     SAME = "same"
 
 
 class Divergence(Value):
-    """The point at which one trajectory diverges from the first."""
+    """Point at which a trajectory diverges from the first."""
 
     kind: DivergenceKind
     turn: int | None = None
-    """The turn, from 1; None where they never diverge, or are about different problems."""
+    """Turn of divergence, from 1; None if they never diverge or have different problems."""
     because: tuple[str, ...] = ()
-    """The settings of that turn that differ, such as `seed 7 against 8`."""
+    """Differing settings of the turn, such as `seed 7 against 8`."""
     programs_part: int | None = None
-    """The first turn whose programs differ."""
+    """First turn with different programs."""
 
 
 class Cell(Value):
-    """One turn of one trajectory."""
+    """Turn of a trajectory in the comparison table."""
 
     candidate_id: int
     action: str
     origin: str
-    """policy, compiler or file."""
+    """Author of the candidate: policy, compiler or file."""
     parent: int | None
-    """Number of the turn that it mends or refines."""
+    """Number of the turn that this turn repairs or refines."""
     verdict: str
     correct: bool
     rung: str
     speedup: float | None
     same_as: int | None
-    """Turn of the first trajectory that holds the same program."""
+    """Turn of the first trajectory with an equal program."""
 
 
 class TurnRow(Value):
-    """One turn of all trajectories that are compared."""
+    """Row of the comparison: a turn of all trajectories."""
 
     number: int
     cells: tuple[Cell | None, ...]
-    """One cell for each side, in their order; None where a side has no such turn."""
+    """A cell per side in order; None if a side lacks the turn."""
 
 
 class ComparedTrajectories(Value):
-    """Trajectories set side by side, turn by turn."""
+    """Comparison of trajectories, turn by turn."""
 
     sides: tuple[Side, ...]
     partings: tuple[Divergence, ...]
-    """The divergence of the second side, and of each one after it, from the first."""
+    """Divergence of each further side from the first."""
     turns: tuple[TurnRow, ...]
 
 
 def compare_trajectories(store: Store, ids: Sequence[int]) -> ComparedTrajectories:
-    """Raises StoreError where there is none of that number."""
+    """Compares trajectories. Raises StoreError if an id is unknown."""
     rows = [store.trajectory(id) for id in ids]
     entries = [turns_of(store, id) for id in ids]
     names = {run.id: run.name for run in store.runs()}
     read = zip(rows, entries, strict=True)
     sides = tuple(
-        side_of(row, own, names.get(row.run_id or 0, ""), _forked(store, row)) for row, own in read
+        side_of(row, side_entries, names.get(row.run_id or 0, ""), _forked(store, row))
+        for row, side_entries in read
     )
-    others = zip(sides[1:], entries[1:], strict=True)
+    other_sides = zip(sides[1:], entries[1:], strict=True)
     return ComparedTrajectories(
         sides=sides,
-        partings=tuple(find_divergence(sides[0], entries[0], side, own) for side, own in others),
+        partings=tuple(
+            find_divergence(sides[0], entries[0], side, side_entries)
+            for side, side_entries in other_sides
+        ),
         turns=_turns(entries),
     )
 
@@ -100,19 +104,25 @@ def _forked(store: Store, row: Trajectory) -> str:
 
 
 def turns_of(store: Store, trajectory_id: int) -> list[Entry]:
-    """Returns all turns of a trajectory, the oldest first."""
+    """Returns all turns of a trajectory, oldest first."""
     return store.candidates(
         CandidateFilter(trajectory_id=trajectory_id), order=Order.OLDEST, limit=None
     )
 
 
 def find_divergence(
-    first: Side, own: Sequence[Entry], other: Side, others: Sequence[Entry]
+    first: Side, first_entries: Sequence[Entry], other: Side, other_entries: Sequence[Entry]
 ) -> Divergence:
-    """Turns are aligned by their numbers, which a fork goes on with."""
+    """Returns the first divergence of two trajectories.
+
+    Turns are aligned by number, which forks continue.
+    """
     if first.problem_hash != other.problem_hash:
         return Divergence(kind=DivergenceKind.PROBLEM)
-    columns = [{entry.candidate.turn + 1: entry for entry in side} for side in (own, others)]
+    columns = [
+        {entry.candidate.turn + 1: entry for entry in side}
+        for side in (first_entries, other_entries)
+    ]
     pairs = [
         (number, columns[0][number], columns[1][number])
         for number in sorted(columns[0].keys() & columns[1].keys())
@@ -135,9 +145,12 @@ def find_divergence(
     )
 
 
-def _difference(one: Entry, two: Entry) -> DivergenceKind | None:
-    """Texts are kept once each, so equal numbers are equal texts."""
-    a, b = one.candidate, two.candidate
+def _difference(first: Entry, second: Entry) -> DivergenceKind | None:
+    """Returns the kind of difference between two turns.
+
+    Texts are stored once, so equal ids mean equal texts.
+    """
+    a, b = first.candidate, second.candidate
     if a.prompt_id != b.prompt_id:
         return DivergenceKind.PROMPT
     if a.reply_id != b.reply_id:
@@ -146,11 +159,13 @@ def _difference(one: Entry, two: Entry) -> DivergenceKind | None:
             if a.source_hash == b.source_hash and a.source_hash
             else DivergenceKind.REPLY
         )
-    return DivergenceKind.VERDICT if _verdict_key(one) != _verdict_key(two) else None
+    return DivergenceKind.VERDICT if _verdict_key(first) != _verdict_key(second) else None
 
 
 def _verdict_key(entry: Entry) -> tuple[Any, ...]:
-    """Returns what is compared of a verdict: all but the speed, which is never twice the same."""
+    """Returns the comparable parts of a verdict: all except speed, which varies between
+    measurements.
+    """
     verdict = entry.verdict
     return (
         ()
@@ -159,9 +174,9 @@ def _verdict_key(entry: Entry) -> tuple[Any, ...]:
     )
 
 
-def _differing_settings(one: Candidate, two: Candidate) -> tuple[str, ...]:
-    """Returns the settings that differ between the two, in words; empty where none does."""
-    a, b = _settings_of_row(one), _settings_of_row(two)
+def _differing_settings(first: Candidate, second: Candidate) -> tuple[str, ...]:
+    """Returns the differing settings of two candidates in words; empty if none differ."""
+    a, b = _settings_of_row(first), _settings_of_row(second)
     return tuple(
         f"{name.replace('_', ' ')} {_value(a.get(name))} against {_value(b.get(name))}"
         for name in dict.fromkeys([*a, *b])
@@ -179,15 +194,17 @@ def _value(value: Any) -> str:
 
 
 def _turns(entries: Sequence[Sequence[Entry]]) -> tuple[TurnRow, ...]:
-    """Returns the turns by their number."""
+    """Returns the rows of the comparison by turn number."""
     first = {
         entry.candidate.source_hash: entry.candidate.turn + 1 for entry in reversed(entries[0])
     }
     first.pop(None, None)
-    columns = [{entry.candidate.turn + 1: entry for entry in own} for own in entries]
+    columns = [
+        {entry.candidate.turn + 1: entry for entry in side_entries} for side_entries in entries
+    ]
     numbers = sorted({number for column in columns for number in column})
     return tuple(
-        TurnRow(number=number, cells=tuple(_cell(column, number, first if place else {}) for place,
+        TurnRow(number=number, cells=tuple(_cell(column, number, first if side_index else {}) for side_index,
         column in enumerate(columns)))
         for number in numbers
     )  # fmt: skip

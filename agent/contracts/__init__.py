@@ -1,4 +1,5 @@
-"""The contract of a kernel file: what it was judged on, as comments for people and as checks that run at every call.
+"""Contracts of kernel files: the judged conditions, as comments for readers and as checks on
+every call.
 
-How a kernel is judged does not belong here, nor where the file goes.
+Judging kernels and placing files belong elsewhere.
 """

@@ -1,4 +1,4 @@
-"""Comments at the top of a kernel file, in lines that people can read."""
+"""Formats the comments at the top of a kernel file."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Sequence
 
 MAX_COLUMNS = 120
 VALUE_COLUMN = 13
-"""The column at which the value of a line begins; with a kind of fact before it, it begins after that."""
+"""Column of continuation lines; after a `# contract KIND` prefix, continuation lines are aligned
+with the value.
+"""
 
 
 def wrap_comments(header: Sequence[str]) -> str:
-    """Returns the comments in lines of at most 120 columns; what does not fit in one goes on under its value."""
+    """Wraps comments at 120 columns; continuation lines are indented under the value."""
     return "".join(f"{line}\n" for entry in header for line in _wrapped(entry))
 
 

@@ -1,4 +1,14 @@
-"""A contract as a value: what a kernel was judged on, and so what its guard lets in."""
+"""Contract of a kernel as a value: the judged conditions, which its guard accepts.
+
+For a kernel judged at x of shapes (5, 64) and (181, 64):
+
+    Contract(
+        inputs=(Argument(name="x", contract=TensorContract(
+            dtype="float32", shape=("rows", 64), order=(0, 1))),),
+        run_sizes={"rows": (5, 181)},
+        own_sizes={"rows": 1024},
+    )
+"""
 
 from __future__ import annotations
 
@@ -7,67 +17,70 @@ from enum import StrEnum
 from kernelwright.tools.report import Value
 
 INT32_ELEMENTS = 2**31 - 1
-"""Elements that 32-bit offsets reach."""
+"""Number of elements addressable by 32-bit offsets."""
 FREE_SIZE_VALUES = 3
-"""Distinct values of a size from which on it counts as one that may vary freely."""
+"""Number of distinct tested values at which a size counts as freely variable."""
 
 
 class Mode(StrEnum):
-    """The mode of a module in which a kernel was judged."""
+    """Module mode in which a kernel was judged."""
 
     ANY = "any"
-    """The reference gives the same in both."""
+    """The reference computes equal results in both modes."""
     TRAINING = "training"
     EVAL = "eval"
     MIXED = "mixed"
-    """Some layers of the reference are in training mode and others are not: neither `.train()` nor `.eval()` fits."""
+    """Layers of the reference are in different modes, so neither `.train()` nor `.eval()`
+    matches.
+    """
 
 
 class TensorContract(Value):
-    """A dense tensor."""
+    """Contract of a dense tensor."""
 
     dtype: str
-    """torch's name without "torch."."""
+    """Name of the torch dtype without "torch."."""
     shape: tuple[int | str, ...]
-    """An extent that never varied, or the name of a size that did."""
+    """Extents: constant numbers, or names of sizes that varied."""
     order: tuple[int, ...]
-    """Dimensions from the slowest to the fastest in memory."""
+    """Dimensions from slowest to fastest in memory."""
     layouts: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
-    """Shapes and strides that were judged, of an input with gaps or overlaps; empty for every other."""
+    """Judged pairs of shape and strides for inputs with gaps or overlaps; empty for dense inputs.
+    """
     written: bool = False
-    """Whether forward writes to it."""
+    """Whether forward writes to the tensor."""
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the judged layout is torch's usual one."""
+        """Whether the judged layout is torch's default layout."""
         return not self.layouts and self.order == tuple(range(len(self.shape)))
 
 
 class SizeContract(Value):
-    """A whole number that varied: the value of a size."""
+    """Integer argument whose value is a size that varied."""
 
     size: str
 
 
 class FixedContract(Value):
-    """A plain value that never varied, as Python writes it: `1e-05`, `'mean'`."""
+    """Plain value that never varied, as a Python literal: `1e-05`, `'mean'`."""
 
     literal: str
 
 
 class OpenContract(Value):
-    """A value that is not checked: a device, or a number that was drawn anew for every size."""
+    """Unchecked value: a device, or a number drawn anew for every size."""
 
     shown: str
 
 
 class ItemsContract(Value):
-    """A list, tuple or dictionary with values that have contracts of their own."""
+    """List, tuple or dictionary whose items have contracts."""
 
     kind: str
-    """list, tuple or dict."""
+    """Type of the container: list, tuple or dict."""
     keys: tuple[str, ...] = ()
-    """Of a dictionary."""
+    """Keys of a dictionary; empty otherwise."""
     items: tuple[AnyContract, ...] = ()
 
 
@@ -75,35 +88,37 @@ AnyContract = TensorContract | SizeContract | FixedContract | OpenContract | Ite
 
 
 class Argument(Value):
-    """One argument of forward or of the constructor."""
+    """Argument of forward or of the constructor."""
 
     name: str
     contract: AnyContract
     default: str | None = None
-    """As Python writes it; None where there is none."""
+    """Default as a Python literal; None if there is none."""
     passed: bool = True
-    """False for an argument that the kernel does not have: it was judged with the reference's default alone."""
+    """False for an argument missing in the kernel, which was judged with the reference's default
+    only.
+    """
 
 
 class Relation(Value):
-    """What held between sizes at every size that was judged."""
+    """Relation between sizes at all judged sizes."""
 
     text: str
-    """`width == 2 * hidden`: Python, too."""
+    """Relation as a Python expression: `width == 2 * hidden`."""
 
 
 class Output(Value):
-    """One output of the reference."""
+    """Output of the reference."""
 
     dtype: str
     shape: tuple[int | str, ...]
     contiguous: bool = True
     depends_on_weights: bool = True
-    """Whether torch sees that its gradient reaches a weight."""
+    """Whether a gradient of the output reaches a weight."""
 
 
 class Weight(Value):
-    """One parameter or buffer of the reference."""
+    """Parameter or buffer of the reference."""
 
     name: str
     dtype: str
@@ -111,26 +126,26 @@ class Weight(Value):
 
 
 class Contract(Value):
-    """What a kernel was judged on."""
+    """Conditions under which a kernel was judged."""
 
     inputs: tuple[Argument, ...]
     constructor: tuple[Argument, ...] = ()
     outputs: tuple[Output, ...] = ()
     weights: tuple[Weight, ...] = ()
     run_sizes: dict[str, tuple[int, ...]] = {}
-    """Sizes that varied, with the values at which the kernel was run, in order."""
+    """Tested values of each varied size, in ascending order."""
     own_sizes: dict[str, int] = {}
-    """The values of these sizes in the problem itself, for which it was compiled at least."""
+    """Values of the varied sizes in the problem, at which the kernel was at least compiled."""
     relations: tuple[Relation, ...] = ()
     mode: Mode = Mode.ANY
     max_elements: int = INT32_ELEMENTS
-    """Elements of the largest tensor that is let in."""
+    """Maximum number of elements of an accepted tensor."""
 
     @property
     def few_values(self) -> dict[str, tuple[int, ...]]:
-        """Sizes of which only one or two values were run: no reason to think that another one is right.
+        """Sizes with only one or two tested values; other values are not assumed to be correct.
 
-        The problem's own is among them.
+        The problem's value is included.
         """
         few = {
             name: values

@@ -1,4 +1,9 @@
-"""The contract as comments at the top of a kernel file: the kind of a line, then its value."""
+"""Writes a contract as comments at the top of a kernel file: the kind of each line, then its
+value.
+
+    # contract   input       x: float32 (rows, 64), contiguous
+    # contract   size        rows: any from 1; run at 5 values from 5 to 1024
+"""
 
 from __future__ import annotations
 
@@ -30,7 +35,7 @@ MODES = {
 
 
 def contract_lines(contract: Contract, report: Report) -> list[str]:
-    """Returns one line for each fact: the word `contract`, the kind of the line, and its value."""
+    """Returns a line for each fact: the word `contract`, the kind of the line, and its value."""
     return [f"# contract   {kind:<11} {value}" for kind, value in _facts(contract, report)]
 
 
@@ -111,9 +116,9 @@ def _strides(contract: TensorContract) -> str:
     return f"{layout}, written to" if contract.written else layout
 
 
-def _size(name: str, values: tuple[int, ...], own: int, few: bool) -> str:
+def _size(name: str, values: tuple[int, ...], problem_value: int, few: bool) -> str:
     ran = f"run at {_numbers(values)}"
-    compiled = "" if own in values else f", compiled for {own}"
+    compiled = "" if problem_value in values else f", compiled for {problem_value}"
     return f"{name}: {'only these' if few else 'any from 1'}; {ran}{compiled}"
 
 

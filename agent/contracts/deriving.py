@@ -1,4 +1,13 @@
-"""Derives the contract of a kernel from the sizes at which a verdict found it right, and from its reference."""
+"""Derives the contract of a kernel from the sizes at which a verdict was correct, and from its
+reference.
+
+The inputs are described at every judged size and compared position by position: a value equal at
+all sizes is fixed, and an extent that varies gets the name of a size (size_names.py).
+
+    judged sizes     {"rows": 5}    {"rows": 181}    {} (the problem: 1024)
+    x                (5, 64)        (181, 64)        (1024, 64)                -> ("rows", 64)
+    eps              1e-05          1e-05            1e-05                     -> fixed 1e-05
+"""
 
 from __future__ import annotations
 
@@ -34,14 +43,14 @@ from kernelwright.tools.references.input_spec import InputSpec, input_spec
 from kernelwright.tools.report import CorrectnessResult, Report, SizeOutcome
 
 MAX_BYTES_TO_RUN = 1 << 26
-"""Bytes of inputs and weights up to which a reference is run on the CPU to learn its facts."""
+"""Maximum bytes of inputs and weights for running a reference on the CPU."""
 
 Leaves = tuple[Any, ...]
-"""One argument, or a part of one, at each size: descriptions of tools/wire.py."""
+"""An argument, or a part of it, at each size: descriptions in the format of tools/wire.py."""
 
 
 def contract_of(problem: Problem, report: Report) -> Contract:
-    """Returns the contract of the kernel of a correct report, for which the reference runs in a process of its own.
+    """Returns the contract of a correct kernel. The reference runs in a separate process.
 
     Raises ProblemError if the reference fails, and InfrastructureError if no process starts.
     """
@@ -51,12 +60,12 @@ def contract_of(problem: Problem, report: Report) -> Contract:
 
 
 def derive_here(problem: Problem, report: JsonValue) -> JsonValue:
-    """An entry of the process for references: returns the contract as JSON."""
+    """Entry point in the reference process: returns the contract as JSON."""
     return derived_contract(problem, Report.model_validate(report)).model_dump(mode="json")
 
 
 def derived_contract(problem: Problem, report: Report) -> Contract:
-    """Returns the contract of the kernel of a correct report. Runs the reference in this process."""
+    """Returns the contract of a correct kernel. Runs the reference in this process."""
     specs = judged_specs(problem, report)
     facts = facts_of(problem, _small_sizes(problem, specs))
     constructor = _columns([spec.init for spec in specs])
@@ -85,18 +94,20 @@ def derived_contract(problem: Problem, report: Report) -> Contract:
 
 
 def _columns(tables: Sequence[Sequence[Any]]) -> list[Leaves]:
-    """Returns each argument with what it was at every size."""
+    """Transposes a table of arguments per size into columns of values per argument."""
     return list(zip(*tables, strict=True))
 
 
 def _names(parameters: Sequence[SignatureParameter], count: int) -> list[str]:
-    """Returns the names of as many arguments as are passed; numbered ones where the signature has fewer."""
+    """Returns names for `count` passed arguments, numbered beyond the signature's parameters."""
     names = [parameter.name for parameter in parameters[:count]]
     return names + [f"argument_{index}" for index in range(len(names), count)]
 
 
 def judged_sizes(report: Report) -> list[dict[str, int]]:
-    """The sizes at which a kernel was run and found right, each once, as replacements of a problem's integers."""
+    """Returns the distinct sizes at which a kernel ran correctly, as replacements of a problem's
+    integers.
+    """
     sizes: list[dict[str, int]] = []
     for stage in (report.correctness, report.interpreted):
         if stage is not None and stage.passed:
@@ -109,9 +120,11 @@ def _sizes_of(stage: CorrectnessResult) -> list[dict[str, int]]:
 
 
 def judged_specs(problem: Problem, report: Report) -> list[InputSpec]:
-    """Descriptions of the inputs at each judged size, and at the problem's own, for which the kernel was compiled.
+    """Returns input descriptions for each judged size and for the problem's sizes, at which the
+    kernel was compiled.
 
-    Sizes at which arguments are nested otherwise than at the first one are left out: what is alike is compared.
+    Sizes with another nesting of arguments than the first are omitted, because columns must be
+    comparable.
     """
     specs: list[InputSpec] = []
     for sizes in [*judged_sizes(report), {}]:
@@ -127,7 +140,7 @@ def judged_specs(problem: Problem, report: Report) -> list[InputSpec]:
 
 
 def _form(tree: Any) -> Any:
-    """The nesting of a description, with the number of dimensions and the type of each tensor."""
+    """Returns the nesting of a description, with the rank and dtype of each tensor."""
     if isinstance(tree, list):
         return [_form(item) for item in tree]
     if isinstance(tree, dict) and "tensor" in tree:
@@ -138,7 +151,9 @@ def _form(tree: Any) -> Any:
 
 
 def _small_sizes(problem: Problem, specs: Sequence[InputSpec]) -> dict[str, int]:
-    """The sizes at which the reference costs least: of those that were judged, or such as the interpreter takes."""
+    """Returns the cheapest sizes for running the reference: the smallest judged sizes, or sizes
+    small enough for the interpreter.
+    """
     smallest = min(specs, key=lambda spec: spec.bytes)
     if smallest.bytes <= MAX_BYTES_TO_RUN:
         return smallest.sizes
@@ -148,7 +163,7 @@ def _small_sizes(problem: Problem, specs: Sequence[InputSpec]) -> dict[str, int]
 
 
 def _problem_sizes(problem: Problem, specs: Sequence[InputSpec]) -> dict[str, Row]:
-    """The integers that a problem names, at each size."""
+    """Returns the values of the problem's module-level integers at each size."""
     tables = [module_integers(problem.with_sizes(spec.sizes).source) for spec in specs]
     return {
         name: tuple(table[name] for table in tables)
@@ -158,7 +173,7 @@ def _problem_sizes(problem: Problem, specs: Sequence[InputSpec]) -> dict[str, Ro
 
 
 def _rows(name: str, leaves: Leaves) -> Iterator[tuple[str, Row]]:
-    """Yields each extent and each whole number of an argument with its name."""
+    """Yields the values of each extent and integer of an argument, with a default name."""
     first = leaves[0]
     if isinstance(first, dict) and "tensor" in first:
         for index in range(len(first["tensor"]["shape"])):
@@ -171,7 +186,7 @@ def _rows(name: str, leaves: Leaves) -> Iterator[tuple[str, Row]]:
 
 
 def _items(leaves: Leaves) -> Iterator[tuple[str, Leaves]]:
-    """Yields the entries of a list, tuple or dictionary with their keys; nothing for a plain value."""
+    """Yields the entries of a container with their keys; nothing for plain values."""
     bodies = [_body(leaf) for leaf in leaves]
     first = bodies[0]
     keys: Sequence[Any] = (
@@ -191,7 +206,7 @@ def _arguments(
     names: Sequence[str], columns: Sequence[Leaves], parameters: Sequence[SignatureParameter], sizes: SizeNames,
     written: Sequence[str],
 ) -> Iterator[Argument]:  # fmt: skip
-    """Yields the arguments that are passed in order, then those that stay at their defaults."""
+    """Yields the passed arguments in order, then the arguments left at their defaults."""
     defaults = {parameter.name: parameter.default for parameter in parameters}
     for index, (name, leaves) in enumerate(zip(names, columns, strict=True)):
         contract = _contract(leaves, sizes, str(index), written)
@@ -256,7 +271,9 @@ def _tensor_contract(leaves: Leaves, sizes: SizeNames, written: bool) -> TensorC
 
 
 def _order(shapes: Sequence[Row], strides: Sequence[Row]) -> tuple[int, ...] | None:
-    """Returns the order in which the dimensions lie at every size; None for tensors with gaps or overlaps."""
+    """Returns the memory order of dimensions valid at every size; None for tensors with gaps or
+    overlaps.
+    """
     usual = tuple(range(len(strides[0])))
     by_stride = sorted(usual, key=lambda k: strides[0][k], reverse=True)
     for order in (usual, tuple(by_stride)):
@@ -281,11 +298,11 @@ def _outputs(
 ) -> tuple[Output, ...]:
     outputs = []
     for index, first in enumerate(specs[0].outputs):
-        others = [spec.outputs[index] for spec in specs if index < len(spec.outputs)]
-        same = all(len(other.shape) == len(first.shape) for other in others)
+        outputs_by_size = [spec.outputs[index] for spec in specs if index < len(spec.outputs)]
+        same = all(len(other.shape) == len(first.shape) for other in outputs_by_size)
         rows = (
-            list(zip(*(other.shape for other in others), strict=True))
-            if same and len(others) == len(specs)
+            list(zip(*(other.shape for other in outputs_by_size), strict=True))
+            if same and len(outputs_by_size) == len(specs)
             else []
         )
         contiguous = facts.contiguous[index] if index < len(facts.contiguous) else True
@@ -313,11 +330,14 @@ def _weights(specs: Sequence[InputSpec], sizes: SizeNames) -> tuple[Weight, ...]
 
 
 def _run_values(row: Row, specs: Sequence[InputSpec]) -> tuple[int, ...]:
-    """The values at sizes that were run: the last one is the problem's own, which may have been compiled only."""
+    """Returns the tested values of a size.
+
+    The last value belongs to the problem and may be compiled only.
+    """
     ran = row if any(not spec.sizes for spec in specs[:-1]) else row[:-1]
     return tuple(sorted(set(ran)))
 
 
 def _largest(spec: InputSpec) -> int:
-    """Elements of the largest output."""
+    """Returns the number of elements of the largest output."""
     return max((math.prod(output.shape) for output in spec.outputs), default=0)

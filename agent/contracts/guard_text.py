@@ -1,9 +1,19 @@
-"""Writes the guard: the end of a kernel file, which checks every call against the contract.
+"""Writes the guard at the end of a kernel file, which checks every call against the contract.
 
-The judged text stays as it is. The guard replaces the constructor and forward of its class, so that
-`super(ModelNew, self)` and the names of the weights stay what they were. The checker (enforcing.py) is the same text in
-every file; below it stand a constructor and a forward with one line for each argument. The guard's names stand inside
-of one function, whose own name does not occur in the text.
+The judged text stays unchanged. The guard replaces constructor and forward of the class in place,
+so that `super(ModelNew, self)` and the names of the weights stay valid. The checker
+(enforcing.py) is equal in every file; a constructor and a forward with a check for each argument
+follow. All names of the guard are local to a function whose name does not occur in the text:
+
+    def _enforce_contract(model):
+        ...                                            the checker
+        def forward(self, x):
+            sizes = dict(self.judged_contract[0])
+            x = tensor('x', x, torch.float32, ('rows', 64), sizes)
+            return finish(self, judged_forward(self, x), ())
+        ...
+
+    _enforce_contract(ModelNew)
 """
 
 from __future__ import annotations
@@ -31,7 +41,7 @@ GUARD_MARK = "# ---- The contract, checked at every call. The kernel above is as
 CHECKS_FILE = Path(__file__).with_name("enforcing.py")
 FUNCTION_NAME = "_enforce_contract"
 WRAPPED = "model."
-"""The prefix of all weights where the reference of a problem holds the user's module as its `model`."""
+"""Prefix of all weights if the problem's reference stores the user's module as `model`."""
 LOADING = f"""
 def load(self, state, prefix, *rest):  # takes the state dict of the module that the reference holds as its `model`
     for name in self.state_dict():
@@ -43,7 +53,7 @@ judged_load, model._load_from_state_dict = model._load_from_state_dict, load
 
 
 def with_guard(source: str, contract: Contract) -> str:
-    """Returns the text with its guard at the end."""
+    """Appends the guard to a text."""
     name = FUNCTION_NAME
     while name in source:
         name += "_"
@@ -59,7 +69,7 @@ def without_guard(source: str) -> str:
 
 
 def guard_text(contract: Contract, name: str) -> str:
-    """Returns the function that makes a class check its calls."""
+    """Returns the source of the function that adds the checks to a class."""
     methods = [_constructor(contract), _forward(contract), _installed(contract)]
     if contract.max_elements != INT32_ELEMENTS:
         methods.insert(0, f"MAX_ELEMENTS = {contract.max_elements}")
@@ -69,7 +79,9 @@ def guard_text(contract: Contract, name: str) -> str:
 
 @functools.cache
 def checker_text() -> str:
-    """Returns the checker: the imports of enforcing.py and all below them, with one empty line in place of two."""
+    """Returns the checker: enforcing.py from its imports on, with single instead of double blank
+    lines.
+    """
     text = CHECKS_FILE.read_text(encoding="utf-8")
     return text.partition('"""\n\n')[2].strip().replace("\n\n\n", "\n\n")
 
@@ -132,7 +144,7 @@ def _is_trained(output: Output) -> bool:
 
 
 def _installed(contract: Contract) -> str:
-    """Returns the statements that put the new methods in the places of the old ones."""
+    """Returns the statements that install the new methods."""
     lines = ['entry = "forward" if model.__call__ is torch.nn.Module.__call__ else "__call__"']
     lines.append("judged_init, judged_forward = model.__init__, getattr(model, entry)")
     lines.append("model.__init__ = __init__")
@@ -154,7 +166,10 @@ def _method(
 
 
 def _signature(arguments: Sequence[Argument], names: Sequence[str]) -> Iterator[str]:
-    """Yields the parameters. One without a default after one with a default loses nothing: the earlier has none."""
+    """Yields the parameters with defaults.
+
+    Defaults before a required parameter are dropped, as Python's syntax demands.
+    """
     last_required = max((k for k, a in enumerate(arguments) if a.default is None), default=-1)
     for index, (argument, name) in enumerate(zip(arguments, names, strict=True)):
         yield (
@@ -165,7 +180,7 @@ def _signature(arguments: Sequence[Argument], names: Sequence[str]) -> Iterator[
 
 
 def _parameter_names(arguments: Sequence[Argument]) -> list[str]:
-    """The arguments' own names, or numbered ones where one of them is a name of the guard."""
+    """Returns the argument names, or numbered names if any collides with a name of the guard."""
     names = [argument.name for argument in arguments]
     reserved = {*_checker_names(), "sizes", "judged_init", "judged_forward", "self", "model"}
     usable = (
@@ -177,7 +192,7 @@ def _parameter_names(arguments: Sequence[Argument]) -> list[str]:
 
 
 def _passed(arguments: Sequence[Argument], names: Sequence[str]) -> Iterator[str]:
-    """Yields what the judged method is given, in the way in which the judge gave it."""
+    """Yields the arguments for the judged method, in the order used by the judge."""
     for argument, name in zip(arguments, names, strict=True):
         if argument.passed:
             yield name
@@ -193,7 +208,9 @@ def _checks(arguments: Sequence[Argument], names: Sequence[str]) -> list[str]:
 
 
 def _expression(variable: str, label: str, contract: AnyContract, before: list[str]) -> str:
-    """Returns the checked value as Python; adds to `before` what must be checked earlier."""
+    """Returns an expression for the checked value; checks that must run earlier are appended to
+    `before`.
+    """
     match contract:
         case TensorContract():
             return _tensor_expression(variable, label, contract)
@@ -242,5 +259,7 @@ def _items_expression(variable: str, label: str, contract: ItemsContract, before
 
 
 def _with_lookups(relation: str) -> str:
-    """`width == 2 * hidden` with what the guard knows of these sizes."""
+    """Replaces names by lookups: `width == 2 * hidden` becomes `sizes["width"] == 2 *
+    sizes["hidden"]`.
+    """
     return re.sub(r"[A-Za-z_]\w*", lambda name: f'sizes["{name[0]}"]', relation)

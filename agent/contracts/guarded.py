@@ -1,6 +1,8 @@
-"""A judged kernel with its contract: comments for the top of its file, and its text with the guard at the end.
+"""Combines a judged kernel with its contract: comments for the top of the file, and the text with
+the guard at its end.
 
-The judge judges the text with its guard once more where it is at hand, so that the file is what was judged.
+If a judge is available, the text with its guard is judged again, so that the written file is a
+judged text.
 """
 
 from __future__ import annotations
@@ -18,21 +20,21 @@ from kernelwright.tools.report import InfrastructureError, Report, Value, clean_
 
 log = logging.getLogger(__name__)
 HEADER_MARKS = ("# Written by kernelwright", "# Tuned by kernelwright")
-"""How the files begin that this program writes."""
-Judge = Callable[[str], Report]
+"""First lines of files written by this program."""
+CandidateJudge = Callable[[str], Report]
 """Judges a text as a candidate for the problem."""
 
 
 class GuardedKernel(Value):
-    """The text of a kernel file without the comments that say where it comes from."""
+    """Text of a kernel file, without comments about its origin."""
 
     text: str
     lines: tuple[str, ...]
-    """The contract as comments."""
+    """Contract as comment lines."""
     contract: Contract | None = None
-    """None where the kernel is not correct, or where its contract cannot be derived."""
+    """None if the kernel is incorrect or its contract cannot be derived."""
     report: Report | None = None
-    """The verdict on the text with its guard; None where it was not judged."""
+    """Verdict on the text with its guard; None if not judged."""
 
     @property
     def is_enforced(self) -> bool:
@@ -41,12 +43,13 @@ class GuardedKernel(Value):
 
 
 def guarded_kernel(
-    problem: Problem, source: str, report: Report, judge: Judge | None = None
+    problem: Problem, source: str, report: Report, judge: CandidateJudge | None = None
 ) -> GuardedKernel:
     """Returns a judged kernel with its contract.
 
-    judge: judges the text with its guard. Where that is not correct the kernel stays as it was judged, and the comments
-    say that nothing enforces its contract. None: the guard is not judged, which the comments say.
+    judge: judges the text with its guard. If the guarded text is incorrect, the kernel is
+    returned without guard, and the comments state that the contract is not enforced. None: the
+    guard is not judged, which the comments state.
     """
     kernel = without_guard(without_header(source))
     if not report.correct:
@@ -73,8 +76,10 @@ def guarded_kernel(
     )
 
 
-def _judged(judge: Judge | None, text: str) -> Report | None:
-    """Returns the verdict; None where nobody judges, or where the judge itself fails: the kernel is not lost."""
+def _judged(judge: CandidateJudge | None, text: str) -> Report | None:
+    """Returns the verdict; None without a judge or if the judge fails, so that the kernel is not
+    lost.
+    """
     if judge is None:
         return None
     try:
@@ -94,7 +99,7 @@ def _enforced(verdict: Report | None) -> str:
 
 
 def without_header(source: str) -> str:
-    """Returns a text without the comments that this program wrote at its top."""
+    """Removes the comments that this program wrote at the top of a text."""
     if not source.startswith(HEADER_MARKS):
         return source
     lines = source.splitlines(keepends=True)

@@ -1,7 +1,7 @@
-"""What a reference does that its inputs' shapes do not tell: names and defaults of its arguments, the inputs that it
-writes to, and whether it computes something else in the other mode.
+"""Determines facts about a reference by running it: names and defaults of arguments, inputs
+modified in place, and dependence on the module's mode.
 
-The reference runs in the process that calls: entries of `tools/reference_trials` call it in a process of its own.
+The reference runs in the calling process; `tools/reference_trials` provides separate processes.
 """
 
 from __future__ import annotations
@@ -23,36 +23,40 @@ if TYPE_CHECKING:
 
 SEED = 0
 RELATIVE_TOLERANCES = {"float16": 2e-2, "bfloat16": 2e-2, "float64": 1e-9}
-"""Up to which outputs in two modes count as the same; of every other type DEFAULT_TOLERANCE."""
+"""Relative tolerance per dtype within which outputs of two modes are equal; DEFAULT_TOLERANCE for
+other dtypes.
+"""
 DEFAULT_TOLERANCE = 1e-4
 
 
 class SignatureParameter(Value):
-    """A parameter in a signature."""
+    """Parameter of a signature."""
 
     name: str
     default: str | None = None
-    """As Python writes it; None where there is none, or none that can be written."""
+    """Default as a Python literal; None if absent or not a literal."""
     written_out: bool = True
-    """False where the default cannot be written in another file."""
+    """False if the default cannot be written as a literal."""
 
 
 class ReferenceFacts(Value):
-    """What one run of a reference tells."""
+    """Facts learned from a run of a reference."""
 
     forward: tuple[SignatureParameter, ...] = ()
     constructor: tuple[SignatureParameter, ...] = ()
     written: tuple[str, ...] = ()
-    """Inputs that forward writes to, by place: `0`, `1[mask]`."""
+    """Positions of inputs modified by forward: `0`, `1[mask]`."""
     mode: Mode = Mode.ANY
     contiguous: tuple[bool, ...] = ()
     """Whether each output is contiguous."""
     depends_on_weights: tuple[bool, ...] = ()
-    """Whether the gradient of each output reaches a weight; empty if the reference does not run in grad mode."""
+    """Whether a gradient of each output reaches a weight; empty if the reference cannot run in
+    grad mode.
+    """
 
 
 def facts_of(problem: Problem, sizes: Mapping[str, int]) -> ReferenceFacts:
-    """Runs the reference on the CPU at these sizes. Raises ProblemError where it fails."""
+    """Runs the reference on the CPU at these sizes. Raises ProblemError if it fails."""
     import torch
 
     from kernelwright.tools.references.reference import Reference
@@ -103,14 +107,14 @@ def _depends_on_weights(reference: Reference) -> tuple[bool, ...]:
 
 
 def _versions(inputs: list[object]) -> list[int]:
-    """How often each tensor was written to."""
+    """Returns the in-place modification counter of each tensor."""
     return [int(getattr(value, "_version", 0)) for value in inputs]
 
 
 def _mode(
     training: bool, built: list[object], outputs_in: Callable[[bool], list[object] | None]
 ) -> Mode:
-    """Which mode gives what the reference gives as it was built."""
+    """Returns the modes in which the outputs equal those of the reference as built."""
     in_training, in_eval = (_all_close(built, outputs_in(mode)) for mode in (True, False))
     if in_training and in_eval:
         return Mode.ANY
@@ -142,7 +146,9 @@ def _is_close(value: object, other: object) -> bool:
 
 
 def _largest(value: torch.Tensor) -> float:
-    """Returns the mean size of the finite elements: the measure of a difference near zero."""
+    """Returns the mean absolute value of the finite elements, the scale for differences near
+    zero.
+    """
     if not value.is_floating_point() or not value.numel():
         return 0.0
     mean = float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).mean())
@@ -150,7 +156,9 @@ def _largest(value: torch.Tensor) -> float:
 
 
 def parameters_of(function: Callable[..., object]) -> tuple[SignatureParameter, ...]:
-    """Returns the parameters after `self`, up to the first `*`; empty where the signature cannot be read."""
+    """Returns the parameters after `self`, without `*args` and `**kwargs`; empty if there is no
+    signature.
+    """
     try:
         parameters = list(inspect.signature(function).parameters.values())[1:]
     except (TypeError, ValueError):
@@ -167,7 +175,7 @@ def _parameter(name: str, default: object) -> SignatureParameter:
 
 
 def literal(value: object) -> str | None:
-    """Returns a plain value as Python writes it; None for any other, and for infinities."""
+    """Returns a plain value as a Python literal; None for other values."""
     if isinstance(value, float) and not math.isfinite(value):
         return f"float({str(value)!r})"
     text = repr(value)
@@ -178,10 +186,11 @@ def literal(value: object) -> str | None:
 
 
 def _dropped_parameters(problem: Problem) -> tuple[SignatureParameter, ...]:
-    """The parameters of a function that the forward of its `Model` leaves at a default or gives a plain value.
+    """Returns parameters of the called function that `Model.forward` leaves at a default or sets
+    to a plain value.
 
-    A function becomes a problem as `def forward(self, x, bias): return gated_gelu(x, bias)`, and a parameter with a
-    default that nobody gave (`scale=1.0`) is not in it.
+    A function becomes a problem as `def forward(self, x, bias): return gated_gelu(x, bias)`; a
+    parameter with an unused default (`scale=1.0`) is then missing from forward.
     """
     tree = parse(problem.source)
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -215,7 +224,7 @@ def _written_parameter(name: str, default: ast.expr) -> SignatureParameter:
 
 
 def _only_call(tree: ast.Module) -> ast.Call | None:
-    """Returns the call that is all that the forward of `Model` does; None where it does anything else."""
+    """Returns the call if `Model.forward` consists of a single returned call; otherwise None."""
     model = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None)
     body = model.body if model is not None else []
     forward = next(

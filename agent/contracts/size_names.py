@@ -1,9 +1,9 @@
-"""Names for the sizes that varied while a kernel was judged, and what held between them.
+"""Names the sizes that varied while a kernel was judged, and finds relations between them.
 
-Each extent of each input is a row of numbers, one for each size that was judged. Equal rows are one size, with the name
-that the problem gives it; a row of one number is fixed:
+Each input extent is a row of numbers, a number per judged size. Equal rows form a size, named as
+in the problem; a constant row is fixed:
 
-    sizes judged          1    2    3
+    judged sizes          1    2    3
     x.shape[0]            5  181   15     the problem's `rows`
     x.shape[1]           64   64   64     64
     bias.shape[0]        10  362   30     bias_dim0, with bias_dim0 == 2 * rows
@@ -21,10 +21,12 @@ Row = tuple[int, ...]
 
 
 class SizeNames:
-    """Names of rows of numbers."""
+    """Names for rows of numbers."""
 
     def __init__(self, rows: Sequence[tuple[str, Row]], problem_sizes: Mapping[str, Row]) -> None:
-        """rows: by the name that a size gets where the problem has none for it."""
+        """rows: pairs of default name and row; the default applies if the problem has no name for
+        the row.
+        """
         self._names: dict[Row, str] = {}
         for name, row in rows:
             if len(set(row)) > 1 and row not in self._names:
@@ -36,11 +38,13 @@ class SizeNames:
                 self._names[row] = next(named, name)
 
     def name(self, row: Row) -> int | str:
-        """Returns the number of a row that never varied, else the name of its size."""
+        """Returns the number of a constant row, otherwise the name of its size."""
         return row[0] if len(set(row)) == 1 else self._names[row]
 
     def describe(self, row: Row) -> int | str:
-        """Returns the name of any row: of one that is the size of no input by what it is computed from, or "varies"."""
+        """Returns a name or expression for any row: an input size, an expression of input sizes,
+        or "varies".
+        """
         if len(set(row)) == 1 or row in self._names:
             return self.name(row)
         parts = (
@@ -52,13 +56,15 @@ class SizeNames:
 
     @property
     def rows(self) -> dict[str, Row]:
-        """The sizes that varied, in the order of the inputs."""
+        """Varied sizes in the order of the inputs."""
         return {name: row for row, name in self._names.items()}
 
     def relations(self) -> tuple[Relation, ...]:
-        """Returns what held everywhere: each size that can be computed from earlier ones has one relation.
+        """Returns the relations that held at all sizes: at most one for each size, in terms of
+        earlier sizes.
 
-        A size that was always even, or a multiple of more, must stay so: the reference may not run elsewhere.
+        A size whose values had a common divisor must keep this divisor, because the reference may
+        fail otherwise.
         """
         independent: dict[str, Row] = {}
         relations = []
@@ -87,7 +93,7 @@ def _relations(name: str, row: Row, known_rows: Mapping[str, Row]) -> Iterator[s
 
 
 def _expressions(row: Row, known_rows: Mapping[str, Row]) -> Iterator[str]:
-    """Yields what a row could be computed from: a multiple, a product, a sum, a constant more or less."""
+    """Yields expressions for a row: a multiple, product, sum, or constant offset of other sizes."""
     for other, values in known_rows.items():
         factor = _factor(row, values)
         if factor is not None:
@@ -107,7 +113,7 @@ def _expressions(row: Row, known_rows: Mapping[str, Row]) -> Iterator[str]:
 
 
 def _factor(row: Row, values: Row) -> int | None:
-    """Returns the whole number over 1 by which every value of the one is multiplied; None where there is none."""
+    """Returns the constant integer ratio `row / values`; None if there is none."""
     if any(value == 0 or number % value for number, value in zip(row, values, strict=True)):
         return None
     factors = {number // value for number, value in zip(row, values, strict=True)}

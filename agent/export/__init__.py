@@ -1,1 +1,4 @@
-"""Exports of the store in the forms that other programs read. Training with rl reads the store itself."""
+"""Exports stored data in formats of other programs.
+
+Training with rl reads the store directly.
+"""

@@ -1,4 +1,6 @@
-"""A run as an Inspect log (UK AI Security Institute's inspect_ai, log format 2), which its viewer opens."""
+"""Exports a run as an Inspect log (UK AI Security Institute's inspect_ai, log format 2) for its
+viewer.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ SCORER = "kernelwright"
 
 
 def inspect_log(store: Store, name: str, samples: Sequence[ReportedSample]) -> dict[str, Any]:
-    """Writes one sample for each trajectory, with the sample's number as its epoch; every turn's prompt and answer are
-    its messages.
+    """Returns the log with a sample per trajectory.
+
+    The sample's number is the epoch; prompts and answers of all turns are its messages.
     """
     rows = [store.trajectory(sample.trajectory_id) for sample in samples]
     begun = _when(min((row.created for row in rows), default=0.0))
@@ -53,10 +56,10 @@ def inspect_log(store: Store, name: str, samples: Sequence[ReportedSample]) -> d
 
 
 def _results(samples: Sequence[ReportedSample]) -> dict[str, Any]:
-    found = compute_figures(by_problem(samples))
+    figures = compute_figures(by_problem(samples))
     values = {
-        "correct": found.correct,
-        **{f"fast_{p:g}": estimate for p, estimate in found.fast.items()},
+        "correct": figures.correct,
+        **{f"fast_{p:g}": estimate for p, estimate in figures.fast.items()},
     }
     metrics = {
         key: {"name": key, "value": e.value, "params": {}}
@@ -110,11 +113,11 @@ def _sample(store: Store, sample: ReportedSample) -> dict[str, Any]:
 def _messages(turn: Turn) -> list[dict[str, str]]:
     prompt = [
         {
-            "id": f"{turn.candidate_id}-{place}",
+            "id": f"{turn.candidate_id}-{index}",
             "role": message.role.value,
             "content": message.content,
         }
-        for place, message in enumerate(turn.messages)
+        for index, message in enumerate(turn.messages)
     ]
     if turn.completion is None:
         return prompt

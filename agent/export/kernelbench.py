@@ -1,6 +1,8 @@
-"""KernelBench's own layout, so that its analysis scripts read a run: `runs/{run}/`, one folder a level.
+"""Exports a run in KernelBench's layout for its analysis scripts: `runs/{run}/`, a folder per
+level.
 
-What was judged on a CPU only is written as not correct, with a note in `metadata`: KernelBench's word means a GPU.
+Candidates judged only on a CPU are written as incorrect, with a note in `metadata`: correctness
+in KernelBench means a GPU.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from kernelwright.tools.report import Report, Timing
 
 KERNELBENCH_PASS_AT_K = (1, 5, 10)
 NOT_TIMED_MS = -1.0
-"""The number that KernelBench writes in place of a time that was not measured."""
+"""KernelBench's placeholder for a missing time."""
 
 
 def write_layout(
@@ -29,20 +31,21 @@ def write_layout(
     folder: Path,
     titles: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """The folders, one for each level: kernels, eval_results.json, pass_at_k_results.json, baseline_time_torch.json.
+    """Writes a folder per level with kernels, eval_results.json, pass_at_k_results.json and
+    baseline_time_torch.json, and returns the folders.
 
-    Samples of other suites are left out. `titles`: file stems by problem (`1_Square_matrix_multiplication_`), for the
-    baseline.
+    Samples of other suites are omitted. `titles`: file stems by problem
+    (`1_Square_matrix_multiplication_`), for the baseline.
     """
     levels: dict[int, list[tuple[int, ReportedSample]]] = defaultdict(list)
     for sample in samples:
-        if place := re.fullmatch(r"kernelbench:(\d+)/(\d+)", sample.problem):
-            levels[int(place[1])].append((int(place[2]), sample))
+        if match := re.fullmatch(r"kernelbench:(\d+)/(\d+)", sample.problem):
+            levels[int(match[1])].append((int(match[2]), sample))
     folders = []
-    for level, own in sorted(levels.items()):
+    for level, level_samples in sorted(levels.items()):
         target = folder if len(levels) == 1 else folder / f"level{level}"
         target.mkdir(parents=True, exist_ok=True)
-        _write_level(store, level, own, target, titles or {})
+        _write_level(store, level, level_samples, target, titles or {})
         folders.append(target)
     return folders
 
@@ -50,13 +53,13 @@ def write_layout(
 def _write_level(
     store: Store,
     level: int,
-    own: Sequence[tuple[int, ReportedSample]],
+    level_samples: Sequence[tuple[int, ReportedSample]],
     folder: Path,
     titles: Mapping[str, str],
 ) -> None:
     results: dict[str, list[dict[str, Any]]] = defaultdict(list)
     baseline: dict[str, Any] = {}
-    for number, sample in sorted(own, key=lambda pair: (pair[0], pair[1].number)):
+    for number, sample in sorted(level_samples, key=lambda pair: (pair[0], pair[1].number)):
         if sample.candidate_id is None:
             continue
         turn = store.turn(sample.candidate_id)
@@ -77,7 +80,7 @@ def _write_level(
 
 
 def evaluation_entry(sample: int, report: Report) -> dict[str, Any]:
-    """Returns one line of eval_results.json."""
+    """Returns an entry of eval_results.json."""
     profile = report.profile if report.correct else None
     timing = profile.candidate if profile else None
     metadata: dict[str, Any] = {
@@ -102,7 +105,7 @@ def evaluation_entry(sample: int, report: Report) -> dict[str, Any]:
 
 
 def timing_entry(timing: Timing, device: str) -> dict[str, Any]:
-    """Milliseconds, with KernelBench's names."""
+    """Returns a timing in milliseconds, with KernelBench's field names."""
     return {
         "mean": timing.mean,
         "std": timing.std,
@@ -115,7 +118,9 @@ def timing_entry(timing: Timing, device: str) -> dict[str, Any]:
 
 
 def pass_at_k_results(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-    """Returns KernelBench's `pass_at_k_results.json` for its `eval_results.json`, by problem number."""
+    """Returns KernelBench's `pass_at_k_results.json` for its `eval_results.json`, by problem
+    number.
+    """
     problems: dict[str, dict[str, Any]] = {}
     for number, entries in results.items():
         n, c = len(entries), sum(bool(e["correctness"] and e["compiled"]) for e in entries)
@@ -140,7 +145,7 @@ def pass_at_k_results(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> dic
 
 
 def _write_json(path: Path, content: Any) -> None:
-    """Writes the file under another name and renames it: a script never reads half of it."""
+    """Writes a temporary file and renames it, so that scripts never read a partial file."""
     beside = path.with_name(f".{path.name}.part")
     beside.write_text(json.dumps(content, indent=4), encoding="utf-8")
     beside.replace(path)

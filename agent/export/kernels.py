@@ -1,4 +1,6 @@
-"""Kernels as Python files with their provenance in the header: the best of a run, or the one that the viewer shows."""
+"""Exports kernels as Python files with their origin in the header: the best kernels of a run, or
+the kernel shown in the viewer.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,10 @@ from kernelwright.tools.report import clean_text
 def kernel_files(
     store: Store, samples: Sequence[ReportedSample], tell: Callable[[str], None] = lambda _: None
 ) -> Iterator[tuple[str, str]]:
-    """Name and text of each sample's best candidate; samples without a correct one have none.
+    """Yields file name and text for the best candidate of each solved sample.
 
-    tell: called with a line before each kernel, whose contract takes seconds to derive.
+    tell: called with a progress message before each kernel, because deriving a contract takes
+    seconds.
     """
     solved = [sample for sample in samples if sample.correct and sample.candidate_id is not None]
     for number, sample in enumerate(solved, start=1):
@@ -43,9 +46,10 @@ def kernel_files(
 
 
 def kernel_text(store: Store, candidate_id: int) -> str:
-    """Returns a judged candidate's source under comments that say where it comes from and what its contract is.
+    """Returns a judged candidate's source with comments on its origin and contract.
 
-    A guard at its end enforces the contract. It is not judged: no kernel is run for an export.
+    A guard at the end enforces the contract. The guard is not judged, because exports run no
+    kernels.
     """
     turn = store.turn(candidate_id)
     assert turn.source is not None
@@ -81,7 +85,7 @@ def default_name(turn: Turn) -> str:
 
 
 def check_kernel(turn: Turn) -> None:
-    """Raises InputError where there is nothing to write."""
+    """Raises InputError if the turn has no code or no verdict."""
     if not turn.source:
         raise InputError("this turn holds no code: there is nothing to export")
     if turn.report is None:
@@ -89,7 +93,10 @@ def check_kernel(turn: Turn) -> None:
 
 
 def save_kernel(store: Store, turn: Turn, path: str) -> Path:
-    """Raises InputError where it cannot be written, or would take the place of someone's own file."""
+    """Writes a kernel file.
+
+    Raises InputError if not writable, or if the path is a file of another origin.
+    """
     check_kernel(turn)
     if not path.strip():
         raise InputError("name the file to write to")

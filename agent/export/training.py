@@ -1,7 +1,7 @@
-"""Turns as lines for other trainers: sft, dpo and grpo.
+"""Exports turns as JSON lines for other trainers: sft, dpo and grpo.
 
-Left out, and counted: suites that are for measuring (KernelBench, TritonBench), held-out problems, and problems that
-cannot tell right from wrong.
+Benchmark suites (KernelBench, TritonBench), held-out problems, and problems with trivial correct
+answers are omitted and counted.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from kernelwright.tools.problem import ProblemError
 
 BENCHMARK_SUITES = frozenset({"kernelbench", "tritonbench-t"})
 PREFERRED_SPEEDUP = 1.1
-"""The smallest ratio of speeds at which a correct kernel is preferred to another one."""
+"""Minimum speed ratio at which a correct kernel is preferred to another."""
 
 
 class LeftOutCounts:
-    """The numbers of turns that were left out, by reason."""
+    """Numbers of omitted turns, by reason."""
 
     def __init__(self) -> None:
         self.out: dict[str, int] = {}
 
     def __call__(self, reason: str) -> None:
-        """Counts one more that was left out for this reason."""
+        """Counts another turn omitted for this reason."""
         self.out[reason] = self.out.get(reason, 0) + 1
 
     def __str__(self) -> str:
@@ -33,25 +33,27 @@ class LeftOutCounts:
 
 
 def select_trainable(
-    turns: Iterable[Turn], references: dict[str, str], left: LeftOutCounts
+    turns: Iterable[Turn], references: dict[str, str], left_out: LeftOutCounts
 ) -> Iterator[Turn]:
-    """references: problem hash to source, for what a reference says of itself."""
+    """Yields turns allowed for training. references: source by problem hash, to find held-out
+    problems.
+    """
     held_out = {hash for hash, source in references.items() if is_held_out(source)}
     for turn in turns:
         if turn.report is None or turn.completion is None:
-            left("not judged")
+            left_out("not judged")
         elif turn.suite in BENCHMARK_SUITES:
-            left(f"of {turn.suite}, which is for measuring")
+            left_out(f"of {turn.suite}, which is for measuring")
         elif turn.problem_hash in held_out:
-            left("of held-out problems")
+            left_out("of held-out problems")
         elif turn.report.degenerate:
-            left("of problems that cannot tell right from wrong")
+            left_out("of problems that cannot tell right from wrong")
         else:
             yield turn
 
 
 def is_held_out(source: str) -> bool:
-    """A reference that says of itself `HELD_OUT = True`."""
+    """Returns whether a reference declares `HELD_OUT = True`."""
     from kernelwright.agent.problems.reading import problem_of
 
     try:
@@ -61,7 +63,9 @@ def is_held_out(source: str) -> bool:
 
 
 def sft_lines(turns: Iterable[Turn]) -> Iterator[dict[str, Any]]:
-    """Correct answers as conversations: `messages`, the last one the assistant's (trl's conversational form)."""
+    """Yields correct answers as conversations: `messages`, ending with the assistant's answer
+    (trl's conversational format).
+    """
     for turn in turns:
         if turn.report is not None and turn.report.correct and turn.completion is not None:
             answer = {"role": "assistant", "content": turn.completion.text}
@@ -69,11 +73,11 @@ def sft_lines(turns: Iterable[Turn]) -> Iterator[dict[str, Any]]:
 
 
 def dpo_lines(turns: Iterable[Turn]) -> Iterator[dict[str, Any]]:
-    """Two answers to one and the same prompt: correct before not, and among correct ones the faster, where it is
-    clearly so.
+    """Yields pairs of answers to equal prompts: correct over incorrect, and clearly faster over
+    slower correct answers.
     """
-    for own in _by_prompt(turns).values():
-        ranked = sorted(own, key=_worth, reverse=True)
+    for same_prompt in _by_prompt(turns).values():
+        ranked = sorted(same_prompt, key=_worth, reverse=True)
         for better, worse in zip(ranked, reversed(ranked), strict=True):
             if not _preferred(better, worse):
                 break
@@ -86,27 +90,27 @@ def dpo_lines(turns: Iterable[Turn]) -> Iterator[dict[str, Any]]:
             }
 
 
-def grpo_lines(turns: Iterable[Turn], left: LeftOutCounts) -> Iterator[dict[str, Any]]:
-    """Groups of exact answers to one and the same prompt: token ids and log-probs as they were drawn, verdicts,
-    reward parts.
+def grpo_lines(turns: Iterable[Turn], left_out: LeftOutCounts) -> Iterator[dict[str, Any]]:
+    """Yields groups of exact answers to equal prompts, with sampled token ids, log-probs,
+    verdicts and reward parts.
     """
     exact = []
     for turn in turns:
         if turn.completion is not None and turn.completion.exact:
             exact.append(turn)
         else:
-            left("without exact token ids and log-probs")
-    for own in _by_prompt(exact).values():
-        first = own[0].completion
-        if first is None or len(own) < 2:
-            left("alone with its prompt")
+            left_out("without exact token ids and log-probs")
+    for same_prompt in _by_prompt(exact).values():
+        first = same_prompt[0].completion
+        if first is None or len(same_prompt) < 2:
+            left_out("alone with its prompt")
             continue
         yield {
-            "prompt": _messages(own[0].messages),
+            "prompt": _messages(same_prompt[0].messages),
             "prompt_token_ids": first.prompt_token_ids,
-            "problem": own[0].problem,
-            "problem_hash": own[0].problem_hash,
-            "completions": [_drawn(turn) for turn in own],
+            "problem": same_prompt[0].problem,
+            "problem_hash": same_prompt[0].problem_hash,
+            "completions": [_drawn(turn) for turn in same_prompt],
         }
 
 
@@ -146,7 +150,10 @@ def _worth(turn: Turn) -> tuple[bool, float]:
 
 
 def _preferred(better: Turn, worse: Turn) -> bool:
-    """Speeds compare only within one environment."""
+    """Returns whether the first answer is clearly better.
+
+    Speeds are comparable only within an environment.
+    """
     (right, speed), (other_right, other_speed) = _worth(better), _worth(worse)
     if right != other_right:
         return right
@@ -164,7 +171,7 @@ def _answer(turn: Turn) -> dict[str, str]:
 
 
 def _origin(turn: Turn) -> dict[str, Any]:
-    """Returns where a line comes from, and how far it was verified."""
+    """Returns the origin of a line and its degree of verification."""
     report = turn.report
     return {
         "candidate_id": turn.candidate_id,

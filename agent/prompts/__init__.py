@@ -1,4 +1,6 @@
-"""The prompts of a policy: texts in files, with versions, that a user can override with a folder of the same names."""
+"""Prompts of policies: versioned text templates, which a user folder with equal file names can
+override.
+"""
 
 from kernelwright.agent.prompts.compact import compact_reference
 from kernelwright.agent.prompts.writing import PromptFields, Prompts

@@ -1,4 +1,10 @@
-"""A reference in as few tokens as it takes: what small policies are trained on and asked in."""
+"""Writes references with few tokens, the form in which small policies are trained and prompted.
+
+import torch.nn as neural                      class Model(nn.Module):
+class Model(neural.Module):                        def forward(self, x):
+    def forward(self, x: torch.Tensor):                return F.gelu(x)
+        return torch.nn.functional.gelu(x)
+"""
 
 from __future__ import annotations
 
@@ -12,15 +18,19 @@ _LEFT_OUT = {"FAMILY", "TAGS", "ALIASES", CPU_SIZES}
 
 
 FORM_VERSION = 2
-"""Counts up when the same reference is written otherwise: part of the prompt's version."""
+"""Version of the compact form, part of the prompt version; incremented when references are
+written differently.
+"""
 _MODULES = {"torch.nn.functional": "F", "torch.nn": "nn"}
 _OWNERS = {"nn": "torch.nn"}
 
 
 @lru_cache(maxsize=512)
 def compact_reference(source: str) -> str:
-    """The reference without imports, comments, docstrings, annotations and our own notes, torch's modules by their
-    usual names, written as `ast.unparse` does.
+    """Returns the reference as `ast.unparse` writes it, without imports, comments, docstrings,
+    annotations and metadata.
+
+    Torch modules have their usual names.
     """
     tree = parse(source)
     tree = _Usual(_torch_aliases(tree)).visit(tree)
@@ -32,21 +42,23 @@ def compact_reference(source: str) -> str:
 
 
 def _torch_aliases(tree: ast.Module) -> dict[str, str]:
-    """The names that torch's modules go by in this file -> their usual ones."""
-    found: dict[str, str] = {}
+    """Returns the usual name for each alias of a torch module in this file."""
+    aliases: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.Import):
-            found |= {
+            aliases |= {
                 a.asname: _MODULES[a.name] for a in node.names if a.asname and a.name in _MODULES
             }
         if isinstance(node, ast.ImportFrom):
             names = {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
-            found |= {name: _MODULES[whole] for name, whole in names.items() if whole in _MODULES}
-    return found
+            aliases |= {name: _MODULES[whole] for name, whole in names.items() if whole in _MODULES}
+    return aliases
 
 
 class _Usual(ast.NodeTransformer):
-    """`functional.gelu`, `nn.functional.gelu` and `torch.nn.functional.gelu` are `F.gelu`; nothing is annotated."""
+    """Rewrites `functional.gelu`, `nn.functional.gelu` and `torch.nn.functional.gelu` to
+    `F.gelu`, and removes annotations.
+    """
 
     def __init__(self, imported: dict[str, str]) -> None:
         self._imported = {name: usual for name, usual in imported.items() if name != usual}

@@ -1,4 +1,4 @@
-"""Fills the templates: one request's messages from what is asked."""
+"""Fills prompt templates with the values of a request."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ TEMPLATE_FIELDS = {"reference", "target", "code", "feedback", "notice", "budget"
 
 
 class PromptFields(Value):
-    """The values for a template. Fields that a template does not name are left out."""
+    """Values for a template. Fields unused by the template are ignored."""
 
     problem: Problem
     action: Action
     target: str = ""
-    """Facts of the GPU, in words."""
+    """Description of the GPU."""
     code: str = ""
-    """The candidate to mend or to make faster."""
+    """Candidate to repair or refine."""
     feedback: str = ""
     notice: str = ""
-    """The format error of the last reply: no code, cut off, or a repetition."""
+    """Format error of the last reply: no code, truncated, or a repetition."""
     budget: str = ""
 
 
 class Prompts:
-    """The templates of one form: the user's own where his folder has them, else ours."""
+    """Templates of a prompt form: user templates override the shipped templates."""
 
     def __init__(self, form: PromptForm, folder: Path | None = None) -> None:
-        """`folder` holds `chat/draft.txt`, `compact/repair.txt` ...
+        """`folder` may contain `chat/draft.txt`, `compact/repair.txt` ...
 
-        as many as are to be other than ours. Raises InputError.
+        Missing files default to the shipped templates. Raises InputError.
         """
         if folder is not None and not folder.is_dir():
             raise InputError(
@@ -55,7 +55,9 @@ class Prompts:
 
     @property
     def version(self) -> str:
-        """`v1.chat`, `v1.compact.2`, and where a text is not ours a digest of all of them: `v1.chat+1f0c2a9b`."""
+        """Version of the prompts: `v1.chat`, `v1.compact.2`, with a digest if any template is
+        overridden: `v1.chat+1f0c2a9b`.
+        """
         form = f"{self.form}.{FORM_VERSION}" if self.form is PromptForm.COMPACT else self.form
         shipped = {name: _shipped(self.form, name) for name in TEMPLATE_NAMES[self.form]}
         if shipped == self._texts:
@@ -65,20 +67,21 @@ class Prompts:
         )
         return f"{VERSION}.{form}+{digest.hexdigest()[:8]}"
 
-    def messages(self, asked: PromptFields) -> tuple[Message, ...]:
-        """Returns the conversation of one request. Each turn stands alone, so that a prompt never grows with the
-        history.
+    def messages(self, prompt_fields: PromptFields) -> tuple[Message, ...]:
+        """Returns the conversation of a request.
+
+        Each turn is self-contained, so prompts do not grow with the history.
         """
-        source = without_directives(asked.problem.source)
+        source = without_directives(prompt_fields.problem.source)
         compact = self.form is PromptForm.COMPACT
-        fields = asked.model_dump(include=TEMPLATE_FIELDS) | {
+        fields = prompt_fields.model_dump(include=TEMPLATE_FIELDS) | {
             "reference": compact_reference(source) if compact else source
         }
         fields = {name: str(text).strip("\n") for name, text in fields.items()}
         fields["notice"] += "\n\n" if fields["notice"] else ""
         user = Message(
             role=Role.USER,
-            content=Template(self._texts[asked.action]).substitute(fields).strip("\n"),
+            content=Template(self._texts[prompt_fields.action]).substitute(fields).strip("\n"),
         )
         if compact:
             return (user,)
@@ -86,8 +89,10 @@ class Prompts:
 
 
 def _read(form: PromptForm, name: str, folder: Path | None) -> str:
-    own = folder / form / f"{name}.txt" if folder else None
-    return _template(own) if own is not None and own.is_file() else _shipped(form, name)
+    override = folder / form / f"{name}.txt" if folder else None
+    return (
+        _template(override) if override is not None and override.is_file() else _shipped(form, name)
+    )
 
 
 @cache

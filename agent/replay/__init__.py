@@ -1,3 +1,3 @@
-"""Trajectories and verdicts once more: replays of stored replies, verdicts made anew, and what differs between two
-verdicts.
+"""Repeats stored trajectories and verdicts: replays of stored replies, new verdicts, and
+comparison of verdicts.
 """

@@ -1,4 +1,4 @@
-"""Differences between two verdicts on one candidate, beyond the noise of measuring twice."""
+"""Compares two verdicts on a candidate, ignoring measurement noise."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from kernelwright.policies.base import Value
 from kernelwright.tools.report import CorrectnessResult, KernelResources, Report, Timing
 
 ERROR_NOISE_FACTOR = 2.0
-"""Factor within which two worst error ratios count as equal: they vary with the draw of inputs."""
+"""Factor within which two worst error ratios count as equal: they vary with the drawn inputs."""
 
 
 class VerdictAspect(StrEnum):
-    """The aspects of a verdict that can change."""
+    """Aspects of a verdict that can change."""
 
     VERDICT = "verdict"
-    """Correct or not; the only one that decides the exit status, together with FAULT."""
+    """Correct or incorrect; with FAULT the only aspect that decides the exit status."""
     FAULT = "fault"
     RUNG = "rung"
     ERROR = "error ratio"
     KERNELS = "kernels"
-    """The specialisations that are compiled."""
+    """Specialisations of the compiled kernels."""
     REGISTERS = "registers"
     SPILLS = "spills"
     SHARED = "shared memory"
@@ -30,43 +30,46 @@ class VerdictAspect(StrEnum):
 
 
 class VerdictChange(Value):
-    """One aspect of a verdict that has changed."""
+    """Changed aspect of a verdict."""
 
     aspect: VerdictAspect
     was: str
     now: str
     of: str = ""
-    """The kernel or the target, where it is about one."""
+    """Kernel or target that the change concerns; empty if none."""
 
 
 class VerdictDrift(Value):
-    """The changes from the stored verdict to today's."""
+    """Changes from the stored verdict to the new verdict."""
 
     changes: tuple[VerdictChange, ...] = ()
     note: str = ""
-    """The part that could not be compared, and the reason."""
+    """Reason why some aspects could not be compared."""
 
     @property
     def verdict_changed(self) -> bool:
-        """Whether the verdict or its fault is another one: figures alone do not count."""
+        """Whether the verdict or its fault changed; changed measurements do not count."""
         return any(
             change.aspect in (VerdictAspect.VERDICT, VerdictAspect.FAULT) for change in self.changes
         )
 
 
 def compare_reports(was: Report, now: Report) -> VerdictDrift:
-    """Rung and error only of verdicts from the same kind of device; times only of the same GPU."""
+    """Compares two reports.
+
+    Rung and error are compared only for equal device kinds, times only for equal GPUs.
+    """
     changes = [*_verdict(was, now), *_resources(was, now)]
-    places = _place(was), _place(now)
-    if was.judged_on and now.judged_on and places[0] != places[1]:
-        note = f"judged on {places[1]} now and on {places[0]} then: rungs, errors and times do not compare"
+    devices = _device(was), _device(now)
+    if was.judged_on and now.judged_on and devices[0] != devices[1]:
+        note = f"judged on {devices[1]} now and on {devices[0]} then: rungs, errors and times do not compare"
         return VerdictDrift(changes=tuple(changes), note=note)
     if was.rung is not now.rung:
         changes.append(VerdictChange(aspect=VerdictAspect.RUNG, was=was.rung, now=now.rung))
     return VerdictDrift(changes=(*changes, *_error(was, now), *_speed(was, now)))
 
 
-def _place(report: Report) -> str:
+def _device(report: Report) -> str:
     return report.judged_on or "cpu"
 
 
@@ -96,7 +99,9 @@ def _verdict_text(report: Report) -> str:
 
 
 def _error(was: Report, now: Report) -> list[VerdictChange]:
-    """Returns the error of a right answer; how wrong a wrong one is depends on the draw."""
+    """Compares the errors of correct results; the size of an incorrect result's error depends on
+    the draw.
+    """
     if not (was.correct and now.correct):
         return []
     before, after = (
@@ -113,7 +118,7 @@ def _error(was: Report, now: Report) -> list[VerdictChange]:
 
 
 def _worst(result: CorrectnessResult | None) -> float | None:
-    """Below 1 it is eager's own rounding, whose size says nothing."""
+    """Returns the worst error ratio, at least 1: ratios below 1 are within eager's own rounding."""
     ratios = (
         [check.error_ratio for check in result.checks if check.error_ratio is not None]
         if result
@@ -123,23 +128,26 @@ def _worst(result: CorrectnessResult | None) -> float | None:
 
 
 def _resources(was: Report, now: Report) -> list[VerdictChange]:
-    """Compares the targets that both compiled for. The compiler is deterministic, so any difference counts."""
-    found: list[VerdictChange] = []
+    """Compares the targets compiled by both.
+
+    The compiler is deterministic, so every difference counts.
+    """
+    changes: list[VerdictChange] = []
     for before in was.compiles:
         after = next((other for other in now.compiles if other.target == before.target), None)
         if after is None or not (before.passed and after.passed):
             continue
         old, new = _kernels(before.kernels), _kernels(after.kernels)
         if old.keys() != new.keys():
-            found.append(
+            changes.append(
                 VerdictChange(
                     aspect=VerdictAspect.KERNELS, was=_names(old), now=_names(new), of=before.target
                 )
             )
-        found += [
+        changes += [
             change for key in old.keys() & new.keys() for change in _kernel(old[key], new[key])
         ]
-    return found
+    return changes
 
 
 def _kernels(kernels: tuple[KernelResources, ...]) -> dict[str, KernelResources]:
@@ -166,28 +174,30 @@ def _kernel(was: KernelResources, now: KernelResources) -> list[VerdictChange]:
 
 
 def _speed(was: Report, now: Report) -> list[VerdictChange]:
-    """Says how the speed changed where the 95 % intervals lie apart, by more than what counts as progress elsewhere."""
+    """Compares speeds: a change requires disjoint 95 % intervals and a ratio beyond
+    PROGRESS_SPEEDUP.
+    """
     before, after = was.profile, now.profile
     if before is None or after is None or before.candidate is None or after.candidate is None:
         return []
-    found = []
+    changes = []
     if _intervals_differ(before.candidate, after.candidate):
         times = f"{before.candidate.median:.4g} ms", f"{after.candidate.median:.4g} ms"
-        found.append(VerdictChange(aspect=VerdictAspect.TIME, was=times[0], now=times[1]))
+        changes.append(VerdictChange(aspect=VerdictAspect.TIME, was=times[0], now=times[1]))
     if (
         before.speedup
         and after.speedup
-        and found
+        and changes
         and not 1 / PROGRESS_SPEEDUP <= after.speedup / before.speedup <= PROGRESS_SPEEDUP
     ):
-        found.append(
+        changes.append(
             VerdictChange(
                 aspect=VerdictAspect.SPEEDUP,
                 was=f"{before.speedup:.3g}x",
                 now=f"{after.speedup:.3g}x",
             )
         )
-    return found
+    return changes
 
 
 def _intervals_differ(was: Timing, now: Timing) -> bool:

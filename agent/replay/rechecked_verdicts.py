@@ -1,4 +1,4 @@
-"""The result of `agent recheck`: verdicts that changed, and candidates that could not be judged again."""
+"""Result of `agent recheck`: changed verdicts, and candidates that could not be judged again."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from kernelwright.tools.verdict_cache import evaluator_version
 
 
 class ChangedVerdict(Value):
-    """One verdict that today's judge does not share."""
+    """Verdict that differs from the current judge's verdict."""
 
     candidate_id: int
     trajectory_id: int
     turn: int
-    """The number of the turn, from 1."""
+    """Number of the turn, from 1."""
     problem: str
     was: str
-    """`correct`, or the fault: `mismatch`, `cheat (cache)`."""
+    """Earlier verdict: `correct`, or the fault (`mismatch`, `cheat (cache)`)."""
     now: str
     why: str
-    """Today's explanation; that of the earlier verdict where the candidate is correct now."""
+    """Explanation of the new verdict, or of the earlier verdict if the candidate is correct now."""
     evaluator_then: str
     evaluator_now: str
 
 
 class NotJudged(Value):
-    """One candidate that could not be judged again, and why: its verdict is as it was."""
+    """Candidate that could not be judged again, with the reason; its verdict is unchanged."""
 
     candidate_id: int
     problem: str
@@ -42,26 +42,26 @@ class NotJudged(Value):
 
 
 class Rechecks(Value):
-    """The result of a recheck."""
+    """Result of a recheck."""
 
     database: str
     run: str = ""
     evaluator: str
-    """The version of today's evaluator."""
+    """Version of the current evaluator."""
     tools: Environment | None = None
-    """None where nothing was left to judge."""
+    """Tools of the new verdicts; None if nothing had to be judged."""
     candidates: int
-    """Candidates that hold code and a verdict."""
+    """Number of candidates with code and a verdict."""
     before: int
-    """Judged by this evaluator in an earlier sitting, or from the start."""
+    """Number of candidates already judged by this evaluator before this call."""
     here: int
-    """Judged in this sitting."""
+    """Number of candidates judged in this call."""
     left: int
-    """Number of candidates that this call did not reach."""
+    """Number of candidates not reached by this call."""
     only_on_a_gpu: int = 0
-    """Number of candidates with a GPU's verdict, which a CPU does not replace."""
+    """Number of candidates with a GPU verdict, which a CPU verdict does not replace."""
     changed: tuple[ChangedVerdict, ...] = ()
-    """Verdicts that changed in this sitting and in those before it."""
+    """Verdicts changed in this call and in earlier calls."""
     not_judged: tuple[NotJudged, ...] = ()
     rewards: tuple[RescoredRewards, ...] = ()
     interrupted: bool = False
@@ -69,29 +69,34 @@ class Rechecks(Value):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def counts(self) -> dict[str, int]:
-        """Returns the number of each change, such as `mismatch -> correct`, the most frequent first."""
-        return dict(Counter(f"{one.was} -> {one.now}" for one in self.changed).most_common())
+        """Returns the number of each change, such as `mismatch -> correct`, most frequent first."""
+        return dict(
+            Counter(f"{change.was} -> {change.now}" for change in self.changed).most_common()
+        )
 
 
 def device_kind(verdict: Verdict | None) -> str:
-    """Returns cpu, gpu, or an empty text where no kernel ran."""
+    """Returns cpu, gpu, or an empty text if no kernel ran."""
     if verdict is None or not verdict.judged_on:
         return ""
     return "cpu" if verdict.judged_on == "cpu" else "gpu"
 
 
 def is_of_todays_evaluator(verdict: Verdict | None, on_gpu: bool) -> bool:
-    """Whether this evaluator would only say the same again: on a GPU it says more than on a CPU."""
+    """Returns whether this evaluator would repeat the verdict.
+
+    A GPU verdict adds to a CPU verdict.
+    """
     if verdict is None or verdict.evaluator != evaluator_version():
         return False
     return not (on_gpu and device_kind(verdict) == "cpu")
 
 
 def changed_verdicts(store: Store, entries: Sequence[Entry], on_gpu: bool) -> list[ChangedVerdict]:
-    """Compares, for each candidate that this evaluator has judged by now, the verdict in force with the last one of
-    another evaluator.
+    """Compares the verdict in force with the last verdict of another evaluator, for candidates
+    judged by this evaluator.
     """
-    found = []
+    changes = []
     for entry in entries:
         verdicts = store.verdicts(entry.candidate.id)
         now = verdicts[-1]
@@ -104,12 +109,12 @@ def changed_verdicts(store: Store, entries: Sequence[Entry], on_gpu: bool) -> li
             continue
         was = before[-1]
         why = f"was: {_explain_change(was)}" if now.correct else _explain_change(now)
-        found.append(ChangedVerdict(
+        changes.append(ChangedVerdict(
             candidate_id=entry.candidate.id, trajectory_id=entry.trajectory.id, turn=entry.candidate.turn + 1,
             problem=entry.trajectory.problem, was=_verdict_text(was), now=_verdict_text(now), why=why,
             evaluator_then=was.evaluator, evaluator_now=now.evaluator,
         ))  # fmt: skip
-    return found
+    return changes
 
 
 def _verdict_text(verdict: Verdict) -> str:
@@ -124,5 +129,5 @@ def _explain_change(verdict: Verdict) -> str:
 
 
 def one_line(text: str) -> str:
-    """Returns at most 400 characters of a text, on one line."""
+    """Returns at most 400 characters of a text on a single line."""
     return " ".join(clean_text(text, 400).split())

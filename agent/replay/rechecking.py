@@ -1,9 +1,9 @@
-"""`agent recheck` without its options: judges stored candidates again with today's judge, many at once, and says which
-verdicts changed.
+"""Implements `agent recheck`: judges stored candidates again with the current judge, in parallel,
+and reports changed verdicts.
 
-Equal programs are judged once. What is done is saved verdict by verdict, so a command that was stopped, in whatever
-way, goes on where it stopped. What it does not do: walk through the machine again (`agent replay --rescore` does), or
-let a CPU's verdict take the place of a GPU's.
+Equal programs are judged once. Every verdict is saved immediately, so an interrupted command
+resumes where it stopped. Out of scope: repeating the search itself (`agent replay --rescore`),
+and replacing GPU verdicts by CPU verdicts.
 """
 
 from __future__ import annotations
@@ -40,76 +40,78 @@ if TYPE_CHECKING:
     from kernelwright.tools.evaluation.pipeline import Evaluator
 
 MAX_UNJUDGED_IN_A_ROW = 3
-"""Candidates that this machine's trouble may keep from being judged, one after the other, before the command gives
-up.
-"""
+"""Number of consecutive infrastructure failures after which the command gives up."""
 STOPPING_MESSAGE = "stopping when those at work are judged; Ctrl-C again stops at once"
 
 
 class RecheckRequest(Value):
-    """The candidates to judge again, and the options for it."""
+    """Candidates to judge again, with options."""
 
     run: str | None = None
-    """The name of a run; None selects candidates of every run and of none."""
+    """Name of a run; None selects all candidates."""
     device: str = "cpu"
     workers: int = 2
     limit: int | None = None
-    """Candidates at most in this sitting."""
+    """Maximum number of candidates in this call."""
 
 
 class ProgramToJudge(NamedTuple):
-    """Equal programs on one problem, to be judged by the same rules."""
+    """Candidates with equal program, problem and rules."""
 
     entries: tuple[Entry, ...]
     settings: Settings
 
 
-def recheck(asked: RecheckRequest, db: str | None, say: Callable[[str], None]) -> Rechecks:
-    """Ctrl-C ends it after those at work; what was judged stays.
+def recheck(request: RecheckRequest, db: str | None, say: Callable[[str], None]) -> Rechecks:
+    """Judges stored candidates again.
 
-    Raises InputError, StoreError, and InfrastructureError where nothing can be judged here.
+    Ctrl-C ends after the verdicts in progress; finished verdicts are saved.
+
+    Raises InputError, StoreError, and InfrastructureError if this machine cannot judge.
     """
     interrupted = False
     with ExitStack() as stack:
         store = stack.enter_context(open_store(db, create=False))
-        chosen = candidate_filter(store, None, asked.run)
+        chosen = candidate_filter(store, None, request.run)
         say("looking through the database")
         entries = [
             e
             for e in store.candidates(chosen, order=Order.OLDEST, limit=None)
             if e.verdict and e.candidate.source_id
         ]
-        on_gpu = asked.device != "cpu"
-        kept = [] if on_gpu else [e for e in entries if device_kind(e.verdict) == "gpu"]
-        kept_ids = {e.candidate.id for e in kept}
+        on_gpu = request.device != "cpu"
+        gpu_entries = [] if on_gpu else [e for e in entries if device_kind(e.verdict) == "gpu"]
+        gpu_ids = {e.candidate.id for e in gpu_entries}
         todo = [
             e
             for e in entries
-            if e.candidate.id not in kept_ids and not is_of_todays_evaluator(e.verdict, on_gpu)
+            if e.candidate.id not in gpu_ids and not is_of_todays_evaluator(e.verdict, on_gpu)
         ]
-        work = _Work(store, _jobs(todo, asked.limit), say)
+        queue = _RecheckQueue(store, _jobs(todo, request.limit), say)
         tools = None
-        if work.left:
-            evaluator = stack.enter_context(_evaluator(asked, say))
-            interrupted = work.all(evaluator, asked.workers)
+        if queue.remaining:
+            evaluator = stack.enter_context(_evaluator(request, say))
+            interrupted = queue.run_all(evaluator, request.workers)
             tools = evaluator.environment()
-        found = Rechecks(
-            database=store.where, run=asked.run or "", evaluator=evaluator_version(), tools=tools,
+        rechecks = Rechecks(
+            database=store.where, run=request.run or "", evaluator=evaluator_version(), tools=tools,
             candidates=len(entries),
-            before=len(entries) - len(kept) - len(todo), here=work.done,
-            left=len(todo) - work.done - len(work.not_judged),
-            only_on_a_gpu=len(kept), changed=tuple(changed_verdicts(store, entries, on_gpu)),
-            not_judged=tuple(work.not_judged), interrupted=interrupted,
+            before=len(entries) - len(gpu_entries) - len(todo), here=queue.done,
+            left=len(todo) - queue.done - len(queue.not_judged),
+            only_on_a_gpu=len(gpu_entries), changed=tuple(changed_verdicts(store, entries, on_gpu)),
+            not_judged=tuple(queue.not_judged), interrupted=interrupted,
         )  # fmt: skip
         formulas, address = store.formulas(chosen), store.address
     if formulas and not interrupted:
         say("computing the rewards of the new verdicts")
-        found = found.with_(rewards=rescore_rewards(address, asked.run, formulas))
-    return found
+        rechecks = rechecks.with_(rewards=rescore_rewards(address, request.run, formulas))
+    return rechecks
 
 
 def _jobs(entries: Sequence[Entry], limit: int | None) -> list[ProgramToJudge]:
-    """Problem by problem, whose expected outputs are then at hand; each program once."""
+    """Groups candidates by problem, whose expected outputs are then cached, and merges equal
+    programs.
+    """
     jobs: dict[tuple[object, ...], list[Entry]] = {}
     for entry in sorted(entries, key=lambda e: (e.trajectory.problem_hash, e.candidate.id))[:limit]:
         settings = Settings.of(entry.trajectory)
@@ -119,19 +121,19 @@ def _jobs(entries: Sequence[Entry], limit: int | None) -> list[ProgramToJudge]:
     return [ProgramToJudge(tuple(same), Settings.of(same[0].trajectory)) for same in jobs.values()]
 
 
-def _evaluator(asked: RecheckRequest, say: Callable[[str], None]) -> Evaluator:
-    """Makes the evaluator without the cache of verdicts: a cached verdict would be the old one."""
+def _evaluator(request: RecheckRequest, say: Callable[[str], None]) -> Evaluator:
+    """Creates the evaluator without verdict cache: a cached verdict would be the old verdict."""
     from kernelwright.tools.evaluation.pipeline import Evaluator
 
     say("starting the tools")
     with defer_interrupts():
         import torch  # noqa: F401 (in the main thread, before others need it)
 
-        return Evaluator(device=asked.device, workers=asked.workers)
+        return Evaluator(device=request.device, workers=request.workers)
 
 
-class _Work:
-    """The jobs that are left, shared by a few threads."""
+class _RecheckQueue:
+    """Queue of programs to judge, shared by several threads."""
 
     def __init__(
         self, store: Store, jobs: Sequence[ProgramToJudge], say: Callable[[str], None]
@@ -144,28 +146,28 @@ class _Work:
         self._trouble: BaseException | None = None
         self._in_a_row = 0
         self.done = 0
-        """New verdicts that were saved."""
+        """Number of saved verdicts."""
         self.not_judged: list[NotJudged] = []
 
     @property
-    def left(self) -> int:
-        """Returns the number of jobs that no thread has taken yet."""
+    def remaining(self) -> int:
+        """Returns the number of programs that no thread has taken yet."""
         return len(self._jobs)
 
-    def all(self, evaluator: Evaluator, at_once: int) -> bool:
-        """Judges all; whether Ctrl-C came.
+    def run_all(self, evaluator: Evaluator, at_once: int) -> bool:
+        """Judges all programs and returns whether Ctrl-C was pressed.
 
-        A second Ctrl-C leaves at once. Raises the first trouble that concerns every candidate.
+        A second Ctrl-C ends immediately. Raises the first error that concerns every candidate.
         """
         workers = WorkerThreads(self._next, lambda job: self._do(evaluator, job), self._over.set)
-        interrupted = workers.run(min(at_once, self.left), says=STOPPING_MESSAGE)
+        interrupted = workers.run(min(at_once, self.remaining), says=STOPPING_MESSAGE)
         if self._trouble is not None:
             raise self._trouble
         return interrupted
 
     def _do(self, evaluator: Evaluator, job: ProgramToJudge) -> None:
         try:
-            self._one(evaluator, job)
+            self._judge_program(evaluator, job)
         except BaseException as error:
             with self._lock:
                 self._trouble = self._trouble or error
@@ -175,9 +177,9 @@ class _Work:
         with self._lock:
             return self._jobs.pop() if self._jobs and not self._over.is_set() else None
 
-    def _one(self, evaluator: Evaluator, job: ProgramToJudge) -> None:
-        """Judges the first of equal programs; the others get its verdict, unless a loaded machine may have caused
-        it.
+    def _judge_program(self, evaluator: Evaluator, job: ProgramToJudge) -> None:
+        """Judges the first of several equal programs and copies its verdict to the others, unless
+        the verdict may be caused by a loaded machine.
         """
         report: Report | None = None
         for entry in job.entries:
@@ -234,7 +236,7 @@ class _Work:
             )
 
     def _save(self, entry: Entry, report: Report) -> None:
-        """Saves the verdict and the best candidate of its trajectory in one transaction."""
+        """Saves the verdict and the trajectory's best candidate in a single transaction."""
         with self._store.transaction():
             self._store.judge(entry.candidate.id, report)
             if report.correct or (entry.verdict is not None and entry.verdict.correct):
@@ -246,8 +248,8 @@ class _Work:
 
 
 def _best(turns: Sequence[Turn]) -> int | None:
-    """Returns the best candidate as `agent.loop.attempts.best_of` does: correct, then fast, then far up the ladder,
-    then early.
+    """Returns the best candidate, ranked as in `agent.loop.attempts.best_of`: correct, fast, high
+    rung, early.
     """
     rungs = list(Rung)
     right = [

@@ -1,4 +1,6 @@
-"""Judges a stored run's candidates again with today's tools, and computes rewards from the stored verdicts again."""
+"""Judges the candidates of a stored run again with the current tools, and recomputes rewards of
+stored verdicts.
+"""
 
 from __future__ import annotations
 
@@ -33,87 +35,96 @@ if TYPE_CHECKING:
 
 
 class ReplayRequest(Value):
-    """The trajectories to replay, and the options for it."""
+    """Trajectories to replay, with options."""
 
     id: str | None = None
     run: str | None = None
     execute: bool = False
     rescore: bool = False
-    """Save the new verdicts; implies `execute`."""
+    """Whether to save the new verdicts; implies `execute`."""
     device: str = "cpu"
     workers: int = 2
 
 
 class Replays(Value):
-    """The replayed trajectories, with the tools that replayed them."""
+    """Replayed trajectories and the tools in use."""
 
     run: str = ""
-    """Empty for a single trajectory."""
+    """Name of the run; empty for a single trajectory."""
     trajectories: tuple[ReplayResult, ...]
     executed: bool
     tools: Environment | None = None
-    """The tools of today, where they were run."""
+    """Current tools, if they were run."""
     saved: int = 0
     """Number of new verdicts."""
     interrupted: bool = False
 
     @property
     def verdicts_changed(self) -> int:
-        """Turns of all trajectories whose verdict is another one today."""
+        """Number of turns, over all trajectories, with a changed verdict."""
         return sum(replayed.verdicts_changed for replayed in self.trajectories)
 
 
-def replay_all(asked: ReplayRequest, db: str | None, say: Callable[[str], None]) -> Replays:
-    """Raises InputError, StoreError, and what keeps the tools from judging.
+def replay_all(request: ReplayRequest, db: str | None, say: Callable[[str], None]) -> Replays:
+    """Replays the requested trajectories.
 
-    Ctrl-C ends it after what is at work; what was saved stays.
+    Ctrl-C ends after the work in progress; saved verdicts remain.
+
+    Raises InputError, StoreError, and errors of the tools.
     """
     with ExitStack() as stack:
-        store = stack.enter_context(open_store(db, readonly=not asked.rescore, create=False))
-        rows = _rows(store, asked)
+        store = stack.enter_context(open_store(db, readonly=not request.rescore, create=False))
+        rows = _rows(store, request)
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelwright-replay-"))
         )
         scratch = stack.enter_context(Store.open(folder / "replay.db"))
         evaluator = (
-            stack.enter_context(_evaluator(asked, say)) if asked.execute or asked.rescore else None
+            stack.enter_context(_evaluator(request, say))
+            if request.execute or request.rescore
+            else None
         )
-        work = _Work(store, scratch, asked, evaluator, say, len(rows))
-        found, interrupted = work.all(rows, asked.workers)
+        queue = _ReplayQueue(store, scratch, request, evaluator, say, len(rows))
+        results, interrupted = queue.run_all(rows, request.workers)
         return Replays(
-            run=asked.run or "", trajectories=tuple(found), executed=evaluator is not None,
-            tools=evaluator.environment() if evaluator else None, saved=work.saved, interrupted=interrupted,
+            run=request.run or "", trajectories=tuple(results), executed=evaluator is not None,
+            tools=evaluator.environment() if evaluator else None, saved=queue.saved, interrupted=interrupted,
         )  # fmt: skip
 
 
-def _rows(store: Store, asked: ReplayRequest) -> list[Trajectory]:
-    chosen = candidate_filter(store, asked.id, asked.run)
-    if asked.run is not None:
-        return store.trajectories(TrajectoryFilter(run=asked.run), limit=None, newest=False)
+def _rows(store: Store, request: ReplayRequest) -> list[Trajectory]:
+    chosen = candidate_filter(store, request.id, request.run)
+    if request.run is not None:
+        return store.trajectories(TrajectoryFilter(run=request.run), limit=None, newest=False)
     if chosen.trajectory_id is None:
         raise InputError("nothing to replay: give a trajectory's number, last, or --run NAME")
     return [store.trajectory(trajectory_id(store, str(chosen.trajectory_id)))]
 
 
-def _evaluator(asked: ReplayRequest, say: Callable[[str], None]) -> Evaluator:
-    """Makes the evaluator without the cache of verdicts: a cached verdict would be the old one."""
+def _evaluator(request: ReplayRequest, say: Callable[[str], None]) -> Evaluator:
+    """Creates the evaluator without verdict cache: a cached verdict would be the old verdict."""
     from kernelwright.tools.evaluation.pipeline import Evaluator
 
     say("starting the tools")
     with defer_interrupts():
         import torch  # noqa: F401 (in the main thread, before others need it)
 
-        return Evaluator(device=asked.device, workers=asked.workers)
+        return Evaluator(device=request.device, workers=request.workers)
 
 
-class _Work:
-    """The trajectories that are left, shared by a few threads."""
+class _ReplayQueue:
+    """Queue of trajectories to replay, shared by several threads."""
 
     def __init__(
-        self, store: Store, scratch: Store, asked: ReplayRequest, evaluator: Evaluator | None,
+        self, store: Store, scratch: Store, request: ReplayRequest, evaluator: Evaluator | None,
         say: Callable[[str], None], count: int,
     ) -> None:  # fmt: skip
-        self._store, self._scratch, self._asked, self._evaluator = store, scratch, asked, evaluator
+        self._store, self._scratch, self._request, self._evaluator = (
+            store,
+            scratch,
+            request,
+            evaluator,
+        )
         self._say, self._count = say, count
         self._lock = threading.Lock()
         self._todo: list[Trajectory] = []
@@ -122,8 +133,11 @@ class _Work:
         self._over = threading.Event()
         self.saved = 0
 
-    def all(self, rows: Sequence[Trajectory], at_once: int) -> tuple[list[ReplayResult], bool]:
-        """Judges all trajectories in their order; says whether Ctrl-C came. A second Ctrl-C leaves at once."""
+    def run_all(self, rows: Sequence[Trajectory], at_once: int) -> tuple[list[ReplayResult], bool]:
+        """Replays all trajectories in order, and returns whether Ctrl-C was pressed.
+
+        A second Ctrl-C ends immediately.
+        """
         self._todo = list(reversed(rows))
         workers = WorkerThreads(self._next, self._do, self._over.set)
         interrupted = workers.run(min(at_once, len(rows)))
@@ -133,7 +147,7 @@ class _Work:
 
     def _do(self, row: Trajectory) -> None:
         try:
-            self._done[row.id] = self._one(row)
+            self._done[row.id] = self._rescore_formula(row)
         except KeyboardInterrupt:
             return
         except BaseException as error:
@@ -145,23 +159,23 @@ class _Work:
         with self._lock:
             return self._todo.pop() if self._todo and not self._over.is_set() else None
 
-    def _one(self, row: Trajectory) -> ReplayResult:
+    def _replay_row(self, row: Trajectory) -> ReplayResult:
         saved: list[int] = []
 
         def tell(doing: str) -> None:
-            place = f"{len(self._done)} of {self._count} done; " if self._count > 1 else ""
-            self._say(f"{place}trajectory {row.id} ({row.problem}): {doing}")
+            progress = f"{len(self._done)} of {self._count} done; " if self._count > 1 else ""
+            self._say(f"{progress}trajectory {row.id} ({row.problem}): {doing}")
 
         def say(doing: str) -> None:
-            """Between two steps of the machine; never in the middle of a verdict, whose processes would be left
-            behind.
+            """Reports progress between steps of the state machine, and stops there if requested:
+            stopping within a verdict would leave processes behind.
             """
             if self._over.is_set():
                 raise KeyboardInterrupt
             tell(doing)
 
         def keep(turn: Turn, report: Report) -> None:
-            if self._asked.rescore:
+            if self._request.rescore:
                 saved.append(self._store.judge(turn.candidate_id, report))
                 with self._lock:
                     self.saved += 1
@@ -184,18 +198,20 @@ class _Work:
             return StoredVerdicts(turns)
         from kernelwright.tools.evaluation.pipeline import Options
 
-        told = Settings.of(row)
+        settings = Settings.of(row)
         judging = RunJudge(
             self._evaluator,
-            Options(targets=told.targets, own_work=told.own_work, train_mode=told.train_mode),
+            Options(
+                targets=settings.targets, own_work=settings.own_work, train_mode=settings.train_mode
+            ),
         )
         return FreshVerdicts(turns, row.id, judging, self._rescored_before, keep, tell)
 
     def _rescored_before(self, turn: Turn) -> bool:
-        """Returns what these very tools have rescored before, so that the rescoring of a run goes on where it was
-        interrupted.
+        """Returns whether the current tools already rescored a turn, so that an interrupted
+        rescoring of a run resumes.
         """
-        if not (self._asked.rescore and self._asked.run) or self._evaluator is None:
+        if not (self._request.rescore and self._request.run) or self._evaluator is None:
             return False
         same = turn.fingerprint == fingerprint(self._evaluator.environment())
         return same and len(self._store.verdicts(turn.candidate_id)) > 1
@@ -205,30 +221,31 @@ REWARDS_TIMEOUT_SECONDS = 3600.0
 
 
 class RescoredRewards(Value):
-    """What became of one formula's rewards.
+    """Recomputed rewards of a formula.
 
-    Each is stored with its verdict, which names the evaluator that made it; those of earlier verdicts stay.
+    Each reward is stored with its verdict, which names the evaluator; rewards of earlier verdicts
+    remain.
     """
 
     formula: str
-    """Name and version, `default@1`."""
+    """Name and version of the formula: `default@1`."""
     stored: int = 0
     """Number of new rewards."""
     note: str = ""
-    """The reason why rewards could not be computed."""
+    """Reason why rewards could not be computed."""
 
 
 def rescore_rewards(
     database: str, run: str | None, formulas: Sequence[str]
 ) -> tuple[RescoredRewards, ...]:
-    """Scores the verdicts in force by every formula that scored any before.
+    """Scores the verdicts in force by every formula in use.
 
-    Those that are scored already are left as they are.
+    Verdicts already scored are skipped.
     """
-    return tuple(_one(database, run, formula) for formula in formulas)
+    return tuple(_rescore_formula(database, run, formula) for formula in formulas)
 
 
-def _one(database: str, run: str | None, formula: str) -> RescoredRewards:
+def _rescore_formula(database: str, run: str | None, formula: str) -> RescoredRewards:
     name, _, version = formula.partition("@")
     chosen = ["--run", run] if run is not None else []
     if "+" in version:
@@ -243,8 +260,8 @@ def _one(database: str, run: str | None, formula: str) -> RescoredRewards:
         timeout=REWARDS_TIMEOUT_SECONDS, check=False, env={**os.environ, **secret},
     )  # fmt: skip
     try:
-        told = json.loads(done.stdout)
-        return RescoredRewards(formula=str(told["formula"]), stored=int(told["stored"]))
+        summary = json.loads(done.stdout)
+        return RescoredRewards(formula=str(summary["formula"]), stored=int(summary["stored"]))
     except (ValueError, KeyError, TypeError):
         lines = done.stderr.strip().splitlines()
         return RescoredRewards(

@@ -1,8 +1,8 @@
-"""Replays: the machine of `agent solve` with a scripted policy that gives the stored replies, over a database that is
-thrown away.
+"""Replays trajectories: runs the state machine of `agent solve` with a scripted policy that
+returns stored replies, on a temporary database.
 
-Without tools the verdicts too come from the store. With them every candidate is judged again, in the order and by the
-rules of its run.
+Without tools, verdicts come from the store. With tools, every candidate is judged again, in the
+order and by the rules of its run.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Fault, Report, Rung, clean_text
 
 UNLIMITED_BUDGETS = Budgets(turns=None)
-"""Budgets without limits: the stored turns are already paid for."""
+"""Budgets without limits, because stored turns cost nothing."""
 
 
 class ReplayedTurn(Value):
-    """One turn of a trajectory that was repeated."""
+    """Turn of a replayed trajectory."""
 
     turn: int
-    """The number of the turn, from 0."""
+    """Number of the turn, from 0."""
     candidate_id: int
     trajectory_id: int
-    """Another than the replayed one's where it was forked from there."""
+    """Trajectory of the turn; another one for turns before a fork."""
     action: str
     states: tuple[State, ...]
-    """States that the machine went through."""
+    """States visited by the state machine."""
     rung: Rung
     correct: bool
     fault: Fault | None = None
@@ -49,65 +49,74 @@ class ReplayedTurn(Value):
     speedup: float | None = None
     repeats: int | None = None
     best: int | None = None
-    """The best turn so far."""
+    """Best turn so far."""
     departure: str = ""
-    """The action that today's machine would have taken in place of the stored one; empty where they are equal."""
+    """Action of the current search if different from the recorded action; otherwise empty."""
     judged: bool = False
-    """Whether it was judged by today's tools, in this replay."""
+    """Whether the current tools judged the turn in this replay."""
     drift: VerdictDrift = VerdictDrift()
 
 
 class ReplayResult(Value):
-    """A trajectory that was repeated."""
+    """Result of replaying a trajectory."""
 
     trajectory_id: int
     problem: str
     policy: str
     forked_from_id: int | None
     stop_reason: str
-    """Empty while it is not finished."""
+    """Reason for the stop; empty while unfinished."""
     message: str
     turns: tuple[ReplayedTurn, ...]
     unjudged: int
-    """Turns without a verdict: `agent solve` takes those up."""
+    """Number of turns without a verdict, which `agent solve` resumes."""
     best_candidate_id: int | None
     rescored: int = 0
-    """New verdicts that were saved."""
+    """Number of saved new verdicts."""
 
     @property
     def verdicts_changed(self) -> int:
-        """Turns whose verdict is another one today."""
+        """Number of turns with a changed verdict."""
         return sum(turn.drift.verdict_changed for turn in self.turns)
 
 
 class RecordedSearch:
-    """A search that takes the way that was taken, and notes where today's would have turned off."""
+    """Search that repeats recorded steps and notes departures of the current search."""
 
-    def __init__(self, turns: Sequence[Turn], stop: StopReason, own: CandidateSearch) -> None:
-        self._turns, self._stop, self._own = turns, stop, own
-        self._places = {turn.candidate_id: place for place, turn in enumerate(turns)}
+    def __init__(
+        self, turns: Sequence[Turn], stop: StopReason, current_search: CandidateSearch
+    ) -> None:
+        self._turns, self._stop, self._current_search = turns, stop, current_search
+        self._index_of_candidate = {turn.candidate_id: index for index, turn in enumerate(turns)}
         self.departures: dict[int, str] = {}
-        """The differences of today's machine, by the turn after which they occur."""
+        """Departures of the current search, by the index of the preceding turn."""
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
-        """The turn that was taken then; where the search would take another today, that is noted as a departure."""
-        taken = self._taken(attempts)
-        own = self._own.next(attempts)
-        # A search knows nothing of budgets and interrupts: only where it stops itself does it differ from a stop.
-        if self._told(own) != self._told(taken) and not (
-            isinstance(taken, StopReason) and isinstance(own, NextTurn)
-        ):
-            self.departures[len(attempts) - 1] = self._told(own)
-        return taken
+        """Returns the recorded step; a different step of the current search is noted as a
+        departure.
+        """
+        recorded_step = self._recorded_step(attempts)
+        current_step = self._current_search.next(attempts)
+        # A search does not know budgets and interrupts, so a recorded stop before another turn is
+        # no departure.
+        was_stopped = isinstance(recorded_step, StopReason) and isinstance(current_step, NextTurn)
+        departure = self._describe_step(current_step)
+        if departure != self._describe_step(recorded_step) and not was_stopped:
+            self.departures[len(attempts) - 1] = departure
+        return recorded_step
 
-    def _taken(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
+    def _recorded_step(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
         if len(attempts) == len(self._turns):
             return self._stop
         turn = self._turns[len(attempts)]
-        place = None if turn.parent_id is None else self._places.get(turn.parent_id)
-        return NextTurn(action=turn.action, parent=None if place is None else attempts[place])
+        parent_index = (
+            None if turn.parent_id is None else self._index_of_candidate.get(turn.parent_id)
+        )
+        return NextTurn(
+            action=turn.action, parent=None if parent_index is None else attempts[parent_index]
+        )
 
-    def _told(self, plan: NextTurn | StopReason) -> str:
+    def _describe_step(self, plan: NextTurn | StopReason) -> str:
         if isinstance(plan, StopReason):
             return f"stop: {plan.replace('_', ' ')}"
         parent = "" if plan.parent is None else f" of turn {self._turns[plan.parent.turn].turn + 1}"
@@ -115,7 +124,7 @@ class RecordedSearch:
 
 
 class StoredVerdicts:
-    """The stored verdicts, whatever the tools would say."""
+    """Verdict source that returns stored verdicts."""
 
     def __init__(self, turns: Sequence[Turn]) -> None:
         self._turns = turns
@@ -124,36 +133,38 @@ class StoredVerdicts:
         self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None],
         deadline: float | None = None,
     ) -> Report:  # fmt: skip
-        """The stored report of this turn, which must have one."""
+        """Returns the stored report of the turn, which must exist."""
         report = self._turns[attempt.turn].report
         assert report is not None
         return report
 
     def require_working(self, problem: Problem) -> None:
-        """Does nothing: no reference is run."""
+        """Does nothing, because no reference is run."""
 
     def gpu_seconds(self, report: Report) -> float:
-        """Seconds of a GPU that a verdict cost: none, for nothing is judged."""
+        """Returns 0: stored verdicts use no GPU time."""
         return 0.0
 
 
 class FreshVerdicts:
-    """Today's tools on the stored code, but for turns that belong to another trajectory, or that `known` has been
-    told of.
+    """Verdict source that judges stored code with the current tools.
+
+    Turns of other trajectories, and turns for which `keeps_verdict` is true, keep their stored
+    verdicts.
     """
 
     def __init__(
-        self, turns: Sequence[Turn], own: int, judging: VerdictSource, known: Callable[[Turn], bool],
+        self, turns: Sequence[Turn], trajectory_id: int, judge: VerdictSource, keeps_verdict: Callable[[Turn], bool],
         keep: Callable[[Turn, Report], None], tell: Callable[[str], None] = lambda doing: None,
     ) -> None:  # fmt: skip
-        """`tell`: what the tools do, for people. It does not go through the machine, where it could be interrupted."""
-        self._turns, self._own, self._judging, self._known, self._keep = (
-            turns,
-            own,
-            judging,
-            known,
-            keep,
-        )
+        """tell: receives progress messages directly, because messages through the state machine
+        may interrupt the verdict.
+        """
+        self._turns = turns
+        self._trajectory_id = trajectory_id
+        self._judge = judge
+        self._keeps_verdict = keeps_verdict
+        self._keep = keep
         self._tell = tell
         self.judged: set[int] = set()
 
@@ -161,81 +172,82 @@ class FreshVerdicts:
         self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None],
         deadline: float | None = None,
     ) -> Report:  # fmt: skip
-        """Today's report on the stored text, given to `keep`; a turn that is another's, or known, keeps its own."""
+        """Returns the new report on the stored text and passes it to `keep`; inherited turns keep
+        their stored report.
+        """
         turn = self._turns[attempt.turn]
-        if turn.report is not None and (turn.trajectory_id != self._own or self._known(turn)):
+        is_inherited = turn.trajectory_id != self._trajectory_id
+        if turn.report is not None and (is_inherited or self._keeps_verdict(turn)):
             return turn.report
-        place = f"turn {attempt.turn + 1} of {len(self._turns)}"
-        self._tell(f"{place}: judging")
-        report = self._judging.report(
+        progress = f"turn {attempt.turn + 1} of {len(self._turns)}"
+        self._tell(f"{progress}: judging")
+        report = self._judge.report(
             problem,
             attempt.with_(source=turn.source),
             earlier,
-            lambda doing: self._tell(f"{place}: {doing}"),
+            lambda doing: self._tell(f"{progress}: {doing}"),
         )
         self._keep(turn, report)
         self.judged.add(attempt.turn)
         return report
 
     def require_working(self, problem: Problem) -> None:
-        """Has the judging underneath try the reference. Raises ProblemError where it fails."""
-        self._judging.require_working(problem)
+        """Runs the reference once. Raises ProblemError if it fails."""
+        self._judge.require_working(problem)
 
     def gpu_seconds(self, report: Report) -> float:
-        """Seconds of a GPU that the verdict cost, as the judging underneath counts them."""
-        return self._judging.gpu_seconds(report)
+        """Returns the GPU seconds of the verdict."""
+        return self._judge.gpu_seconds(report)
 
 
-Judge = Callable[[Sequence[Turn]], VerdictSource]
-"""Gives the verdicts for the turns of one trajectory."""
+VerdictSourceFactory = Callable[[Sequence[Turn]], VerdictSource]
+"""Creates the verdict source for the turns of a trajectory."""
 
 
 def replay(
     store: Store,
     trajectory: Trajectory,
     scratch: Store,
-    judge: Judge,
+    judge: VerdictSourceFactory,
     say: Callable[[str], None] = lambda doing: None,
 ) -> ReplayResult:
-    """Replays one trajectory through the machine. Raises what the tools raise, and KeyboardInterrupt; nothing of
-    `store` is changed here.
+    """Replays a trajectory through the state machine, without changing `store`.
+
+    Raises errors of the tools, and KeyboardInterrupt.
     """
     turns = history(store, trajectory)
-    known = [turn for turn in turns if turn.report is not None and turn.completion is not None]
+    judged_turns = [
+        turn for turn in turns if turn.report is not None and turn.completion is not None
+    ]
     settings = Settings.of(trajectory).with_(budgets=UNLIMITED_BUDGETS)
-    own = settings.aimed_search()
-    course = RecordedSearch(known, _stop_of(trajectory), own)
-    walked: dict[int, list[State]] = {}
+    current_search = settings.aimed_search()
+    search = RecordedSearch(judged_turns, _stop_of(trajectory), current_search)
+    visited_states: dict[int, list[State]] = {}
 
     def watch(run: Run, doing: str) -> None:
-        _note(walked, run)
+        _note(visited_states, run)
         say(doing)
 
     problem = store.problem(trajectory.id)
-    judges = judge(known)
-    run = Run(
-        scratch, scratch.begin(settings.start(problem), resume=False), problem,
-        Participants(_script(known), judges, search=course), settings, watch,
-    )  # fmt: skip
-    while known and run.state is not State.DONE:
+    verdicts = judge(judged_turns)
+    scratch_row = scratch.begin(settings.start(problem), resume=False)
+    participants = Participants(_script(judged_turns), verdicts, search=search)
+    run = Run(scratch, scratch_row, problem, participants, settings, watch)
+    while judged_turns and run.state is not State.DONE:
         run.step()
-    judged = judges.judged if isinstance(judges, FreshVerdicts) else set()
-    shown = [
-        _turn(
-            known,
-            run.attempts[: n + 1],
-            walked.get(n, ()),
-            course.departures.get(n, ""),
-            n in judged,
-        )
-        for n in range(len(known))
-    ]
+    rejudged = verdicts.judged if isinstance(verdicts, FreshVerdicts) else set()
+    replayed_turns: list[ReplayedTurn] = []
+    for index in range(len(judged_turns)):
+        attempts = run.attempts[: index + 1]
+        states = visited_states.get(index, ())
+        departure = search.departures.get(index, "")
+        replayed_turns.append(_turn(judged_turns, attempts, states, departure, index in rejudged))
     best = run.best
     return ReplayResult(
         trajectory_id=trajectory.id, problem=trajectory.problem, policy=trajectory.policy,
         forked_from_id=trajectory.forked_from_id, stop_reason=trajectory.stop_reason or "", message=trajectory.message,
-        turns=tuple(shown), unjudged=len(turns) - len(known),
-        best_candidate_id=known[best.turn].candidate_id if best else None,
+        turns=tuple(replayed_turns), unjudged=len(turns) - len(judged_turns),
+        best_candidate_id=judged_turns[best.turn].candidate_id if best else None,
     )  # fmt: skip
 
 
@@ -250,12 +262,12 @@ def _script(turns: Sequence[Turn]) -> ScriptedPolicy:
     return ScriptedPolicy(answers, name="replay")
 
 
-def _note(walked: dict[int, list[State]], run: Run) -> None:
-    """Notes the state of the machine for the current turn."""
+def _note(visited_states: dict[int, list[State]], run: Run) -> None:
+    """Records the state of the state machine for the current turn."""
     if run.state is State.DONE:
         return
     turn = run.current.turn if run.state in TOOL_STATES and run.current else len(run.attempts)
-    states = walked.setdefault(turn, [])
+    states = visited_states.setdefault(turn, [])
     if not states or states[-1] is not run.state:
         states.append(run.state)
 
@@ -263,7 +275,9 @@ def _note(walked: dict[int, list[State]], run: Run) -> None:
 def _turn(
     turns: Sequence[Turn], attempts: Sequence[Attempt], states: Sequence[State], departure: str, judged: bool
 ) -> ReplayedTurn:  # fmt: skip
-    """Returns the row of the last of `attempts`, which are the first so many of `turns`."""
+    """Returns the replayed turn for the last attempt; attempts correspond to the first turns in
+    order.
+    """
     turn, attempt, best = turns[len(attempts) - 1], attempts[-1], best_of(attempts)
     report, stored = attempt.report, turn.report
     assert report is not None
