@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.problems.forms_of_users.text_edits import joined
+from kernelwright.agent.problems.syntax_search import calls_inside, first_definition
 from kernelwright.bindings import bound_names, function_at_top
 from kernelwright.tools.problem import ProblemError, parse
 
@@ -58,11 +60,9 @@ def _rows(path: Path, whole: bool = False) -> list[Any]:
                 f"{path.name} is larger than {MAX_DATA_FILE_BYTES >> 20} MB: keep the cases that are needed"
             )
         text = path.read_text(encoding="utf-8")
-        return (
-            [json.loads(text)]
-            if whole
-            else [json.loads(line) for line in text.splitlines() if line.strip()]
-        )
+        if whole:
+            return [json.loads(text)]
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
     except (OSError, ValueError, RecursionError) as error:
         raise ProblemError(
             f"{path.name}, which the reference reads, cannot be read: {error}"
@@ -71,17 +71,13 @@ def _rows(path: Path, whole: bool = False) -> list[Any]:
 
 # ---------------------------------------------------------------- one case a line
 def _with_case(source: str, tree: ast.Module, path: Path) -> str:
-    names = {
-        n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
-    }
-    named = sorted(name for name in names if name.endswith(".json") and name != ".json")
-    beside = [
-        path.with_name(name) for name in [*named, f"{path.stem}.json"] if Path(name).name == name
-    ]
-    if not (existing_files := [file for file in beside if file.is_file()]):
-        raise ProblemError(
-            f"its get_input_groups reads {', '.join(named) or f'{path.stem}.json'}: put that file beside it"
-        )
+    file_names = _json_names_in(tree)
+    # Only files beside the reference are read: names with folders are not followed.
+    candidates = [name for name in [*file_names, f"{path.stem}.json"] if Path(name).name == name]
+    existing_files = [path.with_name(name) for name in candidates if path.with_name(name).is_file()]
+    if not existing_files:
+        missing = ", ".join(file_names) or f"{path.stem}.json"
+        raise ProblemError(f"its get_input_groups reads {missing}: put that file beside it")
     sizes: dict[str, int] = {}
     case = _named_sizes(_chosen(_rows(existing_files[0])), sizes)
     size_lines = "\n".join(f"{name} = {value}" for name, value in sizes.items())
@@ -91,6 +87,16 @@ def _with_case(source: str, tree: ast.Module, path: Path) -> str:
     ])  # fmt: skip
 
 
+def _json_names_in(tree: ast.Module) -> list[str]:
+    """Returns the names of JSON files among the texts of a module, sorted."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        value = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(value, str) and value.endswith(".json") and value != ".json":
+            names.add(value)
+    return sorted(names)
+
+
 def _chosen(cases: list[Any]) -> Any:
     """Returns the first case with enough elements, otherwise the largest case.
 
@@ -98,25 +104,23 @@ def _chosen(cases: list[Any]) -> Any:
     """
     if not cases:
         raise ProblemError("the JSON file beside it holds no case: write at least one")
-    return next(
-        (case for case in cases if _elements(case) >= MIN_ELEMENTS_OF_A_CASE),
-        max(cases, key=_elements),
-    )
+    for case in cases:
+        if _elements(case) >= MIN_ELEMENTS_OF_A_CASE:
+            return case
+    return max(cases, key=_elements)
 
 
-def _elements(case: Any) -> int:
+def _elements(case: object) -> int:
+    """Returns the number of elements of all tensors that a case describes."""
     total = 0
     for description in case.get("inputs", ()) if isinstance(case, dict) else ():
         shape = description.get("shape") if isinstance(description, dict) else None
-        if isinstance(shape, list) and all(type(n) is int for n in shape):
-            count = 1
-            for extent in shape:
-                count *= extent
-            total += count
+        if isinstance(shape, list) and all(type(extent) is int for extent in shape):
+            total += math.prod(shape)
     return total
 
 
-def _named_sizes(value: Any, sizes: dict[str, int], listed: bool = False) -> str:
+def _named_sizes(value: object, sizes: dict[str, int], listed: bool = False) -> str:
     """Writes a JSON value as Python text and replaces extents in lists by names.
 
     Equal extents share a name.
@@ -125,9 +129,11 @@ def _named_sizes(value: Any, sizes: dict[str, int], listed: bool = False) -> str
         "{'shape': [size_64, size_64], 'dtype': 'float'}"     sizes == {"size_64": 64}
     """
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{k!r}: {_named_sizes(v, sizes)}' for k, v in value.items())}}}"
+        entries = [f"{key!r}: {_named_sizes(entry, sizes)}" for key, entry in value.items()]
+        return f"{{{', '.join(entries)}}}"
     if isinstance(value, list):
-        return f"[{', '.join(_named_sizes(v, sizes, listed=True) for v in value)}]"
+        elements = [_named_sizes(element, sizes, listed=True) for element in value]
+        return f"[{', '.join(elements)}]"
     if listed and type(value) is int and value > 1:
         sizes[f"size_{value}"] = value
         return f"size_{value}"
@@ -137,12 +143,14 @@ def _named_sizes(value: Any, sizes: dict[str, int], listed: bool = False) -> str
 def _without_open(source: str, tree: ast.Module) -> str:
     """Replaces every `open(...)` call by an in-memory file with the chosen case."""
     lines = source.splitlines()
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "open"]
-    for call in sorted(calls, key=lambda n: (n.lineno, n.col_offset), reverse=True):
+    calls = [call for call in calls_inside(tree) if ast.unparse(call.func) == "open"]
+    # From the last call to the first, so that columns of earlier calls stay valid.
+    for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset), reverse=True):
         if call.end_lineno != call.lineno:
             raise ProblemError(
                 f"its open(...) at line {call.lineno} stands on several lines: write it on one"
             )
+        # Columns of syntax trees count bytes of UTF-8.
         line = lines[call.lineno - 1].encode()
         changed = (
             line[: call.col_offset] + b"io.StringIO(json.dumps(CASE))" + line[call.end_col_offset :]
@@ -152,24 +160,19 @@ def _without_open(source: str, tree: ast.Module) -> str:
 
 
 # ---------------------------------------------------------------- arguments
-def _configured(source: str, tree: ast.Module, maker: ast.FunctionDef, config: Any) -> str:
+def _configured(source: str, tree: ast.Module, maker: ast.FunctionDef, config: object) -> str:
     """Adds the first configuration's values as module-level names, and functions that pass them
     on. Raises ProblemError.
     """
     if not isinstance(config, dict):
         raise ProblemError("its configuration is no JSON object: write one, such as {'size': 128}")
     settings: dict[str, Any] = {}
+    # `single_*` entries list configurations; the first of each list is used.
     for name, value in config.items():
-        first = value[0] if name.startswith("single_") and isinstance(value, list) and value else {}
-        settings |= first if isinstance(first, dict) else {}
-    model = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None)
-    init = (
-        next(
-            (n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None
-        )
-        if model
-        else None
-    )
+        if name.startswith("single_") and isinstance(value, list) and value:
+            settings |= value[0] if isinstance(value[0], dict) else {}
+    model = first_definition(tree.body, ast.ClassDef, "Model")
+    init = first_definition(model.body, ast.FunctionDef, "__init__") if model else None
     builds = [a.arg for a in init.args.args if a.arg in settings] if init else []
     draws = [a.arg for a in maker.args.args if a.arg in settings]
     lines = source.splitlines()

@@ -29,7 +29,7 @@ INTEGER_DTYPES = frozenset(("int64", "int32", "int16", "int8", "uint8"))
 
 def is_definition(path: Path) -> bool:
     """Returns whether a file has the keys of a definition."""
-    return path.suffix == ".json" and path.is_file() and _is_one(_loaded(path))
+    return path.suffix == ".json" and path.is_file() and _is_definition(_loaded(path))
 
 
 def definitions_in(folder: Path) -> list[Path]:
@@ -51,7 +51,7 @@ def read_definition(path: Path) -> Problem:
     name = (
         str(definition.get("name", path.parent.name)) if isinstance(definition, dict) else path.stem
     )
-    if not _is_one(definition):
+    if not _is_definition(definition):
         raise ProblemError(f"{path.name}: a definition has axes, inputs and the reference's text")
     try:
         source = written(definition, _workload(path, name))
@@ -62,7 +62,7 @@ def read_definition(path: Path) -> Problem:
         raise error if str(error).startswith(name) else ProblemError(f"{name}: {error}") from None
 
 
-def _is_one(value: Any) -> bool:
+def _is_definition(value: object) -> bool:
     return isinstance(value, dict) and {"axes", "inputs", "reference"} <= value.keys()
 
 
@@ -83,9 +83,9 @@ def _workload(path: Path, name: str) -> Mapping[str, Any]:
         files = iter(sorted((root / "workloads").rglob(f"{name}.jsonl")))
     for file in files:
         if file.is_file():
-            row = json.loads(
-                next((line for line in read_text(file).splitlines() if line.strip()), "{}")
-            )
+            lines = [line for line in read_text(file).splitlines() if line.strip()]
+            row = json.loads(lines[0] if lines else "{}")
+            # Some suites nest the workload in the row.
             return dict(row.get("workload", row))
     return {}
 
@@ -133,9 +133,11 @@ class _Inputs:
     ) -> None:
         self._axes, self._drawings = axes, workload.get("inputs", {})
         self._maker = definition.get("custom_inputs_entrypoint") or ""
-        self._scalars = {
-            n: s["value"] for n, s in self._drawings.items() if s.get("type") == "scalar"
-        }
+        self._scalars: dict[str, object] = {}
+        for name, drawing in self._drawings.items():
+            if drawing.get("type") == "scalar":
+                self._scalars[name] = drawing["value"]
+        # Integer inputs may be indices into any axis: draw them below the smallest.
         whole = [name for name, value in axes.items() if value.isdigit() and int(value) > 1]
         self._bound = f"min({', '.join(whole)})" if len(whole) > 1 else (whole or ["64"])[0]
 
@@ -145,9 +147,8 @@ class _Inputs:
         """
         if not any(drawing.get("type") == "custom" for drawing in self._drawings.values()):
             return ""
-        entries = [f"{n!r}: {n}" for n in self._axes] + [
-            f"{n!r}: {v!r}" for n, v in self._scalars.items()
-        ]
+        entries = [f"{axis!r}: {axis}" for axis in self._axes]
+        entries += [f"{name!r}: {value!r}" for name, value in self._scalars.items()]
         return f"    made = {self._maker}({{{', '.join(entries)}}}, torch.empty(0).device)\n"
 
     def drawn(self, name: str, spec: Mapping[str, Any]) -> str:

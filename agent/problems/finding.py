@@ -57,16 +57,16 @@ def find_by_name(
     request = str(name_or_path).strip()
     arguments = EntryPoint("", tuple(init), tuple(inputs))
     if (init or inputs) and request.startswith(
-        (kernelbench_suite.PREFIX, tritonbench_suite.PREFIX)
+        (kernelbench_suite.KERNELBENCH_PREFIX, tritonbench_suite.TRITONBENCH_PREFIX)
     ):
         raise ProblemError(_arguments_without_entry(request))
-    if request.startswith(kernelbench_suite.PREFIX):
+    if request.startswith(kernelbench_suite.KERNELBENCH_PREFIX):
         return kernelbench_suite.find(
-            request.removeprefix(kernelbench_suite.PREFIX), _path(kernelbench)
+            request.removeprefix(kernelbench_suite.KERNELBENCH_PREFIX), _path(kernelbench)
         )
-    if request.startswith(tritonbench_suite.PREFIX):
+    if request.startswith(tritonbench_suite.TRITONBENCH_PREFIX):
         return tritonbench_suite.find(
-            request.removeprefix(tritonbench_suite.PREFIX), _path(tritonbench)
+            request.removeprefix(tritonbench_suite.TRITONBENCH_PREFIX), _path(tritonbench)
         )
     if not request:
         raise ProblemError("no problem was named: agent problems lists the catalogue")
@@ -75,7 +75,7 @@ def find_by_name(
         isinstance(name_or_path, Path)
         or file.endswith((*CODE_FILES, ".json"))
         or "/" in file
-        or _is_one(Path(file))
+        or _is_single_problem(Path(file))
     ):
         return _read(Path(file).expanduser(), arguments._replace(name=entry))
     named = request.removeprefix("catalogue:")
@@ -102,8 +102,8 @@ def refuse_unused_checkouts(
 ) -> None:
     """Raises ProblemError if a checkout is passed with a problem of another suite."""
     for option, checkout, prefix in (
-        ("--kernelbench", kernelbench, kernelbench_suite.PREFIX),
-        ("--tritonbench", tritonbench, tritonbench_suite.PREFIX),
+        ("--kernelbench", kernelbench, kernelbench_suite.KERNELBENCH_PREFIX),
+        ("--tritonbench", tritonbench, tritonbench_suite.TRITONBENCH_PREFIX),
     ):
         if checkout is not None and not name.strip().startswith(prefix):
             raise ProblemError(
@@ -111,7 +111,7 @@ def refuse_unused_checkouts(
             )
 
 
-def problem_of_value(value: Any, inputs: Any, init: Any) -> Problem:
+def problem_of_value(value: object, inputs: Any, init: Any) -> Problem:
     """Returns the problem for a module, a class of modules or a function with example inputs.
     Raises ProblemError.
     """
@@ -198,7 +198,7 @@ def _checkout(folder: Path) -> str:
     return "kernelbench" if any(any(root.glob("level[0-9]/[0-9]*_*.py")) for root in roots) else ""
 
 
-def _is_one(path: Path) -> bool:
+def _is_single_problem(path: Path) -> bool:
     """Returns whether a path is a single problem."""
     return path.is_file() or (path / "definition.json").is_file() or gpumode.is_task(path)
 
@@ -212,35 +212,35 @@ def _read(path: Path, entry: EntryPoint = WHOLE_FILE) -> Problem:
 
 def _folder(path: Path) -> list[Problem]:
     if described := _described(path):
-        if problems := [
-            problem for problem in map(_readable, described) if isinstance(problem, Problem)
-        ]:
-            return problems
-        raise ProblemError(str(_readable(described[0])))
+        return _problems_in(described)
     files = _python_files(path)
     if not files:
         raise ProblemError(
             f"{path} holds no problems: give a folder of .py files in KernelBench form"
         )
-    read = [_readable(file) for file in files if _defines_model(file)]
-    if problems := [problem for problem in read if isinstance(problem, Problem)]:
-        return problems
-    if read:
-        raise ProblemError(str(read[0]))
+    if models := [file for file in files if _defines_model(file)]:
+        return _problems_in(models)
     raise ProblemError(
         f"no file of {path} defines `Model`: give a folder of .py files in KernelBench form"
     )
+
+
+def _problems_in(files: Sequence[Path]) -> list[Problem]:
+    """Returns the readable problems. Raises the first file's error if none is readable."""
+    results = [_readable(file) for file in files]
+    problems = [result for result in results if isinstance(result, Problem)]
+    if not problems:
+        raise ProblemError(str(results[0]))
+    return problems
 
 
 def _python_files(folder: Path) -> list[Path]:
     """Returns the Python files of a folder by name, without hidden files and files with a leading
     underscore.
     """
-    return (
-        sorted(f for f in folder.glob("*.py") if not f.name.startswith(("_", ".")))
-        if folder.is_dir()
-        else []
-    )
+    if not folder.is_dir():
+        return []
+    return sorted(file for file in folder.glob("*.py") if not file.name.startswith(("_", ".")))
 
 
 def _described(path: Path) -> list[Path]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from kernelwright.agent.problems.forms_of_users.text_edits import joined
 from kernelwright.agent.problems.reading import problem_of, read_text
+from kernelwright.agent.problems.syntax_search import definitions
 from kernelwright.agent.problems.tritonbench_cases import OffDevice
 from kernelwright.tools.problem import Problem, ProblemError, parse
 
@@ -57,6 +58,7 @@ def first_test(text: str) -> dict[str, Any]:
     row = re.search(r"^\s*-\s*(\{.*?\})", tests[1], re.MULTILINE | re.DOTALL) if tests else None
     if row is None:
         raise ProblemError("its task.yml has no tests in the form `- {size: 128, seed: 1}`")
+    # The test is a YAML flow mapping: quote its keys and spell its constants as in Python.
     quoted = _KEY.sub(r'\1"\2":', row[1])
     plain = re.sub(r"\b(true|false|null)\b", lambda word: _WORDS[word[0]], quoted)
     try:
@@ -68,7 +70,7 @@ def first_test(text: str) -> dict[str, Any]:
 def written(source: str, test: dict[str, Any]) -> str:
     """Writes the reference in KernelBench form. Raises ProblemError."""
     tree = parse(source)
-    functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    functions = definitions(tree.body, ast.FunctionDef)
     if missing := [name for name in REQUIRED_FUNCTIONS if name not in functions]:
         raise ProblemError(f"its reference.py defines no {' and no '.join(missing)}")
     kernel, maker = (functions[name] for name in REQUIRED_FUNCTIONS)
@@ -78,7 +80,10 @@ def written(source: str, test: dict[str, Any]) -> str:
     names = _arguments(kernel, maker)
     forwarded = f"({', '.join(names)})" if len(names) > 1 else names[0]
     sizes = {name: value for name, value in test.items() if name != "seed"}
-    called = ", ".join([*(f"{n}={n}" for n in sizes), *(["seed=0"] if "seed" in test else [])])
+    keywords = [f"{name}={name}" for name in sizes]
+    if "seed" in test:
+        keywords.append("seed=0")
+    called = ", ".join(keywords)
     drawn = ast.unparse(ast.fix_missing_locations(_Drawing().visit(maker)))
     listed = "list(made)" if len(names) > 1 else "[made]"
     return joined(_reference_code(source, tree), [
@@ -103,17 +108,19 @@ def _arguments(kernel: ast.FunctionDef, maker: ast.FunctionDef) -> list[str]:
         if unpacks and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
             return _distinct(node.targets[0].elts)
     returned = [n.value for n in ast.walk(maker) if isinstance(n, ast.Return)]
-    return (
-        _distinct(returned[-1].elts) if returned and isinstance(returned[-1], ast.Tuple) else [data]
-    )
+    if returned and isinstance(returned[-1], ast.Tuple):
+        return _distinct(returned[-1].elts)
+    return [data]
 
 
 def _distinct(elements: list[ast.expr]) -> list[str]:
-    names = [
-        e.id if isinstance(e, ast.Name) and e.id != "_" else f"input_{i}"
-        for i, e in enumerate(elements)
-    ]
-    return names if len(set(names)) == len(names) else [f"input_{i}" for i in range(len(names))]
+    """Returns the names of tuple elements; numbered names for other elements and for duplicates."""
+    numbered = [f"input_{index}" for index in range(len(elements))]
+    names: list[str] = []
+    for element, number in zip(elements, numbered, strict=True):
+        is_name = isinstance(element, ast.Name) and element.id != "_"
+        names.append(element.id if isinstance(element, ast.Name) and is_name else number)
+    return names if len(set(names)) == len(names) else numbered
 
 
 class _Drawing(OffDevice):
@@ -143,6 +150,7 @@ def _reference_code(source: str, tree: ast.Module) -> str:
 
     Raises ProblemError.
     """
+    # Removed lines become empty, so that line numbers in errors stay those of the user's file.
     lines, replaced = source.splitlines(), dict[int, str]()
     gone: list[ast.stmt] = []
     for node in tree.body:
@@ -164,16 +172,23 @@ def _reference_code(source: str, tree: ast.Module) -> str:
 
 def _stand_ins(names: list[str], tree: ast.Module) -> str:
     """Returns a line that replaces an import: no-op contexts, and `object` for types."""
-    entered = {
-        i.context_expr.func.id
-        for n in ast.walk(tree)
-        if isinstance(n, ast.With)
-        for i in n.items
-        if isinstance(i.context_expr, ast.Call) and isinstance(i.context_expr.func, ast.Name)
-    }
+    entered = _entered_contexts(tree)
     contexts = [name for name in names if name in entered]
     types = [name for name in names if name not in entered]
-    parts = (
-        [f"import contextlib; {' = '.join(contexts)} = contextlib.nullcontext"] if contexts else []
-    )
-    return "; ".join([*parts, *([f"{' = '.join(types)} = object"] if types else [])])
+    parts: list[str] = []
+    if contexts:
+        parts.append(f"import contextlib; {' = '.join(contexts)} = contextlib.nullcontext")
+    if types:
+        parts.append(f"{' = '.join(types)} = object")
+    return "; ".join(parts)
+
+
+def _entered_contexts(tree: ast.Module) -> set[str]:
+    """Returns the names of functions whose results are entered by `with`."""
+    names: set[str] = set()
+    for statement in ast.walk(tree):
+        for item in statement.items if isinstance(statement, ast.With) else ():
+            call = item.context_expr
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+                names.add(call.func.id)
+    return names

@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kernelwright.agent.problems.matching import NameMatch, match_name, nearest_names
 from kernelwright.agent.problems.reading import problem_of, read_text
 from kernelwright.tools.problem import Problem, ProblemError
 
-PREFIX = "kernelbench:"
+KERNELBENCH_PREFIX = "kernelbench:"
 CHECKOUT_URL = "https://github.com/ScalingIntelligence/KernelBench"
 USUAL_LEVELS = (1, 2, 3)
 """Default levels of the suite; level 4 downloads models."""
@@ -34,7 +34,7 @@ class SuiteEntry(NamedTuple):
     def problem(self) -> Problem:
         """Reads the problem. Raises ProblemError."""
         source = self.code if self.file is None else read_text(self.file)
-        name = f"{PREFIX}{self.level}/{self.number}"
+        name = f"{KERNELBENCH_PREFIX}{self.level}/{self.number}"
         return problem_of(source, name, "kernelbench", title=self.stem, family=f"level{self.level}")
 
 
@@ -45,22 +45,25 @@ def find(query: str, path: Path | None) -> Problem:
     """
     match = re.fullmatch(r"(?:level_?)?(\d+)[/:](.+)", query.strip())
     if match is None:
-        raise ProblemError(f"{PREFIX}{query}: write LEVEL/NUMBER, such as {PREFIX}1/23")
+        raise ProblemError(
+            f"{KERNELBENCH_PREFIX}{query}: write LEVEL/NUMBER, such as {KERNELBENCH_PREFIX}1/23"
+        )
     level, problem_part = int(match[1]), match[2].removesuffix(".py")
     level_entries = entries(_required_path(path), level)
     numbered = re.fullmatch(r"(\d+)(?:_.*)?", problem_part)
     named: NameMatch | None
     if numbered:
-        entry = next((e for e in level_entries if e.number == int(numbered[1])), None)
+        entry = {e.number: e for e in reversed(level_entries)}.get(int(numbered[1]))
         named = NameMatch(problem_part, is_exact=True)
     else:
         named = match_name(problem_part, {e.stem: (_words(e.stem),) for e in level_entries})
-        entry = next((e for e in level_entries if named is not None and e.stem == named.name), None)
+        by_stem = {e.stem: e for e in reversed(level_entries)}
+        entry = by_stem.get(named.name) if named is not None else None
     if entry is None or named is None:
         raise ProblemError(
-            f"no problem {PREFIX}{query}: {_advice(problem_part, level, level_entries)}"
+            f"no problem {KERNELBENCH_PREFIX}{query}: {_advice(problem_part, level, level_entries)}"
         )
-    return named.note_in(entry.problem(), f"{PREFIX}{query}")
+    return named.note_in(entry.problem(), f"{KERNELBENCH_PREFIX}{query}")
 
 
 def suite(path: Path, level: int | None = None) -> list[Problem]:
@@ -94,14 +97,16 @@ def entries(path: Path, level: int | None = None) -> list[SuiteEntry]:
 
 def _from_folder(path: Path) -> list[SuiteEntry]:
     root = path / "KernelBench" if (path / "KernelBench").is_dir() else path
-    files = [f for f in root.glob("level[0-9]*/[0-9]*_*.py") if f.parent.name[5:].isdigit()]
-    if files:
-        return [
-            SuiteEntry(int(f.parent.name[5:]), int(f.name.split("_")[0]), f.stem, f) for f in files
-        ]
-    return _from_parquet(
-        sorted((*path.glob("level_*.parquet"), *path.glob("data/level_*.parquet")))
-    )
+    found_entries: list[SuiteEntry] = []
+    for file in root.glob("level[0-9]*/[0-9]*_*.py"):
+        level = file.parent.name.removeprefix("level")
+        number = file.name.partition("_")[0]
+        if level.isdigit():
+            found_entries.append(SuiteEntry(int(level), int(number), file.stem, file))
+    if found_entries:
+        return found_entries
+    parquet_files = [*path.glob("level_*.parquet"), *path.glob("data/level_*.parquet")]
+    return _from_parquet(sorted(parquet_files))
 
 
 def _from_parquet(files: Iterable[Path]) -> list[SuiteEntry]:
@@ -122,22 +127,19 @@ def _rows(file: Path) -> list[SuiteEntry]:
         ) from None
     try:
         rows = parquet.read_table(file, columns=list(KERNELBENCH_COLUMNS)).to_pylist()
-        return [
-            SuiteEntry(
-                int(r["level"]),
-                int(r["problem_id"]),
-                _stem(r["name"], r["problem_id"]),
-                None,
-                str(r["code"]),
-            )
-            for r in rows
-        ]
+        return [_entry_of_row(row) for row in rows]
     except (pyarrow.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         columns = ", ".join(KERNELBENCH_COLUMNS)
         raise ProblemError(
             f"{file} is not KernelBench's data set (a parquet file with the columns {columns}): "
             f"{str(error).splitlines()[0]}"
         ) from None
+
+
+def _entry_of_row(row: Mapping[str, Any]) -> SuiteEntry:
+    level, number = int(row["level"]), int(row["problem_id"])
+    stem = _stem(row["name"], row["problem_id"])
+    return SuiteEntry(level, number, stem, None, str(row["code"]))
 
 
 def _stem(name: str, number: int) -> str:

@@ -71,6 +71,7 @@ def similarity_of_keys(first: str, second: str) -> float:
     """Returns the similarity of two normalised names, 0 to 100."""
     from rapidfuzz import fuzz
 
+    # conv1d and conv3d differ in a single character: other numbers stay below the threshold.
     if set(re.findall(r"\d+", first)) != set(re.findall(r"\d+", second)):
         return 0.9 * min(MIN_SIMILARITY_PERCENT, fuzz.ratio(first, second))
     return max(
@@ -84,10 +85,11 @@ def rank_names(query: str, names: Mapping[str, Iterable[str]]) -> list[tuple[flo
     the given order.
     """
     key = normalise_name(query)
-    scored = [
-        (max(similarity_of_keys(key, normalise_name(s)) for s in (name, *synonyms)), name)
-        for name, synonyms in names.items()
-    ]
+    scored: list[tuple[float, str]] = []
+    for name, synonyms in names.items():
+        keys = map(normalise_name, (name, *synonyms))
+        scored.append((max(similarity_of_keys(key, other) for other in keys), name))
+    # The sort is stable: ties stay in the order of `names`.
     return sorted(scored, key=lambda pair: -pair[0])
 
 
@@ -128,11 +130,11 @@ def match_name(query: str, names: Mapping[str, Iterable[str]]) -> NameMatch | No
 def nearest_names(query: str, names: Mapping[str, Iterable[str]], count: int = 5) -> list[str]:
     """Returns the most similar names; common whole words count, too."""
     key = normalise_name(query)
-    scores = {
-        n: max(_word_overlap_score(key, normalise_name(s)) for s in (n, *synonyms))
-        for n, synonyms in names.items()
-    }
-    return sorted(scores, key=lambda n: -scores[n])[:count]
+    scores: dict[str, float] = {}
+    for name, synonyms in names.items():
+        keys = map(normalise_name, (name, *synonyms))
+        scores[name] = max(_word_overlap_score(key, other) for other in keys)
+    return sorted(scores, key=lambda name: -scores[name])[:count]
 
 
 def _word_overlap_score(first: str, second: str) -> float:

@@ -63,10 +63,12 @@ def operators_of(source: str) -> frozenset[str]:
     """
     tree = parse(source)
     bodies = [node for node in tree.body if getattr(node, "name", "") not in INPUT_FUNCTIONS]
-    names = {name for body in bodies for node in ast.walk(body) for name in _names(node)}
-    return frozenset(
-        name for name in names if name not in OPERATORS_WITHOUT_WORK and not name.startswith("__")
-    )
+    names: set[str] = set()
+    for body in bodies:
+        for node in ast.walk(body):
+            names.update(_names(node))
+    names -= OPERATORS_WITHOUT_WORK
+    return frozenset(name for name in names if not name.startswith("__"))
 
 
 def _names(node: ast.AST) -> Iterator[str]:
@@ -104,9 +106,9 @@ def most_similar(problem: Problem, among: Iterable[Problem], count: int = 1) -> 
     held_by = Counter(name for names in operators_by_problem.values() for name in names)
 
     def weight(names: Iterable[str]) -> float:
-        return sum(
-            math.log((len(operators_by_problem) + 1) / (held_by[name] + 0.5)) for name in names
-        )
+        # Inverse document frequency: an operator of few problems weighs more.
+        total = len(operators_by_problem) + 1
+        return sum(math.log(total / (held_by[name] + 0.5)) for name in names)
 
     matches: list[Similar] = []
     for name, names in operators_by_problem.items():
@@ -135,4 +137,6 @@ def _operators(problem: Problem) -> frozenset[str]:
         names = operators_of(problem.source)
     except ProblemError:
         return frozenset()
-    return names | {word for name in names for word in name.split("_") if len(word) > 3}
+    # Words of up to three letters (max, dim) say too little.
+    words = {word for name in names for word in name.split("_") if len(word) > 3}
+    return names | words

@@ -18,7 +18,7 @@ from kernelwright.agent.problems.reading import problem_of, read_text
 from kernelwright.agent.problems.tritonbench_cases import NotAProblem, convert
 from kernelwright.tools.problem import Problem, ProblemError
 
-PREFIX = "tritonbench-t:"
+TRITONBENCH_PREFIX = "tritonbench-t:"
 TRITONBENCH_FOLDER = "TritonBench_T_v1"
 LISTING_FILE = "TritonBench_T_v1.jsonl"
 
@@ -34,7 +34,7 @@ def find(query: str, path: Path | None) -> Problem:
     name, _, case = query.strip().partition("#")
     if case and not (case.isdigit() and int(case)):
         raise ProblemError(
-            f"{PREFIX}{query}: after # comes the number of a call in the operator's test, from 1"
+            f"{TRITONBENCH_PREFIX}{query}: after # comes the number of a call in the operator's test, from 1"
         )
     files = {f.stem: f for f in _files(path)}
     match = matching.match_name(name, dict.fromkeys(files, ()))
@@ -44,7 +44,7 @@ def find(query: str, path: Path | None) -> Problem:
     problem = _problem(
         files[match.name], int(case) if case else None, _titles(path).get(match.name, "")
     )
-    return match.note_in(problem, f"{PREFIX}{query}")
+    return match.note_in(problem, f"{TRITONBENCH_PREFIX}{query}")
 
 
 def suite(path: Path) -> list[Problem]:
@@ -78,7 +78,7 @@ def _read(path: Path) -> tuple[list[Problem], dict[str, str]]:
 
 
 def _problem(file: Path, case: int | None, title: str) -> Problem:
-    name = f"{PREFIX}{file.stem}" + (f"#{case}" if case else "")
+    name = f"{TRITONBENCH_PREFIX}{file.stem}" + (f"#{case}" if case else "")
     try:
         source = convert(read_text(file), file.stem, case)
     except NotAProblem as error:

@@ -57,7 +57,10 @@ def convert(text: str, stem: str, number: int | None = None) -> str:
     if len(parts) < 2:
         raise NotAProblem("the file has no line of # between the operator and its test")
     operator, test = (_parse_operator_and_test(part) for part in (parts[0], "\n".join(parts[1:])))
-    names = {n.name: n for n in operator.body if isinstance(n, ast.FunctionDef)}
+    names: dict[str, ast.FunctionDef] = {}
+    for node in operator.body:
+        if isinstance(node, ast.FunctionDef):
+            names[node.name] = node
     cases = list(_cases(test, stem, names))
     if number is not None and number > len(cases):
         raise NotAProblem(f"its test has {len(cases)} calls that stand alone")
@@ -82,14 +85,16 @@ def _parse_operator_and_test(text: str) -> ast.Module:
 
 
 def _cases(test: ast.Module, stem: str, names: dict[str, ast.FunctionDef]) -> Iterator[Case]:
+    """Yields the calls of the operator in simple statements of `test_*` functions."""
     called = {stem} if stem in names else set(names)
-    for function in (
-        n for n in test.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test")
-    ):
-        body = [OffDevice().visit(copy.deepcopy(s)) for s in function.body]
+    for function in test.body:
+        if not isinstance(function, ast.FunctionDef) or not function.name.startswith("test"):
+            continue
+        body = [OffDevice().visit(copy.deepcopy(statement)) for statement in function.body]
         for index, statement in enumerate(body):
             if isinstance(statement, ast.Assign | ast.Expr | ast.AnnAssign):
-                yield from (Case(c, tuple(body[:index])) for c in _calls(statement, called))
+                for call in _calls(statement, called):
+                    yield Case(call, tuple(body[:index]))
 
 
 def _calls(statement: ast.stmt, called: set[str]) -> list[ast.Call]:
@@ -151,16 +156,17 @@ def _write_reference(
         )
     if _attributes(names.values()) & _TRAINS:
         raise NotAProblem("the operator trains: it needs gradients, which a reference is not given")
-    if any(isinstance(a, ast.Starred) for a in case.call.args) or any(
-        k.arg is None for k in case.call.keywords
-    ):
+    has_star = any(isinstance(argument, ast.Starred) for argument in case.call.args)
+    has_double_star = any(keyword.arg is None for keyword in case.call.keywords)
+    if has_star or has_double_star:
         raise NotAProblem("its test passes arguments as *args or **kwargs")
     inputs, call = arguments_of(case, function)
-    needed = statements_needed(
-        case.before, {n for value in inputs.values() for n in names_loaded_by(value)}
-    )
-    drawn = [ast.unparse(ast.fix_missing_locations(s)) for s in needed]
-    drawn.append(f"return [{', '.join(ast.unparse(value) for value in inputs.values())}]")
+    names_of_inputs: set[str] = set()
+    for value in inputs.values():
+        names_of_inputs |= names_loaded_by(value)
+    needed = statements_needed(case.before, names_of_inputs)
+    drawn = [ast.unparse(ast.fix_missing_locations(statement)) for statement in needed]
+    drawn.append(f"return [{', '.join(map(ast.unparse, inputs.values()))}]")
     pieces = [
         operator.strip(),
         "\n".join(ast.unparse(n) for n in around),
@@ -174,16 +180,19 @@ def _write_reference(
 
 
 def _random_calls(functions: list[ast.FunctionDef]) -> set[str]:
-    calls = [n for f in functions for n in ast.walk(f) if isinstance(n, ast.Call)]
-    return {
-        name
-        for c in calls
-        if (name := getattr(c.func, "attr", getattr(c.func, "id", ""))) in _RANDOM
-    }
+    names: set[str] = set()
+    for function in functions:
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call):
+                names.add(getattr(node.func, "attr", getattr(node.func, "id", "")))
+    return names & _RANDOM
 
 
 def _attributes(functions: Iterable[ast.FunctionDef]) -> set[str]:
-    return {n.attr for f in functions for n in ast.walk(f) if isinstance(n, ast.Attribute)}
+    names: set[str] = set()
+    for function in functions:
+        names |= {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
+    return names
 
 
 def arguments_of(case: Case, function: ast.FunctionDef) -> tuple[dict[str, ast.expr], ast.Call]:
@@ -220,17 +229,12 @@ def plain_argument(value: ast.expr, before: tuple[ast.stmt, ...]) -> ast.expr | 
     None for other arguments.
     """
     if isinstance(value, ast.Name):
-        assigned_values = [
-            s.value
-            for s in before
-            if isinstance(s, ast.Assign) and names_stored_by(s) == {value.id}
-        ]
-        touched = [s for s in before if value.id in names_stored_by(s)]
-        return (
-            plain_argument(assigned_values[0], ())
-            if len(assigned_values) == len(touched) == 1
-            else None
-        )
+        # A name stands for its value if a single statement binds the name and nothing else.
+        touching = [statement for statement in before if value.id in names_stored_by(statement)]
+        statement = touching[0] if len(touching) == 1 else None
+        if isinstance(statement, ast.Assign) and names_stored_by(statement) == {value.id}:
+            return plain_argument(statement.value, ())
+        return None
     allowed = (
         ast.Constant,
         ast.Tuple,
@@ -243,11 +247,12 @@ def plain_argument(value: ast.expr, before: tuple[ast.stmt, ...]) -> ast.expr | 
     )
     size = isinstance(value, ast.Call) and ast.unparse(value.func) == "torch.Size"
     inner = value.args if isinstance(value, ast.Call) and size else [value]
-    nodes = [n for v in inner for n in ast.walk(v)]
-    plain = all(isinstance(n, allowed) for n in nodes) and all(
-        n.id == "torch" for n in nodes if isinstance(n, ast.Name)
-    )
-    return value if plain else None
+    for part in inner:
+        for node in ast.walk(part):
+            is_other_name = isinstance(node, ast.Name) and node.id != "torch"
+            if is_other_name or not isinstance(node, allowed):
+                return None
+    return value
 
 
 _KINDS: dict[type[ast.stmt], str] = {
@@ -264,6 +269,7 @@ def statements_needed(before: tuple[ast.stmt, ...], needed: set[str]) -> list[as
     Raises NotAProblem for loops and conditions among them.
     """
     needed_statements: list[ast.stmt] = []
+    # Backwards: each kept statement adds the names that it reads itself.
     for statement in reversed(before):
         if not names_stored_by(statement) & needed:
             continue
@@ -279,21 +285,19 @@ def names_stored_by(statement: ast.stmt) -> set[str]:
     """Returns names that a statement binds or modifies: assignment, item assignment, or in-place
     method (`x.fill_(0)`).
     """
-    names = {
-        n.id
-        for n in ast.walk(statement)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-    names |= {n.name for n in ast.walk(statement) if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    names: set[str] = set()
     for node in ast.walk(statement):
-        if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            names |= _root(node)
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr.endswith("_")
-        ):
-            names |= _root(node.func)
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                names.add(name)
+            # x[0] = ..., x.weight = ...
+            case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
+                names |= _root(node)
+            # x.fill_(0): torch's methods that write in place end in an underscore.
+            case ast.Call(func=ast.Attribute(attr=method) as function) if method.endswith("_"):
+                names |= _root(function)
     return names
 
 

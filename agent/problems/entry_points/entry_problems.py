@@ -92,7 +92,7 @@ def reference_of_text(source: str, entry: str, init: Sequence[str], inputs: Sequ
     Raises ProblemError.
     """
     tree = parse(source)
-    defined = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    defined = [n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)]
     names = set(bound_names(tree))
     if entry and entry not in names:
         raise ProblemError(
@@ -157,10 +157,13 @@ def _last_entry(tree: ast.Module) -> str:
 
     Raises ProblemError if there is neither.
     """
-    classes = [
-        n.name for n in tree.body if isinstance(n, ast.ClassDef) and "def forward" in ast.unparse(n)
-    ]
-    functions = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
+    classes: list[str] = []
+    functions: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and "def forward" in ast.unparse(node):
+            classes.append(node.name)
+        elif isinstance(node, ast.FunctionDef):
+            functions.append(node.name)
     if not classes and not functions:
         raise ProblemError(
             "it defines no module and no function: name a class of it with FILE:CLASS"
@@ -172,15 +175,13 @@ def _names_of_inputs(
     inputs: Arguments, signature: inspect.Signature | None, skip: int
 ) -> list[str]:
     """Returns parameter names for positional inputs."""
-    parameters = (
-        []
-        if signature is None
-        else [p for p in signature.parameters.values() if p.kind < p.VAR_POSITIONAL][skip:]
-    )
-    names = [p.name for p in parameters[: len(inputs.args)]]
+    parameters = [] if signature is None else list(signature.parameters.values())
+    positional = [p.name for p in parameters if p.kind < p.VAR_POSITIONAL]
+    names = positional[skip:][: len(inputs.args)]
     if not names and len(inputs.args) == 1:
         return ["x"]
-    return [*names, *(f"input_{index + 1}" for index in range(len(names), len(inputs.args)))]
+    names += [f"input_{index + 1}" for index in range(len(names), len(inputs.args))]
+    return names
 
 
 def _function_text(head: str, entry: InstalledObject, plain: Arguments, inputs: Arguments) -> str:
@@ -209,15 +210,14 @@ def _imports_of(
     """
     module = sys.modules[getattr(entry.value, "__module__", "") or entry.module]
     imports: list[str] = []
-    for option in (arguments.args, arguments.named.values()):
-        for text in option:
-            for name in _names_in(text, sizes):
-                home = find_home(name, module)
-                if not home:
-                    raise ProblemError(
-                        f"--init {text}: {dotted} knows no {name}: quote it where it is a text"
-                    )
-                imports.append(f"from {home} import {name}")
+    for text in [*arguments.args, *arguments.named.values()]:
+        for name in _names_in(text, sizes):
+            home = find_home(name, module)
+            if not home:
+                raise ProblemError(
+                    f"--init {text}: {dotted} knows no {name}: quote it where it is a text"
+                )
+            imports.append(f"from {home} import {name}")
     return imports
 
 

@@ -36,7 +36,8 @@ def read_examples(
     )
 
 
-def _expression(value: Any, name: str, sizes: NamedSizes) -> str:
+def _expression(value: object, name: str, sizes: NamedSizes) -> str:
+    """Returns an expression for a tensor, a plain value, or a container of these."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -44,16 +45,16 @@ def _expression(value: Any, name: str, sizes: NamedSizes) -> str:
     if value is None or isinstance(value, bool | int | float | str):
         return repr(value)
     if isinstance(value, Mapping):
-        entries = [
-            f"{key!r}: {_expression(item, name + '_' + str(key), sizes)}"
-            for key, item in value.items()
-        ]
+        entries: list[str] = []
+        for key, entry in value.items():
+            entries.append(f"{key!r}: {_expression(entry, f'{name}_{key}', sizes)}")
         return f"{{{', '.join(entries)}}}"
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        elements = [_expression(item, f"{name}_{index}", sizes) for index, item in enumerate(value)]
-        return (
-            f"[{', '.join(elements)}]" if isinstance(value, list) else f"({', '.join(elements)},)"
-        )
+        elements: list[str] = []
+        for index, element in enumerate(value):
+            elements.append(_expression(element, f"{name}_{index}", sizes))
+        listed = ", ".join(elements)
+        return f"[{listed}]" if isinstance(value, list) else f"({listed},)"
     kind = "dataclass" if dataclasses.is_dataclass(value) else type(value).__name__
     raise ProblemError(
         f"the input {name} is a {kind}: give tensors, numbers, texts, and lists and dictionaries of them"
@@ -66,9 +67,10 @@ def _draw(tensor: torch.Tensor, name: str, sizes: NamedSizes) -> str:
     """
     import torch
 
-    extents = [
-        sizes.named(f"{name}_{axis}", n) if n > 1 else str(n) for axis, n in enumerate(tensor.shape)
-    ]
+    # Extents of 1 broadcast and must not vary, so they stay numbers.
+    extents: list[str] = []
+    for axis, extent in enumerate(tensor.shape):
+        extents.append(sizes.named(f"{name}_{axis}", extent) if extent > 1 else str(extent))
     shape = f"({', '.join(extents)}{',' if len(extents) == 1 else ''})"
     dtype = str(tensor.dtype)
     if tensor.dtype == torch.bool:

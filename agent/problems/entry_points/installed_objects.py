@@ -99,7 +99,8 @@ def _imported(dotted: str, parts: list[str], *, must_exist: bool) -> types.Modul
         parts = parts[:-1]
 
 
-def _near(value: Any, name: str) -> str:
+def _near(value: object, name: str) -> str:
+    """Returns a hint with similar attribute names."""
     import difflib
 
     names = {n.lower(): n for n in dir(value) if not n.startswith("_")}
@@ -107,7 +108,8 @@ def _near(value: Any, name: str) -> str:
     return f": near names are {', '.join(near)}" if near else ": check its name"
 
 
-def _check_kind(dotted: str, value: Any) -> None:
+def _check_kind(dotted: str, value: object) -> None:
+    """Raises ProblemError unless the object is a class of modules or callable."""
     import torch
 
     if isinstance(value, type):

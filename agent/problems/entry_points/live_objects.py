@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def reference_of_value(
-    value: Any,
+    value: object,
     inputs: Sequence[Any] | Mapping[str, Any] | torch.Tensor,
     init: Sequence[Any] | Mapping[str, Any] | None,
 ) -> str:
@@ -69,7 +69,7 @@ def reference_of_value(
     return completed_text(sources.text(), name, built, input_arguments, sizes)
 
 
-def _unwrapped(value: Any) -> Any:
+def _unwrapped(value: object) -> Any:
     """Returns the module inside `torch.compile` or a data-parallel wrapper."""
     import torch
 
@@ -93,10 +93,10 @@ def _call_of(init: Sequence[Any] | Mapping[str, Any]) -> tuple[list[Any], dict[s
 
 def _expressions(call: tuple[list[Any], dict[str, Any]], sources: ObjectSources) -> Arguments:
     args, named = call
-    return Arguments(
-        [expression_of(value, sources) for value in args],
-        {name: expression_of(value, sources) for name, value in named.items()},
-    )
+    arguments = Arguments([expression_of(value, sources) for value in args])
+    for name, value in named.items():
+        arguments.named[name] = expression_of(value, sources)
+    return arguments
 
 
 def _preparation(module: torch.nn.Module) -> str:

@@ -31,12 +31,12 @@ def notebook_text(content: str) -> str:
             "it is no notebook of version 4: save it anew, or export it as a .py file"
         ) from None
     texts = ["".join(source) if isinstance(source, list) else str(source) for source in sources]
-    numbered = enumerate(map(_python_of, texts), start=1)
-    code = [
-        f"{LineOrigin(1, f'code cell {number}').directive}\n{text}"
-        for number, text in numbered
-        if text.strip() and _is_python(text)
-    ]
+    code: list[str] = []
+    for number, text in enumerate(map(_python_of, texts), start=1):
+        if text.strip() and _is_python(text):
+            # The directive makes errors name the cell and its line.
+            origin = LineOrigin(1, f"code cell {number}")
+            code.append(f"{origin.directive}\n{text}")
     if not code:
         raise ProblemError(
             "the notebook has no code cell: write the module and a call of it in one"

@@ -17,9 +17,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kernelwright.agent.problems.syntax_search import calls_inside
 from kernelwright.tools.problem import ProblemError
 
-DTYPES = {
+DTYPE_ALIASES = {
     "float32": "float32", "f32": "float32", "fp32": "float32", "float": "float32",
     "float64": "float64", "f64": "float64", "fp64": "float64", "double": "float64",
     "float16": "float16", "f16": "float16", "fp16": "float16", "half": "float16",
@@ -91,7 +92,8 @@ class NamedSizes:
         while name in self._reserved_names or self.values.get(name, value) != value:
             name += "_"
         self.values[name] = value
-        if of_init and value > 8:  # smaller ones are heads, groups and layers, and equal by chance
+        # Up to 8, equal numbers are often unrelated (heads, groups, layers): share no name.
+        if of_init and value > 8:
             self._of_init.setdefault(value, name)
         return name
 
@@ -132,14 +134,13 @@ def read_inputs(options: list[str], sizes: NamedSizes) -> Arguments:
 
 def _floating_dtypes(value: str) -> set[str]:
     """Returns the floating-point dtypes of tensors drawn by an expression."""
-    draws = [
-        n
-        for n in ast.walk(ast.parse(value))
-        if isinstance(n, ast.Call) and ast.unparse(n.func) == "torch.randn"
-    ]
-    return {
-        ast.unparse(draw.keywords[0].value) if draw.keywords else "torch.float32" for draw in draws
-    }
+    dtypes: set[str] = set()
+    for call in calls_inside(ast.parse(value)):
+        if ast.unparse(call.func) == "torch.randn":
+            # `_tensor` writes dtype= only for other dtypes than float32.
+            dtype = call.keywords[0].value if call.keywords else None
+            dtypes.add("torch.float32" if dtype is None else ast.unparse(dtype))
+    return dtypes
 
 
 def _split(option: str) -> tuple[str, str]:
@@ -154,7 +155,8 @@ def _expression(option: str, text: str) -> ast.expr:
     try:
         value = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError):
-        if re.fullmatch(r"[\w./:+-]+", text):  # an unquoted word, as shells give it
+        # Shells remove quotes: a word that is not Python is a text.
+        if re.fullmatch(r"[\w./:+-]+", text):
             return ast.Constant(text)
         raise ProblemError(
             f"{option} is no value: write a number, 'text', a list, Config(width=64) or @FILE.json"
@@ -183,11 +185,9 @@ def _json_text(option: str, match: re.Match[str], text: str) -> str:
         ) from None
     before = text[: match.start()].rstrip()
     is_argument = before.endswith(("(", ",")) and isinstance(value, dict)
-    return (
-        ", ".join(f"{key}={entry!r}" for key, entry in value.items())
-        if is_argument
-        else repr(value)
-    )
+    if is_argument:
+        return ", ".join(f"{key}={entry!r}" for key, entry in value.items())
+    return repr(value)
 
 
 def _with_names(value: ast.expr, name: str, sizes: NamedSizes) -> ast.expr:
@@ -195,10 +195,8 @@ def _with_names(value: ast.expr, name: str, sizes: NamedSizes) -> ast.expr:
     if isinstance(value, ast.Constant) and type(value.value) is int and value.value > 1:
         return ast.Name(sizes.named(name, value.value, of_init=True), ast.Load())
     if isinstance(value, ast.Call):
-        value.args = [
-            _with_names(argument, f"{name}_{index}", sizes)
-            for index, argument in enumerate(value.args)
-        ]
+        for index, argument in enumerate(value.args):
+            value.args[index] = _with_names(argument, f"{name}_{index}", sizes)
         for keyword in value.keywords:
             keyword.value = _with_names(keyword.value, keyword.arg or name, sizes)
     return value
@@ -210,8 +208,11 @@ def _input(option: str, text: str, name: str, sizes: NamedSizes) -> str:
     if match := TENSOR.fullmatch(text):
         return _tensor(option, match, name, sizes)
     if text.startswith("[") and text.endswith("]") and re.search(r"\dx\d|:", text):
-        elements = re.split(r"\s*,\s*", text[1:-1].strip())
-        return f"[{', '.join(_input(option, e, f'{name}_{index}', sizes) for index, e in enumerate(elements) if e)}]"
+        elements: list[str] = []
+        for index, element in enumerate(re.split(r"\s*,\s*", text[1:-1].strip())):
+            if element:
+                elements.append(_input(option, element, f"{name}_{index}", sizes))
+        return f"[{', '.join(elements)}]"
     if re.fullmatch(r"int\(-?\d+\)", text):
         return text[4:-1]
     value = _expression(f"--input {option}", text)
@@ -226,16 +227,16 @@ def _input(option: str, text: str, name: str, sizes: NamedSizes) -> str:
 def _tensor(option: str, match: re.Match[str], name: str, sizes: NamedSizes) -> str:
     """Returns the expression that draws a tensor."""
     shape, alias, high = match[1], match[2] or "float32", match[3]
-    if alias not in DTYPES:
+    if alias not in DTYPE_ALIASES:
         raise ProblemError(
-            f"--input {option}: there is no dtype {alias}: choose {', '.join(dict.fromkeys(DTYPES.values()))}"
+            f"--input {option}: there is no dtype {alias}: choose {', '.join(dict.fromkeys(DTYPE_ALIASES.values()))}"
         )
-    dtype = DTYPES[alias]
+    dtype = DTYPE_ALIASES[alias]
     extents = [] if shape == "()" else [int(extent) for extent in shape.split("x")]
-    names = [
-        sizes.named(f"{name}_{axis}", extent) if extent > 1 else str(extent)
-        for axis, extent in enumerate(extents)
-    ]
+    # Extents of 1 broadcast and must not vary, so they stay numbers.
+    names: list[str] = []
+    for axis, extent in enumerate(extents):
+        names.append(sizes.named(f"{name}_{axis}", extent) if extent > 1 else str(extent))
     written = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
     if dtype == "bool":
         return f"torch.rand({written}) > 0.5"

@@ -25,7 +25,7 @@ Call = tuple[list[Any], dict[str, Any]]
 REBUILDING_ADVICE = "give the constructor's arguments too, as init={'width': 64}"
 MAX_TRIALS = 300
 """Maximum number of trial modules (built without data) for finding constructor arguments."""
-PLACES = frozenset({"device", "dtype"})
+DEVICE_PARAMETERS = frozenset({"device", "dtype"})
 """Parameters of torch layers for device and dtype of the weights, which the judge decides."""
 
 
@@ -42,7 +42,7 @@ def recovered_arguments(module: torch.nn.Module) -> Call:
         return (list(children.values()), {}) if numbered else ([_Ordered(children)], {})
     if type(module) is torch.nn.ModuleList:
         return [list(module)], {}
-    named, unknown = _kept_arguments(module)
+    named, unknown = _stored_arguments(module)
     for choice in _choices(module, unknown):
         if _builds_alike(module, {**named, **choice}):
             return [], {**named, **choice}
@@ -53,7 +53,7 @@ def recovered_arguments(module: torch.nn.Module) -> Call:
     )
 
 
-def _kept_arguments(module: torch.nn.Module) -> tuple[dict[str, Any], list[inspect.Parameter]]:
+def _stored_arguments(module: torch.nn.Module) -> tuple[dict[str, Any], list[inspect.Parameter]]:
     """Returns the arguments stored as attributes (without defaults), and the remaining
     parameters.
     """
@@ -62,11 +62,11 @@ def _kept_arguments(module: torch.nn.Module) -> tuple[dict[str, Any], list[inspe
     for parameter in inspect.signature(type(module)).parameters.values():
         if (
             parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-            or parameter.name in PLACES
+            or parameter.name in DEVICE_PARAMETERS
         ):
             continue
-        is_kept, value = _attribute(module, parameter)
-        if not is_kept:
+        is_stored, value = _attribute(module, parameter)
+        if not is_stored:
             unknown.append(parameter)
         elif parameter.default is parameter.empty or not _is_equal(value, parameter.default):
             named[parameter.name] = value
@@ -81,15 +81,20 @@ def _choices(module: torch.nn.Module, unknown: list[inspect.Parameter]) -> Itera
     """
     required = [p.name for p in unknown if p.default is p.empty]
     optional = [p.name for p in unknown if type(p.default) is int]
-    numbers = {n for shape in _weights(module).values() for n in shape}
-    numbers |= {v for child in module.modules() for v in vars(child).values() if type(v) is int}
+    numbers: set[int] = set()
+    for shape in _weights(module).values():
+        numbers.update(shape)
+    for child in module.modules():
+        numbers.update(value for value in vars(child).values() if type(value) is int)
+    # Large extents first: they are more often widths than counts.
     ordered = sorted(numbers, reverse=True)
-    choices = (
-        dict(zip(names, values, strict=True))
-        for names in ([required, [*required, *optional]] if optional else [required])
-        for values in itertools.product(ordered, repeat=len(names))
-    )
-    return itertools.islice(choices, MAX_TRIALS)
+
+    def choices() -> Iterator[dict[str, int]]:
+        for names in [required, [*required, *optional]] if optional else [required]:
+            for values in itertools.product(ordered, repeat=len(names)):
+                yield dict(zip(names, values, strict=True))
+
+    return itertools.islice(choices(), MAX_TRIALS)
 
 
 class _Ordered(dict[str, Any]):
@@ -106,17 +111,15 @@ def _attribute(module: torch.nn.Module, parameter: inspect.Parameter) -> tuple[b
     for name in (parameter.name, f"_{parameter.name}"):
         if hasattr(module, name):
             value = getattr(module, name)
+            # `bias=True` is stored as a weight, `bias=False` as None.
             if isinstance(parameter.default, bool) and not isinstance(value, bool):
-                return (
-                    (True, value is not None)
-                    if value is None or isinstance(value, torch.Tensor)
-                    else (False, None)
-                )
+                is_weight = value is None or isinstance(value, torch.Tensor)
+                return (True, value is not None) if is_weight else (False, None)
             return not isinstance(value, torch.Tensor), value
     return False, None
 
 
-def _is_equal(value: Any, default: Any) -> bool:
+def _is_equal(value: object, default: object) -> bool:
     return type(value) is type(default) and bool(value == default)
 
 
@@ -125,6 +128,7 @@ def _builds_alike(module: torch.nn.Module, named: dict[str, Any]) -> bool:
     import torch
 
     try:
+        # The meta device allocates no memory, however large the module is.
         with torch.device("meta"), torch.random.fork_rng(devices=[]):
             other = type(module)(**named)
     except Exception:
@@ -136,14 +140,13 @@ def _builds_alike(module: torch.nn.Module, named: dict[str, Any]) -> bool:
 
 def _plain_attributes(module: torch.nn.Module) -> dict[str, Any]:
     """Returns the numbers and texts stored in the module and its children, by qualified name."""
-    return {
-        f"{name}.{key}": value
-        for name, child in module.named_modules()
-        for key, value in vars(child).items()
-        if isinstance(value, bool | int | float | str)
-        and key != "training"
-        and not key.startswith("_")
-    }
+    attributes: dict[str, Any] = {}
+    for name, child in module.named_modules():
+        for key, value in vars(child).items():
+            is_public = key != "training" and not key.startswith("_")
+            if is_public and isinstance(value, bool | int | float | str):
+                attributes[f"{name}.{key}"] = value
+    return attributes
 
 
 def _weights(module: torch.nn.Module) -> dict[str, tuple[int, ...]]:
@@ -176,20 +179,14 @@ def expression_of(value: Any, sources: ObjectSources) -> str:
     if isinstance(value, type) or inspect.isroutine(value):
         return sources.add(value)
     if dataclasses.is_dataclass(value) and not hasattr(value, "to_diff_dict"):
-        return _call(
-            type(value),
-            [],
-            {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init},
-            sources,
-        )
+        fields = [field.name for field in dataclasses.fields(value) if field.init]
+        named = {name: getattr(value, name) for name in fields}
+        return _call(type(value), [], named, sources)
     if hasattr(value, "to_diff_dict"):  # a configuration of transformers
         parameter_names = set(inspect.signature(type(value)).parameters)
-        return _call(
-            type(value),
-            [],
-            {k: v for k, v in value.to_diff_dict().items() if k in parameter_names},
-            sources,
-        )
+        changed = value.to_diff_dict().items()
+        named = {key: setting for key, setting in changed if key in parameter_names}
+        return _call(type(value), [], named, sources)
     raise ProblemError(
         f"a {type(value).__name__} among the constructor's arguments cannot be written out: {REBUILDING_ADVICE}"
     )

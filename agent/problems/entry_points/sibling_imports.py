@@ -28,7 +28,11 @@ def with_siblings(source: str, path: Path, depth: int = 0) -> str:
     Raises ProblemError if two files define the same name, or for circular imports.
     """
     tree = parse(source)
-    imports = [(node, file) for node in tree.body if (file := _sibling(node, path)) is not None]
+    imports: list[tuple[ast.stmt, Path]] = []
+    for node in tree.body:
+        file = _sibling(node, path)
+        if file is not None:
+            imports.append((node, file))
     if not imports:
         return source
     if depth == MAX_DEPTH:
@@ -42,6 +46,7 @@ def with_siblings(source: str, path: Path, depth: int = 0) -> str:
     written = dict.fromkeys(defined_names, "")
     for node, file in imports:
         text = _definitions(node, file, written, depth)
+        # The statement's further lines become empty: later lines keep their numbers.
         further_lines = (node.end_lineno or node.lineno) - node.lineno
         following = LineOrigin(node.lineno + 1).directive
         lines[node.lineno - 1 : node.end_lineno] = [f"{text}\n{following}", *[""] * further_lines]
@@ -58,9 +63,10 @@ def _sibling(node: ast.stmt, path: Path) -> Path | None:
     else:
         return None
     stem = folder.joinpath(*name.split("."))
-    return next(
-        (file for file in (stem.with_suffix(".py"), stem / "__init__.py") if file.is_file()), None
-    )
+    for file in (stem.with_suffix(".py"), stem / "__init__.py"):
+        if file.is_file():
+            return file
+    return None
 
 
 def _definitions(node: ast.stmt, file: Path, written: dict[str, str], depth: int) -> str:
@@ -86,6 +92,7 @@ def _definitions(node: ast.stmt, file: Path, written: dict[str, str], depth: int
             f"{file.name}, which it imports, has no {', '.join(sorted(missing))}: check the name"
         )
     pieces: list[str] = []
+    # Backwards, so that a needed definition adds its dependencies before they are reached.
     for statement in reversed(tree.body):
         names = set(bound_names(statement))
         is_import = isinstance(statement, ast.Import | ast.ImportFrom)

@@ -25,6 +25,7 @@ from kernelwright.agent.problems.forms_of_users.file_parts import (
 from kernelwright.agent.problems.forms_of_users.plain_arguments import is_plain
 from kernelwright.agent.problems.forms_of_users.prepared_modules import preparations
 from kernelwright.agent.problems.forms_of_users.text_edits import line_mark
+from kernelwright.agent.problems.syntax_search import argument_values, names_loaded_by_all
 from kernelwright.agent.problems.tritonbench_cases import (
     OffDevice,
     names_loaded_by,
@@ -62,13 +63,7 @@ def built_callables(parts: FileParts) -> Iterator[BuiltCallable]:
                 continue
             if not isinstance(statement.value, ast.Call | ast.Lambda):
                 continue
-            names = FileParts(parts.tree, [run]).aliases([target.id])
-            calls = (
-                site
-                for site in FileParts(parts.tree, [run]).calls(names)
-                if site.node.args or site.node.keywords
-            )
-            call = next(calls, None)
+            call = _first_call(FileParts(parts.tree, [run]), target.id)
             if call is None:
                 continue
             built = BuiltCallable(target.id, statement.value, run, run[:index], call)
@@ -77,6 +72,14 @@ def built_callables(parts: FileParts) -> Iterator[BuiltCallable]:
             else:
                 yield built
     yield from losses
+
+
+def _first_call(parts: FileParts, name: str) -> CallSite | None:
+    """Returns the first call with arguments of a name or of its aliases."""
+    for site in parts.calls(parts.aliases([name])):
+        if site.node.args or site.node.keywords:
+            return site
+    return None
 
 
 def built_beside_inputs(parts: FileParts, is_input: Callable[[str], bool]) -> BuiltCallable | None:
@@ -159,12 +162,13 @@ def model_of(built: BuiltCallable, tree: ast.Module) -> list[str]:
     base, result = ast.unparse(build.func), [called, f"return super().forward({passed})"]
     built_at = line_mark(build)
     build = OffDevice().visit(copy.deepcopy(build))
-    values = [*build.args, *(k.value for k in build.keywords)]
-    starred = any(isinstance(a, ast.Starred) for a in build.args) or any(
-        k.arg is None for k in build.keywords
-    )
-    making = statements_for(built.before, {n for value in values for n in names_loaded_by(value)})
-    if starred or making or not all(is_plain(value, tree) for value in values):
+    values = argument_values(build)
+    has_star = any(isinstance(argument, ast.Starred) for argument in build.args)
+    has_double_star = any(keyword.arg is None for keyword in build.keywords)
+    making = statements_for(built.before, names_loaded_by_all(values))
+    # Plain arguments become parameters of Model; others must be computed by its constructor.
+    is_complex = has_star or has_double_star or not all(is_plain(value, tree) for value in values)
+    if is_complex or making:
         arguments = ", ".join([*map(ast.unparse, build.args), *map(ast.unparse, build.keywords)])
         making += [built_at, f"super().__init__({arguments})"]
         sizes = _sizes_in(making, tree)
@@ -186,14 +190,15 @@ def _inits(values: list[str]) -> str:
 def _sizes_in(lines: list[str], tree: ast.Module) -> list[str]:
     """Returns the module-level integers that statements read and do not assign."""
     statements = ast.parse("\n".join(lines)).body
-    read = {name for statement in statements for name in names_loaded_by(statement)}
-    assigned = {name for statement in statements for name in names_stored_by(statement)}
-    integers = [
-        name
-        for node in one_name_each(copy.deepcopy(tree)).body
-        if (name := assigned_name(node)) and integer(getattr(node, "value", None)) is not None
-    ]
-    return [name for name in dict.fromkeys(integers) if name in read - assigned]
+    free = names_loaded_by_all(statements)
+    for statement in statements:
+        free -= names_stored_by(statement)
+    sizes: dict[str, None] = {}
+    for node in one_name_each(copy.deepcopy(tree)).body:
+        name = assigned_name(node)
+        if name in free and integer(getattr(node, "value", None)) is not None:
+            sizes[name] = None
+    return list(sizes)
 
 
 def _class(
@@ -217,12 +222,10 @@ def _forward_of(call: ast.Call) -> tuple[list[str], str]:
     keywords = [str(k.arg) for k in call.keywords if k.arg]
     names: list[str] = []
     for index, argument in enumerate(call.args):
-        name = (
-            argument.id
-            if isinstance(argument, ast.Name)
-            else "x"
-            if len(call.args) == 1
-            else f"input_{index + 1}"
-        )
-        names.append(name if name not in (*names, *keywords, "self") else f"input_{index + 1}")
+        name = numbered = f"input_{index + 1}"
+        if isinstance(argument, ast.Name):
+            name = argument.id
+        elif len(call.args) == 1:
+            name = "x"
+        names.append(name if name not in (*names, *keywords, "self") else numbered)
     return [*names, *keywords], ", ".join([*names, *(f"{k}={k}" for k in keywords)])

@@ -17,6 +17,7 @@ from kernelwright.agent.problems.forms_of_users.parameter_values import (
 )
 from kernelwright.agent.problems.forms_of_users.signatures import inherited_method
 from kernelwright.agent.problems.forms_of_users.text_edits import unparsed_lines
+from kernelwright.agent.problems.syntax_search import definitions
 from kernelwright.agent.problems.tritonbench_cases import (
     OffDevice,
     names_loaded_by,
@@ -81,22 +82,24 @@ def parts_of(tree: ast.Module) -> FileParts:
         if isinstance(node, ast.ClassDef):
             if inherited_method(tree, node, "forward") is not None:
                 parts.modules[node.name] = node
-            tests += [
-                n for n in node.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test")
-            ]
+            methods = definitions(node.body, ast.FunctionDef)
+            tests += [method for name, method in methods.items() if name.startswith("test")]
         elif isinstance(node, ast.FunctionDef):
             parts.functions[node.name] = node
         elif isinstance(node, ast.If) and _is_main(node):
             mains.append([*top, *node.body])
-    tests += [f for name, f in parts.functions.items() if name.startswith("test") or name == "main"]
+    for name, function in parts.functions.items():
+        if name.startswith("test") or name == "main":
+            tests.append(function)
+    parts.runs = [*mains, top]
     callable_functions = [
-        f for f in parts.functions.values() if has_all_values(f) and f not in tests
+        function
+        for function in parts.functions.values()
+        if has_all_values(function) and function not in tests
     ]
-    parts.runs = [
-        *mains,
-        top,
-        *([*top, *parameter_values(f), *f.body] for f in [*tests, *callable_functions]),
-    ]
+    for function in [*tests, *callable_functions]:
+        # The body of a function sees the names of the top level.
+        parts.runs.append([*top, *parameter_values(function), *function.body])
     return parts
 
 
@@ -104,11 +107,12 @@ def top_statements(tree: ast.Module) -> Run:
     """Returns the top-level statements outside of classes, functions and `if __name__ ==
     "__main__"`.
     """
-    return [
-        n
-        for n in tree.body
-        if not isinstance(n, ast.ClassDef | ast.FunctionDef) and not _is_main(n)
-    ]
+    statements: Run = []
+    for statement in tree.body:
+        is_definition = isinstance(statement, ast.ClassDef | ast.FunctionDef)
+        if not is_definition and not _is_main(statement):
+            statements.append(statement)
+    return statements
 
 
 def _is_main(node: ast.stmt) -> bool:
@@ -189,7 +193,9 @@ def statements_for(before: Sequence[ast.stmt], needed: Collection[str]) -> list[
     """
     names = set(needed)
     needed_statements: list[ast.stmt] = []
-    for statement in reversed([OffDevice().visit(copy.deepcopy(s)) for s in before]):
+    # Backwards: each needed statement adds the names that it reads itself.
+    for original in reversed(before):
+        statement = OffDevice().visit(copy.deepcopy(original))
         if isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
             is_needed = statement.col_offset > 0 and bool(_bound_names(statement) & names)
         else:
@@ -197,9 +203,11 @@ def statements_for(before: Sequence[ast.stmt], needed: Collection[str]) -> list[
         if is_needed:
             needed_statements.append(statement)
             names |= names_loaded_by(statement)
-    return [
-        line for s in reversed(needed_statements) if not _is_size(s) for line in unparsed_lines(s)
-    ]
+    lines: list[str] = []
+    for statement in reversed(needed_statements):
+        if not _is_size(statement):
+            lines += unparsed_lines(statement)
+    return lines
 
 
 def _bound_names(statement: ast.stmt) -> set[str]:

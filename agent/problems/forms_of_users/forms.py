@@ -69,6 +69,7 @@ from kernelwright.agent.problems.forms_of_users.text_edits import (
     renamed,
     with_origins,
 )
+from kernelwright.agent.problems.syntax_search import argument_values, names_loaded_by_all
 from kernelwright.agent.problems.tritonbench_cases import (
     OffDevice,
     names_loaded_by,
@@ -92,7 +93,8 @@ def complete_reference(source: str, entry: str = "", run: str = "") -> str:
     and call the entry, replacing those of the text. Raises ProblemError if the text is not
     Python.
     """
-    if not entry and "ModelNew" in bound_names(parse(source)):  # an answer, no question
+    # A text with ModelNew is a candidate, not a reference.
+    if not entry and "ModelNew" in bound_names(parse(source)):
         return source
     source = with_definitions(source)
     names = {n.name for n in parse(source).body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
@@ -146,11 +148,10 @@ class _Completion:
             return text
         if parts.modules:
             return self._of_module()
-        operators = {
-            n: f
-            for n, f in parts.functions.items()
-            if is_operator(n) and not INPUT_FUNCTION_NAME.match(n)
-        }
+        operators: dict[str, ast.FunctionDef] = {}
+        for name, function in parts.functions.items():
+            if is_operator(name) and not is_input_name(name):
+                operators[name] = function
         return self._of_function(operators)
 
     # ------------------------------------------------------------ a class of the file
@@ -193,10 +194,13 @@ class _Completion:
 
     def _called_inputs(self, builds: list[CallSite]) -> str | None:
         """Returns get_inputs for the first call of a module built by these calls."""
-        instances = {
-            n for b in builds for s in b.run if b.node in ast.walk(s) for n in names_stored_by(s)
-        }
-        for call in self._parts.calls(self._parts.aliases(instances), [b.node for b in builds]):
+        instances: set[str] = set()
+        for build in builds:
+            for statement in build.run:
+                if build.node in ast.walk(statement):
+                    instances |= names_stored_by(statement)
+        build_nodes = [build.node for build in builds]
+        for call in self._parts.calls(self._parts.aliases(instances), build_nodes):
             if call.node.args or call.node.keywords:
                 before = [s for s in call.before if not names_stored_by(s) & instances]
                 return _function_of_call("get_inputs", call.node, before)
@@ -230,23 +234,15 @@ class _Completion:
     # ------------------------------------------------------------ a value that the file builds
     def _of_built_callable(self) -> str | None:
         parts, entry = self._parts, self._entry
-        instances = {
-            name
-            for run in parts.runs
-            for s in run
-            if isinstance(s, ast.Assign) and ast.unparse(constructor_of(s.value)) in parts.modules
-            for name in names_stored_by(s)
-        }
-        if not entry and (
-            self._names & set(REQUIRED_NAMES) or any(True for _ in parts.calls(instances))
-        ):
+        has_required_name = bool(self._names & set(REQUIRED_NAMES))
+        calls_instance = next(parts.calls(self._instances()), None) is not None
+        if not entry and (has_required_name or calls_instance):
             return None
-        uncalled = (
-            None
-            if parts.modules or self._names & set(REQUIRED_NAMES)
-            else built_beside_inputs(parts, is_input_name)
-        )
-        for built in [*built_callables(parts), *([uncalled] if uncalled else [])]:
+        callables = list(built_callables(parts))
+        if not parts.modules and not has_required_name:
+            uncalled = built_beside_inputs(parts, is_input_name)
+            callables += [uncalled] if uncalled else []
+        for built in callables:
             if entry and entry not in (built.name, ast.unparse(constructor_of(built.value))):
                 continue
             before = [s for s in built.call.before if built.name not in names_stored_by(s)]
@@ -254,6 +250,17 @@ class _Completion:
             text = without_runs(self._source, {*parts.modules, built.name})
             return joined(with_torch(text), [*model_of(built, parts.tree), inputs])
         return None
+
+    def _instances(self) -> set[str]:
+        """Returns the names to which the file assigns instances of its own classes."""
+        names: set[str] = set()
+        for run in self._parts.runs:
+            for statement in run:
+                if isinstance(statement, ast.Assign):
+                    constructor = ast.unparse(constructor_of(statement.value))
+                    if constructor in self._parts.modules:
+                        names |= names_stored_by(statement)
+        return names
 
     # ------------------------------------------------------------ a function of the file
     def _of_function(self, functions: dict[str, ast.FunctionDef]) -> str | None:
@@ -268,10 +275,9 @@ class _Completion:
         text = with_torch(without_runs(self._source, set(self._parts.modules)))
         if self._entry and "Model" in self._names:
             text = renamed(text, "Model", "OtherModel")
-        return joined(
-            text,
-            [*definitions, *([named] if named else []), "def get_init_inputs():\n    return []"],
-        )
+        if named:
+            definitions.append(named)
+        return joined(text, [*definitions, "def get_init_inputs():\n    return []"])
 
 
 def is_input_name(name: str) -> bool:
@@ -291,8 +297,7 @@ def _function_of_call(name: str, call: ast.Call, before: list[ast.stmt]) -> str:
     converts these to a list.
     """
     call = OffDevice().visit(copy.deepcopy(call))
-    values = [*call.args, *(k.value for k in call.keywords)]
-    lines = statements_for(before, {n for value in values for n in names_loaded_by(value)})
+    lines = statements_for(before, names_loaded_by_all(argument_values(call)))
     arguments = ast.Call(ast.Name(CALL_ARGUMENTS, ast.Load()), call.args, call.keywords)
     lines += [line_mark(call), f"return {ast.unparse(arguments)}"]
     return f"def {name}():\n" + textwrap.indent("\n".join(lines), "    ")

@@ -12,7 +12,8 @@ from kernelwright.agent.problems.forms_of_users.file_parts import (
     statements_for,
 )
 from kernelwright.agent.problems.forms_of_users.text_edits import line_mark
-from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, plain_argument
+from kernelwright.agent.problems.syntax_search import names_loaded_by_all
+from kernelwright.agent.problems.tritonbench_cases import OffDevice, plain_argument
 
 
 def is_operator(name: str) -> bool:
@@ -73,19 +74,14 @@ def _of_call(call: CallSite, functions: dict[str, ast.FunctionDef]) -> list[str]
 
     if any(keyword.arg is None for keyword in node.keywords):
         return None
-    names = [
-        *parameters,
-        *(f"input_{index + 1}" for index in range(len(parameters), len(node.args))),
-    ]
-    node.args = [
-        passed(parameter, value) for parameter, value in zip(names, node.args, strict=False)
-    ]
+    # Positional arguments beyond the parameters (of *args) get numbered names.
+    names = list(parameters)
+    names += [f"input_{index + 1}" for index in range(len(parameters), len(node.args))]
+    node.args = list(map(passed, names, node.args))
     node.keywords = [ast.keyword(k.arg, passed(str(k.arg), k.value)) for k in node.keywords]
     if not inputs:
         return None
-    lines = statements_for(
-        call.before, {n for value in inputs.values() for n in names_loaded_by(value)}
-    )
+    lines = statements_for(call.before, names_loaded_by_all(inputs.values()))
     lines += [line_mark(call.node), f"return [{', '.join(map(ast.unparse, inputs.values()))}]"]
     get_inputs = "def get_inputs():\n" + textwrap.indent("\n".join(lines), "    ")
     return [_model(list(inputs), ast.unparse(node), line_mark(call.node)), get_inputs]

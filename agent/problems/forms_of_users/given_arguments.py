@@ -41,7 +41,7 @@ class CallArguments:
     named: Mapping[str, ast.expr] = field(default_factory=dict)
 
 
-def shape_of(value: ast.expr, values: Mapping[str, ast.expr]) -> ArgumentForm:
+def form_of(value: ast.expr, values: Mapping[str, ast.expr]) -> ArgumentForm:
     """Classifies an expression.
 
     values: expressions of names assigned once, and under `name()` the return value of a function
@@ -50,8 +50,9 @@ def shape_of(value: ast.expr, values: Mapping[str, ast.expr]) -> ArgumentForm:
     match value:
         case ast.Name():
             assigned = values.get(value.id)
+            # Without the name itself, `x = x + y` ends the recursion.
             other_values = {name: v for name, v in values.items() if name != value.id}
-            return ArgumentForm.UNKNOWN if assigned is None else shape_of(assigned, other_values)
+            return ArgumentForm.UNKNOWN if assigned is None else form_of(assigned, other_values)
         case ast.List() | ast.ListComp():
             return ArgumentForm.LIST
         case ast.Tuple() | ast.GeneratorExp():
@@ -61,31 +62,34 @@ def shape_of(value: ast.expr, values: Mapping[str, ast.expr]) -> ArgumentForm:
         case ast.Constant():
             return ArgumentForm.NOTHING if value.value is None else ArgumentForm.SINGLE
         case ast.BinOp():
-            return _shape_of_operation(value, values)
+            return _form_of_operation(value, values)
         case ast.IfExp():
-            first, second = shape_of(value.body, values), shape_of(value.orelse, values)
+            first, second = form_of(value.body, values), form_of(value.orelse, values)
             return first if first == second else ArgumentForm.UNKNOWN
         case ast.Call():
-            return _shape_of_call(value, values)
+            return _form_of_call(value, values)
     return ArgumentForm.UNKNOWN
 
 
-def _shape_of_operation(value: ast.BinOp, values: Mapping[str, ast.expr]) -> ArgumentForm:
-    sides = [shape_of(value.left, values), shape_of(value.right, values)]
+def _form_of_operation(value: ast.BinOp, values: Mapping[str, ast.expr]) -> ArgumentForm:
+    sides = [form_of(value.left, values), form_of(value.right, values)]
     for shape in (ArgumentForm.LIST, ArgumentForm.TUPLE):
         if shape in sides:
             return shape
     return ArgumentForm.SINGLE if ArgumentForm.SINGLE in sides else ArgumentForm.UNKNOWN
 
 
-def _shape_of_call(call: ast.Call, values: Mapping[str, ast.expr]) -> ArgumentForm:
+def _form_of_call(call: ast.Call, values: Mapping[str, ast.expr]) -> ArgumentForm:
     """Classifies a call: torch functions and methods of their results return a single tensor."""
     function = ast.unparse(call.func)
     if returned := values.get(f"{function}()"):
-        return shape_of(
-            returned,
-            {name: v for name, v in values.items() if name.endswith("()") and v is not returned},
-        )
+        # Local names of the caller mean something else in the called function. Without the
+        # function itself, recursion ends.
+        functions: dict[str, ast.expr] = {}
+        for name, expression in values.items():
+            if name.endswith("()") and expression is not returned:
+                functions[name] = expression
+        return form_of(returned, functions)
     if function in LIST_FUNCTIONS:
         return ArgumentForm.LIST
     if function == "tuple":
@@ -115,7 +119,7 @@ def read_arguments(
     """
     if isinstance(value, ast.Call) and ast.unparse(value.func) == CALL_ARGUMENTS:
         return CallArguments(value.args, {str(k.arg): k.value for k in value.keywords})
-    shape = shape_of(value, values)
+    shape = form_of(value, values)
     if shape is ArgumentForm.SINGLE:
         return CallArguments([value])
     if shape is ArgumentForm.NOTHING:
@@ -152,7 +156,7 @@ def _is_pair(value: ast.List | ast.Tuple, values: Mapping[str, ast.expr]) -> boo
     """Returns whether a display may be `[args, kwargs]`."""
     if len(value.elts) != 2:
         return False
-    first, second = (shape_of(element, values) for element in value.elts)
+    first, second = (form_of(element, values) for element in value.elts)
     return first in (ArgumentForm.LIST, ArgumentForm.TUPLE) and second is ArgumentForm.DICT
 
 

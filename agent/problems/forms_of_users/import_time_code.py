@@ -7,6 +7,7 @@ import re
 from collections import Counter
 
 from kernelwright.agent.problems.forms_of_users.text_edits import first_line_of
+from kernelwright.agent.problems.syntax_search import definitions, names_loaded_by_all
 from kernelwright.agent.problems.tritonbench_cases import names_loaded_by, names_stored_by
 from kernelwright.bindings import changed_names
 from kernelwright.tools.parsing import with_replacements
@@ -15,6 +16,7 @@ from kernelwright.tools.problem import parse
 SETTING = re.compile(r"torch\.(set_default|set_float32|backends\.)")
 """Calls that configure torch's computation and therefore belong to the module's result."""
 ENDS_OF_PROGRAM = frozenset({"exit", "quit", "sys.exit", "os._exit"})
+COMMAND_LINE_ATTRIBUTES = ("parse_args", "parse_known_args", "argv", "cli", "ArgumentParser")
 SHOWING = (ast.Expr, ast.Raise, ast.Pass, ast.Import, ast.ImportFrom)
 """Statements allowed in a guard that only reports why the program exits."""
 
@@ -30,31 +32,38 @@ def without_runs(source: str, built: set[str]) -> str:
         n = 64                     stays
     """
     tree, lines, called = parse(source), source.splitlines(), set(built)
-    values = called - {
-        n.name for n in tree.body if isinstance(n, ast.ClassDef)
-    }  # `Other = Norm` is no run
-    gone: list[ast.stmt] = [
-        n for n in tree.body if isinstance(n, ast.FunctionDef) and _is_run(n.name)
-    ]
+    # Classes only count if called: `Other = Norm` runs nothing.
+    values = called - set(definitions(tree.body, ast.ClassDef))
+    gone: list[ast.stmt] = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and _is_run(node.name):
+            gone.append(node)
     bound: set[str] = set()
     for statement in tree.body:
         guard = isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
         runs = isinstance(statement, ast.With | ast.Assert | ast.Delete) or _is_shown(statement)
+        # `parser.add_argument(...)` is decided with the value that it changes (`_unread`).
         if runs and changed_names(statement) & (bound - called):
-            continue  # `parser.add_argument(...)`: it goes with what it changes (`_unread`)
+            continue
         if guard or runs:
             gone.append(statement)
-        elif isinstance(statement, ast.Assign | ast.For | ast.If) and (
-            (names_loaded_by(statement) | names_stored_by(statement))
-            & (called if makes_calls(statement) else values)
+        elif isinstance(statement, ast.Assign | ast.For | ast.If) and _uses(
+            statement, called if makes_calls(statement) else values
         ):
+            # Values derived from a run are removed, too, and so on.
             gone.append(statement)
             called |= names_stored_by(statement)
             values |= names_stored_by(statement)
         elif isinstance(statement, ast.Assign | ast.AnnAssign):
             bound |= names_stored_by(statement)
-    gone += _unread([s for s in tree.body if s.lineno not in {g.lineno for g in gone}])
+    gone_lines = {statement.lineno for statement in gone}
+    gone += _unread([s for s in tree.body if s.lineno not in gone_lines])
     return _blanked(lines, gone)
+
+
+def _uses(statement: ast.stmt, names: set[str]) -> bool:
+    """Returns whether a statement reads or binds any of these names."""
+    return bool((names_loaded_by(statement) | names_stored_by(statement)) & names)
 
 
 def without_exits(source: str) -> str:
@@ -70,9 +79,9 @@ def without_exits(source: str) -> str:
         if _is_exit(statement):
             gone.append(statement)
         elif isinstance(statement, ast.If):
-            ends_if_true, ends_if_false = (
-                _ends(statement.test, branch) for branch in _branches(statement)
-            )
+            ends_if_true = _ends(statement.test, statement.body)
+            ends_if_false = _ends(statement.test, statement.orelse)
+            # The branch that exits is never taken: fix the test to the other branch.
             if ends_if_true != ends_if_false:
                 decided.append((statement.test, str(ends_if_false)))
     if not gone and not decided:
@@ -100,14 +109,10 @@ def _is_exit(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Raise):
         return statement.exc is not None and "SystemExit" in ast.unparse(statement.exc)
     if isinstance(statement, ast.If):
-        branches = _branches(statement)
-        shown = all(isinstance(s, SHOWING) for branch in branches for s in branch)
-        return shown and any(_ends(statement.test, branch) for branch in branches)
+        shown = all(isinstance(s, SHOWING) for s in [*statement.body, *statement.orelse])
+        test = statement.test
+        return shown and (_ends(test, statement.body) or _ends(test, statement.orelse))
     return isinstance(statement, ast.Assert) and "cuda" in ast.unparse(statement.test)
-
-
-def _branches(statement: ast.If) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    return statement.body, statement.orelse
 
 
 def _ends(test: ast.expr, branch: list[ast.stmt]) -> bool:
@@ -120,11 +125,8 @@ def _ends(test: ast.expr, branch: list[ast.stmt]) -> bool:
 
 def reads_command_line(node: ast.AST) -> bool:
     """Returns whether a syntax tree parses or reads command-line arguments."""
-    return any(
-        isinstance(n, ast.Attribute)
-        and n.attr in ("parse_args", "parse_known_args", "argv", "cli", "ArgumentParser")
-        for n in ast.walk(node)
-    )
+    attributes = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+    return not attributes.isdisjoint(COMMAND_LINE_ATTRIBUTES)
 
 
 def _is_shown(statement: ast.stmt) -> bool:
@@ -147,55 +149,65 @@ def _unread(statements: list[ast.stmt]) -> list[ast.stmt]:
     """
     gone: list[ast.stmt] = []
     while True:
-        remaining = [s for s in statements if s not in gone]
-        bound = {n for s in remaining if not isinstance(s, ast.Expr) for n in names_stored_by(s)}
+        remaining = [statement for statement in statements if statement not in gone]
+        bound: set[str] = set()
+        for statement in remaining:
+            if not isinstance(statement, ast.Expr):
+                bound |= names_stored_by(statement)
+        # `parser.add_argument(...)` changes `parser` and does not count as reading it.
         changes = [s for s in remaining if _is_shown(s) and changed_names(s)]
-        gone += [s for s in changes if not changed_names(s) & bound]
-        read = Counter(
-            n
-            for s in remaining
-            for n in free_names(s) - (changed_names(s) if s in changes else set())
-        )
-        unread = [
-            s
-            for s in remaining
-            if isinstance(s, ast.Assign | ast.AnnAssign) and makes_calls(s) and _names_only(s)
-            and not any(read[n] - (n in free_names(s)) for n in names_stored_by(s))
-        ]  # fmt: skip
+        gone += [change for change in changes if not changed_names(change) & bound]
+        readers: Counter[str] = Counter()
+        for statement in remaining:
+            names = free_names(statement)
+            readers.update(names - changed_names(statement) if statement in changes else names)
+        unread = [s for s in remaining if _is_computed(s) and not _is_read(s, readers)]
+        # Removing a statement may leave the values that it read without a reader: repeat.
         if not unread:
             return gone
         gone += unread
 
 
+def _is_computed(statement: ast.stmt) -> bool:
+    """Returns whether a statement only assigns the results of calls to names."""
+    if not isinstance(statement, ast.Assign | ast.AnnAssign):
+        return False
+    return makes_calls(statement) and _names_only(statement)
+
+
+def _is_read(statement: ast.stmt, readers: Counter[str]) -> bool:
+    """Returns whether another statement reads a name that this statement binds."""
+    own_reads = free_names(statement)
+    return any(readers[name] - (name in own_reads) for name in names_stored_by(statement))
+
+
 def free_names(node: ast.AST) -> set[str]:
     """Returns the names that a statement reads, without parameters and local names of functions."""
     if isinstance(node, ast.ClassDef):
-        return {
-            n
-            for inner in [*node.body, *node.bases, *node.decorator_list]
-            for n in free_names(inner)
-        }
+        names: set[str] = set()
+        for inner in [*node.body, *node.bases, *node.decorator_list]:
+            names |= free_names(inner)
+        return names
     if not isinstance(node, ast.FunctionDef):
         return names_loaded_by(node)
-    local_names = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)} | names_stored_by(node)
-    arguments = ast.walk(node.args)
-    annotations = [a.annotation for a in arguments if isinstance(a, ast.arg) and a.annotation]
-    defaults = [
-        *node.args.defaults,
-        *(d for d in node.args.kw_defaults if d),
-        *node.decorator_list,
-        *annotations,
-    ]
-    return (names_loaded_by(node) - local_names) | {n for d in defaults for n in names_loaded_by(d)}
+    parameters = [part for part in ast.walk(node) if isinstance(part, ast.arg)]
+    local_names = {parameter.arg for parameter in parameters} | names_stored_by(node)
+    # Defaults, decorators and annotations are evaluated outside of the function.
+    outside = [*node.args.defaults, *filter(None, node.args.kw_defaults), *node.decorator_list]
+    for parameter in ast.walk(node.args):
+        if isinstance(parameter, ast.arg) and parameter.annotation:
+            outside.append(parameter.annotation)
+    return (names_loaded_by(node) - local_names) | names_loaded_by_all(outside)
 
 
 def _names_only(statement: ast.Assign | ast.AnnAssign) -> bool:
+    """Returns whether all targets are names or tuples of names, not items or attributes."""
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    return all(
-        isinstance(n, ast.Name | ast.Tuple | ast.List)
-        for t in targets
-        for n in [t, *getattr(t, "elts", [])]
-    )
+    for target in targets:
+        parts = [target, *getattr(target, "elts", [])]
+        if not all(isinstance(part, ast.Name | ast.Tuple | ast.List) for part in parts):
+            return False
+    return True
 
 
 def makes_calls(statement: ast.stmt) -> bool:

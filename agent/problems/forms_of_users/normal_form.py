@@ -145,6 +145,7 @@ def _assigned_once(tree: ast.Module, function: ast.FunctionDef) -> dict[str, ast
             and returns[0].value
         ):
             values[f"{other.name}()"] = returns[0].value
+    # A name counts once: any further assignment makes its value unknown.
     changed: set[str] = set()
     for statement in [*tree.body, *ast.walk(function)]:
         for name, value in assignments(statement):
@@ -173,11 +174,9 @@ def _with_list(source: str, name: str, adapter: _Adapter) -> tuple[str, bool]:
         return with_function(source, function, empty), False
     values = _assigned_once(tree, function)
     writer = _ReturnWriter(method, signature, records_of(tree), adapter, values)
-    edits = [
-        edit
-        for statement in returns
-        for edit in writer.edits(function, statement, len(returns) == 1)
-    ]
+    edits: list[tuple[ast.expr | ast.stmt, str]] = []
+    for statement in returns:
+        edits += writer.edits(function, statement, alone=len(returns) == 1)
     source = with_replacements(source, edits)
     if writer.uses_keyword_only:
         tree = parse(source)

@@ -17,18 +17,20 @@ PARAMETER_CLASSES = ("Option", "Argument")
 
 def parameter_values(function: ast.FunctionDef) -> list[ast.stmt]:
     """Returns an assignment for each parameter with a known value."""
-    arguments = [*function.args.posonlyargs, *function.args.args]
-    defaults = function.args.defaults
-    values = {
-        a.arg: d for a, d in zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True)
-    }
-    pairs = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
-    values |= {a.arg: d for a, d in pairs if d is not None}
+    positional = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    keyword_only = [a.arg for a in function.args.kwonlyargs]
+    values: dict[str, ast.expr] = {}
+    # Defaults belong to the last positional parameters.
+    for name, default in zip(reversed(positional), reversed(function.args.defaults), strict=False):
+        values[name] = default
+    for name, keyword_default in zip(keyword_only, function.args.kw_defaults, strict=True):
+        if keyword_default is not None:
+            values[name] = keyword_default
     for decorator in function.decorator_list:
         if isinstance(decorator, ast.Call):
             values |= dict(_values_of(decorator))
-    names = [a.arg for a in (*arguments, *function.args.kwonlyargs)]
-    return [_assignment(name, _default_of(values[name])) for name in names if name in values]
+    names = [name for name in [*positional, *keyword_only] if name in values]
+    return [_assignment(name, _default_of(values[name])) for name in names]
 
 
 def has_all_values(function: ast.FunctionDef) -> bool:
@@ -41,26 +43,33 @@ def has_all_values(function: ast.FunctionDef) -> bool:
 
 def _values_of(decorator: ast.Call) -> Iterator[tuple[str, ast.expr]]:
     """Yields names and values from a decorator whose first text names parameters."""
-    texts = [
-        a.value for a in decorator.args if isinstance(a, ast.Constant) and isinstance(a.value, str)
-    ]
-    default = next((k.value for k in decorator.keywords if k.arg == "default"), None)
+    texts: list[str] = []
+    for argument in decorator.args:
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+            texts.append(argument.value)
+    keywords = {keyword.arg: keyword.value for keyword in reversed(decorator.keywords)}
+    default = keywords.get("default")
     if default is not None:
-        yield from ((text.lstrip("-").replace("-", "_"), default) for text in texts)
+        # click: "--batch-size" declares the parameter batch_size.
+        for text in texts:
+            yield text.lstrip("-").replace("-", "_"), default
     elif texts and len(decorator.args) == 2 and isinstance(decorator.args[1], ast.List | ast.Tuple):
+        # pytest: "n, m" with a list of tuples; the first element gives the values.
         names = [name.strip() for name in texts[0].split(",")]
-        first = next(iter(decorator.args[1].elts), None)
-        values = (
-            first.elts if len(names) > 1 and isinstance(first, ast.Tuple | ast.List) else [first]
-        )
-        yield from (
-            (name, value) for name, value in zip(names, values, strict=False) if value is not None
-        )
+        rows = decorator.args[1].elts
+        if not rows:
+            return
+        is_row = len(names) > 1 and isinstance(rows[0], ast.Tuple | ast.List)
+        values = rows[0].elts if is_row and isinstance(rows[0], ast.Tuple | ast.List) else rows[:1]
+        yield from zip(names, values, strict=False)
 
 
 def _default_of(value: ast.expr) -> ast.expr:
-    is_class = isinstance(value, ast.Call) and ast.unparse(value.func).endswith(PARAMETER_CLASSES)
-    return value.args[0] if is_class and isinstance(value, ast.Call) and value.args else value
+    """Returns the default inside `typer.Option(64)`; other values unchanged."""
+    if not isinstance(value, ast.Call) or not value.args:
+        return value
+    is_parameter = ast.unparse(value.func).endswith(PARAMETER_CLASSES)
+    return value.args[0] if is_parameter else value
 
 
 def _assignment(name: str, value: ast.expr) -> ast.stmt:

@@ -62,7 +62,9 @@ def is_plain(value: ast.expr, tree: ast.Module, function: ast.FunctionDef | None
     tree: of the file. function: contains the expression.
     """
     inside = [] if function is None else list(ast.walk(function))
-    values = {name: value for node in [*tree.body, *inside] for name, value in assignments(node)}
+    values: dict[str, ast.expr] = {}
+    for node in [*tree.body, *inside]:
+        values |= dict(assignments(node))
     return _Plainness(values, _defined_names(tree) - set(values)).holds(value)
 
 
@@ -122,6 +124,7 @@ class _Plainness:
         return not is_module and self.holds(node.value)
 
     def _is_plain_name(self, name: str) -> bool:
+        # A name in its own expression (`n = n + 1`) adds nothing: decided by the rest.
         if name in self._visited:
             return True
         self._visited.add(name)

@@ -7,6 +7,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from kernelwright.agent.problems.forms_of_users.text_edits import first_line_of
+from kernelwright.agent.problems.syntax_search import (
+    argument_values,
+    calls_inside,
+    first_definition,
+)
 from kernelwright.agent.problems.tritonbench_cases import names_stored_by
 from kernelwright.source_lines import insert_lines
 
@@ -15,27 +21,36 @@ MODES = frozenset({"eval", "train", "half", "bfloat16", "float", "double", "requ
 
 `cuda` and `cpu` are excluded, because the judge chooses the device.
 """
-DTYPES = frozenset({"float16", "half", "bfloat16", "float32", "float", "float64", "double"})
+FLOAT_DTYPES = frozenset({"float16", "half", "bfloat16", "float32", "float", "float64", "double"})
 
 
 def preparations(run: list[ast.stmt], build: ast.Call) -> list[str]:
     """Returns calls such as `self.eval()` for a module built by `build`, in textual order."""
-    at = next((i for i, s in enumerate(run) if any(n is build for n in ast.walk(s))), None)
-    if at is None:
+    built_at = _index_of(run, build)
+    if built_at is None:
         return []
-    calls = list(_chained(run[at], build))
-    names = names_stored_by(run[at])
-    for statement in run[at + 1 :]:
+    calls = list(_chained(run[built_at], build))
+    names = names_stored_by(run[built_at])
+    for statement in run[built_at + 1 :]:
+        # After the first call of the module, further changes do not affect this call.
+        if any(_is_call_of(call, names) for call in calls_inside(statement)):
+            return calls
         for node in ast.walk(statement):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id in names
-            ):
-                return calls  # it is called: what follows is no part of this call
-        for name in [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id in names]:
-            calls += _chained(statement, name)
+            if isinstance(node, ast.Name) and node.id in names:
+                calls += _chained(statement, node)
     return calls
+
+
+def _index_of(run: list[ast.stmt], node: ast.expr) -> int | None:
+    """Returns the index of the statement that contains a node (compared by identity)."""
+    for index, statement in enumerate(run):
+        if any(part is node for part in ast.walk(statement)):
+            return index
+    return None
+
+
+def _is_call_of(call: ast.Call, names: set[str]) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id in names
 
 
 def _chained(statement: ast.stmt, start: ast.expr) -> Iterator[str]:
@@ -44,10 +59,8 @@ def _chained(statement: ast.stmt, start: ast.expr) -> Iterator[str]:
     """
     node: ast.expr = start
     while True:
-        outer = next(
-            (n for n in ast.walk(statement) if isinstance(n, ast.Call) and _method_of(n) is node),
-            None,
-        )
+        methods = [call for call in calls_inside(statement) if _method_of(call) is node]
+        outer = methods[0] if methods else None
         if outer is None or not isinstance(outer.func, ast.Attribute):
             return
         if (word := _preparation(outer, outer.func.attr)) is not None:
@@ -64,9 +77,10 @@ def _preparation(call: ast.Call, method: str) -> str | None:
         return ast.unparse(ast.Call(ast.Name(method, ast.Load()), call.args, call.keywords))
     if method != "to":
         return None
-    arguments = [*call.args, *(k.value for k in call.keywords)]
-    dtypes = [v for v in arguments if isinstance(v, ast.Attribute) and v.attr in DTYPES]
-    return f"to({ast.unparse(dtypes[0])})" if dtypes else None
+    for value in argument_values(call):
+        if isinstance(value, ast.Attribute) and value.attr in FLOAT_DTYPES:
+            return f"to({ast.unparse(value)})"
+    return None
 
 
 def with_preparations(source: str, module: str, words: list[str]) -> str:
@@ -76,16 +90,13 @@ def with_preparations(source: str, module: str, words: list[str]) -> str:
     """
     words = list(dict.fromkeys(words))
     tree = ast.parse(source)
-    node = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == module), None)
+    node = first_definition(tree.body, ast.ClassDef, module)
     if node is None or not words:
         return source
     lines = source.splitlines()
-    init = next(
-        (n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None
-    )
+    init = first_definition(node.body, ast.FunctionDef, "__init__")
     if init is None:
-        row, indent = node.body[0].lineno - 1, " " * node.body[0].col_offset
-        row = min([row, *(d.lineno - 1 for d in getattr(node.body[0], "decorator_list", []))])
+        row, indent = first_line_of(node.body[0]) - 1, " " * node.body[0].col_offset
         constructor = [
             f"{indent}def __init__(self, *arguments):",
             f"{indent}    super().__init__(*arguments)",

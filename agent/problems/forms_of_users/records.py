@@ -37,6 +37,7 @@ def records_of(tree: ast.Module) -> dict[str, FieldsClass]:
     records: dict[str, FieldsClass] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
+            # Fields are annotated names in the class body.
             bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
             decorators = " ".join(ast.unparse(d) for d in node.decorator_list)
             if "NamedTuple" in bases or "dataclass" in decorators:
@@ -61,8 +62,6 @@ def _fields(call: ast.Call) -> tuple[str, ...]:
         fields = ast.literal_eval(call.args[1])
     except (IndexError, ValueError):
         return ()
-    return (
-        tuple(fields.replace(",", " ").split())
-        if isinstance(fields, str)
-        else tuple(map(str, fields))
-    )
+    if isinstance(fields, str):
+        return tuple(fields.replace(",", " ").split())
+    return tuple(map(str, fields))

@@ -14,6 +14,8 @@ import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kernelwright.agent.problems.syntax_search import definitions, first_definition
+
 BASES_WITHOUT_SIGNATURE = frozenset({"nn.Module", "torch.nn.Module", "Module"})
 """Base classes whose constructor takes no arguments; a subclass without a constructor takes none
 either.
@@ -57,10 +59,15 @@ class Signature:
         order = [*self.positional, *self.keyword_only]
         if self.vararg or set(named) - set(order[len(args) :]):
             return None
+        # Parameters between the positional arguments and the last named one need a value, too.
         last = max(order.index(name) for name in named) + 1
-        values = [named.get(name, self.defaults.get(name)) for name in order[len(args) : last]]
-        present = [value for value in values if value is not None]
-        return [*args, *present] if len(present) == len(values) else None
+        ordered = list(args)
+        for name in order[len(args) : last]:
+            value = named.get(name, self.defaults.get(name))
+            if value is None:
+                return None
+            ordered.append(value)
+        return ordered
 
 
 def signature_of(function: ast.FunctionDef, *, bound: bool = True) -> Signature:
@@ -82,12 +89,16 @@ def signature_of(function: ast.FunctionDef, *, bound: bool = True) -> Signature:
 
 def method_of(cls: ast.ClassDef, name: str) -> ast.FunctionDef | None:
     """Returns a method defined in the class body."""
-    return next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == name), None)
+    return first_definition(cls.body, ast.FunctionDef, name)
 
 
 def inherited_method(tree: ast.Module, cls: ast.ClassDef, name: str) -> ast.FunctionDef | None:
     """Returns a method of the class or of the nearest base class in the file."""
-    return next((f for c in _lineage(tree, cls) if (f := method_of(c, name)) is not None), None)
+    for ancestor in _lineage(tree, cls):
+        method = method_of(ancestor, name)
+        if method is not None:
+            return method
+    return None
 
 
 def signature_of_method(tree: ast.Module, cls: ast.ClassDef, name: str) -> Signature | None:
@@ -97,9 +108,11 @@ def signature_of_method(tree: ast.Module, cls: ast.ClassDef, name: str) -> Signa
     function = inherited_method(tree, cls, name)
     if function is not None:
         return signature_of(function)
-    bases = {ast.unparse(base) for c in _lineage(tree, cls) for base in c.bases}
-    inside = {n.name for n in tree.body if isinstance(n, ast.ClassDef)}
-    return Signature() if name == "__init__" and bases - inside <= BASES_WITHOUT_SIGNATURE else None
+    bases: set[str] = set()
+    for ancestor in _lineage(tree, cls):
+        bases.update(map(ast.unparse, ancestor.bases))
+    outside = bases - set(definitions(tree.body, ast.ClassDef))
+    return Signature() if name == "__init__" and outside <= BASES_WITHOUT_SIGNATURE else None
 
 
 def _lineage(tree: ast.Module, cls: ast.ClassDef) -> Iterator[ast.ClassDef]:

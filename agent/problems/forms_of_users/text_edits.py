@@ -29,10 +29,11 @@ def renamed(text: str, name: str, new: str) -> str:
     """
     lines = text.splitlines(keepends=True)
     imported = _imported_as(text, name, new)
-    tokens = [
-        t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.NAME
-    ]
-    for token in reversed([t for t in tokens if t.string == name]):
+    # Tokens instead of the syntax tree: names in comments and texts stay as they are.
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    names = [token for token in tokens if token.type == tokenize.NAME and token.string == name]
+    # From the last to the first, so that columns of earlier tokens stay valid.
+    for token in reversed(names):
         row, column = token.start[0] - 1, token.start[1]
         written = imported.get(token.start, new)
         lines[row] = lines[row][:column] + written + lines[row][column + len(name) :]
@@ -54,10 +55,8 @@ def _imported_as(text: str, name: str, new: str) -> dict[tuple[int, int], str]:
 
 def joined(text: str, definitions: Sequence[str]) -> str:
     """Appends definitions that belong to no file, separated by two blank lines."""
-    return (
-        "\n\n\n".join([text.rstrip(), *(f"{NO_FILE.directive}\n{text}" for text in definitions)])
-        + "\n"
-    )
+    marked = [f"{NO_FILE.directive}\n{definition}" for definition in definitions]
+    return "\n\n\n".join([text.rstrip(), *marked]) + "\n"
 
 
 LINE_MARK = re.compile(r"^( *)#of (\d+)$", re.MULTILINE)
@@ -73,13 +72,12 @@ def unparsed_lines(statement: ast.stmt) -> list[str]:
     statement.
     """
     text = ast.unparse(ast.fix_missing_locations(statement))
+    # Both trees have equal statements in equal order; only the line numbers differ.
     written = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
-    marks = {
-        line.lineno: line_mark(node)
-        for line, node in zip(
-            written, (n for n in ast.walk(statement) if isinstance(n, ast.stmt)), strict=True
-        )
-    }
+    originals = [node for node in ast.walk(statement) if isinstance(node, ast.stmt)]
+    marks: dict[int, str] = {}
+    for node, original in zip(written, originals, strict=True):
+        marks[node.lineno] = line_mark(original)
     lines: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if number in marks:
@@ -128,14 +126,13 @@ def assignments(statement: ast.AST) -> list[tuple[str, ast.expr]]:
     target, value = statement.targets[0], statement.value
     if isinstance(target, ast.Name):
         return [(target.id, value)]
+    pairs: list[tuple[str, ast.expr]] = []
     if (
         isinstance(target, ast.Tuple)
         and isinstance(value, ast.Tuple)
         and len(target.elts) == len(value.elts)
     ):
-        return [
-            (t.id, v)
-            for t, v in zip(target.elts, value.elts, strict=True)
-            if isinstance(t, ast.Name)
-        ]
-    return []
+        for element, element_value in zip(target.elts, value.elts, strict=True):
+            if isinstance(element, ast.Name):
+                pairs.append((element.id, element_value))
+    return pairs

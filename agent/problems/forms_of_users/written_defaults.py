@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 
 from kernelwright.agent.problems.forms_of_users.signatures import method_of
+from kernelwright.agent.problems.syntax_search import first_definition
 from kernelwright.bindings import function_at_top
 from kernelwright.tools.parsing import with_replacements
 from kernelwright.tools.problem import parse
@@ -19,8 +20,8 @@ def with_defaults(source: str) -> str:
     """
     tree = parse(source)
     function = function_at_top(tree, "get_init_inputs")
-    model = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model")
-    init = method_of(model, "__init__")
+    model = first_definition(tree.body, ast.ClassDef, "Model")
+    init = method_of(model, "__init__") if model is not None else None
     last = function.body[-1] if function is not None else None
     if init is None or not isinstance(last, ast.Return) or not isinstance(last.value, ast.List):
         return source
