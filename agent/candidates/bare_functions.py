@@ -20,6 +20,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from kernelwright.agent.contracts.reference_facts import SignatureParameter, facts_of
+from kernelwright.agent.problems.syntax_search import definitions, first_definition
 from kernelwright.bindings import bound_names
 from kernelwright.errors import InputError
 from kernelwright.tools.parsing import parse_module
@@ -107,19 +108,18 @@ def launching_functions(tree: ast.Module, jitted: set[str]) -> list[str]:
     """Returns the public functions that launch a kernel, directly or through other functions, in
     order.
     """
-    functions = {
-        n.name: n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name not in jitted
-    }
-    launch = {name for name, node in functions.items() if _mentions(node, jitted)}
-    while callers := {
-        name for name, node in functions.items() if name not in launch and _mentions(node, launch)
-    }:
-        launch |= callers
-    return [
-        name
-        for name in functions
-        if name in launch and not name.startswith(("_", "test")) and name != "main"
-    ]
+    functions = definitions(tree.body, ast.FunctionDef)
+    launching = set(jitted)
+    # A function that mentions a launching function launches, too: repeat until none is added.
+    is_complete = False
+    while not is_complete:
+        is_complete = True
+        for name, function in functions.items():
+            if name not in launching and _mentions(function, launching):
+                launching.add(name)
+                is_complete = False
+    public = [name for name in functions if not name.startswith(("_", "test")) and name != "main"]
+    return [name for name in public if name in launching - jitted]
 
 
 def _mentions(node: ast.FunctionDef, names: set[str]) -> bool:
@@ -142,9 +142,7 @@ def _function(
         if launching
         else ": it has none that launches a Triton kernel"
     )
-    function = next(
-        (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name), None
-    )
+    function = first_definition(tree.body, ast.FunctionDef, name)
     if function is None:
         raise InputError(f"{path} has no function {name} at its top level{choice}")
     if name in jitted:
@@ -177,10 +175,13 @@ def _weight_names(names: Sequence[str]) -> dict[str, str]:
     has this name.
     """
     last = [name.rpartition(".")[2] for name in names]
-    by_last_name = {
-        short: full for short, full in zip(last, names, strict=True) if last.count(short) == 1
-    }
-    return by_last_name | {name.replace(".", "_"): name for name in names}
+    by_parameter: dict[str, str] = {}
+    for short, full in zip(last, names, strict=True):
+        if last.count(short) == 1:
+            by_parameter[short] = full
+    for name in names:
+        by_parameter[name.replace(".", "_")] = name
+    return by_parameter
 
 
 def _values(
@@ -234,23 +235,22 @@ def _constructor(
     """Returns a constructor with the problem's parameters, which stores the arguments used by the
     function.
     """
-    kept_settings = [
-        p.name
-        for p in parameters
-        if any(value.endswith(f"=self.{p.name}_argument") for value in values)
-    ]
-    if not kept_settings:
+    stored_settings: list[str] = []
+    signature: list[str] = []
+    for parameter in parameters:
+        name = parameter.name
+        if any(value.endswith(f"=self.{name}_argument") for value in values):
+            stored_settings.append(name)
+        is_required = parameter.default is None and parameter.written_out
+        signature.append(name if is_required else f"{name}={parameter.default}")
+    if not stored_settings:
         passed = "*arguments, **named" if has_weights else ""
         return (
             f"    def __init__(self, *arguments, **named):\n        super().__init__({passed})\n\n"
         )
-    signature = [
-        p.name if p.default is None and p.written_out else f"{p.name}={p.default}"
-        for p in parameters
-    ]
     passed = ", ".join(p.name for p in parameters) if has_weights else ""
     lines = [f"def __init__(self, {', '.join(signature)}):", f"    super().__init__({passed})"]
-    lines += [f"    self.{name}_argument = {name}" for name in kept_settings]
+    lines += [f"    self.{name}_argument = {name}" for name in stored_settings]
     return "".join(f"    {line}\n" for line in lines) + "\n"
 
 

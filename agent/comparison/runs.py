@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -58,9 +59,7 @@ Held = dict[str, list[tuple[Side, list[Entry]]]]
 def compare_batches(store: Store, names: Sequence[str]) -> ComparedRuns:
     """Compares batch runs. Raises InputError if a run has no trajectory."""
     held = [_held(store, name) for name in names]
-    problems = list(
-        dict.fromkeys(problem for run_trajectories in held for problem in run_trajectories)
-    )
+    problems = list(dict.fromkeys(itertools.chain(*held)))
     pairs = [_pairs(held[0], run_trajectories) for run_trajectories in held[1:]]
     samples = [read_samples(store, TrajectoryFilter(run=name)) for name in names]
     attempts = [by_problem(run_samples, problems) for run_samples in samples]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kernelwright.agent.reporting.samples import Cost, best_entry, cost_of
 from kernelwright.policies.base import Value
-from kernelwright.store.models import Trajectory
+from kernelwright.store.models import Trajectory, Verdict
 from kernelwright.store.records import Entry
 from kernelwright.tools.report import Rung
 
@@ -76,28 +76,32 @@ def side_of(row: Trajectory, entries: Sequence[Entry], run: str = "", forked: st
 
 def metrics_of(row: Trajectory, entries: Sequence[Entry]) -> Metrics:
     """Summarises a trajectory; `entries` are its candidates in order."""
-    judged = [
-        (entry.candidate.turn + 1, entry.verdict) for entry in entries if entry.verdict is not None
-    ]
-    right = [(number, verdict) for number, verdict in judged if verdict.correct]
-    timed = [
-        verdict
-        for _, verdict in right
-        if verdict.speedup is not None and verdict.judged_on != "cpu"
-    ]
+    verdicts: list[Verdict] = []
+    correct_turns: list[int] = []
+    timed: list[Verdict] = []
+    speedups: list[float] = []
+    for entry in entries:
+        verdict = entry.verdict
+        if verdict is None:
+            continue
+        verdicts.append(verdict)
+        if verdict.correct:
+            correct_turns.append(entry.candidate.turn + 1)
+        # A CPU has no meaningful speed: Triton's interpreter runs there.
+        if verdict.correct and verdict.speedup is not None and verdict.judged_on != "cpu":
+            timed.append(verdict)
+            speedups.append(verdict.speedup)
     seconds = (row.spent or {}).get("seconds")
     return Metrics(
-        correct=int(bool(right)),
+        correct=int(bool(correct_turns)),
         cost=cost_of(entries),
         seconds=float(seconds) if isinstance(seconds, int | float) else None,
-        best_speedup=max(
-            (verdict.speedup for verdict in timed if verdict.speedup is not None), default=None
-        ),
-        judged_on=tuple(sorted({verdict.judged_on for _, verdict in judged if verdict.judged_on})),
+        best_speedup=max(speedups, default=None),
+        judged_on=tuple(sorted({verdict.judged_on for verdict in verdicts} - {""})),
         environments=tuple(sorted({verdict.fingerprint for verdict in timed})),
-        first_correct=right[0][0] if right else None,
-        rungs=dict(Counter(verdict.rung.value for _, verdict in judged)),
-        faults=dict(Counter(verdict.fault.value for _, verdict in judged if verdict.fault)),
+        first_correct=correct_turns[0] if correct_turns else None,
+        rungs=dict(Counter(verdict.rung.value for verdict in verdicts)),
+        faults=dict(Counter(verdict.fault.value for verdict in verdicts if verdict.fault)),
     )
 
 
@@ -106,10 +110,15 @@ def sum_metrics(parts: Sequence[Metrics]) -> Metrics:
     cost = Cost()
     rungs: Counter[str] = Counter()
     faults: Counter[str] = Counter()
+    judged_on: set[str] = set()
+    environments: set[str] = set()
     for part in parts:
         cost = cost.plus(part.cost)
         rungs.update(part.rungs)
         faults.update(part.faults)
+        judged_on.update(part.judged_on)
+        environments.update(part.environments)
+    first_turns = [part.first_correct for part in parts if part.first_correct]
     seconds = [part.seconds for part in parts]
     speeds = [part.best_speedup for part in parts if part.best_speedup is not None]
     return Metrics(
@@ -118,11 +127,9 @@ def sum_metrics(parts: Sequence[Metrics]) -> Metrics:
         cost=cost,
         seconds=None if None in seconds else sum(value for value in seconds if value is not None),
         best_speedup=max(speeds, default=None),
-        judged_on=tuple(sorted({name for part in parts for name in part.judged_on})),
-        environments=tuple(sorted({name for part in parts for name in part.environments})),
-        first_correct=min(
-            (part.first_correct for part in parts if part.first_correct), default=None
-        ),
+        judged_on=tuple(sorted(judged_on)),
+        environments=tuple(sorted(environments)),
+        first_correct=min(first_turns, default=None),
         rungs=dict(rungs),
         faults=dict(faults),
     )

@@ -119,10 +119,7 @@ def find_divergence(
     """
     if first.problem_hash != other.problem_hash:
         return Divergence(kind=DivergenceKind.PROBLEM)
-    columns = [
-        {entry.candidate.turn + 1: entry for entry in side}
-        for side in (first_entries, other_entries)
-    ]
+    columns = [_by_turn(first_entries), _by_turn(other_entries)]
     pairs = [
         (number, columns[0][number], columns[1][number])
         for number in sorted(columns[0].keys() & columns[1].keys())
@@ -143,6 +140,11 @@ def find_divergence(
         if shorter == longer
         else Divergence(kind=DivergenceKind.GOES_ON, turn=shorter + 1)
     )
+
+
+def _by_turn(entries: Sequence[Entry]) -> dict[int, Entry]:
+    """Returns the candidates of a trajectory by the number of their turn, from 1."""
+    return {entry.candidate.turn + 1: entry for entry in entries}
 
 
 def _difference(first: Entry, second: Entry) -> DivergenceKind | None:
@@ -199,10 +201,8 @@ def _turns(entries: Sequence[Sequence[Entry]]) -> tuple[TurnRow, ...]:
         entry.candidate.source_hash: entry.candidate.turn + 1 for entry in reversed(entries[0])
     }
     first.pop(None, None)
-    columns = [
-        {entry.candidate.turn + 1: entry for entry in side_entries} for side_entries in entries
-    ]
-    numbers = sorted({number for column in columns for number in column})
+    columns = [_by_turn(side_entries) for side_entries in entries]
+    numbers = sorted(set[int]().union(*columns))
     return tuple(
         TurnRow(number=number, cells=tuple(_cell(column, number, first if side_index else {}) for side_index,
         column in enumerate(columns)))

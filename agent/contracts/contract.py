@@ -147,11 +147,8 @@ class Contract(Value):
 
         The problem's value is included.
         """
-        few = {
-            name: values
-            for name, values in self.run_sizes.items()
-            if len(values) < FREE_SIZE_VALUES
-        }
-        return {
-            name: tuple(sorted({*values, self.own_sizes[name]})) for name, values in few.items()
-        }
+        few: dict[str, tuple[int, ...]] = {}
+        for name, values in self.run_sizes.items():
+            if len(values) < FREE_SIZE_VALUES:
+                few[name] = tuple(sorted({*values, self.own_sizes[name]}))
+        return few

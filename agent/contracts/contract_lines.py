@@ -22,7 +22,7 @@ from kernelwright.agent.contracts.contract import (
     SizeContract,
     TensorContract,
 )
-from kernelwright.tools.report import CorrectnessResult, Report
+from kernelwright.tools.report import Report
 
 MAX_WEIGHTS_SHOWN = 12
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -45,11 +45,8 @@ def _facts(contract: Contract, report: Report) -> Iterator[tuple[str, str]]:
     for argument in contract.inputs:
         yield "input" if argument.passed else "argument", _argument(argument)
     for output in contract.outputs:
-        yield (
-            "output",
-            _shaped(output.dtype, output.shape)
-            + (", contiguous" if output.contiguous else ", strided"),
-        )
+        layout = "contiguous" if output.contiguous else "strided"
+        yield "output", f"{_shaped(output.dtype, output.shape)}, {layout}"
     for weight in contract.weights[:MAX_WEIGHTS_SHOWN]:
         yield "weight", f"{weight.name}: {_shaped(weight.dtype, weight.shape)}"
     if len(contract.weights) > MAX_WEIGHTS_SHOWN:
@@ -108,11 +105,9 @@ def _strides(contract: TensorContract) -> str:
     if contract.layouts:
         strides = " or ".join(str(strides) for _, strides in contract.layouts[:FREE_SIZE_VALUES])
         return f"strides {strides} only"
-    layout = (
-        "contiguous"
-        if contract.is_contiguous
-        else f"dimensions in memory in the order {contract.order}"
-    )
+    layout = f"dimensions in memory in the order {contract.order}"
+    if contract.is_contiguous:
+        layout = "contiguous"
     return f"{layout}, written to" if contract.written else layout
 
 
@@ -158,8 +153,10 @@ def _gradients(contract: Contract) -> str:
 
 
 def _largest_error(report: Report) -> float | None:
-    stages: list[CorrectnessResult] = [
-        s for s in (report.interpreted, report.correctness) if s is not None
-    ]
-    ratios = [c.error_ratio for s in stages for c in s.checks if c.error_ratio is not None]
-    return max((ratio for ratio in ratios if math.isfinite(ratio)), default=None)
+    """Returns the largest finite error ratio of all checks; None without checks."""
+    ratios: list[float] = []
+    for stage in (report.interpreted, report.correctness):
+        for check in stage.checks if stage is not None else ():
+            if check.error_ratio is not None and math.isfinite(check.error_ratio):
+                ratios.append(check.error_ratio)
+    return max(ratios, default=None)

@@ -76,10 +76,11 @@ def derived_contract(problem: Problem, report: Report) -> Contract:
         *zip(constructor_names, constructor, strict=True),
         *zip(input_names, inputs, strict=True),
     ]
-    sizes = SizeNames(
-        [row for name, leaves in columns for row in _rows(name, leaves)],
-        _problem_sizes(problem, specs),
-    )
+    # Names are given to rows in the order constructor, inputs: the first occurrence names a size.
+    rows: list[tuple[str, Row]] = []
+    for name, leaves in columns:
+        rows += _rows(name, leaves)
+    sizes = SizeNames(rows, _problem_sizes(problem, specs))
     return Contract(
         inputs=tuple(_arguments(input_names, inputs, facts.forward, sizes, facts.written)),
         constructor=tuple(_arguments(constructor_names, constructor, facts.constructor, sizes, ())),
@@ -116,7 +117,9 @@ def judged_sizes(report: Report) -> list[dict[str, int]]:
 
 
 def _sizes_of(stage: CorrectnessResult) -> list[dict[str, int]]:
-    return [t.sizes for t in stage.tried if t.outcome is SizeOutcome.RIGHT] or [stage.sizes]
+    """Returns the sizes that a stage ran correctly; older reports list only the largest."""
+    tried = [trial.sizes for trial in stage.tried if trial.outcome is SizeOutcome.RIGHT]
+    return tried or [stage.sizes]
 
 
 def judged_specs(problem: Problem, report: Report) -> list[InputSpec]:
@@ -139,14 +142,14 @@ def judged_specs(problem: Problem, report: Report) -> list[InputSpec]:
     return specs
 
 
-def _form(tree: Any) -> Any:
+def _form(tree: object) -> object:
     """Returns the nesting of a description, with the rank and dtype of each tensor."""
     if isinstance(tree, list):
-        return [_form(item) for item in tree]
+        return [_form(element) for element in tree]
     if isinstance(tree, dict) and "tensor" in tree:
         return len(tree["tensor"]["shape"]), tree["tensor"]["dtype"]
     if isinstance(tree, dict):
-        return {key: _form(item) for key, item in tree.items()}
+        return {key: _form(entry) for key, entry in tree.items()}
     return type(tree).__name__
 
 
@@ -165,11 +168,11 @@ def _small_sizes(problem: Problem, specs: Sequence[InputSpec]) -> dict[str, int]
 def _problem_sizes(problem: Problem, specs: Sequence[InputSpec]) -> dict[str, Row]:
     """Returns the values of the problem's module-level integers at each size."""
     tables = [module_integers(problem.with_sizes(spec.sizes).source) for spec in specs]
-    return {
-        name: tuple(table[name] for table in tables)
-        for name in tables[0]
-        if all(name in t for t in tables)
-    }
+    rows: dict[str, Row] = {}
+    for name in tables[0]:
+        if all(name in table for table in tables):
+            rows[name] = tuple(table[name] for table in tables)
+    return rows
 
 
 def _rows(name: str, leaves: Leaves) -> Iterator[tuple[str, Row]]:
@@ -189,14 +192,17 @@ def _items(leaves: Leaves) -> Iterator[tuple[str, Leaves]]:
     """Yields the entries of a container with their keys; nothing for plain values."""
     bodies = [_body(leaf) for leaf in leaves]
     first = bodies[0]
-    keys: Sequence[Any] = (
-        list(first) if isinstance(first, dict) else range(len(first)) if first is not None else ()
-    )
+    keys: Sequence[Any] = ()
+    if isinstance(first, dict):
+        keys = list(first)
+    elif first is not None:
+        keys = range(len(first))
     for key in keys:
         yield str(key), tuple(body[key] for body in bodies)
 
 
-def _body(leaf: Any) -> Any:
+def _body(leaf: object) -> Any:
+    """Returns the entries of a described list, tuple or dictionary; None for a plain value."""
     if isinstance(leaf, list):
         return leaf
     return leaf.get("tuple", leaf.get("dict")) if isinstance(leaf, dict) else None
@@ -220,23 +226,23 @@ def _arguments(
 
 
 def _contract(leaves: Leaves, sizes: SizeNames, index: str, written: Sequence[str]) -> AnyContract:
+    """Returns the contract of an argument from its descriptions at every size."""
     first = leaves[0]
     if isinstance(first, dict) and "tensor" in first:
         return _tensor_contract(leaves, sizes, index in written)
     if isinstance(first, int) and not isinstance(first, bool):
         named = sizes.name(leaves)
-        return (
-            SizeContract(size=named)
-            if isinstance(named, str)
-            else FixedContract(literal=repr(named))
-        )
+        if isinstance(named, str):
+            return SizeContract(size=named)
+        return FixedContract(literal=repr(named))
     if _body(first) is not None:
         entries = list(_items(leaves))
-        items = tuple(_contract(part, sizes, f"{index}[{key}]", written) for key, part in entries)
+        items: list[AnyContract] = []
+        for key, part in entries:
+            items.append(_contract(part, sizes, f"{index}[{key}]", written))
         kind = "list" if isinstance(first, list) else next(iter(first))
-        return ItemsContract(
-            kind=kind, keys=tuple(key for key, _ in entries) if kind == "dict" else (), items=items
-        )
+        keys = tuple(key for key, _ in entries) if kind == "dict" else ()
+        return ItemsContract(kind=kind, keys=keys, items=tuple(items))
     return _plain_contract(leaves)
 
 
@@ -274,17 +280,20 @@ def _order(shapes: Sequence[Row], strides: Sequence[Row]) -> tuple[int, ...] | N
     """Returns the memory order of dimensions valid at every size; None for tensors with gaps or
     overlaps.
     """
+    # Candidates: torch's default order, then the order of descending strides.
     usual = tuple(range(len(strides[0])))
     by_stride = sorted(usual, key=lambda k: strides[0][k], reverse=True)
     for order in (usual, tuple(by_stride)):
-        if all(
-            _is_dense(shape, stride, order) for shape, stride in zip(shapes, strides, strict=True)
-        ):
+        if all(map(_is_dense, shapes, strides, [order] * len(shapes))):
             return order
     return None
 
 
 def _is_dense(shape: Row, strides: Row, order: Sequence[int]) -> bool:
+    """Returns whether a tensor in this memory order has neither gaps nor overlaps.
+
+    Strides of dimensions of extent 1 are arbitrary in torch and are ignored.
+    """
     step = 1
     for index in reversed(order):
         if shape[index] != 1 and strides[index] != step:
@@ -296,15 +305,12 @@ def _is_dense(shape: Row, strides: Row, order: Sequence[int]) -> bool:
 def _outputs(
     specs: Sequence[InputSpec], facts: ReferenceFacts, sizes: SizeNames
 ) -> tuple[Output, ...]:
-    outputs = []
+    outputs: list[Output] = []
     for index, first in enumerate(specs[0].outputs):
-        outputs_by_size = [spec.outputs[index] for spec in specs if index < len(spec.outputs)]
-        same = all(len(other.shape) == len(first.shape) for other in outputs_by_size)
-        rows = (
-            list(zip(*(other.shape for other in outputs_by_size), strict=True))
-            if same and len(outputs_by_size) == len(specs)
-            else []
-        )
+        shapes = [spec.outputs[index].shape for spec in specs if index < len(spec.outputs)]
+        # The shape is described only if the output exists with equal rank at every size.
+        is_comparable = len(shapes) == len(specs) and _have_equal_length(shapes)
+        rows = list(zip(*shapes, strict=True)) if is_comparable else []
         contiguous = facts.contiguous[index] if index < len(facts.contiguous) else True
         depends = facts.depends_on_weights[index] if index < len(facts.depends_on_weights) else True
         shape = tuple(map(sizes.describe, rows))
@@ -318,15 +324,17 @@ def _outputs(
 
 def _weights(specs: Sequence[InputSpec], sizes: SizeNames) -> tuple[Weight, ...]:
     tables = [{weight.name: weight.shape for weight in spec.weights} for spec in specs]
-    weights = []
+    weights: list[Weight] = []
     for weight in specs[0].weights:
         shapes = [table.get(weight.name, ()) for table in tables]
-        same = all(len(shape) == len(weight.shape) for shape in shapes)
-        rows = list(zip(*shapes, strict=True)) if same else []
-        weights.append(
-            Weight(name=weight.name, dtype=weight.dtype, shape=tuple(map(sizes.describe, rows)))
-        )
+        rows = list(zip(*shapes, strict=True)) if _have_equal_length(shapes) else []
+        shape = tuple(map(sizes.describe, rows))
+        weights.append(Weight(name=weight.name, dtype=weight.dtype, shape=shape))
     return tuple(weights)
+
+
+def _have_equal_length(shapes: Sequence[Sequence[int]]) -> bool:
+    return len({len(shape) for shape in shapes}) <= 1
 
 
 def _run_values(row: Row, specs: Sequence[InputSpec]) -> tuple[int, ...]:

@@ -96,10 +96,9 @@ def _checker_names() -> frozenset[str]:
 def _constructor(contract: Contract) -> str:
     names = _parameter_names(contract.constructor)
     body = ["sizes = {}", *_checks(contract.constructor, names)]
-    if any(
-        isinstance(argument.contract, TensorContract | ItemsContract)
-        for argument in contract.constructor
-    ):
+    kinds = [type(argument.contract) for argument in contract.constructor]
+    # The constructor may get tensors of another device than those of later calls.
+    if TensorContract in kinds or ItemsContract in kinds:
         body.append('sizes.pop("the device", None)')
     body.append(f"judged_init({', '.join(['self', *_passed(contract.constructor, names)])})")
     if contract.mode in (Mode.TRAINING, Mode.EVAL):
@@ -170,25 +169,22 @@ def _signature(arguments: Sequence[Argument], names: Sequence[str]) -> Iterator[
 
     Defaults before a required parameter are dropped, as Python's syntax demands.
     """
-    last_required = max((k for k, a in enumerate(arguments) if a.default is None), default=-1)
+    required = [index for index, argument in enumerate(arguments) if argument.default is None]
+    last_required = max(required, default=-1)
     for index, (argument, name) in enumerate(zip(arguments, names, strict=True)):
-        yield (
-            name
-            if index < last_required or argument.default is None
-            else f"{name}={argument.default}"
-        )
+        has_default = argument.default is not None and index > last_required
+        yield f"{name}={argument.default}" if has_default else name
 
 
 def _parameter_names(arguments: Sequence[Argument]) -> list[str]:
     """Returns the argument names, or numbered names if any collides with a name of the guard."""
     names = [argument.name for argument in arguments]
     reserved = {*_checker_names(), "sizes", "judged_init", "judged_forward", "self", "model"}
-    usable = (
-        all(name.isidentifier() for name in names)
-        and not reserved & set(names)
-        and len(set(names)) == len(names)
-    )
-    return names if usable else [f"argument_{index}" for index in range(len(names))]
+    are_identifiers = all(name.isidentifier() for name in names)
+    are_distinct = len(set(names)) == len(names)
+    if are_identifiers and are_distinct and not reserved & set(names):
+        return names
+    return [f"argument_{index}" for index in range(len(names))]
 
 
 def _passed(arguments: Sequence[Argument], names: Sequence[str]) -> Iterator[str]:
@@ -246,16 +242,17 @@ def _items_expression(variable: str, label: str, contract: ItemsContract, before
         keys = [str(index) for index in range(len(contract.items))]
         fits = f"isinstance({variable}, (list, tuple)) and len({variable}) == {len(keys)}"
         before.append(f"require({fits}, {f'{label} must be a list or tuple of {len(keys)}'!r})")
-    items = [
-        _expression(f"{variable}[{key}]", f"{label}[{key}]", item, before)
-        for key, item in zip(keys, contract.items, strict=True)
-    ]
-    if contract.kind == "dict":
-        return (
-            "{" + ", ".join(f"{key}: {item}" for key, item in zip(keys, items, strict=True)) + "}"
-        )
+    items: list[str] = []
+    for key, item in zip(keys, contract.items, strict=True):
+        items.append(_expression(f"{variable}[{key}]", f"{label}[{key}]", item, before))
     listed = ", ".join(items)
-    return f"[{listed}]" if contract.kind == "list" else f"({listed},)" if items else "()"
+    match contract.kind:
+        case "dict":
+            entries = [f"{key}: {item}" for key, item in zip(keys, items, strict=True)]
+            return "{" + ", ".join(entries) + "}"
+        case "list":
+            return f"[{listed}]"
+    return f"({listed},)" if items else "()"
 
 
 def _with_lookups(relation: str) -> str:

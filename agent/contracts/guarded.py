@@ -7,6 +7,7 @@ judged text.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable
 
@@ -103,7 +104,5 @@ def without_header(source: str) -> str:
     if not source.startswith(HEADER_MARKS):
         return source
     lines = source.splitlines(keepends=True)
-    count = next(
-        (index for index, line in enumerate(lines) if not line.startswith("#")), len(lines)
-    )
-    return "".join(lines[count:]).lstrip("\n")
+    code = itertools.dropwhile(lambda line: line.startswith("#"), lines)
+    return "".join(code).lstrip("\n")

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kernelwright.agent.contracts.contract import Mode
+from kernelwright.agent.problems.forms_of_users.signatures import signature_of
+from kernelwright.agent.problems.syntax_search import definitions, first_definition
 from kernelwright.tools.problem import Problem, ProblemError, parse
 from kernelwright.tools.report import Value
 
@@ -73,9 +75,8 @@ def facts_of(problem: Problem, sizes: Mapping[str, int]) -> ReferenceFacts:
 
         def outputs_in(training: bool) -> list[object] | None:
             try:
-                other = reference.model(
-                    SEED
-                )  # what a call leaves in the buffers of a model must not reach the next
+                # A new model, because a call may change buffers (running statistics).
+                other = reference.model(SEED)
                 return reference.run(other.train(training), reference.inputs(SEED), SEED)
             except (ProblemError, AttributeError):
                 return None
@@ -101,7 +102,8 @@ def _depends_on_weights(reference: Reference) -> tuple[bool, ...]:
         try:
             with torch.enable_grad():
                 outputs = flatten(model(*reference.arguments(inputs)))
-        except RuntimeError:  # it writes in place to what grad mode protects
+        # In grad mode torch refuses some in-place writes to leaves.
+        except RuntimeError:
             return ()
     return tuple(bool(getattr(value, "requires_grad", False)) for value in outputs)
 
@@ -126,11 +128,9 @@ def _mode(
 
 
 def _all_close(built: list[object], repeated: list[object] | None) -> bool:
-    return (
-        repeated is not None
-        and len(built) == len(repeated)
-        and all(map(_is_close, built, repeated))
-    )
+    if repeated is None or len(built) != len(repeated):
+        return False
+    return all(map(_is_close, built, repeated))
 
 
 def _is_close(value: object, other: object) -> bool:
@@ -193,25 +193,19 @@ def _dropped_parameters(problem: Problem) -> tuple[SignatureParameter, ...]:
     parameter with an unused default (`scale=1.0`) is then missing from forward.
     """
     tree = parse(problem.source)
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     call = _only_call(tree)
-    function = (
-        functions.get(call.func.id)
-        if call is not None and isinstance(call.func, ast.Name)
-        else None
-    )
-    if call is None or function is None:
+    if call is None or not isinstance(call.func, ast.Name):
+        return ()
+    function = definitions(tree.body, ast.FunctionDef).get(call.func.id)
+    if function is None:
         return ()
     names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
-    defaults = dict(zip(reversed(names), reversed(function.args.defaults), strict=False))
-    named = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
-    defaults |= {a.arg: default for a, default in named if default is not None}
-    passed = dict(zip(names, call.args, strict=False)) | {
-        k.arg: k.value for k in call.keywords if k.arg
-    }
-    fixed = {
-        name: node for name, node in (defaults | passed).items() if not isinstance(node, ast.Name)
-    }
+    # Values of the parameters: defaults, overridden by the arguments of the call.
+    values: dict[str, ast.expr] = dict(signature_of(function, bound=False).defaults)
+    values |= dict(zip(names, call.args, strict=False))
+    values |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    # Arguments that are names are parameters of forward and not fixed.
+    fixed = {name: node for name, node in values.items() if not isinstance(node, ast.Name)}
     return tuple(_written_parameter(name, node) for name, node in fixed.items())
 
 
@@ -225,15 +219,13 @@ def _written_parameter(name: str, default: ast.expr) -> SignatureParameter:
 
 def _only_call(tree: ast.Module) -> ast.Call | None:
     """Returns the call if `Model.forward` consists of a single returned call; otherwise None."""
-    model = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None)
-    body = model.body if model is not None else []
-    forward = next(
-        (n for n in body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None
-    )
-    statement = forward.body[-1] if forward is not None and len(forward.body) == 1 else None
+    model = first_definition(tree.body, ast.ClassDef, "Model")
+    forward = first_definition(model.body, ast.FunctionDef, "forward") if model else None
+    if forward is None or len(forward.body) != 1:
+        return None
+    statement = forward.body[0]
     value = statement.value if isinstance(statement, ast.Return) else None
-    return (
-        value
-        if isinstance(value, ast.Call) and not any(isinstance(a, ast.Starred) for a in value.args)
-        else None
-    )
+    if not isinstance(value, ast.Call):
+        return None
+    has_star = any(isinstance(argument, ast.Starred) for argument in value.args)
+    return None if has_star else value

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 
 from kernelwright.agent.contracts.contract import FREE_SIZE_VALUES, Relation
@@ -30,12 +31,7 @@ class SizeNames:
         self._names: dict[Row, str] = {}
         for name, row in rows:
             if len(set(row)) > 1 and row not in self._names:
-                named = (
-                    size
-                    for size, values in problem_sizes.items()
-                    if values == row and size.isidentifier()
-                )
-                self._names[row] = next(named, name)
+                self._names[row] = _problem_name(row, problem_sizes) or name
 
     def name(self, row: Row) -> int | str:
         """Returns the number of a constant row, otherwise the name of its size."""
@@ -47,12 +43,14 @@ class SizeNames:
         """
         if len(set(row)) == 1 or row in self._names:
             return self.name(row)
-        parts = (
-            f"{name} // {factor}"
-            for name, values in self.rows.items()
-            if (factor := _factor(values, row))
-        )
-        return next(itertools.chain(_expressions(row, self.rows), parts), "varies")
+        expression = next(_expressions(row, self.rows), None)
+        if expression is not None:
+            return expression
+        for name, values in self.rows.items():
+            factor = _factor(values, row)
+            if factor:
+                return f"{name} // {factor}"
+        return "varies"
 
     @property
     def rows(self) -> dict[str, Row]:
@@ -79,7 +77,16 @@ class SizeNames:
         return tuple(relations)
 
 
+def _problem_name(row: Row, problem_sizes: Mapping[str, Row]) -> str:
+    """Returns the problem's name for a row; empty if the problem has none."""
+    for size, values in problem_sizes.items():
+        if values == row and size.isidentifier():
+            return size
+    return ""
+
+
 def _relations(name: str, row: Row, known_rows: Mapping[str, Row]) -> Iterator[str]:
+    """Yields relations between a size and earlier sizes, the simplest first."""
     for text in _expressions(row, known_rows):
         yield f"{name} == {text}"
     for other, values in known_rows.items():
@@ -88,7 +95,7 @@ def _relations(name: str, row: Row, known_rows: Mapping[str, Row]) -> Iterator[s
             yield f"{other} == {factor} * {name}"
     for first, values in known_rows.items():
         for second, factors in known_rows.items():
-            if values == tuple(a * b for a, b in zip(row, factors, strict=True)):
+            if values == tuple(map(operator.mul, row, factors)):
                 yield f"{first} == {name} * {second}"
 
 
@@ -98,15 +105,15 @@ def _expressions(row: Row, known_rows: Mapping[str, Row]) -> Iterator[str]:
         factor = _factor(row, values)
         if factor is not None:
             yield f"{factor} * {other}"
-    pairs = [(a, b) for index, a in enumerate(known_rows) for b in list(known_rows)[index:]]
-    for first, second in pairs:
-        both = list(zip(known_rows[first], known_rows[second], strict=True))
-        if row == tuple(a * b for a, b in both):
+    for first, second in itertools.combinations_with_replacement(known_rows, 2):
+        factors = known_rows[first], known_rows[second]
+        if row == tuple(map(operator.mul, *factors)):
             yield f"{first} * {second}"
-        if first != second and row == tuple(a + b for a, b in both):
+        if first != second and row == tuple(map(operator.add, *factors)):
             yield f"{first} + {second}"
     for other, values in known_rows.items():
-        differences = {a - b for a, b in zip(row, values, strict=True)}
+        # A constant difference at two sizes is often a coincidence: three values are required.
+        differences = set(map(operator.sub, row, values))
         if len(differences) == 1 and len(set(row)) >= FREE_SIZE_VALUES:
             constant = differences.pop()
             yield f"{other} {'+' if constant > 0 else '-'} {abs(constant)}"
@@ -116,5 +123,5 @@ def _factor(row: Row, values: Row) -> int | None:
     """Returns the constant integer ratio `row / values`; None if there is none."""
     if any(value == 0 or number % value for number, value in zip(row, values, strict=True)):
         return None
-    factors = {number // value for number, value in zip(row, values, strict=True)}
+    factors = set(map(operator.floordiv, row, values))
     return factors.pop() if len(factors) == 1 else None

@@ -61,11 +61,10 @@ def _results(samples: Sequence[ReportedSample]) -> dict[str, Any]:
         "correct": figures.correct,
         **{f"fast_{p:g}": estimate for p, estimate in figures.fast.items()},
     }
-    metrics = {
-        key: {"name": key, "value": e.value, "params": {}}
-        for key, e in values.items()
-        if e.value is not None
-    }
+    metrics: dict[str, dict[str, Any]] = {}
+    for key, estimate in values.items():
+        if estimate.value is not None:
+            metrics[key] = {"name": key, "value": estimate.value, "params": {}}
     score = {"name": SCORER, "scorer": SCORER, "params": {}, "metrics": metrics}
     return {
         "total_samples": len(samples),
@@ -111,20 +110,14 @@ def _sample(store: Store, sample: ReportedSample) -> dict[str, Any]:
 
 
 def _messages(turn: Turn) -> list[dict[str, str]]:
-    prompt = [
-        {
-            "id": f"{turn.candidate_id}-{index}",
-            "role": message.role.value,
-            "content": message.content,
-        }
-        for index, message in enumerate(turn.messages)
-    ]
-    if turn.completion is None:
-        return prompt
-    return [
-        *prompt,
-        {"id": f"{turn.candidate_id}-answer", "role": "assistant", "content": turn.completion.text},
-    ]
+    messages: list[dict[str, str]] = []
+    for index, message in enumerate(turn.messages):
+        id = f"{turn.candidate_id}-{index}"
+        messages.append({"id": id, "role": message.role.value, "content": message.content})
+    if turn.completion is not None:
+        id = f"{turn.candidate_id}-answer"
+        messages.append({"id": id, "role": "assistant", "content": turn.completion.text})
+    return messages
 
 
 def _when(seconds: float) -> str:

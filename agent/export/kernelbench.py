@@ -126,16 +126,12 @@ def pass_at_k_results(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> dic
         n, c = len(entries), sum(bool(e["correctness"] and e["compiled"]) for e in entries)
         scores = {f"pass@{k}": pass_at(n, c, k) for k in KERNELBENCH_PASS_AT_K if k <= n}
         problems[number] = {"total_samples": n, "correct_samples": c, **scores}
-    names = [
-        f"pass@{k}"
-        for k in KERNELBENCH_PASS_AT_K
-        if any(f"pass@{k}" in problem for problem in problems.values())
-    ]
-    averages = {
-        f"avg_{name}": sum(p.get(name, 0.0) for p in problems.values()) / len(problems)
-        for name in names
-        if problems
-    }
+    averages: dict[str, float] = {}
+    for k in KERNELBENCH_PASS_AT_K:
+        scores = [problem.get(f"pass@{k}") for problem in problems.values()]
+        # Problems with fewer than k samples count as 0.
+        if any(score is not None for score in scores):
+            averages[f"avg_pass@{k}"] = sum(score or 0.0 for score in scores) / len(problems)
     metadata = {
         "total_problems": len(problems),
         "total_evaluated_samples": sum(p["total_samples"] for p in problems.values()),
@@ -144,7 +140,7 @@ def pass_at_k_results(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> dic
     return {"averages": averages, "metadata": metadata, "problems": problems}
 
 
-def _write_json(path: Path, content: Any) -> None:
+def _write_json(path: Path, content: object) -> None:
     """Writes a temporary file and renames it, so that scripts never read a partial file."""
     beside = path.with_name(f".{path.name}.part")
     beside.write_text(json.dumps(content, indent=4), encoding="utf-8")

@@ -45,13 +45,14 @@ def _torch_aliases(tree: ast.Module) -> dict[str, str]:
     """Returns the usual name for each alias of a torch module in this file."""
     aliases: dict[str, str] = {}
     for node in tree.body:
-        if isinstance(node, ast.Import):
-            aliases |= {
-                a.asname: _MODULES[a.name] for a in node.names if a.asname and a.name in _MODULES
-            }
-        if isinstance(node, ast.ImportFrom):
-            names = {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
-            aliases |= {name: _MODULES[whole] for name, whole in names.items() if whole in _MODULES}
+        for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
+            if isinstance(node, ast.ImportFrom):
+                name, module = alias.asname or alias.name, f"{node.module}.{alias.name}"
+            else:
+                # `import torch.nn` binds only `torch`, which needs no alias.
+                name, module = alias.asname or "", alias.name
+            if name and module in _MODULES:
+                aliases[name] = _MODULES[module]
     return aliases
 
 
@@ -85,9 +86,8 @@ class _Usual(ast.NodeTransformer):
 def _is_left_out(node: ast.stmt) -> bool:
     if isinstance(node, ast.Import | ast.ImportFrom):
         return True
-    return isinstance(node, ast.Assign) and any(
-        isinstance(t, ast.Name) and t.id in _LEFT_OUT for t in node.targets
-    )
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return any(isinstance(target, ast.Name) and target.id in _LEFT_OUT for target in targets)
 
 
 def _has_docstring(node: ast.ClassDef | ast.FunctionDef | ast.Module) -> bool:

@@ -49,9 +49,8 @@ class VerdictDrift(Value):
     @property
     def verdict_changed(self) -> bool:
         """Whether the verdict or its fault changed; changed measurements do not count."""
-        return any(
-            change.aspect in (VerdictAspect.VERDICT, VerdictAspect.FAULT) for change in self.changes
-        )
+        aspects = {change.aspect for change in self.changes}
+        return VerdictAspect.VERDICT in aspects or VerdictAspect.FAULT in aspects
 
 
 def compare_reports(was: Report, now: Report) -> VerdictDrift:
@@ -74,18 +73,11 @@ def _device(report: Report) -> str:
 
 
 def _verdict(was: Report, now: Report) -> list[VerdictChange]:
+    before, after = _verdict_text(was), _verdict_text(now)
     if was.correct != now.correct:
-        return [
-            VerdictChange(
-                aspect=VerdictAspect.VERDICT, was=_verdict_text(was), now=_verdict_text(now)
-            )
-        ]
-    if _verdict_text(was) != _verdict_text(now):
-        return [
-            VerdictChange(
-                aspect=VerdictAspect.FAULT, was=_verdict_text(was), now=_verdict_text(now)
-            )
-        ]
+        return [VerdictChange(aspect=VerdictAspect.VERDICT, was=before, now=after)]
+    if before != after:
+        return [VerdictChange(aspect=VerdictAspect.FAULT, was=before, now=after)]
     return []
 
 
@@ -104,26 +96,19 @@ def _error(was: Report, now: Report) -> list[VerdictChange]:
     """
     if not (was.correct and now.correct):
         return []
-    before, after = (
-        _worst(was.correctness or was.interpreted),
-        _worst(now.correctness or now.interpreted),
-    )
-    if (
-        before is None
-        or after is None
-        or max(before, after) <= ERROR_NOISE_FACTOR * min(before, after)
-    ):
+    before = _worst(was.correctness or was.interpreted)
+    after = _worst(now.correctness or now.interpreted)
+    if before is None or after is None:
+        return []
+    if max(before, after) <= ERROR_NOISE_FACTOR * min(before, after):
         return []
     return [VerdictChange(aspect=VerdictAspect.ERROR, was=f"{before:.3g}", now=f"{after:.3g}")]
 
 
 def _worst(result: CorrectnessResult | None) -> float | None:
     """Returns the worst error ratio, at least 1: ratios below 1 are within eager's own rounding."""
-    ratios = (
-        [check.error_ratio for check in result.checks if check.error_ratio is not None]
-        if result
-        else []
-    )
+    checks = result.checks if result else ()
+    ratios = [check.error_ratio for check in checks if check.error_ratio is not None]
     return max(1.0, *ratios) if ratios else None
 
 
@@ -133,8 +118,9 @@ def _resources(was: Report, now: Report) -> list[VerdictChange]:
     The compiler is deterministic, so every difference counts.
     """
     changes: list[VerdictChange] = []
+    compiled_now = {result.target: result for result in reversed(now.compiles)}
     for before in was.compiles:
-        after = next((other for other in now.compiles if other.target == before.target), None)
+        after = compiled_now.get(before.target)
         if after is None or not (before.passed and after.passed):
             continue
         old, new = _kernels(before.kernels), _kernels(after.kernels)
@@ -144,16 +130,18 @@ def _resources(was: Report, now: Report) -> list[VerdictChange]:
                     aspect=VerdictAspect.KERNELS, was=_names(old), now=_names(new), of=before.target
                 )
             )
-        changes += [
-            change for key in old.keys() & new.keys() for change in _kernel(old[key], new[key])
-        ]
+        for key in old.keys() & new.keys():
+            changes += _kernel(old[key], new[key])
     return changes
 
 
 def _kernels(kernels: tuple[KernelResources, ...]) -> dict[str, KernelResources]:
-    return {
-        f"{k.name} {sorted(k.config.items())} {sorted(k.signature.items())}": k for k in kernels
-    }
+    """Returns the kernels by specialisation: name, configuration and argument types."""
+    by_specialisation: dict[str, KernelResources] = {}
+    for kernel in kernels:
+        config, signature = sorted(kernel.config.items()), sorted(kernel.signature.items())
+        by_specialisation[f"{kernel.name} {config} {signature}"] = kernel
+    return by_specialisation
 
 
 def _names(kernels: dict[str, KernelResources]) -> str:
@@ -166,11 +154,12 @@ def _kernel(was: KernelResources, now: KernelResources) -> list[VerdictChange]:
         (VerdictAspect.SPILLS, was.spills, now.spills),
         (VerdictAspect.SHARED, was.shared, now.shared),
     )
-    return [
-        VerdictChange(aspect=aspect, was=str(before), now=str(after), of=was.name)
-        for aspect, before, after in measured
-        if before != after
-    ]
+    changes: list[VerdictChange] = []
+    for aspect, before, after in measured:
+        if before != after:
+            change = VerdictChange(aspect=aspect, was=str(before), now=str(after), of=was.name)
+            changes.append(change)
+    return changes
 
 
 def _speed(was: Report, now: Report) -> list[VerdictChange]:

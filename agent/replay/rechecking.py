@@ -74,11 +74,8 @@ def recheck(request: RecheckRequest, db: str | None, say: Callable[[str], None])
         store = stack.enter_context(open_store(db, create=False))
         chosen = candidate_filter(store, None, request.run)
         say("looking through the database")
-        entries = [
-            e
-            for e in store.candidates(chosen, order=Order.OLDEST, limit=None)
-            if e.verdict and e.candidate.source_id
-        ]
+        candidates = store.candidates(chosen, order=Order.OLDEST, limit=None)
+        entries = [entry for entry in candidates if entry.verdict and entry.candidate.source_id]
         on_gpu = request.device != "cpu"
         gpu_entries = [] if on_gpu else [e for e in entries if device_kind(e.verdict) == "gpu"]
         gpu_ids = {e.candidate.id for e in gpu_entries}
@@ -252,15 +249,11 @@ def _best(turns: Sequence[Turn]) -> int | None:
     rung, early.
     """
     rungs = list(Rung)
-    right = [
-        (turn, turn.report) for turn in turns if turn.report is not None and turn.report.correct
-    ]
-    ranked = {
-        (
-            report.speedup if report.speedup is not None else -math.inf,
-            rungs.index(report.rung),
-            -turn.turn,
-        ): turn
-        for turn, report in right
-    }
+    ranked: dict[tuple[float, int, int], Turn] = {}
+    for turn in turns:
+        report = turn.report
+        if report is not None and report.correct:
+            # Untimed candidates rank below all timed ones.
+            speedup = -math.inf if report.speedup is None else report.speedup
+            ranked[speedup, rungs.index(report.rung), -turn.turn] = turn
     return ranked[max(ranked)].candidate_id if ranked else None
