@@ -29,6 +29,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.engine import Connection
+from sqlalchemy.orm import Mapped
 from sqlmodel import col
 
 from kernelwright.store.blobs import load_blobs, unpack_text
@@ -212,7 +213,7 @@ def _rebuild(connection: Connection) -> None:
 def _pages(
     connection: Connection,
     statement: Select[*tuple[Any, ...]],
-    id: ColumnElement[Any],
+    id: Mapped[int],
     size: int = 500,
 ) -> Iterator[Any]:
     """Yields all rows in pages of `size`, ordered by `id`, the first column."""

@@ -128,10 +128,10 @@ def pass_at_k_results(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> dic
         problems[number] = {"total_samples": n, "correct_samples": c, **scores}
     averages: dict[str, float] = {}
     for k in KERNELBENCH_PASS_AT_K:
-        scores = [problem.get(f"pass@{k}") for problem in problems.values()]
+        values = [problem.get(f"pass@{k}") for problem in problems.values()]
         # Problems with fewer than k samples count as 0.
-        if any(score is not None for score in scores):
-            averages[f"avg_pass@{k}"] = sum(score or 0.0 for score in scores) / len(problems)
+        if any(value is not None for value in values):
+            averages[f"avg_pass@{k}"] = sum(value or 0.0 for value in values) / len(problems)
     metadata = {
         "total_problems": len(problems),
         "total_evaluated_samples": sum(p["total_samples"] for p in problems.values()),

@@ -147,7 +147,7 @@ class _ReplayQueue:
 
     def _do(self, row: Trajectory) -> None:
         try:
-            self._done[row.id] = self._rescore_formula(row)
+            self._done[row.id] = self._replay_row(row)
         except KeyboardInterrupt:
             return
         except BaseException as error:

@@ -21,14 +21,14 @@ class EnumText(TypeDecorator[StrEnum]):
         super().__init__()
         self.kind = kind
 
-    def process_bind_param(self, value: object, dialect: Dialect) -> str | None:
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Returns the value of the enum member as text.
 
         Raises ValueError for other values, which SQLModel would save.
         """
         return None if value is None else self.kind(value).value
 
-    def process_result_value(self, value: object, dialect: Dialect) -> StrEnum | None:
+    def process_result_value(self, value: str | None, dialect: Dialect) -> StrEnum | None:
         """Returns the enum member of a stored text.
 
         Raises ValueError if there is no such member.
