@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from kernelwright.agent.comparison.sides import Metrics, Side, side_of, sum_metrics
 from kernelwright.agent.comparison.trajectories import DivergenceKind, find_divergence
@@ -14,7 +14,6 @@ from kernelwright.agent.reporting.samples import read_samples
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.store.database import Store
-from kernelwright.store.models import Trajectory
 from kernelwright.store.records import CandidateFilter, Entry, Order, TrajectoryFilter
 
 
@@ -52,94 +51,97 @@ class ComparedRuns(Value):
     problems: tuple[ProblemRow, ...]
 
 
-Held = dict[str, list[tuple[Side, list[Entry]]]]
-"""Trajectories of each problem, with their turns."""
+RunTrajectories = dict[str, list[tuple[Side, list[Entry]]]]
+"""Trajectories of a run by problem, with their candidates."""
+PairDivergences = dict[str, list[tuple[DivergenceKind, int | None]]]
+"""Divergences of paired samples by problem: kind and turn of each pair."""
 
 
 def compare_batches(store: Store, names: Sequence[str]) -> ComparedRuns:
     """Compares batch runs. Raises InputError if a run has no trajectory."""
-    held = [_held(store, name) for name in names]
-    problems = list(dict.fromkeys(itertools.chain(*held)))
-    pairs = [_pairs(held[0], run_trajectories) for run_trajectories in held[1:]]
-    samples = [read_samples(store, TrajectoryFilter(run=name)) for name in names]
-    attempts = [by_problem(run_samples, problems) for run_samples in samples]
+    runs = [_trajectories_of(store, name) for name in names]
+    problems = list(dict.fromkeys(itertools.chain(*runs)))
+    divergences = [_divergences(runs[0], run) for run in runs[1:]]
+    attempts = []
+    for name in names:
+        samples = read_samples(store, TrajectoryFilter(run=name))
+        attempts.append(by_problem(samples, problems))
     return ComparedRuns(
-        sides=tuple(
-            _side(name, run_trajectories)
-            for name, run_trajectories in zip(names, held, strict=True)
-        ),
-        partings=tuple(
-            dict(
-                Counter(kind.value for divergences in run_pairs.values() for kind, _ in divergences)
-            )
-            for run_pairs in pairs
-        ),
+        sides=tuple(map(_side, names, runs)),
+        partings=tuple(map(_count_kinds, divergences)),
         tests=tuple(tuple(compare_runs(attempts[0], other)) for other in attempts[1:]),
-        problems=tuple(_row(problem, held, pairs[0]) for problem in problems),
+        problems=tuple(_row(problem, runs, divergences[0]) for problem in problems),
     )
 
 
-def _held(store: Store, name: str) -> Held:
+def _count_kinds(divergences: PairDivergences) -> dict[str, int]:
+    """Counts the pairs of samples by kind of divergence."""
+    counts: Counter[str] = Counter()
+    for problem_divergences in divergences.values():
+        counts.update(kind.value for kind, _ in problem_divergences)
+    return dict(counts)
+
+
+def _trajectories_of(store: Store, name: str) -> RunTrajectories:
+    """Reads the trajectories of a run. Raises InputError if there are none."""
     entries: dict[int, list[Entry]] = {}
-    rows: dict[int, Trajectory] = {}
-    for row in store.trajectories(TrajectoryFilter(run=name), limit=None, newest=False):
-        rows[row.id] = row
     for entry in store.candidates(CandidateFilter(run=name), order=Order.OLDEST, limit=None):
         entries.setdefault(entry.trajectory.id, []).append(entry)
-    if not rows:
+    by_name: RunTrajectories = {}
+    for row in store.trajectories(TrajectoryFilter(run=name), limit=None, newest=False):
+        candidates = entries.get(row.id, [])
+        side = side_of(row, candidates, name)
+        by_name.setdefault(row.problem, []).append((side, candidates))
+    if not by_name:
         raise InputError(
             f"run {name!r} holds no trajectory yet: agent batch --run {name} goes on with it"
         )
-    trajectories: Held = {}
-    for id, row in rows.items():
-        trajectories.setdefault(row.problem, []).append(
-            (side_of(row, entries.get(id, []), name), entries.get(id, []))
-        )
-    return trajectories
+    return by_name
 
 
-def _side(name: str, held: Held) -> RunSide:
-    sides = [side for problem_trajectories in held.values() for side, _ in problem_trajectories]
+def _side(name: str, run: RunTrajectories) -> RunSide:
+    sides = [side for side, _ in itertools.chain(*run.values())]
     return RunSide(
         run=name,
         policies=tuple(dict.fromkeys(side.policy for side in sides)),
-        problems=len(held),
+        problems=len(run),
         metrics=sum_metrics([side.metrics for side in sides]),
     )
 
 
-def _pairs(first: Held, other: Held) -> dict[str, list[tuple[DivergenceKind, int | None]]]:
-    """Returns the divergences between paired samples of each common problem, paired in order of
-    sample number.
-    """
-    divergences: dict[str, list[tuple[DivergenceKind, int | None]]] = {}
+def _divergences(first: RunTrajectories, other: RunTrajectories) -> PairDivergences:
+    """Returns the divergences of samples of common problems, paired in order of sample number."""
+    divergences: PairDivergences = {}
     for problem in first.keys() & other.keys():
-        pairs = zip(
-            *(sorted(held[problem], key=lambda own: own[0].sample) for held in (first, other)),
-            strict=False,
-        )
-        parted = [find_divergence(one[0], one[1], two[0], two[1]) for one, two in pairs]
-        divergences[problem] = [(part.kind, part.turn) for part in parted]
+        first_samples, other_samples = _by_sample(first[problem]), _by_sample(other[problem])
+        divergences[problem] = []
+        # A run with fewer samples leaves samples of the other run unpaired.
+        for (side, entries), (other_side, other_entries) in zip(
+            first_samples, other_samples, strict=False
+        ):
+            divergence = find_divergence(side, entries, other_side, other_entries)
+            divergences[problem].append((divergence.kind, divergence.turn))
     return divergences
 
 
-def _row(
-    problem: str, held: Sequence[Held], pairs: Mapping[str, list[tuple[DivergenceKind, int | None]]]
-) -> ProblemRow:
-    parted = pairs.get(problem, [])
-    kinds = Counter(kind.value for kind, _ in parted)
-    descriptions = [
-        kind.replace("_", " ") + (f" x{count}" if len(parted) > 1 else "")
-        for kind, count in kinds.most_common()
-    ]
+def _by_sample(trajectories: list[tuple[Side, list[Entry]]]) -> list[tuple[Side, list[Entry]]]:
+    return sorted(trajectories, key=lambda trajectory: trajectory[0].sample)
+
+
+def _row(problem: str, runs: Sequence[RunTrajectories], divergences: PairDivergences) -> ProblemRow:
+    """Returns the row of a problem; `divergences` are those of the second run."""
+    pairs = divergences.get(problem, [])
+    descriptions: list[str] = []
+    for kind, count in Counter(kind.value for kind, _ in pairs).most_common():
+        suffix = f" x{count}" if len(pairs) > 1 else ""
+        descriptions.append(kind.replace("_", " ") + suffix)
+    sides: list[Metrics | None] = []
+    for run in runs:
+        metrics = [side.metrics for side, _ in run.get(problem, ())]
+        sides.append(sum_metrics(metrics) if metrics else None)
     return ProblemRow(
         problem=problem,
-        sides=tuple(
-            sum_metrics([side.metrics for side, _ in run_trajectories[problem]])
-            if problem in run_trajectories
-            else None
-            for run_trajectories in held
-        ),
+        sides=tuple(sides),
         parting=", ".join(descriptions),
-        turn=min((turn for _, turn in parted if turn is not None), default=None),
+        turn=min((turn for _, turn in pairs if turn is not None), default=None),
     )

@@ -42,16 +42,20 @@ class ComparisonTable(Value):
 
 def trajectory_tables(comparison: ComparedTrajectories) -> list[ComparisonTable]:
     """Renders a comparison of trajectories as tables."""
-    names = tuple(f"{side.trajectory_id}" for side in comparison.sides)
+    sides = comparison.sides
+    names = tuple(str(side.trajectory_id) for side in sides)
+    about = (*_about(sides), *_metrics([side.metrics for side in sides]))
+    partings = zip(names[1:], map(describe_divergence, comparison.partings), strict=True)
+    turns: list[tuple[str, ...]] = []
+    for row in comparison.turns:
+        cells = [_cell(cell, index, row.number) for index, cell in enumerate(row.cells)]
+        turns.append((str(row.number), *cells))
+    parting_head = ("trajectory", f"parts from {names[0]}")
     return [
-        ComparisonTable(title="trajectories", head=("", *names),
-        rows=(*_about(comparison.sides), *_metrics([side.metrics for side in comparison.sides]))),
-        ComparisonTable(title="where they part", head=("trajectory", f"parts from {names[0]}"),
-        rows=tuple(zip(names[1:], map(describe_divergence, comparison.partings), strict=True))),
-        ComparisonTable(title="turns", head=("turn", *names),
-        rows=tuple((str(row.number), *(_cell(cell, side_index, row.number) for side_index,
-        cell in enumerate(row.cells))) for row in comparison.turns)),
-    ]  # fmt: skip
+        ComparisonTable(title="trajectories", head=("", *names), rows=about),
+        ComparisonTable(title="where they part", head=parting_head, rows=tuple(partings)),
+        ComparisonTable(title="turns", head=("turn", *names), rows=tuple(turns)),
+    ]
 
 
 def describe_divergence(part: Divergence) -> str:
@@ -107,16 +111,17 @@ def _numbers(
     form: str = ",.0f",
     against: bool = True,
 ) -> tuple[str, ...]:
+    """Returns a row of numbers; with `against`, later cells also show the difference to the first."""
     values = [of(side) for side in sides]
     first = values[0]
     cells = ["-" if first is None else format(first, form)]
     for value in values[1:]:
-        moved = (
-            ""
-            if value is None or first is None or not against
-            else f" ({format(value - first, f'+{form}')})"
-        )
-        cells.append("-" if value is None else format(value, form) + moved)
+        if value is None:
+            cells.append("-")
+        elif first is None or not against:
+            cells.append(format(value, form))
+        else:
+            cells.append(f"{format(value, form)} ({format(value - first, f'+{form}')})")
     return (name, *cells)
 
 
@@ -129,11 +134,11 @@ def _speedups(sides: Sequence[Metrics]) -> tuple[str, ...]:
         ".3g",
         against=not _differ_in_environment(sides),
     )
-    on_cpu = [side.judged_on == ("cpu",) for side in sides]
-    return (
-        row[0],
-        *("not timed on a CPU" if cpu else cell for cpu, cell in zip(on_cpu, row[1:], strict=True)),
-    )
+    name, *cells = row
+    for index, side in enumerate(sides):
+        if side.judged_on == ("cpu",):
+            cells[index] = "not timed on a CPU"
+    return (name, *cells)
 
 
 def _differ_in_environment(sides: Sequence[Metrics]) -> bool:
@@ -194,38 +199,35 @@ def run_tables(comparison: ComparedRuns) -> list[ComparisonTable]:
         _numbers("trajectories", metrics, lambda m: m.trajectories),
         _numbers("correct", metrics, lambda m: m.correct),
     )
-    parted = tuple(
-        (name, _counted(kinds)) for name, kinds in zip(names[1:], comparison.partings, strict=True)
-    )
-    tests = [
-        ComparisonTable(
-            title=f"{names[0]} against {name}",
-            head=AGAINST_HEAD,
-            rows=tuple(map(paired_cells, comparisons)),
-        )
-        for name, comparisons in zip(names[1:], comparison.tests, strict=True)
-    ]
-    head = ("problem", *names, f"{names[1]} parts from {names[0]}", "at turn")
+    partings: list[tuple[str, ...]] = []
+    tests: list[ComparisonTable] = []
+    for name, kinds, test in zip(names[1:], comparison.partings, comparison.tests, strict=True):
+        partings.append((name, _counted(kinds)))
+        title = f"{names[0]} against {name}"
+        rows = tuple(map(paired_cells, test))
+        tests.append(ComparisonTable(title=title, head=AGAINST_HEAD, rows=rows))
     return [
         ComparisonTable(title="runs", head=("", *names), rows=(*about, *_metrics(metrics))),
         ComparisonTable(
             title="where their samples part",
             head=("run", f"from {names[0]}, pairs of samples"),
-            rows=parted,
+            rows=tuple(partings),
         ),
         *tests,
         ComparisonTable(
-            title="problems", head=head, rows=tuple(_problem(row) for row in comparison.problems)
+            title="problems",
+            head=("problem", *names, f"{names[1]} parts from {names[0]}", "at turn"),
+            rows=tuple(map(_problem, comparison.problems)),
         ),
     ]
 
 
 def _problem(row: ProblemRow) -> tuple[str, ...]:
-    cells = ("-" if side is None else _standing(side) for side in row.sides)
+    cells = ("-" if side is None else _summary(side) for side in row.sides)
     return (row.problem, *cells, row.parting or "-", "-" if row.turn is None else str(row.turn))
 
 
-def _standing(metrics: Metrics) -> str:
+def _summary(metrics: Metrics) -> str:
     speed = f", {metrics.best_speedup:.3g}x" if metrics.best_speedup is not None else ""
     failed = f", {metrics.highest}" if not metrics.correct and metrics.highest else ""
     return f"{metrics.correct} of {metrics.trajectories} correct{speed}{failed}"

@@ -9,7 +9,7 @@ from typing import Any
 from kernelwright.agent.comparison.sides import Side, side_of
 from kernelwright.policies.base import Value
 from kernelwright.store.database import Store
-from kernelwright.store.models import Candidate, Trajectory
+from kernelwright.store.models import Candidate, Trajectory, Verdict
 from kernelwright.store.records import CandidateFilter, Entry, Order
 
 
@@ -119,27 +119,24 @@ def find_divergence(
     """
     if first.problem_hash != other.problem_hash:
         return Divergence(kind=DivergenceKind.PROBLEM)
-    columns = [_by_turn(first_entries), _by_turn(other_entries)]
-    pairs = [
-        (number, columns[0][number], columns[1][number])
-        for number in sorted(columns[0].keys() & columns[1].keys())
-    ]
-    differ = (
-        number
-        for number, one, two in pairs
-        if one.candidate.source_hash != two.candidate.source_hash
-    )
-    programs = next(differ, None)
-    for number, one, two in pairs:
-        if (kind := _difference(one, two)) is not None:
-            because = _differing_settings(one.candidate, two.candidate)
-            return Divergence(kind=kind, turn=number, because=because, programs_part=programs)
-    shorter, longer = sorted(max(column, default=0) for column in columns)
-    return (
-        Divergence(kind=DivergenceKind.SAME)
-        if shorter == longer
-        else Divergence(kind=DivergenceKind.GOES_ON, turn=shorter + 1)
-    )
+    first_turns, other_turns = _by_turn(first_entries), _by_turn(other_entries)
+    common = sorted(first_turns.keys() & other_turns.keys())
+    programs_part: int | None = None
+    for number in common:
+        first_program = first_turns[number].candidate.source_hash
+        if first_program != other_turns[number].candidate.source_hash:
+            programs_part = number
+            break
+    for number in common:
+        first_entry, other_entry = first_turns[number], other_turns[number]
+        kind = _difference(first_entry, other_entry)
+        if kind is not None:
+            because = _differing_settings(first_entry.candidate, other_entry.candidate)
+            return Divergence(kind=kind, turn=number, because=because, programs_part=programs_part)
+    shorter, longer = sorted(max(turns, default=0) for turns in (first_turns, other_turns))
+    if shorter == longer:
+        return Divergence(kind=DivergenceKind.SAME)
+    return Divergence(kind=DivergenceKind.GOES_ON, turn=shorter + 1)
 
 
 def _by_turn(entries: Sequence[Entry]) -> dict[int, Entry]:
@@ -156,11 +153,9 @@ def _difference(first: Entry, second: Entry) -> DivergenceKind | None:
     if a.prompt_id != b.prompt_id:
         return DivergenceKind.PROMPT
     if a.reply_id != b.reply_id:
-        return (
-            DivergenceKind.WORDS
-            if a.source_hash == b.source_hash and a.source_hash
-            else DivergenceKind.REPLY
-        )
+        # Without code there is no hash, and two such replies count as different programs.
+        same_program = a.source_hash == b.source_hash and a.source_hash
+        return DivergenceKind.WORDS if same_program else DivergenceKind.REPLY
     return DivergenceKind.VERDICT if _verdict_key(first) != _verdict_key(second) else None
 
 
@@ -169,21 +164,20 @@ def _verdict_key(entry: Entry) -> tuple[Any, ...]:
     measurements.
     """
     verdict = entry.verdict
-    return (
-        ()
-        if verdict is None
-        else (verdict.correct, verdict.rung, verdict.fault, verdict.cheat, verdict.judged_on)
-    )
+    if verdict is None:
+        return ()
+    return (verdict.correct, verdict.rung, verdict.fault, verdict.cheat, verdict.judged_on)
 
 
 def _differing_settings(first: Candidate, second: Candidate) -> tuple[str, ...]:
     """Returns the differing settings of two candidates in words; empty if none differ."""
     a, b = _settings_of_row(first), _settings_of_row(second)
-    return tuple(
-        f"{name.replace('_', ' ')} {_value(a.get(name))} against {_value(b.get(name))}"
-        for name in dict.fromkeys([*a, *b])
-        if a.get(name) != b.get(name)
-    )
+    differences: list[str] = []
+    for name in dict.fromkeys([*a, *b]):
+        if a.get(name) != b.get(name):
+            values = f"{_value(a.get(name))} against {_value(b.get(name))}"
+            differences.append(f"{name.replace('_', ' ')} {values}")
+    return tuple(differences)
 
 
 def _settings_of_row(row: Candidate) -> dict[str, Any]:
@@ -191,7 +185,7 @@ def _settings_of_row(row: Candidate) -> dict[str, Any]:
     return {**{name: getattr(row, name) for name in names}, **row.sampling}
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     return "none" if value in (None, "") else str(value)[:60]
 
 
@@ -203,11 +197,13 @@ def _turns(entries: Sequence[Sequence[Entry]]) -> tuple[TurnRow, ...]:
     first.pop(None, None)
     columns = [_by_turn(side_entries) for side_entries in entries]
     numbers = sorted(set[int]().union(*columns))
-    return tuple(
-        TurnRow(number=number, cells=tuple(_cell(column, number, first if side_index else {}) for side_index,
-        column in enumerate(columns)))
-        for number in numbers
-    )  # fmt: skip
+    rows: list[TurnRow] = []
+    for number in numbers:
+        cells = [_cell(columns[0], number, {})]
+        # Only later sides name the turn of the first side with an equal program.
+        cells += [_cell(column, number, first) for column in columns[1:]]
+        rows.append(TurnRow(number=number, cells=tuple(cells)))
+    return tuple(rows)
 
 
 def _cell(column: Mapping[int, Entry], number: int, first: Mapping[str | None, int]) -> Cell | None:
@@ -220,17 +216,16 @@ def _cell(column: Mapping[int, Entry], number: int, first: Mapping[str | None, i
         action=candidate.action.value,
         origin=candidate.origin.value,
         parent=parents.get(candidate.parent_id or 0),
-        verdict=(
-            candidate.state.value
-            if verdict is None
-            else "correct"
-            if verdict.correct
-            else verdict.fault.value
-            if verdict.fault
-            else "incorrect"
-        ),
+        verdict=candidate.state.value if verdict is None else _verdict_text(verdict),
         correct=verdict is not None and verdict.correct,
         rung=verdict.rung.value if verdict else "",
         speedup=verdict.speedup if verdict and verdict.correct else None,
         same_as=first.get(candidate.source_hash),
     )
+
+
+def _verdict_text(verdict: Verdict) -> str:
+    """Returns `correct`, the fault, or `incorrect` for a verdict without a fault."""
+    if verdict.correct:
+        return "correct"
+    return verdict.fault.value if verdict.fault else "incorrect"
