@@ -78,7 +78,7 @@ class Blob(StoredRow, table=True):
     hash: str = Field(unique=True, max_length=64)
     """SHA-256 of the uncompressed bytes, in hexadecimal."""
     size: int = Field(ge=0)
-    """Number of uncompressed bytes."""
+    """Size of the uncompressed content in bytes."""
     packed: bool = False
     """Whether `body` is compressed with zlib."""
     body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
@@ -187,7 +187,7 @@ class Candidate(StoredRow, table=True):
     sampling: dict[str, Any] = Field(
         default_factory=dict, sa_column=Column(JsonText, nullable=False)
     )
-    """Requested sampling settings (policies.base.Sampling)."""
+    """Sampling settings of the request, as policies.base.Sampling."""
     adapter: str | None = Field(default=None, max_length=500)
     policy: str = Field(default="", max_length=500)
     policy_revision: str | None = Field(default=None, max_length=200, index=True)

@@ -78,7 +78,7 @@ class TrajectoryFilter(Value):
     finished: bool | None = None
     stop_reason: str | None = None
     since: float | None = None
-    """Earliest creation time, inclusive."""
+    """Earliest creation time of a match, inclusive."""
     until: float | None = None
 
 
@@ -104,7 +104,7 @@ class CandidateFilter(TrajectoryFilter):
 
 
 class Order(StrEnum):
-    """Order of listed candidates."""
+    """Order in which candidates are listed."""
 
     NEWEST = "newest"
     OLDEST = "oldest"

@@ -30,11 +30,11 @@ from kernelwright.tools.report import Value
 from kernelwright.tools.source import ENTRY_POINT, kernels
 
 WEIGHTS_FUNCTION = "model_of_the_problem"
-"""Function in a wrapped file that returns the class whose constructor creates the weights."""
+"""Function in a wrapped file; returns the class whose constructor creates the weights."""
 
 
 class ProblemInterface(Value):
-    """Names and counts of the values that a problem passes to a function."""
+    """Names and counts of the values passed by a problem to a function."""
 
     input_count: int
     weights: tuple[str, ...] = ()
@@ -78,10 +78,10 @@ def split_name(argument: Path) -> tuple[Path, str]:
 
 
 def as_candidate(source: str, path: Path, name: str, problem: Problem) -> str:
-    """Returns the text with a ModelNew that calls the function.
+    """Returns the text with a ModelNew calling the function.
 
-    name: the function; empty selects the only function that launches kernels. A text with a
-    ModelNew, or without such a function, is returned unchanged.
+    name: the function; empty selects the only function launching kernels. A text with a ModelNew,
+    or without such a function, is returned unchanged.
 
     Raises InputError if the function is missing, is a kernel, or does not accept the problem's
     values.
@@ -105,7 +105,7 @@ def as_candidate(source: str, path: Path, name: str, problem: Problem) -> str:
 
 
 def launching_functions(tree: ast.Module, jitted: set[str]) -> list[str]:
-    """Returns the public functions that launch a kernel, directly or through other functions, in
+    """Returns the public functions launching a kernel, directly or through other functions, in
     order.
     """
     functions = definitions(tree.body, ast.FunctionDef)
@@ -205,6 +205,7 @@ def _values(
             values.append(f"{parameter}=self.{parameter}_argument")
         elif remaining_inputs:
             value = remaining_inputs.pop(0)
+            # After a keyword argument, Python allows keyword arguments only.
             by_name = any("=" in earlier for earlier in values)
             values.append(f"{parameter}={value}" if by_name else value)
         elif index < required:
@@ -255,7 +256,7 @@ def _constructor(
 
 
 def _model_text(problem: Problem) -> str:
-    """Returns the source of a function that contains the problem's definitions and returns its
+    """Returns the source of a function with the problem's definitions; the function returns its
     Model.
     """
     tree = parse_module(problem.source)

@@ -157,6 +157,7 @@ def _small_sizes(problem: Problem, specs: Sequence[InputSpec]) -> dict[str, int]
     """Returns the cheapest sizes for running the reference: the smallest judged sizes, or sizes
     small enough for the interpreter.
     """
+    # Facts such as modes and in-place writes do not depend on the sizes.
     smallest = min(specs, key=lambda spec: spec.bytes)
     if smallest.bytes <= MAX_BYTES_TO_RUN:
         return smallest.sizes
@@ -342,6 +343,7 @@ def _run_values(row: Row, specs: Sequence[InputSpec]) -> tuple[int, ...]:
 
     The last value belongs to the problem and may be compiled only.
     """
+    # Empty sizes are the problem's own: if among the judged sizes, the last value was run, too.
     ran = row if any(not spec.sizes for spec in specs[:-1]) else row[:-1]
     return tuple(sorted(set(ran)))
 

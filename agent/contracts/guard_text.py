@@ -54,6 +54,7 @@ judged_load, model._load_from_state_dict = model._load_from_state_dict, load
 
 def with_guard(source: str, contract: Contract) -> str:
     """Appends the guard to a text."""
+    # The name must be new in the text, or the guard would replace something of the kernel.
     name = FUNCTION_NAME
     while name in source:
         name += "_"
@@ -179,6 +180,7 @@ def _signature(arguments: Sequence[Argument], names: Sequence[str]) -> Iterator[
 def _parameter_names(arguments: Sequence[Argument]) -> list[str]:
     """Returns the argument names, or numbered names if any collides with a name of the guard."""
     names = [argument.name for argument in arguments]
+    # Parameters share a scope with the checker's functions and must not hide them.
     reserved = {*_checker_names(), "sizes", "judged_init", "judged_forward", "self", "model"}
     are_identifiers = all(name.isidentifier() for name in names)
     are_distinct = len(set(names)) == len(names)

@@ -68,6 +68,7 @@ def facts_of(problem: Problem, sizes: Mapping[str, int]) -> ReferenceFacts:
         model = reference.model(SEED)
         training = bool(getattr(model, "training", True))
         inputs = reference.inputs(SEED)
+        # torch counts in-place writes in `_version`.
         versions = _versions(inputs)
         outputs = reference.run(model, inputs, SEED)
         both = zip(reference.input_names, versions, _versions(inputs), strict=True)

@@ -68,6 +68,7 @@ class SizeNames:
         relations = []
         for name, row in self.rows.items():
             relation = next(_relations(name, row, independent), None)
+            # Only independent sizes occur in relations, so that relations do not form circles.
             if relation is None:
                 independent[name] = row
                 divisor = math.gcd(*row)

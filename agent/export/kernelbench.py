@@ -43,6 +43,7 @@ def write_layout(
             levels[int(match[1])].append((int(match[2]), sample))
     folders = []
     for level, level_samples in sorted(levels.items()):
+        # KernelBench's scripts read a single level per run folder.
         target = folder if len(levels) == 1 else folder / f"level{level}"
         target.mkdir(parents=True, exist_ok=True)
         _write_level(store, level, level_samples, target, titles or {})

@@ -77,6 +77,7 @@ def dpo_lines(turns: Iterable[Turn]) -> Iterator[dict[str, Any]]:
     slower correct answers.
     """
     for same_prompt in _by_prompt(turns).values():
+        # Best against worst, second best against second worst, and so on.
         ranked = sorted(same_prompt, key=_worth, reverse=True)
         for better, worse in zip(ranked, reversed(ranked), strict=True):
             if not _preferred(better, worse):
@@ -101,6 +102,7 @@ def grpo_lines(turns: Iterable[Turn], left_out: LeftOutCounts) -> Iterator[dict[
         else:
             left_out("without exact token ids and log-probs")
     for same_prompt in _by_prompt(exact).values():
+        # GRPO compares answers to the same prompt: a single answer has no advantage.
         first = same_prompt[0].completion
         if first is None or len(same_prompt) < 2:
             left_out("alone with its prompt")

@@ -21,7 +21,7 @@ from kernelwright.agent.problems.tritonbench_cases import OffDevice
 from kernelwright.tools.problem import Problem, ProblemError, parse
 
 SUITE_MODULES = frozenset(("utils", "task", "eval"))
-"""Modules of the suite."""
+"""Modules of the suite, whose imports are replaced."""
 REQUIRED_FUNCTIONS = ("ref_kernel", "generate_input")
 _KEY = re.compile(r"([{,]\s*)([A-Za-z_]\w*)\s*:")
 _WORDS = {"true": "True", "false": "False", "null": "None"}

@@ -39,7 +39,7 @@ OPERATORS_WITHOUT_WORK = frozenset([
     "squeeze", "stride", "super", "tensor", "to", "transpose", "type", "unflatten", "uniform", "unsqueeze",
     "values", "view", "xavier_normal", "xavier_uniform", "zeros", "zeros_like",
 ])  # fmt: skip
-"""Names that move, shape or create tensors, or build modules, and do not characterise the
+"""Names of functions moving, shaping or creating tensors, or building modules: not part of the
 computation.
 """
 
@@ -53,13 +53,14 @@ class Similar(Value):
     operators. Rare operators weigh more.
     """
     shared: tuple[str, ...]
-    """Shared operators, rarest first."""
+    """Operators shared by both problems, rarest first."""
 
 
 def operators_of(source: str) -> frozenset[str]:
-    """Returns the operators that a reference calls, by torch's names: `nn.LayerNorm`,
-    `F.layer_norm` and `layer_norm_` are `layer_norm`. Raises ProblemError if the text is not
-    Python.
+    """Returns the operators called by a reference, by torch's names: `nn.LayerNorm`,
+    `F.layer_norm` and `layer_norm_` are `layer_norm`.
+
+    Raises ProblemError if the text is not Python.
     """
     tree = parse(source)
     bodies = [node for node in tree.body if getattr(node, "name", "") not in INPUT_FUNCTIONS]

@@ -78,6 +78,7 @@ class Prompts:
             "reference": compact_reference(source) if compact else source
         }
         fields = {name: str(text).strip("\n") for name, text in fields.items()}
+        # Templates place $notice directly before the text: no blank line without a notice.
         fields["notice"] += "\n\n" if fields["notice"] else ""
         user = Message(
             role=Role.USER,

@@ -30,7 +30,7 @@ class VerdictAspect(StrEnum):
 
 
 class VerdictChange(Value):
-    """Changed aspect of a verdict."""
+    """Aspect of a verdict with different old and new values."""
 
     aspect: VerdictAspect
     was: str
@@ -40,7 +40,7 @@ class VerdictChange(Value):
 
 
 class VerdictDrift(Value):
-    """Changes from the stored verdict to the new verdict."""
+    """All changes between a stored verdict and a new verdict."""
 
     changes: tuple[VerdictChange, ...] = ()
     note: str = ""
@@ -94,6 +94,7 @@ def _error(was: Report, now: Report) -> list[VerdictChange]:
     """Compares the errors of correct results; the size of an incorrect result's error depends on
     the draw.
     """
+    # How wrong an incorrect result is depends on the drawn inputs.
     if not (was.correct and now.correct):
         return []
     before = _worst(was.correctness or was.interpreted)
@@ -170,6 +171,7 @@ def _speed(was: Report, now: Report) -> list[VerdictChange]:
     if before is None or after is None or before.candidate is None or after.candidate is None:
         return []
     changes = []
+    # The kernel's own time decides; the speedup also contains the noise of the eager baseline.
     if _intervals_differ(before.candidate, after.candidate):
         times = f"{before.candidate.median:.4g} ms", f"{after.candidate.median:.4g} ms"
         changes.append(VerdictChange(aspect=VerdictAspect.TIME, was=times[0], now=times[1]))

@@ -100,6 +100,7 @@ def changed_verdicts(store: Store, entries: Sequence[Entry], on_gpu: bool) -> li
     for entry in entries:
         verdicts = store.verdicts(entry.candidate.id)
         now = verdicts[-1]
+        # Prefer the latest verdict of another evaluator: this evaluator may have judged repeatedly.
         before = [v for v in verdicts[:-1] if v.evaluator != now.evaluator] or verdicts[:-1]
         if (
             not before

@@ -77,6 +77,7 @@ def recheck(request: RecheckRequest, db: str | None, say: Callable[[str], None])
         candidates = store.candidates(chosen, order=Order.OLDEST, limit=None)
         entries = [entry for entry in candidates if entry.verdict and entry.candidate.source_id]
         on_gpu = request.device != "cpu"
+        # On a CPU, verdicts of a GPU are kept.
         gpu_entries = [] if on_gpu else [e for e in entries if device_kind(e.verdict) == "gpu"]
         gpu_ids = {e.candidate.id for e in gpu_entries}
         todo = [
@@ -212,6 +213,7 @@ class _RecheckQueue:
                 raise
             self._leave(entry, str(error))
             return None
+        # Any success shows that this machine can judge.
         with self._lock:
             self._in_a_row = 0
         return report

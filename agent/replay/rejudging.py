@@ -213,6 +213,7 @@ class _ReplayQueue:
         """
         if not (self._request.rescore and self._request.run) or self._evaluator is None:
             return False
+        # More than one verdict: the latest is a rescoring and not the run's own verdict.
         same = turn.fingerprint == fingerprint(self._evaluator.environment())
         return same and len(self._store.verdicts(turn.candidate_id)) > 1
 
@@ -248,6 +249,7 @@ def rescore_rewards(
 def _rescore_formula(database: str, run: str | None, formula: str) -> RescoredRewards:
     name, _, version = formula.partition("@")
     chosen = ["--run", run] if run is not None else []
+    # `name@version+digest`: the weights of the formula come from a user's file.
     if "+" in version:
         again = f"rl rewards --db {without_password(database)} --reward FILE.json"
         return RescoredRewards(

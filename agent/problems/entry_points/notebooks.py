@@ -13,7 +13,7 @@ from kernelwright.tools.problem import ProblemError, parse
 OTHER_LANGUAGES = re.compile(r"%%(?!time|timeit|capture|prun|memit)\w+")
 """Cell magics of other languages: `%%bash`, `%%html`, `%%writefile`."""
 NO_PYTHON = re.compile(r"\s*([%!]|\?\w|[\w.]+\?{1,2}\s*$)")
-"""Lines with IPython syntax."""
+"""Lines in IPython syntax: magics, shell commands, help requests."""
 
 
 def notebook_text(content: str) -> str:

@@ -52,8 +52,8 @@ class BuiltCallable:
 
 
 def built_callables(parts: FileParts) -> Iterator[BuiltCallable]:
-    """Yields the callables that the file builds and calls with arguments, in textual order;
-    losses last.
+    """Yields callables built and called with arguments in the file, in textual order; losses
+    last.
     """
     losses: list[BuiltCallable] = []
     for run in parts.runs:

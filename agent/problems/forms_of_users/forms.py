@@ -82,7 +82,7 @@ from kernelwright.tools.problem import ProblemError, parse
 INPUT_FUNCTION_NAME = re.compile(
     r"(get_|make_|create_)?(example|sample|dummy|test)?_?(inputs?|args|data)$", re.IGNORECASE
 )
-"""Names of inputs and of functions that create inputs."""
+"""Names of inputs and of functions creating inputs."""
 
 
 def complete_reference(source: str, entry: str = "", run: str = "") -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FieldsClass:
-    """Class with named fields."""
+    """Dataclass or named tuple: class with named fields."""
 
     name: str
     fields: tuple[str, ...]
