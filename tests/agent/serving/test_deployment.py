@@ -37,7 +37,7 @@ def compose():
 def unit():
     parser = configparser.ConfigParser(interpolation=None)
     parser.optionxform = str
-    parser.read(DEPLOY / "kernelwright.service")
+    parser.read(DEPLOY / "kernelwright-judge.service")
     return parser["Service"]
 
 
