@@ -1,1 +1,1 @@
-"""What is true of a kernel. Floor 0: imports nothing of the other packages."""
+"""Kernel evaluation. Floor 0: imports nothing of the other packages."""

@@ -1,4 +1,5 @@
-"""What the offline compile of a candidate found, as values: its kernels, their resources, and what its host code did.
+"""Values of a candidate's offline compilation: its kernels, their resources, and the operators of
+its host code.
 
 Nothing imports torch.
 """
@@ -11,31 +12,31 @@ from kernelwright.tools.faults import Failure, Number, Value
 
 
 class KernelResources(Value):
-    """One compiled specialisation of one kernel."""
+    """Resources of a compiled specialisation of a kernel."""
 
     name: str
     hash: str = ""
-    """The SHA-256 of the binary, or of the PTX where there is no binary, as hex."""
+    """SHA-256 of the binary, or of the PTX without a binary, as hex."""
     config: dict[str, Any] = {}
     """Constexprs and options of this specialisation (num_warps, num_stages, BLOCK ...)."""
     signature: dict[str, str] = {}
     grid: tuple[int, int, int] | None = None
     launches: int = 0
     registers: int | None = None
-    """A thread."""
+    """Registers per thread."""
     spills: int | None = None
     """Bytes a thread of local memory."""
     shared: int | None = None
     """Bytes a block, static and dynamic."""
     stack: int | None = None
-    """Bytes a thread."""
+    """Stack per thread, in bytes."""
     warps: int | None = None
     occupancy: Number | None = None
     """Resident warps over the most the multiprocessor holds, 0 to 1."""
     occupancy_limit: str = ""
-    """What holds it down: registers, shared, warps or blocks."""
+    """Resource that limits the occupancy: registers, shared, warps or blocks."""
     tensor_core: str = ""
-    """wgmma, mma, tcgen05, mfma; empty where none."""
+    """Kind of tensor-core instructions: wgmma, mma, tcgen05, mfma; empty without any."""
     mma_types: tuple[str, ...] = ()
     """Operand types of the tensor-core instructions: tf32, bf16, f16, e4m3 ..."""
     vector_bits: int | None = None
@@ -47,12 +48,12 @@ class KernelResources(Value):
 
 
 class Census(Value):
-    """What the host code did besides launching: names to counts."""
+    """Calls of the host code besides launches: names to counts."""
 
     launches: dict[str, int] = {}
     """Own kernels launched, by exact name."""
     compute_ops: dict[str, int] = {}
-    """aten operators that compute (`aten.mm.default`): what `strict` refuses."""
+    """Computing aten operators (`aten.mm.default`), which `strict` refuses."""
     layout_ops: dict[str, int] = {}
     """Allocation, views and layout copies."""
     host_reads: dict[str, int] = {}
@@ -64,17 +65,19 @@ class Census(Value):
 
 
 class CompileResult(Value):
-    """The offline compile of every launch for one target."""
+    """Offline compilation of every launch for a target."""
 
     target: str
-    """sm_90 ..., gfx942."""
+    """Compile target, such as sm_90 or gfx942."""
     failure: Failure | None = None
     kernels: tuple[KernelResources, ...] = ()
     census: Census = Census()
     tensors: str = ""
-    """What the host code ran on: fake (full shapes) or cpu (shrunk shapes)."""
+    """Tensors of the host code's run: fake (full shapes) or cpu (reduced shapes)."""
     mode: str = ""
-    """jit (true specialisation) or plain (triton.compile fallback: what it may miss is in notes)."""
+    """Compilation mode: jit (true specialisation) or plain (triton.compile as fallback, with its
+    gaps in `notes`).
+    """
     notes: tuple[str, ...] = ()
     seconds: Number = 0.0
 

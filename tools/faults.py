@@ -1,4 +1,5 @@
-"""Why a candidate is not correct, and the outcome at each size, as values: frozen and JSON-safe, as every value here.
+"""Why a candidate is not correct, and the outcome at each size, as values: frozen and JSON-safe,
+as every value here.
 
 Nothing imports torch.
 """
@@ -31,7 +32,7 @@ Number = Annotated[
 
 
 class Value(BaseModel):
-    """A frozen value. To change one, make another with `with_`."""
+    """Frozen value. `with_` returns a changed copy."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -41,7 +42,7 @@ class Value(BaseModel):
 
 
 class Fault(StrEnum):
-    """Why a candidate is not correct. Every one is the candidate's own."""
+    """Reason why a candidate is not correct. Every fault is the candidate's own."""
 
     NO_CODE = "no_code"
     """The text holds no code at all."""
@@ -54,7 +55,7 @@ class Fault(StrEnum):
     """No Triton kernel is defined, or none is launched."""
     COMPILE = "compile"
     RESOURCES = "resources"
-    """Shared memory, registers or threads over what the target has."""
+    """More shared memory, registers or threads than the target has."""
     LAUNCH = "launch"
     """The host code raises on the way to a launch, or the launch is refused."""
     RUNTIME = "runtime"
@@ -66,35 +67,37 @@ class Fault(StrEnum):
     LAYOUT = "layout"
     """Wrong on inputs that are not contiguous (transposed, sliced, expanded); or an output of another layout."""
     ALIAS = "alias"
-    """The output is an input or a weight, or a view of one, and the reference's is not."""
+    """The output is an input, a weight, or a view of either, unlike the reference's output."""
     MISMATCH = "mismatch"
     PRECISION = "precision"
-    """Right up to rounding, but worse than the problem's own precision by more than the allowed factor (tf32 for
-    fp32).
+    """Right up to rounding, but worse than the problem's own precision by more than the allowed
+    factor (tf32 for fp32).
     """
     NON_FINITE = "non_finite"
     OUT_OF_BOUNDS = "out_of_bounds"
     """Reads or writes outside its tensors."""
     MUTATION = "mutation"
-    """An input or a weight is changed, and the reference does not change it; or a buffer that the reference updates is
-    not there.
+    """An input or a weight is changed, and the reference does not change it; or a buffer that the
+    reference updates is not there.
     """
     NONDETERMINISM = "nondeterminism"
     """Two calls on the same inputs disagree by more than the tolerance."""
     UNTRACEABLE = "untraceable"
-    """Host code reads what tensors hold, or does something else at every call: what it would launch cannot be
-    written down.
+    """Host code reads tensor contents, or behaves differently at every call, so that its launches
+    cannot be recorded.
     """
     UNCHECKED = "unchecked"
-    """At the problem's own size it launches a kernel that could not be checked on this device; or its weights cannot be
-    loaded, and nothing else shows whether it uses them.
+    """At the problem's own size the candidate launches a kernel which this device cannot check;
+    or its weights cannot be loaded, and nothing else shows whether it uses them.
     """
     FALLBACK = "fallback"
     """torch, or the host, does the work that the kernels should do."""
     CHEAT = "cheat"
-    """`Failure.cheat` says which."""
+    """Cheating, of the kind in `Failure.cheat`."""
     UNJUDGED = "unjudged"
-    """The judge itself raised on this candidate; the message says where. No other candidate is touched by it."""
+    """The judge itself raised an error on this candidate; the message says where. Other
+    candidates are unaffected.
+    """
     TIMEOUT = "timeout"
     CRASH = "crash"
     """The process died: signal, os._exit, a sticky CUDA error."""
@@ -102,7 +105,7 @@ class Fault(StrEnum):
 
 
 class Cheat(StrEnum):
-    """What a cheat tried."""
+    """Kind of an attempt to cheat."""
 
     TAMPER = "tamper"
     """Changes torch, triton, the judge's recorder or the interpreter under it."""
@@ -117,7 +120,7 @@ class Cheat(StrEnum):
     ESCAPE = "escape"
     """Reaches for files, network, processes or memory that are not its own."""
     FORGERY = "forgery"
-    """Writes to the verdict channel, or what it sent is not what the protocol allows."""
+    """Writes to the verdict channel, or sends data outside the protocol."""
     WEIGHTS = "weights"
     """The answer does not follow the weights: folded at the first call."""
 
@@ -130,12 +133,12 @@ class SourceLine(Value):
     text: str = ""
 
     def caret(self) -> str:
-        """The line, and under it a caret where the column is known."""
+        """Returns the line, and a caret below if the column is known."""
         return self.text if self.column is None else f"{self.text}\n{' ' * max(self.column, 0)}^"
 
 
 class WrongElement(Value):
-    """One element of an output that is wrong."""
+    """Wrong element of an output."""
 
     index: tuple[int, ...]
     expected: Number
@@ -143,25 +146,25 @@ class WrongElement(Value):
 
 
 class Pattern(StrEnum):
-    """How a mismatch lies in the output, and so where to look."""
+    """Spatial pattern of a mismatch in the output, a hint at its cause."""
 
     LAST_BLOCK = "last_block"
     """Only the tail of the rows or of the flat output: the mask."""
     STRIDED = "strided"
     """Every k-th element: a stride."""
     SCALED = "scaled"
-    """A constant ratio."""
+    """The ratio of the outputs is constant."""
     SHIFTED = "shifted"
-    """A constant difference."""
+    """The difference of the outputs is constant."""
     ZEROS = "zeros"
-    """All zero: not written."""
+    """The elements are all zero: not written."""
     UNWRITTEN = "unwritten"
     """The poison is still there."""
     TRANSPOSED = "transposed"
     NON_FINITE_ROWS = "non_finite_rows"
     """NaN from some row on: a reduction."""
     LARGE_VALUES = "large_values"
-    """Only where the values are large: accumulation or overflow."""
+    """Wrong only for large values: accumulation or overflow."""
     ROUNDING = "rounding"
     """Small everywhere: precision (tf32, bf16, an approximate function)."""
     SOME_ROWS = "some_rows"
@@ -169,10 +172,10 @@ class Pattern(StrEnum):
 
 
 class Mismatch(Value):
-    """Where and how an output differs."""
+    """Position and kind of an output's deviation."""
 
     output: int = 0
-    """Which of the outputs."""
+    """Index of the wrong output."""
     draw: str = ""
     """The distribution it was seen on."""
     wrong: int = 0
@@ -181,7 +184,7 @@ class Mismatch(Value):
     worst: tuple[WrongElement, ...] = ()
     pattern: Pattern | None = None
     hint: str = ""
-    """One sentence that says where to look."""
+    """Sentence that names the part of the kernel to inspect."""
     max_error: Number | None = None
     """Largest absolute difference from the float64 reference."""
     error_ratio: Number | None = None
@@ -193,7 +196,7 @@ class Failure(Value):
 
     fault: Fault
     message: str
-    """One line, capped, control characters taken out."""
+    """Single line, with limited length, without control characters."""
     cheat: Cheat | None = None
     where: SourceLine | None = None
     trace: str = ""
@@ -202,7 +205,9 @@ class Failure(Value):
 
 
 class Failed(Exception):
-    """Carries a Failure up to the edge of its rung, where it becomes a value. Never leaves tools/."""
+    """Carries a Failure to the edge of its rung, which converts it to a value. Never leaves
+    tools/.
+    """
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -210,14 +215,14 @@ class Failed(Exception):
 
 
 class InfrastructureError(RuntimeError):
-    """Our own trouble: a busy GPU, a dead driver, a full disk.
+    """Trouble of the machine, not of the candidate: a busy GPU, a dead driver, a full disk.
 
-    Never the candidate's fault, never a reward. One line that says what to do.
+    Never a reward. The message is a single line that says what to do.
     """
 
     bad_input = False
-    """Something that the user named cannot be used, as a database that is not there: the command exits with 2, not
-    3.
+    """Whether a name given by the user is unusable, such as a missing database: the command exits
+    with 2 instead of 3.
     """
 
 
@@ -235,20 +240,20 @@ def clean_text(text: object, limit: int = 2000) -> str:
 ARITHMETIC_FAULTS = frozenset(
     {Fault.PRECISION, Fault.MISMATCH, Fault.NON_FINITE, Fault.OUT_OF_BOUNDS}
 )
-"""Faults that a kernel whose products are in tf32 may not have with the same text in fp32. Three drafts of transposed
-convolutions ended in an illegal address on an H100 with Triton 3.6 (bench/results/compiler_drafts-gpu.md); why is not
-known.
+"""Faults that a kernel whose products are in tf32 may not have with the same text in fp32. Three
+drafts of transposed convolutions ended in an illegal address on an H100 with Triton 3.6
+(bench/results/compiler_drafts-gpu.md); why is not known.
 """
 
 
 class SizeOutcome(StrEnum):
-    """What became of a candidate at one size."""
+    """Result of a candidate at a single size."""
 
     RIGHT = "right"
     WRONG = "wrong"
     OUTSIDE_CONTRACT = "outside_contract"
-    """The candidate's own host code raises there, so that it takes no input of that size. Allowed at sizes that are not
-    the problem's own.
+    """The candidate's own host code raises at this size, and so accepts no input of this size.
+    Allowed except at the problem's own size.
     """
     REFUSED = "refused"
     """A kernel does not compile or launch there for want of the GPU's resources. Allowed as OUTSIDE_CONTRACT is."""
@@ -257,28 +262,30 @@ class SizeOutcome(StrEnum):
 
 
 class Tried(Value):
-    """One size at which a candidate was checked."""
+    """Size at which a candidate was checked."""
 
     sizes: dict[str, int] = {}
     """Module-level integers of the reference; empty for the problem's own size."""
     why: str = ""
-    """Why this size: "rows one more than 64"."""
+    """Reason for this size: "rows one more than 64"."""
     strategy: str = ""
-    """The strategies by which it was drawn, `tools/sizing/strategies.py`: "one, edge of a block"."""
+    """Strategies which drew the size, `tools/sizing/strategies.py`: "one, edge of a block"."""
     outcome: SizeOutcome = SizeOutcome.RIGHT
     message: str = ""
-    """What was said of a candidate that was wrong or refused."""
+    """Message of the failure of a wrong or refused candidate."""
 
 
 class LayoutCheck(Value):
-    """One call of a candidate on inputs that lie in memory otherwise than the problem gives them."""
+    """Call of a candidate on inputs with another memory layout than the problem's."""
 
     layouts: dict[str, str] = {}
     """`input 0 (x)` -> `transposed (strides (1, 64))`, for each input that lies otherwise."""
     outcome: SizeOutcome = SizeOutcome.RIGHT
-    """RIGHT, WRONG, OUTSIDE_CONTRACT where the host code raises, REFUSED, or UNUSED where nothing could be said."""
+    """RIGHT, WRONG, OUTSIDE_CONTRACT if the host code raises, REFUSED, or UNUSED without a
+    result.
+    """
     message: str = ""
-    """What was said of a candidate that was wrong or raised."""
+    """Message of the failure of a candidate which was wrong or raised."""
     mismatch: Mismatch | None = None
 
     @property

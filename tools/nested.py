@@ -1,18 +1,21 @@
-"""Tensors in nested tuples, lists and dicts, and arguments in either. Text for JSON is in tools/wire.py, numbers of
-tensors in a trace in tools/trace/trace.py.
+"""Tensors in nested tuples, lists and dicts, and arguments in either. Text for JSON is in
+tools/wire.py, numbers of tensors in a trace in tools/tracing/trace.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
-def tensors_of(value: Any, wrapped_in: str = "") -> list[Any]:
-    """Every tensor of a nest, in order.
+def tensors_of(value: object, wrapped_in: str = "") -> list[Any]:
+    """Returns every tensor of a nest, in order.
 
-    wrapped_in: the attribute that holds the tensor of what is neither a tensor nor a nest; such values are left out
-    where no name is given.
+    wrapped_in: attribute with the tensor of values which are neither tensors nor nests; without a
+    name such values are skipped.
     """
     import torch
 
@@ -21,12 +24,12 @@ def tensors_of(value: Any, wrapped_in: str = "") -> list[Any]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):
-        return [tensor for one in value for tensor in tensors_of(one, wrapped_in)]
+        return [tensor for element in value for tensor in tensors_of(element, wrapped_in)]
     inner = getattr(value, wrapped_in, None) if wrapped_in else None
     return [] if inner is None else tensors_of(inner, wrapped_in)
 
 
-def tensors_of_model(model: Any) -> list[Any]:
+def tensors_of_model(model: torch.nn.Module) -> list[Any]:
     """Returns the parameters and buffers of a model, and the tensors that its modules hold as plain attributes."""
     import torch
 
@@ -44,13 +47,13 @@ Form = Any
 
 
 def take_apart(arguments: Sequence[Any]) -> tuple[list[Any], Form]:
-    """The arguments of a call as one flat list, and how they were nested. Only an argument that holds tensors inside of
-    lists, tuples or dictionaries is taken apart; every other is one leaf. So is a value of a class derived from those
-    (a named tuple): whoever puts it together again could not make it.
+    """Flattens the arguments of a call; returns the leaves, and the nesting. Only arguments with
+    tensors inside lists, tuples or dictionaries are flattened; every other argument is a leaf,
+    including values of derived classes (a named tuple), which could not be rebuilt.
     """
     leaves: list[Any] = []
 
-    def form_of(value: Any) -> Form:
+    def form_of(value: object) -> Form:
         if type(value) is dict and all(type(key) is str for key in value) and tensors_of(value):
             return {key: form_of(item) for key, item in value.items()}
         if type(value) in (list, tuple) and tensors_of(value):
@@ -71,7 +74,9 @@ def put_together(form: Form, leaves: Sequence[Any]) -> Any:
 
 
 def leaf_names(form: Form, prefix: str = "") -> list[str]:
-    """Where each leaf lies, in order: `0`, or `0[1]` and `0[mask]` inside of an argument."""
+    """Returns the position of each leaf, in order: `0`, or `0[1]` and `0[mask]` inside an
+    argument.
+    """
     if isinstance(form, int):
         return [prefix]
     entries = form.items() if isinstance(form, dict) else enumerate(form)

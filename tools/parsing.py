@@ -1,9 +1,9 @@
-"""`ast.parse` for texts that somebody else wrote, from many threads.
+"""`ast.parse` for foreign texts, from many threads.
 
-CPython 3.11 counts the depth of the tree that it builds once for all threads, and now and then raises SystemError over
-a good text (seen with judges side by
-side: "AST constructor recursion depth mismatch"). Asked again it is parsed. What Python warns of in such a text (`1if
-x`, an escape that is none) is nothing for our reader's terminal.
+CPython 3.11 shares the recursion depth of a syntax tree's construction between threads, and
+sometimes raises SystemError for a valid text (seen with judges side by side: "AST constructor
+recursion depth mismatch"). A second attempt parses it. Python's warnings about such a text (`1if
+x`, an invalid escape) are suppressed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ warnings.filterwarnings("ignore", category=DeprecationWarning, module="<unknown>
 
 
 def parse_module(text: str) -> ast.Module:
-    """Raises what `ast.parse` raises, and ValueError for a text that is too long."""
+    """Parses a module. Raises the errors of `ast.parse`, and ValueError for a text that is too
+    long.
+    """
     if len(text) > MAX_TEXT_CHARACTERS:
         raise ValueError(
             f"a text of {len(text):,} characters: at most {MAX_TEXT_CHARACTERS:,} are parsed"
@@ -39,13 +41,13 @@ def parse_module(text: str) -> ast.Module:
 
 
 Numbers = tuple[tuple[int, int], ...]
-"""Marks and what stands in their places."""
+"""Marks in a template, and the numbers which replace them."""
 MAX_REMEMBERED_TEXTS = 1024
 _filled: OrderedDict[str, tuple[str, Numbers]] = OrderedDict()
 """Texts that were made from templates."""
 _filling = threading.Lock()
 _TAKE_NUMBERS = (ast.Assign, ast.AnnAssign, ast.Call, ast.keyword, ast.Return)
-"""What an integer may stand in so that the compiler computes nothing with it."""
+"""Nodes in which an integer may appear so that the compiler computes nothing with it."""
 
 
 def note_template(text: str, template: str, numbers: Numbers) -> None:
@@ -57,14 +59,14 @@ def note_template(text: str, template: str, numbers: Numbers) -> None:
 
 
 def template_of(text: str) -> str:
-    """The template that a text was made from, or itself: of one form in any case."""
+    """Returns the template from which a text was made, or the text itself."""
     return _filled.get(text, (text, ()))[0]
 
 
 @functools.lru_cache(maxsize=64)
 def code_of(source: str, file: str) -> types.CodeType:
-    """A problem's text, compiled under that file name: a verdict runs it several times, at dozens of sizes. Raises
-    SyntaxError.
+    """A problem's text, compiled under that file name: a verdict runs it several times, at dozens
+    of sizes. Raises SyntaxError.
     """
     template, numbers = _filled.get(source, (source, ()))
     code = (
@@ -75,12 +77,14 @@ def code_of(source: str, file: str) -> types.CodeType:
 
 @functools.lru_cache(maxsize=64)
 def _code_of_template(template: str, file: str, marks: tuple[int, ...]) -> types.CodeType | None:
-    """The template compiled; None where the compiler may compute with a mark, so that it is not found again."""
+    """Compiles the template; None if the compiler may compute with a mark, which could not be
+    found again.
+    """
     tree = parse_module(template)
     parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    wanted = set(marks)
+    marked = set(marks)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and type(node.value) is int and node.value in wanted:
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value in marked:
             within: ast.AST = parents[id(node)]
             while isinstance(within, ast.Tuple | ast.List):
                 within = parents[id(within)]
@@ -89,19 +93,19 @@ def _code_of_template(template: str, file: str, marks: tuple[int, ...]) -> types
     return compile(template, file, "exec")
 
 
-def _filled_in(constant: Any, numbers: Mapping[int, int]) -> Any:
+def _filled_in(constant: object, numbers: Mapping[int, int]) -> Any:
     """The same code, tuple or constant with the numbers in the places of the marks."""
     if isinstance(constant, types.CodeType):
         return constant.replace(
-            co_consts=tuple(_filled_in(one, numbers) for one in constant.co_consts)
+            co_consts=tuple(_filled_in(inner, numbers) for inner in constant.co_consts)
         )
     if type(constant) is tuple:
-        return tuple(_filled_in(one, numbers) for one in constant)
+        return tuple(_filled_in(inner, numbers) for inner in constant)
     return numbers.get(constant, constant) if type(constant) is int else constant
 
 
 def with_replacements(source: str, edits: Sequence[tuple[ast.expr | ast.stmt, str]]) -> str:
-    """Returns the text with each node's text replaced by another one, which has at most as many lines."""
+    """Replaces each node's text by another text with at most as many lines."""
     lines = source.encode().split(b"\n")
     for node, text in sorted(
         edits, key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True

@@ -1,4 +1,7 @@
-"""A problem: one reference in KernelBench form, its identity and its hash. Text only: nothing here imports torch."""
+"""Problem: a reference in KernelBench form, its identity and its hash.
+
+Text only: nothing imports torch.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ from kernelwright.tools.reference_integers import (
 
 
 class ProblemError(ValueError):
-    """The reference cannot be used. The message is one line and says what to do."""
+    """The reference cannot be used. The message is a single line that says what to do."""
 
 
 class Problem(BaseModel):
-    """One reference: `class Model(nn.Module)`, `get_inputs() -> list`, `get_init_inputs() -> list`.
+    """Reference: `class Model(nn.Module)`, `get_inputs() -> list`, `get_init_inputs() -> list`.
 
     Form: KernelBench (Ouyang et al. 2025, arXiv:2502.10517).
     """
@@ -40,11 +43,11 @@ class Problem(BaseModel):
     suite: str = "file"
     """catalogue, kernelbench, tritonbench-t or file."""
     title: str = ""
-    """One line for people."""
+    """Title of a single line, for people."""
     family: str = ""
     tags: tuple[str, ...] = ()
     taken_for: str = ""
-    """The name that was asked for, where this one is only near to it: "fused sofmaxx"."""
+    """Requested name, if this problem's name is only similar: "fused sofmaxx"."""
 
     @property
     def hash(self) -> str:
@@ -56,21 +59,24 @@ class Problem(BaseModel):
 
     @property
     def cpu_sizes(self) -> dict[str, int]:
-        """The reference's own CPU shapes, empty where it names none."""
+        """Returns the reference's own CPU shapes, empty if not declared."""
         return literal_dict(self.source, CPU_SIZES)
 
     def with_sizes(self, sizes: Mapping[str, int]) -> Problem:
-        """The same problem with module-level integers replaced. Integers that are computed from them follow.
+        """Returns the problem with other module-level integers.
 
-        Raises: ProblemError where a name is not a module-level integer.
+        Integers computed from them follow.
+
+        Raises: ProblemError if a name is not a module-level integer.
         """
         return self.model_copy(update={"source": resized(self.source, sizes)}) if sizes else self
 
 
 def pinned(source: str, sizes: Mapping[str, int]) -> str:
-    """The source with these sizes written as `int(512)`, so that nothing takes them for numbers that may change.
+    """Fixes sizes: writes `int(512)` in the source, which no longer counts as a number to change.
 
-    sizes: names of `module_integers` or `inner_integers` with their values. Raises ProblemError for any other name.
+    sizes: names of `module_integers` or `inner_integers` with their values. Raises ProblemError
+    for any other name.
     """
     marks, text = _marked(source, tuple(sizes))
     for mark, value in zip(marks, sizes.values(), strict=True):
@@ -79,14 +85,14 @@ def pinned(source: str, sizes: Mapping[str, int]) -> str:
 
 
 def parse(source: str) -> ast.Module:
-    """Raises ProblemError where the text is not Python."""
+    """Parses a reference. Raises ProblemError if the text is not Python."""
     try:
         return parse_module(source)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
-        where = f" at line {line}" if line else ""
+        location = f" at line {line}" if line else ""
         raise ProblemError(
-            f"the reference is not Python{where}: {getattr(error, 'msg', error)}"
+            f"the reference is not Python{location}: {getattr(error, 'msg', error)}"
         ) from error
     except (RecursionError, MemoryError):
         raise ProblemError(
@@ -95,7 +101,7 @@ def parse(source: str) -> ast.Module:
 
 
 def check_form(source: str) -> None:
-    """Raises ProblemError where `Model`, `get_inputs` or `get_init_inputs` is missing; it says what to write."""
+    """Raises ProblemError, with advice, if Model, get_inputs or get_init_inputs is missing."""
     _check_form(template_of(source))
 
 
@@ -112,10 +118,10 @@ def _check_form(source: str) -> None:
 
 
 def _what_to_write(tree: ast.Module, missing: list[str]) -> str:
-    """For the last class that has a `forward`: its new name, and what the missing functions return."""
+    """Describes how to complete the last class with a `forward`, and the missing functions."""
     classes = [(n, _arguments(n, "forward")) for n in tree.body if isinstance(n, ast.ClassDef)]
     module, inputs = next(
-        ((n, found) for n, found in reversed(classes) if found is not None), (None, None)
+        ((n, names) for n, names in reversed(classes) if names is not None), (None, None)
     )
     if module is None or inputs is None:
         return ""
@@ -128,10 +134,10 @@ def _what_to_write(tree: ast.Module, missing: list[str]) -> str:
         else []
     )
     steps += [
-        f"add `def {name}(): return [{', '.join(given)}]` with values for these names"
-        if given
+        f"add `def {name}(): return [{', '.join(value)}]` with values for these names"
+        if value
         else f"add `def {name}(): return []`"
-        for name, given in returned.items()
+        for name, value in returned.items()
         if name in missing
     ]
     call = (
@@ -142,36 +148,36 @@ def _what_to_write(tree: ast.Module, missing: list[str]) -> str:
 
 
 def _arguments(module: ast.ClassDef, method: str) -> list[str] | None:
-    """The names after `self` that a method needs, of a class that writes it itself; None where it does not."""
-    found = next(
+    """Returns the required parameters of a class's own method, without `self`; else None."""
+    function = next(
         (n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == method), None
     )
-    if found is None:
+    if function is None:
         return None
-    names = [a.arg for a in (*found.args.posonlyargs, *found.args.args)][1:]
-    return names[: max(len(names) - len(found.args.defaults), 0)]
+    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][1:]
+    return names[: max(len(names) - len(function.args.defaults), 0)]
 
 
 def module_integers(source: str) -> dict[str, int]:
     """The module-level integers of a reference, in order.
 
-    They are written as numbers or as arithmetic of numbers (`8192 * 2`). `height = width = 256` and
-    `depth, height = 16, 32` give a name each.
+    They are written as numbers or as arithmetic of numbers (`8192 * 2`). `height = width = 256`
+    and `depth, height = 16, 32` give a name each.
     """
-    found: dict[str, int] = {}
+    integers: dict[str, int] = {}
     for node in one_name_each(parse(source)).body:
         if (name := assigned_name(node)) and (
             value := integer(getattr(node, "value", None))
         ) is not None:
-            found[name] = value
-    return found
+            integers[name] = value
+    return integers
 
 
 def inner_integers(source: str) -> dict[str, int]:
-    """Integers that have no name of their own, by their place.
+    """Returns integers without a name of their own, by position.
 
-    `shape[1]` is the second one in what `shape` is assigned, `x.shape[1]` the second extent of forward's argument `x`
-    (tools/reference_integers.py).
+    `shape[1]` is the second integer in the value of `shape`, `x.shape[1]` the second extent of
+    forward's argument `x` (tools/reference_integers.py).
     """
     return {
         name: value
@@ -181,7 +187,7 @@ def inner_integers(source: str) -> dict[str, int]:
 
 
 def literal_dict(source: str, name: str) -> dict[str, int]:
-    """A module-level `NAME = {"a": 1, ...}`; empty where there is none."""
+    """Returns a module-level `NAME = {"a": 1, ...}`; empty without such an assignment."""
     for node in parse(source).body:
         if assigned_name(node) == name and isinstance(value := _literal(node), dict):
             return value
@@ -189,7 +195,9 @@ def literal_dict(source: str, name: str) -> dict[str, int]:
 
 
 def resized(source: str, sizes: Mapping[str, int]) -> str:
-    """The source with integers replaced by `sizes`: names of `module_integers` or `inner_integers`.
+    """Returns the source with integers replaced by `sizes`.
+
+    The names are those of `module_integers` or `inner_integers`.
 
     Raises ProblemError for any other name.
     """
@@ -203,10 +211,12 @@ def _resized(source: str, items: tuple[tuple[str, int], ...]) -> str:
     values = {mark: str(int(value)) for mark, (_, value) in zip(marks, items, strict=True)}
     if not values:
         return text
-    made = re.sub("|".join(values), lambda found: values[found[0]], text)
+    replaced = re.sub("|".join(values), lambda match: values[match[0]], text)
     if all(value >= 0 for _, value in items):  # a sign is no part of a number
-        note_template(made, text, tuple((int(mark), int(value)) for mark, value in values.items()))
-    return made
+        note_template(
+            replaced, text, tuple((int(mark), int(value)) for mark, value in values.items())
+        )
+    return replaced
 
 
 @lru_cache(maxsize=512)
@@ -218,7 +228,7 @@ def _marked(source: str, names: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
 
 
 def with_integers(source: str, sizes: Mapping[str, int]) -> str:
-    """The text with its integers replaced; every line stays where it is."""
+    """Replaces integers in the text; every line keeps its number."""
     unknown = set(sizes) - set(module_integers(source)) - set(inner_integers(source))
     if unknown:
         raise ProblemError(
@@ -241,7 +251,7 @@ def with_integers(source: str, sizes: Mapping[str, int]) -> str:
 
 
 def _assignment(node: ast.stmt, sizes: Mapping[str, int]) -> str:
-    """The text of an assignment of an integer to one name, with the name's value of `sizes` where it has one."""
+    """Writes the assignment of an integer to a name, with its value in `sizes`, if any."""
     name = assigned_name(node)
     assert isinstance(node, ast.Assign)
     assert name is not None
@@ -250,9 +260,9 @@ def _assignment(node: ast.stmt, sizes: Mapping[str, int]) -> str:
 
 @lru_cache(maxsize=512)
 def source_hash(source: str) -> str:
-    """SHA-256 of the dumped syntax tree, docstrings left out.
+    """Returns the SHA-256 of the dumped syntax tree, without docstrings.
 
-    Falls back to the text where it does not parse, or is too deep to.
+    Hashes the text if it does not parse, or is too deeply nested.
     """
     try:
         return _tree_hash(parse_module(source))
@@ -275,7 +285,8 @@ def _tree_hash(tree: ast.Module) -> str:
 def tree_text(tree: ast.AST) -> str:
     """`ast.dump` as Python 3.11 wrote it.
 
-    Hashes are kept in databases and in files that ship, and later Pythons add fields and leave out empty ones.
+    Hashes are kept in databases and in files that ship, and later Pythons add fields and leave
+    out empty ones.
     """
     text = ast.dump(tree, **({"show_empty": True} if sys.version_info >= (3, 13) else {}))
     return text.replace(", type_params=[]", "")

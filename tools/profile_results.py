@@ -1,8 +1,6 @@
-"""What the clock found out about one candidate: frozen values, JSON-safe.
+"""Timing results of a candidate: frozen values, JSON-safe.
 
-Also imported from `tools.report`, whose schema version covers them.
-
-Nothing here imports torch.
+Also exported by `tools.report`, whose schema version covers them. Nothing imports torch.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ class MixedTimings(ValueError):
 
 
 class Timing(Value):
-    """Milliseconds a call on one device."""
+    """Milliseconds per call on a device."""
 
     median: Number
     low: Number
@@ -50,7 +48,7 @@ class Timing(Value):
 
 
 class Speedup(Value):
-    """How many times faster a candidate is than its baseline, with an interval that is at least the 95 % one."""
+    """Ratio of baseline time to candidate time, with an interval of at least 95 %."""
 
     median: Number
     low: Number
@@ -58,9 +56,10 @@ class Speedup(Value):
 
     @classmethod
     def between(cls, baseline: Timing, candidate: Timing) -> Self:
-        """The baseline's time over the candidate's; `low` and `high` are quotients of the ends of their intervals.
+        """Returns the baseline's time over the candidate's; `low` and `high` are quotients of the
+        ends of their intervals.
 
-        Raises MixedTimings where the two were not timed by the same known method.
+        Raises MixedTimings unless both were timed by the same known method.
         """
         if baseline.method is None or baseline.method is not candidate.method:
             raise MixedTimings(baseline, candidate)
@@ -85,7 +84,7 @@ class Clocks(Value):
     sm_mhz: int | None = None
     memory_mhz: int | None = None
     temperature: int | None = None
-    """Degrees Celsius."""
+    """Temperature in degrees Celsius."""
     power_watts: Number | None = None
     throttle: tuple[str, ...] = ()
 
@@ -101,10 +100,10 @@ class Neighbour(Value):
 
 
 class Roofline(Value):
-    """Speed of light of the problem on one device."""
+    """Speed of light of the problem on a device."""
 
     bytes: int | None = None
-    """Bytes that must move: inputs that the output depends on, weights and outputs, once each."""
+    """Bytes to move: inputs which affect the output, weights and outputs, counted once each."""
     operations: int | None = None
     """Floating-point operations counted on the reference."""
     bytes_per_second: Number | None = None
@@ -119,44 +118,47 @@ class Roofline(Value):
 
 
 class LaunchTime(Value):
-    """One launch of the candidate's steady state, timed by itself.
+    """Time of a launch of the candidate's steady state, measured alone.
 
-    A kernel that is launched several times in a call has one of these a launch.
+    A kernel launched several times per call has an entry for each launch.
     """
 
     kernel: str
     """The function's name, as `KernelResources.name` has it."""
     grid: tuple[int, int, int] = (1, 1, 1)
     ms: Number | None = None
-    """Median over calls; None where it could not be timed."""
+    """Median over calls; None if not measurable."""
     share: Number | None = None
-    """The share of the time of all launches and operators of one call, 0 to 1."""
+    """Share of the time of all launches and operators of a call, 0 to 1."""
 
 
 class ProfileResult(Value):
-    """What the clock says of a candidate on one GPU. Times are in milliseconds."""
+    """Timing of a candidate on a GPU, in milliseconds."""
 
     device: str
     failure: Failure | None = None
     candidate: Timing | None = None
     eager: Timing | None = None
     compiled: Timing | None = None
-    """torch.compile of the reference; None where it was not asked for or did not work (see notes)."""
+    """Time of the reference compiled by torch.compile; None if not requested or failed (see
+    notes).
+    """
     eager_beside_compiled: Timing | None = None
-    """Eager, timed in turns with `compiled` in the process that compiles. The ratio of the two carries over to this
-    profile's own `eager`, so that a baseline that was measured on another day still compares.
+    """Eager's time, measured alternately with `compiled` in the compiling process. The ratio of
+    the two carries over to this profile's own `eager`, so that a baseline from another day still
+    compares.
     """
     speedup: Number | None = None
     """Eager's median over the candidate's."""
     speedup_low: Number | None = None
-    """Lower 95 % bound of the speedup: what rewards use."""
+    """Lower 95 % bound of the speedup, used by rewards."""
     speedup_compiled: Number | None = None
-    """Over torch.compile, all timed by one method; None where they were not."""
+    """Speedup over torch.compile, with all times from the same method; None otherwise."""
     speedup_compiled_low: Number | None = None
     """Lower 95 % bound of `speedup_compiled`."""
     speedup_compiled_estimate: Number | None = None
-    """Over torch.compile where the times were taken by different methods, which `notes` explain: the lowest estimate,
-    and no measurement. In reports before version 3 torch.compile was timed with its host code.
+    """Lowest estimate of the speedup over torch.compile from times of different methods,
+    explained in `notes`. In reports before version 3 torch.compile was timed with its host code.
     """
     roofline: Roofline | None = None
     speed_of_light: Number | None = None
@@ -164,28 +166,29 @@ class ProfileResult(Value):
     wall_ms: Number | None = None
     """The judge's own clock, a call, from go to verified done."""
     setup_ms: Number | None = None
-    """What the candidate does once (in `__init__` and at its first call), replayed alone; no part of `candidate`.
+    """Time of the candidate's one-time work (in `__init__` and at its first call), replayed
+    alone; no part of `candidate`.
 
-    None where it does nothing once.
+    None without one-time work.
     """
     host_ms: Number | None = None
-    """Milliseconds that the host takes to launch one call of the candidate without a CUDA graph, beside the device's
-    work or before it. No part of `candidate` or of any speedup.
+    """Host time for launching a call of the candidate without a CUDA graph, in milliseconds,
+    beside the device's work or before it. No part of `candidate` or of any speedup.
     """
     eager_host_ms: Number | None = None
-    """The same for eager."""
+    """Host time of eager for launching a call, in milliseconds."""
     compiled_host_ms: Number | None = None
-    """The same for torch.compile."""
+    """Host time of torch.compile for launching a call, in milliseconds."""
     precision: str = ""
-    """The precision in which the candidate's kernels multiply (fp32, tf32, bf16, fp16, fp8): the lowest operand type
-    seen; empty where it is unknown.
+    """Precision in which the candidate's kernels multiply (fp32, tf32, bf16, fp16, fp8): the
+    lowest operand type; empty if unknown.
     """
     eager_precision: str = ""
-    """The precision in which eager was timed: "fp32" or "tf32" as torch's switches were set, or the dtype of the
-    problem's inputs.
+    """The precision in which eager was timed: "fp32" or "tf32" as torch's switches were set, or
+    the dtype of the problem's inputs.
     """
     launches: tuple[LaunchTime, ...] = ()
-    """Launches of one steady call, in order."""
+    """Launches of a steady call, in order."""
     own_share: Number | None = None
     """The share of GPU time in the candidate's own kernels."""
     gpu_kernels: dict[str, Number] = {}
@@ -206,15 +209,19 @@ class ProfileResult(Value):
 
     @property
     def method(self) -> TimingMethod:
-        """How the candidate and eager were timed; GRAPH where nothing was timed or a report is older than version 3."""
+        """Timing method of candidate and eager; GRAPH without timing, or in a report older than
+        version 3.
+        """
         return (self.candidate.method if self.candidate is not None else None) or TimingMethod.GRAPH
 
     def over_eager(self) -> Speedup | None:
-        """The speedup over eager; None where the two were not timed by the same method."""
+        """Returns the speedup over eager; None unless both were timed by the same method."""
         return _speedup(self.eager, self.candidate)
 
     def over_compiled(self) -> Speedup | None:
-        """The speedup over torch.compile; None where the four times were not taken by the same method."""
+        """Returns the speedup over torch.compile; None unless all four times come from the same
+        method.
+        """
         beside = _speedup(self.compiled, self.eager_beside_compiled)
         over_eager = self.over_eager()
         if beside is None or over_eager is None or self.compiled is None or self.candidate is None:
@@ -222,10 +229,11 @@ class ProfileResult(Value):
         return over_eager.chained(beside) if self.compiled.method is self.candidate.method else None
 
     def lowest_estimate_over_compiled(self) -> float | None:
-        """The lower one of two estimates from times that were taken by different methods.
+        """Returns the lower of two estimates from times of different methods.
 
-        torch.compile's time over the candidate's directly, and through eager, which was timed by either method. Each
-        errs where gaps between launches weigh differently on its two sides.
+        The estimates are torch.compile's time over the candidate's directly, and through eager,
+        which was timed by either method. Each is wrong if gaps between launches weigh differently
+        on its two sides.
         """
         if self.compiled is None or self.candidate is None:
             return None

@@ -1,8 +1,9 @@
-"""The integers that are written in a reference: what an expression of integers comes to, and what each one is called.
+"""Evaluates and names the integers written in a reference.
 
-An integer with a name of its own is called by it. One inside a tuple is called by its place, `shape[1]`. One in
-`get_inputs` is called after the argument of `forward` that it makes: `x.shape[1]` is the second extent of `x`; one in
-`get_init_inputs` after the argument of the module: `Model.width`. Text only: nothing here imports torch.
+An integer assigned to a name has this name. An integer inside a tuple is named by its position,
+`shape[1]`. An integer in `get_inputs` is named after the argument of `forward` which it
+determines: `x.shape[1]` is the second extent of `x`; in `get_init_inputs` after the argument of
+the module: `Model.width`. Text only: nothing imports torch.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from kernelwright.bindings import function_at_top
 CPU_SIZES = "CPU_SIZES"
 """Module-level dict in a reference: the integers that the CPU rungs use instead, such as {"batch_size": 4}."""
 TENSOR_FACTORIES = frozenset({"rand", "randn", "zeros", "ones", "empty"})
-"""Functions of torch whose arguments are extents, one each or all in a tuple."""
+"""Functions of torch whose arguments are extents, separately or in a tuple."""
 SINGLE_EXTENT_FACTORIES = frozenset({"arange", "randperm"})
-"""Functions of torch whose only argument is the one extent."""
+"""Functions of torch with a single extent as their only argument."""
 ELEMENTWISE = frozenset(
     {
         "to",
@@ -37,12 +38,12 @@ ELEMENTWISE = frozenset(
     }
 )
 """Methods after which a tensor has the shape that it had."""
-MAX_INTEGER_BITS = 63
+MAX_EXPRESSION_BITS = 63
 """Longest integer that arithmetic may come to, in bits without the sign; literals are taken as they are written."""
 
 
 def assigned_name(node: ast.stmt) -> str | None:
-    """The one name that a statement assigns, or None."""
+    """Returns the only name assigned by a statement, or None."""
     if (
         isinstance(node, ast.Assign)
         and len(node.targets) == 1
@@ -55,10 +56,10 @@ def assigned_name(node: ast.stmt) -> str | None:
 
 
 def integer(node: ast.AST | None) -> int | None:
-    """What an expression of integers only comes to; None where it is anything else.
+    """Evaluates an expression of integers only; None for any other expression.
 
-    Sums, differences, products, whole quotients and remainders, powers, shifts and signs are read. What is computed may
-    need at most 63 bits, as no size of a tensor has more.
+    Supports sums, differences, products, whole quotients and remainders, powers, shifts and
+    signs. Results need at most 63 bits, as sizes of tensors do.
     """
     if isinstance(node, ast.Constant):
         return node.value if type(node.value) is int else None
@@ -67,39 +68,43 @@ def integer(node: ast.AST | None) -> int | None:
         return -value if value is not None and isinstance(node.op, ast.USub) else value
     if not isinstance(node, ast.BinOp):
         return None
-    left, right = integer(node.left), integer(node.right)
-    if left is None or right is None:
+    lhs, right = integer(node.left), integer(node.right)
+    if lhs is None or right is None:
         return None
-    value = _computed(node.op, left, right)
-    return value if value is not None and value.bit_length() <= MAX_INTEGER_BITS else None
+    value = _computed(node.op, lhs, right)
+    return value if value is not None and value.bit_length() <= MAX_EXPRESSION_BITS else None
 
 
-def _computed(operator: ast.operator, left: int, right: int) -> int | None:
-    """One operator on two integers; None where it is not one of integers, or its result would be very long."""
+def _computed(operator: ast.operator, lhs: int, right: int) -> int | None:
+    """Applies an operator to two integers; None for other operators, or if the result would be
+    very long.
+    """
     match operator:
         case ast.Add():
-            return left + right
+            return lhs + right
         case ast.Sub():
-            return left - right
+            return lhs - right
         case ast.Mult():
-            return left * right
+            return lhs * right
         case ast.FloorDiv() if right:
-            return left // right
+            return lhs // right
         case ast.Mod() if right:
-            return left % right
+            return lhs % right
         case ast.Pow() if right >= 0 and (
-            abs(left) <= 1 or right * (left.bit_length() - 1) <= MAX_INTEGER_BITS
+            abs(lhs) <= 1 or right * (lhs.bit_length() - 1) <= MAX_EXPRESSION_BITS
         ):
-            return int(left**right)
-        case ast.LShift() if 0 <= right <= MAX_INTEGER_BITS:
-            return left << right
-        case ast.RShift() if 0 <= right <= MAX_INTEGER_BITS:
-            return left >> right
+            return int(lhs**right)
+        case ast.LShift() if 0 <= right <= MAX_EXPRESSION_BITS:
+            return lhs << right
+        case ast.RShift() if 0 <= right <= MAX_EXPRESSION_BITS:
+            return lhs >> right
     return None
 
 
 def one_name_each(tree: ast.Module) -> ast.Module:
-    """`a = b = 1` and `a, b = 1, 2` as one assignment a name, where the values are integers."""
+    """Splits `a = b = 1` and `a, b = 1, 2` into an assignment per name, if the values are
+    integers.
+    """
     body: list[ast.stmt] = []
     for node in tree.body:
         pairs = _pairs(node) if isinstance(node, ast.Assign) else []
@@ -131,23 +136,26 @@ def _pairs(node: ast.Assign) -> list[tuple[str, ast.expr]]:
 
 
 def inner(tree: ast.Module) -> list[tuple[str, ast.expr]]:
-    """The integers inside tuples, lists and the two functions that give inputs, in the order of the text, each with
-    what it is called.
+    """Returns the integers inside tuples, lists and the two functions for inputs, in the order of
+    the text, with their names.
     """
-    found: list[tuple[str, ast.expr]] = []
+    integers: list[tuple[str, ast.expr]] = []
     functions = [function_at_top(tree, name) for name in ("get_inputs", "get_init_inputs")]
     for node in tree.body:
         name = assigned_name(node)
         value = getattr(node, "value", None)
         if name and name != CPU_SIZES and _holds_integers(value):
-            found += [(f"{name}[{i}]", one) for i, one in enumerate(_integers_within(value))]
+            integers += [
+                (f"{name}[{i}]", node_within)
+                for i, node_within in enumerate(_integers_within(value))
+            ]
         elif isinstance(node, ast.FunctionDef) and node in functions:
-            found += _named(tree, node)
-    return found
+            integers += _named(tree, node)
+    return integers
 
 
 def _holds_integers(node: ast.AST | None) -> TypeGuard[ast.expr]:
-    """A tuple, a list, or one repeated: `[1024] * 16`."""
+    """Returns whether a node is a tuple, a list, or a repeated list of integers: `[1024] * 16`."""
     sides = (node.left, node.right) if isinstance(node, ast.BinOp) else (node,)
     return any(isinstance(side, ast.Tuple | ast.List) for side in sides)
 
@@ -163,20 +171,25 @@ def _integers_within(node: ast.AST) -> Iterator[ast.expr]:
 
 # ---------------------------------------------------------------- the names of arguments
 def _named(tree: ast.Module, function: ast.FunctionDef) -> list[tuple[str, ast.expr]]:
-    """Every integer of the function with its argument's name; by its place in the function, `get_inputs[0]`, where
-    it belongs to no argument, or where two would have one name.
+    """Returns every integer of the function with its argument's name; named by its position in
+    the function, `get_inputs[0]`, if no argument depends on it, or if two would share a name.
     """
     names = _names_of_arguments(tree, function)
     often = Counter(names.values())
-    places = enumerate(_integers_within(function))
+    nodes = enumerate(_integers_within(function))
     return [
-        (names[id(one)] if often[names.get(id(one), "")] == 1 else f"{function.name}[{i}]", one)
-        for i, one in places
+        (
+            names[id(node_within)]
+            if often[names.get(id(node_within), "")] == 1
+            else f"{function.name}[{i}]",
+            node_within,
+        )
+        for i, node_within in nodes
     ]
 
 
 def _names_of_arguments(tree: ast.Module, function: ast.FunctionDef) -> dict[int, str]:
-    """What an integer is called, by the identity of its node."""
+    """Returns the names of integers, by the identity of their nodes."""
     builds = function.name == "get_init_inputs"
     returned = next((n.value for n in reversed(function.body) if isinstance(n, ast.Return)), None)
     local = {
@@ -186,44 +199,51 @@ def _names_of_arguments(tree: ast.Module, function: ast.FunctionDef) -> dict[int
     }
     if isinstance(returned, ast.Name):
         returned = local.get(returned.id)
-    found: dict[int, str] = {}
-    for argument, element in _given(tree, returned, "__init__" if builds else "forward"):
+    names_by_id: dict[int, str] = {}
+    for argument, element in _returned_elements(
+        tree, returned, "__init__" if builds else "forward"
+    ):
         value = local.get(element.id, element) if isinstance(element, ast.Name) else element
         if argument:
-            found |= _names_within(
+            names_by_id |= _names_within(
                 value, f"Model.{argument}" if builds else argument, builds, local
             )
-    return found
+    return names_by_id
 
 
-def _given(tree: ast.Module, returned: ast.expr | None, method: str) -> list[tuple[str, ast.expr]]:
-    """What a list gives to which parameter of a method of Model."""
+def _returned_elements(
+    tree: ast.Module, returned: ast.expr | None, method: str
+) -> list[tuple[str, ast.expr]]:
+    """Pairs the returned elements with the parameters of a method of Model."""
     elements = returned.elts if isinstance(returned, ast.List | ast.Tuple) else []
-    return [(_parameter(tree, method, place), element) for place, element in enumerate(elements)]
+    return [(_parameter(tree, method, index), element) for index, element in enumerate(elements)]
 
 
-def _parameter(tree: ast.Module, method: str, place: int) -> str:
-    """The name of a positional parameter of a method of Model; `more[1]` of `*more`; empty where there is none."""
+def _parameter(tree: ast.Module, method: str, index: int) -> str:
+    """Returns the name of a positional parameter of a method of Model; `more[1]` for `*more`;
+    empty if there is none.
+    """
     model = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None)
-    found = (
+    function = (
         next((n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == method), None)
         if model
         else None
     )
-    if found is None:
+    if function is None:
         return ""
-    names = [a.arg for a in (*found.args.posonlyargs, *found.args.args)][1:]
-    if place < len(names):
-        return names[place]
-    return f"{found.args.vararg.arg}[{place - len(names)}]" if found.args.vararg else ""
+    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][1:]
+    if index < len(names):
+        return names[index]
+    return f"{function.args.vararg.arg}[{index - len(names)}]" if function.args.vararg else ""
 
 
 def _names_within(
     value: ast.expr, argument: str, builds: bool, local: dict[str, ast.expr]
 ) -> dict[int, str]:
-    """Of one argument: a plain integer, an integer inside a tuple, or the integers of the call that makes a tensor.
+    """Returns the integers of an argument: a plain integer, integers inside a tuple, or those of
+    the call that makes a tensor.
 
-    `local`: what the function assigns, by name.
+    local: assignments in the function, by name.
     """
     if integer(value) is not None:
         return {id(value): argument if builds else f"forward.{argument}"}
@@ -231,23 +251,27 @@ def _names_within(
         isinstance(n, ast.Call) for n in ast.walk(value)
     ):
         within = [
-            _names_within(one, f"{argument}[{place}]", builds, local)
-            for place, one in _entries(value)
+            _names_within(entry, f"{argument}[{key}]", builds, local)
+            for key, entry in _entries(value)
         ]
         return {key: name for names in within for key, name in names.items()}
     if isinstance(value, ast.List | ast.Tuple):
-        return {id(one): f"{argument}[{i}]" for i, one in enumerate(_integers_within(value))}
-    found = {id(one): f"{argument}.number[{i}]" for i, one in enumerate(_integers_within(value))}
+        return {
+            id(element): f"{argument}[{i}]" for i, element in enumerate(_integers_within(value))
+        }
+    numbered = {
+        id(element): f"{argument}.number[{i}]" for i, element in enumerate(_integers_within(value))
+    }
     call = _maker(value, local)
-    return found | (_of_a_call(call, argument) if call is not None else {})
+    return numbered | (_of_a_call(call, argument) if call is not None else {})
 
 
 def _entries(value: ast.List | ast.Tuple | ast.Dict) -> list[tuple[str, ast.expr]]:
-    """The elements of what is written as a list, a tuple or a dictionary, by their places or keys."""
+    """Returns the elements of a literal list, tuple or dictionary, by their indices or keys."""
     if isinstance(value, ast.Dict):
         keys = [str(key.value) if isinstance(key, ast.Constant) else "" for key in value.keys]
         return list(zip(keys, value.values, strict=True))
-    return [(str(place), one) for place, one in enumerate(value.elts)]
+    return [(str(index), element) for index, element in enumerate(value.elts)]
 
 
 def _maker(value: ast.expr, local: dict[str, ast.expr]) -> ast.Call | None:
@@ -264,7 +288,7 @@ def _maker(value: ast.expr, local: dict[str, ast.expr]) -> ast.Call | None:
 def _of_a_call(call: ast.Call, argument: str) -> dict[int, str]:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     extents: list[ast.expr] = []
-    found: dict[int, str] = {}
+    assigned: dict[int, str] = {}
     if name in TENSOR_FACTORIES:
         extents = (
             call.args[0].elts
@@ -278,8 +302,8 @@ def _of_a_call(call: ast.Call, argument: str) -> dict[int, str]:
     ):
         extents = sizes[0].elts
         bounds = call.args[: call.args.index(sizes[0])] if name == "randint" else []
-        found = {
+        assigned = {
             id(a): f"{argument}.{b}"
             for a, b in zip(reversed(bounds), ("high", "low"), strict=False)
         }
-    return found | {id(extent): f"{argument}.shape[{i}]" for i, extent in enumerate(extents)}
+    return assigned | {id(extent): f"{argument}.shape[{i}]" for i, extent in enumerate(extents)}

@@ -1,13 +1,14 @@
-"""What a tool found out: frozen values, JSON-safe, versioned. A stage that was not reached is None.
+"""Report of a verdict: frozen values, JSON-safe, versioned. A stage not reached is None.
 
-Nothing here imports torch: the viewer, the database and the rewards read these without paying for it. What
-`tools/faults.py`, `tools/compile_results.py` and `tools/profile_results.py` define is had from here too.
+Nothing imports torch: the viewer, the database and the rewards read reports without this cost.
+Also exports the values of `tools/faults.py`, `tools/compile_results.py` and
+`tools/profile_results.py`.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import computed_field, model_validator
 
@@ -42,6 +43,9 @@ from kernelwright.tools.profile_results import (
     Timing,
     TimingMethod,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -84,7 +88,9 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 3
-"""Raised when a field changes its meaning or goes; adding one does not raise it."""
+"""Version of the schema, raised if a field changes its meaning or is removed; new fields do not
+raise it.
+"""
 
 
 class Rung(StrEnum):
@@ -100,15 +106,15 @@ class Rung(StrEnum):
 
 
 class ReportOutcome(StrEnum):
-    """What a report says of its candidate, in one word."""
+    """Outcome of a report in a single word."""
 
     CORRECT = "correct"
     INCORRECT = "incorrect"
     NEEDS_GPU = "needs_gpu"
     """Nothing was found wrong, and its answers can be checked on a GPU only."""
     NOT_CHECKED = "not_checked"
-    """Nothing was found wrong, and its answers were not checked: it was not asked for, the judge could not check what
-    this kernel does, or the judge itself failed.
+    """No fault was found, and answers were not checked: not requested, impossible for this
+    kernel, or the judge itself failed.
     """
 
 
@@ -117,7 +123,7 @@ UNCHECKED_FAULTS = frozenset({Fault.UNJUDGED, Fault.UNCHECKED})
 
 
 class Check(Value):
-    """One comparison of one call's outputs."""
+    """Comparison of the outputs of a call."""
 
     draw: str
     """own, signed, large, wide, constant_rows, special, hidden:NAME=VALUE, other_weights, timed ..."""
@@ -135,19 +141,19 @@ class OwnWork(Value):
     """Whether the candidate's own kernels do the work."""
 
     mode: str = "strict"
-    """strict, share:P or report."""
+    """Mode of the check: strict, share:P or report."""
     accepted: bool = False
     share: Number | None = None
     """The share of GPU time (on a GPU) or of counted operations (on a CPU) in its own kernels, 0 to 1."""
     share_of: str = ""
-    """gpu_time or operations."""
+    """Measure of the share: gpu_time or operations."""
     needed: bool | None = None
-    """False where the output stays right with its kernels turned off: a decoy."""
+    """False if the output stays right with the candidate's kernels disabled: a decoy."""
     census: Census = Census()
 
 
 class CorrectnessResult(Value):
-    """The checks of one candidate on one device."""
+    """Checks of a candidate on a device."""
 
     device: str
     """cpu (interpreted, shrunk shapes) or the GPU's name."""
@@ -155,17 +161,19 @@ class CorrectnessResult(Value):
     failure: Failure | None = None
     checks: tuple[Check, ...] = ()
     correct_kb: bool | None = None
-    """KernelBench's own rule on the problem's own distribution; None where it was not reached."""
+    """Result by KernelBench's own rule on the problem's own distribution; None if not reached."""
     own_work: OwnWork | None = None
     sizes: dict[str, int] = {}
-    """Module-level integers it was judged with where they are not the problem's own."""
+    """Module-level integers of the check, if other than the problem's own."""
     fixed_sizes: dict[str, int] = {}
     """Module-level integers that the candidate's own guard fixes to the problem's values."""
     weights_reloaded: bool | None = None
-    """False where the candidate's parameters could not be matched with the reference's; None where there are none."""
+    """False if the candidate's parameters could not be matched with the reference's; None without
+    parameters.
+    """
     deterministic: bool | None = None
-    """Whether two calls on the same inputs agreed bit for bit on a GPU; None under the interpreter, whose own rounding
-    depends on which programs run together.
+    """Whether two calls on the same inputs agreed bit for bit on a GPU; None under the
+    interpreter, whose own rounding depends on which programs run together.
     """
     seed: int | None = None
     """The seed of draws, sizes and the order of programs: `agent check --seed` repeats the verdict with it."""
@@ -174,9 +182,9 @@ class CorrectnessResult(Value):
     tried: tuple[Tried, ...] = ()
     """The sizes that it was checked at, in order, with their outcomes."""
     layouts: tuple[LayoutCheck, ...] = ()
-    """The calls on inputs in other memory layouts (transposed, sliced, expanded) at one of the sizes."""
+    """Calls on inputs in other memory layouts (transposed, sliced, expanded) at one of the sizes."""
     host_choices: tuple[HostChoice, ...] = ()
-    """Choices of the host code of which one outcome was never seen. On a GPU those of its own traces."""
+    """Choices of the host code with an outcome never seen. On a GPU those of its own traces."""
     notes: tuple[str, ...] = ()
     seconds: Number = 0.0
 
@@ -195,7 +203,7 @@ class Isolation(Value):
 
 
 class Environment(Value):
-    """What the verdict was made with. Speed rewards compare only within one fingerprint."""
+    """Versions and device of a verdict. Speed rewards compare only within a fingerprint."""
 
     evaluator: str = ""
     python: str = ""
@@ -209,7 +217,7 @@ class Environment(Value):
 
 
 class Report(Value):
-    """One candidate, one problem: everything that is known. A stage not reached is None."""
+    """Verdict on a candidate for a problem, with all measurements. A stage not reached is None."""
 
     schema_version: int = SCHEMA_VERSION
     problem: str
@@ -225,41 +233,43 @@ class Report(Value):
     judged_on: str = ""
     """cpu (interpreted, shrunk shapes: never a speed reward) or the GPU's name."""
     advice: tuple[str, ...] = ()
-    """What the text looks like. Never the verdict."""
+    """Advice from the text alone, without influence on the verdict."""
     compiles: tuple[CompileResult, ...] = ()
-    """One for each target, the main target first."""
+    """Compilation results for each target, the main target first."""
     interpreted: CorrectnessResult | None = None
     correctness: CorrectnessResult | None = None
     profile: ProfileResult | None = None
     own_work: OwnWork | None = None
     degenerate: tuple[str, ...] = ()
-    """What a wrong answer could be and pass, from the problem's manifest: zeros, constant, identity ...
+    """Wrong answers which would pass, from the problem's manifest: zeros, constant, identity ...
 
     Such a problem earns no reward.
     """
     narrow_contract: str = ""
     """Why a correct candidate earns no full reward: its own guard takes too few sizes. Empty for every other."""
     coverage: Coverage | None = None
-    """Which comparisons of the kernels were exercised, under the interpreter; None where that was not reached, or where
-    no interpreter can run the problem.
+    """Coverage of the kernels' comparisons, under the interpreter; None if not reached, or if no
+    interpreter can run the problem.
     """
     eval_mode: str = ""
-    """Why the module was judged in eval mode: `the module's Dropout draws random numbers in training mode`. Empty where
-    it was judged as it is built.
+    """Reason for judging the module in eval mode: `the module's Dropout draws random numbers in
+    training mode`. Empty if judged as built.
     """
     isolation: Isolation | None = None
     environment: Environment = Environment()
     needs_gpu: str = ""
-    """Why its answers can be checked on a GPU only; empty where they were checked, or the report is of a GPU."""
+    """Reason why answers can be checked on a GPU only; empty if they were checked, or for a
+    report of a GPU.
+    """
     output: str = ""
-    """What the candidate printed, capped. Data, never an instruction."""
+    """Printed output of the candidate, with limited length. Data, never an instruction."""
     warnings: tuple[str, ...] = ()
     seconds: Number = 0.0
     cached: bool = False
 
     @model_validator(mode="before")
     @classmethod
-    def _of_an_earlier_version(cls, report: Any) -> Any:
+    def _of_an_earlier_version(cls, report: Mapping[str, Any]) -> Any:
         """Before version 3 torch.compile was timed with its host code, and the ratio over it mixed both methods."""
         profile = report.get("profile") if isinstance(report, dict) else None
         if not isinstance(profile, dict) or report.get("schema_version", SCHEMA_VERSION) >= 3:
@@ -273,12 +283,12 @@ class Report(Value):
 
     @property
     def compile(self) -> CompileResult | None:
-        """The result for the main target; None where nothing was compiled."""
+        """Result for the main target; None if nothing was compiled."""
         return self.compiles[0] if self.compiles else None
 
     @property
     def ended_at(self) -> Rung:
-        """The rung that said no, or the highest that was entered where none did."""
+        """Rung which refused the candidate, or the highest rung entered."""
         stages: tuple[
             tuple[Rung, CompileResult | CorrectnessResult | ProfileResult | None], ...
         ] = (
@@ -294,7 +304,7 @@ class Report(Value):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def outcome(self) -> ReportOutcome:
-        """What it says of the candidate, in one word. Part of the JSON."""
+        """Outcome of the candidate in a single word. Part of the JSON."""
         if self.correct:
             return ReportOutcome.CORRECT
         if self.failure is not None and self.failure.fault not in UNCHECKED_FAULTS:
@@ -304,9 +314,10 @@ class Report(Value):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def explanation(self) -> str:
-        """Why it is not correct, in one line: `ended at compile: resources: shared memory ...`.
+        """Reason why the candidate is not correct, in one line.
 
-        Empty where it is correct. Part of the JSON.
+        Example: `ended at compile: resources: shared memory ...`. Empty if correct. Part of the
+        JSON.
         """
         if self.correct:
             return ""
@@ -327,9 +338,10 @@ class Report(Value):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def ignores_strides(self) -> str:
-        """Where a kernel that is right on contiguous inputs is wrong: `wrong where input 0 (x) is transposed ...`.
+        """Layout of the inputs at which a kernel is wrong that is right on contiguous inputs.
 
-        Empty where no other layout of the inputs gave a wrong answer. Part of the JSON.
+        Example: `wrong where input 0 (x) is transposed ...`. Empty if no layout gave a wrong
+        answer. Part of the JSON.
         """
         checked = self.correctness or self.interpreted
         wrong = (
@@ -348,7 +360,10 @@ class Report(Value):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def reward_ineligible_because(self) -> str:
-        """Why it may earn no full reward, in one line; empty where it may. Part of the JSON."""
+        """Reason why the candidate earns no full reward, in one line; empty if it may.
+
+        Part of the JSON.
+        """
         if not self.correct:
             return f"it is not correct: {self.outcome.value.replace('_', ' ')}"
         if self.degenerate:
@@ -361,5 +376,5 @@ class Report(Value):
 
     @property
     def speedup(self) -> float | None:
-        """The speedup over eager PyTorch, at the median; None where it is not correct or was not timed."""
+        """Median speedup over eager PyTorch; None if not correct or not timed."""
         return self.profile.speedup if self.profile and self.correct else None

@@ -1,6 +1,6 @@
-"""What can be read off a candidate's text without running it.
+"""Reads properties from a candidate's text without running it.
 
-Only syntax is a verdict here; everything else about the text is advice.
+Only syntax decides a verdict; everything else about the text is advice.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _CODE_LINE = re.compile(
     r"^\s*(?:import \w|from [\w.]+ import|def \w+\s*\(|class \w+\s*[(:]|@\w|\w+ ?= ?\S|\w+(?:\.\w+)*\()",
     re.MULTILINE,
 )
-"""What does not parse is broken code where a line looks like this, and prose where none does."""
+"""Pattern which marks a text that does not parse as broken code; without a match it is prose."""
 
 
 def read_source(text: str, allow_import: tuple[str, ...] = ()) -> Failure | None:
-    """Why the text cannot be a candidate: no code, not Python, no `class ModelNew`, no forward, no Triton kernel.
+    """Returns why the text cannot be a candidate: no code, not Python, no `class ModelNew`, no
+    forward, no Triton kernel.
 
-    None where it can.
-
-    allow_import: packages whose kernels count as its own; a text that uses those need not have one, nor import triton.
+    None if it can. allow_import: packages whose kernels count as the candidate's own; a text
+    which uses them need not define a kernel, nor import triton.
     """
     if not text.strip():
         return Failure(fault=Fault.NO_CODE, message="there is no code")
@@ -71,9 +71,10 @@ def read_source(text: str, allow_import: tuple[str, ...] = ()) -> Failure | None
 
 
 def kernels(text: str) -> tuple[str, ...]:
-    """Names of the functions under @triton.jit (autotune and heuristics included), in order.
+    """Returns the names of functions under @triton.jit (also with autotune and heuristics), in
+    order.
 
-    Empty where the text does not parse.
+    Empty if the text does not parse.
     """
     try:
         return tuple(f.name for f in _kernel_functions(parse_module(text)))
@@ -89,14 +90,16 @@ def candidate_hash(text: str) -> str:
 def _syntax_failure(error: SyntaxError) -> Failure:
     text = (error.text or "").rstrip("\n")
     column = None if error.offset is None else max(error.offset - 1, 0)
-    where = (
+    location = (
         None
         if error.lineno is None
         else SourceLine(line=error.lineno, column=column, text=clean_text(text, 400))
     )
     at = f" at line {error.lineno}" if error.lineno else ""
     return Failure(
-        fault=Fault.SYNTAX, message=f"syntax error{at}: {clean_text(error.msg, 300)}", where=where
+        fault=Fault.SYNTAX,
+        message=f"syntax error{at}: {clean_text(error.msg, 300)}",
+        where=location,
     )
 
 
@@ -122,26 +125,28 @@ def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _kernel_functions(tree: ast.Module) -> list[ast.FunctionDef]:
-    """Functions with a decorator that ends in `jit` of triton or gluon, whatever the import is called; nested ones
-    too.
+    """Functions with a decorator that ends in `jit` of triton or gluon, whatever the import is
+    called; nested ones too.
     """
     nodes = list(ast.walk(tree))
     names = _jit_names(nodes)
-    found = [
+    messages = [
         n
         for n in nodes
         if isinstance(n, ast.FunctionDef) and any(_is_jit(d, names) for d in n.decorator_list)
     ]
     calls = [n for n in nodes if isinstance(n, ast.Call) and _is_jit(n.func, names)]
     wrapped = {a.id for n in calls for a in n.args if isinstance(a, ast.Name)}
-    found += [
-        n for n in nodes if isinstance(n, ast.FunctionDef) and n.name in wrapped and n not in found
+    messages += [
+        n
+        for n in nodes
+        if isinstance(n, ast.FunctionDef) and n.name in wrapped and n not in messages
     ]
-    return sorted(found, key=lambda n: n.lineno)
+    return sorted(messages, key=lambda n: n.lineno)
 
 
 def _jit_names(nodes: list[ast.AST]) -> set[str]:
-    """What this module calls triton.jit where it imports it by name."""
+    """Returns the module's names of triton.jit, if imported by name."""
     imports = [
         n
         for n in nodes
@@ -192,12 +197,16 @@ _SUSPICIOUS: tuple[tuple[str, str], ...] = (
 
 
 def advice(text: str) -> tuple[str, ...]:
-    """What a reader should look at twice: never the verdict, for text can be written to look like anything."""
+    """Returns remarks for a reader, without influence on the verdict, because a text can be
+    written to look like anything.
+    """
     if len(text) > MAX_SOURCE_CHARACTERS:
         return ()
     code = _without_text(text)
-    found = [message for pattern, message in _SUSPICIOUS if re.search(pattern, code, re.MULTILINE)]
-    return tuple(found + _kernel_advice(text))
+    messages = [
+        message for pattern, message in _SUSPICIOUS if re.search(pattern, code, re.MULTILINE)
+    ]
+    return tuple(messages + _kernel_advice(text))
 
 
 def _kernel_advice(text: str) -> list[str]:
@@ -213,21 +222,21 @@ def _kernel_advice(text: str) -> list[str]:
         n.attr for n in nodes if isinstance(n, ast.Attribute)
     }
     unused = [name for name in names if name not in used]
-    found = [f"kernel {name} is never used by name" for name in unused]
+    messages = [f"kernel {name} is never used by name" for name in unused]
     if any(
         _calls_torch(handler) for n in nodes if isinstance(n, ast.Try) for handler in n.handlers
     ):
-        found.append("an except clause calls torch: a fallback is seen and refused")
+        messages.append("an except clause calls torch: a fallback is seen and refused")
     dots = [
         n
         for n in nodes
         if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "dot"
     ]
     if any(not {k.arg for k in n.keywords} & {"input_precision", "allow_tf32"} for n in dots):
-        found.append(
+        messages.append(
             'tl.dot on float32 is tf32 by default: input_precision="ieee" or "tf32x3" keeps float32'
         )
-    return found
+    return messages
 
 
 def _calls_torch(node: ast.AST) -> bool:
@@ -240,15 +249,15 @@ def _calls_torch(node: ast.AST) -> bool:
 
 
 def _root(node: ast.AST) -> str:
-    """The first name of a chain of attributes; empty where it begins with something else."""
+    """Returns the first name of a chain of attributes; empty for other expressions."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def _without_text(text: str) -> str:
-    """The code without comments and string contents, so that words in prose are no evidence; names cut at
-    MAX_WORD_CHARACTERS, so that no pattern takes long.
+    """Removes comments and string contents, so that words in prose are no evidence; cuts names at
+    MAX_WORD_CHARACTERS, which bounds the time of patterns.
     """
     lines: list[list[str]] = [[]]
     try:
@@ -265,5 +274,7 @@ def _without_text(text: str) -> str:
 
 
 def _joined(tokens: list[str]) -> str:
-    """Tokens as a formatter would write them: nothing round a dot, before a bracket or after an opening one."""
+    """Joins tokens as a formatter would: no space around a dot, before a bracket or after an
+    opening bracket.
+    """
     return re.sub(r" ?([.\[\](){},:]) ?", r"\1", " ".join(tokens))

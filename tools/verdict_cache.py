@@ -29,7 +29,7 @@ def evaluator_version() -> str:
 
 
 class VerdictCache:
-    """A folder of reports."""
+    """Cache of reports in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "verdicts"
@@ -40,7 +40,9 @@ class VerdictCache:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def find(self, key: str) -> Report | None:
-        """The report with `cached` set; None where none is kept, or what is kept cannot be read as a report."""
+        """Returns the report with `cached` set; None if not cached, or if the file is no readable
+        report.
+        """
         path = self._path(key)
         try:
             return Report.model_validate_json(path.read_bytes()).with_(cached=True)
@@ -48,8 +50,8 @@ class VerdictCache:
             return None
 
     def keep(self, key: str, report: Report) -> None:
-        """Writes the verdict under another name and renames it: a reader never sees half of it. Raises OSError on a
-        full disk.
+        """Writes the verdict under a temporary name and renames it: a reader never sees a partial
+        file. Raises OSError on a full disk.
         """
         if report.failure is not None and report.failure.fault in UNCACHED_FAULTS:
             return

@@ -1,6 +1,7 @@
-"""Values as JSON between the judge and a candidate's process: never pickle, which would run the sender's code.
+"""Converts values to JSON between the judge and a candidate's process, without pickle, which
+would run the sender's code.
 
-Tensors travel as what `tensor` makes of them (a shape, a shared buffer); everything else is a plain tree.
+Tensors are converted by `tensor` (a shape, a shared buffer); everything else is a plain tree.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ class WireError(ValueError):
 
 
 def describe(value: Any, tensor: Callable[[Any], Json]) -> Json:
-    """A JSON tree of None, bool, int, float, str, list, tuple, dict (string keys), torch.dtype, torch.device,
-    torch.Size and tensors.
+    """A JSON tree of None, bool, int, float, str, list, tuple, dict (string keys), torch.dtype,
+    torch.device, torch.Size and tensors.
 
     Raises: WireError for any other type.
     """

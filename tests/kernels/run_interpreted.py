@@ -192,8 +192,8 @@ def work(path: Path, answer) -> None:
     from triton.runtime import driver
 
     sys.path.insert(0, str(ROOT))
-    from kernelwright.tools.replaying.interpreter.repairs import repair_splat
-    from kernelwright.tools.replaying.interpreter.libdevice import provide_libdevice
+    from kernelwright.tools.replaying.interpreter.patches.libdevice import provide_libdevice
+    from kernelwright.tools.replaying.interpreter.patches.repairs import repair_splat
 
     driver.set_active(StubDriver())
     repair_splat()

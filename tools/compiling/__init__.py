@@ -1,6 +1,6 @@
-"""Kernels from text: what a kernel's text may say, a kernel rebuilt from it, and its binary for a target, made in a
-sandbox.
+"""Kernels from text: the language allowed in a kernel's text, the kernel rebuilt from its text,
+and its binary for a target, compiled in a sandbox.
 
-A kernel's text is the only representation of it. What is interpreted on a CPU and what is compiled for a GPU are made
-from the same checked syntax tree.
+A kernel's text is its only representation. The interpreter on a CPU and the compiler for a GPU
+use the same checked syntax tree.
 """

@@ -1,5 +1,5 @@
-"""Outcomes of compilations by content address: in memory, shared by candidates, sizes and runs, and in a folder
-where one is given.
+"""Caches outcomes of compilations by content address: in memory, shared by candidates, sizes and
+runs, and optionally in a folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kernelwright.tools.compiling.compiled import CompileOutcome
 
 
 class Cache:
-    """Compiled kernels by content. Thread-safe; what was used least lately is forgotten first."""
+    """Least-recently-used cache of compiled kernels, by content address. Thread-safe."""
 
     def __init__(
         self,
@@ -27,8 +27,10 @@ class Cache:
         most_bytes: int = 256 << 20,
         most_bytes_on_disk: int = 1 << 30,
     ) -> None:
-        """folder: read and written by the trusted side only; where its files take more than `most_bytes_on_disk`, the
-        oldest are removed now. most_bytes: of what is kept in memory.
+        """Opens the cache, and removes the oldest files if the folder holds more than
+        `most_bytes_on_disk`.
+
+        folder: read and written by the trusted side only. most_bytes: maximum size in memory.
         """
         self._folder, self._most_bytes = folder, most_bytes
         if folder is not None:
@@ -38,19 +40,19 @@ class Cache:
         self._lock = threading.Lock()
 
     def get(self, key: str, texts: Collection[str] = ()) -> CompileOutcome | None:
-        """The outcome, where it is there with these texts."""
+        """Returns the outcome with all of these texts; None if not cached."""
         with self._lock:
-            found = self._held.get(key)
-            if found is not None:
+            cached = self._held.get(key)
+            if cached is not None:
                 self._held.move_to_end(key)
-        if found is None and (found := self._read(key)) is not None:
-            self._hold(key, found)
-        if found is None or (found.fault is None and not set(texts) <= set(found.texts)):
+        if cached is None and (cached := self._read(key)) is not None:
+            self._hold(key, cached)
+        if cached is None or (cached.fault is None and not set(texts) <= set(cached.texts)):
             return None
-        return found
+        return cached
 
     def put(self, key: str, outcome: CompileOutcome) -> None:
-        """Keeps an outcome under the key that `find` is asked for, in memory and, where there is a folder, on disk."""
+        """Caches an outcome under its content address, in memory and in the folder."""
         self._hold(key, outcome)
         if self._folder is not None:
             self._write(self._folder / key[:2], key, outcome)
@@ -95,16 +97,18 @@ class Cache:
 
 
 def _prune(folder: Path, most_bytes: int) -> None:
-    """Removes the files written longest ago until the rest take half of `most_bytes`, where all take more."""
-    found = []
+    """Removes the oldest files until half of `most_bytes` remains, if the folder holds more than
+    `most_bytes`.
+    """
+    files = []
     for path in folder.glob("*/*"):
         with contextlib.suppress(OSError):  # another process removes it, too
             state = path.stat()
-            found.append((state.st_mtime, state.st_size, path))
-    total = sum(size for _, size, _ in found)
+            files.append((state.st_mtime, state.st_size, path))
+    total = sum(size for _, size, _ in files)
     if total <= most_bytes:
         return
-    for _, size, path in sorted(found):
+    for _, size, path in sorted(files):
         if total <= most_bytes // 2:
             return
         with contextlib.suppress(OSError):

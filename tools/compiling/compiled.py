@@ -1,4 +1,6 @@
-"""What compiling one kernel for one target gave: a frozen value that no candidate's process holds on to."""
+"""Result of compiling a kernel for a target: frozen values without references to a candidate's
+process.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ VERSION = 3
 
 
 class Compiled(Value):
-    """One specialisation of one kernel for one target.
+    """Specialisation of a kernel, compiled for a target.
 
-    Without a `failure` there are `binary`, `metadata` and `resources`.
+    Without a `failure`, `binary`, `metadata` and `resources` are set.
     """
 
     model_config = ConfigDict(
@@ -41,8 +43,8 @@ class Compiled(Value):
     binary: bytes = b""
     """cubin or hsaco. Base64 in JSON."""
     reversed: bytes = b""
-    """The same with its programs numbered from the other end, where their order may decide
-    (`tools.compiling.program_order`).
+    """Binary with program numbers counted from the other end, if the order of programs may affect
+    the result (`tools.compiling.program_order`).
     """
     texts: dict[str, str] = {}
     """The stages that were asked for."""
@@ -52,6 +54,8 @@ class Compiled(Value):
     """Whether it had been compiled before."""
 
 
+OUTPUT_FILE = "compiler_says"
+"""Name of the file in a compiling process's folder with the last output of the compiler."""
 METADATA = (
     "name", "shared", "num_warps", "num_ctas", "num_stages", "maxnreg", "cluster_dims", "global_scratch_size",
     "global_scratch_align", "profile_scratch_size",
@@ -59,25 +63,25 @@ METADATA = (
     "warp_size", "waves_per_eu",
     "matrix_instr_nonkdim", "kpack", "triton_version",
 )  # fmt: skip
-"""Fields of Triton's metadata that are kept, where a version of Triton has them."""
+"""Fields of Triton's metadata which are stored, if the Triton version has them."""
 TEXTS = ("ttir", "ttgir", "llir", "ptx", "amdgcn")
 """Stages that a compilation leaves behind as text."""
 
 
 class Place(Value):
-    """A place in the text of one of the functions that a kernel is made of."""
+    """Position in the text of a function of the kernel."""
 
     function: int
     """Its number among them, the kernel's own first."""
     line: int
-    """From 1."""
+    """Line in the function's text, from 1."""
     column: int = 0
-    """From 0, in bytes."""
+    """Column in bytes, from 0."""
 
 
 class CompileOutcome(Value):
-    """What a compilation gave, free of everything that differs between candidates with the same text: what the
-    cache holds.
+    """Outcome of a compilation without anything that differs between candidates with the same
+    text, as stored in the cache.
     """
 
     model_config = ConfigDict(

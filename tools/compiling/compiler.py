@@ -1,7 +1,8 @@
-"""Compiles the kernels of a trace, trusted side: what is known already is taken from the cache, the rest is made in a
-sandboxed process and checked for its form.
+"""Compiles the kernels of a trace, trusted side: takes cached outcomes, compiles the others in a
+sandboxed process, and validates the answers.
 
-A compiler that crashes, aborts or hangs costs the kernel that it was at; the others are compiled by the next process.
+A compiler that crashes, aborts or hangs loses only the current kernel; the next process compiles
+the others.
 """
 
 from __future__ import annotations
@@ -15,15 +16,23 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from kernelwright.tools.compiling.cache import Cache
-from kernelwright.tools.compiling.compiled import TEXTS, VERSION, Compiled, CompileOutcome, Place
+from kernelwright.tools.compiling.compiled import (
+    OUTPUT_FILE,
+    TEXTS,
+    VERSION,
+    Compiled,
+    CompileOutcome,
+    Place,
+)
 from kernelwright.tools.compiling.program_order import kernels_with_shared_memory
 from kernelwright.tools.compiling.text.closure import Contents
-from kernelwright.tools.compiling.text.kernel_text import place as place_in_text
+from kernelwright.tools.compiling.text.kernel_text import candidate_line
 from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.report import Failure, Fault, SourceLine, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
@@ -31,14 +40,14 @@ from kernelwright.tools.sandbox.run_queue import RemainingSeconds
 from kernelwright.tools.trace.trace import Function, Kernel, Traced
 
 WORKER_ENTRY = "kernelwright.tools.compiling.worker:serve"
-OUTPUT_FILE = "compiler_says"
-"""The file in the process's folder that holds what the compiler printed last (`tools.compiling.worker`)."""
 FP_FUSION = "1"
 """TRITON_DEFAULT_FP_FUSION of the sandbox; its default flips in Triton 3.10."""
 _CACHED_FAULTS = (Fault.COMPILE, Fault.RESOURCES, Fault.CHEAT)
 """Failures that the next attempt would meet again: they are cached. A crash or a timeout is not."""
 _MAX_KERNELS_OF_ONE_PROCESS = 1 if (os.cpu_count() or 1) >= 8 else 3
-"""Kernels that are not worth a second process: one of a product takes up to seconds, and a process 30 milliseconds."""
+"""Maximum number of kernels compiled by a single process: a matrix product compiles for up to
+seconds, and a process starts in 30 milliseconds.
+"""
 
 
 @functools.cache
@@ -47,7 +56,9 @@ def _version() -> str:
 
 
 class Compiler:
-    """Thread-safe. Its cache lives as long as it does, and in `folder` where one is given."""
+    """Compiles kernels in sandboxed processes, with a cache in memory and optionally in `folder`.
+    Thread-safe.
+    """
 
     def __init__(
         self,
@@ -57,14 +68,16 @@ class Compiler:
         kernel_seconds: float = 30.0,
         processes: int = 4,
     ) -> None:
-        """zygote: of kind COMPILE.
+        """Opens the cache; processes start on demand.
 
-        kernel_seconds: that one kernel may take. processes: that one call of `compile` uses at once.
+        zygote: of kind COMPILE. kernel_seconds: time limit per kernel. processes: maximum number
+        of processes per call of `compile`.
         """
         self._zygote, self._kernel_seconds, self._processes = zygote, kernel_seconds, processes
         self._cache = Cache(folder)
         self._under_way: dict[tuple[str, tuple[str, ...]], Future[CompileOutcome | None]] = {}
-        """What other threads compile at this moment, by the kernel's address and the texts that are wanted of it."""
+        """Compilations running in other threads, by the kernel's address and the requested texts.
+        """
         self._lock = threading.Lock()
 
     def compile(
@@ -77,82 +90,94 @@ class Compiler:
         seconds: float,
         texts: Collection[str] = (),
     ) -> dict[str, Compiled]:
-        """Every kernel, by its key in the trace, in the order given.
+        """Compiles kernels and returns them by their keys in the trace, in the order of
+        `kernels`.
 
-        source: the candidate's text, for the lines of errors. seconds: bounds them all together. texts: stages whose
-        text is wanted (`ptx`, `amdgcn` ...).
-        Raises: KeyError for a key that is not in the trace; ValueError for an unknown target; InfrastructureError where
-        no process starts.
+        source: the candidate's text, for the lines of errors. seconds: limit for all kernels
+        together. texts: requested
+        stages (`ptx`, `amdgcn` ...).
+        Raises: KeyError for a key missing in the trace; ValueError for an unknown target;
+        InfrastructureError if no process
+        starts.
         """
         name = parse_target(target).name
         contents = Contents(traced.functions)
         shared = kernels_with_shared_memory(traced)
-        addresses = {
-            k: contents.address(
-                traced.kernels[k], name, f"{_version()}{'/shared' if k in shared else ''}"
-            )
-            for k in dict.fromkeys(kernels)
-        }
-        known = {
-            a: found for a in addresses.values() if (found := self._cache.get(a, texts)) is not None
-        }
-        missing = {a: k for k, a in reversed(addresses.items()) if a not in known}
+        addresses: dict[str, str] = {}
+        for key in dict.fromkeys(kernels):
+            # With shared memory the outcome holds a second binary (programs in reverse order).
+            version = f"{_version()}{'/shared' if key in shared else ''}"
+            addresses[key] = contents.address(traced.kernels[key], name, version)
+        cached: dict[str, CompileOutcome] = {}
+        for address in addresses.values():
+            outcome = self._cache.get(address, texts)
+            if outcome is not None:
+                cached[address] = outcome
+        missing = {a: k for k, a in reversed(addresses.items()) if a not in cached}
         job = _Job(
-            self._zygote,
-            traced,
-            contents,
-            name,
-            time.monotonic() + seconds,
-            self._kernel_seconds,
-            tuple(texts),
-            shared,
+            zygote=self._zygote,
+            traced=traced,
+            contents=contents,
+            target=name,
+            deadline=time.monotonic() + seconds,
+            kernel_seconds=self._kernel_seconds,
+            texts=tuple(texts),
+            shared=shared,
         )
-        made = self._each_once(job, missing)
-        told = {k: (made.get(a) or known[a], a) for k, a in addresses.items()}
+        outcomes = self._each_once(job, missing)
         lines = source.splitlines()
-        return {
-            k: _describe_compiled(traced, contents, k, name, outcome, a, a in known, lines)
-            for k, (outcome, a) in told.items()
-        }
+        result: dict[str, Compiled] = {}
+        for key, address in addresses.items():
+            outcome = outcomes.get(address) or cached[address]
+            compiled = _describe_compiled(job, key, outcome, lines)
+            result[key] = compiled.with_(key=address, cached=address in cached)
+        return result
 
     def _each_once(self, job: _Job, missing: Mapping[str, str]) -> dict[str, CompileOutcome]:
-        """The outcomes by address; what another thread compiles already is waited for.
+        """Returns the outcomes by address; waits for kernels which another thread is compiling.
 
         missing: address -> key of a kernel.
         """
         with self._lock:
-            others = {
+            promised_elsewhere = {
                 a: self._under_way[a, job.texts]
                 for a in missing
                 if (a, job.texts) in self._under_way
             }
-            own = {a: k for a, k in missing.items() if a not in others}
-            promised: dict[str, Future[CompileOutcome | None]] = {a: Future() for a in own}
+            keys_to_compile = {a: k for a, k in missing.items() if a not in promised_elsewhere}
+            promised: dict[str, Future[CompileOutcome | None]] = {
+                a: Future() for a in keys_to_compile
+            }
             self._under_way |= {(a, job.texts): promise for a, promise in promised.items()}
-        made: dict[str, CompileOutcome] = {}
+        outcomes: dict[str, CompileOutcome] = {}
         try:
-            made = self._kept(self._in_processes(job, own))
+            outcomes = self._cached(self._in_processes(job, keys_to_compile))
         finally:
             with self._lock:
-                for a in own:
+                for a in keys_to_compile:
                     del self._under_way[a, job.texts]
             for a, promise in promised.items():
-                promise.set_result(made.get(a))
-        found = {a: _promised(other, job.deadline) for a, other in others.items()}
-        made |= {a: outcome for a, outcome in found.items() if outcome is not None}
-        return made | self._kept(
-            self._in_processes(job, {a: missing[a] for a, one in found.items() if one is None})
+                promise.set_result(outcomes.get(a))
+        awaited = {a: _promised(other, job.deadline) for a, other in promised_elsewhere.items()}
+        outcomes |= {a: outcome for a, outcome in awaited.items() if outcome is not None}
+        return outcomes | self._cached(
+            self._in_processes(
+                job, {a: missing[a] for a, outcome in awaited.items() if outcome is None}
+            )
         )
 
-    def _kept(self, made: dict[str, CompileOutcome]) -> dict[str, CompileOutcome]:
-        """The same, once what the next attempt would meet again is in the cache."""
-        for address, outcome in made.items():
+    def _cached(self, outcomes: dict[str, CompileOutcome]) -> dict[str, CompileOutcome]:
+        """Caches the outcomes which the next attempt would repeat, and returns all outcomes."""
+        for address, outcome in outcomes.items():
             if outcome.fault is None or outcome.fault in _CACHED_FAULTS:
                 self._cache.put(address, outcome)
-        return made
+        return outcomes
 
     def _in_processes(self, job: _Job, missing: Mapping[str, str]) -> dict[str, CompileOutcome]:
-        """missing: address -> key of a kernel. The outcomes by address."""
+        """Shares the kernels between processes; returns the outcomes by address.
+
+        missing: address -> key of a kernel.
+        """
         count = min(self._processes, -(-len(missing) // _MAX_KERNELS_OF_ONE_PROCESS))
         shares = [list(missing)[::-1][number::count] for number in range(count)]
         if count < 2:
@@ -163,7 +188,9 @@ class Compiler:
 
 
 def _promised(other: Future[CompileOutcome | None], deadline: float) -> CompileOutcome | None:
-    """What another thread made of a kernel; None where that says nothing of this attempt, or is not there in time."""
+    """Returns another thread's outcome for a kernel; None if late, or if it failed for a reason
+    of its own attempt.
+    """
     try:
         outcome = other.result(max(deadline - time.monotonic(), 0.0))
     except TimeoutError:
@@ -175,79 +202,73 @@ def _promised(other: Future[CompileOutcome | None], deadline: float) -> CompileO
     )
 
 
+@dataclass(frozen=True)
 class _Job:
-    """Kernels of one trace, compiled one after the other; a process that dies is replaced by another."""
+    """Compilation of kernels of a trace, one after the other; a process that dies is replaced."""
 
-    def __init__(
-        self,
-        zygote: Zygote,
-        traced: Traced,
-        contents: Contents,
-        target: str,
-        deadline: float,
-        kernel_seconds: float,
-        texts: tuple[str, ...],
-        shared: Collection[str],
-    ) -> None:
-        """shared: keys of the kernels that a launch gives two tensors in the same memory."""
-        self._zygote, self._traced, self._contents, self._target = zygote, traced, contents, target
-        self.deadline, self._kernel_seconds, self.texts, self._shared = (
-            deadline,
-            kernel_seconds,
-            texts,
-            shared,
-        )
+    zygote: Zygote
+    traced: Traced
+    contents: Contents
+    target: str
+    deadline: float
+    kernel_seconds: float
+    texts: tuple[str, ...]
+    shared: Collection[str]
+    """Keys of kernels with a launch that passes two tensors in the same memory."""
 
-    def run(self, wanted: Mapping[str, str]) -> dict[str, CompileOutcome]:
-        """wanted: address -> key of a kernel. The outcomes by address."""
+    def run(self, keys: Mapping[str, str]) -> dict[str, CompileOutcome]:
+        """Compiles kernels until done or out of time; returns the outcomes by address.
+
+        keys: address -> key of a kernel.
+        """
         done: dict[str, CompileOutcome] = {}
         seconds = self.deadline - time.monotonic()
-        while left := {a: k for a, k in wanted.items() if a not in done}:
+        while remaining := {a: k for a, k in keys.items() if a not in done}:
             if seconds <= 0:
-                return done | {a: self._late(k, 0.0) for a, k in left.items()}
-            with self._zygote.start(WORKER_ENTRY, self._payload(left)) as process:
+                return done | {a: self._late(k, 0.0) for a, k in remaining.items()}
+            with self.zygote.start(WORKER_ENTRY, self._payload(remaining)) as process:
                 allowed = RemainingSeconds(process, seconds)
-                self._listen(process, allowed, left, done)
-                seconds = allowed.left
+                self._listen(process, allowed, remaining, done)
+                seconds = allowed.remaining
         return done
 
-    def _payload(self, left: Mapping[str, str]) -> dict[str, object]:
-        kernels = {a: self._traced.kernels[k] for a, k in left.items()}
-        keys = dict.fromkeys(key for k in kernels.values() for key in self._contents.closure(k))
+    def _payload(self, remaining: Mapping[str, str]) -> dict[str, object]:
+        kernels = {a: self.traced.kernels[k] for a, k in remaining.items()}
+        keys = dict.fromkeys(key for k in kernels.values() for key in self.contents.closure(k))
         return {
-            "functions": {key: _to_json(self._traced.functions[key]) for key in keys},
+            "functions": {key: _to_json(self.traced.functions[key]) for key in keys},
             "kernels": {a: _to_json(k) for a, k in kernels.items()},
-            "target": self._target,
+            "target": self.target,
             "texts": [t for t in self.texts if t in TEXTS],
-            "shared": [a for a, k in left.items() if k in self._shared],
+            "shared": [a for a, k in remaining.items() if k in self.shared],
         }
 
     def _listen(
         self,
         process: Process,
         allowed: RemainingSeconds,
-        left: Mapping[str, str],
+        keys: Mapping[str, str],
         done: dict[str, CompileOutcome],
     ) -> None:
-        """Takes outcomes until the process is done.
+        """Receives outcomes until the process is done.
 
-        What ends it early becomes the outcome of the kernel that it was at.
+        A process that ends early sets the outcome of its current kernel.
         """
-        at, begun = next(iter(left)), time.monotonic()
+        at, begun = next(iter(keys)), time.monotonic()
         ended: CompileOutcome | None = None
-        while ended is None and any(a not in done for a in left):
+        while ended is None and any(a not in done for a in keys):
             try:
-                message = allowed.receive(begun + self._kernel_seconds - time.monotonic())
-                if "begun" in message and message["begun"] in left:
+                message = allowed.receive(begun + self.kernel_seconds - time.monotonic())
+                if "begun" in message and message["begun"] in keys:
                     at, begun = message["begun"], time.monotonic()
                 elif message["made"] == at and at not in done:
                     done[at], begun = _read_outcome(message["outcome"]), time.monotonic()
                 else:
                     raise ValueError("an outcome that was not asked for")
             except ProcessTimedOut:
-                ended = self._late(left[at], time.monotonic() - begun)
+                ended = self._late(keys[at], time.monotonic() - begun)
             except ProcessDied as death:
-                ended = self._death(left[at], death, process)
+                ended = self._death(keys[at], death, process)
             except (
                 BadMessage,
                 KeyError,
@@ -256,16 +277,16 @@ class _Job:
                 ValidationError,
                 RecursionError,
             ) as error:
-                words = f"what the compiler says of {self._name(left[at])} has not the form of an outcome"
+                words = f"what the compiler says of {self._name(keys[at])} has not the form of an outcome"
                 ended = CompileOutcome(
                     fault=Fault.CRASH, message=f"{words}: {type(error).__name__}"
                 )
         if ended is not None:
-            stuck = at if at not in done else next(a for a in left if a not in done)
+            stuck = at if at not in done else next(a for a in keys if a not in done)
             done[stuck] = ended
 
     def _late(self, key: str, seconds: float) -> CompileOutcome:
-        words = f"{self._name(key)} is not compiled for {self._target} within {seconds:.0f} s"
+        words = f"{self._name(key)} is not compiled for {self.target} within {seconds:.0f} s"
         return CompileOutcome(fault=Fault.TIMEOUT, message=words, seconds=seconds)
 
     def _death(self, key: str, death: ProcessDied, process: Process) -> CompileOutcome:
@@ -277,16 +298,16 @@ class _Job:
             else Fault.CRASH
         )
         tail = f": {words}" if words else ""
-        message = f"{death.describe()} while compiling {self._name(key)} for {self._target}{tail}"
+        message = f"{death.describe()} while compiling {self._name(key)} for {self.target}{tail}"
         return CompileOutcome(fault=fault, message=message)
 
     def _name(self, key: str) -> str:
-        return f"kernel {self._traced.functions[self._traced.kernels[key].function].name}"
+        return f"kernel {self.traced.functions[self.traced.kernels[key].function].name}"
 
 
 def _to_json(part: Function | Kernel) -> str:
-    """Writes a part of a trace as JSON in which an infinity is an infinity: pydantic's own writing makes it null,
-    another constant than the one that was read.
+    """Serialises a part of a trace with infinities as infinities: pydantic writes null, which
+    would be a different constant.
     """
     return json.dumps(part.model_dump())
 
@@ -307,7 +328,9 @@ def _read_outcome(message: object) -> CompileOutcome:
 
 
 def _last_words(path: Path) -> str:
-    """The last line that a compiler printed before it died. The file was written in the sandbox: it may be anything."""
+    """Returns the last line printed by a compiler that died. The sandbox wrote the file: its
+    content is untrusted.
+    """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -316,51 +339,45 @@ def _last_words(path: Path) -> str:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             return ""
         lines = file.read(1 << 14).decode("utf-8", "replace").strip().splitlines()
-    said = [
+    notes = [
         line for line in lines if "ERROR" in line or "error" in line or "Assertion" in line
     ] or lines[-1:]
-    return clean_text(said[0], 200).strip() if said else ""
+    return clean_text(notes[0], 200).strip() if notes else ""
 
 
 def _describe_compiled(
-    traced: Traced,
-    contents: Contents,
-    key: str,
-    target: str,
-    outcome: CompileOutcome,
-    where: str,
-    cached: bool,
-    lines: Sequence[str],
+    job: _Job, key: str, outcome: CompileOutcome, lines: Sequence[str]
 ) -> Compiled:
-    """The outcome as one of this trace, whose functions have lines of their own."""
+    """Converts an outcome to a kernel of this trace, with lines of the candidate's file."""
+    traced = job.traced
     kernel = traced.kernels[key]
     failure = None
     if outcome.fault is not None:
-        functions = [traced.functions[k] for k in contents.closure(kernel)]
-        found = (_in_file(functions, each, lines) for each in outcome.places)
-        line = next((each for each in found if each is not None), None)
+        functions = [traced.functions[k] for k in job.contents.closure(kernel)]
+        candidate_places = (_in_file(functions, each, lines) for each in outcome.places)
+        line = next((each for each in candidate_places if each is not None), None)
         failure = Failure(
             fault=outcome.fault, cheat=outcome.cheat, message=outcome.message, where=line
         )
     return Compiled(
-        name=traced.functions[kernel.function].name, target=target, key=where, failure=failure,
+        name=traced.functions[kernel.function].name, target=job.target, failure=failure,
         resources=outcome.resources, signature=dict(kernel.signature),
         metadata=outcome.metadata, binary=outcome.binary, reversed=outcome.reversed, texts=outcome.texts,
-        seconds=outcome.seconds, cached=cached,
+        seconds=outcome.seconds,
     )  # fmt: skip
 
 
 def _in_file(
-    functions: Sequence[Function], place: Place, lines: Sequence[str]
+    functions: Sequence[Function], position: Place, lines: Sequence[str]
 ) -> SourceLine | None:
-    """The place in the candidate's file; None where its function lies elsewhere."""
-    if not 0 <= place.function < len(functions):
+    """Converts a position to a line in the candidate's file; None for a function of a library."""
+    if not 0 <= position.function < len(functions):
         return None
-    found = place_in_text(functions[place.function], place.line, place.column)
+    source_line = candidate_line(functions[position.function], position.line, position.column)
     if (
-        found is None
-        or not 0 < found.line <= len(lines)
-        or lines[found.line - 1].strip() != found.text.strip()
+        source_line is None
+        or not 0 < source_line.line <= len(lines)
+        or lines[source_line.line - 1].strip() != source_line.text.strip()
     ):
-        return found
-    return found.with_(text=clean_text(lines[found.line - 1], 400))
+        return source_line
+    return source_line.with_(text=clean_text(lines[source_line.line - 1], 400))

@@ -1,5 +1,5 @@
-"""Why a kernel does not compile: Triton's own words and the place in its text, or the first error that LLVM's
-passes print.
+"""Why a kernel does not compile: Triton's own words and the place in its text, or the first error
+that LLVM's passes print.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 from kernelwright.tools.compiling.compiled import CompileOutcome, Place
 from kernelwright.tools.compiling.text.kernel_text import FILE, TextFailed, file_name
-from kernelwright.tools.report import Fault, clean_text
+from kernelwright.tools.report import Cheat, Fault, clean_text
 from kernelwright.tools.trace.trace import Function
 
-MAX_MESSAGE_CHARACTERS = 600
-"""Characters of a message."""
+MAX_ERROR_CHARACTERS = 600
+"""Maximum number of characters of an error message."""
 MAX_PLACES = 12
 _MAX_DIAGNOSTIC_BYTES = 1 << 16
-"""Bytes of what the compiler prints that are read."""
+"""Maximum number of bytes read of the compiler's output."""
 _DIAGNOSTIC = re.compile(
     r'^(?:loc\(")?(?P<file>[^":\n]{1,300})"?:(?P<line>\d{1,9}):(?P<column>\d{1,9})\)?: error: (?P<message>[^\n]*)',
     re.MULTILINE,
@@ -30,17 +30,17 @@ _DIAGNOSTIC = re.compile(
 
 @dataclass
 class CapturedDiagnostics:
-    """What was written to stderr, by C++ too."""
+    """Text written to stderr, by C++ as well."""
 
     text: str = ""
     path: Path | None = None
-    """A file to keep it in, so that it outlives a compiler that aborts; None: in memory."""
+    """File for the text, which survives a compiler that aborts; None: in memory."""
 
 
 @contextlib.contextmanager
-def captured_errors(said: CapturedDiagnostics) -> Iterator[None]:
-    """Keeps what is written to stderr inside, instead of its going there."""
-    path, saved = said.path, os.dup(2)
+def captured_errors(diagnostics: CapturedDiagnostics) -> Iterator[None]:
+    """Redirects stderr to `diagnostics` until the block ends."""
+    path, saved = diagnostics.path, os.dup(2)
     held = (
         os.memfd_create("diagnostics")
         if path is None
@@ -51,7 +51,7 @@ def captured_errors(said: CapturedDiagnostics) -> Iterator[None]:
         yield
     finally:
         os.dup2(saved, 2)
-        said.text = os.pread(held, _MAX_DIAGNOSTIC_BYTES, 0).decode("utf-8", "replace")
+        diagnostics.text = os.pread(held, _MAX_DIAGNOSTIC_BYTES, 0).decode("utf-8", "replace")
         os.close(saved)
         os.close(held)
 
@@ -59,10 +59,10 @@ def captured_errors(said: CapturedDiagnostics) -> Iterator[None]:
 def outcome_of(
     error: Exception, diagnostics: str, kernel: str, functions: Mapping[str, Function]
 ) -> CompileOutcome:
-    """The outcome of a compilation that raised.
+    """Returns the outcome of a compilation that raised an error.
 
-    diagnostics: what the compiler printed. kernel: its name. functions: all that it is made of, in the order of
-    `closure`.
+    diagnostics: output of the compiler. kernel: name of the kernel. functions: all functions of
+    the kernel, in the order of `closure`.
     """
     numbers = {key: number for number, key in enumerate(functions)}
     if isinstance(error, TextFailed):
@@ -73,24 +73,24 @@ def outcome_of(
             kernel, error.refusal.message, (place,), error.refusal.fault, error.refusal.cheat
         )
     fault = _fault(error)
-    if type(error) is RuntimeError and (found := _first_error(diagnostics, functions)):
-        message, place = found
+    if type(error) is RuntimeError and (first_error := _first_error(diagnostics, functions)):
+        message, place = first_error
         return _outcome(kernel, message, (place,), fault)
     by_text = {function.text: numbers[key] for key, function in reversed(list(functions.items()))}
-    places = [
+    positions = [
         Place(function=by_text[str(e.src)], line=e.node.lineno, column=e.node.col_offset)
         for e in located(error)
         if str(e.src) in by_text
     ]
-    return _outcome(kernel, compile_message(error), tuple(places[:MAX_PLACES]), fault)
+    return _outcome(kernel, compile_message(error), tuple(positions[:MAX_PLACES]), fault)
 
 
 def _outcome(
-    kernel: str, message: str, places: tuple[Place, ...], fault: Fault, cheat: Any = None
+    kernel: str, message: str, places: tuple[Place, ...], fault: Fault, cheat: Cheat | None = None
 ) -> CompileOutcome:
     line = clean_text(
-        f"kernel {kernel} does not compile: {clean_text(message.replace(chr(10), ' '), MAX_MESSAGE_CHARACTERS)}",
-        2 * MAX_MESSAGE_CHARACTERS,
+        f"kernel {kernel} does not compile: {clean_text(message.replace(chr(10), ' '), MAX_ERROR_CHARACTERS)}",
+        2 * MAX_ERROR_CHARACTERS,
     )
     return CompileOutcome(fault=fault, cheat=cheat, message=line, places=places)
 
@@ -103,12 +103,12 @@ def _fault(error: Exception) -> Fault:
 
 
 def chain(error: BaseException | None) -> list[BaseException]:
-    """The exception and what it was raised from, outermost first."""
-    found: list[BaseException] = []
-    while error is not None and error not in found and len(found) < 200:
-        found.append(error)
+    """Returns the exception and its causes, outermost first."""
+    errors: list[BaseException] = []
+    while error is not None and error not in errors and len(errors) < 200:
+        errors.append(error)
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return found
+    return errors
 
 
 def located(error: BaseException) -> list[Any]:
@@ -132,7 +132,7 @@ def compile_message(error: BaseException) -> str:
 
 
 def _first_error(diagnostics: str, functions: Mapping[str, Function]) -> tuple[str, Place] | None:
-    """The first of LLVM's errors that is in one of the texts."""
+    """Returns the first LLVM error located in one of the functions."""
     numbers = {file_name(key): number for number, key in enumerate(functions)}
     for match in _DIAGNOSTIC.finditer(diagnostics):
         folder, _, name = match["file"].rpartition("/")

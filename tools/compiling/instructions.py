@@ -1,5 +1,5 @@
-"""What the instructions of a kernel say: tensor cores and their operand types, the widest load, approximate
-functions. Read from PTX, TTGIR and AMD assembly.
+"""Reads properties from a kernel's instructions (PTX, TTGIR, AMD assembly): tensor cores and
+their operand types, the widest load, approximate functions.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ _TTGIR_TYPES = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2", "i8": "s8", "f4E2M1FN": "e
 
 @dataclass(frozen=True)
 class Instructions:
-    """What a binary's instructions say: tensor cores, the widest load in bits, approximate arithmetic."""
+    """Properties of a binary's instructions: tensor cores, widest load in bits, approximate
+    arithmetic.
+    """
 
     tensor_core: str = ""
     mma_types: tuple[str, ...] = ()

@@ -8,9 +8,10 @@ from kernelwright.tools.hardware.targets import Target
 
 
 class PretendedDriver:
-    """Answers what device functions of Triton ask of the driver at compile time (`tl.target_info.is_cuda()`).
+    """Answers questions of Triton's device functions at compile time
+    (`tl.target_info.is_cuda()`).
 
-    Made active by `triton.runtime.driver.set_active`.
+    Activated by `triton.runtime.driver.set_active`.
     """
 
     def __init__(self, target: Target) -> None:

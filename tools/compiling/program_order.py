@@ -1,10 +1,14 @@
-"""The same kernel with its programs numbered from the other end.
+"""Renumbers the programs of a compiled kernel from the other end, to reveal dependence on their
+order.
 
-A GPU starts the programs of a launch in order, as nothing promises: a kernel whose first program clears what the
-others add to is right on every run, until a driver, a partition of the GPU or a neighbour changes the order. Renumbered
-in PTX, program 0 does the work of the last one; whatever depends on who comes first shows. Only kernels are renumbered
-in which one program may meet what another wrote: with atomic operations, or with memory that is read and written. One
-whose programs may wait for others, as in a look-back, is launched so only where all of them run at once.
+A GPU usually starts the programs of a launch in order, without promising so. A kernel whose first
+program clears memory that the others add to gives right results until a driver, a partition of
+the GPU or a neighbour changes the order. Renumbered in PTX, program 0 does the work of the last
+program, which reveals the dependence. Only kernels whose programs may access the same memory are
+renumbered: kernels with atomic operations, or with memory both read and written. A kernel whose
+programs may wait for others (look-back) is renumbered only if all programs run at once.
+
+Example: `mov.u32 %r1, %ctaid.x;` becomes code which sets %r1 = %nctaid.x - 1 - %ctaid.x.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kernelwright.tools.compiling.reads_and_writes import writes_what_it_reads
 from kernelwright.tools.compiling.text.closure import Contents
@@ -20,21 +24,25 @@ from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.trace.shared_memory import SharedMemory
 from kernelwright.tools.trace.trace import Launch, Trace, Traced, all_steps, tensors_of_launch
 
+if TYPE_CHECKING:
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import CompiledKernel
+
 _ATOMIC = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:atom|red)\.", re.MULTILINE)
 _NUMBER = re.compile(r"^(\s*)mov\.u32(\s+)(%r\d+),\s*%ctaid\.([xyz]);", re.MULTILINE)
 
 
 def programs_may_meet(ptx: str, ttir: str, *, shared: bool) -> bool:
-    """Whether one program of a kernel may read or add to what another one writes.
+    """Returns whether a program may read, or add to, memory which another program writes.
 
-    shared: whether two of its arguments may lie in the same memory.
+    shared: whether two arguments may lie in the same memory.
     """
     return shared or bool(_ATOMIC.search(ptx)) or writes_what_it_reads(ttir)
 
 
 def in_reverse(ptx: str) -> str | None:
-    """The PTX with every axis of the grid counted from its end; None where blocks are numbered in clusters, or not at
-    all.
+    """Returns the PTX with every axis of the grid counted from its end; None for kernels with
+    clusters or without program numbers.
     """
     if "cluster" in ptx or not _NUMBER.search(ptx):
         return None
@@ -56,17 +64,17 @@ def _given_memory_twice(trace: Trace) -> set[str]:
     steps = [*all_steps(trace.setup), *all_steps(trace.first), *all_steps(trace.later or ())]
     launches = [step for step in steps if isinstance(step, Launch)]
     memory = SharedMemory(steps, ())
-    found = set[str]()
+    kernels = set[str]()
     for launch in launches:
-        places = Counter(memory.storage(number) for number in tensors_of_launch(launch))
-        if places and max(places.values()) > 1:
-            found.add(launch.kernel)
-    return found
+        storages = Counter(memory.storage(number) for number in tensors_of_launch(launch))
+        if storages and max(storages.values()) > 1:
+            kernels.add(launch.kernel)
+    return kernels
 
 
 def may_wait(traced: Traced, kernel: str) -> bool:
-    """Whether a program of a kernel, given by its key, may wait for what another one writes: in a loop without a count,
-    or in assembly.
+    """Returns whether a program may wait for another program's write: in a loop without a count,
+    or in inline assembly. kernel: key of the kernel.
     """
     functions = (
         traced.functions[key] for key in Contents(traced.functions).closure(traced.kernels[kernel])
@@ -79,15 +87,15 @@ def may_wait(traced: Traced, kernel: str) -> bool:
     )
 
 
-def assembled_in_reverse(made: Any, target: Any, *, shared: bool) -> bytes:
-    """The cubin of a kernel that Triton compiled, renumbered; empty where its programs do not meet, or ptxas does not
-    take it.
+def assembled_in_reverse(compiled: CompiledKernel, target: GPUTarget, *, shared: bool) -> bytes:
+    """Returns the renumbered cubin of a compiled kernel; empty if its programs do not meet, or if
+    ptxas refuses it.
 
-    made: Triton's CompiledKernel. target: its GPUTarget. shared: as in `programs_may_meet`.
+    compiled: Triton's CompiledKernel. target: its GPUTarget. shared: as in `programs_may_meet`.
     """
-    ptx = made.asm.get("ptx")
+    ptx = compiled.asm.get("ptx")
     if not isinstance(ptx, str) or not programs_may_meet(
-        ptx, str(made.asm.get("ttir", "")), shared=shared
+        ptx, str(compiled.asm.get("ttir", "")), shared=shared
     ):
         return b""
     text = in_reverse(ptx)
@@ -96,8 +104,8 @@ def assembled_in_reverse(made: Any, target: Any, *, shared: bool) -> bytes:
     from triton.compiler.compiler import make_backend
 
     backend = make_backend(target)
-    options = backend.parse_options(made.metadata._asdict())
+    options = backend.parse_options(compiled.metadata._asdict())
     try:
-        return bytes(backend.make_cubin(text, made.metadata._asdict(), options, target.arch))
+        return bytes(backend.make_cubin(text, compiled.metadata._asdict(), options, target.arch))
     except Exception:
         return b""  # a check less, and no fault of the candidate

@@ -1,8 +1,12 @@
-"""Which arguments of a kernel are read and which are written, followed through its text in Triton's IR.
+"""Determines the arguments which a kernel reads and writes, from its text in Triton's IR.
 
-Every value is told which arguments its addresses may come from: operands hand on what is told of them, loops and
-conditions what they yield. What a load gives is a value, unless it is a pointer: that may lead anywhere, and so may all
-that this cannot follow.
+Each value is mapped to the arguments from which its addresses may come: results inherit the
+sources of their operands, loops and conditions those of the yielded values. A loaded value has no
+source, except a loaded pointer, which may point anywhere; so may values of unsupported
+operations.
+
+Example: in `%5 = tt.addptr %arg0, %4` and `tt.store %5, %7` the value %5 has the source %arg0,
+which is written.
 """
 
 from __future__ import annotations
@@ -28,14 +32,16 @@ _MAX_PASSES = 8
 
 @dataclass
 class _Region:
-    """What a loop or a condition hands on, by the place of what it yields."""
+    """Results and iteration arguments of a loop or a condition, by the index of the yielded
+    values.
+    """
 
     results: list[str] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
 
 
 class _ArgumentUses:
-    """One kernel's text, read until nothing new is told."""
+    """Sources of every value of a kernel, propagated until nothing changes."""
 
     def __init__(self, ttir: str) -> None:
         self._lines = [_LOCATION.sub("", line).strip() for line in ttir.splitlines()]
@@ -67,11 +73,11 @@ class _ArgumentUses:
                 regions.append(opened)
 
     def _line(self, line: str, region: _Region) -> _Region:
-        """Gives the region that the line opens, if it opens one."""
+        """Processes a line; returns the region which it opens, else an empty region."""
         if line.startswith(("tt.func", "module", "#")):
             return _Region()
-        found = _RESULTS.match(line)
-        name, count, words = found.groups() if found else ("", None, line)
+        match = _RESULTS.match(line)
+        name, count, words = match.groups() if match else ("", None, line)
         results = [f"{name}#{n}" for n in range(int(count))] if count else [name] if name else []
         operands = _VALUE.findall(words)
         if words.startswith("scf.yield"):
@@ -101,13 +107,13 @@ class _ArgumentUses:
 
     def _access(self, words: str, operands: list[str]) -> None:
         operation = words.partition("%")[0]
-        if any(one in operation for one in _BOTH):
-            told = {source for operand in operands for source in self._from[operand]}
-            self.read |= told
-            self.written |= told
-        elif operands and any(one in operation for one in _READS):
+        if any(kind in operation for kind in _BOTH):
+            sources = {source for operand in operands for source in self._from[operand]}
+            self.read |= sources
+            self.written |= sources
+        elif operands and any(kind in operation for kind in _READS):
             self.read |= self._from[operands[0]]
-        elif operands and any(one in operation for one in _WRITES):
+        elif operands and any(kind in operation for kind in _WRITES):
             self.written |= self._from[operands[0]]
 
     def _hand_on(self, operands: list[str], results: list[str]) -> None:
@@ -117,7 +123,9 @@ class _ArgumentUses:
 
 
 def writes_what_it_reads(ttir: str) -> bool:
-    """Whether a kernel, in Triton's IR (`ttir`), may read memory that it writes, by one of its arguments."""
+    """Returns whether a kernel in Triton's IR (`ttir`) may read memory which it writes through
+    the same argument.
+    """
     reader = _ArgumentUses(ttir)
     if ANYWHERE in reader.read | reader.written:
         return bool(reader.read and reader.written)

@@ -1,15 +1,20 @@
-"""What a compiled kernel takes of a multiprocessor, and whether the target has that much."""
+"""Resources of a compiled kernel, and whether the target's multiprocessor has enough."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.compiling.instructions import read_instructions
 from kernelwright.tools.hardware.binary import Usage, code_hash, read_amdgcn, read_cubin
 from kernelwright.tools.hardware.targets import Target, occupancy
 from kernelwright.tools.report import KernelResources, clean_text
 
-OPTIONS = (
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from triton.compiler import ASTSource, CompiledKernel
+
+REPORTED_OPTIONS = (
     "num_warps",
     "num_stages",
     "num_ctas",
@@ -23,14 +28,18 @@ TENSOR_MEMORY_COLUMNS = 512
 """Columns of a multiprocessor's tensor memory (PTX ISA, tcgen05)."""
 
 
-def describe(made: Any, target: Target, seconds: float) -> KernelResources:
+def describe(compiled: CompiledKernel, target: Target, seconds: float) -> KernelResources:
     """made: triton's CompiledKernel. seconds: that compiling took."""
-    metadata = made.metadata
-    usage, read = read_compiled(made.asm, metadata.name, target), read_instructions(made.asm)
+    metadata = compiled.metadata
+    usage, read = (
+        read_compiled(compiled.asm, metadata.name, target),
+        read_instructions(compiled.asm),
+    )
     shared = int(metadata.shared or 0)
     full, limit = occupancy(usage.registers or 0, shared, metadata.num_warps, target)
     return KernelResources(
-        name=metadata.name, hash=code_hash(made.kernel), config=_config(made), signature=_signature(made.src),
+        name=metadata.name, hash=code_hash(compiled.kernel), config=_config(compiled),
+        signature=_signature(compiled.src),
         registers=usage.registers,
         spills=usage.spills, stack=usage.stack, shared=shared, warps=metadata.num_warps, occupancy=full,
         occupancy_limit=limit,
@@ -39,18 +48,18 @@ def describe(made: Any, target: Target, seconds: float) -> KernelResources:
     )  # fmt: skip
 
 
-def read_compiled(asm: Any, name: str, target: Target) -> Usage:
+def read_compiled(asm: Mapping[str, Any], name: str, target: Target) -> Usage:
     """Registers, spills and stack: from the ELF for NVIDIA, from the assembly for AMD. Raises ValueError."""
     return (
         read_cubin(asm["cubin"], name) if target.backend == "cuda" else read_amdgcn(asm["amdgcn"])
     )
 
 
-def why_too_large(made: Any, resources: KernelResources, target: Target) -> str:
-    """Why the driver would refuse to load a kernel, in one line; empty where it would not."""
-    metadata = made.metadata
+def why_too_large(compiled: CompiledKernel, resources: KernelResources, target: Target) -> str:
+    """Returns why the driver would refuse to load a kernel, in one line; empty if it would load."""
+    metadata = compiled.metadata
     threads = metadata.num_warps * target.warp_size
-    asked = (
+    requirements = (
         (int(metadata.shared or 0), target.shared_per_block, "bytes of shared memory"),
         (
             int(getattr(metadata, "tmem_size", 0) or 0),
@@ -59,12 +68,15 @@ def why_too_large(made: Any, resources: KernelResources, target: Target) -> str:
         ),
         (threads, max_threads(resources.registers or 0, target), "threads"),
     )
-    over = next(((needed, limit, what) for needed, limit, what in asked if needed > limit), None)
+    over = next(
+        ((needed, limit, resource) for needed, limit, resource in requirements if needed > limit),
+        None,
+    )
     if over is None:
         return ""
-    needed, limit, what = over
+    needed, limit, resource = over
     return (
-        f"kernel {metadata.name} needs {needed} {what}, {target.name} has {limit}: smaller "
+        f"kernel {metadata.name} needs {needed} {resource}, {target.name} has {limit}: smaller "
         "blocks or fewer stages help"
     )
 
@@ -77,32 +89,34 @@ def max_threads(registers: int, target: Target) -> int:
     return warps * target.warp_size
 
 
-def _config(made: Any) -> dict[str, Any]:
+def _config(compiled: CompiledKernel) -> dict[str, Any]:
     options = {
-        n: getattr(made.metadata, n) for n in OPTIONS if getattr(made.metadata, n, None) is not None
+        n: getattr(compiled.metadata, n)
+        for n in REPORTED_OPTIONS
+        if getattr(compiled.metadata, n, None) is not None
     }
-    return _constants(made.src) | options
+    return _constants(compiled.src) | options
 
 
-def _constants(source: Any) -> dict[str, Any]:
+def _constants(source: ASTSource) -> dict[str, Any]:
     """Constexprs by parameter name, JSON-safe."""
     names = source.fn.arg_names
-    found: dict[str, Any] = {}
+    constants: dict[str, Any] = {}
     for path, value in source.constants.items():
         if path and isinstance(path[0], int) and path[0] < len(names):
-            found[names[path[0]] + "".join(f".{p}" for p in path[1:])] = _plain_value(value)
-    return found
+            constants[names[path[0]] + "".join(f".{p}" for p in path[1:])] = _plain_value(value)
+    return constants
 
 
-def _plain_value(value: Any) -> Any:
+def _plain_value(value: object) -> Any:
     value = getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
     if value is None or isinstance(value, bool | int | str):
         return value
     return clean_text(getattr(value, "__name__", None) or value, 80)
 
 
-def _signature(source: Any) -> dict[str, str]:
-    """Types by parameter; `:16` where the value is a multiple of 16."""
+def _signature(source: ASTSource) -> dict[str, str]:
+    """Returns types by parameter, with `:16` for multiples of 16."""
     names = list(source.signature)
     aligned = {
         names[path[0]]

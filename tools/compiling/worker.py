@@ -1,11 +1,11 @@
-"""Compiles kernels from their texts for one target.
+"""Compiles kernels from their texts for a target.
 
 Runs in a sandboxed process of its own: the compiler's input is hostile.
 
-Its payload is {"functions": {key: Function}, "kernels": {key: Kernel}, "target": name, "texts": [stage, ...]}. It sends
-{"begun": key} before each kernel, so that the trusted side knows which one a crash or a hang belongs to and {"made":
-key, "outcome": CompileOutcome} after it. Places in outcomes name functions by their numbers in
-`tools.compiling.closure.Contents`.
+Payload: {"functions": {key: Function}, "kernels": {key: Kernel}, "target": name, "texts": [stage,
+...]}. Messages: {"begun": key} before each kernel, so that the trusted side can attribute a crash
+or a hang, and {"made": key, "outcome": CompileOutcome} after it. Places in outcomes name
+functions by their numbers in `tools.compiling.text.closure.Contents`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import re
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kernelwright.tools.compiling.compiled import METADATA, TEXTS, CompileOutcome
+from kernelwright.tools.compiling.compiled import METADATA, OUTPUT_FILE, TEXTS, CompileOutcome
 from kernelwright.tools.compiling.errors import CapturedDiagnostics, captured_errors, outcome_of
 from kernelwright.tools.compiling.pretended_driver import PretendedDriver
 from kernelwright.tools.compiling.program_order import assembled_in_reverse
@@ -32,16 +32,17 @@ from kernelwright.tools.report import Fault, clean_text
 from kernelwright.tools.sandbox.channel import Channel
 from kernelwright.tools.trace.trace import Function, Json, Kernel
 
-FOLDER = Path("/kernels")
-"""Where the texts' files are said to be; no file is there.
+if TYPE_CHECKING:
+    from triton.compiler import ASTSource, CompiledKernel
 
-The same for all, so that equal texts give equal binaries.
+FOLDER = Path("/kernels")
+"""Folder in the file names of texts; no file exists.
+
+The same for all kernels, so that equal texts give equal binaries.
 """
-OUTPUT_FILE = "compiler_says"
-"""The file in the process's folder that holds what the compiler printed last."""
-MAX_TEXT_CHARACTERS = 4 << 20
-"""Characters of one stage's text that are kept."""
-OPTIONS = frozenset({
+MAX_STAGE_CHARACTERS = 4 << 20
+"""Maximum number of characters per stage text."""
+COMPILER_OPTIONS = frozenset({
     "allow_flush_denorm", "allowed_dot_input_precisions", "cluster_dims", "clc", "debug", "default_dot_input_precision",
     "deprecated_fp8_dot_operand_dtypes",
     "enable_fp_fusion", "enable_reflect_ftz", "kpack", "launch_cooperative_grid", "launch_pdl", "matrix_instr_nonkdim",
@@ -58,7 +59,7 @@ _TYPE = re.compile(
 
 
 def serve(channel: Channel, payload: dict[str, Any]) -> None:
-    """Compiles every kernel of the payload, one after the other."""
+    """Compiles every kernel of the payload in order."""
     from triton.runtime import driver
 
     tempfile.tempdir = str(Path.cwd())
@@ -75,7 +76,6 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
     for key, kernel in kernels.items():
         channel.send({"begun": key})
         outcome = compile_kernel(
-            functions,
             rebuilt,
             kernel,
             target,
@@ -87,7 +87,6 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
 
 
 def compile_kernel(
-    functions: Mapping[str, Function],
     rebuilt: Rebuilt,
     kernel: Kernel,
     target: Target,
@@ -96,20 +95,21 @@ def compile_kernel(
     *,
     shared: bool = False,
 ) -> CompileOutcome:
-    """One kernel. Never raises for what is wrong with it.
+    """Compiles a kernel. Never raises for errors of the kernel.
 
-    texts: stages whose text is wanted, see `tools.compiling.compiled.TEXTS`. words: a file for what the compiler
-    prints; None: memory. shared: whether a launch gives it two tensors in the same memory.
+    texts: requested stages, see `tools.compiling.compiled.TEXTS`. words: file for the compiler's
+    output; None: memory. shared: whether a launch passes two tensors in the same memory.
     """
-    begun, said = time.monotonic(), CapturedDiagnostics(path=words)
+    begun, diagnostics = time.monotonic(), CapturedDiagnostics(path=words)
     try:
         source = _source(rebuilt, kernel)
-        with captured_errors(said):
-            made = _compile(source, _options(kernel), target)
-        outcome = _made(made, target, time.monotonic() - begun, texts, shared=shared)
+        with captured_errors(diagnostics):
+            compiled = _compile(source, _options(kernel), target)
+        outcome = _outcome(compiled, target, time.monotonic() - begun, texts, shared=shared)
     except Exception as error:
+        functions = rebuilt.functions
         parts = {key: functions[key] for key in Contents(functions).closure(kernel)}
-        outcome = outcome_of(error, said.text, functions[kernel.function].name, parts)
+        outcome = outcome_of(error, diagnostics.text, functions[kernel.function].name, parts)
     return outcome.with_(seconds=time.monotonic() - begun)
 
 
@@ -132,8 +132,8 @@ def _source(rebuilt: Rebuilt, kernel: Kernel) -> Any:
 
 
 def _type(kind: Json) -> Any:
-    """A type as Triton's code generator takes it; it evaluates what some types say, so that only the plain ones
-    pass.
+    """Returns a type for Triton's code generator; only plain types are accepted, because Triton
+    evaluates some type texts.
     """
     if isinstance(kind, list | tuple):
         return tuple(_type(inner) for inner in kind)
@@ -143,7 +143,7 @@ def _type(kind: Json) -> Any:
 
 
 def _options(kernel: Kernel) -> dict[str, Any]:
-    foreign = sorted(set(kernel.options) - OPTIONS)
+    foreign = sorted(set(kernel.options) - COMPILER_OPTIONS)
     if foreign:
         raise ValueError(
             f"the option {clean_text(foreign[0], 60)} of a launch is not one that kernels are compiled with here"
@@ -151,7 +151,7 @@ def _options(kernel: Kernel) -> dict[str, Any]:
     return {name: tuple(v) if isinstance(v, list) else v for name, v in kernel.options.items()}
 
 
-def _compile(source: Any, options: dict[str, Any], target: Target) -> Any:
+def _compile(source: ASTSource, options: dict[str, Any], target: Target) -> Any:
     import triton
 
     with warnings.catch_warnings():
@@ -159,30 +159,39 @@ def _compile(source: Any, options: dict[str, Any], target: Target) -> Any:
         return triton.compile(source, target=target.gpu_target(), options=options)
 
 
-def _made(
-    made: Any, target: Target, seconds: float, texts: Sequence[str], *, shared: bool
+def _outcome(
+    compiled: CompiledKernel, target: Target, seconds: float, texts: Sequence[str], *, shared: bool
 ) -> CompileOutcome:
-    resources = describe(made, target, seconds)
-    kept = {
-        stage: made.asm[stage][:MAX_TEXT_CHARACTERS]
+    resources = describe(compiled, target, seconds)
+    stage_texts = {
+        stage: compiled.asm[stage][:MAX_STAGE_CHARACTERS]
         for stage in texts
-        if stage in TEXTS and stage in made.asm
+        if stage in TEXTS and stage in compiled.asm
     }
-    if over := why_too_large(made, resources, target):
-        return CompileOutcome(fault=Fault.RESOURCES, message=over, resources=resources, texts=kept)
-    found = {
-        name: getattr(made.metadata, name) for name in METADATA if hasattr(made.metadata, name)
+    if over := why_too_large(compiled, resources, target):
+        return CompileOutcome(
+            fault=Fault.RESOURCES, message=over, resources=resources, texts=stage_texts
+        )
+    metadata = {
+        name: getattr(compiled.metadata, name)
+        for name in METADATA
+        if hasattr(compiled.metadata, name)
     }
-    other = assembled_in_reverse(made, target.gpu_target(), shared=shared)
+    other = assembled_in_reverse(compiled, target.gpu_target(), shared=shared)
     return CompileOutcome(
-        resources=resources, metadata=found, binary=bytes(made.kernel), reversed=other, texts=kept
+        resources=resources,
+        metadata=metadata,
+        binary=bytes(compiled.kernel),
+        reversed=other,
+        texts=stage_texts,
     )
 
 
 def warm() -> None:
-    """Compiles one kernel for sm_90, so that processes forked from this one find Triton's compiler loaded.
+    """Compiles a kernel for sm_90, so that processes forked from this one have Triton's compiler
+    loaded.
 
-    No thread and no CUDA context is left.
+    Leaves no thread and no CUDA context.
     """
     text = (
         "def warm_kernel(x, n, BLOCK):\n    at = tl.arange(0, BLOCK)\n    tl.store(x + at, "
@@ -197,13 +206,13 @@ def warm() -> None:
         constants=(((2,), 128),),
     )
     functions = {"warm": Function(name="warm_kernel", text=text, names=names)}
-    kept = os.environ.get("TRITON_CACHE_DIR")
+    saved_folder = os.environ.get("TRITON_CACHE_DIR")
     with tempfile.TemporaryDirectory(prefix="kernelwright-warm-") as folder:
         os.environ["TRITON_CACHE_DIR"] = folder
         rebuilt = Rebuilt(functions, interpreted=False, folder=FOLDER)
-        outcome = compile_kernel(functions, rebuilt, kernel, parse_target("sm_90"))
+        outcome = compile_kernel(rebuilt, kernel, parse_target("sm_90"))
     os.environ.pop("TRITON_CACHE_DIR")
-    if kept is not None:
-        os.environ["TRITON_CACHE_DIR"] = kept
+    if saved_folder is not None:
+        os.environ["TRITON_CACHE_DIR"] = saved_folder
     if outcome.fault is not None:
         raise RuntimeError(outcome.message)

@@ -1,4 +1,4 @@
-"""The rungs of one verdict, the cheapest first: text, trace of the host code, compilation, replay, clock.
+"""Rungs of a verdict, cheapest first: text, trace of the host code, compilation, replay, clock.
 
 A candidate climbs no further than its first failure.
 """
@@ -53,23 +53,23 @@ INTERPRETED_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class SharedResources:
-    """What the verdicts of one evaluator share."""
+    """Resources shared by the verdicts of an evaluator."""
 
     device: str
-    """`cpu` or `cuda:N`."""
+    """Device of the verdicts: `cpu` or `cuda:N`."""
     environment: Environment
     turns: Turns
     baselines: Baselines
     judge_for: Callable[[Problem], AbstractContextManager[Judge]]
-    """Gives the judge of one verdict for as long as the verdict is made."""
+    """Returns a context manager which lends a judge for a verdict."""
     interpreter_for: Callable[[Problem], AbstractContextManager[Judge]]
     """Gives a judge that interprets on a CPU, on every device."""
     front: Callable[[], Front]
-    """Gives what traces and compiles in this process."""
+    """Returns the front end which traces and compiles in this process."""
     interpreter_front: Callable[[], Front]
-    """Gives what traces in this process for an interpreter, on every device."""
+    """Returns the front end which traces in this process for an interpreter, on every device."""
     elsewhere: TracesAndCompiles | None
-    """What traces and compiles outside of this process; None where this process does."""
+    """Remote front end which traces and compiles candidates. None: this process does."""
 
     @property
     def on_gpu(self) -> bool:
@@ -91,56 +91,59 @@ class ContractSizes:
 
 
 class Ladder:
-    """One candidate's way up the rungs."""
+    """Climb of a candidate up the rungs."""
 
     def __init__(
         self,
         resources: SharedResources,
         problem: Problem,
         source: str,
-        asked: Options,
+        options: Options,
         rule: Rule,
         say: Progress,
     ) -> None:
         self._resources, self._say = resources, say
-        self._problem, self._source, self._asked = problem, source, asked
+        self._problem, self._source, self._options = problem, source, options
         self._rules = Rules(
-            own_work=rule, seconds=asked.seconds, contiguous_inputs=asked.contiguous_inputs
+            own_work=rule, seconds=options.seconds, contiguous_inputs=options.contiguous_inputs
         )
 
     def climb(self, report: Report) -> Report:
-        """The report with every rung that was reached.
+        """Climbs as far as possible; returns the report with every rung reached.
 
-        Raises ProblemError where the reference itself cannot be used, InfrastructureError for trouble of ours.
+        Raises ProblemError if the reference itself cannot be used, InfrastructureError for
+        trouble of the machine.
         """
         report = report.with_(advice=advice(self._source), environment=self._resources.environment)
-        if failure := read_source(self._source, self._asked.allow_import):
+        if failure := read_source(self._source, self._options.allow_import):
             return report.with_(failure=failure)
         self._say("running the reference")
         report = report.with_(degenerate=degenerate_answers(self._problem))
-        self._problem, reason = admit(self._problem, train_mode=self._asked.train_mode)
+        self._problem, reason = admit(self._problem, train_mode=self._options.train_mode)
         report = report.with_(eval_mode=reason)
         with self._resources.judge_for(self._problem) as judge:
             seed = (
-                self._asked.seed if self._asked.seed is not None else judge.seed_for(self._problem)
+                self._options.seed
+                if self._options.seed is not None
+                else judge.seed_for(self._problem)
             )
             report = self._traced(judge, report, seed)
-        if self._resources.on_gpu and report.correct and self._asked.interpret is not False:
+        if self._resources.on_gpu and report.correct and self._options.interpret is not False:
             report = self._interpreted_beside_gpu(report, seed)
-        return self._extras(report) if report.correct and self._asked.profile else report
+        return self._extras(report) if report.correct and self._options.profile else report
 
     def _traced(self, judge: Judge, report: Report, seed: int) -> Report:
-        resources, asked, problem = self._resources, self._asked, self._problem
+        resources, options, problem = self._resources, self._options, self._problem
         front: TracesAndCompiles = resources.elsewhere or resources.front()
         lane = self._at(Lane.CPU) if resources.elsewhere is None else nullcontext()
         with lane, nullcontext() if resources.on_gpu else single_threaded():
             self._say("tracing")
-            selection = select_sizes(problem, self._source, resources.device, seed, asked.sizes)
+            selection = select_sizes(problem, self._source, resources.device, seed, options.sizes)
             selection = (
-                with_surroundings(with_layouts(selection, seed)) if asked.sizes else selection
+                with_surroundings(with_layouts(selection, seed)) if options.sizes else selection
             )
             candidate, compiles, binaries = front.traced_and_compiled(
-                problem, self._source, selection, asked, seed, self._say
+                problem, self._source, selection, options, seed, self._say
             )
             report = report.with_(output=candidate.output, isolation=candidate.isolation)
         report = report.with_(
@@ -159,15 +162,16 @@ class Ladder:
     def _within_contract(
         self, candidate: TracedCandidate, selection: Selection, seed: int
     ) -> ContractSizes:
-        """Other sizes for a candidate whose guard raises at the small ones, and its traces there: those that it fixes
-        keep the problem's own values. As they are where its guard raises at none, or where it takes no other size.
+        """Selects other sizes for a candidate whose guard raises at the small sizes, and traces
+        it there: dimensions fixed by the guard keep the problem's own values. Returns the
+        arguments unchanged if the guard raises nowhere, or accepts no other size.
         """
         unchanged = ContractSizes(selection, candidate)
         if not is_guarded(candidate.failures, selection.base.index):
             return unchanged
-        front, asked = self._resources.interpreter_front(), self._asked
+        front, options = self._resources.interpreter_front(), self._options
         with self._at(Lane.CPU), single_threaded():
-            free = front.free_sizes(self._problem, self._source, selection.base.sizes, asked)
+            free = front.free_sizes(self._problem, self._source, selection.base.sizes, options)
             if not free:
                 return unchanged
             problem, fixed = with_fixed_sizes(self._problem, free)
@@ -177,7 +181,7 @@ class Ladder:
             if chosen.too_large or not chosen.base.sizes:
                 return unchanged
             self._say("tracing within the sizes that the candidate takes")
-            only_trace = asked.with_(targets=asked.targets[:1])
+            only_trace = options.with_(targets=options.targets[:1])
             again, _, _ = front.traced_and_compiled(
                 problem, self._source, chosen, only_trace, seed, self._say
             )
@@ -194,14 +198,17 @@ class Ladder:
         selection: Selection,
         seed: int,
     ) -> Report:
-        """Replays under the interpreter. Where that is not asked for, the report as it is."""
-        if self._asked.interpret is False:
+        """Replays under the interpreter. Returns the unchanged report if disabled."""
+        if self._options.interpret is False:
             return report
         judged = self._judge_interpreted(judge, candidate, selection, seed, self._rules)
         if judged.needs_gpu:
-            told = judged.needs_gpu if selection.too_large else f"needs a GPU ({judged.needs_gpu})"
+            reason = (
+                judged.needs_gpu if selection.too_large else f"needs a GPU ({judged.needs_gpu})"
+            )
             return report.with_(
-                needs_gpu=judged.needs_gpu, warnings=(*report.warnings, f"not interpreted: {told}")
+                needs_gpu=judged.needs_gpu,
+                warnings=(*report.warnings, f"not interpreted: {reason}"),
             )
         return with_verdict(
             report, self._problem, judged, Rung.INTERPRETED, interpreted=judged.result
@@ -215,7 +222,7 @@ class Ladder:
         seed: int,
         rules: Rules,
     ) -> JudgeFindings:
-        """The findings of a judge that interprets, at sizes that the candidate's own guard takes."""
+        """Judges the candidate under the interpreter, at sizes which its own guard accepts."""
         if selection.too_large:
             return JudgeFindings(
                 CorrectnessResult(device="cpu", interpreted=True), needs_gpu=selection.too_large
@@ -235,7 +242,7 @@ class Ladder:
                 candidate,
                 selection,
                 seed,
-                self._asked,
+                self._options,
                 rules,
             )
         result = judged.result.with_(
@@ -246,16 +253,17 @@ class Ladder:
         return judged.with_result(result)
 
     def _interpreted_beside_gpu(self, report: Report, seed: int) -> Report:
-        """Adds what an interpreter alone shows of a candidate that is right on the GPU: outcomes of comparisons that no
-        draw produced, other orders of programs and reductions. Its numbers at few small sizes are enough for that.
+        """Adds results of the interpreter for a candidate which is right on the GPU: outcomes of
+        comparisons which no draw produced, other orders of programs and reductions. Few small
+        sizes are enough.
         """
-        front, asked = self._resources.interpreter_front(), self._asked.with_(targets=())
+        front, options = self._resources.interpreter_front(), self._options.with_(targets=())
         with self._at(Lane.CPU), single_threaded():
             selection = select_sizes(
-                self._problem, self._source, "cpu", seed, min(asked.sizes, INTERPRETED_SIZES)
+                self._problem, self._source, "cpu", seed, min(options.sizes, INTERPRETED_SIZES)
             )
             candidate, _, _ = front.traced_and_compiled(
-                self._problem, self._source, selection, asked, seed, self._say
+                self._problem, self._source, selection, options, seed, self._say
             )
         rules = replace(self._rules, seconds=min(self._rules.seconds, INTERPRETED_SECONDS))
         with self._resources.interpreter_for(self._problem) as judge:
@@ -281,7 +289,7 @@ class Ladder:
             report = with_verdict(
                 report, self._problem, judged, Rung.CORRECTNESS, correctness=judged.result
             )
-            if report.correct and self._asked.profile:
+            if report.correct and self._options.profile:
                 report = self._profiled(judge, report, candidate, selection, seed, binaries)
         return report
 
@@ -292,9 +300,9 @@ class Ladder:
 
         def trace(variants: Selection) -> tuple[TracedCandidate, Mapping[str, Any] | None]:
             front: TracesAndCompiles = self._resources.elsewhere or self._resources.front()
-            asked = self._asked.with_(targets=self._asked.targets[:1])
+            options = self._options.with_(targets=self._options.targets[:1])
             candidate, _, binaries = front.traced_and_compiled(
-                self._problem, self._source, variants, asked, seed, self._say
+                self._problem, self._source, variants, options, seed, self._say
             )
             candidate = without_failed_configurations(candidate, binaries)
             return candidate, binaries if self._resources.on_gpu else None
@@ -327,10 +335,12 @@ class Ladder:
         """torch.compile's time, counters and the sanitizer: bounded, never fatal."""
         from kernelwright.tools.timing.extras import add_extras
 
-        asked, resources = self._asked, self._resources
-        if report.profile is None or not (asked.torch_compile or asked.ncu or asked.sanitizer):
+        options, resources = self._options, self._resources
+        if report.profile is None or not (
+            options.torch_compile or options.ncu or options.sanitizer
+        ):
             return report
-        if asked.torch_compile:
+        if options.torch_compile:
             with self._at(Lane.CPU):
                 resources.baselines.get_ready(
                     self._problem, report.environment, report.profile.method
@@ -338,8 +348,8 @@ class Ladder:
         with self._at(Lane.GPU):
             timed = partial(resources.baselines.timed, self._problem, report.environment)
             return add_extras(
-                report, self._problem, self._source, asked, resources.device, timed, self._say
+                report, self._problem, self._source, options, resources.device, timed, self._say
             )
 
     def _at(self, lane: Lane, *, shared: bool = False) -> AbstractContextManager[None]:
-        return self._resources.turns.at(lane, self._asked.lease_seconds, self._say, shared=shared)
+        return self._resources.turns.at(lane, self._options.lease_seconds, self._say, shared=shared)

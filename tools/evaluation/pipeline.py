@@ -1,6 +1,6 @@
-"""Judges candidates: `Evaluator.evaluate(problem, source)` gives a `Report`.
+"""Judges candidates: `Evaluator.evaluate(problem, source)` returns a `Report`.
 
-The evaluator holds the warm processes; what one verdict does is in `ladder.py`.
+The evaluator holds the warm processes; `ladder.py` performs a single verdict.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelwright.tools.compiling.compiler import OUTPUT_FILE, Compiler
+from kernelwright.tools.compiling.compiled import OUTPUT_FILE
+from kernelwright.tools.compiling.compiler import Compiler
 from kernelwright.tools.evaluation.ladder import Ladder, Progress, SharedResources
 from kernelwright.tools.evaluation.report_parts import (
     failure_of_judge,
@@ -46,13 +47,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 RESOURCE_ERRNOS = frozenset({errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EDQUOT})
-"""Errors of this machine when it runs out of a resource. A candidate that reaches its own limits only ends its own
-processes.
+"""Errors of this machine when it runs out of a resource. A candidate that reaches its own limits
+only ends its own processes.
 """
 TIME_LIMITS = {"compile_seconds", "seconds", "lease_seconds"}
-"""Options that decide no verdict that is kept: one that a time limit ended is judged again."""
+"""Options without influence on cached verdicts: a verdict ended by a time limit is judged again."""
 COMPILE_PROCESSES = max(1, min(8, (os.cpu_count() or 2) // 2))
-"""Processes that the kernels of one candidate are compiled in."""
+"""Number of processes which compile the kernels of a candidate."""
 WARM_KINDS = {
     ProcessKind.COMPILE: "kernelwright.tools.evaluation.warming:warm",
     ProcessKind.INTERPRET: "kernelwright.tools.replaying.interpreter.process:warm",
@@ -88,9 +89,10 @@ def _check_compiler() -> None:
 
 
 class Evaluator:
-    """Holds the warm processes.
+    """Judges candidates in warm processes.
 
-    A context manager; thread-safe: CPU rungs run side by side, a GPU serves one at a time.
+    A context manager; thread-safe: CPU rungs run side by side, a GPU serves one verdict at a
+    time.
     """
 
     def __init__(
@@ -98,15 +100,15 @@ class Evaluator:
         lane: Callable[[Lane], AbstractContextManager[None]] = _unmetered, sharers: int = 1,
         elsewhere: Callable[[str], TracesAndCompiles] | None = None,
     ) -> None:  # fmt: skip
-        """device: cpu or cuda:N.
+        """Prepares the warm processes of a device.
 
-        cache_dir: where verdicts and compiled kernels are kept; None keeps none. lane: entered for the time that a
-        verdict works there.
-        sharers: processes with an evaluator on this device. elsewhere: told the target, gives what traces and compiles
-        verdicts' candidates outside of this process, which takes no place of a lane; None does it here.
+        device: cpu or cuda:N. cache_dir: folder for verdicts and compiled kernels; None: no
+        cache. lane: context manager held while a verdict runs on that lane (CPU or GPU). sharers:
+        number of processes with an evaluator on this device. elsewhere: returns the remote front
+        end for a target, which occupies no lane; None: this process traces and compiles.
 
-        Raises InfrastructureError where the sandbox cannot start, and ModuleNotFoundError where torch or Triton is not
-        installed.
+        Raises InfrastructureError if the sandbox cannot start, and ModuleNotFoundError if torch
+        or Triton is not installed.
         """
         _check_compiler()
         raise_open_files_limit()
@@ -126,7 +128,7 @@ class Evaluator:
         self._turns = Turns(lane, self._own_gpu)
         self._gpu_judge: Judge | None = None
         self._judges: list[Judge] = []
-        """Judges on a CPU."""
+        """CPU judges."""
         self._free: list[Judge] = []
         """Judges on a CPU that no verdict has."""
         self._lock = threading.Lock()
@@ -151,7 +153,7 @@ class Evaluator:
 
     @property
     def target(self) -> str:
-        """The target of the GPU that this judges on; where there is none, or it has no name here, the default."""
+        """Returns the target of the judging GPU; else (no GPU, or unknown) the default target."""
         from kernelwright.tools.hardware.targets import TARGETS
 
         self.environment()
@@ -165,9 +167,9 @@ class Evaluator:
             return self._zygotes[kind]
 
     def front(self) -> Front:
-        """What traces and compiles for this device.
+        """Returns the front end which traces and compiles for this device.
 
-        Its compiler is one for all candidates: what was compiled for one is known for all.
+        Its compiler is shared: a kernel compiled for a candidate is cached for all.
         """
         return self._front_for(self.device)
 
@@ -183,7 +185,7 @@ class Evaluator:
 
     @contextmanager
     def _judge(self, problem: Problem) -> Iterator[Judge]:
-        """On a GPU the one judge that there is; on a CPU one for this verdict alone."""
+        """Lends the GPU's only judge; on a CPU a judge for this verdict alone."""
         if not self.on_gpu:
             with self._interpreting_judge(problem) as judge:
                 yield judge
@@ -199,15 +201,15 @@ class Evaluator:
 
     @contextmanager
     def _interpreting_judge(self, problem: Problem) -> Iterator[Judge]:
-        """A judge on a CPU for this verdict alone; of those that are free, one that knows the problem is preferred."""
+        """Lends a CPU judge for this verdict alone, preferably one that knows the problem."""
         zygote = self._zygote(ProcessKind.INTERPRET)
         with self._lock:
-            place = next(
+            slot = next(
                 (i for i, j in enumerate(self._free) if problem.hash in j.problems),
                 len(self._free) - 1,
             )
             judge = (
-                self._free.pop(place)
+                self._free.pop(slot)
                 if self._free
                 else Judge("cpu", zygote, sharers=self._sharers * self._workers)
             )
@@ -228,7 +230,7 @@ class Evaluator:
         options: Options | None = None,
         progress: Progress = _quiet,
     ) -> Future[Report]:
-        """The same as `evaluate`, in the pool: CPU rungs of one candidate run while the GPU serves another."""
+        """Runs `evaluate` in the pool: CPU rungs of a candidate run while the GPU serves another."""
         return self._pool.submit(self.evaluate, problem, source, options, progress)
 
     def evaluate(
@@ -238,27 +240,30 @@ class Evaluator:
         options: Options | None = None,
         progress: Progress | None = None,
     ) -> Report:
-        """Everything that can be found out about one candidate.
+        """Judges a candidate; returns the complete report.
 
-        Raises: ProblemError where the reference itself cannot be used; InfrastructureError for trouble of ours. A
-        broken candidate is a value.
+        Raises: ProblemError if the reference itself cannot be used; InfrastructureError for
+        trouble of the machine. A broken
+        candidate is a value.
         """
-        asked, say, start = options or Options(), progress or _quiet, time.monotonic()
-        if self.on_gpu and asked.torch_compile:
+        judge_options, say, start = options or Options(), progress or _quiet, time.monotonic()
+        if self.on_gpu and judge_options.torch_compile:
             self._baselines.start()
         self._turns.begin()
-        rule = Rule.parse(asked.own_work)
-        own, key = candidate_hash(source), ""
+        rule = Rule.parse(judge_options.own_work)
+        source_digest, key = candidate_hash(source), ""
         if self._cache:
-            rules = asked.model_dump_json(exclude=TIME_LIMITS)
-            key = self._cache.key(own, problem.hash, self.environment(), rules)
-            if known := self._cache.find(key):
-                return known
-        report = Report(problem=problem.name, problem_hash=problem.hash, candidate_hash=own)
+            rules = judge_options.model_dump_json(exclude=TIME_LIMITS)
+            key = self._cache.key(source_digest, problem.hash, self.environment(), rules)
+            if cached_report := self._cache.find(key):
+                return cached_report
+        report = Report(
+            problem=problem.name, problem_hash=problem.hash, candidate_hash=source_digest
+        )
         try:
-            report = Ladder(self._shared_resources(), problem, source, asked, rule, say).climb(
-                report
-            )
+            report = Ladder(
+                self._shared_resources(), problem, source, judge_options, rule, say
+            ).climb(report)
         except (ProblemError, InfrastructureError):
             raise
         except Exception as error:  # an exception inside the judge is a verdict on this candidate, and ends no batch
@@ -285,7 +290,8 @@ class Evaluator:
     ) -> Report:
         """The same as `submit`, for asyncio: the event loop goes on while the verdict is made.
 
-        A cancelled task gives up its place in the queue; a verdict that has begun is made to its end, unseen.
+        A cancelled task gives up its place in the queue; a verdict that has begun is made to its
+        end, unseen.
         """
         return await asyncio.wrap_future(self.submit(problem, source, options, progress))
 
@@ -293,16 +299,19 @@ class Evaluator:
     def trial(
         self, problem: Problem, source: str, calls: int, options: Options | None = None
     ) -> TrialTimes:
-        """Times a few calls of one text at the problem's own size on the GPU: no verdict. Raises as `evaluate`."""
-        asked, front = options or Options(), self.front()
-        problem = admit(problem, train_mode=asked.train_mode).problem
-        text = self._texts.get(front, problem, source, self.target, asked)
+        """Times a few calls at the problem's own size on the GPU, without a verdict.
+
+        Raises as `evaluate`.
+        """
+        judge_options, front = options or Options(), self.front()
+        problem = admit(problem, train_mode=judge_options.train_mode).problem
+        text = self._texts.get(front, problem, source, self.target, judge_options)
         if text.failure:
             return TrialTimes(failure=text.failure)
-        lane = self._turns.at(Lane.GPU, asked.lease_seconds, _quiet)
+        lane = self._turns.at(Lane.GPU, judge_options.lease_seconds, _quiet)
         with self._judge(problem) as judge, lane:
             base = AtSize(index=0, problem=problem)
-            return judge.trial(text.candidate, base, asked.seed or 0, text.binaries, calls)
+            return judge.trial(text.candidate, base, judge_options.seed or 0, text.binaries, calls)
 
     # -------------------------------------------------------------- surroundings
     def _shared_resources(self) -> SharedResources:
@@ -316,7 +325,7 @@ class Evaluator:
     def alone_on_the_gpu(
         self, seconds: float = 600.0, say: Progress | None = None
     ) -> AbstractContextManager[None]:
-        """Nobody of this process is judged on the GPU meanwhile, and no other process measures there.
+        """Keeps this process from judging, and others from measuring, on the GPU meanwhile.
 
         Raises InfrastructureError after so many seconds.
         """
@@ -327,7 +336,7 @@ class Evaluator:
         return self._gpu
 
     def environment(self) -> Environment:
-        """What verdicts are made with. Read once."""
+        """Returns the versions and the device which affect verdicts. Read once."""
         if self._environment is None:
             self._environment, self._gpu = evaluating_environment(self.device)
         return self._environment

@@ -1,4 +1,4 @@
-"""What a report is put together from, beside what the rungs themselves return."""
+"""Parts of a report beside the results of the rungs."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ NOT_INTERPRETED = frozenset(
         Fault.UNCHECKED,
     }
 )
-"""Faults under the interpreter that say nothing of a kernel which ran on a GPU, but that it was not interpreted."""
+"""Faults under the interpreter which mean, for a kernel that ran on a GPU, only that it was not
+interpreted.
+"""
 
 
 def failure_of_judge(error: Exception) -> Failure:
-    """What is told of a candidate on which the judge itself raised: the kind of the exception and the place, none
-    of its text, which may hold anything.
+    """Returns the failure of a candidate on which the judge itself raised: kind and position of
+    the exception, without its text, which may contain anything.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    place = (
-        f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"
-    )
+    line = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"
     return Failure(
         fault=Fault.UNJUDGED,
-        message=f"the judge itself failed on this candidate ({type(error).__name__} at {place})",
+        message=f"the judge itself failed on this candidate ({type(error).__name__} at {line})",
     )
 
 
 def with_verdict(
     report: Report, problem: Problem, judged: JudgeFindings, rung: Rung, **stage: Any
 ) -> Report:
-    """Returns the report with one correctness rung added. problem: with its own sizes."""
+    """Returns the report with a correctness rung added. problem: with its own sizes."""
     result = judged.result
     correct = result.failure is None
     return report.with_(
@@ -55,9 +55,10 @@ def with_verdict(
 
 
 def with_interpreted(report: Report, judged: JudgeFindings, *, is_too_large: bool) -> Report:
-    """Returns the report of a candidate that is right on a GPU, with what an interpreter found.
+    """Returns the report of a candidate which is right on a GPU, with the interpreter's results.
 
-    is_too_large: whether no interpreter can run the problem, whatever the candidate is; then it costs no reward.
+    is_too_large: whether no interpreter can run the problem, whatever the candidate; then it
+    costs no reward.
     """
     result, failure = judged.result, judged.result.failure
     unseen = judged.needs_gpu

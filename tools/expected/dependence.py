@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from kernelwright.tools.expected.carriers import is_whole
 from kernelwright.tools.expected.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
 from kernelwright.tools.problem import ProblemError
+from kernelwright.tools.references.models.float64 import inputs_in_float64, model_in_float64
 from kernelwright.tools.references.redrawing.domains import TWO_VALUES, Interval
 from kernelwright.tools.references.redrawing.isolation import repeats_itself
-from kernelwright.tools.references.reference import inputs_in_float64, model_in_float64
 from kernelwright.tools.report import Failed, Failure, Fault
 
 if TYPE_CHECKING:

@@ -1,21 +1,26 @@
-"""A cache of prepared problems for the next candidates of a judge: models, draws and expected outputs, bounded in
-number and bytes; the least recently used ones are dropped.
+"""A cache of prepared problems for the next candidates of a judge: models, draws and expected
+outputs, bounded in number and bytes; the least recently used ones are dropped.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kernelwright.tools.expected.prepared_problem import ExpectedOutputs, PreparedProblem
 from kernelwright.tools.gpu.persistent_memory import is_roomy
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
 
+if TYPE_CHECKING:
+    import torch
+
 KEPT_PROBLEMS = 400
-"""Problems at one size each that are kept, the last used ones."""
+"""Maximum number of kept problems (each at a single size), the most recently used."""
 KEPT_BYTES_ON_CPU = 1 << 30
-"""Bytes of models, draws and expected outputs that all judges of one machine keep together on a CPU."""
+"""Bytes of models, draws and expected outputs which all judges of a machine keep together on a
+CPU.
+"""
 KEPT_MEMORY_DIVISOR = 8
 """Draws, and models, are kept up to this part of a GPU's memory, each."""
 LARGE_DRAW_DIVISOR = 64
@@ -26,22 +31,26 @@ DrawKey = tuple[Key, Draw, int, bool]
 
 
 def key_of(problem: Problem, seed: int) -> Key:
-    """A problem at one size, in one epoch of its draws. The text says what `problem.hash` would, and is at hand."""
+    """Returns the key of a problem at a size, in an epoch of its draws. Uses the text, which is
+    cheaper than `problem.hash`.
+    """
     return problem.source, f"{problem.name} {seed >> 16}"
 
 
 class GpuMemory:
-    """The memory of one GPU, in bytes."""
+    """Memory of a GPU, in bytes."""
 
     def __init__(self, device: str) -> None:
         self._device = device
 
     def total(self) -> int:
-        """Bytes, taken or not."""
+        """Total bytes of the GPU."""
         return self._info()[1]
 
     def free(self) -> int:
-        """Returns the bytes that no process has allocated, and those that torch keeps unused in this process."""
+        """Returns the bytes not allocated by any process, plus bytes cached by torch in this
+        process.
+        """
         return self.free_for_all() + self.unused()
 
     def free_for_all(self) -> int:
@@ -53,7 +62,7 @@ class GpuMemory:
         return is_roomy(*self._info())
 
     def unused(self) -> int:
-        """Bytes that torch's allocator keeps in this process and that no tensor lies in."""
+        """Returns the bytes which torch's allocator caches in this process without a tensor."""
         import torch
 
         return self.reserved() - torch.cuda.memory_allocated(self._device)
@@ -77,11 +86,11 @@ class GpuMemory:
 
 
 class KeptProblems:
-    """The problems that one judge keeps; the least recently used one is dropped first."""
+    """Prepared problems of a judge, least recently used first."""
 
     def __init__(self, memory: GpuMemory | None, sharers: int) -> None:
-        """memory: that of the GPU; None on a CPU. sharers: number of judges, of other processes too, that keep memory
-        there.
+        """Starts empty. memory: of the GPU; None on a CPU. sharers: number of judges, also of
+        other processes, which keep memory there.
         """
         self._memory, self._sharers = memory, sharers
         self._problems: OrderedDict[Key, PreparedProblem] = OrderedDict()
@@ -89,45 +98,45 @@ class KeptProblems:
         self._drawn: dict[DrawKey, int] = {}
         """Number of bytes of the kept draws."""
         self._weights: dict[Key, int] = {}
-        """Bytes of models by problem at one size."""
+        """Bytes of the models, by problem and size."""
 
     def __bool__(self) -> bool:
         return bool(self._problems)
 
     def find(self, key: Key) -> PreparedProblem | None:
-        """The problem, which is the last used one now."""
+        """Returns the problem and marks it as most recently used."""
         if key in self._problems:
             self._problems.move_to_end(key)
         return self._problems.get(key)
 
     def keep(self, key: Key, prepared: PreparedProblem) -> None:
-        """Keeps a prepared problem as the most recently used one, and drops the least recently used ones where there
-        are too many problems or bytes.
+        """Keeps a prepared problem as the most recently used, and drops the least recently used
+        problems beyond the limits on number and bytes.
         """
         while len(self._problems) >= KEPT_PROBLEMS:
             self.drop_oldest()
         self._problems[key] = prepared
         self.count_weights(key, prepared.model)
 
-    def count_weights(self, key: Key, model: Any) -> None:
+    def count_weights(self, key: Key, model: torch.nn.Module) -> None:
         """Notes that this model of the problem is kept too."""
         self._weights[key] = self._weights.get(key, 0) + weights_of(model)
         self._keep_within_bounds()
 
     def find_draw(self, key: DrawKey) -> ExpectedOutputs | None:
-        """Returns the outputs that were kept for a draw, which becomes the most recently used one; None where it is not
+        """Returns the outputs kept for a draw, and marks them as most recently used; None if not
         kept.
         """
         if key in self._draws:
             self._draws.move_to_end(key)
         return self._draws.get(key)
 
-    def keep_draw(self, key: DrawKey, made: ExpectedOutputs) -> None:
-        """A draw of a problem that is kept; one that is large on a GPU is not."""
-        nbytes = nbytes_of(made)
+    def keep_draw(self, key: DrawKey, draw: ExpectedOutputs) -> None:
+        """Keeps a draw of a kept problem, except a large draw on a GPU."""
+        nbytes = nbytes_of(draw)
         if self._memory is not None and nbytes > self._own_part(self._memory) // LARGE_DRAW_DIVISOR:
             return
-        self._draws[key], self._drawn[key] = made, nbytes
+        self._draws[key], self._drawn[key] = draw, nbytes
         self._keep_within_bounds()
 
     # -------------------------------------------------------------- bytes
@@ -140,8 +149,8 @@ class KeptProblems:
         return memory.total() // self._sharers
 
     def _keep_within_bounds(self) -> None:
-        """The problem that was used last stays, however large it is: a large module's weights are held once for each
-        of its sizes.
+        """The problem that was used last stays, however large it is: a large module's weights are
+        held once for each of its sizes.
         """
         if self._memory is None:
             while self.nbytes > KEPT_BYTES_ON_CPU // self._sharers and self.drop_oldest():
@@ -160,12 +169,14 @@ class KeptProblems:
 
     # -------------------------------------------------------------- letting go
     def drop_oldest(self, besides: str = "", *, last_too: bool = False) -> bool:
-        """Lets go of the problem at one size that was used longest ago, with its draws; says whether there was one.
+        """Drops the least recently used problem (at a single size) with its draws; returns
+        whether there was any.
 
-        besides: a problem's name, which stays at all of its sizes. last_too: the last used one does not stay, either.
+        besides: name of a problem which stays at all of its sizes. last_too: whether the most
+        recently used may go as well.
         """
-        there = list(self._problems) if last_too else list(self._problems)[:-1]
-        oldest = next((key for key in there if not besides or not _is_of(key, besides)), None)
+        removable = list(self._problems) if last_too else list(self._problems)[:-1]
+        oldest = next((key for key in removable if not besides or not _is_of(key, besides)), None)
         if oldest is None:
             return False
         self._problems.pop(oldest)
@@ -192,6 +203,6 @@ def nbytes_of(expected: ExpectedOutputs) -> int:
     return sum(t.nbytes for t in tensors if hasattr(t, "nbytes"))
 
 
-def weights_of(model: Any) -> int:
+def weights_of(model: torch.nn.Module) -> int:
     """Bytes of a module's parameters and buffers."""
     return sum(t.nbytes for t in (*model.parameters(), *model.buffers()))

@@ -20,7 +20,7 @@ from kernelwright.tools.numerics.tolerance import (
     with_other_strides,
 )
 from kernelwright.tools.problem import ProblemError
-from kernelwright.tools.references.reference import inputs_in_float64, model_in_float64
+from kernelwright.tools.references.models.float64 import inputs_in_float64, model_in_float64
 
 PERTURBATION_ULPS, ROW_PERTURBATIONS = 16, 3
 """How far inputs are moved to see what the reference makes of it, and how often as whole rows."""

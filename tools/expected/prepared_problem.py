@@ -1,22 +1,27 @@
-"""A problem that is prepared on one device: the reference models, the form of its outputs, and the inputs that it
-changes. It is prepared once and used for every candidate.
+"""Prepared problem on a device: reference models, form of the outputs, and inputs changed by
+forward. Prepared once and used for every candidate.
 """
 
 from __future__ import annotations
 
 import functools
-import time
 import traceback
 import weakref
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparing.comparison import Described, describe
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.expected.carriers import redraw_constant_inputs
+from kernelwright.tools.expected.first_runs import (
+    aliased_input,
+    find_random_outputs,
+    inputs_before_run,
+    time_in_float64,
+)
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
 from kernelwright.tools.nested import tensors_of_model
-from kernelwright.tools.numerics.bits import RememberedTensor, same_bits
+from kernelwright.tools.numerics.bits import RememberedTensor
 from kernelwright.tools.numerics.tolerance import FP32_EPS, widened
 from kernelwright.tools.operators.operators import sort_again, sorted_inputs
 from kernelwright.tools.problem import Problem
@@ -28,15 +33,19 @@ from kernelwright.tools.references.magnitudes import (
     limit_powers,
     may_be_enlarged,
 )
+from kernelwright.tools.references.models.float64 import inputs_in_float64, model_in_float64
 from kernelwright.tools.references.redrawing.domains import (
     Domain,
     DomainsKept,
     domains_of,
     watch_intervals,
 )
-from kernelwright.tools.references.reference import Reference, inputs_in_float64, model_in_float64
+from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.report import InfrastructureError
 from kernelwright.tools.tensor_memory import found_no_memory
+
+if TYPE_CHECKING:
+    import torch
 
 EXACT_SECONDS = 3.0
 """A float64 run that takes longer is made once; other draws carry its tolerance."""
@@ -55,13 +64,13 @@ class DoesNotFit(InfrastructureError):
 
 
 def clear_traceback(error: BaseException) -> None:
-    """Clears the frames of this error's traceback and of its causes': they hold tensors for as long as the error is
-    kept.
+    """Clears the frames of this error's traceback and of its causes': they hold tensors for as
+    long as the error is kept.
     """
-    one: BaseException | None = error
-    while one is not None:
-        traceback.clear_frames(one.__traceback__)
-        one = one.__cause__ or one.__context__
+    cause: BaseException | None = error
+    while cause is not None:
+        traceback.clear_frames(cause.__traceback__)
+        cause = cause.__cause__ or cause.__context__
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -71,11 +80,11 @@ def out_of_memory(error: BaseException) -> bool:
 
 @dataclass
 class ExpectedOutputs:
-    """One draw: the judge's own copy of the inputs, and the expected outputs."""
+    """Draw of inputs (the judge's own copy) with the expected outputs."""
 
     inputs: list[Any]
     eager: list[Any]
-    """Outputs, then inputs that the reference changes, then the buffers that it updates."""
+    """Outputs, then inputs changed by the reference, then buffers it updates."""
     exact: list[Any] | None
     rng: int
     """Generator seed of the call: the candidate's is set to it too."""
@@ -91,7 +100,9 @@ class ExpectedOutputs:
         return self._finite
 
     def _found_finite(self) -> bool:
-        """As their extremes are, which are NaN where any element is."""
+        """Computes whether all elements are finite from their extremes, which are NaN if any
+        element is.
+        """
         import torch
 
         outputs = [
@@ -105,8 +116,8 @@ class ExpectedOutputs:
         )
 
     def coarsest_eps(self) -> float:
-        """Returns the distance from 1 to the next number in the coarsest type among inputs and weights; that of float32
-        where all are finer.
+        """Returns the distance from 1 to the next number in the coarsest type among inputs and
+        weights, at least that of float32.
         """
         import torch
 
@@ -122,11 +133,11 @@ class ExpectedOutputs:
 
 @dataclass
 class PreparedProblem:
-    """A reference that was run, with what the judge has to know of its outputs."""
+    """Reference which was run, with the judge's knowledge of its outputs."""
 
     reference: Reference
     weights_seed: int
-    model: Any
+    model: torch.nn.Module
     outputs: tuple[Described, ...] = ()
     aliases: tuple[Any, ...] = ()
     """For each output, the index of the input that it is (or views) in the reference; None for others."""
@@ -134,11 +145,11 @@ class PreparedProblem:
     """Inputs that the reference itself changes."""
     own_finite: bool = True
     exact_seconds: float | None = None
-    """Seconds that the reference takes in float64; None where it does not run in float64."""
+    """Time of the reference in float64, in seconds; None if it cannot run in float64."""
     random_outputs: tuple[int, ...] = ()
     """Outputs that follow the state of torch's generators: dropout in training mode, torch.rand in forward."""
     operations: int | None = None
-    """Operations that the reference asks of torch in one call; counted on a CPU only."""
+    """Number of operations of torch in a call; counted on a CPU only."""
     kinds: tuple[ArithmeticKind, ...] = ()
     """How each output comes about (tools/comparing/exactness/arithmetic_kinds.py)."""
     shows_rounding: bool = False
@@ -146,9 +157,11 @@ class PreparedProblem:
     never_rounded: dict[int, bool] = field(default_factory=dict)
     """Outputs of which it was tried whether eager is float64's on every draw."""
     at_base: weakref.ref[PreparedProblem] | None = None
-    """The problem at the size after which this one was prepared; None at that size itself."""
+    """The problem at the base size from which this one was prepared; None at the base size."""
     searches: bool = False
-    """Whether it searches in what has to be sorted: inputs that are so stay so in every draw."""
+    """Whether forward searches in sorted inputs: inputs which are sorted stay sorted in every
+    draw.
+    """
     exponentiates_products: bool = False
     """Whether it exponentiates products of matrices: huge inputs then make scores that no kernel need exponentiate."""
     domains: tuple[Domain, ...] = ()
@@ -159,7 +172,7 @@ class PreparedProblem:
 
     @property
     def randomness(self) -> str:
-        """Returns one line about a random reference, which says what to do; empty where it is not random."""
+        """Returns a line of advice about a random reference; empty if not random."""
         if not self.random_outputs:
             return ""
         return (
@@ -169,7 +182,7 @@ class PreparedProblem:
         )
 
     def kind_of(self, number: int) -> ArithmeticKind:
-        """Returns how an output comes about: rounded, where that was not looked at."""
+        """Returns the kind of arithmetic behind an output; `rounded` if unknown."""
         return self.kinds[number] if number < len(self.kinds) else ArithmeticKind.ROUNDED
 
     @property
@@ -180,16 +193,16 @@ class PreparedProblem:
         )
 
     def input_named(self, index: int | None) -> str:
-        """Returns the name of an input by its place in a draw: `input 0`, or `input 0[1]` for one inside of an
-        argument.
+        """Returns the name of an input by its position in a draw: `input 0`, or `input 0[1]`
+        inside an argument.
         """
         names = dict(enumerate(self.reference.input_names))
         return f"input {index if index is None else names.get(index, index)}"
 
     @property
     def beside_outputs(self) -> int:
-        """Returns the number of tensors of an answer that are no outputs of forward: inputs that it changes, buffers
-        that it updates.
+        """Returns the number of tensors in an answer beside forward's outputs: changed inputs and
+        updated buffers.
         """
         return len(self.mutated) + len(self.reference.updated)
 
@@ -202,10 +215,10 @@ class PreparedProblem:
 def prepare_problem(
     problem: Problem, device: str, weights_seed: int, *, like: PreparedProblem | None = None
 ) -> PreparedProblem:
-    """Prepares a problem by running its reference, on a CPU twice, with operations counted. Raises ProblemError where
-    the reference fails, and DoesNotFit.
+    """Prepares a problem by running its reference, on a CPU twice, with operations counted.
+    Raises ProblemError if the reference fails, and DoesNotFit.
 
-    like: the same problem at another size, whose float64 time and operations are taken for this one's.
+    like: the problem at another size, whose float64 time and operations are reused.
     """
     import torch
 
@@ -226,10 +239,10 @@ def prepare_problem(
         for i, (v, was) in enumerate(zip(inputs, held, strict=True))
         if was is not None and not was.is_in(v)
     )
-    before = _as_drawn(reference, inputs, held, prepared.mutated)
-    prepared.aliases = tuple(_input_of(o, inputs) for o in outputs)
+    before = inputs_before_run(reference, inputs, held, prepared.mutated)
+    prepared.aliases = tuple(aliased_input(o, inputs) for o in outputs)
     if like is None:
-        _find_random_outputs(prepared, before, outputs)
+        find_random_outputs(prepared, before, outputs)
     else:
         prepared.at_base = weakref.ref(like)
         prepared.searches, prepared.exponentiates_products = (
@@ -243,109 +256,10 @@ def prepare_problem(
         prepared.exact_seconds, prepared.kinds = like.exact_seconds, like.kinds
         prepared.shows_rounding = like.shows_rounding
         return prepared
-    prepared.exact_seconds = _time_exact(prepared, before)
+    prepared.exact_seconds = time_in_float64(prepared, before)
     if prepared.exact_seconds is None:
         prepared.notes.append("no float64 reference: eager's own output stands in")
     return prepared
-
-
-def _as_drawn(
-    reference: Reference, inputs: list[Any], held: list[Any], mutated: frozenset[int]
-) -> list[Any]:
-    """The inputs as they were before the reference changed some of them; a large one of those is drawn once more."""
-    if not mutated:
-        return inputs
-    again = reference.inputs(1) if any(held[i].copy is None for i in mutated) else inputs
-    return [
-        v if i not in mutated else again[i] if held[i].copy is None else held[i].copy
-        for i, v in enumerate(inputs)
-    ]
-
-
-def _find_random_outputs(prepared: PreparedProblem, given: list[Any], outputs: list[Any]) -> None:
-    """Notes the outputs that differ between two runs with different states of the generators on the same inputs. A
-    third run, in the first state, must agree with the first: where it does not, the reference is not deterministic in
-    other ways, and nothing is said. The second run is the one whose operations are counted.
-    """
-    import torch
-
-    from kernelwright.tools.comparing.exactness.kind_tracker import KindTracker
-    from kernelwright.tools.operators.operators import count_operations
-
-    def copied() -> list[Any]:
-        return [
-            v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v
-            for i, v in enumerate(given)
-        ]
-
-    def run(rng: int, inputs: list[Any]) -> list[Any]:
-        return prepared.reference.run(prepared.model, inputs, rng)
-
-    found: list[list[Any]] = []
-    try:
-        worked = copied()
-        tracker = KindTracker([*worked, *tensors_of_model(prepared.model)])
-        with tracker:
-            counted = count_operations(lambda: found.append(run(2, worked)))
-        prepared.searches, prepared.exponentiates_products = (
-            counted.searches,
-            counted.exponentiates_products,
-        )
-        prepared.reference.sorts = counted.sorts
-        changed = [worked[i] for i in sorted(prepared.mutated)]
-        prepared.shows_rounding = not tracker.hides_rounding
-        prepared.kinds = tuple(tracker.kind_of(o) for o in [*found[0], *changed])
-        if prepared.reference.device == "cpu":
-            prepared.operations = counted.operations
-        moved = _differing(outputs, found[0])
-        if not moved or _differing(outputs, run(1, copied())):
-            return
-    except torch.cuda.OutOfMemoryError:
-        return
-    prepared.random_outputs = moved
-    prepared.notes.append(prepared.randomness)
-
-
-def _differing(ones: list[Any], others: list[Any]) -> tuple[int, ...]:
-    """Places at which two lists of outputs are not the same, bit for bit."""
-    import torch
-
-    return tuple(
-        place
-        for place, (one, other) in enumerate(zip(ones, others, strict=True))
-        if (
-            not same_bits(one, other)
-            if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)
-            else False
-        )
-    )
-
-
-def _input_of(output: Any, inputs: list[Any]) -> int | None:
-    import torch
-
-    for index, tensor in enumerate(inputs):
-        if (
-            isinstance(tensor, torch.Tensor)
-            and isinstance(output, torch.Tensor)
-            and tensor.numel()
-            and output.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
-        ):
-            return index
-    return None
-
-
-def _time_exact(prepared: PreparedProblem, inputs: list[Any]) -> float | None:
-    import torch
-
-    try:
-        start = time.monotonic()
-        prepared.reference.run(model_in_float64(prepared.model), inputs_in_float64(inputs), 1)
-        if prepared.reference.device != "cpu":
-            torch.cuda.synchronize()
-        return time.monotonic() - start
-    except (RuntimeError, ValueError, TypeError, torch.cuda.OutOfMemoryError):
-        return None
 
 
 def expected_outputs(
@@ -353,14 +267,15 @@ def expected_outputs(
     draw: Draw,
     seed: int,
     *,
-    model: Any = None,
+    model: torch.nn.Module = None,
     exact: bool = True,
     edges: list[Any] | None = None,
 ) -> ExpectedOutputs:
-    """Draws inputs from `seed` and computes what should come of them. The candidate never learns the seed.
+    """Draws inputs from `seed` and computes the expected outputs. The candidate never learns the
+    seed.
 
-    edges: earlier inputs whose first and last rows and columns are kept, so that a fingerprint of a few elements does
-    not see that the rest is new.
+    edges: earlier inputs whose first and last rows and columns are kept, so that a cache keyed by
+    a few elements takes the new inputs for the old ones.
     """
     limits = LIMITS.get(draw, (0,))
     model = prepared.model if model is None else model
@@ -373,7 +288,7 @@ def expected_outputs(
 
 
 def _expected_within(
-    prepared: PreparedProblem, draw: Draw, seed: int, model: Any, edges: list[Any] | None, limit: int,
+    prepared: PreparedProblem, draw: Draw, seed: int, model: torch.nn.Module, edges: list[Any] | None, limit: int,
 ) -> ExpectedOutputs:  # fmt: skip
     """The expected outputs without float64's. limit: of a draw in LIMITS, its largest exponent."""
     import torch
@@ -398,26 +313,28 @@ def _expected_within(
         keep_edges(inputs, edges)
     sort_again(inputs, in_order)
     rng = seed & 0x7FFFFFFF
-    given = [
+    arguments = [
         v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v
         for i, v in enumerate(inputs)
     ]
     return ExpectedOutputs(
-        inputs, _answer(prepared, model, given, rng), None, rng, model, str(draw)
+        inputs, _answer(prepared, model, arguments, rng), None, rng, model, str(draw)
     )
 
 
-def _answer(prepared: PreparedProblem, model: Any, given: list[Any], rng: int) -> list[Any]:
-    """Returns the outputs, then the inputs that the reference changes, then the contents of the buffers that it
-    updates.
+def _answer(
+    prepared: PreparedProblem, model: torch.nn.Module, inputs: list[Any], rng: int
+) -> list[Any]:
+    """Returns the outputs, then the inputs changed by forward, then the contents of the updated
+    buffers.
     """
-    left: list[Any] = []
-    outputs: list[Any] = prepared.reference.run(model, given, rng, left)
-    return [*outputs, *(given[i] for i in sorted(prepared.mutated)), *left]
+    updated_buffers: list[Any] = []
+    outputs: list[Any] = prepared.reference.run(model, inputs, rng, updated_buffers)
+    return [*outputs, *(inputs[i] for i in sorted(prepared.mutated)), *updated_buffers]
 
 
 def float64_outputs(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[Any] | None:
-    """Returns the outputs of the same draw in float64; None where the reference cannot be computed in float64."""
+    """Returns the outputs of the draw in float64; None if not computable."""
     import torch
 
     if prepared.exact_seconds is None:
@@ -430,18 +347,20 @@ def float64_outputs(prepared: PreparedProblem, expected: ExpectedOutputs) -> lis
 
 
 def run_on(
-    prepared: PreparedProblem, expected: ExpectedOutputs, model: Any, inputs: list[Any]
+    prepared: PreparedProblem, expected: ExpectedOutputs, model: torch.nn.Module, inputs: list[Any]
 ) -> list[Any]:
-    """Outputs, then the inputs that the reference changes (copies of those given), then the buffers that it updates."""
+    """Returns outputs, changed inputs (copies of the arguments), and updated buffers of a run."""
     import torch
 
-    given = [
+    arguments = [
         v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v
         for i, v in enumerate(inputs)
     ]
-    return _answer(prepared, model, given, expected.rng)
+    return _answer(prepared, model, arguments, expected.rng)
 
 
 def tensors_of_run(expected: ExpectedOutputs) -> list[Any]:
-    """Returns all that is read where a draw's reference is run again, or its outputs are compared with float64's."""
+    """Returns all tensors read when a draw's reference is run again, or its outputs are compared
+    with float64's.
+    """
     return [*expected.inputs, *(expected.exact or ()), *tensors_of_model(expected.weights)]

@@ -1,8 +1,9 @@
-"""The weights of a reference, the tensors of a candidate that match them by name, order or value, and what is asked
-where no tensor matches.
+"""Matches the weights of a reference with a candidate's tensors by name, order or value, and
+decides about weights without a match.
 
-Weights are the parameters, the running statistics of normalisations, and the buffers that each seed draws anew. Buffers
-that are equal for every seed (masks, tables) are constants of the problem: a candidate may work them out by itself.
+Weights are the parameters, the running statistics of normalisations, and buffers drawn anew by
+each seed. Buffers equal for every seed (masks, tables) are constants of the problem: a candidate
+may compute them itself.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ MAX_NAMED_WEIGHTS = 3
 MAX_PLACEMENTS = 64
 """Ways to lay a weight into a larger tensor that are tried."""
 MAX_SEARCHED_ELEMENTS = 1 << 28
-"""Elements that are looked through for weights inside of larger tensors, for one candidate at one size."""
+"""Maximum number of elements searched for weights inside larger tensors, per candidate and size."""
 Shape = tuple[tuple[int, ...], str]
 
 
 def weights_of(prepared: PreparedProblem) -> dict[str, torch.Tensor]:
-    """Returns the reference's weights with at least one element, by name; tied ones by their first name."""
+    """Returns the reference's nonempty weights by name; tied weights by their first name."""
     model = prepared.model
     parameters = {n: p.detach() for n, p in model.named_parameters() if p.numel()}
     buffers = dict(model.named_buffers())
@@ -49,7 +50,9 @@ def perturbed_model(prepared: PreparedProblem, seed: int) -> Any:
 
 # -------------------------------------------------------------- by name and by order
 def match_by_name(model: torch.nn.Module, listed: Any) -> dict[str, str]:
-    """Candidate's name -> reference's name, where name, shape and dtype agree; tied weights by each of their names."""
+    """Returns a map from the candidate's to the reference's names, for equal name, shape and
+    dtype; tied weights by each of their names.
+    """
     candidates = _listed(listed)
     named = [
         *model.named_parameters(remove_duplicate=False),
@@ -60,8 +63,8 @@ def match_by_name(model: torch.nn.Module, listed: Any) -> dict[str, str]:
 
 
 def match_by_order(model: torch.nn.Module, listed: Any) -> dict[str, str]:
-    """Candidate's name -> reference's name of all parameters, in their order; empty where the sequences of shapes
-    differ.
+    """Returns a map from the candidate's to the reference's names of all parameters, in order;
+    empty if the sequences of shapes differ.
     """
     parameters = {n: _shape(p) for n, p in model.named_parameters() if p.numel()}
     candidates = [
@@ -90,7 +93,7 @@ def _listed(listed: Any) -> dict[str, tuple[str, Shape]]:
 
 # -------------------------------------------------------------- by value
 class Position(NamedTuple):
-    """Where the values of a weight lie: a tensor by its number, and the part of its elements that holds them."""
+    """Position of a weight's values: a tensor by its number, and the slice of its elements."""
 
     tensor: int
     stride: tuple[int, ...] = ()
@@ -105,10 +108,11 @@ def find_values(
     tensors: Mapping[int, torch.Tensor],
     preferred: Collection[int] = (),
 ) -> dict[str, Position]:
-    """Returns where weights lie in tensors, bit for bit, each in another tensor or part of one.
+    """Finds weights in tensors, bit for bit, each in another tensor or part of a tensor.
 
-    Equal shapes go first, then parts of larger tensors. A weight that is one constant (ones, zeros) matches tensors of
-    its own shape alone, in their order. preferred: numbers of the tensors that are tried first.
+    Equal shapes are tried first, then parts of larger tensors. A weight of a single constant
+    (ones, zeros) matches tensors of its own shape only, in order. preferred: numbers of the
+    tensors to try first.
     """
     order = [
         *(n for n in preferred if n in tensors),
@@ -116,8 +120,8 @@ def find_values(
     ]
     positions: dict[str, Position] = {}
     for name, weight in weights.items():
-        taken = {position.tensor for position in positions.values()}
-        same = (n for n in order if n not in taken and same_bits(tensors[n], weight))
+        matched = {position.tensor for position in positions.values()}
+        same = (n for n in order if n not in matched and same_bits(tensors[n], weight))
         if (number := next(same, None)) is not None:
             positions[name] = Position(number)
     budget = MAX_SEARCHED_ELEMENTS
@@ -147,29 +151,30 @@ def _may_hold(tensor: torch.Tensor, weight: torch.Tensor) -> bool:
 
 
 def _part_that_holds(number: int, tensor: torch.Tensor, weight: torch.Tensor) -> Position | None:
-    """Returns the strided part of a contiguous tensor that holds a weight, found by the places of single values.
+    """Returns the strided part of a contiguous tensor that holds a weight, found by the places of
+    single values.
 
-    Example: of a weight of 2 x 3 in a tensor of 4 x 6, `weight[0, 0]` lies at place 8, `weight[1, 0]` at 14 and
-    `weight[0, 1]` at 9: offset 8, strides 6 and 1.
+    Example: of a weight of 2 x 3 in a tensor of 4 x 6, `weight[0, 0]` lies at place 8, `weight[1,
+    0]` at 14 and `weight[0, 1]` at 9: offset 8, strides 6 and 1.
     """
     flat = tensor.reshape(-1)
-    begins = _places(flat, weight[(0,) * weight.dim()])
-    steps = [[0] if size == 1 else _places(flat, weight[_unit(axis, weight.dim())])
+    begins = _matching_starts(flat, weight[(0,) * weight.dim()])
+    steps = [[0] if size == 1 else _matching_starts(flat, weight[_unit(axis, weight.dim())])
              for axis, size in enumerate(weight.shape)]  # fmt: skip
     placements = itertools.product(begins, *steps)
-    for begin, *places in itertools.islice(placements, MAX_PLACEMENTS):
+    for begin, *starts in itertools.islice(placements, MAX_PLACEMENTS):
         stride = tuple(
-            place - begin if size > 1 else 1
-            for place, size in zip(places, weight.shape, strict=True)
+            index - begin if size > 1 else 1
+            for index, size in zip(starts, weight.shape, strict=True)
         )
         if _holds(flat, weight, stride, begin):
             return Position(number, stride, begin, whole=False)
     return None
 
 
-def _places(flat: torch.Tensor, value: torch.Tensor) -> list[int]:
-    places: list[int] = (flat == value).nonzero().reshape(-1)[:MAX_PLACEMENTS].tolist()
-    return places
+def _matching_starts(flat: torch.Tensor, value: torch.Tensor) -> list[int]:
+    starts: list[int] = (flat == value).nonzero().reshape(-1)[:MAX_PLACEMENTS].tolist()
+    return starts
 
 
 def _unit(axis: int, dimensions: int) -> tuple[int, ...]:
@@ -187,8 +192,8 @@ def _holds(flat: torch.Tensor, weight: torch.Tensor, stride: tuple[int, ...], be
 def require_visible_weights(
     prepared: PreparedProblem, expected: ExpectedOutputs, missing: Collection[str]
 ) -> None:
-    """Raises Failed where the reference's answer depends on weights that no tensor of the candidate holds: other values
-    cannot be loaded, so whether they are used cannot be seen.
+    """Raises Failed if the reference's answer depends on weights which no tensor of the candidate
+    holds: other values cannot be loaded, and their use cannot be observed.
     """
     if not missing or not _change_outputs(prepared, expected, missing):
         return

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelwright.tools.nested import tensors_of
+from kernelwright.tools.tensor_memory import POISON_BYTE
 
 COPIED_MEMORY_DIVISOR = 3
 """Memory that outlives a call is copied where all of it takes no more than this part of what is free."""
@@ -19,7 +20,6 @@ UNUSED_MEMORY_DIVISOR = 64
 """The part of the GPU's memory that torch's allocator may keep unused in one process."""
 ROOMY_SHARE = 2 / 3
 """While so much of the GPU's memory is free, unused memory is kept."""
-POISON_BYTE = 0xFF
 ALLOCATION_GRANULARITY_BYTES = 512
 """Bytes, of which torch's allocator gives a multiple, from an address that is one."""
 

@@ -1,1 +1,1 @@
-"""The machine: GPUs, their leases, what targets can hold, peak rates, and what the driver says."""
+"""The machine: GPUs, their leases, limits of targets, peak rates, and answers of the driver."""

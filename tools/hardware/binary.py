@@ -1,9 +1,9 @@
-"""What a compiled kernel says about itself, read from the ELF, the PTX and the AMD assembly: no disassembler is
-started.
+"""Reads a compiled kernel's resources from its ELF file, PTX, or AMD assembly, without a
+disassembler.
 
-Layout of cubins: `.nv.info` records (format byte, attribute byte, 16-bit size, then for format 4 that many bytes),
-attribute numbers as cuobjdump and nvdisasm print them (EIATTR_*). It is checked against the bundled cuobjdump in the
-tests.
+Layout of cubins: `.nv.info` records (format byte, attribute byte, 16-bit size, then for format 4
+that many bytes), attribute numbers as printed by cuobjdump and nvdisasm (EIATTR_*). The tests
+compare the results with the bundled cuobjdump.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _NO_BITS = 8
 
 @dataclass(frozen=True)
 class Usage:
-    """The resources that one compiled kernel uses."""
+    """Hardware resources used by a compiled kernel."""
 
     registers: int | None
     spills: int | None
-    """Bytes of local memory a thread: what the driver calls LOCAL_SIZE_BYTES."""
+    """Bytes of local memory per thread (LOCAL_SIZE_BYTES of the driver)."""
     stack: int | None
     """Bytes a thread, calls included."""
     shared: int
-    """Static bytes a block."""
+    """Static shared memory per block, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -54,27 +54,32 @@ class _Section:
 
 
 def read_cubin(data: bytes, kernel: str) -> Usage:
-    """Raises ValueError where the data is not an ELF file that holds this kernel."""
+    """Reads the resources of a kernel from a cubin. Raises ValueError if the data is no ELF file
+    with this kernel.
+    """
     sections = {s.name: s for s in _sections(data)}
     text = sections.get(f".text.{kernel}")
     if text is None:
         raise ValueError(f"no kernel {kernel} in the binary")
     index = _symbol_index(sections, kernel)
-    found = dict(_per_symbol(sections[".nv.info"].data, index)) if ".nv.info" in sections else {}
-    local = found.get(_FRAME_SIZE, 0)
+    attributes = (
+        dict(_per_symbol(sections[".nv.info"].data, index)) if ".nv.info" in sections else {}
+    )
+    local = attributes.get(_FRAME_SIZE, 0)
     shared = sections.get(f".nv.shared.{kernel}")
     return Usage(
-        registers=found.get(_REGISTERS, text.info >> 24),
+        registers=attributes.get(_REGISTERS, text.info >> 24),
         spills=local,
-        stack=max(local, found.get(_MAX_STACK_SIZE, 0)),
+        stack=max(local, attributes.get(_MAX_STACK_SIZE, 0)),
         shared=shared.size if shared else 0,
     )
 
 
 def code_hash(data: bytes) -> str:
-    """SHA-256 over what runs: sections without debug data, which holds the path of the source.
+    """Returns a SHA-256 (hex) of the executable sections, without debug data, which contains the
+    path of the source.
 
-    Hex; of the whole data where it is no ELF.
+    Data which is no ELF file is hashed as a whole.
     """
     digest = hashlib.sha256()
     try:
@@ -104,16 +109,16 @@ def _sections(data: bytes) -> Iterator[_Section]:
 
 def _symbol_index(sections: dict[str, _Section], kernel: str) -> int | None:
     table, names = sections[".symtab"].data, sections[".strtab"].data
-    wanted = kernel.encode()
+    encoded = kernel.encode()
     for index in range(len(table) // 24):
         (name,) = struct.unpack_from("<I", table, index * 24)
-        if names[name : names.index(b"\0", name)] == wanted:
+        if names[name : names.index(b"\0", name)] == encoded:
             return index
     return None
 
 
 def _per_symbol(data: bytes, symbol: int | None) -> Iterator[tuple[int, int]]:
-    """Attribute and value of the records of one symbol."""
+    """Yields attribute and value of the records of a symbol."""
     at = 0
     while at + 4 <= len(data):
         layout, attribute, size = struct.unpack_from("<BBH", data, at)

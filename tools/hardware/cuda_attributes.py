@@ -1,8 +1,8 @@
-"""What the CUDA driver says of each device, read in a process of its own: `python -m
+"""Reads device attributes from the CUDA driver in a process of its own: `python -m
 kernelwright.tools.hardware.cuda_attributes` writes JSON.
 
-A process that has called cuInit cannot fork children that use CUDA, so nobody else may ask the driver. No context is
-made, and torch is not needed.
+A process which has called cuInit cannot fork children that use CUDA, so that no other process may
+ask the driver. No context is created, and torch is not needed.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ ATTRIBUTES = {
 
 
 def read_devices() -> list[dict[str, Any]]:
-    """Returns one dict for each device in CUDA's order (torch's `cuda:N`); empty where there is no driver
-    or no device.
+    """Returns a dict for each device in CUDA's order (torch's `cuda:N`); empty without driver or
+    device.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1")
@@ -43,14 +43,14 @@ def read_devices() -> list[dict[str, Any]]:
     return [_read_device(driver, ordinal) for ordinal in range(count.value)]
 
 
-def _read_device(driver: Any, ordinal: int) -> dict[str, Any]:
+def _read_device(driver: ctypes.CDLL, ordinal: int) -> dict[str, Any]:
     device, memory = ctypes.c_int(), ctypes.c_size_t()
     name, uuid = ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)()
     driver.cuDeviceGet(ctypes.byref(device), ordinal)
     driver.cuDeviceGetName(name, 256, device)
     driver.cuDeviceGetUuid(ctypes.byref(uuid), device)
     driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
-    found: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "index": ordinal,
         "name": name.value.decode("utf-8", "replace"),
         "uuid": _format_uuid(bytes(uuid)),
@@ -59,8 +59,8 @@ def _read_device(driver: Any, ordinal: int) -> dict[str, Any]:
     value = ctypes.c_int()
     for key, attribute in ATTRIBUTES.items():
         failed = driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
-        found[key] = None if failed else value.value
-    return found
+        attributes[key] = None if failed else value.value
+    return attributes
 
 
 def _format_uuid(raw: bytes) -> str:

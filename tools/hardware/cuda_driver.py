@@ -1,8 +1,9 @@
-"""The CUDA driver calls that share memory between two processes, through ctypes: raw allocations and their IPC handles.
+"""Shares GPU memory between two processes, by ctypes calls of the CUDA driver: raw allocations
+and their IPC handles.
 
-torch's own sharing is not used: it pickles, it counts references in files under /dev/shm, and it would export the
-judge's whole caching segments, expected outputs among them. CUDA Driver API: cuMemAlloc, cuIpcGetMemHandle,
-cuIpcOpenMemHandle.
+torch's own sharing is not used: it pickles, counts references in files under /dev/shm, and would
+export the judge's whole caching segments, including expected outputs. CUDA Driver API:
+cuMemAlloc, cuIpcGetMemHandle, cuIpcOpenMemHandle.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Any
 
 HANDLE_BYTES = 64
 _OUT_OF_MEMORY = 2
-"""CUDA_ERROR_OUT_OF_MEMORY."""
+"""Error code CUDA_ERROR_OUT_OF_MEMORY of the driver."""
 
 
 class CudaError(RuntimeError):
-    """A driver call failed."""
+    """Raised for a failed call of the driver."""
 
 
 class CudaOutOfMemory(CudaError):
@@ -42,12 +43,12 @@ def _driver() -> Any:
     return _library
 
 
-def _check(code: int, what: str) -> None:
+def _check(code: int, action: str) -> None:
     if code:
         text = ctypes.c_char_p()
         _driver().cuGetErrorName(code, ctypes.byref(text))
         kind = CudaOutOfMemory if code == _OUT_OF_MEMORY else CudaError
-        raise kind(f"{what}: {(text.value or b'?').decode()} ({code})")
+        raise kind(f"{action}: {(text.value or b'?').decode()} ({code})")
 
 
 def allocate(nbytes: int) -> int:
@@ -89,8 +90,8 @@ def unmap(address: int) -> None:
 
 
 class DeviceMemory:
-    """Device memory that another object owns, in the form that torch.as_tensor accepts. A tensor made of it holds this
-    object for as long as the tensor, or a view of it, exists.
+    """Device memory owned by another object, in the form accepted by torch.as_tensor. A tensor
+    over the memory holds this object as long as the tensor, or a view of it, exists.
     """
 
     def __init__(self, address: int, nbytes: int) -> None:
@@ -104,8 +105,8 @@ class DeviceMemory:
 
 
 def lend(address: int, nbytes: int) -> tuple[Any, Any]:
-    """Returns a uint8 tensor over device memory, which neither copies nor owns it, and the object that the tensor holds
-    for as long as it, or a view of it, exists.
+    """Returns a uint8 tensor over device memory, without copying or owning the memory, and the
+    object which the tensor holds.
     """
     import torch
 

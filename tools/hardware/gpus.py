@@ -1,6 +1,6 @@
-"""The GPUs of this machine as the driver, NVML and nvidia-smi describe them.
+"""GPUs of this machine as described by the driver, NVML and nvidia-smi.
 
-Nothing is guessed: what nobody says is None.
+Unknown values are None; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 from kernelwright.tools.hardware.peaks import peak_of
@@ -31,7 +32,7 @@ THROTTLE_REASONS = {
     0x80: "hw_power_brake",
     0x100: "display_clocks",
 }
-"""nvmlClocksThrottleReasons bits, nvml.h."""
+"""Bits of nvmlClocksThrottleReasons (nvml.h)."""
 
 _FIELDS = {
     "uuid": "uuid",
@@ -52,11 +53,11 @@ _FIELDS = {
 
 
 _DEVICES = ("/dev/nvidiactl", "/dev/nvhost-ctrl", "/dev/dxg")
-"""Device files. One of them exists where CUDA can run (a server, a Jetson, WSL 2)."""
+"""Device files; CUDA needs at least one of them (on a server, a Jetson, or WSL 2)."""
 
 
 class Gpu(Value):
-    """One GPU."""
+    """Properties of a GPU."""
 
     index: int
     """The index of torch's `cuda:N`, in CUDA's order and with CUDA_VISIBLE_DEVICES applied."""
@@ -76,21 +77,23 @@ class Gpu(Value):
     max_memory_mhz: int | None = None
     bus_bits: int | None = None
     bytes_per_second: Number | None = None
-    """Peak memory bandwidth: memory clock times bus width times two where the driver says both, else as published."""
+    """Peak memory bandwidth: memory clock times bus width times two if the driver reports both,
+    else the published value.
+    """
     rates: dict[str, Number] = {}
-    """Published dense operations a second by format; empty where this GPU is not tabulated."""
+    """Published dense operations per second by format; empty for a GPU which is not tabulated."""
     rates_source: str = ""
     clocks: Clocks | None = None
     """The clocks at the time of reading."""
 
     @property
     def target(self) -> str:
-        """Returns the name of the target, such as sm_90; empty where the capability is unknown."""
+        """Returns the name of the target, such as sm_90; empty if the capability is unknown."""
         return f"sm_{self.capability[0]}{self.capability[1]}" if self.capability else ""
 
 
 class Driver(Value):
-    """The NVIDIA driver and its GPUs. Without one: no version, no GPU."""
+    """NVIDIA driver and its GPUs; no version and no GPU without a driver."""
 
     version: str | None = None
     cuda: str | None = None
@@ -114,16 +117,16 @@ def read_driver() -> Driver:
 
 
 def read_clocks(uuid: str) -> Clocks | None:
-    """Clocks, temperature, power and throttle reasons of one GPU now; None where neither NVML nor nvidia-smi knows
-    it.
+    """Returns current clocks, temperature, power and throttle reasons of a GPU; None if neither
+    NVML nor nvidia-smi answers.
     """
     sensors = read_sensors()
     return _clocks(sensors[uuid]) if uuid in sensors else None
 
 
 def read_sensors() -> dict[str, dict[str, Any]]:
-    """Reads the sensors of every GPU of the machine, by UUID; empty where neither NVML nor nvidia-smi answers. GPUs
-    that CUDA_VISIBLE_DEVICES hides are included.
+    """Reads the sensors of every GPU of the machine, by UUID; empty if neither NVML nor
+    nvidia-smi answers. Includes GPUs hidden by CUDA_VISIBLE_DEVICES.
     """
     return _read_nvml()[2] or _read_smi()[1]
 
@@ -146,7 +149,7 @@ def _cuda_devices() -> list[dict[str, Any]]:
 
 
 def _read_nvml() -> tuple[str | None, str | None, dict[str, dict[str, Any]]]:
-    """Driver version, CUDA version, and what each GPU says, by UUID."""
+    """Returns driver version, CUDA version, and NVML's values for each GPU by UUID."""
     try:
         import pynvml
     except ImportError:
@@ -171,7 +174,7 @@ _highest_clocks: dict[Any, tuple[Any, ...]] = {}
 """The highest clocks in MHz of the multiprocessors and of the memory that the hardware allows, by UUID."""
 
 
-def _read_handle(nvml: Any, handle: Any) -> dict[str, Any]:
+def _read_handle(nvml: ModuleType, handle: object) -> dict[str, Any]:
     def ask(question: str, *args: Any) -> Any:
         with contextlib.suppress(nvml.NVMLError, AttributeError):
             return getattr(nvml, question)(handle, *args)
@@ -180,7 +183,9 @@ def _read_handle(nvml: Any, handle: Any) -> dict[str, Any]:
     uuid = _as_text(ask("nvmlDeviceGetUUID"))
     if uuid not in _highest_clocks:  # each question takes the driver milliseconds
         questions = (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
-        _highest_clocks[uuid] = tuple(ask("nvmlDeviceGetMaxClockInfo", one) for one in questions)
+        _highest_clocks[uuid] = tuple(
+            ask("nvmlDeviceGetMaxClockInfo", nvml_device) for nvml_device in questions
+        )
     busy = ask("nvmlDeviceGetUtilizationRates")
     memory, power = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetPowerUsage")
     return {
@@ -201,7 +206,9 @@ def _read_handle(nvml: Any, handle: Any) -> dict[str, Any]:
 
 
 def _read_smi() -> tuple[str | None, dict[str, dict[str, Any]]]:
-    """Driver version, and what nvidia-smi says of each GPU, by UUID; nothing where it is not installed or fails."""
+    """Returns the driver version, and nvidia-smi's values for each GPU by UUID; empty if
+    nvidia-smi is missing or fails.
+    """
     command = [
         "nvidia-smi",
         f"--query-gpu={','.join(_FIELDS.values())}",
@@ -222,17 +229,17 @@ def _parse_smi(text: str) -> Iterator[dict[str, Any]]:
         if len(row) != len(_FIELDS):
             continue
         raw = dict(zip(_FIELDS, row, strict=True))
-        found: dict[str, Any] = {key: _as_number(value) for key, value in raw.items()}
-        found |= {key: raw[key].strip() for key in ("uuid", "name", "driver")}
+        fields: dict[str, Any] = {key: _as_number(value) for key, value in raw.items()}
+        fields |= {key: raw[key].strip() for key in ("uuid", "name", "driver")}
         major, _, minor = raw["capability"].partition(".")
-        found["capability"] = (
+        fields["capability"] = (
             (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
         )
-        found["memory_bytes"] = (
-            int(found["memory_mib"] * 2**20) if found["memory_mib"] is not None else None
+        fields["memory_bytes"] = (
+            int(fields["memory_mib"] * 2**20) if fields["memory_mib"] is not None else None
         )
-        found["throttle"] = int(raw["throttle"], 16) if raw["throttle"].startswith("0x") else None
-        yield found
+        fields["throttle"] = int(raw["throttle"], 16) if raw["throttle"].startswith("0x") else None
+        yield fields
 
 
 def _fixed_fields(sensors: dict[str, Any]) -> dict[str, Any]:
@@ -244,14 +251,14 @@ def _gpu(device: dict[str, Any], sensors: dict[str, Any]) -> Gpu:
     memory_mhz = sensors.get("max_memory_mhz") or _mhz(device.get("memory_clock_khz"))
     bus_bits = device.get("bus_bits") or sensors.get("bus_bits")
     measured = memory_mhz * 1e6 * 2 * bus_bits / 8 if memory_mhz and bus_bits else None
-    own: dict[str, Any] = {
+    peaks: dict[str, Any] = {
         key: device[key] for key in Gpu.model_fields if device.get(key) is not None
     }
     capability = device.get("capability") or _capability_pair(
         device.get("capability_major"), device.get("capability_minor")
     )
     return Gpu(
-        **{key: value for key, value in own.items() if key not in ("capability", "bus_bits")},
+        **{key: value for key, value in peaks.items() if key not in ("capability", "bus_bits")},
         capability=capability,
         max_sm_mhz=_int_or_none(sensors.get("max_sm_mhz")) or _mhz(device.get("clock_khz")),
         max_memory_mhz=_int_or_none(memory_mhz),
@@ -292,5 +299,5 @@ def _as_number(text: str) -> float | None:
         return None
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value or "")

@@ -1,5 +1,6 @@
-"""Who is at work on a GPU, among all processes of this machine: several may check answers side by side, and whoever
-times is alone. Locks on two files named after the GPU, freed by the kernel when their holder dies.
+"""Who is at work on a GPU, among all processes of this machine: several may check answers side by
+side, and whoever times is alone. Locks on two files named after the GPU, freed by the kernel when
+their holder dies.
 
 Why not filelock: docs/explanation/libraries.md.
 """
@@ -16,29 +17,29 @@ from pathlib import Path
 
 from kernelwright.tools.report import InfrastructureError
 
-POLL_SECONDS = 0.002
+LEASE_POLL_SECONDS = 0.002
 FILE_MODE = 0o666
 """Mode of the files: processes of other users measure on the same GPU."""
 
 
 def lock_file(gpu: str) -> Path:
-    """Returns the path of the GPU's lock file. gpu: its UUID, or a name that all processes of this machine
-    use for it.
+    """Returns the path of the GPU's lock file. gpu: its UUID, or a name that all processes of
+    this machine use for it.
     """
     safe = "".join(c if c.isalnum() or c == "-" else "_" for c in gpu)
     return Path(tempfile.gettempdir(), f"kernelwright-{safe}.lock")
 
 
 def entrance_file(lock: Path) -> Path:
-    """Held for the moment in which somebody comes in, and for as long as he who wants to be alone waits: nobody
-    overtakes him.
+    """Held for the moment in which somebody comes in, and for as long as he who wants to be alone
+    waits: nobody overtakes him.
     """
     return lock.with_name(f"{lock.name}.door")
 
 
 def timing_file(gpu: str) -> Path:
-    """What those who share the GPU share once more while they compute there, and who times has alone: the others keep
-    their memory meanwhile, and wait.
+    """Returns the second lock file, shared by processes while they compute on a shared GPU, and
+    taken exclusively for timing: the others keep their memory meanwhile, and wait.
     """
     return lock_file(gpu).with_suffix(".timing")
 
@@ -47,14 +48,16 @@ class Lease:
     """A turn on a GPU that is held."""
 
     def __init__(self, gpu: str, seconds: float, turn: int, timing: int | None) -> None:
-        """seconds: for how long another process may keep this one waiting. turn: the descriptor by which the turn is
-        held. timing: that by which it is shared; None: nobody else has one.
+        """Stores the descriptors of the locks.
+
+        seconds: maximum waiting time. turn: descriptor of the lock on the GPU. timing: descriptor
+        of the shared timing lock; None: no other process has the GPU.
         """
         self._gpu, self._seconds, self._turn, self._timing = gpu, seconds, turn, timing
 
     def take_whole(self) -> None:
-        """From here on nobody else has a turn. This process must have nothing under way on the GPU; the others end
-        theirs first. Raises InfrastructureError as `gpu_lease`.
+        """From here on nobody else has a turn. This process must have nothing under way on the
+        GPU; the others end theirs first. Raises InfrastructureError as `gpu_lease`.
         """
         if self._timing is None:
             return
@@ -70,8 +73,8 @@ class Lease:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else computes on the GPU while the block runs; those who share it keep what they have there, and go
-        on afterwards. Raises InfrastructureError as `gpu_lease`.
+        """Holds the GPU exclusively while the block runs; sharing processes keep their memory,
+        and continue afterwards. Raises InfrastructureError as `gpu_lease`.
         """
         if self._timing is None:
             yield
@@ -87,8 +90,8 @@ class Lease:
             self.wait_to_compute(fcntl.LOCK_SH)
 
     def give_way(self) -> None:
-        """Lets whoever waits to be alone go first; this process must have nothing under way on the GPU. Raises
-        InfrastructureError as `gpu_lease`.
+        """Lets whoever waits to be alone go first; this process must have nothing under way on
+        the GPU. Raises InfrastructureError as `gpu_lease`.
         """
         if self._timing is None:
             return
@@ -99,8 +102,8 @@ class Lease:
         self.wait_to_compute(fcntl.LOCK_SH)
 
     def wait_to_compute(self, kind: int) -> None:
-        """Waits until this process may compute on the GPU beside others (`fcntl.LOCK_SH`), or alone (`LOCK_EX`).
-        Raises InfrastructureError.
+        """Waits until this process may compute on the GPU beside others (`fcntl.LOCK_SH`), or
+        alone (`LOCK_EX`). Raises InfrastructureError.
         """
         assert self._timing is not None
         until = time.monotonic() + self._seconds
@@ -117,9 +120,11 @@ def gpu_lease(
     *,
     shared: bool = False,
 ) -> Iterator[Lease]:
-    """shared: beside others who share it too, and `Lease.alone` for a while, or `Lease.take_whole`; False: alone, and
-    nobody who shares it has begun. Raises InfrastructureError where another process keeps the GPU for longer than
-    `seconds`.
+    """Leases a GPU until the block ends. Raises InfrastructureError if another process keeps the
+    GPU for more than `seconds`.
+
+    shared: beside other sharing processes, with `Lease.alone` for a while, or `Lease.take_whole`;
+    False: exclusively.
     """
     until = time.monotonic() + seconds
     with (
@@ -143,9 +148,9 @@ def gpu_lease(
 
 @contextlib.contextmanager
 def open_and_unlock(path: Path) -> Iterator[int]:
-    """Opens the file, which is made where it does not exist, and frees its locks at the end.
+    """Opens the file, created if missing, and releases its locks at the end.
 
-    The file is unlocked and not only closed: a child that was forked meanwhile has the descriptor too, and would keep
+    Closing alone would not release them: a forked child has the descriptor too, and would keep
     the lock.
     """
     handle = _open(path)
@@ -184,4 +189,4 @@ def _wait_for_lock(handle: int, kind: int, until: float, gpu: str, seconds: floa
                 f"another process has measured on this GPU for over {seconds:g} s: wait for it, or see who holds "
                 f"{lock_file(gpu)}"
             )
-        time.sleep(POLL_SECONDS)
+        time.sleep(LEASE_POLL_SECONDS)

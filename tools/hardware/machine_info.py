@@ -1,5 +1,5 @@
-"""Describes this machine: GPUs, driver, clocks, versions, permissions. It is read without importing torch and without
-touching CUDA in this process.
+"""Describes this machine: GPUs, driver, clocks, versions, permissions. It is read without
+importing torch and without touching CUDA in this process.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _CAP_SYS_ADMIN = 1 << 21
 
 
 class Layer(Value):
-    """One isolation layer of the sandbox."""
+    """Isolation layer of the sandbox."""
 
     name: str
     available: bool
     reason: str = ""
-    """The reason why the layer is not available; empty where it is."""
+    """Reason why the layer is unavailable; empty if available."""
 
 
 class OfflineTarget(Value):
-    """One architecture that candidates can be compiled for here, with or without such a GPU."""
+    """Architecture for which candidates can be compiled here, with or without such a GPU."""
 
     name: str
     available: bool
@@ -54,15 +54,15 @@ class OfflineTarget(Value):
 
 
 class Ncu(Value):
-    """NVIDIA's kernel profiler."""
+    """State of ncu, NVIDIA's kernel profiler."""
 
     path: str | None = None
     permitted: bool | None = None
-    """Whether this process may read the GPU's counters; None where there is no NVIDIA driver."""
+    """Whether this process may read the GPU's counters; None without an NVIDIA driver."""
 
 
 class Disk(Value):
-    """One folder that is written to, and the room that its disk has."""
+    """Folder for output, and the free space on its disk."""
 
     path: str
     free_bytes: int
@@ -78,7 +78,7 @@ class Machine(Value):
     memory_bytes: int | None = None
     python: str
     versions: dict[str, str | None]
-    """Versions by the name of the distribution; None where it is not installed."""
+    """Version of each distribution; None if not installed."""
     gpus: tuple[Gpu, ...] = ()
     driver: str | None = None
     cuda: str | None = None
@@ -102,8 +102,8 @@ class Machine(Value):
 
 
 def read_machine(scratch: Path | None = None) -> Machine:
-    """Reads the facts about this machine. `scratch`: the folder where candidates are built; the system's temporary
-    folder and the home folder are always included.
+    """Reads facts about this machine. `scratch`: the folder in which candidates are built; the
+    system's temporary folder and the home folder are always included.
     """
     driver = gpus.read_driver()
     return Machine(
@@ -126,7 +126,7 @@ def read_machine(scratch: Path | None = None) -> Machine:
 
 
 def version(distribution: str) -> str | None:
-    """The installed version from its metadata, without importing it; None where it is not installed."""
+    """Returns the installed version from the metadata, without an import; None if not installed."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -134,7 +134,7 @@ def version(distribution: str) -> str | None:
 
 
 def offline_targets() -> tuple[OfflineTarget, ...]:
-    """The compile targets, each with the reason where this Triton lacks the tools for it."""
+    """Returns the compile targets, each with a reason if this Triton lacks the tools for it."""
     spec = importlib.util.find_spec("triton")
     if spec is None or spec.origin is None:
         return tuple(
@@ -154,18 +154,20 @@ def _target(name: str, backends: Path) -> OfflineTarget:
             if TARGETS[name].capability >= (10, 0)
             else "nvidia/bin/ptxas"
         )
-    there = needed.exists()
+    is_present = needed.exists()
     return OfflineTarget(
-        name=name, available=there, reason="" if there else f"this triton has no {needed.name}"
+        name=name,
+        available=is_present,
+        reason="" if is_present else f"this triton has no {needed.name}",
     )
 
 
 def read_ncu(has_driver: bool) -> Ncu:
-    """Returns the path of ncu, and whether the driver lets this process read counters (RmProfilingAdminOnly,
-    CAP_SYS_ADMIN).
+    """Returns the path of ncu, and whether the driver lets this process read counters
+    (RmProfilingAdminOnly, CAP_SYS_ADMIN).
     """
     path = shutil.which("ncu") or next(
-        (str(p) for place in _NCU_PLACES for p in _glob(place)), None
+        (str(p) for pattern in _NCU_PLACES for p in _glob(pattern)), None
     )
     return Ncu(path=path, permitted=_counters_permitted() if has_driver else None)
 
@@ -196,21 +198,21 @@ def isolation_layers() -> tuple[Layer, ...]:
 
 
 def read_disks(scratch: Path | None = None) -> tuple[Disk, ...]:
-    """Free space where candidates are built, in the temporary folder and at home: one entry a path."""
+    """Returns the free space for builds, in the temporary folder and at home: an entry per path."""
     import tempfile
 
-    places = dict.fromkeys(
+    folders = dict.fromkeys(
         str(p) for p in (scratch, Path(tempfile.gettempdir()), Path.home()) if p is not None
     )
-    return tuple(_disk(place) for place in places)
+    return tuple(_disk(folder) for folder in folders)
 
 
-def _disk(place: str) -> Disk:
-    path = Path(place)
+def _disk(folder: str) -> Disk:
+    path = Path(folder)
     while not path.exists():
         path = path.parent
     return Disk(
-        path=place, free_bytes=shutil.disk_usage(path).free, writable=os.access(path, os.W_OK)
+        path=folder, free_bytes=shutil.disk_usage(path).free, writable=os.access(path, os.W_OK)
     )
 
 
@@ -229,8 +231,8 @@ def _text(path: str) -> str:
 
 
 def evaluating_environment(device: str) -> tuple[Environment, Gpu | None]:
-    """Returns the versions that verdicts on `device` are made with, and its GPU (None on a CPU). Raises
-    InfrastructureError where that GPU does not exist.
+    """Returns the versions which affect verdicts on `device`, and its GPU (None on a CPU). Raises
+    InfrastructureError if the GPU does not exist.
     """
     from kernelwright.tools.verdict_cache import evaluator_version
 

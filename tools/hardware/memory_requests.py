@@ -1,7 +1,9 @@
-"""Memory of one GPU that a process which is alone there asks the others of this machine for.
+"""Requests for memory of a GPU, from a process which holds the GPU exclusively to other processes
+of this machine.
 
-The request is a file beside the lease's (tools/hardware/lease.py), locked for as long as it stands: the kernel ends the
-request of a process that dies. Who has given what it could adds a byte to the file.
+A request is a file beside the lease's file (tools/hardware/lease.py), locked while valid: the
+operating system ends the request of a process that dies. A process which has freed its memory
+adds a byte to the file.
 """
 
 from __future__ import annotations
@@ -14,7 +16,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kernelwright.tools.hardware.lease import POLL_SECONDS, lock_file, open_and_unlock, try_lock
+from kernelwright.tools.hardware.lease import (
+    LEASE_POLL_SECONDS,
+    lock_file,
+    open_and_unlock,
+    try_lock,
+)
 
 MAX_WAIT_SECONDS = 2.0
 """Seconds for which the others are waited for at most."""
@@ -38,8 +45,9 @@ def request_file(gpu: str) -> Path:
 
 @contextlib.contextmanager
 def requesting_memory(gpu: str, needed: int) -> Iterator[Callable[[], int]]:
-    """While the block runs, the others see that so many bytes are to be free; yields what tells how many have answered.
-    For the process that has the GPU alone: a second request waits for the first.
+    """Publishes a request for free bytes while the block runs; yields a function that returns the
+    number of answers. Only for the process which holds the GPU exclusively: a second request
+    waits for the first.
     """
     with open_and_unlock(request_file(gpu)) as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -49,19 +57,19 @@ def requesting_memory(gpu: str, needed: int) -> Iterator[Callable[[], int]]:
 
 
 def requested_memory(gpu: str) -> MemoryRequest | None:
-    """Returns the request that stands at this moment; None where there is none."""
+    """Returns the current request; None if there is none."""
     if not request_file(gpu).exists():
         return None
     with open_and_unlock(request_file(gpu)) as handle:
         if try_lock(handle, fcntl.LOCK_SH):
             return None
-        told = os.pread(handle, 2 * _DIGITS, 0)
-    whole = len(told) == 2 * _DIGITS and told.isdigit()
-    return MemoryRequest(int(told[:_DIGITS]), int(told[_DIGITS:])) if whole else None
+        answered = os.pread(handle, 2 * _DIGITS, 0)
+    whole = len(answered) == 2 * _DIGITS and answered.isdigit()
+    return MemoryRequest(int(answered[:_DIGITS]), int(answered[_DIGITS:])) if whole else None
 
 
 def answer_memory_request(gpu: str) -> None:
-    """Notes that this process has freed the memory that it could."""
+    """Notes that this process has freed all memory that it could."""
     handle = os.open(request_file(gpu), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         os.write(handle, b".")
@@ -69,10 +77,10 @@ def answer_memory_request(gpu: str) -> None:
         os.close(handle)
 
 
-def wait_for_memory(gpu: str, needed: int, others: int) -> bool:
+def wait_for_memory(gpu: str, needed: int, other_processes: int) -> bool:
     """Asks for so many bytes, and returns once so many others have answered; says whether they did in time."""
     with requesting_memory(gpu, needed) as answers:
         until = time.monotonic() + MAX_WAIT_SECONDS
-        while answers() < others and time.monotonic() < until:
-            time.sleep(POLL_SECONDS)
-        return answers() >= others
+        while answers() < other_processes and time.monotonic() < until:
+            time.sleep(LEASE_POLL_SECONDS)
+        return answers() >= other_processes

@@ -1,4 +1,6 @@
-"""Other GPUs of this machine that are at work: they share its power, its heat and its links with the judging one."""
+"""Detects busy GPUs of this machine beside the judging GPU: they share its power, its cooling and
+its links.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +14,27 @@ BUSY_SHARE = 0.05
 
 
 def neighbours_of(uuid: str, sensors: Mapping[str, Mapping[str, Any]]) -> tuple[Neighbour, ...]:
-    """Returns the GPUs at work beside the judging one, in the driver's order. sensors: as gpus.read_sensors gives them.
-    uuid: of the GPU that judges.
+    """Returns the busy GPUs beside the judging GPU, in the driver's order. sensors: from
+    gpus.read_sensors. uuid: of the judging GPU.
     """
     return tuple(
         Neighbour(
-            uuid=other, name=told.get("name") or "", busy=busy, power_watts=told.get("power_watts")
+            uuid=other,
+            name=sensor_values.get("name") or "",
+            busy=busy,
+            power_watts=sensor_values.get("power_watts"),
         )
-        for other, told in sensors.items()
-        if other != uuid and (busy := (told.get("busy_percent") or 0) / 100) >= BUSY_SHARE
+        for other, sensor_values in sensors.items()
+        if other != uuid and (busy := (sensor_values.get("busy_percent") or 0) / 100) >= BUSY_SHARE
     )
 
 
 def busiest_readings(*readings: tuple[Neighbour, ...]) -> tuple[Neighbour, ...]:
-    """Each neighbour of several readings once, as it was when it was busiest."""
-    found: dict[str, Neighbour] = {}
-    for one in (neighbour for reading in readings for neighbour in reading):
-        if one.uuid not in found or one.busy > found[one.uuid].busy:
-            found[one.uuid] = one
-    return tuple(found.values())
+    """Returns each neighbour of several readings once, with its busiest reading."""
+    busiest: dict[str, Neighbour] = {}
+    for reading in readings:
+        for neighbour in reading:
+            earlier = busiest.get(neighbour.uuid)
+            if earlier is None or neighbour.busy > earlier.busy:
+                busiest[neighbour.uuid] = neighbour
+    return tuple(busiest.values())

@@ -1,4 +1,5 @@
-"""Open files of a judging process: shared memory, pipes and sockets, dozens for each candidate at work.
+"""Open files of a judging process: shared memory, pipes and sockets, dozens for each candidate at
+work.
 
 Most systems allow a process 1,024 unless it asks for more.
 """
@@ -12,8 +13,10 @@ WANTED_OPEN_FILES = 1 << 16
 
 
 def raise_open_files_limit() -> None:
-    """Raises this process's own limit to what the system allows it, at most to WANTED."""
+    """Raises the process's limit on open files as far as the system allows, at most to
+    WANTED_OPEN_FILES.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = WANTED_OPEN_FILES if hard == resource.RLIM_INFINITY else min(WANTED_OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = WANTED_OPEN_FILES if hard == resource.RLIM_INFINITY else min(WANTED_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

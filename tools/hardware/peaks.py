@@ -1,8 +1,7 @@
-"""Dense peak rates of GPUs by number format, as their makers publish them.
+"""Dense peak rates of GPUs by number format, as published by their makers.
 
-Sparse figures are halved; boost clocks are the maker's.
-
-What a driver can tell (memory clock times bus width) is read, not taken from here: see machine_info.
+Sparse figures are halved; boost clocks are the maker's. Values which a driver reports (memory
+clock times bus width) are read instead: see machine_info.
 """
 
 from __future__ import annotations
@@ -14,15 +13,16 @@ GIGA = 10**9
 
 
 class Peak(Value):
-    """One GPU's published peaks."""
+    """Published peaks of a GPU."""
 
     gpu: str
     """The name in its maker's data sheet."""
     target: str
-    """sm_90 ..., gfx942."""
+    """Compile target, such as sm_90 or gfx942."""
     bytes_per_second: float
     rates: dict[str, float]
-    """Operations a second, dense, by format: fp64, fp64_tensor, fp32, tf32, fp16, bf16, fp8, int8, fp4.
+    """Operations a second, dense, by format: fp64, fp64_tensor, fp32, tf32, fp16, bf16, fp8,
+    int8, fp4.
 
     Half precision accumulates in fp32.
     """
@@ -193,11 +193,11 @@ PEAKS: tuple[Peak, ...] = (
 
 
 def peak_of(name: str) -> Peak | None:
-    """The published peaks of the GPU that the driver calls `name` ("NVIDIA H100 80GB HBM3"); None where it is not
-    tabulated.
+    """Returns the published peaks of the GPU with the driver's name `name` ("NVIDIA H100 80GB
+    HBM3"); None if not tabulated.
 
-    The product (A100, L4, 4090) must match; of several the entry that shares the most words is taken. Laptop parts
-    share their names with faster desktop ones and are not tabulated.
+    The product (A100, L4, 4090) must match; among several entries the entry with the most common
+    words wins. Laptop parts share their names with faster desktop parts and are not tabulated.
     """
     words = _words(name)
     fitting = [peak for peak in PEAKS if _model(peak.gpu) in words and "LAPTOP" not in words]
@@ -205,7 +205,7 @@ def peak_of(name: str) -> Peak | None:
 
 
 def peak_of_target(target: str) -> Peak | None:
-    """The first tabulated GPU of a compile target, for estimates where there is no device."""
+    """Returns the first tabulated GPU of a compile target, for estimates without a device."""
     return next((peak for peak in PEAKS if peak.target == target), None)
 
 
@@ -214,10 +214,10 @@ def _words(name: str) -> set[str]:
 
 
 def _model(gpu: str) -> str:
-    """The word that names the chip's product: the first that holds a digit."""
+    """Returns the word of the chip's product: the first word with a digit."""
     return next(word for word in gpu.upper().split() if any(c.isdigit() for c in word))
 
 
 def _likeness(peak: Peak, words: set[str]) -> tuple[int, int]:
-    own = _words(peak.gpu)
-    return len(own & words), -len(own - words)
+    own_words = _words(peak.gpu)
+    return len(own_words & words), -len(own_words - words)

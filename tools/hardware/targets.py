@@ -1,8 +1,8 @@
 """Limits of the targets, and the occupancy of a kernel on them.
 
-Sources: CUDA C++ Programming Guide 13.0, section "Compute Capabilities", tables "Technical Specifications per Compute
-Capability"; CUDA Occupancy Calculator (allocation granularity); AMD Instinct MI300 CDNA3 ISA (May 2024), sections 1 and
-3.6.
+Sources: CUDA C++ Programming Guide 13.0, section "Compute Capabilities", tables "Technical
+Specifications per Compute Capability"; CUDA Occupancy Calculator (allocation granularity); AMD
+Instinct MI300 CDNA3 ISA (May 2024), sections 1 and 3.6.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from kernelwright.tools.report import Value
 
 
 class Target(Value):
-    """One GPU architecture."""
+    """Limits of a GPU architecture."""
 
     name: str
-    """sm_90, gfx942."""
+    """Name such as sm_90 or gfx942."""
     backend: str
     """cuda or hip, as triton names them."""
     arch: int | str
@@ -33,7 +33,7 @@ class Target(Value):
     shared_unit: int
     """Bytes: shared memory is given out in these."""
     registers: int
-    """32-bit registers of a multiprocessor (of one SIMD's file times four on gfx942)."""
+    """32-bit registers per multiprocessor (four times the file of a SIMD on gfx942)."""
     registers_per_thread: int
     register_unit: int
     """Registers are given to a warp in multiples of this."""
@@ -113,9 +113,10 @@ _AMD_NAMES = {"mi300", "mi300x", "mi300a", "mi325x", "gfx942", "cdna3"}
 
 
 def parse_target(name: str) -> Target:
-    """A target from "sm_90", "90", "9.0", "sm90a", "h200", "NVIDIA H100 80GB HBM3", "mi300x", "gfx942".
+    """Parses a target such as "sm_90", "90", "9.0", "sm90a", "h200", "NVIDIA H100 80GB HBM3",
+    "mi300x", "gfx942".
 
-    Raises: ValueError, one line that lists the known ones.
+    Raises: ValueError, with a line that lists the known targets.
     """
     words = re.findall(r"[a-z0-9.]+", name.lower().replace("_", ""))
     for length in (3, 2, 1):  # `RTX PRO 6000 Blackwell` is not any Blackwell
@@ -128,7 +129,9 @@ def parse_target(name: str) -> Target:
 
 
 def _named(word: str) -> Target | None:
-    """The target that one word names: an architecture, or a card, also with its form (`h100pcie`)."""
+    """Returns the target named by a single word: an architecture, or a card, also with its form
+    (`h100pcie`).
+    """
     if word in _AMD_NAMES:
         return TARGETS["gfx942"]
     if match := re.fullmatch(r"(?:sm|cuda|compute)?(\d{1,2})\.?(\d)[af]?", word):
@@ -138,10 +141,11 @@ def _named(word: str) -> Target | None:
 
 
 def occupancy(registers: int, shared: int, warps: int, target: Target) -> tuple[float, str]:
-    """Resident warps over the most that a multiprocessor holds (0 to 1), and what holds them down: warps, blocks,
+    """Returns the share of resident warps (0 to 1), and the limiting resource: warps, blocks,
     registers or shared.
 
-    `registers` a thread, `shared` bytes a block, `warps` a block. 0.0 where not one block fits.
+    `registers` per thread, `shared` bytes per block, `warps` per block. 0.0 if not a single block
+    fits.
     """
     if warps < 1:
         raise ValueError(f"a block has at least one warp, not {warps}")
@@ -149,9 +153,11 @@ def occupancy(registers: int, shared: int, warps: int, target: Target) -> tuple[
     if registers:
         fits["registers"] = _blocks_by_registers(registers, warps, target)
     if shared:
-        taken = _round_up(shared + target.shared_reserved, target.shared_unit)
+        shared_bytes = _round_up(shared + target.shared_reserved, target.shared_unit)
         fits["shared"] = (
-            target.shared_per_multiprocessor // taken if shared <= target.shared_per_block else 0
+            target.shared_per_multiprocessor // shared_bytes
+            if shared <= target.shared_per_block
+            else 0
         )
     blocks, _, limit = min((count, order, name) for order, (name, count) in enumerate(fits.items()))
     return min(blocks * warps / target.warps, 1.0), limit

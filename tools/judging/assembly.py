@@ -1,6 +1,5 @@
-"""What the compiler made of a candidate, as text: PTX for NVIDIA's targets, AMDGCN for AMD's.
-
-Compiled again, offline, from the stored source.
+"""Compiles a stored candidate again, offline, and returns its assembly: PTX for NVIDIA targets,
+AMDGCN for AMD targets.
 """
 
 from __future__ import annotations
@@ -17,31 +16,35 @@ if TYPE_CHECKING:
     from kernelwright.tools.sandbox import Zygote
 
 ASSEMBLY_STAGE = {"cuda": "ptx", "hip": "amdgcn"}
-"""What is shown, by backend."""
-STEP_SECONDS = 60.0
+"""Stage of the compiler which is shown, by backend."""
+COMPILE_STEP_SECONDS = 60.0
 """Seconds for tracing, and again for compiling."""
 MAX_TEXT_BYTES = 4 << 20
-"""Bytes of one kernel's text that are read."""
+"""Maximum number of bytes read of a kernel's assembly."""
 MAX_SPECIALISATIONS = 64
 """Specialisations that are compiled, at most: an autotuned kernel may have hundreds."""
 
 
 class Listing(Value):
-    """One compiled specialisation."""
+    """Compiled specialisation of a kernel, with its assembly."""
 
     name: str
     resources: KernelResources | None = None
-    """None where the name and the options fit several specialisations, or none."""
+    """Resources of the specialisation; None if name and options fit several specialisations, or
+    none.
+    """
     text: str
 
 
 class Assembly(Value):
-    """The assembly of a candidate's kernels for one target."""
+    """Assembly of a candidate's kernels for a target."""
 
     target: str
     listings: tuple[Listing, ...] = ()
     failure: Failure | None = None
-    """Why the candidate does not compile for this target. What was compiled before is in `listings`."""
+    """Reason why the candidate does not compile for this target. `listings` holds the kernels
+    compiled before.
+    """
 
 
 class Assembler:
@@ -60,12 +63,13 @@ class Assembler:
         say: Callable[[str], None] = lambda step: None,
         allow_import: Sequence[str] = (),
     ) -> Assembly:
-        """Every launch at the problem's own sizes. `say` is told what is going on.
+        """Compiles every launch at the problem's own sizes. say: receives progress messages.
 
-        Raises: ValueError for an unknown target; ProblemError where the reference cannot be run; InfrastructureError
-        where no process starts.
+        Raises: ValueError for an unknown target; ProblemError if the reference cannot be run;
+        InfrastructureError
+        if no process starts.
         """
-        wanted = parse_target(target)
+        parsed_target = parse_target(target)
         say("starting the compiler")
         with self._lock:
             zygote = self._warm()
@@ -75,19 +79,19 @@ class Assembler:
             from kernelwright.tools.references.input_spec import input_spec
             from kernelwright.tools.tracing.client import SizeRequest, trace_candidate
 
-            asked = SizeRequest(spec=input_spec(problem))
+            size_request = SizeRequest(spec=input_spec(problem))
             zygote.wait_warm()
             say("tracing")
             candidate = trace_candidate(
                 zygote,
                 source,
-                wanted.name,
-                [asked],
-                seconds=STEP_SECONDS,
+                parsed_target.name,
+                [size_request],
+                seconds=COMPILE_STEP_SECONDS,
                 allow_import=allow_import,
             )
-            say(f"compiling for {wanted.name}")
-            stage = ASSEMBLY_STAGE[wanted.backend]
+            say(f"compiling for {parsed_target.name}")
+            stage = ASSEMBLY_STAGE[parsed_target.backend]
             kernels = (
                 kernels_of(candidate.traced, [0])[:MAX_SPECIALISATIONS]
                 if candidate.traced.traces
@@ -96,22 +100,22 @@ class Assembler:
             compiled = Compiler(zygote).compile(
                 candidate.traced,
                 kernels,
-                wanted.name,
+                parsed_target.name,
                 source=source,
-                seconds=STEP_SECONDS,
+                seconds=COMPILE_STEP_SECONDS,
                 texts=(stage,),
             )
-            result = compile_result(wanted.name, candidate, compiled, 0.0)
+            result = compile_result(parsed_target.name, candidate, compiled, 0.0)
             listings = tuple(
                 Listing(
-                    name=clean_text(one.name, 200),
-                    resources=one.resources,
-                    text=clean_text(one.texts[stage], MAX_TEXT_BYTES),
+                    name=clean_text(kernel.name, 200),
+                    resources=kernel.resources,
+                    text=clean_text(kernel.texts[stage], MAX_TEXT_BYTES),
                 )
-                for one in compiled.values()
-                if stage in one.texts
+                for kernel in compiled.values()
+                if stage in kernel.texts
             )
-            return Assembly(target=wanted.name, listings=listings, failure=result.failure)
+            return Assembly(target=parsed_target.name, listings=listings, failure=result.failure)
 
     def _warm(self) -> Zygote:
         from kernelwright.tools.report import InfrastructureError

@@ -209,7 +209,8 @@ class CandidateCalls:
         choices = shuffle if self.configuration is None else self.configuration
         reply = ask_with_host_memory(
             lambda: self._replayer.call(
-                self._tree, self._inputs, self._places, which=which, poison=poison, shuffle=shuffle, choices=choices,
+                self._tree, self._inputs, self._places, call_name=which, poison=poison, shuffle=shuffle,
+                choices=choices,
                 launches=launches, seed=expected.rng, watch=watch,
             ),
             idle=lambda: [*expected.inputs, *expected.eager, *(expected.exact or ())],

@@ -21,7 +21,7 @@ from kernelwright.tools.judging.own_work import judge as judge_work
 from kernelwright.tools.judging.size_checks import POISON_BYTES, SizeChecks
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.reference import BuffersAsTheyWere
+from kernelwright.tools.references.models.model_state import BuffersAsTheyWere
 from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
 from kernelwright.tools.report import (
     KernelResources,
@@ -156,7 +156,7 @@ class Profiler:
             judge.give_back_unused_memory()  # what follows is timed in the candidate's process
 
         found = clock.measure(
-            judge.replayer, timed.clock, timed.sets, choices=choices, places=places, compare=compare,
+            judge.replayer, timed.clock, timed.sets, choices=choices, output_memory=places, compare=compare,
             sparing=SPARING_DIVISOR * timed.nbytes > GpuMemory(self.device).total(), alone=alone,
         )  # fmt: skip
         share = sum(step.share for step in found.steps if step.launch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from kernelwright.tools.expected.prepared_problem import same_bits
+from kernelwright.tools.numerics.bits import same_bits
 from kernelwright.tools.report import Failure, Fault, clean_text
 from kernelwright.tools.trace.trace import Trace
 

@@ -1,4 +1,6 @@
-"""Measures one problem's manifest: its wrong answers, tried on draw after draw while they pass."""
+"""Measures a problem's manifest: tries its wrong answers on draw after draw, as long as they
+pass.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kernelwright.tools.comparing.comparison import measure
 from kernelwright.tools.manifests.manifest import (
@@ -22,19 +24,22 @@ from kernelwright.tools.references.magnitudes import perturb_weights
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.timing.roofline import Structure, Work, count_work, structure_of
 
+if TYPE_CHECKING:
+    import torch
+
 MEASURING_SEED = 20_251
 OTHER_DRAWS = (Draw.SIGNED, Draw.WIDE, Draw.LARGE, Draw.CONSTANT_ROWS, Draw.SPECIAL)
 STRUCTURE_COST = {"cpu": (1 << 25, 1 << 29), "cuda": (1 << 31, 1 << 37)}
-"""Bytes and operations of one call over which inputs and weights are not perturbed one by one."""
+"""Bytes and operations of a call above which inputs and weights are not perturbed individually."""
 
 
 def measure_manifest(
     problem: Problem, device: str = "cpu", sizes: dict[str, int] | None = None
 ) -> Manifest:
-    """The manifest of one problem, measured in this process.
+    """Measures the manifest of a problem in this process.
 
-    sizes: module-level integers to run with instead of the problem's own; bytes and operations are always those of its
-    own. Raises ProblemError where the reference fails.
+    sizes: module-level integers instead of the problem's own; bytes and operations are always
+    those of the problem's own sizes. Raises ProblemError if the reference fails.
     """
     sizes = sizes or {}
     start = time.monotonic()
@@ -42,25 +47,25 @@ def measure_manifest(
     with exact_products():
         model = reference.model(MEASURING_SEED)
         first = make_trial(reference, model, MEASURING_SEED + 1)
-        known = Manifest(
+        manifest = Manifest(
             problem=problem.name,
             hash=problem.hash,
             device=_device_name(device),
             sizes=sizes,
             finite=first.finite,
         )
-        known = known.with_(
+        manifest = manifest.with_(
             **_eager_error(first), random=_is_random(first), work=_work(problem, reference)
         )
         first.exact = None
         passing, tried = _measure_passing(reference, model, first)
-    return known.with_(passing=passing, tried=tried, seconds=round(time.monotonic() - start, 2))
+    return manifest.with_(passing=passing, tried=tried, seconds=round(time.monotonic() - start, 2))
 
 
 @contextlib.contextmanager
 def exact_products() -> Iterator[None]:
-    """fp32 products in fp32: cuDNN's convolutions are tf32 unless told otherwise, and eager's own error would
-    excuse everybody's.
+    """fp32 products in fp32: cuDNN's convolutions are tf32 unless told otherwise, and eager's own
+    error would excuse everybody's.
     """
     import torch
 
@@ -82,14 +87,14 @@ def _device_name(device: str) -> str:
 def _eager_error(trial: Trial) -> dict[str, float]:
     if trial.exact is None:
         return {}
-    found = [
+    deviations = [
         measure(e, e, x).tolerance
         for e, x in zip(trial.eager, trial.exact, strict=True)
         if hasattr(e, "dtype")
     ]
     return {
-        "eager_rms": max((f.rms for f in found), default=0.0),
-        "eager_row": max((f.row for f in found), default=0.0),
+        "eager_rms": max((f.rms for f in deviations), default=0.0),
+        "eager_row": max((f.row for f in deviations), default=0.0),
     }
 
 
@@ -101,14 +106,14 @@ def _is_random(trial: Trial) -> bool:
 
 
 def _work(problem: Problem, reference: Reference) -> Work | None:
-    """Returns the work at full sizes; its structure is measured at the given shapes where they are small enough to be
-    run some dozens of times.
+    """Returns the work at full sizes; the structure is measured at the given shapes if these are
+    small enough for some dozens of runs.
     """
     try:
         whole = count_work(problem)
-        here = whole if reference.problem.hash == problem.hash else count_work(reference.problem)
+        work = whole if reference.problem.hash == problem.hash else count_work(reference.problem)
         most_bytes, most_operations = STRUCTURE_COST[reference.device.split(":")[0]]
-        if (here.bytes or 0) > most_bytes or (here.operations or 0) > most_operations:
+        if (work.bytes or 0) > most_bytes or (work.operations or 0) > most_operations:
             return whole
         return count_work(problem, _structure(reference))
     except (ProblemError, RuntimeError, TypeError, ValueError, NotImplementedError):
@@ -123,26 +128,28 @@ def _structure(reference: Reference) -> Structure | None:
 
 
 def _measure_passing(
-    reference: Reference, model: Any, first: Trial
+    reference: Reference, model: torch.nn.Module, first: Trial
 ) -> tuple[dict[str, Passing], int]:
-    """Returns the wrong answers that pass, with the rules that they pass, and the number that was tried."""
+    """Returns the passing wrong answers with the rules they pass, and the number of answers
+    tried.
+    """
     every = dict(wrong_answers(first, lambda: reference.model(MEASURING_SEED + 99)))
     trial = make_trial(reference, model, MEASURING_SEED + 2)
-    found: dict[str, Passing] = {}
+    passing: dict[str, Passing] = {}
     for name, answer in every.items():
         outputs = answer(trial)
-        where = Passing(
+        rules = Passing(
             kb_fp32=trial.passes(outputs, KB_TOLERANCE_FP32),
             kb_half=trial.passes(outputs, KB_TOLERANCE_HALF),
             own=trial.passes_ours(outputs),
         )
-        if any((where.kb_fp32, where.kb_half, where.own)):
-            found[name] = where
+        if any((rules.kb_fp32, rules.kb_half, rules.own)):
+            passing[name] = rules
     del trial
-    standing = {name: every[name] for name, where in found.items() if where.own}
+    standing = {name: every[name] for name, rules in passing.items() if rules.own}
     for name in _answers_still_passing(standing, _other_trials(reference, first)):
-        found[name] = found[name].with_(ours=True)
-    return found, len(every)
+        passing[name] = passing[name].with_(ours=True)
+    return passing, len(every)
 
 
 def _other_trials(reference: Reference, first: Trial) -> Iterator[Callable[[], Trial]]:

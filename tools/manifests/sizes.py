@@ -1,5 +1,5 @@
-"""Sizes at which a CPU can measure a problem: its batch first, its widths last, because what a problem cannot tell
-depends on its widths.
+"""Chooses sizes at which a CPU can measure a problem: reduces the batch first and the widths
+last, because the passing wrong answers depend on the widths.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from kernelwright.tools.problem import Problem, ProblemError, module_integers, p
 from kernelwright.tools.timing.roofline import Work, count_work
 
 BATCH_COST_GOAL = (48 << 20, 1 << 30)
-"""Bytes and operations of one call to which the batch is made smaller."""
+"""Bytes and operations of a call to which the batch is reduced."""
 MAX_COST = (256 << 20, 12 << 30)
-"""Bytes and operations of one call to which the widths are made smaller too."""
+"""Bytes and operations of a call to which widths are reduced too."""
 MAX_COST_OF_LONG_RUNS = (5 << 30, 256 << 30)
-"""Bytes and operations of one call that are still measured with `long_runs`: minutes for each problem."""
+"""Maximum bytes and operations of a call with `long_runs`, which take minutes per problem."""
 MIN_BATCH = 2
 MIN_WIDTH = 64
 
 
 def fitting_sizes(problem: Problem, long_runs: bool = False) -> dict[str, int]:
-    """The problem's own CPU shapes where it names some; else integers halved until one call fits.
+    """Returns the problem's own CPU shapes, if declared; else integers halved until a call fits.
 
-    Raises ProblemError where nothing helps.
+    Raises ProblemError if no sizes fit.
     """
     if problem.cpu_sizes:
         return problem.cpu_sizes
@@ -62,7 +62,9 @@ def _work(problem: Problem) -> Work | None:
 
 
 def _order(problem: Problem, integers: dict[str, int]) -> list[str]:
-    """Batch sizes, then what the model is not built with, then the rest; the largest first."""
+    """Orders integers for reduction: batch sizes, then integers outside the model's constructor,
+    then the others; each group largest first.
+    """
     built = _names_in(problem, "get_init_inputs")
     large = [n for n, v in integers.items() if v > MIN_BATCH]
     return sorted(large, key=lambda n: ("batch" not in n, n in built, -integers[n]))

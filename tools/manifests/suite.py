@@ -1,5 +1,5 @@
-"""Manifests of a whole suite: each problem in a process that may be killed, so that a broken or endless reference
-stops nothing. Resumable.
+"""Measures manifests of a whole suite, each problem in a process which may be killed, so that a
+broken or endless reference stops nothing. Resumable.
 """
 
 from __future__ import annotations
@@ -37,41 +37,43 @@ def compute_suite(
     out: Path | None = None,
     seconds: float = 120.0,
 ) -> list[Manifest]:
-    """Manifests in the problems' order.
+    """Returns manifests in the problems' order.
 
-    Those that `out` already holds for the same hash and kind of device are kept, and it is rewritten as the work goes
-    on.
+    Manifests in `out` with the same hash and kind of device are reused; `out` is rewritten during
+    the work.
 
-    sizes: `full`, or `cpu` (`patient`: larger ones), which runs each problem's own CPU shapes or a batch that fits;
-    seconds: the most for one problem.
+    sizes: `full`, or `cpu` (`patient`: larger sizes), which runs each problem's own CPU shapes or
+    a batch that fits; seconds: time limit per problem.
     """
-    wanted = list(problems)
-    kept = read_manifests(out) if out and out.is_file() else []
-    done = {m.hash: m for m in kept if (m.device == "cpu") == (device == "cpu")}
+    problem_list = list(problems)
+    previous = read_manifests(out) if out and out.is_file() else []
+    done = {m.hash: m for m in previous if (m.device == "cpu") == (device == "cpu")}
     worker = _Worker()
     try:
-        for place, problem in enumerate(wanted, 1):
+        for position, problem in enumerate(problem_list, 1):
             if problem.hash not in done or done[problem.hash].failure:
                 done[problem.hash] = worker.ask(problem, device, sizes, seconds)
             if progress:
-                progress(place, len(wanted), done[problem.hash])
-            if out and place % SAVE_EVERY == 0:
-                write_manifests([done[p.hash] for p in wanted if p.hash in done], out)
+                progress(position, len(problem_list), done[problem.hash])
+            if out and position % SAVE_EVERY == 0:
+                write_manifests([done[p.hash] for p in problem_list if p.hash in done], out)
     finally:
         worker.close()
         if out and done:
-            write_manifests([done[p.hash] for p in wanted if p.hash in done], out)
-    return [done[p.hash] for p in wanted]
+            write_manifests([done[p.hash] for p in problem_list if p.hash in done], out)
+    return [done[p.hash] for p in problem_list]
 
 
 class _Worker:
-    """One process that measures problem after problem; another is started after it was ended or died."""
+    """Process which measures a problem after another; replaced after it was killed or died."""
 
     def __init__(self) -> None:
         self._process: WorkerProcess | None = None
 
     def ask(self, problem: Problem, device: str, sizes: str, seconds: float) -> Manifest:
-        """Measures one problem's manifest, which has a `failure` where the process died or was late."""
+        """Measures a problem's manifest; a manifest with a `failure` if the process died or was
+        late.
+        """
         process = self._process = self._started()
         start = time.monotonic()
         job = {"name": problem.name, "source": problem.source, "device": device, "sizes": sizes}
@@ -82,8 +84,8 @@ class _Worker:
         except WorkerDied as death:
             why = f"its process died ({death.exit_code})"
         self.close()
-        known = Manifest(problem=problem.name, hash=problem.hash, device=device)
-        return known.with_(failure=why, seconds=round(time.monotonic() - start, 2))
+        failed = Manifest(problem=problem.name, hash=problem.hash, device=device)
+        return failed.with_(failure=why, seconds=round(time.monotonic() - start, 2))
 
     def _started(self) -> WorkerProcess:
         if self._process is not None and self._process.alive:
@@ -100,16 +102,17 @@ class _Worker:
         return process
 
     def close(self) -> None:
-        """Ends the process, where there is one."""
+        """Ends the process, if any."""
         if self._process is not None:
             self._process.close()
             self._process = None
 
 
 def suite_problems(suite: str, path: Path, levels: tuple[int, ...] = (1, 2, 3)) -> list[Problem]:
-    """The references of a KernelBench checkout (suite `kernelbench`) or of a folder of references (any other).
+    """Reads the references of a KernelBench checkout (suite `kernelbench`) or of a folder of
+    references (any other suite).
 
-    Raises ProblemError where there are none.
+    Raises ProblemError if there are none.
     """
     if suite == "kernelbench":
         root = path / "KernelBench" if (path / "KernelBench").is_dir() else path
@@ -144,7 +147,9 @@ def manifest_suite(
     levels: tuple[int, ...] = (1, 2, 3),
     long_runs: bool = False,
 ) -> list[Manifest]:
-    """A suite's manifests, from where an earlier run stopped. Full sizes on a GPU, shrunk ones on a CPU."""
+    """Measures a suite's manifests, continuing an earlier run. Full sizes on a GPU, reduced sizes
+    on a CPU.
+    """
     if device != "cpu":
         import torch
 
@@ -205,23 +210,23 @@ def main(arguments: list[str] | None = None) -> None:
         "--patient", action="store_true", help="on a CPU, also what takes minutes a problem"
     )
     parser.add_argument("--levels", type=int, nargs="+", default=(1, 2, 3), help="of KernelBench")
-    given = parser.parse_args(arguments)
-    out: Any = given.out
+    options = parser.parse_args(arguments)
+    out: Any = options.out
 
-    def told(place: int, total: int, m: Manifest) -> None:
+    def report_progress(position: int, total: int, m: Manifest) -> None:
         sys.stderr.write(
-            f"[{place}/{total}] {m.problem} {m.seconds} s {m.failure or ' '.join(m.passing)}\n"
+            f"[{position}/{total}] {m.problem} {m.seconds} s {m.failure or ' '.join(m.passing)}\n"
         )
 
-    found = manifest_suite(
-        given.suite,
-        given.path,
-        given.device,
+    manifests = manifest_suite(
+        options.suite,
+        options.path,
+        options.device,
         out,
-        told,
-        seconds=given.seconds,
-        levels=tuple(given.levels),
-        long_runs=given.patient,
+        report_progress,
+        seconds=options.seconds,
+        levels=tuple(options.levels),
+        long_runs=options.patient,
     )
-    for line in summary(found):
+    for line in summary(manifests):
         sys.stdout.write(line + "\n")

@@ -1,7 +1,7 @@
-"""A process that measures manifests (`kernelwright.worker_process`): it says `ready`, reads a job as JSON and answers
-with a manifest, one after the other. What references print goes to stderr.
+"""Process which measures manifests (`kernelwright.worker_process`): sends `ready`, then reads
+jobs as JSON and answers each with a manifest. Output of references goes to stderr.
 
-References are the user's own text; no candidate comes here.
+References are the user's own text; no candidate runs here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kernelwright.worker_process import connection_to_parent, end_with_parent
 
 
 def main() -> None:
-    """Measures one problem after the other, as the parent process asks over the pipe."""
+    """Measures problems as requested by the parent process over the pipe."""
     connection, _ = connection_to_parent()
     end_with_parent()
     import torch

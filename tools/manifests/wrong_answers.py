@@ -1,22 +1,28 @@
-"""Answers that are wrong by making: zeros, a constant, an input, another draw's output, an op left out.
+"""Answers which are wrong by construction: zeros, a constant, an input, another draw's output, a
+left-out operator.
 
-What of them passes, a problem cannot tell from right.
+A problem which accepts such an answer cannot distinguish it from the right answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparing.comparison import is_all_close, is_right
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.numerics.tolerance import perturb
 from kernelwright.tools.references.input_distributions import Draw, apply_draw
-from kernelwright.tools.references.reference import Reference, inputs_in_float64, model_in_float64
+from kernelwright.tools.references.models.float64 import inputs_in_float64, model_in_float64
+from kernelwright.tools.references.reference import Reference
+
+if TYPE_CHECKING:
+    import torch
+    from torch._ops import OpOverload
 
 WrongAnswer = Callable[["Trial"], list[Any] | None]
-"""Outputs for a trial, in the reference's order; None where the answer makes no sense for it."""
+"""Outputs of a wrong answer for a trial, in the reference's order; None if not applicable."""
 RUN_ERRORS = (
     RuntimeError,
     ValueError,
@@ -26,7 +32,7 @@ RUN_ERRORS = (
     AttributeError,
     NotImplementedError,
 )
-"""Exceptions that a model may raise where a call is left out of it, or where it runs in float64."""
+"""Exceptions which a model may raise with a call left out, or in float64."""
 CALLS_NEVER_LEFT_OUT = frozenset(
     [
         "contiguous",
@@ -69,10 +75,10 @@ MAX_CALLS_LEFT_OUT = 64
 
 @dataclass
 class Trial:
-    """One draw of inputs, one set of weights, and the outputs for them."""
+    """Draw of inputs and weights, with the reference's outputs."""
 
     reference: Reference
-    model: Any
+    model: torch.nn.Module
     inputs: list[Any]
     eager: list[Any]
     exact: list[Any] | None
@@ -82,16 +88,16 @@ class Trial:
     writes: bool
     """The reference writes to its inputs."""
 
-    def again(self, model: Any = None, inputs: list[Any] | None = None) -> list[Any]:
-        """The reference's outputs with the same generator state, of this model and these inputs where they are given.
-        It writes to copies of the inputs.
+    def again(self, model: torch.nn.Module = None, inputs: list[Any] | None = None) -> list[Any]:
+        """Returns the reference's outputs with the same generator state, for this model and these
+        inputs if set. Writes to copies of the inputs.
         """
         import torch
 
-        given = self.inputs if inputs is None else inputs
+        arguments = self.inputs if inputs is None else inputs
         if self.writes:
-            given = [v.clone() if isinstance(v, torch.Tensor) else v for v in given]
-        return self.reference.run(model or self.model, given, self.rng)
+            arguments = [v.clone() if isinstance(v, torch.Tensor) else v for v in arguments]
+        return self.reference.run(model or self.model, arguments, self.rng)
 
     def perturbed(self) -> list[Any]:
         """The reference's outputs for inputs that differ by about a rounding."""
@@ -127,8 +133,12 @@ class Trial:
         )
 
 
-def make_trial(reference: Reference, model: Any, seed: int, draw: Draw = Draw.OWN) -> Trial:
-    """Raises ProblemError where the reference fails. Where float64 fails or does not fit, eager stands alone."""
+def make_trial(
+    reference: Reference, model: torch.nn.Module, seed: int, draw: Draw = Draw.OWN
+) -> Trial:
+    """Runs the reference on a draw. Raises ProblemError if the reference fails. Uses eager
+    outputs alone if float64 fails or does not fit.
+    """
     import torch
 
     inputs = _draw_inputs(reference, seed, draw)
@@ -156,7 +166,7 @@ def _versions(inputs: list[Any]) -> list[int]:
 
 
 def _pairs(outputs: list[Any] | None, eager: list[Any]) -> list[tuple[Any, Any]] | None:
-    """Pairs the outputs; None where the form differs, which is no pass."""
+    """Pairs the outputs; None for different forms, which never pass."""
     import torch
 
     if outputs is None or len(outputs) != len(eager) or not tensors_of(eager):
@@ -175,7 +185,8 @@ def _pairs(outputs: list[Any] | None, eager: list[Any]) -> list[tuple[Any, Any]]
 def wrong_answers(first: Trial, fresh: Callable[[], Any]) -> Iterator[tuple[str, WrongAnswer]]:
     """Yields every wrong answer except those that leave out a call.
 
-    first: the trial from which constants are taken, to be tried on another. fresh: a model of other weights.
+    first: the trial from which constants are taken, to be tried on another. fresh: a model of
+    other weights.
     """
     import torch
 
@@ -201,11 +212,11 @@ def wrong_answers(first: Trial, fresh: Callable[[], Any]) -> Iterator[tuple[str,
     yield "other_input", _other_input
     if any(p.numel() for p in first.model.parameters()):
         yield "ignored_weights", lambda t: t.again(model=fresh())
-    for name, place in find_droppable_calls(first).items():
-        yield f"without_{name}", _without_call(place)
+    for name, call_number in find_droppable_calls(first).items():
+        yield f"without_{name}", _without_call(call_number)
 
 
-def _constant(output: Any, how: str) -> Any:
+def _constant(output: torch.Tensor, how: str) -> Any:
     """A scalar of the output's dtype: the middle of its range, which any allclose likes best, or its mean."""
     if not output.numel():
         return output.new_zeros(())
@@ -227,10 +238,10 @@ def _other_input(trial: Trial) -> list[Any]:
     return trial.again(inputs=_draw_inputs(trial.reference, trial.rng + 1, Draw(trial.draw)))
 
 
-def _without_call(place: int) -> WrongAnswer:
+def _without_call(call_number: int) -> WrongAnswer:
     def answer(trial: Trial) -> list[Any] | None:
         try:
-            with _watch_calls(place, {}):
+            with _watch_calls(call_number, {}):
                 return trial.again()
         except RUN_ERRORS:
             return None
@@ -239,20 +250,22 @@ def _without_call(place: int) -> WrongAnswer:
 
 
 def find_droppable_calls(trial: Trial) -> dict[str, int]:
-    """Calls of the forward pass that return a tensor of their first tensor's shape and dtype: `relu_3` to its place
-    among all calls. At most 64, spread.
+    """Calls of the forward pass that return a tensor of their first tensor's shape and dtype:
+    `relu_3` to its place among all calls. At most 64, spread.
     """
-    found: dict[str, int] = {}
+    droppable: dict[str, int] = {}
     state = {id(b) for b in trial.model.buffers()}
-    with _watch_calls(None, found, state):
+    with _watch_calls(None, droppable, state):
         trial.again()
-    step = -(-len(found) // MAX_CALLS_LEFT_OUT) if found else 1
-    return dict(list(found.items())[::step])
+    step = -(-len(droppable) // MAX_CALLS_LEFT_OUT) if droppable else 1
+    return dict(list(droppable.items())[::step])
 
 
-def _watch_calls(target: int | None, found: dict[str, int], state: Set[int] = frozenset()) -> Any:
-    """A mode in which the call at `target` returns its first tensor; `found` gathers those that could, but for
-    those that count in a buffer of the model.
+def _watch_calls(
+    target: int | None, droppable: dict[str, int], state: Set[int] = frozenset()
+) -> Any:
+    """Returns a mode in which the call at `target` returns its first tensor; `droppable` collects
+    the calls which could, except calls that count in a buffer of the model.
     """
     import torch
     from torch.overrides import TorchFunctionMode
@@ -261,22 +274,22 @@ def _watch_calls(target: int | None, found: dict[str, int], state: Set[int] = fr
         calls = 0
 
         def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self, func: OpOverload, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            given = next((a for a in args if isinstance(a, torch.Tensor)), None)
+            first_tensor = next((a for a in args if isinstance(a, torch.Tensor)), None)
             self.calls += 1
-            if target == self.calls and given is not None:
-                return given
-            before = None if given is None else (given.shape, given.dtype)
+            if target == self.calls and first_tensor is not None:
+                return first_tensor
+            before = None if first_tensor is None else (first_tensor.shape, first_tensor.dtype)
             out = func(*args, **(kwargs or {}))
             name = getattr(func, "__name__", "")
             if (
                 name not in CALLS_NEVER_LEFT_OUT
-                and id(given) not in state
+                and id(first_tensor) not in state
                 and isinstance(out, torch.Tensor)
                 and (out.shape, out.dtype) == before
             ):
-                found[f"{name.strip('_')}_{len(found)}"] = self.calls
+                droppable[f"{name.strip('_')}_{len(droppable)}"] = self.calls
             return out
 
     return Watching()

@@ -1,1 +1,3 @@
-"""Markdown and chat replies: the Python program in their fenced blocks. What a program means is not read here."""
+"""Extracts the Python program from fenced blocks of Markdown and chat replies, without
+interpreting the program.
+"""

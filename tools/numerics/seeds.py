@@ -1,5 +1,7 @@
-"""What makes two runs of a reference the same. Seeds every generator of a device, without torch.manual_seed: that one
-imports dynamo (a second) and notes a stack trace at each call. Equal elements keep their order where it sorts.
+"""Makes runs of a reference reproducible: seeds every generator of a device, and makes sorting
+stable.
+
+torch.manual_seed is avoided: it imports dynamo (a second) and records a stack trace at each call.
 """
 
 from __future__ import annotations
@@ -10,11 +12,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch._ops import OpOverload
 
 MIN_NUMBERS_WITH_BOUNDS = 5
 _turn = threading.RLock()
-"""torch's default generators are one for all threads of a process."""
+"""Lock on torch's default generators, which all threads of a process share."""
 
 
 def seed_everything(seed: int) -> None:
@@ -25,11 +32,10 @@ def seed_everything(seed: int) -> None:
 
 @contextmanager
 def seeded(seed: int, *, python: bool = False) -> Iterator[None]:
-    """The default generators set to `seed` until the block ends, and then as they were.
+    """Sets the default generators to `seed` until the block ends, and then restores them.
 
-    python: that of Python's `random` too, and numpy's where it is imported.
-
-    No other thread comes here meanwhile: judges work side by side in one process, and beside them what trains a policy.
+    python: also Python's `random`, and numpy's generator if imported. No other thread enters
+    meanwhile: judges work side by side in a process, beside the training of a policy.
     """
     with generators_locked(), generators_kept(python=python):
         seed_everything(seed)
@@ -44,7 +50,7 @@ def seeded(seed: int, *, python: bool = False) -> Iterator[None]:
 def generators_kept(*, python: bool = False) -> Iterator[None]:
     """Restores the states of the generators after the block. python: as for `seeded`."""
     held = [(generator, generator.get_state()) for generator in _generators()]
-    own = random.getstate() if python else None
+    python_state = random.getstate() if python else None
     numpy_random = sys.modules["numpy"].random if python and "numpy" in sys.modules else None
     numpy_s = numpy_random.get_state() if numpy_random is not None else None
     try:
@@ -52,16 +58,16 @@ def generators_kept(*, python: bool = False) -> Iterator[None]:
     finally:
         for generator, state in held:
             generator.set_state(state)
-        if own is not None:
-            random.setstate(own)
+        if python_state is not None:
+            random.setstate(python_state)
         if numpy_random is not None:
             numpy_random.set_state(numpy_s)
 
 
 @contextmanager
 def generators_locked() -> Iterator[None]:
-    """Nobody seeds, draws by `seeded` or runs a reference until the block ends: a CUDA graph's capture does not bear
-    it, whichever thread it is.
+    """Keeps all threads from seeding, from draws by `seeded` and from running references until
+    the block ends, which the capture of a CUDA graph requires.
     """
     with _turn:
         yield
@@ -75,10 +81,10 @@ def _generators() -> list[Any]:
 
 
 def stable_sorts() -> Any:
-    """A mode in which `sort` and `argsort` are stable unless the call itself says otherwise.
+    """Returns a mode in which `sort` and `argsort` are stable unless the call says otherwise.
 
-    torch leaves open which of equal elements comes first, and its CPU sort shuffles them: what follows by place (a
-    top-p mask over a row of zeros) would be right by chance only.
+    torch leaves the order of equal elements open, and its CPU sort shuffles them: values selected
+    by position (a top-p mask over a row of zeros) would agree by chance only.
     """
     import torch
     from torch.overrides import TorchFunctionMode
@@ -87,7 +93,11 @@ def stable_sorts() -> Any:
 
     class Stable(TorchFunctionMode):
         def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            func: OpOverload,
+            types: Sequence[type],
+            args: Sequence[Any] = (),
+            kwargs: dict[str, Any] | None = None,
         ) -> Any:
             named = dict(kwargs or {})
             if (
@@ -118,15 +128,20 @@ def is_order_open() -> bool:
 
 
 def bounds_are_drawn(device: str) -> Any:
-    """A mode in which `torch.randint` of at least MIN_NUMBERS_WITH_BOUNDS numbers gives the least and the largest of
-    its range, too: of a table of 50,000 rows a few tokens never name the last. Nothing where nothing is drawn.
+    """Returns a mode in which `torch.randint` with at least MIN_NUMBERS_WITH_BOUNDS numbers
+    includes the least and the largest of its range: a few tokens rarely name the last of 50,000
+    rows of a table.
     """
     import torch
     from torch.overrides import TorchFunctionMode
 
     class WithBounds(TorchFunctionMode):
         def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            func: OpOverload,
+            types: Sequence[type],
+            args: Sequence[Any] = (),
+            kwargs: dict[str, Any] | None = None,
         ) -> Any:
             drawn = func(*args, **(kwargs or {}))
             if (

@@ -1,5 +1,5 @@
-"""Dispatch modes that do not pull in torch._dynamo (over a second) the first time they see an operator, and forms of
-results that torch itself takes long to find out without data.
+"""Dispatch modes which avoid importing torch._dynamo (over a second) at the first operator, and
+fast rules for results on meta tensors.
 """
 
 from __future__ import annotations
@@ -8,7 +8,13 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+    from torch._ops import OpOverload
 
 Mode = TypeVar("Mode", bound=type)
 _SAME_TYPE = """
@@ -28,16 +34,19 @@ _SETS: dict[str, Callable[..., bool]] = {
     "uniform_": lambda low=0.0, high=1.0: low <= high,
     "zero_": lambda: True,
 }
-"""Operators that set what a tensor holds and give that tensor, and which numbers torch takes."""
+"""Operators which set a tensor's content and return it, with the number types which torch
+accepts.
+"""
 _WRAPPED = ("f", "fn")
 """Names by which torch's wrappers refer to the function that they wrap."""
 
 
 def without_dynamo(cls: Mode) -> Mode:
-    """Decorates a TorchDispatchMode class whose operators are never compiled. Newer torch wraps `__torch_dispatch__` so
-    that dynamo skips it, and imports dynamo to do so.
+    """Decorates a TorchDispatchMode class whose operators are never compiled. Newer torch wraps
+    `__torch_dispatch__` so that dynamo skips it, and imports dynamo to do so.
 
-    The wrapper is marked as if dynamo had been told already (torch/_compile.py, `_disable_dynamo`).
+    The wrapper is marked as if dynamo had been told already (torch/_compile.py,
+    `_disable_dynamo`).
     """
     raw: Any = getattr(vars(cls).get("__torch_dispatch__"), "__wrapped__", None)
     if raw is not None:
@@ -47,8 +56,9 @@ def without_dynamo(cls: Mode) -> Mode:
 
 @functools.cache
 def mark_as_skipped_by_dynamo() -> None:
-    """Must be called before operators run on meta tensors. torch answers many of them by Python functions that dynamo
-    skips, and the first of these imports dynamo to say so. They are marked as skipped, as in `without_dynamo`.
+    """Must be called before operators run on meta tensors. torch answers many of them by Python
+    functions that dynamo skips, and the first of these imports dynamo to say so. They are marked
+    as skipped, as in `without_dynamo`.
     """
     import torch
     from torch._decomp import global_decomposition_table
@@ -56,15 +66,15 @@ def mark_as_skipped_by_dynamo() -> None:
     skipping = torch._disable_dynamo(lambda: None).__code__
     tables: list[Mapping[Any, Any]] = [*global_decomposition_table.values()]
     tables += [
-        vars(place) for place in (torch._refs, torch._refs.nn.functional, torch._refs.special)
+        vars(module) for module in (torch._refs, torch._refs.nn.functional, torch._refs.special)
     ]
-    waiting: list[Any] = [one for table in tables for one in table.values()]
-    seen = set()
+    waiting: list[Any] = [function for table in tables for function in table.values()]
+    visited = set()
     while waiting:
         function = waiting.pop()
-        if not isinstance(function, FunctionType) or function in seen:
+        if not isinstance(function, FunctionType) or function in visited:
             continue
-        seen.add(function)
+        visited.add(function)
         within = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         waiting += [cell.cell_contents for name, cell in within.items() if name in _WRAPPED]
         if function.__code__ is skipping:
@@ -73,50 +83,60 @@ def mark_as_skipped_by_dynamo() -> None:
 
 
 MetaResult = Callable[[tuple[Any, ...], Mapping[str, Any]], Any]
-"""Takes the arguments of an operator; gives its result without data, or None where torch has to be asked."""
+"""Function of an operator's arguments; returns the result without data, or None if torch must
+compute it.
+"""
 
 
 @functools.cache
 def meta_results() -> dict[Any, MetaResult]:
-    """Returns, by operator, functions that make the operator's result on meta tensors where that is simple. torch
-    itself goes through its Python references for these, which takes 0.1 to 1 ms for each (torch/_meta_registrations.py,
-    `activate_meta`).
+    """Returns, by operator, functions which make the operator's result on meta tensors in simple
+    cases. torch itself runs its Python references for these operators, 0.1 to 1 ms per call
+    (torch/_meta_registrations.py, `activate_meta`).
     """
     import torch
 
     aten = torch.ops.aten
-    found = dict.fromkeys((getattr(aten, name) for name in _SAME_TYPE.split()), _of_the_same_type)
-    found |= dict.fromkeys((getattr(aten, name) for name in _COMPARISONS.split()), _comparison)
-    found |= {
+    answers = dict.fromkeys((getattr(aten, name) for name in _SAME_TYPE.split()), _of_the_same_type)
+    answers |= dict.fromkeys((getattr(aten, name) for name in _COMPARISONS.split()), _comparison)
+    answers |= {
         getattr(aten, name): functools.partial(_set, fits=fits) for name, fits in _SETS.items()
     }
-    found |= dict.fromkeys((getattr(aten, name) for name in _ALONG_AN_AXIS.split()), _along_an_axis)
-    found |= dict.fromkeys((getattr(aten, name) for name in _TRIANGLES.split()), _triangle)
-    found |= dict.fromkeys((getattr(aten, name) for name in _LOSSES.split()), _loss)
-    found |= {
+    answers |= dict.fromkeys(
+        (getattr(aten, name) for name in _ALONG_AN_AXIS.split()), _along_an_axis
+    )
+    answers |= dict.fromkeys((getattr(aten, name) for name in _TRIANGLES.split()), _triangle)
+    answers |= dict.fromkeys((getattr(aten, name) for name in _LOSSES.split()), _loss)
+    answers |= {
         aten.native_layer_norm: _layer_norm,
         aten.native_group_norm: _group_norm,
         aten.addmm: _addmm,
     }
-    found[aten.stack] = _stack
-    return found | dict.fromkeys((getattr(aten, name) for name in _DRAWS.split()), _draw)
+    answers[aten.stack] = _stack
+    return answers | dict.fromkeys((getattr(aten, name) for name in _DRAWS.split()), _draw)
 
 
 @functools.cache
 def meta_results_mode() -> Any:
-    """A class of dispatch modes in which operators on meta tensors are answered quickly where they can be."""
+    """Returns a class of dispatch modes which answer operators on meta tensors quickly if
+    possible.
+    """
     from torch.utils._python_dispatch import TorchDispatchMode
 
     answers = meta_results()
 
     class Quick(TorchDispatchMode):
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            func: OpOverload,
+            types: Sequence[type],
+            args: Sequence[Any] = (),
+            kwargs: dict[str, Any] | None = None,
         ) -> Any:
-            given = kwargs or {}
+            options = kwargs or {}
             answer = answers.get(func.overloadpacket)
-            made = None if answer is None else answer(args, given)
-            return func(*args, **given) if made is None else made
+            quick_result = None if answer is None else answer(args, options)
+            return func(*args, **options) if quick_result is None else quick_result
 
     return without_dynamo(Quick)
 
@@ -136,31 +156,40 @@ def _comparison(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _plain(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Shape and dtype of an elementwise operator's operands; no dtype where they are not plain: meta tensors of one
-    floating type whose axes lie in order, of one shape or with axes of one element beside it, and plain numbers. The
-    result is contiguous then.
+    """Returns shape and dtype of an elementwise operator's operands; no dtype unless they are
+    plain.
+
+    Plain are numbers, and meta tensors of the same floating type with axes in order, of one shape
+    or broadcast along axes of one element. The result is then contiguous.
     """
     import torch
 
     shape, dtype = None, None
-    tensors = [one for one in args if isinstance(one, torch.Tensor)]
+    tensors = [argument for argument in args if isinstance(argument, torch.Tensor)]
     if any(isinstance(v, torch.Tensor | torch.dtype) for v in kwargs.values()):
         return None, None
     if not all(
-        one is None or isinstance(one, torch.Tensor | bool | int | float | str) for one in args
+        argument is None or isinstance(argument, torch.Tensor | bool | int | float | str)
+        for argument in args
     ):
         return None, None
-    for one in tensors:
-        if type(one) not in (torch.Tensor, torch.nn.Parameter) or one.device.type != "meta":
-            return None, None
+    for argument in tensors:
         if (
-            one.dtype not in _arithmetic_types()
-            or not _in_order(one)
-            or dtype not in (None, one.dtype)
+            type(argument) not in (torch.Tensor, torch.nn.Parameter)
+            or argument.device.type != "meta"
         ):
             return None, None
-        shape, dtype = one.shape if shape is None or one.dim() > len(shape) else shape, one.dtype
-    if shape is None or not all(_fits(one.shape, shape) for one in tensors):
+        if (
+            argument.dtype not in _arithmetic_types()
+            or not _in_order(argument)
+            or dtype not in (None, argument.dtype)
+        ):
+            return None, None
+        shape, dtype = (
+            argument.shape if shape is None or argument.dim() > len(shape) else shape,
+            argument.dtype,
+        )
+    if shape is None or not all(_fits(tensor.shape, shape) for tensor in tensors):
         return None, None
     return shape, dtype
 
@@ -173,16 +202,16 @@ def _arithmetic_types() -> tuple[Any, ...]:
     return torch.float32, torch.float16, torch.bfloat16, torch.float64
 
 
-def _in_order(tensor: Any) -> bool:
+def _in_order(tensor: torch.Tensor) -> bool:
     """Whether every step along an axis is longer than those along the axes behind it."""
     if tensor.is_contiguous():
         return True
     steps = [step for extent, step in zip(tensor.shape, tensor.stride(), strict=True) if extent > 1]
-    return all(steps) and all(one > other for one, other in itertools.pairwise(steps))
+    return all(steps) and all(step > other for step, other in itertools.pairwise(steps))
 
 
-def _fits(shape: Any, whole: Any) -> bool:
-    """Whether a tensor of the first shape is spread over the second one."""
+def _fits(shape: Sequence[int], whole: Sequence[int]) -> bool:
+    """Returns whether the first shape broadcasts to the second."""
     if shape == whole:
         return True
     return len(shape) <= len(whole) and all(
@@ -211,9 +240,9 @@ def _set(args: tuple[Any, ...], kwargs: Mapping[str, Any], *, fits: Callable[...
     import torch
 
     tensor, *numbers = args
-    others = {name for name, value in kwargs.items() if value is not None} - {"generator"}
+    options = {name for name, value in kwargs.items() if value is not None} - {"generator"}
     if (
-        others
+        options
         or not all(isinstance(number, bool | int | float) for number in numbers)
         or not fits(*numbers)
     ):
@@ -227,30 +256,30 @@ def _of_single(*tensors: Any) -> bool:
     import torch
 
     return all(
-        one is None
+        tensor is None
         or (
-            type(one) in (torch.Tensor, torch.nn.Parameter)
-            and one.device.type == "meta"
-            and one.dtype is torch.float32
-            and one.is_contiguous()
+            type(tensor) in (torch.Tensor, torch.nn.Parameter)
+            and tensor.device.type == "meta"
+            and tensor.dtype is torch.float32
+            and tensor.is_contiguous()
         )
-        for one in tensors
+        for tensor in tensors
     )
 
 
-def _made(*shapes: Any) -> Any:
+def _meta_tensors(*shapes: Any) -> Any:
     import torch
 
-    made = [torch.empty(shape, dtype=torch.float32, device="meta") for shape in shapes]
-    return made[0] if len(made) == 1 else tuple(made)
+    results = [torch.empty(shape, dtype=torch.float32, device="meta") for shape in shapes]
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def _along_an_axis(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Of (tensor, axis): the tensor's own form."""
-    tensor, axis, *rest = args
-    plain = any(rest) is False and not any(value is not None for value in kwargs.values())
+    tensor, axis, *options = args
+    plain = any(options) is False and not any(value is not None for value in kwargs.values())
     fits = plain and _of_single(tensor) and -tensor.dim() <= axis < tensor.dim()
-    return _made(tensor.shape) if fits else None
+    return _meta_tensors(tensor.shape) if fits else None
 
 
 def _triangle(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -265,21 +294,26 @@ def _triangle(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 def _stack(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     tensors, axis = args[0], args[1] if len(args) > 1 else 0
-    if kwargs or not tensors or any(one is None for one in tensors) or not _of_single(*tensors):
+    if (
+        kwargs
+        or not tensors
+        or any(tensor is None for tensor in tensors)
+        or not _of_single(*tensors)
+    ):
         return None
     shape = tuple(tensors[0].shape)
-    place = axis if axis >= 0 else axis + len(shape) + 1
-    if any(tuple(one.shape) != shape for one in tensors) or not 0 <= place <= len(shape):
+    position = axis if axis >= 0 else axis + len(shape) + 1
+    if any(tuple(tensor.shape) != shape for tensor in tensors) or not 0 <= position <= len(shape):
         return None
-    return _made((*shape[:place], len(tensors), *shape[place:]))
+    return _meta_tensors((*shape[:position], len(tensors), *shape[position:]))
 
 
 def _loss(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Of (tensor, target, reduction: 0 none, 1 mean, 2 sum)."""
-    tensor, target, *rest = args
+    tensor, target, *options = args
     if kwargs or not _of_single(tensor, target) or tensor.shape != target.shape:
         return None
-    return _made(() if (rest[0] if rest else 1) else tensor.shape)
+    return _meta_tensors(() if (options[0] if options else 1) else tensor.shape)
 
 
 def _layer_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -293,10 +327,13 @@ def _layer_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         or shape[-count:] != tuple(normalised)
     ):
         return None
-    if any(one is not None and tuple(one.shape) != tuple(normalised) for one in (weight, bias)):
+    if any(
+        parameter is not None and tuple(parameter.shape) != tuple(normalised)
+        for parameter in (weight, bias)
+    ):
         return None
     rows = (*shape[:-count], *(1,) * count)
-    return _made(shape, rows, rows)
+    return _meta_tensors(shape, rows, rows)
 
 
 def _group_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -309,9 +346,12 @@ def _group_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         return None
     if tuple(tensor.shape[:2]) != (count, channels) or channels % groups:
         return None
-    if any(one is not None and tuple(one.shape) != (channels,) for one in (weight, bias)):
+    if any(
+        parameter is not None and tuple(parameter.shape) != (channels,)
+        for parameter in (weight, bias)
+    ):
         return None
-    return _made(tensor.shape, (count, groups), (count, groups))
+    return _meta_tensors(tensor.shape, (count, groups), (count, groups))
 
 
 def _addmm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -325,4 +365,4 @@ def _addmm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     if first.dim() != 2 or second.dim() != 2 or first.shape[1] != second.shape[0]:
         return None
     shape = (first.shape[0], second.shape[1])
-    return _made(shape) if _fits(bias.shape, shape) else None
+    return _meta_tensors(shape) if _fits(bias.shape, shape) else None

@@ -1,18 +1,21 @@
-"""Classifies torch's operators (computation, allocation or view or copy, read by the host) and counts their
-operations.
+"""Classifies torch's operators (computation, allocation or view or copy, read by the host) and
+counts their operations.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.operators.dispatch import without_dynamo
+
+if TYPE_CHECKING:
+    from torch._ops import OpOverload
 
 ALLOCATING_OPERATORS = frozenset(
     [
@@ -90,10 +93,11 @@ VIEWING_OPERATORS = frozenset(
         "view_as_real.default",
     ]
 )
-"""Every view, by name and overload, that a dispatch mode meets, and whose elements are those of its operand.
+"""View operators met by a dispatch mode, by name and overload, whose elements are those of their
+operand.
 
-Python's other views (`narrow`, `mT`, `chunk`, `reshape`) reach a tape as these. What aliases its operand and is not
-listed computes (`_conj`, `_neg_view`), or was never recorded: a forged trace names it.
+Python's other views (`narrow`, `mT`, `chunk`, `reshape`) reach a tape as these. Other aliases of
+an operand compute (`_conj`, `_neg_view`), or were never recorded: only a forged trace names them.
 """
 SEARCHES = frozenset({"bucketize", "searchsorted"})
 """Operators that need a sorted operand."""
@@ -120,7 +124,7 @@ FREE_OPERATORS = frozenset(
 
 
 def operator_named(op: str) -> Any | None:
-    """Returns torch's operator of this name (`aten.view.default`); None where there is none."""
+    """Returns torch's operator of this name (`aten.view.default`); None if there is none."""
     import torch
 
     parts = op.split(".")
@@ -130,7 +134,7 @@ def operator_named(op: str) -> Any | None:
     return overload if isinstance(overload, torch._ops.OpOverload) else None
 
 
-def only_moves_data(func: Any) -> bool:
+def only_moves_data(func: OpOverload) -> bool:
     """Whether it only allocates, views or copies."""
     name = func.overloadpacket.__name__
     if name in ALLOCATING_OPERATORS or name in COPYING_OPERATORS or name in FREE_OPERATORS:
@@ -138,28 +142,31 @@ def only_moves_data(func: Any) -> bool:
     return f"{name}.{func._overloadname}" in VIEWING_OPERATORS
 
 
-def reads_a_position(func: Any) -> bool:
-    """Whether a tensor beside the viewed one decides where a view lies, or how large it is: its contents are read."""
-    operand, *others = func._schema.arguments or (None,)
+def reads_a_position(func: OpOverload) -> bool:
+    """Returns whether position or size of a view depends on the content of another tensor."""
+    operand, *parameters = func._schema.arguments or (None,)
     return (
         operand is not None
         and func.is_view
-        and any("Tensor" in str(other.type) for other in others)
+        and any("Tensor" in str(other.type) for other in parameters)
     )
 
 
-def operations_by_formula(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int | None:
-    """Returns the operations of a product, a convolution or an attention by torch's formula; None for other operators.
+def operations_by_formula(
+    func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], result: object
+) -> int | None:
+    """Returns the operations of a product, a convolution or an attention by torch's formula; None
+    for other operators.
 
-    A formula may refuse what its operator computes (attention whose keys have fewer heads than its queries, in torch
-    2.13): counting is never a reason to fail, and such a call is counted from the shapes of its operands.
+    A formula may refuse a valid call (attention with fewer key heads than query heads, in torch
+    2.13). Counting must not fail: such a call is counted from the shapes of its operands.
     """
     packet = func.overloadpacket
     is_attention = "scaled_dot_product" in packet.__name__
     if packet not in flop_registry and not is_attention:
         return None
     with contextlib.suppress(Exception):
-        return int(flop_registry[packet](*args, **kwargs, out_val=made))
+        return int(flop_registry[packet](*args, **kwargs, out_val=result))
     operands = tensors_of(args)
     if is_attention and len(operands) >= 3:
         query, key, value = operands[:3]
@@ -168,14 +175,16 @@ def operations_by_formula(func: Any, args: Any, kwargs: dict[str, Any], made: An
     return None
 
 
-def operations_of_call(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int:
-    """Returns the number of floating-point operations: torch's own formula for products, else the largest number of
-    elements of an operand or result.
+def operations_of_call(
+    func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], result: object
+) -> int:
+    """Returns the number of floating-point operations: torch's own formula for products, else the
+    largest number of elements of an operand or result.
     """
-    operations = operations_by_formula(func, args, kwargs, made)
+    operations = operations_by_formula(func, args, kwargs, result)
     if operations is not None:
         return operations
-    sizes = [t.numel() for t in (*tensors_of(args), *tensors_of(made))]
+    sizes = [t.numel() for t in (*tensors_of(args), *tensors_of(result))]
     return max(sizes, default=0)
 
 
@@ -199,18 +208,24 @@ class _Counter(TorchDispatchMode):
         self.searches = self.exponentiates_products = self.sorts = False
         self._multiplied = False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         if not only_moves_data(func) and name not in HOST_READS:
-            self.total += operations_of_call(func, args, kwargs or {}, made)
+            self.total += operations_of_call(func, args, kwargs or {}, result)
         self.searches |= name in SEARCHES
         self.sorts |= name in SORTS
         self._multiplied |= name in PRODUCTS
         self.exponentiates_products |= "attention" in name or (
             self._multiplied and name in EXPONENTIALS
         )
-        return made
+        return result
 
 
 def count_operations(call: Callable[[], object]) -> OperationCounts:
@@ -237,9 +252,9 @@ def sorted_inputs(inputs: Sequence[Any]) -> tuple[int, ...]:
     )
 
 
-def sort_again(inputs: Sequence[Any], places: Iterable[int]) -> None:
-    """Sorts these inputs along their last dimension, in place; NaN comes last. Where a reference searches in an input,
-    torch says nothing of another order, and a kernel that counts is as right as one that halves.
+def sort_again(inputs: Sequence[Any], positions: Iterable[int]) -> None:
+    """Sorts these inputs along their last dimension, in place, with NaN last. Results of searches
+    in unsorted inputs are undefined in torch, and differ between counting and bisection.
     """
-    for place in places:
-        inputs[place].copy_(inputs[place].sort(dim=-1).values)
+    for position in positions:
+        inputs[position].copy_(inputs[position].sort(dim=-1).values)

@@ -1,25 +1,32 @@
-"""The same forward pass in another arithmetic.
+"""Runs the reference's forward pass in another arithmetic: float64, or convolutions in tf32.
 
-In float64, random numbers and all: what a model draws or makes while it runs is drawn in its own precision first, then
-widened. A dropout mask drawn in float64 would be another mask, and eager's "error" against it would excuse any answer.
+In float64, random numbers included: numbers which a model draws or creates are drawn in their own
+precision first, then widened. A dropout mask drawn in float64 would be another mask, and eager's
+"error" against it would excuse any answer.
 
-With convolutions in tf32. torch lets cuDNN do so by default (`torch.backends.cudnn.allow_tf32`), and cuDNN does so at
-some sizes only: where the channels do not suit its tensor-core kernels it multiplies in fp32. A candidate whose
-convolution is in tf32, by the same library or by `tl.dot`, is as exact as the problem's own arithmetic may be, at each
-of these sizes.
+In tf32: torch permits cuDNN to use tf32 by default (`torch.backends.cudnn.allow_tf32`), and cuDNN
+does so at some sizes only: if the channels do not suit its tensor-core kernels, it multiplies in
+fp32. A candidate with a convolution in tf32, by the same library or by `tl.dot`, is as exact as
+the problem's own arithmetic may be at these sizes.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.numerics.pieces import pieces, raise_to_distance
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+    from torch._ops import OpOverload
+
 TF32_DROPPED_BITS = 13
-"""Bits of fp32's mantissa that tf32 drops: tensor cores read an operand's upper 19 bits (PTX ISA, wgmma and mma with
-.tf32).
+"""Bits of fp32's mantissa that tf32 drops: tensor cores read an operand's upper 19 bits (PTX ISA,
+wgmma and mma with .tf32).
 """
 CHANCE_SEED = 1910
 MAX_RELATIVE_ERROR = 0.05
@@ -39,8 +46,9 @@ def is_too_large_for_float64(device: str, tensors: list[Any]) -> bool:
 
 
 def is_accurate(eager: list[Any], exact: list[Any] | None) -> bool:
-    """Whether eager's floating outputs agree with float64's to MAX_RELATIVE_ERROR of each row's largest number: where a
-    square overflows on the way, they may be finite and far off. True without float64.
+    """Returns whether eager's floating outputs agree with float64's up to MAX_RELATIVE_ERROR of
+    each row's largest number: an intermediate overflow may leave them finite and far off. True
+    without float64.
     """
     import torch
 
@@ -59,8 +67,10 @@ def is_accurate(eager: list[Any], exact: list[Any] | None) -> bool:
     return True
 
 
-def widen_attributes(model: Any) -> None:
-    """Floating tensors that modules hold as plain attributes: an initial state that is no buffer."""
+def widen_attributes(model: torch.nn.Module) -> None:
+    """Widens floating tensors which modules hold as plain attributes, such as an initial state
+    that is no buffer.
+    """
     import torch
 
     for module in model.modules():
@@ -70,8 +80,8 @@ def widen_attributes(model: Any) -> None:
 
 
 def draws_in_float32() -> Any:
-    """A mode in which tensors that a forward pass makes of nothing come as float32 and are widened, and dropout
-    takes float32's mask.
+    """A mode in which tensors that a forward pass makes of nothing come as float32 and are
+    widened, and dropout takes float32's mask.
     """
     return _widening()()
 
@@ -83,50 +93,60 @@ def _widening() -> Any:
 
     class Widening(TorchFunctionMode):
         def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            func: OpOverload,
+            types: Sequence[type],
+            args: Sequence[Any] = (),
+            kwargs: dict[str, Any] | None = None,
         ) -> Any:
             named = dict(kwargs or {})
-            given = [a for a in [*args, *named.values()] if isinstance(a, torch.Tensor)]
+            tensors = [a for a in [*args, *named.values()] if isinstance(a, torch.Tensor)]
             name = getattr(func, "__name__", "")
             if (
                 name in ("dropout", "dropout1d", "dropout2d", "dropout3d")
-                and given
-                and given[0].dtype == torch.float64
+                and tensors
+                and tensors[0].dtype == torch.float64
             ):
-                return given[0] * _dropout_mask(func, given[0], args, named).double()
+                return tensors[0] * _dropout_mask(func, tensors[0], args, named).double()
             if (
                 name.endswith("_like")
-                and given
-                and given[0].dtype == torch.float64
+                and tensors
+                and tensors[0].dtype == torch.float64
                 and "dtype" not in named
             ):
                 return func(args[0].float(), *args[1:], **named).double()
             out = func(*args, **named)
-            made = isinstance(out, torch.Tensor) and not given and out.dtype == torch.float32
-            return out.double() if made else out
+            creates_float32 = (
+                isinstance(out, torch.Tensor) and not tensors and out.dtype == torch.float32
+            )
+            return out.double() if creates_float32 else out
 
     return Widening
 
 
-def _dropout_mask(func: Any, tensor: Any, args: Any, named: dict[str, Any]) -> Any:
+def _dropout_mask(
+    func: OpOverload, tensor: torch.Tensor, args: Sequence[Any], named: dict[str, Any]
+) -> Any:
     import torch
 
-    rest = {k: v for k, v in named.items() if k not in ("input", "inplace")}
+    options = {k: v for k, v in named.items() if k not in ("input", "inplace")}
     positional = [a for a in args[1:3] if not isinstance(a, torch.Tensor)]
-    return func(torch.ones_like(tensor, dtype=torch.float32), *positional, **rest)
+    return func(torch.ones_like(tensor, dtype=torch.float32), *positional, **options)
 
 
 def errors_of_tf32_convolutions(
     run: Callable[[], list[Any]], exact: list[Any] | None
 ) -> list[Any] | None:
-    """By how much each floating output of `run` is off where the convolutions multiply in tf32, None for other outputs;
-    None for all where nothing is convolved in fp32, or `torch.backends.cudnn.allow_tf32` is off.
+    """Returns the error of each floating output of `run` with convolutions in tf32, None for
+    other outputs; None altogether without fp32 convolutions, or if
+    `torch.backends.cudnn.allow_tf32` is off.
 
-    The larger error of two such runs: operands cut, as tensor cores do, and operands rounded up or down at random. What
-    is cut is off alike wherever the operands are, and a norm that follows takes that off again; an algorithm that
-    transforms its operands first (Winograd's) is off at each place in its own way.
+    Takes the larger error of two runs: operands truncated, as in tensor cores, and operands
+    rounded up or down at random. Truncation shifts all elements alike, which a following norm
+    removes; an algorithm that transforms its operands first (Winograd's) has errors that vary by
+    position.
 
-    exact: the outputs in float64; where there are none, what `run` returns without tf32 stands in.
+    exact: outputs in float64; without them, the outputs of `run` without tf32.
     """
     import torch
 
@@ -143,30 +163,33 @@ def errors_of_tf32_convolutions(
     return errors
 
 
-def _distances(made: list[Any], exact: list[Any]) -> list[Any]:
-    """Returns the distance of each floating output, in its own type or float32; None for others. `made` is emptied:
-    outputs of gigabytes are held no longer than they are needed.
+def _distances(outputs: list[Any], exact: list[Any]) -> list[Any]:
+    """Returns the distance of each floating output, in its own type or float32; None for others.
+    `made` is emptied: outputs of gigabytes are held no longer than they are needed.
     """
     import torch
 
-    found: list[Any] = []
-    for place, plain in enumerate(exact):
-        one, made[place] = made[place], None
-        if not isinstance(one, torch.Tensor) or not one.is_floating_point():
-            found.append(None)
+    distances: list[Any] = []
+    for index, plain in enumerate(exact):
+        output, outputs[index] = outputs[index], None
+        if not isinstance(output, torch.Tensor) or not output.is_floating_point():
+            distances.append(None)
             continue
-        wide = torch.promote_types(one.dtype, torch.float32)
-        found.append(torch.empty_like(one, dtype=wide, memory_format=torch.contiguous_format))
-        for gap, here, right in pieces(found[-1], one, plain):
-            gap.copy_((here - right).abs_())
-    return found
+        wide = torch.promote_types(output.dtype, torch.float32)
+        distances.append(
+            torch.empty_like(output, dtype=wide, memory_format=torch.contiguous_format)
+        )
+        for gap, approximate, right in pieces(distances[-1], output, plain):
+            gap.copy_((approximate - right).abs_())
+    return distances
 
 
 def with_tf32_convolutions(
     run: Callable[[], list[Any]], as_tf32: Callable[[Any], Any]
 ) -> list[Any] | None:
-    """What `run` returns where every convolution of fp32 operands, on whatever device, multiplies what `as_tf32` makes
-    of them and adds in fp32; None where there is no such convolution, or `torch.backends.cudnn.allow_tf32` is off.
+    """Returns the outputs of `run` with every fp32 convolution multiplying operands converted by
+    `as_tf32` and adding in fp32; None without such a convolution, or if
+    `torch.backends.cudnn.allow_tf32` is off.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -180,7 +203,11 @@ def with_tf32_convolutions(
         cut = 0
 
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            func: OpOverload,
+            types: Sequence[type],
+            args: Sequence[Any] = (),
+            kwargs: dict[str, Any] | None = None,
         ) -> Any:
             single = func.overloadpacket in convolutions and args[0].dtype == torch.float32
             single = single and torch.backends.cudnn.allow_tf32  # as it is where the reference runs
@@ -191,19 +218,19 @@ def with_tf32_convolutions(
 
     mode = Cutting()
     with mode:
-        made = run()
-    return made if mode.cut else None
+        result = run()
+    return result if mode.cut else None
 
 
-def _truncate_to_tf32(tensor: Any) -> Any:
+def _truncate_to_tf32(tensor: torch.Tensor) -> Any:
     import torch
 
     return (tensor.contiguous().view(torch.int32) & -(1 << TF32_DROPPED_BITS)).view(torch.float32)
 
 
-def _round_to_tf32_by_chance(tensor: Any) -> Any:
-    """To one of the two neighbours in tf32, the nearer one more often; what is not finite stays. The same at each call:
-    whoever is judged twice meets the same tolerance.
+def _round_to_tf32_by_chance(tensor: torch.Tensor) -> Any:
+    """Rounds to a neighbouring tf32 number, the nearer with higher probability; infinities and
+    NaN stay. Deterministic: a candidate judged twice meets the same tolerance.
     """
     import torch
 

@@ -1,5 +1,5 @@
-"""Runs a reference without data, to find the shapes of its inputs, weights and outputs and the number of its
-operations.
+"""Runs a reference without data, to find the shapes of its inputs, weights and outputs and the
+number of its operations.
 
 Trusted process only: it runs the reference's own text.
 """
@@ -13,7 +13,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.device_mapping import cuda_mapped_to
 from kernelwright.tools.nested import tensors_of
@@ -29,8 +29,16 @@ from kernelwright.tools.references.torch_settings import KeptSettings, may_chang
 from kernelwright.tools.report import Value
 from kernelwright.tools.trace.forms_of_outputs import flatten
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+    from torch._ops import OpOverload
+
 MAX_OPERATOR_CALLS = 2_500
-"""aten calls of one dry run: about half a second of a CPU. An LSTM over 512 steps has 60,000."""
+"""Maximum number of aten calls of a dry run: about half a second of a CPU. An LSTM over 512 steps
+has 60,000.
+"""
 
 TEXT_NAME = "<reference>"
 """The file name of a text that is run here."""
@@ -38,7 +46,7 @@ _NUMBERS = itertools.count()
 
 
 class ReferenceCost(Value):
-    """The cost of one call of a reference, and the shapes of its tensors."""
+    """Cost of a call of a reference, and the shapes of its tensors."""
 
     inputs: tuple[tuple[int, ...], ...]
     """Shapes of the input tensors."""
@@ -50,11 +58,15 @@ class ReferenceCost(Value):
     elements: int
     """Elements of inputs, outputs and weights together."""
     operations: int
-    """Floating-point operations of products and convolutions, and one for each element that anything writes."""
+    """Floating-point operations of products and convolutions, plus one operation per element
+    written by anything.
+    """
     ops: int
-    """Number of aten calls."""
+    """Total number of aten calls."""
     draw_lines: tuple[int, ...] = ()
-    """Lines of the text at which forward calls operators that may draw random numbers; 0 where the line is unknown."""
+    """Lines of the text at which forward calls operators which may draw random numbers; 0 for an
+    unknown line.
+    """
 
 
 class DryRunFailed(Exception):
@@ -63,7 +75,7 @@ class DryRunFailed(Exception):
     def __init__(self, why: str, ops: int) -> None:
         super().__init__(why)
         self.ops = ops
-        """aten calls until then."""
+        """Number of aten calls before the failure."""
 
 
 def measure_cost(problem: Problem, most_ops: int = MAX_OPERATOR_CALLS) -> ReferenceCost:
@@ -92,13 +104,13 @@ def _measure_cost(problem: Problem, counted: Any) -> ReferenceCost:
         counted.draw_lines.clear()
         outputs = flatten(model(*inputs))
     held = [*model.parameters(), *model.buffers()]
-    given, made = tensors_of(inputs), tensors_of(outputs)
+    input_tensors, output_tensors = tensors_of(inputs), tensors_of(outputs)
     return ReferenceCost(
-        inputs=_shapes(given),
-        outputs=_shapes(made),
+        inputs=_shapes(input_tensors),
+        outputs=_shapes(output_tensors),
         weights=_shapes(held),
         init=repr(init),
-        elements=sum(t.numel() for t in (*given, *made, *held)),
+        elements=sum(t.numel() for t in (*input_tensors, *output_tensors, *held)),
         operations=counted.operations,
         ops=counted.ops,
         draw_lines=tuple(dict.fromkeys(counted.draw_lines)),
@@ -133,7 +145,11 @@ def _normal_too() -> Any:
 
     class NormalToo(TorchFunctionMode):
         def __torch_function__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            function: Callable[..., Any],
+            types: Sequence[type],
+            args: Sequence[Any] = (),
+            kwargs: dict[str, Any] | None = None,
         ) -> Any:
             named = dict(kwargs or {})
             if function is torch.normal and not tensors_of([*args[:2], *named.values()]):
@@ -144,7 +160,9 @@ def _normal_too() -> Any:
 
 
 def run_once(problem: Problem) -> list[Any]:
-    """The outputs of one real call on the CPU, from a fixed seed. The process's own generator is left as it was."""
+    """Returns the outputs of a real call on the CPU, from a fixed seed. Restores the process's
+    own generator.
+    """
     import torch
 
     with load_for_dry_run(problem.source) as module, torch.no_grad(), seeded(0):
@@ -154,16 +172,17 @@ def run_once(problem: Problem) -> list[Any]:
 
 @contextlib.contextmanager
 def load_for_dry_run(source: str, device: str = "cpu") -> Iterator[types.ModuleType]:
-    """The reference as a module of its own, forgotten afterwards. What it warns of at odd sizes is of no interest.
+    """Loads the reference as a module of its own, removed afterwards. Suppresses its warnings
+    about unusual sizes.
 
-    device: stands for every CUDA device that the text names, until the block ends.
+    device: replaces every CUDA device named in the text, until the block ends.
     """
     module = types.ModuleType(f"dry_run_{next(_NUMBERS)}")
     sys.modules[module.__name__] = module
     try:
         changes = may_change_settings(source)
-        kept = KeptSettings(python="random" in source, changes=changes)
-        with cuda_mapped_to(device, source), kept, warnings.catch_warnings():
+        settings = KeptSettings(python="random" in source, changes=changes)
+        with cuda_mapped_to(device, source), settings, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exec(code_of(source, TEXT_NAME), module.__dict__)
             yield module
@@ -178,7 +197,7 @@ def _shapes(tensors: list[Any]) -> tuple[tuple[int, ...], ...]:
 
 
 def _line_at_work() -> int:
-    """The line of the reference that is at work; 0 where none is."""
+    """Returns the line of the reference being executed; 0 if none."""
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename == TEXT_NAME:
@@ -199,7 +218,7 @@ def _counter() -> Any:
     from kernelwright.tools.operators.operators import operations_by_formula
 
     draws = torch.Tag.nondeterministic_seeded
-    known, quick = _known_answers(), meta_results()
+    answers, quick = _meta_answers(), meta_results()
     distances = (torch.ops.aten._cdist_forward, torch.ops.aten._euclidean_dist)
 
     class Counter(TorchDispatchMode):
@@ -209,25 +228,29 @@ def _counter() -> Any:
             self.draw_lines: list[int] = []
 
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            func: OpOverload,
+            types: Sequence[type],
+            args: Sequence[Any] = (),
+            kwargs: dict[str, Any] | None = None,
         ) -> Any:
-            packet, given = func.overloadpacket, kwargs or {}
+            packet, options = func.overloadpacket, kwargs or {}
             self.ops += 1
             if draws in func.tags:
                 self.draw_lines.append(_line_at_work())
             if self.ops > self.most:
                 raise RuntimeError(f"over {self.most:,} aten calls")
-            out = quick[packet](args, given) if packet in quick else None
+            out = quick[packet](args, options) if packet in quick else None
             if (
                 out is None
-                and packet in known
+                and packet in answers
                 and isinstance(args[0], torch.Tensor)
                 and args[0].device.type == "meta"
             ):
-                out = known[packet](*args)
+                out = answers[packet](*args)
             elif out is None:
-                out = func(*args, **given)
-            self.operations += operations_by_formula(func, args, given, out) or 0
+                out = func(*args, **options)
+            self.operations += operations_by_formula(func, args, options, out) or 0
             if packet in distances:  # no products to torch, and their outputs are few
                 self.operations += 2 * out.numel() * args[0].shape[-1]
             self.operations += sum(t.numel() for t in tensors_of(out))
@@ -236,18 +259,18 @@ def _counter() -> Any:
     return without_dynamo(Counter)
 
 
-def _known_answers() -> dict[Any, Callable[..., Any]]:
-    """Returns results of operators on meta tensors that torch takes milliseconds for (a batch norm 5 ms), or refuses
-    without data.
+def _meta_answers() -> dict[Any, Callable[..., Any]]:
+    """Returns results of operators on meta tensors that torch takes milliseconds for (a batch
+    norm 5 ms), or refuses without data.
     """
     import torch
 
     aten = torch.ops.aten
 
-    def itself(tensor: Any, *_: Any) -> Any:
+    def itself(tensor: torch.Tensor, *_: Any) -> Any:
         return tensor
 
-    def normalised(tensor: Any, *_: Any) -> Any:
+    def normalised(tensor: torch.Tensor, *_: Any) -> Any:
         channels = tensor.shape[1]
         return torch.empty_like(tensor), tensor.new_empty(channels), tensor.new_empty(channels)
 

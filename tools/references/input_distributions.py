@@ -1,8 +1,9 @@
-"""Input distributions beside the problem's own: KernelBench's torch.rand hides a dead ReLU, an int4 product and much
-else.
+"""Input distributions beside the problem's own: KernelBench's torch.rand hides a dead ReLU, an
+int4 product and more.
 
-Every draw is an element-wise map of an own draw that keeps zero at zero and equal values equal, so triangular,
-symmetric, one-hot and masked inputs keep their structure. A draw on which the reference is not finite is not used.
+Every draw is an elementwise map of a problem's own draw. Zero maps to zero and equal values to
+equal values, so that triangular, symmetric, one-hot and masked inputs keep their structure. A
+draw with a non-finite reference output is not used.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.references.redrawing.element_maps import (
     enlarged,
@@ -38,10 +39,13 @@ from kernelwright.tools.references.redrawing.isolation import (
 from kernelwright.tools.references.redrawing.row_mixture import mix_rows
 from kernelwright.tools.references.redrawing.row_structures import structured, structured_mask
 
+if TYPE_CHECKING:
+    import torch
+
 CHUNK_ELEMENTS = 1 << 26
 """Elements mapped at a time."""
 FILLING_CHOICES = 8
-"""The first numbers of a row, one of which fills it."""
+"""Number of leading elements of a row from which the filling value is chosen."""
 
 
 class Draw(StrEnum):
@@ -51,58 +55,65 @@ class Draw(StrEnum):
     SIGNED = "signed"
     """Half of the values change their sign."""
     LARGE = "large"
-    """Signed, 19.7 times the size: a problem whose own inputs are small whole numbers gets numbers that half
-    precision cannot hold.
+    """Signed, 19.7 times the size: a problem whose own inputs are small whole numbers gets
+    numbers that half precision cannot hold.
     """
     WIDE = "wide"
     """Signed, magnitudes over sixteen powers of two."""
     CONSTANT_ROWS = "constant_rows"
-    """Every row is one of its own numbers, and not a tiny one: variance 0, ties everywhere."""
+    """Each row is filled with one of its own numbers, no tiny number: variance 0, ties
+    everywhere.
+    """
     SPECIAL = "special"
-    """Signed, one value in sixteen zero (half of these -0.0), one in sixteen 1/2, 1, 3/2, 2, 5/2 or 3, one in 64 a
-    hundred times as large.
+    """Signed values: a sixteenth zero (half of these -0.0), a sixteenth from 1/2, 1, 3/2, 2, 5/2
+    and 3, and a 64th a hundred times as large.
     """
     NEGATIVE = "negative"
     """Every value below zero: a maximum that starts at zero shows."""
     TINY = "tiny"
     """A ten-thousandth of the size: an epsilon that is left out or misplaced shows."""
     ZERO_ROWS = "zero_rows"
-    """One value in sixteen is zero, and every third row (along the last dimension) throughout."""
+    """A sixteenth of the values is zero, and every third row (along the last dimension) entirely.
+    """
     NAN = "nan"
-    """One value in 97 is NaN. Used where a kernel's text treats NaN in a way of its own: it must be eager's way."""
+    """One value in 97 is NaN. Used if a kernel's text treats NaN specially: it must then agree
+    with eager.
+    """
     INFINITE = "infinite"
-    """Signed, one value in 97 is infinite and one in 41 a power of two up to four million.
+    """Signed, one value in 97 infinite and one in 41 a power of two up to four million.
 
-    Compared only where eager's answer is a number or an infinity.
+    Compared only for outputs which are a number or an infinity in eager.
     """
     MEETING = "meeting"
-    """Signed, and of two tensors of one form the second holds in one place of eight what the first does, a number near
-    it, or its negative.
+    """Signed; of two tensors of one form, the second has in an eighth of its positions the
+    first's value, a value near it, or its negative.
     """
     SEARCHED = "searched"
     """Numbers are put or rows scaled so that comparisons of the candidate's kernels turn (searched_draws.py)."""
     REDRAWN = "redrawn"
-    """As the problem draws it, but inputs that are equal in every draw of it are drawn anew from their carrier
-    (redrawing/carriers.py).
+    """The problem's own draw, except that inputs equal in every draw are drawn again from their
+    carrier (redrawing/carriers.py).
     """
     ISOLATED = "isolated"
     """Zeros, but for a few numbers of each row (redrawing/isolation.py)."""
     INDEX_ENDS = "index_ends"
-    """The problem's own numbers, but whole ones reach both ends of what they index (redrawing/index_ends.py)."""
+    """The problem's own numbers, with integers that reach both ends of the range they index
+    (redrawing/index_ends.py).
+    """
     MIXED_ROWS = "mixed_rows"
-    """Rows take turns: the problem's own numbers, special ones, and few among zeros (redrawing/row_mixture.py). Indices
-    reach their ends.
+    """Rows take turns: the problem's own numbers, special ones, and few among zeros
+    (redrawing/row_mixture.py). Indices reach their ends.
     """
     STRUCTURED = "structured"
     """Rows are sorted, repeated, mirrored, whole, one-hot, ... (redrawing/row_structures.py)."""
     ALONE = "alone"
     """Minus infinities, but for two numbers of each row. Compared as with infinities."""
     AGREEING = "agreeing"
-    """Of two tensors of one form the second is the first, but for a few numbers of each row. Where no two have one
-    form, rows take turns.
+    """Of two tensors of one form, the second equals the first except for a few numbers per row.
+    Without such a pair, rows alternate.
     """
     CONVERGED = "converged"
-    """Of two tensors of one form the second is within 2^-8 of the first."""
+    """Of two tensors of one form, the second differs from the first by at most 2^-8."""
     OFFSET = "offset"
     """A common offset of each row, of 1e3 to 1e5 times the spread."""
     SPREAD = "spread"
@@ -137,15 +148,16 @@ LIMITS = {Draw.SCALED: SCALE_LIMITS, Draw.SPREAD: (149, 100, 50, 24)}
 MAX_MEETING_PAIRS = 8
 """Pairs of a row and a matrix."""
 OF_PAIRS = (Draw.MEETING, Draw.AGREEING, Draw.CONVERGED)
-"""Used where two tensors have one form."""
+"""Draws for problems with two tensors of one form."""
 WITH_INFINITIES = (Draw.INFINITE, Draw.ALONE)
-"""Compared only where the answer is a number or an infinity."""
+"""Draws compared only for outputs which are a number or an infinity."""
 MIN_ELEMENTS_FOR_INFINITIES, MAX_ELEMENTS_WITH_ONE_INFINITY = 64, 1 << 14
 """Elements of a tensor: fewer need hold no infinity, and more hold both by themselves."""
 
 
 def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
-    """Maps the floating and complex tensors of an own draw in place. Whole numbers stay, and booleans in most draws.
+    """Maps the floating and complex tensors of an own draw in place. Whole numbers stay, and
+    booleans in most draws.
 
     limit: of a draw in LIMITS, its largest exponent.
     """
@@ -184,8 +196,8 @@ def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
 
 
 def pairs_of_tensors(tensors: list[Any]) -> list[tuple[Any, Any]]:
-    """Floating tensors of one type, each with the next whose shape is its own, and each with the first that has its
-    last dimensions alone (a row beside a matrix).
+    """Returns pairs of floating tensors of the same type: each with the next tensor of its shape,
+    and with the first tensor that has its last dimensions only (a row beside a matrix).
     """
     floating = [
         t
@@ -202,7 +214,7 @@ def pairs_of_tensors(tensors: list[Any]) -> list[tuple[Any, Any]]:
     )
 
 
-def _is_row_of(row: Any, tensor: Any) -> bool:
+def _is_row_of(row: torch.Tensor, tensor: torch.Tensor) -> bool:
     dims = row.dim()
     return bool(
         row.dtype == tensor.dtype and 0 < dims < tensor.dim() and row.shape == tensor.shape[-dims:]
@@ -210,8 +222,8 @@ def _is_row_of(row: Any, tensor: Any) -> bool:
 
 
 def _meet(tensors: list[Any]) -> None:
-    """Makes values of two tensors meet. The places follow from one tensor's values alone, so that symmetric tensors
-    stay symmetric.
+    """Makes values of two tensors meet. Positions depend on a single tensor's values, so that
+    symmetric tensors stay symmetric.
     """
     import torch
 
@@ -227,7 +239,7 @@ def _meet(tensors: list[Any]) -> None:
         second.copy_(torch.where(both & ((h >> 3) % 16 == 1), -first, second))
 
 
-def _is_symmetric(tensor: Any) -> bool:
+def _is_symmetric(tensor: torch.Tensor) -> bool:
     """Whether it is a square matrix, or several, and its own transpose."""
     import torch
 
@@ -235,8 +247,10 @@ def _is_symmetric(tensor: Any) -> bool:
     return square and torch.equal(tensor, tensor.mT)
 
 
-def _map_float8(tensor: Any, draw: Draw) -> None:
-    """Maps through float32: torch computes nothing in eight bits. What is too large becomes the largest number."""
+def _map_float8(tensor: torch.Tensor, draw: Draw) -> None:
+    """Maps through float32, because torch computes nothing in eight bits; saturates at the
+    largest number.
+    """
     import torch
 
     wide = tensor.float()
@@ -245,8 +259,10 @@ def _map_float8(tensor: Any, draw: Draw) -> None:
     tensor.copy_(wide.clamp_(-most, most))
 
 
-def _pieces(tensor: Any) -> Iterator[Any]:
-    """Whole rows, CHUNK elements at a time; all at once where they do not lie one after the other."""
+def _pieces(tensor: torch.Tensor) -> Iterator[Any]:
+    """Yields whole rows, CHUNK elements at a time; the whole tensor at once if its rows are not
+    consecutive.
+    """
     if not tensor.is_contiguous():
         yield tensor
         return
@@ -256,11 +272,12 @@ def _pieces(tensor: Any) -> Iterator[Any]:
         yield rows[start : start + step]
 
 
-def _of_some_size(heads: Any) -> Any:
-    """Of each row the first number that is at least half as large as the largest: (..., 1).
+def _of_some_size(heads: torch.Tensor) -> Any:
+    """Returns from each row the first number of at least half the row's maximum: (..., 1).
 
-    Of a row of one tiny number the usual forms of elu and tanh lose digits, and whatever divides the row by its own
-    size shows that. Rows of different numbers are never tiny as a whole.
+    A row filled with a tiny number loses digits in the usual forms of elu and tanh, and a
+    division by the row's own size reveals that. Rows of different numbers are never tiny as a
+    whole.
     """
     size = heads.abs()
     large = size >= size.amax(-1, keepdim=True) / 2
@@ -268,7 +285,7 @@ def _of_some_size(heads: Any) -> Any:
     return heads.gather(-1, first.clamp_(max=heads.shape[-1] - 1))
 
 
-def _map(tensor: Any, draw: Draw) -> None:
+def _map(tensor: torch.Tensor, draw: Draw) -> None:
     if draw is Draw.CONSTANT_ROWS:
         if tensor.dim() > 1 and tensor.shape[-1] > 1 and not bool((tensor == 0).any()):
             for piece in _pieces(tensor):
@@ -288,30 +305,30 @@ def _map(tensor: Any, draw: Draw) -> None:
         rows[::3] = 0
 
 
-def _both_infinities(tensor: Any) -> None:
-    """Of 335 values one in 97 may hold no infinity of one sign, in place: the largest that is not huge becomes one
-    then, or the smallest, unless that is a number which many elements are.
+def _both_infinities(tensor: torch.Tensor) -> None:
+    """Ensures infinities of both signs, in place: with one value in 97, 335 values may lack a
+    sign. Replaces the largest or smallest moderate value, unless many elements share it.
     """
     for sign in (1.0, -1.0):
         if bool((tensor == sign * float("inf")).any()):
             continue
         plain = tensor * sign
-        others = plain[plain < huge_magnitude(tensor)]
-        if not others.numel() or (largest := others.max()) == 0:
+        moderate = plain[plain < huge_magnitude(tensor)]
+        if not moderate.numel() or (largest := moderate.max()) == 0:
             continue
         same = plain == largest
         if int(same.sum()) <= 1 + tensor.numel() // 97:
             tensor[same] = sign * float("inf")
 
 
-def _map_flat(flat: Any, draw: Draw) -> None:
+def _map_flat(flat: torch.Tensor, draw: Draw) -> None:
     """Element by element, in place, in pieces; None: it was done at once."""
     for start in range(0, 0 if flat is None else flat.numel(), CHUNK_ELEMENTS):
         piece = flat[start : start + CHUNK_ELEMENTS]
         piece.copy_(_mapped(piece, _MAPS[draw]))
 
 
-def _mapped(values: Any, how: Callable[[Any, Any], Any]) -> Any:
+def _mapped(values: torch.Tensor, how: Callable[[Any, Any], Any]) -> Any:
     return how(values, hash_of_values(values))
 
 
@@ -358,7 +375,7 @@ _WHOLE_INPUTS: dict[Draw, Callable[[list[Any]], None]] = {
 }
 """Draws that change whole rows, and not element by element."""
 WITHOUT_COMPLEX = (Draw.NAN, Draw.INFINITE, Draw.ALONE)
-"""Draws that leave complex numbers as they are: what infinite parts give, torch's own operators disagree on."""
+"""Draws which leave complex numbers unchanged: torch's own operators disagree on infinite parts."""
 
 
 def keep_edges(inputs: list[Any], before: list[Any]) -> None:

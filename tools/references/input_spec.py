@@ -1,5 +1,5 @@
-"""A problem's inputs, described without its source: what the offline compile gives to a candidate, and what it may
-expect of its outputs.
+"""Describes a problem's inputs without its source: for the offline compile of a candidate, and
+for checking the form of its outputs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import functools
 import logging
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -23,6 +23,12 @@ from kernelwright.tools.operators.dispatch import (
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Value
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+    from torch._ops import OpOverload
+
 log = logging.getLogger(__name__)
 
 WITHOUT_DATA_ERRORS = (
@@ -33,7 +39,7 @@ WITHOUT_DATA_ERRORS = (
     TypeError,
     wire.WireError,
 )
-"""Errors of a reference that needs values where it has none."""
+"""Errors of a reference which needs values but has none."""
 SEED = 0
 """Only values of integers that `meta` does not show depend on it."""
 
@@ -43,23 +49,23 @@ class TensorSpec(Value):
 
     name: str = ""
     kind: str = "output"
-    """parameter, buffer or output."""
+    """Role of the tensor: parameter, buffer or output."""
     shape: tuple[int, ...] = ()
     dtype: str = ""
-    """torch's name without "torch."; "none" where the output is no tensor."""
+    """torch's name without "torch."; "none" for an output that is no tensor."""
 
 
 class InputSpec(Value):
-    """JSON all through.
+    """Inputs of a problem as plain JSON.
 
-    A tensor is {"tensor": {"shape", "stride", "dtype", "low", "high"}}; integers are drawn from [low, high). Where the
-    reference reads values, "values" are a small tensor's own.
+    A tensor is {"tensor": {"shape", "stride", "dtype", "low", "high"}}; integers are drawn from
+    [low, high). If the reference reads values, "values" holds the content of a small tensor.
     """
 
     init: Any
     """The arguments of the model, as tools.wire describes them."""
     inputs: Any
-    """The arguments of forward."""
+    """Arguments of forward, described."""
     weights: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     training: bool = True
@@ -78,17 +84,21 @@ class InputSpec(Value):
         """Bytes of all outputs that are tensors."""
         import torch
 
-        made = [o for o in self.outputs if o.dtype != "none"]
-        return sum(math.prod(o.shape) * int(getattr(torch, o.dtype).itemsize) for o in made)
+        tensor_outputs = [o for o in self.outputs if o.dtype != "none"]
+        return sum(
+            math.prod(o.shape) * int(getattr(torch, o.dtype).itemsize) for o in tensor_outputs
+        )
 
 
 def input_spec(
     problem: Problem, sizes: Mapping[str, int] | None = None, *, as_it_is: bool = False
 ) -> InputSpec:
-    """The description at full sizes, or with `sizes` in place of module-level integers. Cached by problem.
+    """Describes the inputs at full sizes, or with `sizes` in place of module-level integers.
+    Cached by problem.
 
-    as_it_is: the problem's own sizes are small already; otherwise a reference that needs values is run at smaller ones.
-    Raises: ProblemError where the reference fails.
+    as_it_is: the problem's own sizes are small already; otherwise a reference that needs values
+    runs at reduced sizes.
+    Raises: ProblemError if the reference fails.
     """
     return _spec(problem, tuple(sorted((sizes or {}).items())), as_it_is)
 
@@ -97,7 +107,9 @@ def input_spec(
 def _spec(
     problem: Problem, sizes: tuple[tuple[str, int], ...], as_it_is: bool = False
 ) -> InputSpec:
-    """Runs the reference on `meta`; where it needs values, on a CPU, at small sizes if it has any."""
+    """Runs the reference on `meta`; a reference that needs values on a CPU, at small sizes if
+    available.
+    """
     import torch
 
     resized = problem.with_sizes(dict(sizes))
@@ -115,7 +127,9 @@ def _spec(
 
 
 def describe_on(problem: Problem, tensors: str) -> InputSpec:
-    """Runs the reference once on a device, `meta` or `cpu`, and describes it. Raises ProblemError where it fails."""
+    """Runs the reference once on a device, `meta` or `cpu`, and describes it. Raises ProblemError
+    if the reference fails.
+    """
     from kernelwright.tools.references.reference import Reference
 
     ranges = _Ranges()
@@ -131,7 +145,7 @@ def describe_on(problem: Problem, tensors: str) -> InputSpec:
     if tensors == "meta":
         _shorten_recurrences(model)
     describe = functools.partial(_tensor, ranges=ranges, real=tensors == "cpu")
-    given = wire.describe(
+    described = wire.describe(
         reference.arguments(inputs), describe
     )  # before the reference may write to them
     with quick():
@@ -143,7 +157,7 @@ def describe_on(problem: Problem, tensors: str) -> InputSpec:
     held = [t for t in (*inputs, *model.parameters(), *model.buffers()) if hasattr(t, "nbytes")]
     return InputSpec(
         init=wire.describe(arguments, describe),
-        inputs=given,
+        inputs=described,
         weights=tuple(weights),
         training=bool(getattr(model, "training", True)),
         outputs=tuple(_output(v) for v in outputs),
@@ -152,9 +166,9 @@ def describe_on(problem: Problem, tensors: str) -> InputSpec:
     )
 
 
-def _shorten_recurrences(model: Any) -> None:
-    """LSTM, GRU and RNN layers of this model give the shapes of their outputs at once: on meta they would go
-    through every step, for many seconds.
+def _shorten_recurrences(model: torch.nn.Module) -> None:
+    """LSTM, GRU and RNN layers of this model give the shapes of their outputs at once: on meta
+    they would go through every step, for many seconds.
     """
     import torch
 
@@ -163,7 +177,7 @@ def _shorten_recurrences(model: Any) -> None:
             module.forward = functools.partial(_recurrence, module)
 
 
-def _recurrence(layer: Any, x: Any, hx: Any = None) -> Any:
+def _recurrence(layer: torch.nn.Module, x: torch.Tensor, hx: torch.Tensor = None) -> Any:
     """Shapes as torch.nn.LSTM documents them."""
     directions = 2 if layer.bidirectional else 1
     size = layer.proj_size or layer.hidden_size
@@ -182,7 +196,7 @@ def _named(kind: str, tensors: Any) -> Iterator[TensorSpec]:
         )
 
 
-def _output(value: Any) -> TensorSpec:
+def _output(value: object) -> TensorSpec:
     import torch
 
     if not isinstance(value, torch.Tensor):
@@ -190,36 +204,36 @@ def _output(value: Any) -> TensorSpec:
     return TensorSpec(shape=tuple(map(int, value.shape)), dtype=_dtype(value))
 
 
-def _dtype(tensor: Any) -> str:
+def _dtype(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _tensor(tensor: Any, ranges: _Ranges, real: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _tensor(tensor: torch.Tensor, ranges: _Ranges, real: bool) -> dict[str, Any]:
+    fields: dict[str, Any] = {
         "shape": list(tensor.shape),
         "stride": list(tensor.stride()),
         "dtype": _dtype(tensor),
     }
-    if not tensor.is_floating_point() and not tensor.is_complex() and found["dtype"] != "bool":
+    if not tensor.is_floating_point() and not tensor.is_complex() and fields["dtype"] != "bool":
         low, high = (
             (int(tensor.min()), int(tensor.max()) + 1)
             if real and tensor.numel()
             else ranges.of(tensor)
         )
-        found |= {"low": low, "high": high}
+        fields |= {"low": low, "high": high}
     if (
         real
         and tensor.numel() <= MAX_INPUT_VALUES
         and not tensor.is_complex()
         and bool(widened(tensor).isfinite().all())
     ):
-        found["values"] = tensor.flatten().tolist()
-    return found
+        fields["values"] = tensor.flatten().tolist()
+    return fields
 
 
 MAX_INPUT_VALUES = 1024
-"""Numbers of one input that go with a problem whose host code reads values: it may want them positive, or a matrix
-that can be solved.
+"""Maximum number of stored values per input for a problem whose host code reads values: it may
+need positive values, or an invertible matrix.
 """
 
 
@@ -227,43 +241,47 @@ class _Ranges:
     """The bounds that integers on `meta` were drawn with."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[Any, int, int]] = []
+        self._ranges: list[tuple[Any, int, int]] = []
 
-    def of(self, tensor: Any) -> tuple[int, int]:
-        """Returns the range [low, high) of an integer tensor; (0, 2) where it was not drawn by randint."""
+    def of(self, tensor: torch.Tensor) -> tuple[int, int]:
+        """Returns the range [low, high) of an integer tensor; (0, 2) unless drawn by randint."""
         storage = tensor.untyped_storage()._cdata
         return next(
-            ((low, high) for t, low, high in self._known if t.untyped_storage()._cdata == storage),
+            ((low, high) for t, low, high in self._ranges if t.untyped_storage()._cdata == storage),
             (0, 2),
         )
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         """Notes the bounds of all integers that are drawn inside the block."""
-        with _watch()(self._known):
+        with _watch()(self._ranges):
             yield
 
 
 @functools.cache
 def _watch() -> Any:
-    """A class of dispatch modes that note what randint draws, and its bounds."""
+    """Returns a class of dispatch modes which note the results and bounds of randint."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Watch(TorchDispatchMode):
-        def __init__(self, known: list[tuple[Any, int, int]]) -> None:
+        def __init__(self, ranges: list[tuple[Any, int, int]]) -> None:
             super().__init__()
-            self.known = known
+            self.ranges = ranges
 
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            func: OpOverload,
+            types: Sequence[type],
+            args: Sequence[Any] = (),
+            kwargs: dict[str, Any] | None = None,
         ) -> Any:
             name = func.overloadpacket.__name__
-            made = func(*args, **(kwargs or {}))
+            result = func(*args, **(kwargs or {}))
             if name == "randint":
                 low, high = (
                     (args[0], args[1]) if func._overloadname.startswith("low") else (0, args[0])
                 )
-                self.known.append((made, int(low), int(high)))
-            return made
+                self.ranges.append((result, int(low), int(high)))
+            return result
 
     return without_dynamo(Watch)

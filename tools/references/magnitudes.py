@@ -1,6 +1,5 @@
-"""Numbers made larger or smaller than a distribution draws them: large ones in the place of a problem's own whole ones,
-where none of them is an index or decides a size; smaller powers of two where products of inputs are
-exponentiated.
+"""Draws numbers of other magnitudes: large integers in place of a problem's own, if none is an
+index or decides a size; smaller powers of two if products of inputs are exponentiated.
 """
 
 from __future__ import annotations
@@ -8,34 +7,42 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.reference import Reference
 
+if TYPE_CHECKING:
+    import torch
+
 MAX_ELEMENTS_TRIED_ON_CPU = 1 << 22
 """Elements of whole numbers that a reference is run on once more, on a CPU, before a GPU is given large ones."""
 LARGEST_POWER = float(1 << 14)
-"""The largest power of two in the draw `infinite` where products of inputs are exponentiated: scores stay under 2^31.
+"""Largest power of two in the draw `infinite` if products of inputs are exponentiated: scores
+stay under 2^31.
 
-Above that half a unit in a score's last place is over 88, and a kernel that fuses the multiplication of a score with
-the subtraction of its row's (rounded) largest, as compilers do, exponentiates what was rounded away: infinity.
+Above, half a unit in a score's last place exceeds 88, and a kernel which fuses the scaling of a
+score with the subtraction of its row's (rounded) maximum, as compilers do, exponentiates a
+rounding error: infinity.
 """
 
 TINY_VARIANCE = 1e-3
-"""Of a number under an eighth, what a running variance is multiplied with: an epsilon beside it shows."""
+"""Factor of a running variance for numbers under an eighth: makes a missing epsilon visible."""
 ELEMENTS_FOR_A_CHANCE_ZERO = 1 << 20
-"""A tensor of so many elements may hold one zero that nobody meant."""
+"""Number of elements above which a single zero may be accidental."""
 
 
-def holds_zeros(tensor: Any) -> bool:
-    """Whether a tensor has zeros that are meant: of tens of millions of normal numbers a GPU rounds one or two to 0."""
+def holds_zeros(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor has intended zeros: among tens of millions of normal numbers a GPU
+    rounds a few to 0.
+    """
     return int((tensor == 0).sum()) > tensor.numel() // ELEMENTS_FOR_A_CHANCE_ZERO
 
 
-def says_things_twice(tensor: Any) -> bool:
-    """Whether a tensor of two dimensions or more is its own transpose, or the second half of each row, or every second
-    number, is as the one before: a candidate may read one of the two (tables of rotary embeddings are made so).
+def says_things_twice(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor of at least two dimensions is symmetric, or repeats values: the
+    second half of each row equals the first, or every second number equals the one before. A
+    candidate may read either copy (tables of rotary embeddings have this form).
     """
     import torch
 
@@ -59,8 +66,9 @@ def limit_powers(inputs: list[Any]) -> None:
 
 
 def enlarge_integers(inputs: list[Any]) -> None:
-    """Where every tensor holds whole numbers of 32 or 64 bits: multiplies them up to the ends of their types, so that
-    floats do not hold them, nor 32 bits those of 64. The sign stays: a domain may have none.
+    """Multiplies integers up to the ends of their types if all tensors hold integers of 32 or 64
+    bits, so that float arithmetic, or 32 bits for 64, loses digits. Signs stay: a domain may have
+    no negative numbers.
     """
     import torch
 
@@ -73,11 +81,11 @@ def enlarge_integers(inputs: list[Any]) -> None:
             tensor.mul_((torch.iinfo(tensor.dtype).max - 1) // most).add_(tensor.sign())
 
 
-def may_be_enlarged(reference: Reference, model: Any, inputs: list[Any]) -> bool:
-    """Whether the reference can be given large numbers in the place of its own whole ones.
+def may_be_enlarged(reference: Reference, model: torch.nn.Module, inputs: list[Any]) -> bool:
+    """Returns whether the reference accepts large numbers in place of its own integers.
 
-    They may decide no size: one count for each number up to the largest would take 64 GB. On a GPU they may be no
-    indices either. (On a CPU the reference says so itself.)
+    They may not determine a size: a count for each number up to the largest would take 64 GB. On
+    a GPU they may not be indices either. (On a CPU the reference itself raises.)
     """
     tensors = tensors_of(inputs)
     if any(t.is_floating_point() or t.is_complex() for t in tensors):
@@ -87,8 +95,12 @@ def may_be_enlarged(reference: Reference, model: Any, inputs: list[Any]) -> bool
     return reference.device == "cpu" or runs_on_large_integers(reference, model, inputs)
 
 
-def sizes_are_free_of_values(reference: Reference, model: Any, inputs: list[Any]) -> bool:
-    """Whether forward runs on tensors without values: no size, and no branch of the host, depends on one."""
+def sizes_are_free_of_values(
+    reference: Reference, model: torch.nn.Module, inputs: list[Any]
+) -> bool:
+    """Returns whether forward runs on tensors without values: no size, and no host branch,
+    depends on values.
+    """
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -102,9 +114,9 @@ def sizes_are_free_of_values(reference: Reference, model: Any, inputs: list[Any]
     return True
 
 
-def runs_on_large_integers(reference: Reference, model: Any, inputs: list[Any]) -> bool:
-    """Whether the reference runs, on a CPU, on large numbers in the place of its own whole ones. There it raises where
-    it takes one for an index; on a GPU such an index ends the judge's context, so that a CPU is asked first.
+def runs_on_large_integers(reference: Reference, model: torch.nn.Module, inputs: list[Any]) -> bool:
+    """Returns whether the reference runs, on a CPU, on large integers. There an index out of
+    range raises; on a GPU it would destroy the judge's context, so that the CPU is tried first.
     """
     import torch
 
@@ -121,11 +133,12 @@ def runs_on_large_integers(reference: Reference, model: Any, inputs: list[Any]) 
 
 
 def perturb_weights(
-    model: Any, seed: int, buffers: Mapping[str, Any] = MappingProxyType({})
+    model: torch.nn.Module, seed: int, buffers: Mapping[str, Any] = MappingProxyType({})
 ) -> None:
-    """Moves every floating parameter, and the running statistics of normalisations, away from where their
-    initialisation left them: a scale of ones and a bias of zeros would hide that they are ignored. Of constants one in
-    eight stays and one in eight changes its sign; of variances one in eight is tiny.
+    """Moves every floating parameter, and the running statistics of normalisations, away from
+    their initial values: a scale of ones and a bias of zeros would hide that they are ignored. Of
+    constant parameters an eighth of the elements stays and an eighth changes sign; of variances
+    an eighth is tiny.
 
     buffers: other values for some buffers, by name.
     """
@@ -163,20 +176,20 @@ def perturb_weights(
             held[name].copy_(values)
 
 
-def _unless_kept_or_turned(noise: Any, constant: float) -> Any:
-    """The steps of a parameter that is one constant: of one element in eight none, of one in eight such that its sign
-    changes; which, the noise itself says.
+def _unless_kept_or_turned(noise: torch.Tensor, constant: float) -> Any:
+    """Returns the steps of a constant parameter: none for an eighth of the elements, a change of
+    sign for another eighth, as chosen by the noise.
     """
     import torch
 
-    place = (noise.abs() * 1e4).to(torch.int32) % 8
+    digits = (noise.abs() * 1e4).to(torch.int32) % 8
     turned = noise - 8.0 * constant  # a step is a quarter of it
-    return torch.where(place == 0, 0.0, torch.where(place == 1, turned, noise))
+    return torch.where(digits == 0, 0.0, torch.where(digits == 1, turned, noise))
 
 
-def drawn_buffers(reference: Reference, model: Any, seed: int) -> dict[str, Any]:
-    """Returns the buffers whose values another seed than the model's own draws anew, by name, with those other values:
-    weights that are no parameters. seed: the model's own.
+def drawn_buffers(reference: Reference, model: torch.nn.Module, seed: int) -> dict[str, Any]:
+    """Returns the buffers whose values another seed than the model's own draws anew, by name,
+    with those other values: weights that are no parameters. seed: the model's own.
     """
     import torch
 
@@ -189,9 +202,10 @@ def drawn_buffers(reference: Reference, model: Any, seed: int) -> dict[str, Any]
     return {n: other[n] for n, b in same_form.items() if not torch.equal(b, other[n])}
 
 
-def running_statistics(model: Any) -> dict[str, Any]:
-    """Means and variances that the normalisations of a model keep, by their names among its buffers. Other buffers
-    (tables, masks) may be constants of the problem, which a candidate works out by itself.
+def running_statistics(model: torch.nn.Module) -> dict[str, Any]:
+    """Means and variances that the normalisations of a model keep, by their names among its
+    buffers. Other buffers (tables, masks) may be constants of the problem, which a candidate
+    works out by itself.
     """
     import torch
 

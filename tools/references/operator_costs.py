@@ -1,18 +1,25 @@
-"""What a forward pass computes and reads, seen op by op. On meta tensors, so that full shapes cost no memory.
+"""Counts operations and reads of a forward pass, operator by operator, on meta tensors, so that
+full shapes need no memory.
 
-Conventions: matmul, convolution and attention as torch.utils.flop_counter counts them (a multiply-add is two
-operations); an element-wise op is one operation an output element, whatever the function; a reduction one an input
-element, a norm or a softmax one an element; views, copies, fills and gathers none.
+Conventions: matmul, convolution and attention as in torch.utils.flop_counter (a multiply-add is
+two operations); an elementwise operator is an operation per output element, whatever the
+function; a reduction is an operation per input element, a norm or a softmax an operation per
+element; views, copies, fills and gathers are free.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.numerics.tolerance import Tensor
 from kernelwright.tools.operators.dispatch import without_dynamo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch._ops import OpOverload
 
 GATHERING_OPERATORS = {
     "embedding",
@@ -41,13 +48,13 @@ PRODUCT_OPERATORS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "_convoluti
 
 @dataclass
 class Product:
-    """One matmul, convolution or attention."""
+    """Matmul, convolution or attention, with its operations."""
 
     name: str
     operations: int
     dtype: Any
     direct: bool
-    """Each tensor operand is an input or a weight, or a view of one."""
+    """Whether each tensor operand is an input, a weight, or a view of either."""
     window: int
     """Kernel elements of a convolution over its spatial dimensions; 1 for a matmul."""
     out: int
@@ -66,8 +73,8 @@ class OperatorTally:
     pieces: dict[int, dict[tuple[Any, ...], int]] = field(default_factory=dict)
     """Storage to the pieces of it that are read: (offset, shape, stride) to bytes."""
     shares: dict[int, float] = field(default_factory=dict)
-    """Storages of which less may be read than an op takes, and the share that is certain: 0 through an index, 0.5
-    through a window that strides.
+    """Storages which may be read only partly, with the share that is certainly read: 0 through an
+    index, 0.5 through a strided window.
     """
     ops: dict[str, int] = field(default_factory=dict)
     """Number of calls by operator."""
@@ -86,45 +93,53 @@ def storage_of(tensor: Tensor) -> int:
 
 
 def trace(run: Callable[[], Any], tracked: Iterable[Tensor]) -> tuple[Any, OperatorTally]:
-    """Calls `run` and watches its operators. tracked: inputs and weights, whose reads are counted. Returns the result
-    of `run`, and the tally.
+    """Calls `run` and watches its operators. tracked: inputs and weights, whose reads are
+    counted. Returns the result of `run`, and the tally.
     """
-    seen, storages = OperatorTally(), {storage_of(t) for t in tracked}
-    with _recurrent_mode(seen, storages), _mode(seen, storages):
-        return run(), seen
+    tally, storages = OperatorTally(), {storage_of(t) for t in tracked}
+    with _recurrent_mode(tally, storages), _mode(tally, storages):
+        return run(), tally
 
 
-def _mode(seen: OperatorTally, tracked: set[int]) -> Any:
+def _mode(tally: OperatorTally, tracked: set[int]) -> Any:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     @without_dynamo
     class Watching(TorchDispatchMode):
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            func: OpOverload,
+            types: Sequence[type],
+            args: Sequence[Any] = (),
+            kwargs: dict[str, Any] | None = None,
         ) -> Any:
             out = func(*args, **(kwargs or {}))
-            given = [
+            operands = [
                 a
                 for a in torch.utils._pytree.tree_leaves((args, kwargs))
                 if isinstance(a, torch.Tensor)
             ]
-            _note(seen, tracked, func, args, kwargs or {}, given, out)
+            _note(tally, tracked, func, args, kwargs or {}, operands, out)
             return out
 
     return Watching()
 
 
-def _recurrent_mode(seen: OperatorTally, tracked: set[int]) -> Any:
-    """Takes nn.LSTM, nn.GRU and nn.RNN as one op: step by step on meta tensors, half a thousand steps take half a
-    minute.
+def _recurrent_mode(tally: OperatorTally, tracked: set[int]) -> Any:
+    """Returns a mode which counts nn.LSTM, nn.GRU and nn.RNN as a single operator: step by step
+    on meta tensors, 500 steps take half a minute.
     """
     import torch
     from torch.overrides import TorchFunctionMode
 
     class Recurrent(TorchFunctionMode):
         def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            func: OpOverload,
+            types: Sequence[type],
+            args: Sequence[Any] = (),
+            kwargs: dict[str, Any] | None = None,
         ) -> Any:
             name = getattr(func, "__name__", "")
             whole = (
@@ -134,71 +149,74 @@ def _recurrent_mode(seen: OperatorTally, tracked: set[int]) -> Any:
             )
             if not whole:
                 return func(*args, **(kwargs or {}))
-            given = [
+            operands = [
                 t for t in torch.utils._pytree.tree_leaves(args[:3]) if isinstance(t, torch.Tensor)
             ]
-            _note_reads(seen, tracked, name, given, 0, 1.0)
-            return _recurrent(seen, name, args)
+            _note_reads(tally, tracked, name, operands, 0, 1.0)
+            return _recurrent(tally, name, args)
 
     return Recurrent()
 
 
-def _recurrent(seen: OperatorTally, name: str, args: Any) -> Any:
+def _recurrent(tally: OperatorTally, name: str, args: Sequence[Any]) -> Any:
     """Empty outputs of the right shapes.
 
-    args: input, state or states, weights, has_biases, layers, dropout, train, bidirectional, batch_first.
+    args: input, state or states, weights, has_biases, layers, dropout, train, bidirectional,
+    batch_first.
     """
     x, state, weights, *_, both_ways, _batch_first = args
     states = state if isinstance(state, tuple | list) else (state,)
     steps = x.numel() // x.shape[-1]
     operations = 2 * steps * sum(w.numel() for w in weights if w.dim() == 2)
     out = x.new_empty(*x.shape[:-1], states[0].shape[-1] * (2 if both_ways else 1))
-    seen.plain = False
-    seen.ops[name] = seen.ops.get(name, 0) + 1
-    seen.products.append(Product(name, operations, x.dtype, False, 1, out.numel()))
+    tally.plain = False
+    tally.ops[name] = tally.ops.get(name, 0) + 1
+    tally.products.append(Product(name, operations, x.dtype, False, 1, out.numel()))
     return (out, *(s.new_empty(s.shape) for s in states))
 
 
 def _note(
-    seen: OperatorTally,
+    tally: OperatorTally,
     tracked: set[int],
-    func: Any,
-    args: Any,
-    kwargs: Any,
-    given: list[Tensor],
-    out: Any,
+    func: OpOverload,
+    args: Sequence[Any],
+    kwargs: dict[str, Any] | None,
+    operands: list[Tensor],
+    out: object,
 ) -> None:
     import torch
 
     from kernelwright.tools.operators.operators import operations_by_formula
 
     name = func._overloadpacket.__name__
-    seen.ops[name] = seen.ops.get(name, 0) + 1
+    tally.ops[name] = tally.ops.get(name, 0) + 1
     if _is_view(func):
         return
     outs = [o for o in torch.utils._pytree.tree_leaves(out) if isinstance(o, torch.Tensor)]
-    made = sum(o.numel() for o in outs)
-    _note_reads(seen, tracked, name, given, made, _share_read(name, args))
+    written = sum(o.numel() for o in outs)
+    _note_reads(tally, tracked, name, operands, written, _share_read(name, args))
     operations = operations_by_formula(func, args, kwargs, out)
     if operations is not None:
-        direct = all(storage_of(t) in tracked for t in given)
-        seen.products.append(
+        direct = all(storage_of(t) in tracked for t in operands)
+        tally.products.append(
             Product(
                 name,
                 operations,
-                given[0].dtype,
+                operands[0].dtype,
                 direct,
                 _window(name, args),
-                made,
+                written,
             )
         )
     elif name not in COPYING_OPERATORS and name not in GATHERING_OPERATORS:
         pointwise = torch.Tag.pointwise in func.tags
-        seen.plain = seen.plain and pointwise
-        seen.elementwise += made if pointwise else max([made, *(t.numel() for t in given)])
+        tally.plain = tally.plain and pointwise
+        tally.elementwise += (
+            written if pointwise else max([written, *(t.numel() for t in operands)])
+        )
 
 
-def _is_view(func: Any) -> bool:
+def _is_view(func: OpOverload) -> bool:
     import torch
 
     aliases = [a.alias_info for a in func._schema.arguments]
@@ -210,23 +228,28 @@ def _is_view(func: Any) -> bool:
 
 
 def _note_reads(
-    seen: OperatorTally, tracked: set[int], name: str, given: list[Tensor], made: int, share: float
+    tally: OperatorTally,
+    tracked: set[int],
+    name: str,
+    operands: list[Tensor],
+    written: int,
+    share: float,
 ) -> None:
-    for place, t in enumerate(given):
+    for index, t in enumerate(operands):
         if (storage := storage_of(t)) in tracked:
             elements = 1
             for size, stride in zip(t.shape, t.stride(), strict=True):
                 elements *= size if stride else 1
-            if name in GATHERING_OPERATORS and place == 0:
-                elements = min(elements, made)
-            if place == 0 and share < 1:
-                seen.shares[storage] = min(share, seen.shares.get(storage, 1.0))
+            if name in GATHERING_OPERATORS and index == 0:
+                elements = min(elements, written)
+            if index == 0 and share < 1:
+                tally.shares[storage] = min(share, tally.shares.get(storage, 1.0))
             key = (t.storage_offset(), tuple(t.shape), tuple(t.stride()))
-            pieces = seen.pieces.setdefault(storage, {})
+            pieces = tally.pieces.setdefault(storage, {})
             pieces[key] = max(pieces.get(key, 0), elements * t.element_size())
 
 
-def _share_read(name: str, args: Any) -> float:
+def _share_read(name: str, args: Sequence[Any]) -> float:
     """Returns the share of an operator's first tensor that it certainly reads."""
     if (
         name in GATHERING_OPERATORS
@@ -254,7 +277,7 @@ def _share_read(name: str, args: Any) -> float:
     )
 
 
-def _window(name: str, args: Any) -> int:
+def _window(name: str, args: Sequence[Any]) -> int:
     if "convolution" not in name:
         return 1
     window = 1

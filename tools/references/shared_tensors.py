@@ -1,7 +1,8 @@
-"""Memory that the judge owns and a candidate maps: inputs, weights and the places for outputs, each between two
-margins.
+"""Memory owned by the judge and mapped by a candidate: inputs, weights and outputs, each between
+two margins.
 
-On a CPU a sealed memfd, on a GPU a raw allocation by its IPC handle. The judge never maps memory that a candidate made.
+On a CPU a sealed memfd, on a GPU a raw allocation by its IPC handle. The judge never maps memory
+made by a candidate.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ MARGIN_BYTES = 1 << 18
 """Bytes before and after each tensor: an access past the end that is smaller than this is seen, not fatal."""
 _ALIGN = 512
 MAX_BYTES_KEPT_ON_CPU = 1 << 28
-"""Bytes that wait to be used again by one judge on a CPU, where mapping new ones costs little."""
+"""Maximum bytes kept for reuse by a judge on a CPU, which maps new memory cheaply."""
 MAX_BLOCKS_KEPT_ON_CPU = 16
-"""Allocations that wait to be used again, on a CPU: each holds two descriptors, and 64 judges may be threads of one
-process.
+"""Maximum number of allocations kept for reuse on a CPU: each holds two descriptors, and 64
+judges may be threads of a process.
 """
 MANY_BYTES_OF_A_VERDICT = 1 << 30
-"""Bytes of one verdict's tensors on a GPU."""
+"""Bytes of a verdict's tensors on a GPU above which unused memory is given back."""
 KEPT_GPU_DIVISOR = 8
-"""On a GPU it is this part of its memory: the rest is for what is computed."""
+"""Fraction (1/N) of a GPU's memory kept for reuse; the remainder serves computation."""
 
 
 @dataclass
 class SharedTensor:
-    """One tensor in shared memory."""
+    """Tensor in shared memory, between margins."""
 
     tensor: Any
-    """The judge's own view."""
+    """The judge's own view of the memory."""
     memory: Any
     """All bytes, margins included (uint8)."""
     start: int
@@ -73,17 +74,17 @@ class SharedTensor:
         return bool(before & after)
 
 
-def _holds(margin: Any, byte: int) -> Any:
-    """Whether all bytes are this one, as a boolean on the margin's device. Compared eight at a time: byte by byte it
-    took a tenth of a verdict on a CPU.
+def _holds(margin: torch.Tensor, byte: int) -> Any:
+    """Returns whether all bytes equal a value, as a boolean on the margin's device. Compares
+    eight bytes at a time: byte by byte took a tenth of a verdict on a CPU.
     """
     import torch
 
     odd = -margin.data_ptr() % 8
     whole = odd + (margin.numel() - odd) // 8 * 8
     word = int.from_bytes(bytes([byte]) * 8, "little", signed=True)
-    rest = torch.cat([margin[:odd], margin[whole:]])
-    return (margin[odd:whole].view(torch.int64) == word).all() & (rest == byte).all()
+    remainder = torch.cat([margin[:odd], margin[whole:]])
+    return (margin[odd:whole].view(torch.int64) == word).all() & (remainder == byte).all()
 
 
 def span(shape: Sequence[int], stride: Sequence[int], itemsize: int) -> int:
@@ -94,7 +95,7 @@ def span(shape: Sequence[int], stride: Sequence[int], itemsize: int) -> int:
 
 
 class TensorForm(NamedTuple):
-    """What a tensor needs of the memory that is made for it."""
+    """Shape, strides and dtype, which determine the memory of a tensor."""
 
     shape: Sequence[int]
     stride: Sequence[int]
@@ -114,9 +115,9 @@ GPU_ALLOCATION_BYTES = 1 << 26
 
 
 class Buffers:
-    """Hands out shared tensors on one device, and takes all of them back with `release`.
+    """Hands out shared tensors on a device, and takes all of them back with `release`.
 
-    Memory is kept and used again, up to a bound.
+    Memory is kept and reused, up to a bound.
     """
 
     def __init__(self, device: str, margin: int = MARGIN_BYTES, keep: int | None = None) -> None:
@@ -126,26 +127,26 @@ class Buffers:
         self._free: OrderedDict[int, list[Any]] = OrderedDict()
         self._used: list[tuple[int, Any]] = []
 
-    def new(self, shape: Sequence[int], stride: Sequence[int], dtype: Any) -> SharedTensor:
+    def new(self, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> SharedTensor:
         """Returns memory for a tensor; its contents are undefined."""
         return self._placed([TensorForm(shape, stride, dtype)])[0]
 
     def together(self, tensors: Sequence[Any]) -> list[SharedTensor]:
-        """Room for each of these tensors; on a CPU in one allocation, so that there is one descriptor however many
-        they are.
+        """Allocates memory for each of these tensors; on a CPU in a single allocation, with a
+        single descriptor.
         """
         return self.placed(
             [TensorForm(tuple(t.shape), tuple(t.stride()), t.dtype) for t in tensors]
         )
 
     def placed(self, forms: Sequence[TensorForm]) -> list[SharedTensor]:
-        """Room for tensors of these forms, on a CPU in one allocation."""
+        """Allocates tensors of these forms, on a CPU in a single allocation."""
         if self.device.startswith("cuda"):
             return [self._placed([form])[0] for form in forms]
         return self._placed(forms) if forms else []
 
     def _placed(self, forms: Sequence[TensorForm]) -> list[SharedTensor]:
-        """Places tensors one after the other in one allocation, each between its own margins."""
+        """Places tensors one after the other in an allocation, each between its own margins."""
         spans = [form.nbytes for form in forms]
         rooms = [self._margin * 2 + -(-used // _ALIGN) * _ALIGN for used in spans]
         memory, handle, fds = self._take(self._rounded(sum(rooms)))
@@ -171,8 +172,9 @@ class Buffers:
         return placed
 
     def _rounded(self, size: int) -> int:
-        """On a GPU the next power of two up to GPU_ALLOCATION_BYTES: every verdict has sizes of its own, and an
-        allocation, its way into the other process and its end take milliseconds each.
+        """On a GPU the next power of two up to GPU_ALLOCATION_BYTES: every verdict has sizes of
+        its own, and an allocation, its way into the other process and its end take milliseconds
+        each.
         """
         return (
             1 << (size - 1).bit_length()
@@ -181,23 +183,23 @@ class Buffers:
         )
 
     def _take(self, size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
-        taken = self._waiting_one(size)
-        if taken is None:
-            taken = self._map_cuda(size) if self.device.startswith("cuda") else _map_memfd(size)
-        self._used.append((size, taken))
-        return taken
+        memory = self._waiting_one(size)
+        if memory is None:
+            memory = self._map_cuda(size) if self.device.startswith("cuda") else _map_memfd(size)
+        self._used.append((size, memory))
+        return memory
 
     def _waiting_one(self, size: int) -> Any:
-        """None where none waits.
+        """Returns a waiting allocation; None if there is none.
 
-        A size of which none is left is forgotten: `trim` goes through those that are there.
+        A size without waiting allocations is removed, because `trim` visits all sizes.
         """
         if size not in self._free:
             return None
-        taken = self._free[size].pop()
+        memory = self._free[size].pop()
         if not self._free[size]:
             del self._free[size]
-        return taken
+        return memory
 
     def _map_cuda(self, size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
         import torch
@@ -212,8 +214,8 @@ class Buffers:
         return cuda_driver.as_bytes(address, size), {"ipc": handle}, ()
 
     def give_back_unused_memory(self) -> None:
-        """On a GPU, where much is handed out and not much is free, what torch's allocator keeps unused here goes back
-        to the device: a candidate's process finds room for as much as it was given.
+        """Returns torch's unused cached memory to the device if much is handed out and little is
+        free on a GPU, so that a candidate's process can allocate as much as its arguments take.
         """
         if self.device != "cpu" and sum(size for size, _ in self._used) > MANY_BYTES_OF_A_VERDICT:
             import torch
@@ -223,8 +225,8 @@ class Buffers:
 
     def release(self) -> None:
         """Everything handed out may be handed out again: call it once the candidate's process is dead."""
-        for size, taken in self._used:
-            self._free.setdefault(size, []).append(taken)
+        for size, memory in self._used:
+            self._free.setdefault(size, []).append(memory)
             self._free.move_to_end(size)
         self._used = []
         self.trim(self._keep)
@@ -232,11 +234,11 @@ class Buffers:
     @property
     def waiting(self) -> int:
         """Bytes that are kept and not handed out."""
-        return sum(size * len(kept) for size, kept in self._free.items())
+        return sum(size * len(blocks) for size, blocks in self._free.items())
 
     def trim(self, keep: int = 0) -> None:
-        """Gives memory that is not handed out back to the system until no more than `keep` bytes wait (on a CPU, in
-        MAX_BLOCKS_KEPT_ON_CPU), the sizes that were used longest ago first.
+        """Frees waiting memory, least recently used sizes first, until at most `keep` bytes
+        remain (on a CPU, in MAX_BLOCKS_KEPT_ON_CPU allocations).
         """
         while self._free and (self.waiting > keep or self._too_many()):
             memory, _, fds = self._waiting_one(next(iter(self._free)))
@@ -248,7 +250,7 @@ class Buffers:
     def _too_many(self) -> bool:
         return (
             not self.device.startswith("cuda")
-            and sum(len(kept) for kept in self._free.values()) > MAX_BLOCKS_KEPT_ON_CPU
+            and sum(len(blocks) for blocks in self._free.values()) > MAX_BLOCKS_KEPT_ON_CPU
         )
 
     def close(self) -> None:

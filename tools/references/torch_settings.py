@@ -1,5 +1,6 @@
-"""What a reference may set for all of torch, such as `torch.backends.cuda.matmul.allow_tf32 = True` at the top of its
-file: it holds for that problem, and not for the next one in the same process.
+"""Restores global settings of torch which a reference may change, such as
+`torch.backends.cuda.matmul.allow_tf32 = True` at the top of its file: they hold for this problem
+only.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ _UNKNOWN = object()
 _SETTING_WORDS = re.compile(
     r"set_|backends|determin|autocast|grad|inference|_C\b|\bget|import_module|exec|eval|vars|globals|__import|__dict"
 )
-"""A text that changes a setting of torch holds one of these, unless it calls what another file holds."""
+"""Words contained in every text which changes a setting of torch, unless it calls code of another
+file.
+"""
 _GETS_OF_PROBLEMS = re.compile(r"\bget_(?:init_)?inputs\b")
 _IMPORTED = re.compile(r"^\s*(?:from|import)\s+(.*)", re.MULTILINE)
 _PLAIN_IMPORT = re.compile(
     r"(?:torch|math|typing|__future__|functools|itertools|collections|dataclasses|random|numpy)\b[^,]*"
 )
 Settings = Mapping[str, Any]
-"""Values by the name of a setting; one that could not be read is missing."""
+"""Values by name of the setting, without unreadable settings."""
 
 
 class _Setting(NamedTuple):
@@ -38,7 +41,7 @@ class _Setting(NamedTuple):
 
 
 class _NoOutput(io.TextIOBase):
-    """A text file that drops what is written."""
+    """Text file which discards everything written."""
 
     def write(self, text: str, /) -> int:
         """Returns the number of characters, as a file does that took them."""
@@ -49,31 +52,32 @@ _NO_OUTPUT = _NoOutput()
 
 
 class KeptSettings:
-    """A context: torch's settings, and where torch's generators stand, are afterwards what they were before the block.
-    What the block prints is dropped: standard output belongs to the command, whose JSON is read there. The program's
-    arguments are the command's too: the block sees none. No other thread's reference runs meanwhile: most of the
-    settings are one for all threads of a process. (A verdict enters it four hundred times, and a generator as context
-    manager takes twice as long.)
+    """Context which restores torch's settings and generators afterwards, and discards printed
+    text: standard output belongs to the command, whose JSON is read there.
+
+    The block sees no program arguments. No other thread's reference runs meanwhile: most settings
+    are global. A class and no generator, because a verdict enters it four hundred times and a
+    generator takes twice as long.
     """
 
     def __init__(
         self,
-        own: Settings | None = None,
+        own_settings: Settings | None = None,
         *,
         python: bool = False,
         generators: bool = True,
         changes: bool = True,
     ) -> None:
-        """own: settings that hold inside the block. python: Python's own generator and numpy's are kept, too.
-        generators: False where the block itself keeps them. changes: False where the block changes no setting
-        (`may_change_settings`).
+        """Prepares the context. own_settings: settings inside the block. python: also keep
+        Python's and numpy's generators. generators: False if the block itself keeps them.
+        changes: False if the block changes no setting (`may_change_settings`).
         """
-        self._own = own or {}
-        self._looks = changes or bool(self._own)
+        self._own_settings = own_settings or {}
+        self._looks = changes or bool(self._own_settings)
         self._generators = generators_kept(python=python) if generators else None
         self.changed: dict[str, Any] = {}
-        """After the block those of `own` and the settings that it has changed: the next block is to be given them as
-        `own` to go on from there.
+        """After the block those of `own` and the settings that it has changed: the next block is
+        to be given them as `own` to go on from there.
         """
 
     def __enter__(self) -> KeptSettings:
@@ -85,19 +89,19 @@ class KeptSettings:
         if self._generators is not None:
             self._generators.__enter__()
         self._before, self._modes = _now() if self._looks else [], _Modes()
-        if self._own:
-            _put({**dict(zip(_names(), self._before, strict=True)), **self._own})
+        if self._own_settings:
+            _put({**dict(zip(_names(), self._before, strict=True)), **self._own_settings})
         return self
 
     def __exit__(self, *raised: Any) -> None:
         try:
             after = _now() if self._looks else []
-            if self._own or after != self._before:
+            if self._own_settings or after != self._before:
                 named = zip(_names(), after, self._before, strict=True)
                 self.changed = {
                     n: v
                     for n, v, was in named
-                    if v is not _UNKNOWN and (n in self._own or v != was)
+                    if v is not _UNKNOWN and (n in self._own_settings or v != was)
                 }
             self._modes.put_back()
             if after != self._before:
@@ -112,8 +116,8 @@ class KeptSettings:
 
 @functools.lru_cache(maxsize=256)
 def may_change_settings(text: str) -> bool:
-    """Whether a reference may change a setting of torch: nearly none does, and to look takes a twentieth of a verdict
-    on a CPU.
+    """Whether a reference may change a setting of torch: nearly none does, and to look takes a
+    twentieth of a verdict on a CPU.
     """
     if _SETTING_WORDS.search(_GETS_OF_PROBLEMS.sub("", text)):
         return True
@@ -124,8 +128,8 @@ def may_change_settings(text: str) -> bool:
 
 
 class _Modes:
-    """This thread's modes that change what torch's functions do; a default device is one of them, and where it is set
-    inside `with torch.device(...)`, torch itself leaves one of the two behind.
+    """Modes of this thread which change torch's functions, including a default device: set inside
+    `with torch.device(...)`, torch itself leaves one of the two behind.
     """
 
     def __init__(self) -> None:
@@ -161,9 +165,9 @@ class _Modes:
 
 @contextlib.contextmanager
 def single_threaded() -> Iterator[None]:
-    """torch starts no threads for what this thread asks of it until the block ends.
+    """Makes torch use no additional threads in this thread until the block ends.
 
-    OpenMP keeps that number for each thread, so that others are not touched.
+    OpenMP stores the number for each thread, so that other threads are not affected.
     """
     import torch
 
@@ -176,7 +180,9 @@ def single_threaded() -> Iterator[None]:
 
 
 def _now() -> list[Any]:
-    """The values in the order of `_settings`, _UNKNOWN where torch refuses to name one that was set in two ways."""
+    """Returns the values in the order of `_settings`, _UNKNOWN for a setting which torch refuses
+    to read.
+    """
     try:
         return [read() for read in _readers()]
     except RuntimeError:
@@ -190,12 +196,12 @@ def _read(setting: _Setting) -> Any:
         return _UNKNOWN
 
 
-def _put(wanted: Settings) -> None:
-    """Writes the settings that differ, in the order of `_settings`: writing an earlier one changes some of the later
-    ones.
+def _put(values: Settings) -> None:
+    """Writes the settings which differ, in the order of `_settings`: writing an earlier setting
+    changes some later ones.
     """
     for setting in _settings():
-        value = wanted.get(setting.name, _UNKNOWN)
+        value = values.get(setting.name, _UNKNOWN)
         if value is not _UNKNOWN and _read(setting) != value:
             setting.write(value)
 
@@ -224,11 +230,13 @@ def _precisions() -> Iterator[_Setting]:
         "matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
     )
     yield from _in_c("cublas_allow_tf32", "cudnn_allow_tf32")
-    for place in itertools.product(("generic", "cuda", "mkldnn"), ("all", "matmul", "conv", "rnn")):
-        if place[0] != "generic" or place[1] == "all":
+    for backend_pair in itertools.product(
+        ("generic", "cuda", "mkldnn"), ("all", "matmul", "conv", "rnn")
+    ):
+        if backend_pair[0] != "generic" or backend_pair[1] == "all":
             yield _Setting(
-                ".".join(place), functools.partial(torch._C._get_fp32_precision_getter, *place),
-                functools.partial(torch._C._set_fp32_precision_setter, *place),
+                ".".join(backend_pair), functools.partial(torch._C._get_fp32_precision_getter, *backend_pair),
+                functools.partial(torch._C._set_fp32_precision_setter, *backend_pair),
             )  # fmt: skip
     for name in ("fp16", "bf16"):  # what is read is one number, or two that are written together
         yield _Setting(
@@ -238,7 +246,7 @@ def _precisions() -> Iterator[_Setting]:
     yield from _in_c("cublas_allow_fp16_accumulation")
 
 
-def _write_reduction(name: str, held: Any) -> None:
+def _write_reduction(name: str, held: object) -> None:
     import torch
 
     write = getattr(torch._C, f"_set_cublas_allow_{name}_reduced_precision_reduction")
@@ -302,8 +310,8 @@ def _modes() -> Iterator[_Setting]:
 
 
 def _in_c(*names: str) -> Iterator[_Setting]:
-    """Read and written by torch's own functions: by their attributes it takes ten times as long, and there are hundreds
-    of reads in a verdict.
+    """Read and written by torch's own functions: by their attributes it takes ten times as long,
+    and there are hundreds of reads in a verdict.
     """
     import torch
 
@@ -311,7 +319,7 @@ def _in_c(*names: str) -> Iterator[_Setting]:
         yield _Setting(name, getattr(torch._C, f"_get_{name}"), getattr(torch._C, f"_set_{name}"))
 
 
-def _of(owner: Any, name: str) -> _Setting:
+def _of(owner: object, name: str) -> _Setting:
     return _Setting(
         name, functools.partial(getattr, owner, name), functools.partial(setattr, owner, name)
     )

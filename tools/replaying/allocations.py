@@ -47,7 +47,7 @@ class Allocations:
         self.ranges: list[tuple[int, int]] = []
         """Address and bytes of everything that was allocated."""
 
-    def fresh(self, made: Any, fill: float | None) -> Any:
+    def fresh(self, meta: Any, fill: float | None) -> Any:
         """The tensor that takes the place of one which an operator has just allocated: the same shape, strides and
         dtype, contents `fill` or poison.
 
@@ -56,23 +56,23 @@ class Allocations:
         """
         import torch
 
-        if made.layout is not torch.strided or not made.numel():
-            return made if not made.is_meta else torch.empty_like(made, device=self._device)
-        used = extent(made)
+        if meta.layout is not torch.strided or not meta.numel():
+            return meta if not meta.is_meta else torch.empty_like(meta, device=self._device)
+        used = extent(meta)
         if not self._margin:
-            self.ranges.append((made.data_ptr(), used))
+            self.ranges.append((meta.data_ptr(), used))
             if fill is None and self._poison is not None:
-                noise.fill_memory(_bytes_of(made, used), made, self._poison)
-            return made
+                noise.fill_memory(_bytes_of(meta, used), meta, self._poison)
+            return meta
         memory = torch.empty(used + 2 * self._margin, dtype=torch.uint8, device=self._device)
         memory[: self._margin].fill_(SENTINEL_BYTE)
         memory[self._margin + used :].fill_(SENTINEL_BYTE)
         flat, holder = _apart(memory, self._margin, used)
-        inside = flat.view(made.dtype).as_strided(made.shape, made.stride())
+        inside = flat.view(meta.dtype).as_strided(meta.shape, meta.stride())
         if fill is not None:
             inside.fill_(fill)
         elif self._poison is not None:
-            noise.fill_memory(flat, made, self._poison)
+            noise.fill_memory(flat, meta, self._poison)
         (self._large if used >= LARGE_TENSOR_BYTES else self._guarded).append(
             (memory, used, weakref.ref(holder))
         )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernelwright.tools.compiling.text.kernel_text import FILE, place
+from kernelwright.tools.compiling.text.kernel_text import FILE, candidate_line
 from kernelwright.tools.replaying.interpreter.guarded_memory import OutOfBounds
 from kernelwright.tools.report import Failed, Failure, Fault, SourceLine, clean_text
 from kernelwright.tools.tensor_memory import found_no_memory
@@ -103,4 +103,4 @@ def _line_in_function(
     line = frame.lineno - function.line + 1
     lines = function.text.split("\n")
     text = lines[line - 1] if 0 < line <= len(lines) else ""
-    return place(function, line, len(text) - len(text.lstrip()))
+    return candidate_line(function, line, len(text) - len(text.lstrip()))

@@ -185,28 +185,28 @@ class Replayer:
         return seconds_of(self._asked({"do": "prepare"}, (), "prepare the model"))
 
     def call(
-        self, inputs: Json, shared: Sequence[SharedTensor], places: Sequence[SharedTensor], *, which: str = "first",
+        self, inputs: Json, shared: Sequence[SharedTensor], places: Sequence[SharedTensor], *, call_name: str = "first",
         poison: int = 0xFF, shuffle: int = 0,
         choices: int = 0, launches: bool = True, seed: int | None = None, watch: bool = False,
     ) -> Reply:  # fmt: skip
         """One call of forward.
 
         inputs: the arguments as tools/wire.py describes them, with the specs of `shared` for tensors. shared: the
-        memory of these tensors. places: memory of the reference's outputs, in order. which: first or later; where the
-        trace has no later calls, all are first ones. poison: the byte in memory that nobody has set. shuffle: seed of
-        the order of programs, on a CPU. choices: the alternative of autotuned launches. launches: False leaves all
+        memory of these tensors. places: memory of the reference's outputs, in order. call_name: first or later; if
+        the trace has no later calls, all are first calls. poison: the byte in memory that nobody has set. shuffle: seed
+        of the order of programs, on a CPU. choices: the alternative of autotuned launches. launches: False leaves all
         launches out. seed: of what the host code draws by torch; that of `open` where None. Raises Failed, NeedsGpu,
         InfrastructureError.
         """
         self._check_open()
         message = {
-            "do": "call", "inputs": inputs, "places": [p.spec for p in places], "which": which, "poison": poison,
+            "do": "call", "inputs": inputs, "places": [p.spec for p in places], "which": call_name, "poison": poison,
             "shuffle": shuffle,
             "choices": choices, "launches": launches, "seed": self._seed if seed is None else seed, "watch": watch,
         }  # fmt: skip
         exchange = _Exchange(message, [*shared, *places], "run forward")
         if self._on_gpu:
-            self._calls = [*self._calls[:1], exchange] if which == "later" else [exchange]
+            self._calls = [*self._calls[:1], exchange] if call_name == "later" else [exchange]
         reply = self._asked(*exchange)
         try:
             told = Reply.model_validate({k: reply[k] for k in Reply.model_fields if k in reply})
@@ -310,11 +310,11 @@ class Replayer:
             **message,
             **self._new_images(message),
         }
-        before = allowed.left
+        before = allowed.remaining
         try:
             process.send(whole, descriptors)
             reply = allowed.receive()
-            self.spent += max(before - allowed.left, 0.0)
+            self.spent += max(before - allowed.remaining, 0.0)
             self.answered += 1
         except ProcessDied as death:
             raise self._over(failure_of_death(death, process, doing)) from death

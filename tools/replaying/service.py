@@ -62,14 +62,14 @@ class ReplayDevice(Protocol):
     def prepared(self) -> None:
         """Notes that the preparation has run: what it made stays."""
 
-    def call(self, replay: Replay, which: str, *, poison: int, shuffle: int) -> Call:
+    def call(self, replay: Replay, call_name: str, *, poison: int, shuffle: int) -> Call:
         """What a call of forward is run with."""
 
-    def called(self, replay: Replay, which: str) -> None:
+    def called(self, replay: Replay, call_name: str) -> None:
         """Notes that a call has run: its memory may go."""
 
-    def finish(self, what: str = "a kernel") -> None:
-        """Waits for what was begun. Raises where a kernel has failed, and names `what`."""
+    def finish(self, activity: str = "a kernel") -> None:
+        """Waits for what was begun. Raises where a kernel has failed, and names the activity."""
 
     def noted(self) -> dict[str, Any]:
         """What was written and read outside of tensors."""

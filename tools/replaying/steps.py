@@ -42,8 +42,8 @@ MAX_VIEW_ELEMENTS = 1 << 36
 class Memory(Protocol):
     """Where fresh tensors lie (tools/replaying/allocations.py, tools/replaying/interpreter/arena.py)."""
 
-    def fresh(self, made: Any, fill: float | None) -> Any:
-        """The tensor that stands for `made`, which an allocating operator gave: filled with `fill`, or poisoned. `made`
+    def fresh(self, meta: Any, fill: float | None) -> Any:
+        """The tensor that stands for `meta`, which an allocating operator gave: filled with `fill`, or poisoned. `meta`
         is on the device, or, where the memory has an attribute `made_on` that says "meta", it is a form alone.
         """
 

@@ -258,10 +258,10 @@ class _Unwatched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._memory, name)
 
-    def fresh(self, made: Any, fill: float | None) -> Any:
+    def fresh(self, meta: Any, fill: float | None) -> Any:
         """Allocates as the memory itself does."""
         with self._watch.off():
-            tensor = self._memory.fresh(made, fill)
+            tensor = self._memory.fresh(meta, fill)
         self._watch.made(tensor, fill)
         return tensor
 

@@ -1,9 +1,8 @@
-"""Length-prefixed JSON over a Unix socket, with file descriptors beside it.
+"""Length-prefixed JSON over a Unix socket, with file descriptors beside it, for both sides of the
+sandbox.
 
-Used on both sides; nothing is ever unpickled.
-
-A message is a 4-byte little-endian length and that many bytes of UTF-8 JSON, an object at the top (messages.py says
-what is refused).
+Nothing is unpickled. A message is a 4-byte little-endian length and that many bytes of UTF-8
+JSON, with an object at the top (messages.py lists what is refused).
 """
 
 from __future__ import annotations
@@ -35,10 +34,14 @@ __all__ = [
 MAX_MESSAGE_BYTES = 32 << 20
 """Bytes of the largest message that is read, unless a channel is given another bound."""
 MAX_DESCRIPTORS = 253
-"""Descriptors that Linux sends beside one piece of a message, at most (SCM_MAX_FD, unix(7))."""
+"""Maximum number of descriptors which Linux sends beside a piece of a message (SCM_MAX_FD,
+unix(7)).
+"""
 
 SEND_SECONDS = 60.0
-"""Seconds in which the other side must take a message where no deadline is given; it counts as closed after that."""
+"""Seconds within which the other side must take a message sent without deadline; afterwards it
+counts as closed.
+"""
 
 
 class ChannelClosed(EOFError):
@@ -50,10 +53,12 @@ class ChannelTimeout(TimeoutError):
 
 
 class Channel:
-    """One end. `receive` gives the message; descriptors that came with it wait in `descriptors`.
+    """End of a channel. `receive` returns the message; descriptors that came with it are in
+    `descriptors`.
 
-    longest: bytes of the largest message that is read. takes_descriptors: without it the kernel closes what the other
-    side sends along, so that a candidate cannot fill the table of open files of whoever listens to it.
+    longest: maximum number of bytes of a received message. takes_descriptors: if false, the
+    kernel closes received descriptors, so that a candidate cannot fill the receiver's table of
+    open files.
     """
 
     def __init__(
@@ -75,10 +80,11 @@ class Channel:
 
     @contextmanager
     def die_when_closed(self, last: Callable[[], object]) -> Iterator[None]:
-        """Lets this process die inside the block as soon as the other side closes, whatever the process is doing: it
-        calls `last` and ends by SIGIO.
+        """Lets this process die inside the block as soon as the other side closes, whatever the
+        process is doing: it calls `last` and ends by SIGIO.
 
-        The signal is handled when the interpreter runs next: an import of a large library is not cut short.
+        The signal is handled when the interpreter runs next: an import of a large library is not
+        cut short.
         """
 
         def die(*_: object) -> None:
@@ -101,8 +107,8 @@ class Channel:
     def send(
         self, message: Message, fds: Sequence[int] = (), deadline: float | None = None
     ) -> None:
-        """Sends a message. Raises ChannelClosed when the other side does not listen, and ChannelTimeout when the
-        message is not taken before `deadline`, a time.monotonic().
+        """Sends a message. Raises ChannelClosed when the other side does not listen, and
+        ChannelTimeout when the message is not taken before `deadline`, a time.monotonic().
         """
         body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
         data = struct.pack("<I", len(body)) + body
@@ -115,10 +121,10 @@ class Channel:
                 self._sock.sendmsg([data[:1]], _rights(fds[first - MAX_DESCRIPTORS : first]))
                 data = data[1:]
             last = (len(fds) - 1) // MAX_DESCRIPTORS * MAX_DESCRIPTORS
-            if rest := data[self._sock.sendmsg([data], _rights(fds[last:])) :]:
+            if unsent := data[self._sock.sendmsg([data], _rights(fds[last:])) :]:
                 # Not for nothing: even an empty `sendall` asks whether anybody listens, and who has read it all may
                 # have answered and gone.
-                self._sock.sendall(rest)
+                self._sock.sendall(unsent)
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ChannelClosed(str(error)) from error
         except TimeoutError as error:
@@ -127,8 +133,8 @@ class Channel:
             raise ChannelTimeout("the message was not taken in time") from error
 
     def receive(self, deadline: float | None = None) -> Message:
-        """Returns the next message; `deadline` is a time.monotonic(). Raises ChannelClosed, ChannelTimeout,
-        BadMessage.
+        """Returns the next message; `deadline` is a time.monotonic(). Raises ChannelClosed,
+        ChannelTimeout, BadMessage.
         """
         (length,) = struct.unpack("<I", self._read(4, deadline))
         if length > self.longest:
@@ -169,11 +175,11 @@ class Channel:
 
     def take_descriptors(self) -> list[int]:
         """The descriptors that came so far; the caller closes them."""
-        taken, self.descriptors = self.descriptors, []
-        return taken
+        received, self.descriptors = self.descriptors, []
+        return received
 
     def close(self) -> None:
-        """Closes this end; the other one then raises ChannelClosed."""
+        """Closes this end; the other end then raises ChannelClosed."""
         self._sock.close()
 
 

@@ -1,5 +1,5 @@
-"""Folders of zygotes: locked by their owner as long as it lives, so that those of a killed owner are known and
-removed by the next one.
+"""Folders of zygotes, locked by their owner while it lives, so that the next owner finds and
+removes the folders of a killed owner.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ FOLDER_PREFIX = "kernelwright-"
 MIN_AGE_SECONDS = 60.0
 """A folder younger than this may just not have been locked yet."""
 REMOVAL_SECONDS = 1.0
-_made: dict[Path, int] = {}
-"""The folders that are there, each with the process that made it: a fork leaves its parent's alone."""
+_existing: dict[Path, int] = {}
+"""Existing folders, each with the process that made it: a forked child does not remove its
+parent's folders.
+"""
 
 
 def make_folder(name: str) -> tuple[Path, int]:
-    """A new temporary folder, and the descriptor that locks it until it is closed or its owner dies."""
+    """Makes a temporary folder; returns its path, and the descriptor that locks it until closed
+    or until its owner dies.
+    """
     folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{name}-"))
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -33,23 +37,23 @@ def make_folder(name: str) -> tuple[Path, int]:
     except BaseException:
         folder.rmdir()
         raise
-    _made[folder] = os.getpid()
+    _existing[folder] = os.getpid()
     return folder, lock
 
 
 def remove_empty() -> None:
-    """Removes the folders of this process in which no zygote works yet: for a process that ends at once, where a folder
-    may just have been made and nobody else knows of it. A zygote removes its own when its owner is gone.
+    """Removes the folders of this process without a working zygote: for a process that ends at
+    once, just after it made a folder. A zygote removes its own folder when its owner is gone.
     """
-    for folder in [folder for folder, owner in list(_made.items()) if owner == os.getpid()]:
+    for folder in [folder for folder, owner in list(_existing.items()) if owner == os.getpid()]:
         with contextlib.suppress(OSError):  # there is something in it, or it is gone
             folder.rmdir()
 
 
 def remove(folder: Path, seconds: float = REMOVAL_SECONDS) -> None:
-    """Removes a folder with what a process that is just dying may still write there, for so many seconds."""
+    """Removes a folder, together with files written by a dying process within `seconds`."""
     deadline = time.monotonic() + seconds
-    _made.pop(folder, None)
+    _existing.pop(folder, None)
     shutil.rmtree(folder, ignore_errors=True)
     while folder.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -66,7 +70,9 @@ def sweep(name: str, young: float = MIN_AGE_SECONDS) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
-    """Whether no process holds the folder. Raises OSError where it is another user's, or no longer exists."""
+    """Returns whether no process holds the folder. Raises OSError if it belongs to another user,
+    or no longer exists.
+    """
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         if os.fstat(lock).st_uid != os.geteuid():

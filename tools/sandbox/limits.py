@@ -1,4 +1,4 @@
-"""Limits of one candidate, and the kinds of its processes."""
+"""Resource limits of a candidate, and the kinds of its processes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class ProcessKind(StrEnum):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of the resources of one candidate."""
+    """Resource limits of a candidate."""
 
     memory: int = 8 << 30
-    """Bytes of address space beyond what the zygote had (CPU kinds), or of private data (CUDA); and bytes that all
-    its processes hold together.
+    """Bytes of address space beyond the zygote's (CPU kinds), or of private data (CUDA); also the
+    limit for all processes together.
     """
     processes: int = 400
     """Processes and threads at once."""
     file_size: int = 256 << 20
-    """Largest size of one file, in bytes."""
+    """Maximum size of a file, in bytes."""
     disk: int = 512 << 20
     """Bytes of all files in its folder."""
     files: int = 20_000

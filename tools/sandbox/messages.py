@@ -1,9 +1,10 @@
-"""JSON that a candidate's process may have written, read so that every malformed text ends in BadMessage and in nothing
+"""Parses JSON from a candidate's process: every malformed text raises BadMessage and nothing
 else.
 
-Beyond the grammar of JSON this refuses what Python reads and what then breaks whoever uses it: infinities and NaN,
-integers of more than 20 digits, nesting deeper than DEEPEST, half surrogate pairs, and anything but an object at the
-top. The cost is linear in the length of the text (times the depth, at most).
+Beyond JSON's grammar, refuses values which Python reads but which break their users: infinities
+and NaN, integers of more than 20 digits, nesting beyond MAX_MESSAGE_NESTING, lone surrogates, and
+anything but an object at the top. The cost is linear in the length of the text (times the depth,
+at most).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any, NoReturn
 
 Message = dict[str, Any]
 
-MAX_NESTING = 100
-"""Levels of nested arrays and objects in one message."""
+MAX_MESSAGE_NESTING = 100
+"""Maximum nesting depth of arrays and objects in a message."""
 
 _LONG = "a number of more than 20 digits"
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
@@ -59,12 +60,12 @@ def _check(text: str, message: Message) -> None:
     if _SURROGATE.search(text):
         json.dumps(message, ensure_ascii=False).encode()
     brackets = bare.translate(_NOT_A_BRACKET)
-    for _ in range(MAX_NESTING):
+    for _ in range(MAX_MESSAGE_NESTING):
         if not brackets:
             return
         brackets = brackets.replace("[]", "").replace("{}", "")
     if brackets:
-        raise BadMessage(f"nested deeper than {MAX_NESTING} levels")
+        raise BadMessage(f"nested deeper than {MAX_MESSAGE_NESTING} levels")
 
 
 def _refuse(name: str) -> NoReturn:

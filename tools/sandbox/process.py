@@ -1,4 +1,4 @@
-"""The trusted side of one candidate's process, which is killed at a deadline that is kept here."""
+"""Trusted side of a candidate's process, which is killed at a deadline kept here."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 READY_SECONDS = 60.0
 EXIT_SECONDS = 3.0
-"""Seconds that a process is given to die in. It closes its channel first and its CUDA context last, which takes over a
-second where many share a GPU.
+"""Seconds which a process may take to exit. It closes its channel first and its CUDA context
+last, which takes over a second on a GPU with many processes.
 """
 MAX_END_SECONDS = 60.0
 """Seconds until nothing of a killed candidate is left: two hundred processes on a busy machine take several."""
 MAX_OUTPUT_CHARACTERS = 8000
-"""Characters, and bytes of UTF-8, of what a candidate printed."""
+"""Maximum length of a candidate's output, in characters and in bytes of UTF-8."""
 READING_SECONDS = 5.0
 """Shortest time in seconds for the rest of a message of which a part has arrived."""
 QUICK_SECONDS = 0.05
@@ -50,9 +50,9 @@ DISCARD_PAUSE_SECONDS = 0.001
 
 
 class ProcessDied(Exception):
-    """The candidate's process ended without an answer.
+    """Raised if the candidate's process ended without an answer.
 
-    `limit` says which bound it went over, where that is why: "held more than 8 GiB of memory".
+    `limit` names the exceeded bound, if any: "held more than 8 GiB of memory".
     """
 
     def __init__(self, exit_code: int | None, signal_number: int | None, limit: str = "") -> None:
@@ -60,7 +60,7 @@ class ProcessDied(Exception):
         super().__init__(self.describe())
 
     def describe(self) -> str:
-        """Describes in one clause how the process ended, as far as that is known."""
+        """Describes in a clause how the process ended, if known."""
         if self.limit:
             return f"the process was ended because it {self.limit}"
         if self.signal_number is not None:
@@ -78,7 +78,9 @@ class ProcessTimedOut(Exception):
 
 
 class Process:
-    """One candidate's process. A context manager: leaving it kills the process and everything it started."""
+    """Process of a candidate. A context manager: leaving the block kills the process and all its
+    descendants.
+    """
 
     def __init__(self, zygote: Zygote) -> None:
         self._limits = zygote.limits
@@ -105,7 +107,9 @@ class Process:
         self._handle = _open_handle(self._pid)
 
     def _ask(self, zygote: Zygote) -> tuple[Channel, int, int]:
-        """Has the process forked: our end of its channel, and where what it prints and its end are read."""
+        """Requests a fork from the zygote; returns this end of the channel, and the pipes for
+        output and end.
+        """
         channel, theirs = channel_pair()
         output_read, output_write = os.pipe()
         status_read, status_write = os.pipe()
@@ -130,8 +134,8 @@ class Process:
 
     @property
     def output(self) -> str:
-        """What was printed: data, without control characters, at most MAX_OUTPUT_CHARACTERS bytes of UTF-8, and so at
-        most three times that in any JSON.
+        """Printed text, without control characters, at most MAX_OUTPUT_CHARACTERS bytes of UTF-8,
+        and therefore at most three times as long in any JSON.
         """
         text = clean_text(bytes(self._collected).decode("utf-8", "replace"), MAX_OUTPUT_CHARACTERS)
         longest = MAX_OUTPUT_CHARACTERS
@@ -155,8 +159,8 @@ class Process:
         self._ready = True
 
     def start(self, entry: str, payload: Message, fds: Sequence[int] = ()) -> None:
-        """Calls `entry` ("package.module:function") in the process, once it is ready. Raises InfrastructureError where
-        it does not come up.
+        """Calls `entry` ("package.module:function") in the process as soon as it is ready. Raises
+        InfrastructureError if the process does not start.
         """
         self.wait_ready()
         self.send({"entry": entry, "payload": payload}, fds)
@@ -164,7 +168,9 @@ class Process:
     def send(
         self, message: Message, fds: Sequence[int] = (), *, seconds: float | None = None
     ) -> None:
-        """Raises ProcessDied, and ProcessTimedOut where it is not taken within `seconds`."""
+        """Sends a message. Raises ProcessDied, and ProcessTimedOut if not received within
+        `seconds`.
+        """
         try:
             self._channel.send(
                 message, fds, None if seconds is None else time.monotonic() + seconds
@@ -175,10 +181,10 @@ class Process:
             raise self._death() from error
 
     def receive(self, seconds: float, *, longest: int = MAX_MESSAGE_BYTES) -> Message:
-        """The next message, of at most `longest` bytes. Time in which the process waited for a processor does not
-        count, up to MAX_QUEUE_SHARE_OF_LIMIT of `seconds`.
+        """Returns the next message, of at most `longest` bytes. Time spent waiting for a
+        processor does not count, up to MAX_QUEUE_SHARE_OF_LIMIT of `seconds`.
 
-        Raises ProcessDied, ProcessTimedOut, BadMessage (what arrived is no message).
+        Raises ProcessDied, ProcessTimedOut, and BadMessage for malformed data.
         """
         self._channel.longest = longest
         try:
@@ -195,8 +201,8 @@ class Process:
         return run_queue.run_queue_seconds(self._inside)
 
     def _deadline(self, seconds: float) -> float:
-        """Waits until something can be read, or for so many seconds that a processor was there for it; gives the
-        time.monotonic() until which the message is to be read.
+        """Waits until something can be read, or for so many seconds that a processor was there
+        for it; gives the time.monotonic() until which the message is to be read.
         """
         begun = time.monotonic()
         limit, readable = begun + seconds, select.poll()
@@ -228,7 +234,7 @@ class Process:
         return ProcessDied(int(value), None) if word == "exit" else ProcessDied(None, int(value))
 
     def _closed_but_alive(self) -> bool:
-        """It closed its channel and lives on: give it a moment to end by itself, then it is killed."""
+        """Waits a moment for a process which closed its channel to end by itself, then kills it."""
         waiting = select.poll()  # unlike `select`, for descriptors of any number
         waiting.register(self._status_pipe, select.POLLIN | select.POLLHUP)
         return not waiting.poll(EXIT_SECONDS * 1000)
@@ -274,7 +280,9 @@ class Process:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
     def _reap(self) -> None:
-        """Reaps the process in the background: one with a CUDA context takes a third of a second to die."""
+        """Reaps the process in the background: a process with a CUDA context takes a third of a
+        second to die.
+        """
         with contextlib.suppress(ValueError):
             self._status_pipe.read()
             self._status_pipe.close()
@@ -288,8 +296,8 @@ class Process:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def gone(self, seconds: float = MAX_END_SECONDS) -> bool:
-        """Waits until the killed process, all that it started and its scratch folder are no more; says whether that
-        is so.
+        """Waits until the killed process, its descendants and its scratch folder are gone;
+        returns whether they are.
         """
         if self._end is None:
             return False
@@ -304,10 +312,7 @@ class Process:
 
 
 def _open_handle(pid: int) -> int | None:
-    """A pidfd, where the kernel has them.
-
-    Of a process that is gone already there is none either, and nothing to kill.
-    """
+    """Returns a pidfd, if the kernel supports them; none for a process that is gone already."""
     try:
         return os.pidfd_open(pid)
     except OSError:

@@ -1,4 +1,6 @@
-"""The request for a zygote to start one candidate's process. Plain data, sent as JSON beside three descriptors."""
+"""Request to a zygote for starting a candidate's process: plain data, sent as JSON beside three
+descriptors.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +12,22 @@ from kernelwright.tools.sandbox.messages import Message
 
 @dataclass(frozen=True)
 class Request:
-    """The settings of one candidate's process."""
+    """Settings of a candidate's process."""
 
     scratch: str
     """The only folder that the candidate can write."""
     environment: dict[str, str]
     limits: Limits = field(default_factory=Limits)
     gpu: str = ""
-    """The value of CUDA_VISIBLE_DEVICES."""
+    """Value of the variable CUDA_VISIBLE_DEVICES."""
     pid_namespace: bool = True
     private_scratch: bool = False
-    """The scratch folder is a file system in memory, bounded in bytes and files, that nobody outside sees and that
-    goes with the process.
+    """Whether the scratch folder is a file system in memory, bounded in bytes and files,
+    invisible from outside, which ends with the process.
     """
     handed_out: tuple[str, ...] = ()
-    """Files of a private scratch folder that are copied out of it when the process ends by itself, if they are
-    there: names without folders.
+    """Files of a private scratch folder that are copied out of it when the process ends by
+    itself, if they are there: names without folders.
     """
     memory_files: bool = True
     """Whether memfd_create is open to the candidate."""
@@ -39,5 +41,5 @@ class Request:
     @staticmethod
     def from_message(message: Message) -> Request:
         """Returns the request that `as_message` wrote."""
-        made = {"limits": Limits(**message["limits"]), "groups": tuple(message["groups"])}
-        return Request(**message | made | {"handed_out": tuple(message["handed_out"])})
+        fields = {"limits": Limits(**message["limits"]), "groups": tuple(message["groups"])}
+        return Request(**message | fields | {"handed_out": tuple(message["handed_out"])})

@@ -1,5 +1,5 @@
-"""Measures how long a candidate's process has waited for a processor: time that a busy machine takes from it is not
-counted against it.
+"""Measures how long a candidate's process waited for a processor: this time does not count
+against its time limit.
 """
 
 from __future__ import annotations
@@ -15,37 +15,40 @@ from kernelwright.tools.sandbox.channel import Message
 MIN_SECONDS_PER_ANSWER = 0.01
 """Shortest wait for an answer after all time is used: the answer may have arrived already."""
 MAX_UNEXAMINED_SECONDS = 1.0
-"""An answer that came within so long counts in full until a long one is looked at."""
+"""Answer time which counts in full, without asking the kernel for waiting times, until a longer
+answer is examined.
+"""
 MAX_QUEUE_SHARE_OF_LIMIT = 3.0
 """Largest extension of a limit, as a multiple of it, however busy the machine is."""
 
 
 def run_queue_seconds(pids: Iterable[int]) -> float:
-    """Seconds that the first thread of each process has been ready to run while others ran, the longest of them; 0.0
-    where the kernel does not say (/proc/PID/schedstat: running, waiting, slices).
+    """Returns the seconds for which the first thread of each process was ready to run while
+    others ran, the maximum over the processes; 0.0 if the kernel does not report it
+    (/proc/PID/schedstat: running, waiting, slices).
     """
-    found = [0.0]
+    waits = [0.0]
     for pid in pids:
         try:
-            found.append(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9)
+            waits.append(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9)
         except (OSError, ValueError, IndexError):
             continue
-    return max(found)
+    return max(waits)
 
 
 class AnsweringProcess(Protocol):
     """A process as this module needs it (`tools.sandbox.process.Process`)."""
 
     def receive(self, seconds: float) -> Message:
-        """Returns the next message."""
+        """Returns the next message of the process."""
 
     def waited(self) -> float:
         """Returns the seconds that it has waited for a processor so far."""
 
 
 class RemainingSeconds:
-    """Seconds that a process may take for several answers. Those in which it waited for a processor do not count; they
-    are asked for where an answer took long.
+    """Time budget of a process for several answers, without the time spent waiting for a
+    processor. Waiting times are read after long answers only.
     """
 
     def __init__(
@@ -53,18 +56,18 @@ class RemainingSeconds:
     ) -> None:
         """waited_before: the result of `run_queue_seconds` for a process that has already worked for another caller."""
         self._process, self._seconds, self._waited = process, seconds, waited_before
-        self.left = seconds
+        self.remaining = seconds
 
     def receive(self, most: float = math.inf) -> Message:
-        """Returns the next message; the process has the time that is left for it, at most `most`. Raises what
-        `Process.receive` raises.
+        """Returns the next message, within the remaining budget and at most `most` seconds.
+        Raises the errors of `Process.receive`.
         """
         begun = time.monotonic()
         try:
-            return self._process.receive(max(min(self.left, most), MIN_SECONDS_PER_ANSWER))
+            return self._process.receive(max(min(self.remaining, most), MIN_SECONDS_PER_ANSWER))
         finally:
-            taken = time.monotonic() - begun
-            if taken > MAX_UNEXAMINED_SECONDS:
+            elapsed = time.monotonic() - begun
+            if elapsed > MAX_UNEXAMINED_SECONDS:
                 waited = self._process.waited()
-                taken, self._waited = taken - (waited - self._waited), waited
-            self.left = min(self.left - taken, self._seconds)
+                elapsed, self._waited = elapsed - (waited - self._waited), waited
+            self.remaining = min(self.left - elapsed, self._seconds)

@@ -1,4 +1,6 @@
-"""The trusted side of a zygote: a warm process to fork candidates' processes from, with a spare one ready."""
+"""Trusted side of a zygote: a warm process which forks candidates' processes, with a spare
+process ready.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def visible(gpu: int | None) -> str:
 
 
 def _end(owner: int, begun: list[subprocess.Popen[bytes]], folder: Path, lock: int) -> None:
-    """Ends the zygote, by `close` or where that did not come to its end. A fork of its owner leaves it alone."""
+    """Ends the zygote, from `close` or at exit. Does nothing in a fork of its owner."""
     if os.getpid() != owner:
         return
     for process in begun:
@@ -57,14 +59,15 @@ def _end(owner: int, begun: list[subprocess.Popen[bytes]], folder: Path, lock: i
 
 
 class Zygote:
-    """A warm process of one kind, with a spare candidate process ready. Thread-safe. A context manager.
+    """Warm process of a kind, with a spare candidate process ready. Thread-safe. A context
+    manager.
 
-    warm: "package.module:function", called once in the warm process after its imports and before anything is forked; it
-    may leave no thread running.
-    private_scratch: a candidate's folder is a file system in memory, bounded in bytes and files, that goes with it;
-    nobody outside sees what is in it, so whatever is to come back comes over the channel, but for the beginnings of the
-    files named by `handed_out`, which are found in `Process.scratch` after the process has ended by itself.
-    memfd_create is closed then, too (but with CUDA, whose driver may need it).
+    warm: "package.module:function", called once in the warm process after its imports and before
+    any fork; must leave no thread running. private_scratch: a candidate's folder is a file system
+    in memory, bounded in bytes and files, which ends with the candidate and is invisible from
+    outside. Results must come over the channel, except the beginnings of the files named by
+    `handed_out`, which appear in `Process.scratch` after the process has ended by itself.
+    memfd_create is closed too (except with CUDA, whose driver may need it).
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class Zygote:
         self._spare: Process | None = None
         self._last: Process | None = None
         self._dying: Process | None = None
-        self._given: list[Process] = []
+        self._processes: list[Process] = []
         """Processes of which it is not known that nothing of them is left."""
         self._lock = threading.Lock()
         self._warm = False
@@ -127,8 +130,10 @@ class Zygote:
         )  # fmt: skip
 
     def _environment(self) -> dict[str, str]:
-        """Returns the environment of the warm process: nothing of the user's but what Python, Triton and CUDA need."""
-        kept = {k: v for k, v in os.environ.items() if k in KEPT_VARIABLES}
+        """Returns the environment of the warm process: only the user's variables which Python,
+        Triton and CUDA need.
+        """
+        environment = {k: v for k, v in os.environ.items() if k in KEPT_VARIABLES}
         root = str(Path(kernelwright.__file__).parents[1])
         ours = {
             "PYTHONPATH": os.pathsep.join([root, *(p for p in os.environ.get("PYTHONPATH",
@@ -142,7 +147,7 @@ class Zygote:
             ours["TRITON_INTERPRET"] = "1"
         if self.kind is not ProcessKind.CUDA:
             ours["CUDA_VISIBLE_DEVICES"] = ""
-        return kept | ours
+        return environment | ours
 
     def wait_warm(self, seconds: float = WARM_SECONDS) -> None:
         """Returns once torch and triton are imported. Raises InfrastructureError."""
@@ -163,9 +168,9 @@ class Zygote:
         return lines[-1] if lines else ""
 
     def group(self) -> Group | None:
-        """Control groups for one process, where this host lets us bound memory by them.
+        """Makes control groups for a process, if this host allows memory bounds by them.
 
-        Only `Process` calls this, and removes it.
+        Called and removed by `Process` only.
         """
         if self._groups is None:
             self._groups = find_groups()
@@ -178,7 +183,7 @@ class Zygote:
             return None
 
     def request(self, scratch: Path, fds: Sequence[int], groups: Sequence[Path] = ()) -> None:
-        """Asks for one forked process. Only `Process` calls this."""
+        """Requests a forked process. Called by `Process` only."""
         self.wait_warm()
         environment = {
             "HOME": str(scratch),
@@ -208,33 +213,35 @@ class Zygote:
             ) from error
 
     def process(self) -> Process:
-        """A process that waits for its job: the spare where there is one; the next spare is begun."""
+        """Returns a process waiting for its job, the spare if available, and starts the next
+        spare.
+        """
         with self._lock:
             spare = self._spare
-            taken, self._spare = spare or Process(self), None
+            process, self._spare = spare or Process(self), None
             if self._keep_spare:
                 self._spare = Process(self)
-            before, self._last = self._last, taken
+            before, self._last = self._last, process
             self._dying = before
-            self._given.append(taken)
+            self._processes.append(process)
         if before is not None and not self._pid_namespace:
             before.gone()  # nothing but the zygote ends what a candidate has left behind there
         try:
-            taken.wait_ready()
+            process.wait_ready()
         except InfrastructureError:
             if spare is None:
                 raise
-            taken = self._in_its_place(taken)
-        return taken
+            process = self._in_its_place(process)
+        return process
 
     def _in_its_place(self, spare: Process) -> Process:
         """A spare is begun while somebody else may have all of the GPU's memory; whose turn it is now gets another."""
         spare.kill()
         with self._lock:
-            taken = self._last = Process(self)
-            self._given.append(taken)
-        taken.wait_ready()
-        return taken
+            process = self._last = Process(self)
+            self._processes.append(process)
+        process.wait_ready()
+        return process
 
     def start(self, entry: str, payload: Message, fds: Sequence[int] = ()) -> Process:
         """Runs `package.module:function(channel, payload)` in a process of its own."""
@@ -243,18 +250,18 @@ class Zygote:
         return process
 
     def settle(self) -> None:
-        """Waits until nothing is left of the processes that were killed: of a candidate that has started hundreds, on a
-        busy machine, for seconds.
+        """Waits until all killed processes are gone, which takes seconds for a candidate that
+        started hundreds on a busy machine.
         """
         with self._lock:
-            given = list(self._given)
-        for process in given:
+            started = list(self._processes)
+        for process in started:
             if process.gone():
                 with (
                     self._lock,
                     contextlib.suppress(ValueError),
                 ):  # another thread may have seen it gone
-                    self._given.remove(process)
+                    self._processes.remove(process)
 
     def close(self) -> None:
         """Ends the warm process and every candidate that it has forked."""

@@ -1,15 +1,17 @@
-"""The baselines of torch.compile: compiled references are timed in a process of their own, so that the compiler's
-workers and caches stay out of the judge. How they are timed is in tools/timing/compiled_reference.py.
+"""Baselines of torch.compile: compiled references are timed in a process of their own, so that
+the compiler's workers and caches stay out of the judge. tools/timing/compiled_reference.py does
+the timing.
 
     python -m kernelwright.tools.timing.baseline DESCRIPTOR DEVICE
 
-The process is a `kernelwright.worker_process.WorkerProcess` that serves one problem after another: torch's compiler
-takes up to a quarter of a minute to import. It says READY_MESSAGE when it has imported that, then answers each
-BaselineRequest with BaselineTimes (both as JSON).
+The process is a `kernelwright.worker_process.WorkerProcess` which serves a problem after another:
+importing torch's compiler takes up to a quarter of a minute. The process sends READY_MESSAGE
+after the import, then answers each BaselineRequest with BaselineTimes (both as JSON).
 
-Compiling takes from a second to a minute. A reference's first graph is compiled ahead on tensors without data
-(tools/timing/compile_ahead.py), in processes of the same kind, while others are judged. What is left of compiling, and
-timing, is done where nobody else is on the GPU. Kept by problem, GPU and versions.
+Compiling takes from a second to a minute. A reference's first graph is compiled ahead on tensors
+without data (tools/timing/compile_ahead.py), in processes of the same kind, while other
+candidates are judged. The remaining compilation, and timing, run while nobody else uses the GPU.
+Results are cached by problem, GPU and versions.
 """
 
 from __future__ import annotations
@@ -37,11 +39,11 @@ from kernelwright.worker_process import (
 )
 
 BASELINE_SECONDS = 180.0
-"""Seconds for compiling and timing one problem, and for starting the process."""
+"""Time limit in seconds for compiling and timing a problem, and for starting the process."""
 READY_MESSAGE = b"ready"
 MAX_PROBLEMS_PER_PROCESS = 64
-"""Number of problems that one process compiles before another replaces it: compiled code stays loaded in
-the process.
+"""Number of problems after which a process is replaced: compiled code stays loaded in the
+process.
 """
 CORES_PER_AHEAD_PROCESS = 8
 MAX_AHEAD_PROCESSES = 4
@@ -53,36 +55,38 @@ class BaselineRequest(Value):
 
     problem: Problem
     methods: tuple[TimingMethod, ...] = ()
-    """One baseline is taken by each. None: the reference is only compiled, without the GPU."""
+    """Timing methods, with a baseline each. None: only compile the reference, without the GPU."""
 
 
 class BaselineTimes(Value):
     """The answer of the process."""
 
     baselines: tuple[Baseline, ...] = ()
-    """One for each method of the request."""
+    """Baselines, in the order of the request's methods."""
     note: str = ""
     """Why the reference could not be compiled or timed."""
 
 
 class Baselines:
-    """The torch.compile baselines of one device. Thread-safe; each problem is compiled once."""
+    """The torch.compile baselines of a device. Thread-safe; each problem is compiled once."""
 
     def __init__(
         self, device: str, cache_dir: Path | None = None, processes: int | None = None
     ) -> None:
-        """cache_dir: folder where baselines are kept between processes; None keeps them for the life of this object.
+        """Starts no process yet.
 
-        processes: number of those that compile ahead; None: as many as the cores allow beside verdicts.
+        cache_dir: folder which keeps baselines between processes; None: in memory only.
+        processes: number of processes which compile ahead; None: as many as the cores allow
+        beside verdicts.
         """
         self._device, self._folder = device, cache_dir / "baselines" if cache_dir else None
-        self._known: dict[str, Baseline] = {}
+        self._baselines: dict[str, Baseline] = {}
         self._lock = threading.Lock()
         self._compiler: _Compiler | None = None
         self._ahead = _Ahead(device, processes or _ahead_processes())
 
     def start(self) -> None:
-        """Starts the process where there is none, and does not wait for it."""
+        """Starts the process if there is none, without waiting."""
         if self._lock.acquire(blocking=False):  # else one is there, at work
             try:
                 self._compiler = self._compiler or _Compiler(self._device)
@@ -105,10 +109,10 @@ class Baselines:
     def timed(
         self, problem: Problem, environment: Environment, method: TimingMethod = TimingMethod.GRAPH
     ) -> Baseline:
-        """Compiles and times the reference. Call it where no other process uses the GPU. Never raises: an error is in
-        `note`.
+        """Compiles and times the reference. No other process may use the GPU. Never raises:
+        `note` holds an error.
 
-        method: how the candidate was timed that it is compared with.
+        method: how the compared candidate was timed.
         """
         return self.timed_by_each(problem, environment, (method,))[0]
 
@@ -118,15 +122,17 @@ class Baselines:
         """The baselines by several methods, for which the reference is compiled once. As `timed`."""
         keys = [_key(problem, environment, method) for method in methods]
         with self._lock:
-            known = [self._find(key) for key in keys]
+            cached_baselines = [self._find(key) for key in keys]
             missing = [
-                method for method, baseline in zip(methods, known, strict=True) if baseline is None
+                method
+                for method, baseline in zip(methods, cached_baselines, strict=True)
+                if baseline is None
             ]
             if missing:
                 answer = self._ask(problem, missing)
                 for method, baseline in zip(missing, answer, strict=True):
                     self._keep(_key(problem, environment, method), baseline)
-            return tuple(self._known[key] for key in keys)
+            return tuple(self._baselines[key] for key in keys)
 
     def _ask(self, problem: Problem, methods: Sequence[TimingMethod]) -> tuple[Baseline, ...]:
         self._compiler = self._compiler or _Compiler(self._device)
@@ -137,28 +143,28 @@ class Baselines:
         return answer.baselines or tuple(Baseline(note=answer.note) for _ in methods)
 
     def close(self) -> None:
-        """Ends the process, whatever it is doing; callers that wait for an answer get one that says so."""
+        """Ends the process at once; waiting callers get an answer which says so."""
         self._ahead.close()
         if (compiler := self._compiler) is not None:
             compiler.end()
 
     def _find(self, key: str) -> Baseline | None:
         path = self._folder / f"{key}.json" if self._folder else None
-        if key not in self._known and path and path.is_file():
+        if key not in self._baselines and path and path.is_file():
             try:
-                self._known[key] = Baseline.model_validate_json(path.read_bytes())
+                self._baselines[key] = Baseline.model_validate_json(path.read_bytes())
             except ValidationError:
                 path.unlink()
-        return self._known.get(key)
+        return self._baselines.get(key)
 
-    def _keep(self, key: str, found: Baseline) -> None:
+    def _keep(self, key: str, baseline: Baseline) -> None:
         """A failure is kept as long as this object lives."""
-        self._known[key] = found
-        if self._folder and found.compiled:
+        self._baselines[key] = baseline
+        if self._folder and baseline.compiled:
             self._folder.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=self._folder)
             with os.fdopen(handle, "w") as file:
-                file.write(found.model_dump_json())
+                file.write(baseline.model_dump_json())
             os.replace(name, self._folder / f"{key}.json")
 
 
@@ -171,9 +177,9 @@ class _Compiler:
     """The process that compiles and times references."""
 
     def __init__(self, device: str) -> None:
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         self._worker = WorkerProcess(
-            "kernelwright.tools.timing.baseline", device, errors=self._said
+            "kernelwright.tools.timing.baseline", device, errors=self._errors
         )
         self._trouble, self._ready, self._problems = "", False, 0
 
@@ -189,7 +195,9 @@ class _Compiler:
             self._received(lambda: self._worker.receive(BASELINE_SECONDS))
 
     def answer(self, request: BaselineRequest) -> BaselineTimes:
-        """Returns the process's answer; where the process has ended, or is ended for being late, the note says why."""
+        """Returns the process's answer; a note gives the reason if the process died or was killed
+        for being late.
+        """
         self.get_ready()
         self._problems += 1
         message = request.model_dump_json().encode()
@@ -216,9 +224,9 @@ class _Compiler:
         return b""
 
     def _last_words(self) -> str:
-        self._said.seek(0)
-        said = self._said.read().decode("utf-8", "replace").strip().splitlines()
-        return said[-1][:200] if said else ""
+        self._errors.seek(0)
+        output_lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        return output_lines[-1][:200] if output_lines else ""
 
     def end(self) -> None:
         """Ends the process with the compiler's own workers. May be called from any thread."""
@@ -227,7 +235,7 @@ class _Compiler:
     def close(self) -> None:
         """Ends the process; no caller may wait for an answer."""
         self._worker.close()
-        self._said.close()
+        self._errors.close()
 
 
 class _Ahead:
@@ -235,7 +243,7 @@ class _Ahead:
 
     def __init__(self, device: str, processes: int) -> None:
         self._device = device
-        self._places = threading.BoundedSemaphore(processes)
+        self._slots = threading.BoundedSemaphore(processes)
         self._lock = threading.Lock()
         self._idle: list[_Compiler] = []
         self._busy: list[_Compiler] = []
@@ -250,7 +258,7 @@ class _Ahead:
         with turn:
             if problem.hash in self._done:
                 return
-            with self._places, self._borrowed() as compiler:
+            with self._slots, self._borrowed() as compiler:
                 compiler.answer(BaselineRequest(problem=problem))
             self._done.add(problem.hash)
 
@@ -296,7 +304,7 @@ def _answer(request: BaselineRequest, device: str) -> BaselineTimes:
 
 
 def _forget_compiled() -> None:
-    """What was compiled for one reference is of no use to the next."""
+    """Clears compiled code, which is useless to the next reference."""
     import torch
 
     torch._dynamo.reset()
@@ -305,7 +313,9 @@ def _forget_compiled() -> None:
 
 
 def main() -> None:
-    """Measures the baselines of one problem after another in a process of its own, and sends them to the parent."""
+    """Measures the baselines of each requested problem in a process of its own, and sends them to
+    the parent.
+    """
     connection, (device,) = connection_to_parent()
     end_with_parent()
     os.dup2(2, 1)

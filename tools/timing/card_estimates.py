@@ -1,6 +1,8 @@
-"""Estimates the speed of light of a problem on cards that are not here: bytes and operations over published peaks.
+"""Estimates the speed of light of a problem on cards that are not here: bytes and operations over
+published peaks.
 
-It is a bound of the problem, which no kernel goes below; the time of a particular kernel is not estimated.
+It is a bound of the problem, which no kernel goes below; the time of a particular kernel is not
+estimated.
 """
 
 from __future__ import annotations
@@ -15,20 +17,22 @@ from kernelwright.tools.timing.roofline import roofline
 from kernelwright.tools.timing.speed_of_light import work_of
 
 LAUNCH_MILLISECONDS = 0.002
-"""Smallest time that an estimate states: about one kernel inside a CUDA graph. A round figure, measured on no card."""
+"""Smallest time of an estimate: about a kernel inside a CUDA graph. A round figure, measured on
+no card.
+"""
 LAUNCH_BOUND = "launch"
-"""The bound of a problem whose bytes and operations take less than one launch."""
+"""Bound of a problem whose bytes and operations take less than a launch."""
 
 
 class CardEstimate(Value):
-    """The least time that one card allows for a problem."""
+    """Least time which a card allows for a problem."""
 
     card: str
     """The card whose peaks are used, as its data sheet names it: `A100 SXM4 80GB`."""
     stands_for: str = ""
-    """The card that was named where its own peaks are not tabulated; empty where they are, and for a target."""
+    """Requested card, if its own peaks are not tabulated; empty if they are, and for a target."""
     target: str
-    """sm_80 ..., gfx942."""
+    """Compile target, such as sm_80 or gfx942."""
     source: str
     """The data sheet of the peaks."""
     roofline: Roofline
@@ -36,11 +40,11 @@ class CardEstimate(Value):
 
 
 def estimate_cards(problem: Problem, names: Iterable[str]) -> tuple[CardEstimate, ...]:
-    """Returns an estimate for each card or target named, each card once; nothing where the reference cannot be
-    counted on tensors without data.
+    """Returns an estimate for each card or target, without duplicates; empty if the reference
+    cannot be counted on tensors without data.
 
-    names: as `--target` takes them: a card (a100, l4, rtx4090) or a target (sm_80), which stands for its best known
-    card.
+    names: as in `--target`: a card (a100, l4, rtx4090) or a target (sm_80), represented by its
+    best known card.
     """
     cards: dict[str, tuple[Peak, str]] = {}
     for name in names:
@@ -63,25 +67,29 @@ def estimate_cards(problem: Problem, names: Iterable[str]) -> tuple[CardEstimate
 
 
 def _with_launch(bound: Roofline) -> Roofline:
-    """Returns the bound of a call that launches at least one kernel, never below LAUNCH_MILLISECONDS."""
+    """Returns the bound of a call with at least one kernel launch, never below
+    LAUNCH_MILLISECONDS.
+    """
     if bound.milliseconds is None or bound.milliseconds >= LAUNCH_MILLISECONDS:
         return bound
     return bound.with_(milliseconds=LAUNCH_MILLISECONDS, bound=LAUNCH_BOUND)
 
 
 def _peak_named(name: str) -> tuple[Peak | None, str]:
-    """Returns the peaks of the card, or of its target's first card with the name that it stands for.
+    """Returns the peaks of a card, or of the first card of its target together with the requested
+    name.
 
-    The first card of the table that has the model's word is taken, unless the name says more (`H100 PCIe`).
+    The table's first card with the model's word is taken, unless the name says more (`H100
+    PCIe`).
     """
     spaced = name.upper().replace("RTX", "RTX ").replace("_", " ").split()
     if len(spaced) == 1 or spaced[0] == "RTX":
-        own = next((peak for peak in PEAKS if spaced[-1] in peak.gpu.upper().split()), None)
+        named_peak = next((peak for peak in PEAKS if spaced[-1] in peak.gpu.upper().split()), None)
     else:
-        own = peak_of(" ".join(spaced))
+        named_peak = peak_of(" ".join(spaced))
     target = parse_target(name).name
-    if own is not None:
-        return own, ""
+    if named_peak is not None:
+        return named_peak, ""
     is_target = (
         name.lower().removeprefix("sm_").removeprefix("sm").replace(".", "")[:2].isdigit()
         or name == target

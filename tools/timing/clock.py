@@ -1,8 +1,9 @@
-"""The clock of record of one GPU, on the judge's side.
+"""Clock of record of a GPU, on the judge's side.
 
-Blocks of a candidate's calls, timed in its process, alternate with blocks of the reference's, timed here; both with the
-same code (tools/gpu/stopwatch.py). The judge's own clock bounds every block of the candidate's from outside.
-A slow candidate is timed a few times only.
+Blocks of a candidate's calls, timed in the candidate's process, alternate with blocks of the
+reference's calls, timed here; both by the same code (tools/replaying/gpu/stopwatch.py). The
+judge's own clock bounds every block of the candidate from outside. A slow candidate is timed a
+few times only.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from kernelwright.tools.timing.measuring import ANSWER_SECONDS, InputSet, Measur
 from kernelwright.tools.timing.reference_clock import ReferenceClock
 
 SLOWED_FACTOR = 1.3
-"""Ratio of the time of a write over the cache to its first time beyond which another program is taken to be at work on
-this GPU.
+"""Ratio of the time of a write over the cache to its first time beyond which another program is
+taken to be at work on this GPU.
 """
 SLOWED_TRIES, SLOWED_PAUSE_SECONDS = 6, 0.5
-"""Times that it is measured again, and the pause between them, before that is believed: what was freed, or is still
-being written, may take the GPU for a moment.
+"""Number of repetitions, and the pause between them, before a slow write counts: memory being
+freed or written may keep the GPU busy for a moment.
 """
 STEP_SECONDS = 20.0
 """Seconds for timing the alternatives of all choices."""
 
 
 class Clock:
-    """The clock of one GPU. It keeps what a write over the cache costs there."""
+    """Clock of a GPU, with the time of a write over its L2 cache."""
 
     def __init__(self, device: str) -> None:
         import torch
@@ -46,10 +47,10 @@ class Clock:
         self.uuid = _uuid_of(device)
 
     def sets_for(self, nbytes: int) -> int:
-        """Returns the number of sets of inputs that fit into the memory, 2 at most. nbytes: inputs and outputs of one
-        call, in float64 too where that is computed.
+        """Returns the number of input sets which fit into memory, at most 2.
 
-        Both processes hold outputs of every set, and the candidate's holds a copy of the inputs too.
+        nbytes: inputs and outputs of a call, including float64 versions. Both processes hold
+        outputs of every set, and the candidate's process a copy of the inputs too.
         """
         import torch
 
@@ -61,12 +62,15 @@ class Clock:
     ) -> tuple[RankedConfigurations, ...]:
         """Times every configuration of the autotuned launches of the opened trace.
 
-        Raises Failed where one of them ends the process.
+        Raises Failed if a configuration ends the process.
         """
         message = {"do": "clock_choose", "seconds": seconds, "sets": [inputs.described]}
         reply = process.ask(message, seconds=seconds + ANSWER_SECONDS, shared=inputs.shared)
         with well_formed():
-            times = {int(n): {int(k): float(ms) for k, ms in found} for n, found in reply["ms"]}
+            times = {
+                int(n): {int(k): float(ms) for k, ms in alternative_times}
+                for n, alternative_times in reply["ms"]
+            }
             return tuple(
                 RankedConfigurations(number=int(n), ranked=tuple(map(int, order)),
                 milliseconds=tuple(times[int(n)][k] for k in order))
@@ -80,24 +84,25 @@ class Clock:
         sets: Sequence[InputSet],
         *,
         choices: Mapping[int, int] | None = None,
-        places: Sequence[Any] = (),
+        output_memory: Sequence[Any] = (),
         compare: Callable[[int], None] | None = None,
         sparing: bool = False,
         alone: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> Measurement:
         """Times the opened trace, which passed every check, against its reference.
 
-        choices: the alternative of each choice. places: shared memory for the outputs; `compare(index)` is called when
-        the outputs of a timed call on that set lie there, and raises Failed for wrong ones. sparing: it finds as much
-        memory as when nothing is timed. alone: while what it gives is entered, nobody else computes on the GPU. Raises
-        Failed, and InfrastructureError where another program is at work on this GPU.
+        choices: the alternative of each choice. places: shared memory for the outputs;
+        `compare(index)` is called when they hold the outputs of a timed call on that set, and
+        raises Failed for wrong outputs. sparing: whether captured graphs are freed before the
+        comparison. alone: context during which nobody else computes on the GPU. Raises Failed,
+        and InfrastructureError if another program uses this GPU.
         """
         import torch
 
         begun = time.monotonic()
         with torch.cuda.device(self.device):
             return Measuring(self, process, reference, sets, choices or {}, sparing, alone).run(
-                places, compare, begun
+                output_memory, compare, begun
             )
 
     def neighbours(self) -> tuple[Neighbour, ...]:
@@ -105,8 +110,8 @@ class Clock:
         return neighbours_of(self.uuid, read_sensors()) if self.uuid else ()
 
     def refuse_a_shared_gpu(self) -> None:
-        """Raises InfrastructureError where a write over the cache takes longer than it did: another program's work
-        lies in every measurement.
+        """Raises InfrastructureError if a write over the cache has become slower: another
+        program's work distorts every measurement.
         """
         for _ in range(SLOWED_TRIES):
             now = _time_flush()
@@ -120,7 +125,7 @@ class Clock:
 
 
 def _time_flush() -> float:
-    """Milliseconds of one write over the cache."""
+    """Returns the milliseconds of a write over the cache."""
     import torch
 
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

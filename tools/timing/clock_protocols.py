@@ -1,4 +1,6 @@
-"""What a measurement needs of the GPU, of the process that replays the candidate, and of the reference."""
+"""Protocols of the objects used by a measurement: the GPU, the process which replays the
+candidate, and the reference.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ class ReplayChannel(Protocol):
     def ask(
         self, message: dict[str, Any], *, seconds: float, shared: Sequence[Any] = ()
     ) -> dict[str, Any]:
-        """Sends one message about the opened trace and returns the answer. Raises Failed."""
+        """Sends a message about the opened trace and returns the answer. Raises Failed."""
 
 
 class TimedReference(Protocol):
@@ -25,11 +27,11 @@ class TimedReference(Protocol):
     why: str
     """Why it could not be captured."""
     host_us: float
-    """Microseconds that the host takes to launch one call without a graph."""
+    """Host time for launching a call without a graph, in microseconds."""
 
     def open(self, method: TimingMethod = TimingMethod.GRAPH) -> None:
-        """Makes the reference ready to be timed by a method; QUEUED takes the place of GRAPH where it cannot be
-        captured.
+        """Prepares the reference for timing by a method; falls back from GRAPH to QUEUED if the
+        reference cannot be captured.
         """
 
     def block(self, calls: int) -> list[float]:
@@ -37,7 +39,7 @@ class TimedReference(Protocol):
 
     @property
     def record(self) -> Timing:
-        """The reference's time of record, measured where it is not known."""
+        """Returns the reference's time of record, measured if unknown."""
 
     def time_anew(self) -> None:
         """Measures the time of record again, because the clocks of the GPU have changed."""
@@ -46,7 +48,7 @@ class TimedReference(Protocol):
         """Gives the memory of captured graphs back."""
 
     def release_if_large(self) -> None:
-        """Gives the memory of captured graphs back where it is much."""
+        """Frees captured graphs if they take much memory."""
 
 
 class TimedGpu(Protocol):
@@ -54,11 +56,11 @@ class TimedGpu(Protocol):
 
     name: str
     uuid: str
-    """Empty where the driver does not tell."""
+    """UUID of the GPU; empty if the driver does not report it."""
     flush_ms: float
 
     def refuse_a_shared_gpu(self) -> None:
-        """Raises InfrastructureError where another program's work lies in every measurement."""
+        """Raises InfrastructureError if another program's work distorts measurements."""
 
     def neighbours(self) -> tuple[Neighbour, ...]:
         """Other GPUs of this machine that are at work now."""

@@ -1,7 +1,8 @@
-"""torch.compile's work on a reference before anybody waits for it on a GPU: on tensors without data.
+"""Compiles a reference by torch.compile in advance, without a GPU, on tensors without data.
 
-Inductor keeps what it has compiled on disk under a hash of the graph, the forms of its inputs and its settings. The
-same module compiled with data afterwards finds it there, and what is left are a trace and the launches.
+Inductor caches compiled code on disk, under a hash of the graph, its inputs' layouts and its
+settings. Compiling the same module with data later finds the code in the cache, so that only a
+trace and the launches remain.
 """
 
 from __future__ import annotations
@@ -27,19 +28,20 @@ def _nothing_runs() -> Iterator[None]:
     from torch._inductor.output_code import CompiledFxGraph
 
     graphs: Any = CompiledFxGraph
-    own = graphs.__call__
+    original_call = graphs.__call__
     graphs.__call__ = _not_run
     try:
         yield
     finally:
-        graphs.__call__ = own
+        graphs.__call__ = original_call
 
 
 def compile_ahead(problem: Problem, device: str) -> str:
-    """Compiles the reference's first graph as `torch.compile` will, into Inductor's cache on disk.
+    """Compiles the reference's first graph as `torch.compile` will, into Inductor's cache on
+    disk.
 
-    Never raises: returns what was in the way, one line, or nothing. What cannot be compiled ahead (a reference that
-    looks at its data) is compiled when it is timed.
+    Never raises: returns the reason of a failure in one line, or an empty string. A reference
+    which reads its data cannot be compiled ahead and is compiled when timed.
     """
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode

@@ -1,7 +1,9 @@
-"""A reference and what torch.compile makes of it, timed in turns on the same inputs by the clock of record.
+"""Times a reference and its torch.compile version in alternating blocks on the same inputs, by
+the clock of record.
 
-Both are called through a `ReferenceClock`, as the judge's own reference is: captured as CUDA graphs alike, the L2 cache
-written over before each call, as many calls. A pair of times is always of one method.
+Both are called through a `ReferenceClock`, like the judge's own reference: captured as CUDA
+graphs alike, with the L2 cache written over before each call, and the same number of calls. Both
+times always come from the same method.
 """
 
 from __future__ import annotations
@@ -13,10 +15,14 @@ from kernelwright.tools.report import Number, Speedup, Timing, TimingMethod, Val
 from kernelwright.tools.timing.reference_clock import ReferenceClock, time_in_turns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
     from kernelwright.tools.references.reference import Reference
 
 SETS_MEMORY_FACTOR = 8
-"""A second set of inputs is drawn where so many times their bytes are free."""
+"""Free memory, in multiples of the inputs' bytes, above which a second set of inputs is drawn."""
 INPUT_SEEDS = (0, 1)
 
 
@@ -27,14 +33,16 @@ class Baseline(Value):
     eager: Timing | None = None
     """Taken in turns with `compiled`, by the same method."""
     compiled_host_ms: Number | None = None
-    """Milliseconds that the host takes to launch one call of the compiled reference without a CUDA graph."""
+    """Host time for launching a call of the compiled reference without a CUDA graph, in
+    milliseconds.
+    """
     eager_host_ms: Number | None = None
     note: str = ""
     """Why there are no times, or why they were not taken by the method that was asked for."""
 
     @property
     def ratio(self) -> Number | None:
-        """torch.compile's median over eager's."""
+        """Ratio of torch.compile's median to eager's."""
         return (
             Speedup.between(self.compiled, self.eager).median
             if self.compiled and self.eager
@@ -43,16 +51,17 @@ class Baseline(Value):
 
 
 class CompiledReference:
-    """One reference on the current GPU with its compiled twin, warm.
+    """Reference on the current GPU with its compiled version, both warmed up.
 
-    Raises what the reference or the compiler raises.
+    Raises any error of the reference or the compiler.
     """
 
     def __init__(self, problem: Problem, device: str, mode: str | None = None) -> None:
         """mode: of `torch.compile`; None is its default."""
         import torch
 
-        from kernelwright.tools.references.reference import BuffersAsTheyWere, Reference
+        from kernelwright.tools.references.models.model_state import BuffersAsTheyWere
+        from kernelwright.tools.references.reference import Reference
 
         reference = Reference(problem, device)
         model = reference.model(0)
@@ -61,7 +70,7 @@ class CompiledReference:
         with reference.settings(), torch.no_grad():
             compiled = torch.compile(model, mode=mode)
 
-        def clock_of(call: Any) -> ReferenceClock:
+        def clock_of(call: Callable[..., Any]) -> ReferenceClock:
             return ReferenceClock(
                 call, [reference.arguments(values) for values in sets],
                 [values[i] for values in sets for i in changed],
@@ -73,8 +82,8 @@ class CompiledReference:
         self._eager.warm_up()
 
     def time(self, method: TimingMethod) -> Baseline:
-        """Times both by a method. Where either cannot be captured, both are timed by QUEUED instead of GRAPH, and the
-        note says why.
+        """Times both by a method. If either cannot be captured, both are timed by QUEUED instead
+        of GRAPH, with a note.
         """
         clocks = (self._eager, self._compiled)
         for clock in clocks:
@@ -99,11 +108,13 @@ class CompiledReference:
         return f"torch.compile timed without CUDA graphs: {'; '.join(reasons)}" if reasons else ""
 
 
-def _input_sets(reference: Reference, model: Any) -> tuple[list[list[Any]], list[int]]:
-    """One or two draws of the inputs, and the places of those that forward writes to.
+def _input_sets(reference: Reference, model: torch.nn.Module) -> tuple[list[list[Any]], list[int]]:
+    """Draws one or two sets of inputs; returns them with the positions of inputs which forward
+    writes.
 
-    One where memory is short, or where plain values differ between two draws: torch.compile would then compile once
-    more, for sizes that vary. The run also tells the reference which buffers forward changes.
+    A single set if memory is short, or if plain values differ between two draws: torch.compile
+    would then compile again, for dynamic sizes. The run also tells the reference which buffers
+    forward changes.
     """
     import torch
 
@@ -115,8 +126,8 @@ def _input_sets(reference: Reference, model: Any) -> tuple[list[list[Any]], list
     ]
     reference.run(model, first, 0)
     changed = [
-        place
-        for place, (value, remembered) in enumerate(zip(first, before, strict=True))
+        position
+        for position, (value, remembered) in enumerate(zip(first, before, strict=True))
         if remembered is not None and not remembered.is_in(value)
     ]
     if changed:
@@ -129,7 +140,7 @@ def _input_sets(reference: Reference, model: Any) -> tuple[list[list[Any]], list
     return ([first, second] if alike else [first]), changed
 
 
-def _form(value: Any) -> Any:
+def _form(value: object) -> Any:
     import torch
 
     return (

@@ -1,7 +1,9 @@
-"""Hardware counters by ncu and out-of-bounds accesses by compute-sanitizer: on demand, bounded in time, never fatal.
+"""Hardware counters by ncu and out-of-bounds accesses by compute-sanitizer: on demand, limited in
+time, never fatal.
 
-Both run `tools.tracing.profiled_calls` behind a command prefix that sandboxes it. What they report comes through a
-file, since the candidate may print what it likes. Only a finding of memcheck is part of a verdict.
+Both run `tools.tracing.profiled_calls` behind a command prefix which sandboxes the process. Their
+results come through a file, because the candidate may print anything. Only an error found by
+memcheck enters a verdict.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import kernelwright
 from kernelwright.tools import wire
 from kernelwright.tools.report import Failure, Fault, Number, SourceLine, Value, clean_text
 from kernelwright.worker_process import ChildProcess
+
+if TYPE_CHECKING:
+    import torch
 
 NCU_PLACES = ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu")
 SANITIZER_PLACES = (
@@ -34,7 +39,7 @@ METRICS = {
     "lts__t_sector_hit_rate.pct": "l2_hit_percent",
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor_percent",
 }
-"""Names of metrics by ncu's own. A GPU that lacks one of them gets the others in a second try."""
+"""Metrics by ncu's names. If a GPU lacks any of them, a second run requests the others."""
 WEIGHT_METRIC = "gpu__time_duration.sum"
 MAX_PROFILED_LAUNCHES = 20
 ERRORS_FOUND_EXIT_CODE = 86
@@ -55,21 +60,22 @@ class CounterRun(Value):
     """Percent of the peak, averaged over the candidate's launches by their time."""
     failure: Failure | None = None
     note: str = ""
-    """The reason why there is no result, in one line."""
+    """Reason of a missing result, in one line."""
 
 
-def find_tool(name: str, places: Iterable[str]) -> str | None:
+def find_tool(name: str, patterns: Iterable[str]) -> str | None:
     """Finds a tool on PATH, else the newest of `places`, globs under /."""
     return shutil.which(name) or next(
-        (str(p) for place in places for p in sorted(Path("/").glob(place), reverse=True)), None
+        (str(p) for pattern in patterns for p in sorted(Path("/").glob(pattern), reverse=True)),
+        None,
     )
 
 
 def call_spec(
     source: Path, init: Sequence[Any], inputs: Sequence[Any], device: str
 ) -> dict[str, Any]:
-    """Returns the description of a call that `tools.tracing.profiled_calls` reads: arguments by shape, dtype and range,
-    never by content. init: the constructor's arguments.
+    """Returns the description of a call that `tools.tracing.profiled_calls` reads: arguments by
+    shape, dtype and range, never by content. init: the constructor's arguments.
     """
     return {
         "source": str(source),
@@ -79,10 +85,10 @@ def call_spec(
     }
 
 
-def _described(tensor: Any) -> dict[str, Any]:
+def _described(tensor: torch.Tensor) -> dict[str, Any]:
     import torch
 
-    told = {
+    timing_counters = {
         "shape": list(tensor.shape),
         "dtype": str(tensor.dtype).removeprefix("torch."),
         "low": 0,
@@ -90,8 +96,8 @@ def _described(tensor: Any) -> dict[str, Any]:
     }
     if tensor.numel() and tensor.dtype != torch.bool:
         low, high = (v.item() for v in (tensor.amin(), tensor.amax()))
-        told |= {"low": low, "high": high}
-    return told
+        timing_counters |= {"low": low, "high": high}
+    return timing_counters
 
 
 def hardware_counters(
@@ -102,13 +108,15 @@ def hardware_counters(
     seconds: float = 60.0,
     ncu: str | None = None,
 ) -> CounterRun:
-    """Counters of one call under ncu. spec: a file of `call_spec`'s JSON; scratch: a folder that ncu may write to."""
+    """Counts hardware events of a call under ncu. spec: file with the JSON of `call_spec`;
+    scratch: folder for ncu's output.
+    """
     ncu = ncu or find_tool("ncu", NCU_PLACES)
     if ncu is None:
         return CounterRun(note="ncu is not installed: no hardware counters")
     names, note = list(METRICS), ""
-    for wanted in (names, names[:-1]):
-        log = scratch / f"ncu_{len(wanted)}.csv"
+    for metric_names in (names, names[:-1]):
+        log = scratch / f"ncu_{len(metric_names)}.csv"
         options = [
             "--csv",
             "--page",
@@ -124,34 +132,34 @@ def hardware_counters(
             "--launch-count",
             str(MAX_PROFILED_LAUNCHES),
             "--metrics",
-            ",".join(wanted),
+            ",".join(metric_names),
             "--log-file",
             str(log),
         ]
-        code, said = _run([*prefix, ncu, *options, *_once(spec)], scratch, seconds)
+        code, printed = _run([*prefix, ncu, *options, *_once(spec)], scratch, seconds)
         if code is None:
             return CounterRun(note=f"ncu took over {seconds:.0f} s: no hardware counters")
         text = log.read_text(errors="replace") if log.is_file() else ""
         if metrics := read_counters(text):
             return CounterRun(metrics=metrics)
-        note = _last_error(text) or _last_error(said) or f"exit code {code}"
+        note = _last_error(text) or _last_error(printed) or f"exit code {code}"
     return CounterRun(note=clean_text(f"ncu gives no counters: {note}", 200))
 
 
 def read_counters(text: str) -> dict[str, float]:
-    """Reads ncu's raw CSV page (a header, a row of units, a row for each launch) and averages the counters, weighted by
-    the launches' times.
+    """Reads ncu's raw CSV page (a header, a row of units, a row for each launch) and averages the
+    counters, weighted by the launches' times.
     """
     lines = [line for line in text.splitlines() if line.startswith('"')]
     rows = list(csv.DictReader(lines))
     launches = [(w, row) for row in rows if (w := _number(row.get(WEIGHT_METRIC))) is not None]
     total = sum(w for w, _ in launches)
-    found: dict[str, float] = {}
+    values_by_name: dict[str, float] = {}
     for name, short in METRICS.items():
         values = [(w, v) for w, row in launches if (v := _number(row.get(name))) is not None]
         if name != WEIGHT_METRIC and values and total > 0:
-            found[short] = sum(w * v for w, v in values) / sum(w for w, _ in values)
-    return found
+            values_by_name[short] = sum(w * v for w, v in values) / sum(w for w, _ in values)
+    return values_by_name
 
 
 def _number(text: str | None) -> float | None:
@@ -162,8 +170,10 @@ def _number(text: str | None) -> float | None:
 
 
 def _last_error(text: str) -> str:
-    told = [line.strip("= ") for line in text.splitlines() if "ERROR" in line or "Error" in line]
-    return told[-1] if told else ""
+    error_lines = [
+        line.strip("= ") for line in text.splitlines() if "ERROR" in line or "Error" in line
+    ]
+    return error_lines[-1] if error_lines else ""
 
 
 def memory_check(
@@ -174,8 +184,8 @@ def memory_check(
     seconds: float = 120.0,
     sanitizer: str | None = None,
 ) -> CounterRun:
-    """compute-sanitizer's memcheck over the candidate's calls: OUT_OF_BOUNDS with the kernel and the line, or
-    nothing found.
+    """compute-sanitizer's memcheck over the candidate's calls: OUT_OF_BOUNDS with the kernel and
+    the line, or nothing found.
     """
     sanitizer = sanitizer or find_tool("compute-sanitizer", SANITIZER_PLACES)
     if sanitizer is None:
@@ -207,15 +217,15 @@ def memory_check(
 
 def read_memcheck(text: str, spec: Path | None = None) -> Failure | None:
     """Returns the first finding of memcheck's log. spec: names the candidate's file, so that the line can be shown."""
-    what = _SANITIZER_ERROR.search(text)
-    if what is None:
+    error = _SANITIZER_ERROR.search(text)
+    if error is None:
         return None
-    at = _SANITIZER_PLACE.search(text, what.end())
+    at = _SANITIZER_PLACE.search(text, error.end())
     kernel = at["kernel"].strip() if at else "an unknown kernel"
     line = int(at["line"]) if at and at["line"] else None
-    place = f", line {line}" if line else ""
+    location = f", line {line}" if line else ""
     message = clean_text(
-        f"{what[1].strip()} in {kernel}{place}: a mask is missing or an offset is wrong", 300
+        f"{error[1].strip()} in {kernel}{location}: a mask is missing or an offset is wrong", 300
     )
     return Failure(fault=Fault.OUT_OF_BOUNDS, message=message, where=_source_line(spec, line))
 
@@ -239,25 +249,26 @@ def _once(spec: Path) -> list[str]:
 def _run(
     command: Sequence[str], scratch: Path, seconds: float, extra: Mapping[str, str] | None = None
 ) -> tuple[int | None, str]:
-    """Exit code, None where the time ran out and the whole group was killed; and the tail of what was printed.
+    """Runs a command with a scrubbed environment; returns its exit code and the tail of its
+    output.
 
-    The environment is scrubbed.
+    The exit code is None if the time limit passed and the process group was killed.
     """
     root = str(Path(kernelwright.__file__).parents[1])
-    kept = {
+    variables = {
         k: v
         for k in ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
         if (v := os.environ.get(k))
     }
     environment = {
-        **kept,
+        **variables,
         "PYTHONPATH": root,
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         **(extra or {}),
     }
-    said = scratch / "said.txt"
-    with said.open("wb") as out:
+    output_path = scratch / "said.txt"
+    with output_path.open("wb") as out:
         try:
             with ChildProcess(
                 command, environment=environment, folder=scratch, output=out, errors=out
@@ -266,6 +277,6 @@ def _run(
         except OSError as error:
             return 127, str(error)
     code = child.exit_code if ended else None
-    with said.open("rb") as file:
-        file.seek(max(0, said.stat().st_size - 4096))
+    with output_path.open("rb") as file:
+        file.seek(max(0, output_path.stat().st_size - 4096))
         return code, file.read().decode(errors="replace")

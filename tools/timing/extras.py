@@ -1,5 +1,5 @@
-"""Adds measurements to a verdict that are not part of it: torch.compile's time, hardware counters, the sanitizer. They
-are bounded in time and never fatal.
+"""Adds measurements to a verdict that are not part of it: torch.compile's time, hardware
+counters, the sanitizer. They are bounded in time and never fatal.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ def add_extras(
     report: Report,
     problem: Problem,
     source: str,
-    asked: Options,
+    options: Options,
     device: str,
     time_compiled: Callable[[TimingMethod], Baseline],
     say: Callable[[str], None],
 ) -> Report:
-    """Returns the report with the extras that were asked for and could be measured. time_compiled: times the reference
-    that torch.compile has compiled, by a method.
+    """Returns the report with the requested extras, if measurable. time_compiled: times the
+    reference compiled by torch.compile, by a method.
     """
     if report.profile is None:
         return report
     profile = report.profile
-    if asked.torch_compile:
+    if options.torch_compile:
         say("timing torch.compile")
         profile = compared_with(time_compiled(profile.method), profile)
-    if asked.ncu or asked.sanitizer:
-        profile, report = _with_counters(profile, report, problem, source, asked, device, say)
+    if options.ncu or options.sanitizer:
+        profile, report = _with_counters(profile, report, problem, source, options, device, say)
     return report.with_(profile=profile)
 
 
 def compared_with(baseline: Baseline, profile: ProfileResult) -> ProfileResult:
-    """Returns the profile with torch.compile's times and the speedup over them: an estimate only where the baseline and
-    the candidate could not be timed by the same method.
+    """Returns the profile with torch.compile's times and the speedup over them; only an estimate
+    if baseline and candidate were timed by different methods.
     """
     profile = profile.with_(
         compiled=baseline.compiled, eager_beside_compiled=baseline.eager, compiled_host_ms=baseline.compiled_host_ms,
@@ -63,7 +63,7 @@ def _with_counters(
     report: Report,
     problem: Problem,
     source: str,
-    asked: Options,
+    options: Options,
     device: str,
     say: Callable[[str], None],
 ) -> tuple[ProfileResult, Report]:
@@ -76,35 +76,35 @@ def _with_counters(
             _write_call(problem, source, device, scratch),
             [sys.executable, "-m", "kernelwright.tools.sandbox.inside.enter", folder],
         )
-        if asked.ncu:
+        if options.ncu:
             say("reading hardware counters")
-            found = hardware_counters(spec, scratch=scratch, prefix=prefix)
+            memory_errors = hardware_counters(spec, scratch=scratch, prefix=prefix)
             profile = profile.with_(
-                ncu=found.metrics,
-                notes=(*profile.notes, found.note) if found.note else profile.notes,
+                ncu=memory_errors.metrics,
+                notes=(*profile.notes, memory_errors.note) if memory_errors.note else profile.notes,
             )
-        if asked.sanitizer:
+        if options.sanitizer:
             say("running compute-sanitizer")
-            found = memory_check(spec, scratch=scratch, prefix=prefix)
-            if found.note:
-                profile = profile.with_(notes=(*profile.notes, found.note))
-            if found.failure:
-                report = report.with_(failure=found.failure, correct=False)
+            memory_errors = memory_check(spec, scratch=scratch, prefix=prefix)
+            if memory_errors.note:
+                profile = profile.with_(notes=(*profile.notes, memory_errors.note))
+            if memory_errors.failure:
+                report = report.with_(failure=memory_errors.failure, correct=False)
     return profile, report
 
 
 def _write_call(problem: Problem, source: str, device: str, scratch: Path) -> Path:
-    """The file that tells tools.tracing.profiled_calls what to call, and with what."""
+    """Writes the file which tells tools.tracing.profiled_calls the call and its arguments."""
     from kernelwright.tools.references.reference import Reference
     from kernelwright.tools.timing.counters import call_spec
 
     (scratch / "candidate.py").write_text(source, "utf-8")
     reference = Reference(problem, device)
-    told = call_spec(
+    described_call = call_spec(
         scratch / "candidate.py",
         reference.init_arguments(),
         reference.arguments(reference.inputs(0)),
         device,
     )
-    (scratch / "call.json").write_text(json.dumps(told))
+    (scratch / "call.json").write_text(json.dumps(described_call))
     return scratch / "call.json"

@@ -12,7 +12,7 @@ Z_SCORE_95 = 1.96
 
 
 class StepTime(Value):
-    """One launch of a call, or one operator of torch that has work for the device."""
+    """Time of a launch, or of an operator of torch with work for the device."""
 
     name: str
     grid: tuple[int, int, int] = (1, 1, 1)
@@ -20,26 +20,26 @@ class StepTime(Value):
     launch: bool = True
     """False for an operator of torch."""
     milliseconds: Number
-    """Timed by itself, with the cache as the step before it leaves it."""
+    """Time of the step alone, with the cache as left by the step before."""
     share: Number
     """Share of the time of all steps of the call, 0 to 1."""
 
 
 class RankedConfigurations(Value):
-    """The configurations of one autotuned launch at this size."""
+    """Ranking of the configurations of an autotuned launch at this size."""
 
     number: int
     """The number of the choice among the choices of the call, from 0."""
     ranked: tuple[int, ...] = ()
-    """Fastest first; those that the GPU has no room for, and those that were not reached in time, are not among
-    them.
+    """Configurations, fastest first, without those which exceed the GPU's memory or were not
+    reached in time.
     """
     milliseconds: tuple[Number, ...] = ()
     """The time of each alternative, in the same order."""
 
 
 class Measurement(Value):
-    """One candidate against the reference on one GPU."""
+    """Times of a candidate and its reference on a GPU."""
 
     device: str
     """The name of the GPU."""
@@ -50,8 +50,8 @@ class Measurement(Value):
     speedup_low: Number
     """The lower end of its 95 % interval."""
     host_ms: Number
-    """Milliseconds that the host takes to launch the steps of one call of the candidate without a graph. It is part of
-    no speedup.
+    """Host time for launching the steps of a call of the candidate without a graph, in
+    milliseconds. Enters no speedup.
     """
     eager_host_ms: Number
     """The same for the reference."""
@@ -60,7 +60,7 @@ class Measurement(Value):
     eager_drift: Number
     """The ratio of the reference's median beside this candidate to its median of record, minus 1."""
     steps: tuple[StepTime, ...] = ()
-    """Steps in order; the first 256 where there are more."""
+    """Steps in order, at most 256."""
     clocks: Clocks | None = None
     neighbours: tuple[Neighbour, ...] = ()
     notes: tuple[str, ...] = ()
@@ -68,8 +68,10 @@ class Measurement(Value):
 
 
 def summarise_samples(samples: Sequence[float], method: TimingMethod | None = None) -> Timing:
-    """The median with its 95 % interval by order statistics (binomial, normal approximation: Hahn and Meeker 1991,
-    5.2). Needs a sample. method: how all of them were timed; None where no speedup is made of them.
+    """Returns the median with its 95 % interval by order statistics (binomial, normal
+    approximation: Hahn and Meeker 1991, 5.2). Needs a sample.
+
+    method: timing method of all samples; None if no speedup is computed from them.
     """
     ordered = sorted(samples)
     n = len(ordered)
@@ -82,6 +84,6 @@ def summarise_samples(samples: Sequence[float], method: TimingMethod | None = No
     )  # fmt: skip
 
 
-def is_settled(found: Timing, width: float = 0.01) -> bool:
+def is_settled(timing: Timing, width: float = 0.01) -> bool:
     """Whether the interval is narrower than this share of the median."""
-    return found.calls >= 16 and (found.high - found.low) <= width * found.median
+    return timing.calls >= 16 and (timing.high - timing.low) <= width * timing.median

@@ -1,5 +1,5 @@
-"""Takes one measurement: blocks of a candidate's calls, timed in its process, alternate with blocks of the reference's,
-timed here. It reaches the GPU through these two only.
+"""Runs a measurement: blocks of a candidate's calls, timed in its process, alternate with blocks
+of the reference's calls, timed here. Only these two touch the GPU.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.tools.gpu.stopwatch import LONG_CALL_MS
 from kernelwright.tools.hardware.gpus import read_clocks
@@ -34,33 +34,38 @@ from kernelwright.tools.timing.measurement import (
     summarise_samples,
 )
 
+if TYPE_CHECKING:
+    import torch
+
 CANDIDATE_MS, REFERENCE_MS = 60.0, 12.0
-"""GPU time of one candidate's own blocks, and of the reference's beside them."""
+"""GPU time in milliseconds of the candidate's blocks, and of the reference's blocks beside them."""
 MIN_CALLS, MAX_CALLS, BLOCKS = 6, 48, 3
 SLOW_FACTOR, CALLS_WHEN_SLOW = 3.0, 3
-"""A candidate that takes so many times what the reference takes is timed in so few calls."""
+"""Ratio to the reference above which a candidate counts as slow, and the number of its timed
+calls.
+"""
 TRIAL_BLOCK = 16
-"""Calls of one block of a trial."""
+"""Calls per block of a trial."""
 CLOCK_DRIFT = 0.015
-"""The relative drift beyond which the reference is measured anew: the GPU's clocks have changed since its time of
-record.
+"""The relative drift beyond which the reference is measured anew: the GPU's clocks have changed
+since its time of record.
 """
 MIN_SHARE_OF_WALL_TIME = 0.7
-"""The device events of a block claim at least this share of what the judge's clock saw."""
+"""Minimum share of the judge's wall time which a block's device events must claim."""
 MAX_DOUBTED_BLOCKS = 8
 """Blocks, none of which can be believed, before that is called a cheat."""
 BLOCK_SLACK, CALL_SLACK = 1.0, 0.1
 """Milliseconds of the judge's clock, a block and a call, that messages and host code take."""
 ANSWER_SECONDS = 60.0
-"""Seconds for any one answer of the candidate's process."""
+"""Time limit in seconds for an answer of the candidate's process."""
 
 
 @dataclass(frozen=True)
 class InputSet:
-    """The arguments of one call of forward, in memory that the judge and the candidate's process share."""
+    """Arguments of a call of forward, in memory shared by the judge and the candidate's process."""
 
     values: Sequence[Any]
-    """The judge's own view."""
+    """The judge's own tensors over the shared memory."""
     described: Any
     """The values as tools.wire.describe writes them, tensors by the spec of their shared memory."""
     shared: Sequence[Any] = ()
@@ -88,7 +93,7 @@ class _Blocks:
 
 
 class _Timed(NamedTuple):
-    """What was found while nobody else computed on the GPU, beside the samples of the blocks."""
+    """Results of the phase in which nobody else computed on the GPU, beside the blocks' samples."""
 
     disturbed: bool
     """Whether the calls left something behind."""
@@ -101,7 +106,7 @@ class _Timed(NamedTuple):
 
 
 class Measuring:
-    """One measurement."""
+    """Measurement of a candidate against its reference."""
 
     def __init__(
         self,
@@ -113,8 +118,10 @@ class Measuring:
         sparing: bool = False,
         alone: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """sparing: what is captured on either side gives its memory back while answers are compared. alone: while what
-        it gives is entered, nobody else computes on the GPU; entered for what is timed.
+        """Prepares a measurement; `run` performs it.
+
+        sparing: whether captured graphs are freed on both sides before outputs are compared.
+        alone: context during which nobody else computes on the GPU, held while calls are timed.
         """
         self._clock, self._process, self._reference = clock, process, reference
         self._sets, self._choices, self._sparing, self._alone = sets, choices, sparing, alone
@@ -123,20 +130,21 @@ class Measuring:
         self._turn = 0
 
     def run(
-        self, places: Sequence[Any], compare: Callable[[int], None] | None, begun: float
+        self, output_memory: Sequence[Any], compare: Callable[[int], None] | None, begun: float
     ) -> Measurement:
-        """Times the candidate in turns with the reference. places, compare: as `Clock.measure` takes them; begun: by
-        `time.monotonic`. Raises Failed for a wrong output and for times that cannot be believed.
+        """Times the candidate in turns with the reference. places, compare: as `Clock.measure`
+        takes them; begun: by `time.monotonic`. Raises Failed for a wrong output and for times
+        that cannot be believed.
         """
         host_ms = self._open()
-        timed = self._timed(places, compare)
+        timed = self._timed(output_memory, compare)
         if timed.disturbed:
             self._note(
                 "a call changes memory that outlives it: all of it was restored before each timed call"
             )
             self._blocks, self._eager = _Blocks(), []
             host_ms = self._open(everything=True)
-            timed = self._timed(places, compare)
+            timed = self._timed(output_memory, compare)
         self._process.ask({"do": "clock_close"}, seconds=ANSWER_SECONDS)
         candidate = summarise_samples(self._blocks.samples, self._reference.method)
         eager = self._reference.record
@@ -151,17 +159,17 @@ class Measuring:
             notes=tuple(self._notes), seconds=time.monotonic() - begun,
         )  # fmt: skip
 
-    def _timed(self, places: Sequence[Any], compare: Callable[[int], None] | None) -> _Timed:
-        """Times both sides while nobody else computes on the GPU; then has an output of the timed calls compared.
-        Raises Failed for a wrong one.
+    def _timed(self, output_memory: Sequence[Any], compare: Callable[[int], None] | None) -> _Timed:
+        """Times both sides while nobody else computes on the GPU; then compares an output of the
+        timed calls. Raises Failed for a wrong output.
         """
         with self._alone():
             self._alternate()
             last = (self._turn - 1) % len(self._sets)
-            disturbed = self._outputs_taken(places, last)
+            disturbed = self._outputs_taken(output_memory, last)
             meanwhile = self._clock.neighbours()
             steps, drift = self._steps(), self._check_drift()
-            found = _Timed(
+            timed = _Timed(
                 disturbed=disturbed, steps=steps, drift=drift,
                 clocks=read_clocks(self._clock.uuid) if self._clock.uuid else None,
                 neighbours=busiest_readings(meanwhile, self._clock.neighbours()),
@@ -171,25 +179,25 @@ class Measuring:
                 self._process.ask({"do": "clock_close"}, seconds=ANSWER_SECONDS)
                 self._reference.release()
             _compare_timed(compare, last)
-        return found
+        return timed
 
     def time_candidate(self, calls: int) -> list[float]:
-        """Milliseconds of each of so many calls, by the reference's method but not in turns with it: for comparing
-        configurations of one kernel with each other. Raises Failed.
+        """Returns the milliseconds of each call, by the reference's method but without
+        alternating, for comparing configurations of a kernel. Raises Failed.
         """
         self._open()
-        self._block(1, kept=False)
-        left = calls
-        while left > 0:
-            self._block(min(left, TRIAL_BLOCK))
-            left -= TRIAL_BLOCK
+        self._block(1, counted=False)
+        remaining = calls
+        while remaining > 0:
+            self._block(min(remaining, TRIAL_BLOCK))
+            remaining -= TRIAL_BLOCK
         self._until_believed(min(calls, TRIAL_BLOCK))
         self._process.ask({"do": "clock_close"}, seconds=ANSWER_SECONDS)
         return self._blocks.samples
 
     def _open(self, everything: bool = False) -> float:
-        """Opens both sides in the same mode. Returns the milliseconds that the candidate's host code would take without
-        a graph.
+        """Opens both sides in the same mode. Returns the milliseconds that the candidate's host
+        code would take without a graph.
         """
         self._reference.open()
         return self._open_candidate(everything)
@@ -200,7 +208,9 @@ class Measuring:
             "graphs": self._reference.method is TimingMethod.GRAPH, "everything": everything,
         }  # fmt: skip
         reply = self._process.ask(
-            message, seconds=ANSWER_SECONDS, shared=[one for s in self._sets for one in s.shared]
+            message,
+            seconds=ANSWER_SECONDS,
+            shared=[memory for s in self._sets for memory in s.shared],
         )
         with well_formed():
             captured, why, host_ms = (
@@ -230,13 +240,13 @@ class Measuring:
 
     # -------------------------------------------------------------- blocks
     def _alternate(self) -> None:
-        """The candidate's blocks and the reference's in turns, after one of the candidate's that says how long it
-        takes.
+        """Alternates blocks of the candidate and of the reference, after a candidate's block
+        which estimates its time.
         """
         eager = self._reference.record.median
-        estimate = statistics.median(self._block(1, kept=False))
+        estimate = statistics.median(self._block(1, counted=False))
         if estimate < LONG_CALL_MS:
-            estimate = statistics.median(self._block(2, kept=False))
+            estimate = statistics.median(self._block(2, counted=False))
         if estimate > SLOW_FACTOR * eager and estimate > 1.0:
             calls, blocks = CALLS_WHEN_SLOW, 1
         else:
@@ -254,8 +264,8 @@ class Measuring:
         self._until_believed(max(1, calls // blocks))
 
     def _until_believed(self, calls: int) -> None:
-        """Raises Failed where the device events claim far less than the judge's clock saw pass, in every block: a
-        busy machine slows some, a cheat all.
+        """Raises Failed if the device events of every block claim far less than the judge's
+        clock: a busy machine slows some blocks, a cheat all of them.
         """
         while not self._blocks.samples:
             if len(self._blocks.times) < MAX_DOUBTED_BLOCKS:
@@ -263,15 +273,15 @@ class Measuring:
                 continue
             self._clock.refuse_a_shared_gpu()
             claimed = statistics.median(ms for block in self._blocks.times for ms in block)
-            seen = min(self._blocks.wall)
+            least_wall = min(self._blocks.wall)
             message = (
-                f"the events claim {claimed:.4g} ms a call, the judge's clock saw at least {seen:.4g} ms: "
+                f"the events claim {claimed:.4g} ms a call, the judge's clock saw at least {least_wall:.4g} ms: "
                 "work outside the timed "
                 "stream"
             )
             raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.CLOCK, message=message))
 
-    def _block(self, calls: int, kept: bool = True) -> list[float]:
+    def _block(self, calls: int, counted: bool = True) -> list[float]:
         order = [(self._turn + i) % len(self._sets) for i in range(calls)]
         self._turn += calls
         begun = time.perf_counter()
@@ -287,22 +297,22 @@ class Measuring:
                     message="the device events give times that are impossible",
                 )
             )
-        if kept:
-            seen = wall - BLOCK_SLACK - CALL_SLACK * calls
+        if counted:
+            net_wall = wall - BLOCK_SLACK - CALL_SLACK * calls
             self._blocks.times.append(times)
-            self._blocks.believed.append(block >= MIN_SHARE_OF_WALL_TIME * seen)
+            self._blocks.believed.append(block >= MIN_SHARE_OF_WALL_TIME * net_wall)
             self._blocks.wall.append(wall / calls)
         return times
 
-    def _outputs_taken(self, places: Sequence[Any], index: int) -> bool:
-        """Has the outputs of the last timed call on a set copied to the judge's memory; gives whether the calls left
-        something behind.
+    def _outputs_taken(self, output_memory: Sequence[Any], index: int) -> bool:
+        """Has the outputs of the last timed call on a set copied to the judge's memory; gives
+        whether the calls left something behind.
         """
-        for place in places:
-            _filled(place.memory)
-        specs = [[{"tensor": place.spec} for place in places]]
+        for output in output_memory:
+            _filled(output.memory)
+        specs = [[{"tensor": output.spec} for output in output_memory]]
         message = {"do": "clock_check", "index": index, "sets": specs}
-        reply = self._process.ask(message, seconds=ANSWER_SECONDS, shared=list(places))
+        reply = self._process.ask(message, seconds=ANSWER_SECONDS, shared=list(output_memory))
         with well_formed():
             return bool(reply["disturbed"])
 
@@ -319,8 +329,8 @@ class Measuring:
             return tuple(_step_time(row, total) for row in reply["launches"])
 
     def _check_drift(self) -> float:
-        """The reference's time beside this candidate against its time of record, which is measured anew where they
-        differ.
+        """Returns the reference's relative drift from its time of record; measures the reference
+        again if the drift is large.
         """
         before = self._reference.record.median
         drift = statistics.median(self._eager) / before - 1.0
@@ -332,7 +342,7 @@ class Measuring:
         return drift
 
 
-def _step_time(row: Any, total: float) -> StepTime:
+def _step_time(row: Mapping[str, Any], total: float) -> StepTime:
     x, y, z = (*map(int, row["grid"]), 1, 1, 1)[:3]
     ms = float(row["ms"])
     return StepTime(
@@ -341,9 +351,9 @@ def _step_time(row: Any, total: float) -> StepTime:
     )  # fmt: skip
 
 
-def _filled(memory: Any) -> None:
-    """Written over, and done: the other process does not wait for this one's stream, and gigabytes take longer than a
-    message.
+def _filled(memory: torch.Tensor) -> None:
+    """Written over, and done: the other process does not wait for this one's stream, and
+    gigabytes take longer than a message.
     """
     memory.fill_(0xFF)
     if memory.is_cuda:

@@ -1,5 +1,5 @@
-"""In what precision candidate and reference multiply, as text beside a speedup: a product in tf32 is not compared
-with one in fp32 in silence.
+"""Describes in which precision candidate and reference multiply, as text beside a speedup, so
+that a product in tf32 is not silently compared with a product in fp32.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _PLAIN = {
 
 
 def reference_precision(tensors: Iterable[Any]) -> str:
-    """Returns the precision of torch's eager mode in this process on these inputs and weights: their widest floating
-    type; for fp32 what torch's switches make of it.
+    """Returns the precision of torch's eager mode on these inputs and weights: their widest
+    floating type, and for fp32 the effect of torch's switches.
     """
     import torch
 
-    found = {
+    operand_types = {
         str(t.dtype).removeprefix("torch.")
         for t in tensors
         if t.is_floating_point() or t.is_complex()
     }
-    if not found:
+    if not operand_types:
         return ""
-    if "float32" not in found:
-        return ", ".join(_NAMES.get(name, name) for name in sorted(found))
+    if "float32" not in operand_types:
+        return ", ".join(_NAMES.get(name, name) for name in sorted(operand_types))
     products, convolutions = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     if products == convolutions:
         return "tf32" if products else "fp32"
@@ -46,16 +46,16 @@ def reference_precision(tensors: Iterable[Any]) -> str:
 
 
 def candidate_precision(kernels: Sequence[KernelResources]) -> str:
-    """The lowest operand type among the tensor-core instructions of its kernels; where there are none, the lowest
-    floating type that they are given.
+    """Returns the lowest operand type among the tensor-core instructions of the kernels; without
+    any, the lowest floating type of their arguments.
     """
-    seen = {kind for kernel in kernels for kind in kernel.mma_types}
+    multiplied = {kind for kernel in kernels for kind in kernel.mma_types}
     for kind in _LOWEST_FIRST:
-        if kind in seen:
+        if kind in multiplied:
             return _PLAIN.get(kind, kind)
-    if seen:
-        return ", ".join(sorted(seen))
-    given = {
+    if multiplied:
+        return ", ".join(sorted(multiplied))
+    argument_types = {
         str(kind).lstrip("*k")
         for kernel in kernels
         for kind in kernel.signature.values()
@@ -65,7 +65,7 @@ def candidate_precision(kernels: Sequence[KernelResources]) -> str:
         (
             kind
             for kind in ("fp8", "bf16", "fp16", "fp32", "fp64")
-            if any(g.startswith(kind) for g in given)
+            if any(g.startswith(kind) for g in argument_types)
         ),
         "",
     )

@@ -1,4 +1,6 @@
-"""The reference's own time on one GPU: measured once for a problem, and looked at again beside each candidate."""
+"""The reference's own time on a GPU: measured once per problem, and checked beside each
+candidate.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from kernelwright.tools.gpu.cuda_graphs import Captured, CaptureFailed, Pool
 from kernelwright.tools.gpu.persistent_memory import merge_ranges, poison
 from kernelwright.tools.gpu.stopwatch import host_time, timed_block
 from kernelwright.tools.nested import tensors_of
-from kernelwright.tools.references.reference import BuffersAsTheyWere
+from kernelwright.tools.references.models.model_state import BuffersAsTheyWere
 from kernelwright.tools.report import Timing, TimingMethod
 from kernelwright.tools.timing.measurement import is_settled, summarise_samples
 
@@ -21,15 +23,16 @@ BLOCK_CALLS = 8
 SETTLED_WIDTH = 0.004
 """Relative width of the median's interval at which a measurement of record ends before its budget is spent."""
 HELD_GRAPHS_DIVISOR = 10
-"""Graphs are kept between candidates where they hold no more than this part of the GPU's memory."""
+"""Graphs are kept between candidates up to this fraction (1/N) of the GPU's memory."""
 
 
 def time_in_turns(clocks: Sequence[ReferenceClock], method: TimingMethod | None = None) -> None:
-    """Takes the measurement of record of every clock anew, a block of each in turns, until all are settled or have
-    spent their budget.
+    """Measures the time of record of every clock, in alternating blocks, until all are settled or
+    out of budget.
 
-    method: each clock is opened with it before its block and gives large graphs back behind it, so that several large
-    references share the memory of one GPU; None: they are open.
+    method: each clock is opened with this method before its block and frees large graphs after
+    it, so that several large references share the memory of a GPU; None: the clocks are open
+    already.
     """
     samples: list[list[float]] = []
     most: list[int] = []
@@ -39,13 +42,16 @@ def time_in_turns(clocks: Sequence[ReferenceClock], method: TimingMethod | None 
             first = clock.block(3)
         samples.append(first)
         most.append(clock.calls_in_budget(first))
-    while any(_needs_more(taken, calls) for taken, calls in zip(samples, most, strict=True)):
-        for clock, taken, calls in zip(clocks, samples, most, strict=True):
-            if len(taken) < calls:
+    while any(
+        _needs_more(samples_of_clock, calls)
+        for samples_of_clock, calls in zip(samples, most, strict=True)
+    ):
+        for clock, samples_of_clock, calls in zip(clocks, samples, most, strict=True):
+            if len(samples_of_clock) < calls:
                 with _opened(clock, method):
-                    taken += clock.block(min(BLOCK_CALLS, calls - len(taken)))
-    for clock, taken in zip(clocks, samples, strict=True):
-        clock.set_record(taken)
+                    samples_of_clock += clock.block(min(BLOCK_CALLS, calls - len(samples_of_clock)))
+    for clock, samples_of_clock in zip(clocks, samples, strict=True):
+        clock.set_record(samples_of_clock)
 
 
 def _needs_more(samples: Sequence[float], most: int) -> bool:
@@ -62,8 +68,8 @@ def _opened(clock: ReferenceClock, method: TimingMethod | None) -> Iterator[None
 
 
 class ReferenceClock:
-    """One reference, eager or compiled, on some sets of inputs, in this process. Graphs are captured when they are
-    needed.
+    """Reference, eager or compiled, on sets of inputs, in this process. Graphs are captured on
+    demand.
     """
 
     def __init__(
@@ -76,21 +82,21 @@ class ReferenceClock:
         buffers: BuffersAsTheyWere | None = None,
         settings: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """call: the reference's forward, which has run before.
+        """Prepares nothing on the GPU yet.
 
-        sets: its arguments, tensors in the memory that the candidate is given too. changed: tensors that a call writes
-        to.
-
-        flush_ms: what one write over the cache costs. record: times of record, in milliseconds, by method, that an
-        earlier clock of this reference measured; filled here. buffers: those of the reference that a call changes,
-        such as running statistics. settings: a context in which torch is set as the reference sets it.
+        call: the reference's forward, which has run before. sets: its arguments, tensors in the
+        memory shared with the candidate. changed: tensors which a call writes. flush_ms: time of
+        a write over the cache. record: times of record, in milliseconds, by method, from an
+        earlier clock of this reference; filled here. buffers: buffers of the reference which a
+        call changes, such as running statistics. settings: context with the reference's torch
+        settings.
         """
         self._call, self._sets, self._flush_ms = call, sets, flush_ms
         self._changed = [(t, t.clone()) for t in changed]
         self._captured: list[Captured] = []
         self._outputs: dict[int, list[tuple[int, int]]] = {}
         self.host_us = 0.0
-        """Microseconds that the host takes to launch one call without a graph; 0 before it was opened."""
+        """Host time for launching a call without a graph, in microseconds; 0 before `open`."""
         self._next = 0
         self.method = TimingMethod.GRAPH
         """How the calls of a block are timed."""
@@ -101,7 +107,9 @@ class ReferenceClock:
         self._settings = settings
 
     def warm_up(self) -> None:
-        """Calls it once on each set, for what happens at a first call only: compilation, the choice of algorithms."""
+        """Calls the reference once on each set, which triggers compilation and the choice of
+        algorithms.
+        """
         try:
             with self._settings():
                 for inputs in self._sets:
@@ -110,8 +118,8 @@ class ReferenceClock:
             self._leave_as_given()
 
     def open(self, method: TimingMethod = TimingMethod.GRAPH) -> None:
-        """Makes it ready to be timed by a method. QUEUED takes the place of GRAPH where it cannot be captured;
-        afterwards `method` says which one it is.
+        """Prepares timing by a method. Falls back from GRAPH to QUEUED if the reference cannot be
+        captured; `method` then holds the effective method.
         """
         try:
             with self._settings():
@@ -145,14 +153,16 @@ class ReferenceClock:
             return self._call(*inputs)
 
     def _prepare(self, captured: Captured | None = None) -> None:
-        """Prepares as before a candidate's call: what a call changes is restored, and its outputs are poisoned."""
+        """Prepares the memory as before a candidate's call: restores changed tensors, and poisons
+        the outputs.
+        """
         self._restore()
         if captured is not None:
             poison(self._outputs[id(captured)])
 
     def _restore(self) -> None:
-        """All that a call changes is what it was: candidates are timed on copies of the same memory, and the next one
-        is judged on the state that the reference began with.
+        """Restores everything that a call changes: candidates are timed on copies of the same
+        memory, and the next candidate is judged on the reference's initial state.
         """
         for tensor, copy in self._changed:
             tensor.copy_(copy)
@@ -160,8 +170,8 @@ class ReferenceClock:
             self._buffers.put_back()
 
     def _leave_as_given(self) -> None:
-        """Restored, and done: the candidate's process reads the same memory next, and does not wait for this one's
-        stream.
+        """Restored, and done: the candidate's process reads the same memory next, and does not
+        wait for this one's stream.
         """
         import torch
 
@@ -171,8 +181,8 @@ class ReferenceClock:
                 torch.cuda.synchronize()
 
     def _places_of(self, captured: Captured) -> list[tuple[int, int]]:
-        """Address and bytes of the outputs that the graph allocates: of no input's, no weight's, nothing that the
-        model keeps.
+        """Returns address and size of the outputs allocated by the graph, without memory of
+        inputs, weights or model state.
         """
         storages = [
             t.untyped_storage() for t in tensors_of(captured.outputs) if t.is_cuda and t.numel()
@@ -204,13 +214,13 @@ class ReferenceClock:
 
     @property
     def record(self) -> Timing:
-        """Returns the measurement of record by the present method; it is taken now where there is none."""
+        """Returns the measurement of record by the current method; measures if there is none."""
         if self.method not in self._record:
             self.time_anew()
         return summarise_samples(self._record[self.method], self.method)
 
     def time_anew(self) -> None:
-        """Measures again what candidates are compared with."""
+        """Repeats the measurement of record."""
         time_in_turns([self])
 
     def calls_in_budget(self, samples: Sequence[float]) -> int:
@@ -223,7 +233,7 @@ class ReferenceClock:
         self._record[self.method] = samples
 
     def release_if_large(self) -> None:
-        """Gives the graphs' memory back where it is much; the record stays."""
+        """Frees the graphs if they take much memory; the record stays."""
         import torch
 
         _, total = torch.cuda.mem_get_info()

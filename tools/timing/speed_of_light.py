@@ -1,11 +1,10 @@
-"""The speed of light of a problem on a GPU, put beside a measured time; and the floor under which no honest time
-can lie.
+"""The speed of light of a problem on a GPU, put beside a measured time; and the floor under which
+no honest time can lie.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
+from kernelwright.tools.hardware.gpus import Gpu
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Cheat, Failed, Failure, Fault, ProfileResult
 from kernelwright.tools.timing.roofline import (
@@ -24,11 +23,12 @@ _work_by_problem: dict[tuple[str, str], Work | None] = {}
 
 
 def work_of(problem: Problem) -> Work | None:
-    """Counted once a problem, without a GPU; None where the reference does not run on meta tensors.
+    """Counts the work of a problem once, without a GPU; None if the reference cannot run on meta
+    tensors.
 
-    What small sizes show to be without influence is not counted as bytes that must move. The floor does not rest on
-    that: an element that matters at small sizes may be one that a clever kernel never reads at large ones, and no
-    honest kernel is to be accused.
+    Tensors without influence at small sizes do not count as bytes to move. The floor does not
+    rely on this: an element that matters at small sizes may never be read by a clever kernel at
+    large sizes.
     """
     key = (problem.name, problem.hash)
     if key not in _work_by_problem:
@@ -45,7 +45,9 @@ def work_of(problem: Problem) -> Work | None:
 
 
 def _unused_tensors(problem: Problem) -> tuple[str, ...]:
-    """Inputs and weights that no output depends on, found at small sizes on the CPU; none where they do not fit."""
+    """Returns inputs and weights without influence on the output, found at small sizes on the
+    CPU; empty if no small size fits.
+    """
     from kernelwright.tools.references.reference import Reference
     from kernelwright.tools.references.small_sizes import shrink
 
@@ -55,10 +57,11 @@ def _unused_tensors(problem: Problem) -> tuple[str, ...]:
     return structure_of(Reference(problem.with_sizes(small.sizes), "cpu")).unused
 
 
-def add_speed_of_light(problem: Problem, result: ProfileResult, gpu: Any) -> ProfileResult:
-    """Adds roofline and share of speed-of-light.
+def add_speed_of_light(problem: Problem, result: ProfileResult, gpu: Gpu) -> ProfileResult:
+    """Adds the roofline and the share of the speed of light. Raises Failed for an impossible
+    time.
 
-    gpu: tools.gpus.Gpu of the device. Raises Failed where the time is impossible.
+    gpu: tools.hardware.gpus.Gpu of the device.
     """
     work = work_of(problem)
     if work is None or gpu is None or result.candidate is None:

@@ -1,6 +1,7 @@
-"""The numbers of a kernel file: which there are, which values are legal, the file rewritten with other values, what the
-tracer says such a file launches, and a score from compiling alone.
+"""Tunable numbers of a kernel file: finds them and their legal values, rewrites the file with
+other values, reads its launches from the tracer, and scores it by compiling alone.
 
-Belongs here: what is true of a text and of a compilation. Does not belong here: which configuration is tried next, what
-was measured before, files and tables (agent/tuning), and anything that runs a kernel (tools/judging, tools/timing).
+Belongs here: properties of a text and of a compilation. Does not belong here: the choice of the
+next configuration, earlier measurements, files and tables (agent/tuning), and everything that
+runs a kernel (tools/judging, tools/timing).
 """

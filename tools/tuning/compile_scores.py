@@ -1,5 +1,5 @@
-"""Scores one configuration by compiling alone: it is traced, compiled for the target, and rated by its resources and a
-cost model.
+"""Scores a configuration by compiling alone: traces it, compiles it for the target, and rates its
+resources by a cost model.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kernelwright.tools.compiling.compiled import Compiled
 from kernelwright.tools.hardware.targets import Target, parse_target
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.report import KernelResources, Number, Value
@@ -25,7 +26,7 @@ CompileTrace = Callable[[TracedCandidate, str], Mapping[str, Any]]
 
 
 class KernelScore(Value):
-    """The score of one launch of one configuration."""
+    """Score of a launch of a configuration."""
 
     kernel: str
     grid: tuple[int, int, int] = (1, 1, 1)
@@ -35,7 +36,7 @@ class KernelScore(Value):
     occupancy: Number | None = None
     occupancy_limit: str = ""
     instructions: Number = 0.0
-    """Instructions that one thread issues; those of a loop count for every iteration."""
+    """Instructions issued by a thread; instructions in a loop count once per iteration."""
     tensor_core: str = ""
     bound: str = ""
     """The resource that bounds the launch by the model: issue, tensor, memory or latency."""
@@ -43,15 +44,19 @@ class KernelScore(Value):
 
 
 class CompileScore(Value):
-    """The score of one configuration. It is deterministic: the same text gives the same score."""
+    """Score of a configuration, deterministic in its text."""
 
     failure: str = ""
-    """The reason why it cannot be launched, one line; empty where it can."""
+    """Reason why the configuration cannot be launched, in one line; empty if it can."""
     kernels: tuple[KernelScore, ...] = ()
     cycles: Number | None = None
-    """The model's figure, all launches of one call: for comparing configurations, no time. None where it failed."""
+    """Estimated cycles of all launches of a call, for comparing configurations; no time. None for
+    a failed configuration.
+    """
     identity: str = ""
-    """Identifies what is launched: configurations with the same one are the same program."""
+    """Identity of the launched programs: configurations with equal identities are the same
+    program.
+    """
 
     @property
     def passed(self) -> bool:
@@ -68,34 +73,39 @@ class CompileScore(Value):
 def score_by_compiling(
     source: str, trace: TraceText, compile_kernels: CompileTrace, target: str
 ) -> CompileScore:
-    """Scores a text by what its compilation says. Never raises for what a candidate does."""
-    found = trace(source)
-    launches = launches_at(found.traced)
+    """Scores a text by its compilation. Never raises for errors of a candidate."""
+    candidate = trace(source)
+    launches = launches_at(candidate.traced)
     if not launches:
-        failure = next((f for f in found.failures if f is not None), None)
+        failure = next((f for f in candidate.failures if f is not None), None)
         return CompileScore(failure=_line(failure.message if failure else "no kernel is launched"))
-    compiled = compile_kernels(found, source)
+    compiled = compile_kernels(candidate, source)
     for launch in launches:
-        one = compiled.get(launch.kernel)
-        if one is None or one.failure is not None:
+        binary = compiled.get(launch.kernel)
+        if binary is None or binary.failure is not None:
             return CompileScore(
-                failure=_line(one.failure.message if one is not None else "it was not compiled")
+                failure=_line(
+                    binary.failure.message if binary is not None else "it was not compiled"
+                )
             )
     syntax, kind = kernels_of(parse_module(source)), parse_target(target)
     kernels = tuple(_scored(launch, compiled[launch.kernel], syntax, kind) for launch in launches)
-    told = [(compiled[one.kernel].key, one.grid) for one in launches]
+    keys_and_grids = [(compiled[launch.kernel].key, launch.grid) for launch in launches]
     cycles = sum(kernel.cycles for kernel in kernels)
     if not math.isfinite(cycles):
         return CompileScore(failure="not one block fits a multiprocessor", kernels=kernels)
     return CompileScore(
         kernels=kernels,
         cycles=cycles,
-        identity=hashlib.sha256(repr(told).encode()).hexdigest()[:24],
+        identity=hashlib.sha256(repr(keys_and_grids).encode()).hexdigest()[:24],
     )
 
 
 def _scored(
-    launch: LaunchFacts, compiled: Any, syntax: dict[str, KernelSyntax], target: Target
+    launch: LaunchFacts,
+    compiled: Compiled,
+    syntax: dict[str, KernelSyntax],
+    target: Target,
 ) -> KernelScore:
     resources: KernelResources = compiled.resources
     ptx = compiled.texts.get("ptx", "")

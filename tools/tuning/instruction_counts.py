@@ -1,5 +1,5 @@
-"""Counts what one thread of a kernel executes, from its PTX: instructions, bytes and products; those of a loop count
-for every iteration.
+"""Counts the instructions, bytes and products of a thread of a kernel, from its PTX; loops count
+once per iteration.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ SLOW_WEIGHT = 4.0
 
 @dataclass(frozen=True)
 class InstructionCounts:
-    """The instructions of one thread."""
+    """Work of a single thread."""
 
     issued: float = 0.0
-    """Instructions, special functions weighted."""
+    """Returns the number of instructions, with special functions weighted."""
     bytes: float = 0.0
     """Loaded from and stored to global memory."""
     operations: float = 0.0
@@ -37,9 +37,10 @@ class InstructionCounts:
 
 
 def count_instructions(ptx: str, trips: Sequence[float]) -> InstructionCounts:
-    """trips: of the outermost loops of the kernel's text, in order.
+    """Counts the instructions of a thread.
 
-    Where the compiler made another number of loops, the largest count stands for every loop.
+    trips: iterations of the outermost loops of the kernel's text, in order. If the compiler
+    changed the number of loops, the largest count stands for every loop.
     """
     lines = [line.strip() for line in ptx.splitlines()]
     loops = _outermost(_loops(lines))
@@ -61,22 +62,22 @@ def count_instructions(ptx: str, trips: Sequence[float]) -> InstructionCounts:
 
 def _loops(lines: Sequence[str]) -> list[tuple[int, int]]:
     """Returns the first and the last line of each loop: a branch back to a label before it."""
-    places = {match[1]: i for i, line in enumerate(lines) if (match := _LABEL.match(line))}
-    found = []
+    label_lines = {match[1]: i for i, line in enumerate(lines) if (match := _LABEL.match(line))}
+    loops = []
     for i, line in enumerate(lines):
         match = _BRANCH.search(line)
-        if match and places.get(match[1], i) < i:
-            found.append((places[match[1]], i))
-    return found
+        if match and label_lines.get(match[1], i) < i:
+            loops.append((label_lines[match[1]], i))
+    return loops
 
 
 def _outermost(loops: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    kept = [
-        one
-        for one in loops
-        if not any(o != one and o[0] <= one[0] and one[1] <= o[1] for o in loops)
+    outermost = [
+        loop
+        for loop in loops
+        if not any(o != loop and o[0] <= loop[0] and loop[1] <= o[1] for o in loops)
     ]
-    return sorted(set(kept))
+    return sorted(set(outermost))
 
 
 def _bytes(text: str) -> float:

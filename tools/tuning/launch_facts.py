@@ -9,7 +9,7 @@ from kernelwright.tools.trace.trace import Choice, Launch, Trace, Traced
 
 
 class LaunchFacts(Value):
-    """One launch of one call."""
+    """Grid, types, constants and options of a launch."""
 
     function: str
     """The name of the kernel."""
@@ -33,8 +33,8 @@ class LaunchFacts(Value):
 
 
 def launches_at(traced: Traced, index: int = 0) -> tuple[LaunchFacts, ...]:
-    """The launches of one call, in order; of an autotuned launch its first configuration. Empty where there is no
-    trace.
+    """Returns the launches of a call, in order; for an autotuned launch its first configuration.
+    Empty without a trace.
     """
     trace = traced.traces[index] if index < len(traced.traces) else None
     if trace is None:

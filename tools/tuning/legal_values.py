@@ -1,5 +1,5 @@
-"""The legal values of each parameter: those that Triton accepts, within a distance of the start that is worth a
-compilation.
+"""Legal values of each parameter: values accepted by Triton, near enough to the start to be worth
+a compilation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kernelwright.tools.tuning.kernel_text.parameters import ParameterRole, Sett
 MIN_DOT_EXTENT = 16
 """The least value of every extent of `tl.dot` (triton.language.dot)."""
 MAX_TILE_EXTENT = 1 << 16
-"""The largest value of one extent: larger blocks do not fit the registers."""
+"""Largest value of an extent: larger blocks exceed the registers."""
 TILE_FACTORS = (0.125, 0.25, 0.5, 1, 2, 4, 8)
 """Times the start, of a tile outside products."""
 WARP_COUNTS: tuple[int, ...] = (1, 2, 4, 8, 16)
@@ -33,14 +33,15 @@ WORK_COUNT_WORDS = ("GROUP", "SPLIT", "UNROLL", "STAGES", "PROGRAMS")
 def tile_values(start: int, in_product: bool, unmasked: bool) -> tuple[int, ...]:
     """Powers of two round the start.
 
-    unmasked: the kernel relies on its blocks to divide the extents, so no block may be larger than its own.
+    unmasked: the kernel relies on its blocks to divide the extents, so no block may be larger
+    than its own.
     """
     least = MIN_DOT_EXTENT if in_product else 1
     near = DOT_EXTENTS if in_product else tuple(int(start * factor) for factor in TILE_FACTORS)
-    found = {v for v in near if v >= least and _power(v) and v <= MAX_TILE_EXTENT}
+    values = {v for v in near if v >= least and _power(v) and v <= MAX_TILE_EXTENT}
     if unmasked:
-        found = {v for v in found if v <= start}
-    return tuple(sorted(found | {start}))
+        values = {v for v in values if v <= start}
+    return tuple(sorted(values | {start}))
 
 
 DOT_EXTENTS = tuple(1 << n for n in range(4, 9))
@@ -49,12 +50,12 @@ DOT_EXTENTS = tuple(1 << n for n in range(4, 9))
 
 def option_values(role: ParameterRole, start: int) -> tuple[int, ...]:
     """The legal values of warps, stages and CTAs of a launch."""
-    known: Sequence[int] = {
+    counts: Sequence[int] = {
         ParameterRole.WARPS: WARP_COUNTS,
         ParameterRole.STAGES: STAGE_COUNTS,
         ParameterRole.CTAS: CTA_COUNTS,
     }.get(role, WORK_COUNTS)
-    return tuple(sorted({*known, start}))
+    return tuple(sorted({*counts, start}))
 
 
 def counts_work(name: str) -> bool:

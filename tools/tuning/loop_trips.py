@@ -1,4 +1,6 @@
-"""Computes the numbers of iterations of a kernel's loops from its text and the numbers of one launch."""
+"""Computes the numbers of iterations of a kernel's loops from its text and the numbers of a
+launch.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,22 @@ class Unknown(ValueError):
 
 
 def trips_of(node: ast.FunctionDef, launch: LaunchFacts) -> list[float]:
-    """Counts the trips of the outermost loops that are not unrolled, in order; 1 where it is unknown.
+    """Returns the iterations of the outermost loops which are not unrolled, in order; 1 if
+    unknown.
 
-    A loop whose ends depend on the program's number is counted for the program in the middle of the grid.
+    A loop with ends that depend on the program number is counted for the program in the middle of
+    the grid.
     """
     numbers = _Numbers(node, launch)
-    found = []
+    counts = []
     for loop in _outermost(node.body):
         if isinstance(loop, ast.For) and called_name(loop.iter) == "static_range":
             continue
         try:
-            found.append(max(1.0, numbers.trips(loop)))
+            counts.append(max(1.0, numbers.trips(loop)))
         except (Unknown, ZeroDivisionError, OverflowError):
-            found.append(1.0)
-    return found
+            counts.append(1.0)
+    return counts
 
 
 def _outermost(body: list[ast.stmt]) -> Iterator[ast.For | ast.While]:
@@ -55,7 +59,9 @@ class _Numbers:
                 self._assigned[name] = None if name in self._assigned else inner.value
 
     def trips(self, loop: ast.For | ast.While) -> float:
-        """Returns how often a `for` over a range is run. Raises Unknown where a number of it is unknown."""
+        """Returns the number of iterations of a `for` over a range. Raises Unknown if a bound is
+        unknown.
+        """
         if (
             not isinstance(loop, ast.For)
             or called_name(loop.iter) != "range"
@@ -110,14 +116,14 @@ class _Numbers:
         raise Unknown(name)
 
 
-def _arithmetic(operator: Any, left: float, right: float) -> float:
-    known: Mapping[type, Any] = {
-        ast.Add: lambda: left + right,
-        ast.Sub: lambda: left - right,
-        ast.Mult: lambda: left * right,
-        ast.FloorDiv: lambda: left // right,
-        ast.Mod: lambda: left % right,
+def _arithmetic(operator: ast.operator, lhs: float, right: float) -> float:
+    operations: Mapping[type, Any] = {
+        ast.Add: lambda: lhs + right,
+        ast.Sub: lambda: lhs - right,
+        ast.Mult: lambda: lhs * right,
+        ast.FloorDiv: lambda: lhs // right,
+        ast.Mod: lambda: lhs % right,
     }
-    if type(operator) not in known:
+    if type(operator) not in operations:
         raise Unknown(type(operator).__name__)
-    return float(known[type(operator)]())
+    return float(operations[type(operator)]())

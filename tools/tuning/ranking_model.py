@@ -1,8 +1,9 @@
-"""A simple model that ranks configurations of one launch by what the compiler says of them, without a GPU.
+"""Ranks configurations of a launch by a simple cost model of the compiler's figures, without a
+GPU.
 
-It is no clock: its figure is for comparing configurations of one kernel, and says nothing about milliseconds. Waves of
-programs over the multiprocessors; in each wave the longest of issue slots, tensor cores, memory and waiting: the
-roofline (Williams et al. 2009) with occupancy and latency beside it. Its constants are round figures.
+The result compares configurations of a kernel, and is no time. Programs run in waves over the
+multiprocessors; each wave takes the longest of issue slots, tensor cores, memory and latency: the
+roofline (Williams et al. 2009) with occupancy and latency. The constants are round figures.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kernelwright.tools.tuning.instruction_counts import InstructionCounts
 from kernelwright.tools.tuning.launch_facts import LaunchFacts
 
 INSTRUCTIONS_PER_CYCLE = 4
-"""Warp instructions that a multiprocessor issues in a cycle: one for each of its partitions."""
+"""Warp instructions issued by a multiprocessor per cycle: one for each partition."""
 WARPS_FOR_FULL_ISSUE = 16
 """Resident warps of a multiprocessor from which on it issues in every cycle, about; fewer wait for own results."""
 LATENCY_CYCLES = 700.0
@@ -24,7 +25,7 @@ LATENCY_CYCLES = 700.0
 L2_BANDWIDTH_FACTOR = 2.5
 """Bandwidth of the L2 cache over that of the memory, about."""
 MMA_SYNC_SHARE_OF_PEAK = 0.62
-"""The share of the tensor cores' peak that `mma.sync` reaches where there is `wgmma`, about."""
+"""Approximate share of the tensor cores' peak reached by `mma.sync` on GPUs with `wgmma`."""
 BLOCK_START_CYCLES = 1500.0
 """Cycles that a block takes before its work: launching it and its first loads."""
 _FORMATS = {
@@ -39,18 +40,18 @@ _FORMATS = {
 
 
 class Binding(Value):
-    """The time in the model's cycles for which each resource is in use by one launch."""
+    """Cycles for which a launch occupies each resource."""
 
     issue: Number = 0.0
     tensor: Number = 0.0
     memory: Number = 0.0
     latency: Number = 0.0
     cycles: Number = 0.0
-    """Cycles of the launch."""
+    """Returns the cycles of the launch."""
 
     @property
     def resource(self) -> str:
-        """The one that holds it longest: issue, tensor, memory or latency."""
+        """Returns the most occupied resource: issue, tensor, memory or latency."""
         held = {
             "issue": self.issue,
             "tensor": self.tensor,
@@ -63,7 +64,7 @@ class Binding(Value):
 def estimate_cycles(
     launch: LaunchFacts, resources: KernelResources, counts: InstructionCounts, target: Target
 ) -> Binding:
-    """Returns the model's estimate for one launch; infinite where not one block fits."""
+    """Returns the estimated cycles of a launch; infinite if not a single block fits."""
     warps = resources.warps or 4
     resident = int((resources.occupancy or 0.0) * target.warps / warps + 1e-6)
     if resident < 1:
@@ -97,7 +98,7 @@ def _clock(peak: Peak | None, target: Target) -> float:
 
 
 def _bytes_per_cycle(peak: Peak | None, target: Target, clock: float) -> float:
-    """Returns the bytes that one multiprocessor moves in a cycle."""
+    """Returns the bytes which a multiprocessor moves per cycle."""
     bandwidth = peak.bytes_per_second if peak is not None else 2e12
     return L2_BANDWIDTH_FACTOR * bandwidth / (target.multiprocessors * clock)
 
@@ -105,7 +106,9 @@ def _bytes_per_cycle(peak: Peak | None, target: Target, clock: float) -> float:
 def _products_per_cycle(
     peak: Peak | None, target: Target, clock: float, resources: KernelResources
 ) -> float:
-    """Operations of one multiprocessor's tensor cores, in the slowest format that the kernel multiplies."""
+    """Returns the operations per cycle of a multiprocessor's tensor cores, in the slowest format
+    of the kernel.
+    """
     rates = peak.rates if peak is not None else {"fp32": 1e13}
     named = [_FORMATS.get(kind, "fp16") for kind in resources.mma_types]
     rate = min((rates[name] for name in named if name in rates), default=max(rates.values()))

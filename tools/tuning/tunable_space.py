@@ -1,7 +1,12 @@
-"""Whether what is launched follows a parameter: proved by tracing the file at another value of it.
+"""Checks that launches follow a parameter, by tracing the file at another value of the parameter.
 
-The syntax finds the numbers; the tracer says what host code then asks for. A tile whose grid does not follow computes
-something else, and one whose value never reaches a launch decides nothing: both are left alone, with the reason.
+Syntax finds the numbers; the tracer shows what the host code launches for them. A tile whose grid
+does not follow changes the result, and a number which never reaches a launch has no effect: both
+are refused, with the reason.
+
+Example: for `grid = (triton.cdiv(n, BLOCK),)` the trace at twice the BLOCK has half the programs,
+and BLOCK is tunable; for a literal grid `(64,)` "the grid stays (64, 1, 1) while BLOCK goes from
+256 to 512".
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ HOPPER = (9, 0)
 
 
 class TunableSpace(Value):
-    """The parameters of a file that can be tuned for one problem."""
+    """Parameters of a file which can be tuned for a problem."""
 
     space: ParameterSpace = ParameterSpace()
     launches: tuple[LaunchFacts, ...] = ()
@@ -47,12 +52,12 @@ def find_tunable_space(
     say: Callable[[str], None] = lambda _: None,
 ) -> TunableSpace:
     """The parameters that reach a launch at the problem's own size, and whose grids follow them."""
-    found = trace(file.source)
-    launches = launches_at(found.traced)
+    candidate = trace(file.source)
+    launches = launches_at(candidate.traced)
     if not launches:
-        return TunableSpace(failure=next((f for f in found.failures if f is not None), None))
+        return TunableSpace(failure=next((f for f in candidate.failures if f is not None), None))
     kernels = kernels_of(parse_module(file.source))
-    kept: list[Parameter] = []
+    tunable: list[Parameter] = []
     refused = list(file.space.refused)
     for parameter in file.space.parameters:
         say(f"tracing {parameter.name}")
@@ -63,30 +68,35 @@ def find_tunable_space(
         if why:
             refused.append(FixedNumber(name=parameter.name, line=parameter.line, why=why))
         elif isinstance(fitted, Parameter):
-            kept.append(fitted)
+            tunable.append(fitted)
     return TunableSpace(
-        space=ParameterSpace(parameters=tuple(kept), refused=tuple(refused)), launches=launches
+        space=ParameterSpace(parameters=tuple(tunable), refused=tuple(refused)), launches=launches
     )
 
 
 def _fitted(
     parameter: Parameter, launches: Sequence[LaunchFacts], capability: tuple[int, int]
 ) -> Parameter | str:
-    """The parameter as this problem has it; or why it is none here."""
-    own = [one for one in launches if one.function in parameter.kernels]
-    if not own:
+    """Returns the parameter as it applies to this problem, or the reason why it does not."""
+    kernel_launches = [launch for launch in launches if launch.function in parameter.kernels]
+    if not kernel_launches:
         return "its kernel is not launched at this problem's size"
     if parameter.role is ParameterRole.CTAS and capability < HOPPER:
         return "this target has no clusters of blocks"
     if parameter.role is ParameterRole.PRECISION:
         read = parameter.operands
         kinds = [
-            kind for one in own for name, kind in one.types.items() if not read or name in read
+            kind
+            for launch in kernel_launches
+            for name, kind in launch.types.items()
+            if not read or name in read
         ]
         if not any("fp32" in kind for kind in kinds):
             return "no operand is fp32"
     if not parameter.start and parameter.role.value in TRITON_DEFAULTS:
-        start = int(own[0].options.get(parameter.role.value, TRITON_DEFAULTS[parameter.role]))
+        start = int(
+            kernel_launches[0].options.get(parameter.role.value, TRITON_DEFAULTS[parameter.role])
+        )
         return parameter.with_(start=start, values=option_values(parameter.role, start))
     return parameter
 
@@ -95,30 +105,34 @@ def _why_not(
     parameter: Parameter, file: TunableFile, trace: TraceText, before: Sequence[LaunchFacts],
     kernels: dict[str, KernelSyntax],
 ) -> str:  # fmt: skip
-    """Returns the reason why the launches do not follow a parameter; empty where they do."""
+    """Returns the reason why the launches do not follow a parameter; empty if they do."""
     if parameter.role not in (ParameterRole.TILE, ParameterRole.COUNT):
         return ""
-    others = sorted(
+    other_values = sorted(
         (v for v in parameter.values if v != parameter.start),
         key=lambda v: _distance(v, parameter.start),
     )
-    for value in others:
+    for value in other_values:
         text = rewrite(
             file.source, ParameterSpace(parameters=(parameter,)), {parameter.name: value}
         )
-        found = trace(text)
-        after = launches_at(found.traced)
+        candidate = trace(text)
+        after = launches_at(candidate.traced)
         if not after:
             continue  # refused by the host code at this value; another may do
-        if [one.function for one in after] != [one.function for one in before]:
+        if [launch.function for launch in after] != [launch.function for launch in before]:
             return f"at {value} another kernel is launched"
         pairs = [p for p in zip(before, after, strict=True) if p[0].function in parameter.kernels]
         if not any(
-            _constants(parameter, one) != _constants(parameter, other) for one, other in pairs
+            _constants(parameter, launch) != _constants(parameter, other) for launch, other in pairs
         ):
             continue  # a cap above what the shape asks for
         return next(
-            (why for one, other in pairs if (why := _grid_fault(parameter, one, other, kernels))),
+            (
+                why
+                for launch, other in pairs
+                if (why := _grid_fault(parameter, launch, other, kernels))
+            ),
             "",
         )
     return "no other value of it changes what is launched"
@@ -126,8 +140,8 @@ def _why_not(
 
 def _distance(value: Setting, start: Setting) -> tuple[float, bool]:
     """Neighbours first, the smaller before the larger."""
-    one, other = float(value), float(start)
-    return max(one / other, other / one), one > other
+    ratio_value, other = float(value), float(start)
+    return max(ratio_value / other, other / ratio_value), ratio_value > other
 
 
 def _constants(parameter: Parameter, launch: LaunchFacts) -> dict[str, object]:
@@ -139,37 +153,41 @@ def _constants(parameter: Parameter, launch: LaunchFacts) -> dict[str, object]:
 def _grid_fault(
     parameter: Parameter, before: LaunchFacts, after: LaunchFacts, kernels: dict[str, KernelSyntax]
 ) -> str:
-    """Returns the fault in the grid of one launch after the tile was changed; empty where it fits."""
+    """Returns the error in the grid of a launch after its tile was changed; empty if the grid
+    fits.
+    """
     kernel = kernels.get(before.function)
     if parameter.role is not ParameterRole.TILE or kernel is None or kernel.persistent:
         return ""
     for name in parameter.constexprs:
         axes = kernel.placed.get(name)
-        one, other = before.constants.get(name), after.constants.get(name)
-        if not axes or type(one) is not int or type(other) is not int or one == other:
+        tile, other = before.constants.get(name), after.constants.get(name)
+        if not axes or type(tile) is not int or type(other) is not int or tile == other:
             continue
         alone = [n for n, its in kernel.placed.items() if its & axes] == [name]
         if before.grid == after.grid and before.programs > 1 and not _one_program(before, axes):
-            return f"the grid stays {before.grid} while {name} goes from {one} to {other}"
+            return f"the grid stays {before.grid} while {name} goes from {tile} to {other}"
         if (
             len(axes) == 1
             and alone
-            and not _same_extent(before.grid, after.grid, min(axes), one, other)
+            and not _same_extent(before.grid, after.grid, min(axes), tile, other)
         ):
-            return f"the grid goes from {before.grid} to {after.grid}, which does not fit {name} {one} and {other}"
+            return f"the grid goes from {before.grid} to {after.grid}, which does not fit {name} {tile} and {other}"
     return ""
 
 
 def _one_program(launch: LaunchFacts, axes: set[int]) -> bool:
-    """Whether there is one program along these axes, which any larger tile leaves as it is."""
+    """Returns whether there is a single program along these axes, which any larger tile
+    preserves.
+    """
     return all(launch.grid[axis] == 1 for axis in axes if axis < 3)
 
 
 def _same_extent(
-    before: tuple[int, int, int], after: tuple[int, int, int], axis: int, one: int, other: int
+    before: tuple[int, int, int], after: tuple[int, int, int], axis: int, tile: int, other: int
 ) -> bool:
-    """Whether some extent needs so many tiles of the one kind, and so many of the other."""
+    """Returns whether some extent needs exactly the numbers of tiles before and after the change."""
     if axis > 2:
         return True
-    least = max((before[axis] - 1) * one, (after[axis] - 1) * other)
-    return least < min(before[axis] * one, after[axis] * other)
+    least = max((before[axis] - 1) * tile, (after[axis] - 1) * other)
+    return least < min(before[axis] * tile, after[axis] * other)

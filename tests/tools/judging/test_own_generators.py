@@ -8,7 +8,7 @@ import torch
 from kernelwright.tools.evaluation.pipeline import Evaluator
 from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.reference import move_attributes
+from kernelwright.tools.references.models.model_state import move_attributes
 from kernelwright.tools.report import Fault
 
 REFERENCE = """

@@ -5,7 +5,8 @@ import torch
 
 from kernelwright.tools.comparing.comparison import measure
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.reference import Reference, inputs_in_float64, model_in_float64
+from kernelwright.tools.references.models.float64 import inputs_in_float64, model_in_float64
+from kernelwright.tools.references.reference import Reference
 
 FORWARDS = {
     "dropout": ("self.drop = nn.Dropout(0.4)", "self.drop(x) + F.dropout(x, 0.2, training=True)"),

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.reference import MAX_REMEMBERED_MODULES, Reference
+from kernelwright.tools.references.models.module_loading import MAX_REMEMBERED_MODULES
+from kernelwright.tools.references.reference import Reference
 
 SOURCE = """import torch
 class Model(torch.nn.Module):

@@ -75,11 +75,11 @@ def test_a_good_kernel_is_right_when_it_is_replayed(bench, tracing, path):
     )
     for seed, which in enumerate(("first", "later", "later")):
         if which == "first":
-            reply = bench.call(inputs, wanted, which=which, poison=0xFF, shuffle=seed, seed=3)
+            reply = bench.call(inputs, wanted, call_name=which, poison=0xFF, shuffle=seed, seed=3)
         else:
             for shared, tensor in zip(bench.shared, tensors, strict=True):
                 shared.tensor.copy_(tensor)
-            reply = bench.again(which=which, poison=0x4B, shuffle=seed, seed=3)
+            reply = bench.again(call_name=which, poison=0x4B, shuffle=seed, seed=3)
         assert all(reply.copied)
         assert (reply.written_outside, reply.read_outside) == ("", "")
         for got, one in zip(bench.got, wanted, strict=True):

@@ -14,7 +14,7 @@ import json, os
 os.environ["TRITON_INTERPRET"] = "1"
 import torch, triton, triton.language as tl
 from triton.runtime import interpreter as theirs
-from kernelwright.tools.replaying.interpreter import repairs as ours
+from kernelwright.tools.replaying.interpreter.patches import repairs as ours
 
 walks, walk = [], theirs._patch_lang
 def counted(fn):
@@ -25,7 +25,7 @@ types = [tl.int1, tl.int8, tl.uint8, tl.int16, tl.int32, tl.int64, tl.float16, t
 types += [tl.pointer_type(tl.float32), tl.block_type(tl.bfloat16, [4]), tl.block_type(tl.pointer_type(tl.int8), [4])]
 before = [str(theirs._get_np_dtype(t)) for t in types]
 if {quicker}:
-    for change in ours.SPEEDUP_PATCHES:
+    for change in ours.INTERPRETER_SPEEDUPS:
         change()
 after = [str(theirs._get_np_dtype(t)) for t in types for _ in range(2)][::2]
 

@@ -33,7 +33,7 @@ CASES = {
 HEAD = """
 import os
 os.environ["TRITON_INTERPRET"] = "1"
-from kernelwright.tools.replaying.interpreter.libdevice import provide_libdevice
+from kernelwright.tools.replaying.interpreter.patches.libdevice import provide_libdevice
 import json, torch, triton, triton.language as tl
 provide_libdevice()
 from triton.language.extra import libdevice

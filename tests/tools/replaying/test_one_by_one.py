@@ -45,19 +45,19 @@ class Machine:
     def call_of_setup(self) -> Call:
         return self._made()
 
-    def call(self, replay: Any, which: str, *, poison: int, shuffle: int) -> Call:
+    def call(self, replay: Any, call_name: str, *, poison: int, shuffle: int) -> Call:
         return self._made()
 
     def prepared(self) -> None:
         """Nothing changes hands."""
 
-    def called(self, replay: Any, which: str) -> None:
+    def called(self, replay: Any, call_name: str) -> None:
         """Nothing is kept."""
 
-    def finish(self, what: str = "a kernel") -> None:
+    def finish(self, activity: str = "a kernel") -> None:
         self.waits += 1
         if self.dead:
-            raise Failed(Failure(fault=Fault.OUT_OF_BOUNDS, message=ILLEGAL.format(what)))
+            raise Failed(Failure(fault=Fault.OUT_OF_BOUNDS, message=ILLEGAL.format(activity)))
 
     def noted(self) -> dict[str, Any]:
         return {"written_outside": "", "read_outside": ""}
@@ -217,7 +217,7 @@ def test_a_launch_of_a_later_call_is_named_after_the_first_call_was_repeated(
     }
     replayer.open(traced(write, **parts), 0, {}, seed=0, seconds=60)
     replayer.call([], [], [])
-    assert called(replayer, which="later").message == ILLEGAL.format("wild (launch 2 of 2)")
+    assert called(replayer, call_name="later").message == ILLEGAL.format("wild (launch 2 of 2)")
     assert [m.get("which") for m in started.logs[1]] == [None, "first", "later", None]
 
 

@@ -253,15 +253,15 @@ def test_a_buffer_of_the_first_call_lives_on_in_the_later_ones(bench, write, twi
     a, b = torch.randn(32), torch.randn(32)
     bench.open(write.traced(trace, twice))
     with pytest.raises(Failed):
-        bench.call([b], [b], which="later")
-    bench.call([a], [a], which="first")
+        bench.call([b], [b], call_name="later")
+    bench.call([a], [a], call_name="first")
     assert torch.equal(bench.got[0], 2 * a)
-    bench.call([b], [b], which="later", poison=0x4B)
+    bench.call([b], [b], call_name="later", poison=0x4B)
     assert torch.equal(bench.got[0], 2 * a + b)
-    bench.call([b], [b], which="later")
+    bench.call([b], [b], call_name="later")
     assert torch.equal(bench.got[0], 2 * a + 1 + b), "what a later call leaves there is there"
-    bench.call([b], [b], which="first")
-    bench.call([a], [a], which="later")
+    bench.call([b], [b], call_name="first")
+    bench.call([a], [a], call_name="later")
     assert torch.equal(bench.got[0], 2 * b + a), "and the last first call counts"
 
 
@@ -269,7 +269,7 @@ def test_without_later_steps_every_call_is_a_first_one(bench, write):
     bench.open(plain(write, write.op("neg", write.t(0), out=1), outputs=write.t(1)))
     for which in ("later", "first", "later"):
         x = torch.randn(3)
-        bench.call([x], [x], which=which)
+        bench.call([x], [x], call_name=which)
         assert torch.equal(bench.got[0], -x)
 
 

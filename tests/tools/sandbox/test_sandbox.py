@@ -127,9 +127,9 @@ def test_settled_is_when_nothing_is_left_of_the_processes_that_were_killed_and_t
         zygote.settle()
         assert not [p for p in living if Path("/proc", p).exists()]
         assert other.receive(60)["result"] == 2
-        assert other in zygote._given
+        assert other in zygote._processes
     zygote.settle()
-    assert zygote._given == []
+    assert zygote._processes == []
 
 
 def test_many_threads_settle_at_once(zygote):
@@ -142,7 +142,7 @@ def test_many_threads_settle_at_once(zygote):
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(one, range(48))) == list(range(48))
     zygote.settle()
-    assert zygote._given == []
+    assert zygote._processes == []
 
 
 def _cwd(pid):

@@ -8,7 +8,7 @@ import torch.nn as nn
 
 from kernelwright.tools.expected.prepared_problem import prepare_problem
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.reference import BuffersAsTheyWere
+from kernelwright.tools.references.models.model_state import BuffersAsTheyWere
 from kernelwright.tools.report import TimingMethod
 from kernelwright.tools.timing import reference_clock
 from kernelwright.tools.timing.reference_clock import ReferenceClock

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.tools.compiling.compiler import OUTPUT_FILE, Compiler
+from kernelwright.tools.compiling.compiled import OUTPUT_FILE
+from kernelwright.tools.compiling.compiler import Compiler
 from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.judging.compile_report import compile_result, kernels_of
 from kernelwright.tools.problem import Problem

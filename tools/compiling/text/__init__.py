@@ -1,1 +1,3 @@
-"""A kernel rebuilt from its text: the grammar and the vocabulary that it may use, and Triton's objects made from it."""
+"""Kernels rebuilt from text: allowed grammar and vocabulary, and the Triton objects made from the
+text.
+"""

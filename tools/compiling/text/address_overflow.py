@@ -1,9 +1,15 @@
-"""Addresses that wrap in 32 bits at the sizes of a launch, found in the kernel's text by interval arithmetic.
+"""Finds addresses that overflow 32 bits at the sizes of a launch, by interval arithmetic on the
+kernel's text.
 
-An interpreter runs small sizes, at which nothing wraps. The trace knows grid and arguments at the problem's own size.
-The text is walked once with ranges in place of numbers: program numbers, `tl.arange`, arguments and constants are
-known; what is loaded, carried from one turn of a loop to the next, or computed by a float is not, and is not followed.
-Only a wrapped integer that is added to a pointer is told of: a hash may wrap as it likes.
+The interpreter runs small sizes, at which nothing overflows. The trace contains grid and
+arguments of the problem's own size. The text is walked once with ranges in place of numbers.
+Known are program numbers, `tl.arange`, arguments and constants; loaded values, values carried
+between iterations, and results of float arithmetic are unknown. Only an overflowed integer added
+to a pointer is reported: a hash may overflow.
+
+Example: grid (600000,), `offset = tl.program_id(0) * 4096; tl.load(x + offset)`. The range of
+offset is 0 to 2,457,595,904, beyond 2**31 - 1: "at the problem's own size tl.program_id(0) * 4096
+reaches 2,457,595,904 and wraps".
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ from kernelwright.tools.compiling.text.intervals import (
     joined,
     widened,
 )
-from kernelwright.tools.compiling.text.kernel_text import place
+from kernelwright.tools.compiling.text.kernel_text import candidate_line
 from kernelwright.tools.compiling.text.signature import parameters
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.report import Failure, Fault, clean_text
@@ -30,10 +36,10 @@ from kernelwright.tools.trace.trace import Function, Kernel, Launch, Traced, all
 MAX_LAUNCHES = 2_000
 """Steps of a trace that are looked at."""
 POINTER = object()
-"""Stands for every address."""
+"""Abstract value of every address."""
 MAX_STATEMENTS = 20_000
 """Statements that are walked through, those of a device function at each of its calls."""
-MAX_DEPTH = 8
+MAX_CALL_DEPTH = 8
 """Device functions that call each other."""
 AS_THEY_ARE = frozenset(
     {"multiple_of", "max_contiguous", "max_constancy", "broadcast_to", "reshape", "expand_dims"}
@@ -42,12 +48,12 @@ AS_THEY_ARE = frozenset(
 WIDE_TYPES = frozenset({"int64", "uint64"})
 
 Value = Any
-"""A Range, POINTER, or None for what is not followed."""
+"""Range, POINTER, a tuple of values, or None if unknown."""
 
 
 def overflow_failure(traced: Traced, warnings: list[str]) -> Failure | None:
-    """Returns why addresses are wrong at the problem's own size, the first of the trace; None where none surely is.
-    What may wrap is added to the warnings.
+    """Returns a failure if addresses surely overflow at the problem's own size (the first trace);
+    else None. Possible overflows are added to the warnings.
     """
     trace = traced.traces[0] if traced.traces else None
     steps = (
@@ -71,15 +77,15 @@ def overflow_failure(traced: Traced, warnings: list[str]) -> Failure | None:
             if wrap.certain:
                 return Failure(
                     fault=Fault.OUT_OF_BOUNDS,
-                    message=_told(wrap, "reaches", "wraps"),
-                    where=place(function, wrap.line, 0),
+                    message=_overflow_message(wrap, "reaches", "wraps"),
+                    where=candidate_line(function, wrap.line, 0),
                 )
-            if (warning := _told(wrap, "may reach", "would wrap")) not in warnings:
+            if (warning := _overflow_message(wrap, "may reach", "would wrap")) not in warnings:
                 warnings.append(warning)
     return None
 
 
-def _told(wrap: Wrap, reaches: str, wraps: str) -> str:
+def _overflow_message(wrap: Wrap, reaches: str, wraps: str) -> str:
     expression = clean_text(wrap.expression.replace("\n", " "), 120)
     return (
         f"at the problem's own size {expression} {reaches} {wrap.reaches:,} and {wraps} in 32 bits before it is added "
@@ -90,7 +96,9 @@ def _told(wrap: Wrap, reaches: str, wraps: str) -> str:
 def wraps_of_launch(
     launch: Launch, kernel: Kernel, functions: Mapping[str, Function]
 ) -> list[tuple[Function, Wrap]]:
-    """Returns the wrapped integers that one launch adds to pointers, and the function that computes each."""
+    """Returns the overflowed integers that a launch adds to pointers, with the function which
+    computes each.
+    """
     function = functions.get(kernel.function)
     if function is None or not all(launch.grid):
         return []
@@ -135,7 +143,7 @@ def _argument(typed: tuple[str, Any]) -> Value:
 
 
 class _Walk:
-    """One walk through a kernel and the device functions that it calls."""
+    """Abstract execution of a kernel and of the device functions it calls."""
 
     def __init__(self, grid: tuple[int, int, int], functions: Mapping[str, Function]) -> None:
         self._grid, self._functions = grid, functions
@@ -193,7 +201,7 @@ class _Walk:
                 self._bind(part, inner, values)
 
     def _either(self, statement: ast.If, values: dict[str, Value]) -> Value:
-        """Both branches; what only one of them does is not certain."""
+        """Walks both branches; effects of a single branch are uncertain."""
         self._value(statement.test, values)
         other = dict(values)
         self._guards += 1
@@ -212,7 +220,9 @@ class _Walk:
         return result if result is not None else result_of_other
 
     def _loop(self, statement: ast.For | ast.While, values: dict[str, Value]) -> None:
-        """One turn for all of them: what a turn hands to the next one is not followed, but for pointers."""
+        """Walks the body once for all iterations; values carried between iterations become
+        unknown, except pointers.
+        """
         for node in ast.walk(statement):
             if (
                 isinstance(node, ast.Name)
@@ -278,15 +288,15 @@ class _Walk:
         value = form.get("constexpr", form.get("value")) if isinstance(form, dict) else None
         return constant(value) if type(value) is int else None
 
-    def _operation(self, node: ast.BinOp, left: Value, right: Value) -> Value:
-        for pointer, offset in ((left, right), (right, left)):
+    def _operation(self, node: ast.BinOp, lhs: Value, right: Value) -> Value:
+        for pointer, offset in ((lhs, right), (right, lhs)):
             if pointer is POINTER:
                 if isinstance(offset, Range) and offset.wrap is not None:
                     self._note(offset.wrap)
                 return POINTER
         return (
-            computed(node, left, right)
-            if isinstance(left, Range) and isinstance(right, Range)
+            computed(node, lhs, right)
+            if isinstance(lhs, Range) and isinstance(right, Range)
             else None
         )
 
@@ -350,7 +360,7 @@ class _Walk:
         self._receiver(node, values)
         form = self._function.names.get(name) if self._function is not None else None
         called = self._functions.get(str(form.get("function"))) if isinstance(form, dict) else None
-        if called is None or self._depth >= MAX_DEPTH:
+        if called is None or self._depth >= MAX_CALL_DEPTH:
             return None
         names = [parameter.arg for parameter in parameters(_definition(called))]
         return self.run(

@@ -1,4 +1,6 @@
-"""Whether a kernel uses what its atomic operations return: then the order of its programs decides what it does."""
+"""Detects kernels which use the results of atomic operations, so that the order of programs may
+matter.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ ORDER_FREE = ("atomic_load", "atomic_store", "atomic_poll")
 
 @functools.lru_cache(maxsize=256)
 def uses_atomic_results(text: str) -> bool:
-    """Whether some `atomic_add`, `atomic_cas` and so on is more than a statement of its own. A text that cannot be
-    parsed counts as one that does.
+    """Returns whether the result of some `atomic_add`, `atomic_cas` ... is used. A text which
+    cannot be parsed counts as such.
     """
     try:
         tree = parse_module(text)

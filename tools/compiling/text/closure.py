@@ -1,4 +1,6 @@
-"""What a kernel is made of, in an order of its own, and the content address of a compilation."""
+"""Lists the functions of a kernel in an order of its own, and computes the content address of a
+compilation.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from kernelwright.tools.trace.trace import Function, Json, Kernel
 
 
 class Contents:
-    """The functions of one trace. Each text is read once, however many kernels are made of it."""
+    """Functions of a trace. Each text is read once, however many kernels use it."""
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
         self._functions = functions
@@ -20,21 +22,20 @@ class Contents:
         self._closures: dict[tuple[str, ...], tuple[dict[str, int], str]] = {}
 
     def closure(self, kernel: Kernel) -> list[str]:
-        """The keys of a kernel's function, of those among its constants and of all that they name, in an order that
-        depends only on texts and names.
+        """Returns the keys of a kernel's function, of functions among its constants, and of all
+        functions they name, in an order which depends only on texts and names.
         """
         return list(self._closure(kernel)[0])
 
     def address(self, kernel: Kernel, target: str, version: str) -> str:
-        """The content address of one compilation: SHA-256, hex.
+        """Returns the content address of a compilation: SHA-256, hex.
 
-        Lines of the candidate's file and keys of the trace are no part of it.
-
-        version: of Triton and of whatever else the outcome depends on.
+        Lines of the candidate's file and keys of the trace do not enter. version: of Triton and
+        of everything else that affects the outcome.
         """
         numbers, digest = self._closure(kernel)
-        told = _numbered(kernel.model_dump(exclude={"function"}), numbers)
-        return _sha256([digest, told, target, version])
+        numbered = _numbered(kernel.model_dump(exclude={"function"}), numbers)
+        return _sha256([digest, numbered, target, version])
 
     def _closure(self, kernel: Kernel) -> tuple[dict[str, int], str]:
         """The keys with their numbers, and a digest of all that they stand for."""
@@ -50,11 +51,11 @@ class Contents:
                 if key in self._functions and key not in numbers:
                     numbers[key] = len(numbers)
                     waiting += reversed(self._called_by(key))
-            told = [
+            digests = [
                 [self._digest(key), [numbers.get(c, -1) for c in self._called_by(key)]]
                 for key in numbers
             ]
-            self._closures[entries] = numbers, _sha256(told)
+            self._closures[entries] = numbers, _sha256(digests)
         return self._closures[entries]
 
     def _called_by(self, key: str) -> tuple[str, ...]:
@@ -67,11 +68,11 @@ class Contents:
         return self._called[key]
 
     def _digest(self, key: str) -> str:
-        """Returns the digest of a function by itself: the functions that it names are numbers in it."""
+        """Returns the digest of a single function; functions that it names enter as numbers."""
         if key not in self._digests:
             numbers = {called: number for number, called in enumerate(self._called_by(key))}
-            told = self._functions[key].model_dump(exclude={"line", "indent"})
-            self._digests[key] = _sha256(told | {"names": _numbered(told["names"], numbers)})
+            fields = self._functions[key].model_dump(exclude={"line", "indent"})
+            self._digests[key] = _sha256(fields | {"names": _numbered(fields["names"], numbers)})
         return self._digests[key]
 
 

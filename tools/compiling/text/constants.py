@@ -1,5 +1,5 @@
-"""Constants of a trace as what Triton takes: exact plain types, Triton's and torch's types, device functions,
-tuples of these.
+"""Restores constants of a trace as Triton expects them: plain types, types of Triton and torch,
+device functions, and tuples of these.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from kernelwright.tools.trace.trace import Function, Json, Kernel
 
 
 def value(form: Json, functions: Mapping[str, Any]) -> Any:
-    """A constant of a trace as what Triton takes, of exactly plain types.
+    """Restores a constant from its form in a trace.
 
-    Lists become tuples: what a kernel can change would carry over to its next program.
-
-    Raises ValueError for what is no constant; Failed where a device function among it cannot be rebuilt.
+    Lists become tuples, because a kernel could pass changes of a list to its next program. Raises
+    ValueError for an unknown form; Failed if a device function cannot be rebuilt.
     """
     if (
         form is None
@@ -37,9 +36,9 @@ def value(form: Json, functions: Mapping[str, Any]) -> Any:
 
 
 def named_tuple(values: tuple[Any, ...], fields: Sequence[str] | None) -> tuple[Any, ...]:
-    """The same values, and reachable by the names of their fields where there are any.
+    """Returns the values as a named tuple if there are field names.
 
-    Raises ValueError for names that are no fields, or are not as many as the values.
+    Raises ValueError for invalid names, or if the counts differ.
     """
     if not fields:
         return values
@@ -63,14 +62,14 @@ def _restore_function(key: Json, functions: Mapping[str, Any]) -> Any:
         raise ValueError(f"no device function {key[:60]}") from None
 
 
-def _restore_triton(where: Json, _: Any) -> Any:
+def _restore_triton(qualified_name: Json, _: object) -> Any:
     try:
-        return vocabulary.find(str(where))
+        return vocabulary.find(str(qualified_name))
     except (vocabulary.NotThere, vocabulary.NotNameable) as error:
         raise ValueError(str(error)) from None
 
 
-def _restore_float(text: Json, _: Any) -> float:
+def _restore_float(text: Json, _: object) -> float:
     if not isinstance(text, str) or not vocabulary.is_infinite(text):
         raise ValueError("not a number in the form of a constant")
     return float(text)
@@ -82,25 +81,25 @@ def _restore_constexpr(inner: Json, functions: Mapping[str, Any]) -> Any:
     return tl.constexpr(value(inner, functions))
 
 
-def _restore_tl_dtype(name: Json, _: Any) -> Any:
-    if (found := vocabulary.dtypes().get(str(name))) is None:
+def _restore_tl_dtype(name: Json, _: object) -> Any:
+    if (dtype := vocabulary.dtypes().get(str(name))) is None:
         raise ValueError(f"not a type of Triton: {clean_text(name, 60)}")
-    return found
+    return dtype
 
 
-def _restore_pointer(name: Json, functions: Any) -> Any:
+def _restore_pointer(name: Json, functions: Mapping[str, Any]) -> Any:
     import triton.language as tl
 
     return tl.pointer_type(_restore_tl_dtype(name, functions))
 
 
-def _restore_dtype(name: Json, _: Any) -> Any:
+def _restore_dtype(name: Json, _: object) -> Any:
     import torch
 
-    found = getattr(torch, str(name), None)
-    if not isinstance(found, torch.dtype):
+    dtype = getattr(torch, str(name), None)
+    if not isinstance(dtype, torch.dtype):
         raise ValueError(f"not a type of torch: {clean_text(name, 60)}")
-    return found
+    return dtype
 
 
 _RESTORE: dict[str, Callable[[Json, Any], Any]] = {
@@ -117,8 +116,8 @@ _RESTORE: dict[str, Callable[[Json, Any], Any]] = {
 
 
 def fields_of(kernels: Iterable[Kernel]) -> frozenset[str]:
-    """The names of all fields of named tuples among the parameters of kernels, which attributes in their texts may
-    have.
+    """The names of all fields of named tuples among the parameters of kernels, which attributes
+    in their texts may have.
     """
     return frozenset(
         name
@@ -129,31 +128,31 @@ def fields_of(kernels: Iterable[Kernel]) -> frozenset[str]:
 
 
 def constexpr_functions(functions: Mapping[str, Function]) -> frozenset[str]:
-    """The keys of those that some name stands for as a `@triton.constexpr_function`: Python over constants, run
-    while a kernel is compiled.
+    """The keys of those that some name stands for as a `@triton.constexpr_function`: Python over
+    constants, run while a kernel is compiled.
     """
-    found: set[str] = set()
+    keys: set[str] = set()
     waiting: list[Json] = [
         form for function in functions.values() for form in function.names.values()
     ]
     while waiting:
         inner = waiting.pop()
         if isinstance(inner, dict):
-            found |= {key for key in (inner.get("constexpr_function"),) if isinstance(key, str)}
+            keys |= {key for key in (inner.get("constexpr_function"),) if isinstance(key, str)}
             waiting += inner.values()
         elif isinstance(inner, list | tuple):
             waiting += inner
-    return frozenset(found)
+    return frozenset(keys)
 
 
 def functions_in(form: Json) -> list[str]:
     """The keys of the device functions of the same trace that are in it."""
-    found: list[str] = []
+    keys: list[str] = []
     waiting = [form]
     while waiting:
         inner = waiting.pop()
         if isinstance(inner, dict):
-            found += [
+            keys += [
                 key
                 for key in (inner.get("function"), inner.get("constexpr_function"))
                 if isinstance(key, str)
@@ -161,4 +160,4 @@ def functions_in(form: Json) -> list[str]:
             waiting += inner.values()
         elif isinstance(inner, list | tuple):
             waiting += inner
-    return found
+    return keys

@@ -1,11 +1,16 @@
-"""Makes values that are tensors when a kernel is compiled tensors when it is interpreted.
+"""Rewrites interpreted kernels so that values which are tensors in a compiled kernel are tensors
+in Python, too.
 
-Under Triton's interpreter a kernel is Python: the variable of a loop is an int, `x += 1` of an int stays one, `min(x,
-3)` may be 3. Compiled, all of them are tensors. A kernel that asks a loop's variable for `.to(tl.int64)` would fail
-where nothing is wrong, and one that asks what it is could tell the two apart. So the syntax tree of a kernel is
-rewritten before Triton's own rewriting: the same cases as in Triton's code generator (visit_For, visit_AugAssign,
-visit_Assign, visit_NamedExpr, visit_IfExp, visit_BoolOp, visit_UnaryOp, visit_Attribute), with functions of
-this module under names that no kernel can spell.
+Under Triton's interpreter a kernel is Python: the variable of a loop is an int, `x += 1` of an
+int stays an int, `min(x, 3)` may be 3. Compiled, all of them are tensors. A correct kernel which
+calls `.to(tl.int64)` on a loop variable would fail, and a kernel could detect the interpreter by
+type. The syntax tree of a kernel is therefore rewritten before Triton's own rewriting, in the
+cases of Triton's code generator (visit_For, visit_AugAssign, visit_Assign, visit_NamedExpr,
+visit_IfExp, visit_BoolOp, visit_UnaryOp, visit_Attribute), by calls of functions of this module
+under names which no kernel can spell.
+
+Example: `for i in range(n): k = i if m else 0` becomes `for i in __kernelwright_loop(n): k =
+__kernelwright_assigned(__kernelwright_chosen(m, lambda: i, lambda: 0))`.
 """
 
 from __future__ import annotations
@@ -21,14 +26,18 @@ _PREFIX = "__kernelwright_"
 
 
 class Rewriter(ast.NodeTransformer):
-    """Rewrites one kernel's checked definition."""
+    """Rewrites the checked definition of a kernel."""
 
     def __init__(self, names: Mapping[str, Json], bound: frozenset[str]) -> None:
-        """names: what the kernel's names stand for. bound: names that it binds itself."""
+        """Stores the context. names: meaning of the kernel's global names. bound: names which the
+        kernel binds itself.
+        """
         self._names, self._bound = names, bound
 
     def visit_For(self, node: ast.For) -> ast.AST:
-        """`for i in range(...)` counts in tensors: the call of `range` becomes one of this module's loop."""
+        """Makes `for i in range(...)` count in tensors: replaces `range` by `loop` of this
+        module.
+        """
         self.generic_visit(node)
         if isinstance(node.iter, ast.Call) and self._is_range(node.iter.func):
             node.iter.func = ast.copy_location(
@@ -46,7 +55,7 @@ class Rewriter(ast.NodeTransformer):
         return ast.copy_location(ast.Assign([node.target], value), node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        """What is assigned becomes a tensor where Triton's own rewriting would leave a number."""
+        """Wraps assigned values which Triton's own rewriting would leave as numbers."""
         self.generic_visit(node)
         if not isinstance(
             node.value, ast.BinOp | ast.Compare | ast.Constant
@@ -55,13 +64,15 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.AST:
-        """What `:=` binds becomes a tensor."""
+        """Wraps the value bound by `:=`."""
         self.generic_visit(node)
         node.value = _call("assigned", node.value, node.value)
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        """`a if c else b` becomes a call that evaluates the branch that is chosen and gives it as a tensor."""
+        """Replaces `a if c else b` by a call which evaluates the chosen branch and returns a
+        tensor.
+        """
         self.generic_visit(node)
         if _binds(node):
             return node
@@ -77,7 +88,7 @@ class Rewriter(ast.NodeTransformer):
         )
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        """`not a` becomes a call; other operators of one operand stay."""
+        """Replaces `not a` by a call; keeps other unary operators."""
         self.generic_visit(node)
         return _call("negated", node, node.operand) if isinstance(node.op, ast.Not) else node
 
@@ -118,9 +129,7 @@ def _binds(node: ast.AST) -> bool:
 
 
 def world() -> dict[str, Any]:
-    """What rewritten kernels call, by name, and the builtins of Python that answer as Triton's code generator lets
-    them.
-    """
+    """Returns the functions called by rewritten kernels, by name."""
     functions = (loop, assigned, chosen, both, either, negated, value_of)
     return {_PREFIX + function.__name__: function for function in functions}
 
@@ -140,30 +149,33 @@ def _semantic() -> Any:
     return interpreter.interpreter_semantic
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> bool:
     import triton.language as tl
 
     return isinstance(value, tl.tensor)
 
 
-def _unwrapped(value: Any) -> Any:
+def _unwrapped(value: object) -> Any:
     import triton.language as tl
 
     return value.value if isinstance(value, tl.constexpr) else value
 
 
 def value_of(holder: Any) -> Any:
-    """`holder.value`. A parameter that is a constant is a constexpr where it is compiled, and itself here."""
+    """Returns `holder.value`. A constant parameter is a constexpr when compiled, and a plain
+    value when interpreted.
+    """
     import triton.language as tl
 
     return holder if isinstance(holder, bool | int | float | str | tl.dtype) else holder.value
 
 
-def loop(start: Any, end: Any = None, step: Any = None, **_: Any) -> Iterator[Any]:
-    """`range` as a compiled loop's: scalars of the type that bounds and step have together.
+def loop(start: object, end: object = None, step: object = None, **_: Any) -> Iterator[Any]:
+    """Yields the values of `range` in a compiled loop: scalars of the common type of bounds and
+    step.
 
-    Options of `tl.range` (stages, unrolling) change nothing here. Of bounds that are computed Python learns how often
-    the loop runs and nothing else: programs that begin at rows of their own make the same steps.
+    Options of `tl.range` (stages, unrolling) have no effect. With computed bounds Python learns
+    only the number of iterations: programs with different start rows take the same steps.
     """
     semantic = _semantic()
     begin, stop = (0, start) if end is None else (start, end)
@@ -186,7 +198,7 @@ def loop(start: Any, end: Any = None, step: Any = None, **_: Any) -> Iterator[An
         yield value
 
 
-def _times(begin: Any, stop: Any, step: Any) -> Any:
+def _times(begin: object, stop: object, step: object) -> Any:
     """How often a loop runs, as a scalar of 64 bits. Raises ValueError for a step of zero."""
     import triton.language as tl
 
@@ -195,21 +207,23 @@ def _times(begin: Any, stop: Any, step: Any) -> Any:
 
 
 times_of_loop: Callable[..., Any] = _times
-"""`_times`; where programs are recorded, as one operation, whose result alone is read."""
+"""Number of iterations of a loop; while programs are recorded, a single recorded operation."""
 
 
-def assigned(value: Any) -> Any:
-    """What a name holds after `name = value`: numbers become tensors, within tuples too; a list is a tuple."""
+def assigned(value: object) -> Any:
+    """Returns the value after `name = value`: numbers become tensors, within tuples too; a list
+    becomes a tuple.
+    """
     if isinstance(value, list | tuple):
         return _tuple_like(value, [assigned(inner) for inner in value])
     return _as_tensor(value)
 
 
-def _tuple_like(value: Any, inner: list[Any]) -> Any:
+def _tuple_like(value: object, inner: list[Any]) -> Any:
     return type(value)(*inner) if hasattr(value, "_fields") else tuple(inner)
 
 
-def _as_tensor(value: Any) -> Any:
+def _as_tensor(value: object) -> Any:
     return (
         _semantic().to_tensor(value, False)
         if isinstance(_unwrapped(value), bool | int | float)
@@ -217,8 +231,8 @@ def _as_tensor(value: Any) -> Any:
     )
 
 
-def chosen(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
-    """`yes if condition else no`: a tensor where the condition is one."""
+def chosen(condition: object, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
+    """Returns `yes() if condition else no()`: a tensor if the condition is a tensor."""
     value = yes() if condition else no()
     return _as_tensor(value) if _is_tensor(condition) else value
 
@@ -236,7 +250,7 @@ def either(*values: Callable[[], Any]) -> Any:
 def _combined(values: tuple[Callable[[], Any], ...], method: str, ends: bool) -> Any:
     """Constants decide at once, as in Python; tensors are all evaluated and combined, from the last to the first."""
     tensors: list[Any] = []
-    value: Any = None
+    value: object = None
     for delayed in values:
         value = delayed()
         if _is_tensor(value):
@@ -251,7 +265,7 @@ def _combined(values: tuple[Callable[[], Any], ...], method: str, ends: bool) ->
     return result
 
 
-def negated(value: Any) -> Any:
+def negated(value: object) -> Any:
     """Computes `not` of a value that may be a tensor."""
     return value.__not__() if _is_tensor(value) else not _unwrapped(value)
 
@@ -269,9 +283,9 @@ def _extreme(name: str, of_python: Callable[..., Any]) -> Callable[..., Any]:
 
         if not any(map(_is_tensor, values)):
             return of_python(*map(_unwrapped, values))
-        found, *others = values
-        for other in others:
-            found = getattr(tl, name)(found, other, **options)
-        return found
+        extreme, *remaining = values
+        for other in remaining:
+            extreme = getattr(tl, name)(extreme, other, **options)
+        return extreme
 
     return call

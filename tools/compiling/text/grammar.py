@@ -1,9 +1,9 @@
-"""The syntax that a kernel's text may use: a white list of forms, names and attributes over its syntax tree, walked
-without recursion.
+"""White list for the syntax of a kernel's text: forms, names and attributes of its syntax tree,
+walked without recursion.
 
-A form that Triton's code generator does not know is refused here with Triton's own words. What would reach out of
-Triton's language (names with two underscores, attributes of its internals, foreign modules behind its modules) is
-tampering.
+A form unknown to Triton's code generator is refused with Triton's own message. Ways out of
+Triton's language (names with two underscores, attributes of internals, foreign modules behind
+Triton's modules) are tampering.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ import types
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from kernelwright.tools.compiling.text import vocabulary
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.report import Cheat, Fault, clean_text
 from kernelwright.tools.trace.trace import Function, Json
 
-MAX_SYNTAX_NODES = 30_000
-"""Nodes of one text's syntax tree."""
-MAX_NESTING = 300
-"""Nesting of a syntax tree: Triton's code generator takes three frames of Python for each level, and Python stops
-at a thousand.
+MAX_KERNEL_NODES = 30_000
+"""Maximum number of nodes in the syntax tree of a text."""
+MAX_SYNTAX_DEPTH = 300
+"""Nesting of a syntax tree: Triton's code generator takes three frames of Python for each level,
+and Python stops at a thousand.
 """
 MAX_IDENTIFIER_CHARACTERS = 200
-"""Characters of one identifier."""
-MAX_INTEGER_BITS = 128
+"""Maximum length of an identifier."""
+MAX_CONSTANT_BITS = 128
 """Bits of a constant in the text."""
 
 _FORMS: tuple[type[ast.AST], ...] = (
@@ -50,7 +49,7 @@ _ATTRIBUTE_FUNCTIONS = ("getattr", "hasattr")
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a text is no kernel, and where."""
+    """Reason and position of a refused text."""
 
     message: str
     line: int = 1
@@ -70,9 +69,11 @@ class TextRefused(Exception):
 
 
 def examine(function: Function, fields: Collection[str] = ()) -> ast.FunctionDef:
-    """The syntax tree of a text in which every form, name and attribute is allowed. Raises TextRefused only.
+    """The syntax tree of a text in which every form, name and attribute is allowed. Raises
+    TextRefused only.
 
-    fields: names that attributes may have beside those of Triton's values: fields of named tuples among the constants.
+    fields: names that attributes may have beside those of Triton's values: fields of named tuples
+    among the constants.
     """
     definition = _parse(function)
     _check_names(function.names)
@@ -111,16 +112,16 @@ def _forged(message: str) -> Refusal:
     return Refusal(message, fault=Fault.CHEAT, cheat=Cheat.FORGERY)
 
 
-def _tampering(message: str, node: Any) -> TextRefused:
+def _tampering(message: str, node: ast.expr) -> TextRefused:
     return TextRefused(Refusal(message, node.lineno, node.col_offset, Fault.CHEAT, Cheat.TAMPER))
 
 
-def _unsupported(message: str, node: Any) -> TextRefused:
+def _unsupported(message: str, node: ast.AST) -> TextRefused:
     return TextRefused(Refusal(message, getattr(node, "lineno", 1), getattr(node, "col_offset", 0)))
 
 
 class _Walk:
-    """One pass over one tree."""
+    """Check of a syntax tree."""
 
     def __init__(
         self, definition: ast.FunctionDef, names: Mapping[str, Json], attributes: frozenset[str]
@@ -128,7 +129,7 @@ class _Walk:
         self._definition, self._names, self._attributes = definition, names, attributes
         self._bound: set[str] = set()
         self._done: set[int] = set()
-        """Nodes that were judged together with the one round them."""
+        """Ids of nodes which were checked together with their parent."""
 
     def check(self) -> None:
         """Raises TextRefused for the first node that a kernel's text may not hold."""
@@ -144,23 +145,25 @@ class _Walk:
     def _nodes(self) -> Iterator[ast.AST]:
         """Parents before children, bounded in number and depth, every form on the list."""
         waiting: list[tuple[ast.AST, int, ast.AST]] = [(self._definition, 0, self._definition)]
-        seen = 0
+        count = 0
         while waiting:
-            node, depth, place = waiting.pop()
-            place = node if hasattr(node, "lineno") else place
-            seen += 1
-            if seen > MAX_SYNTAX_NODES:
+            node, depth, position = waiting.pop()
+            position = node if hasattr(node, "lineno") else position
+            count += 1
+            if count > MAX_KERNEL_NODES:
                 raise _unsupported(
-                    f"the text of a kernel has more than {MAX_SYNTAX_NODES} parts", place
+                    f"the text of a kernel has more than {MAX_KERNEL_NODES} parts", position
                 )
-            if depth > MAX_NESTING:
+            if depth > MAX_SYNTAX_DEPTH:
                 raise _unsupported(
-                    f"an expression is nested more than {MAX_NESTING} levels deep", place
+                    f"an expression is nested more than {MAX_SYNTAX_DEPTH} levels deep", position
                 )
             if not isinstance(node, _FORMS):
-                raise _unsupported(f"unsupported AST node type: {type(node).__name__}", place)
+                raise _unsupported(f"unsupported AST node type: {type(node).__name__}", position)
             yield node
-            waiting += [(child, depth + 1, place) for child in [*ast.iter_child_nodes(node)][::-1]]
+            waiting += [
+                (child, depth + 1, position) for child in [*ast.iter_child_nodes(node)][::-1]
+            ]
 
     # ---------------------------------------------------------------- statements
     def _check_FunctionDef(self, node: ast.FunctionDef) -> None:
@@ -221,8 +224,8 @@ class _Walk:
             raise _unsupported(
                 f"a kernel knows no constants of type {type(node.value).__name__}", node
             )
-        if isinstance(node.value, int) and node.value.bit_length() > MAX_INTEGER_BITS:
-            raise _unsupported(f"an integer of more than {MAX_INTEGER_BITS} bits", node)
+        if isinstance(node.value, int) and node.value.bit_length() > MAX_CONSTANT_BITS:
+            raise _unsupported(f"an integer of more than {MAX_CONSTANT_BITS} bits", node)
 
     def _check_Name(self, node: ast.Name) -> None:
         self._check_word(node.id, node)
@@ -256,8 +259,8 @@ class _Walk:
         self._check_chain(node.value, [(node.attr, node)])
 
     def _check_chain(self, owner: ast.expr, chain: list[tuple[str, ast.expr]]) -> None:
-        """`a.b.c`: as far as it begins with a module, each part that is there must be allowed; every further part
-        must be an attribute of a value.
+        """`a.b.c`: as far as it begins with a module, each part that is there must be allowed;
+        every further part must be an attribute of a value.
         """
         while isinstance(owner, ast.Attribute):
             self._done.add(id(owner))
@@ -316,8 +319,8 @@ def _unknown_attribute(name: str, node: ast.expr) -> TextRefused:
 
 
 def _walked(form: Json, chain: list[tuple[str, ast.expr]]) -> list[tuple[str, ast.expr]]:
-    """What is left of a chain behind the modules and name spaces that it begins with; nothing where it ends in
-    something that is not there.
+    """Removes leading modules and name spaces from an attribute chain; returns the attributes of
+    values. Empty if the chain ends in something that does not exist.
     """
     at = 0
     while at < len(chain) and isinstance(form, dict) and "members" in form:
@@ -327,11 +330,11 @@ def _walked(form: Json, chain: list[tuple[str, ast.expr]]) -> list[tuple[str, as
         form, at = form["members"][name], at + 1
     if not isinstance(form, dict) or "triton" not in form:
         return chain[at:]
-    found = vocabulary.find(form["triton"])  # `_check_names` has found it before
-    while at < len(chain) and isinstance(found, types.ModuleType):
+    value = vocabulary.find(form["triton"])  # `_check_names` has found it before
+    while at < len(chain) and isinstance(value, types.ModuleType):
         name, node = chain[at]
         try:
-            found, at = vocabulary.member(found, name), at + 1
+            value, at = vocabulary.member(value, name), at + 1
         except vocabulary.NotThere:
             return []  # Triton says so, or it stands where a constexpr condition is false
         except vocabulary.NotNameable as error:
@@ -344,7 +347,9 @@ _KINDS = (*_FUNCTIONS, "value", "constexpr", "unknown")
 
 
 def _check_names(names: Mapping[str, Json]) -> None:
-    """Every name is an identifier and every form one of trace.py's. Raises TextRefused."""
+    """Checks that every name is an identifier with a form defined in trace.py. Raises
+    TextRefused.
+    """
     waiting: list[tuple[str, Json]] = list(names.items())
     while waiting:
         name, form = waiting.pop()
@@ -361,14 +366,14 @@ def _check_names(names: Mapping[str, Json]) -> None:
         if kind == "members" and isinstance(value, dict):
             waiting += value.items()
         elif kind == "triton" and isinstance(value, str):
-            _check_place(value)
+            _check_qualified_name(value)
         elif (kind in _FUNCTIONS and not isinstance(value, str)) or kind not in _KINDS:
             raise TextRefused(_forged(f"what {name} stands for has no known form"))
 
 
-def _check_place(place: str) -> None:
+def _check_qualified_name(qualified_name: str) -> None:
     try:
-        vocabulary.find(place)
+        vocabulary.find(qualified_name)
     except vocabulary.NotThere as error:
         raise TextRefused(Refusal(str(error))) from None
     except vocabulary.NotNameable as error:

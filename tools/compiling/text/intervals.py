@@ -1,7 +1,8 @@
-"""Ranges of the integers of a kernel at known arguments, and whether they fit the 32 bits that Triton gives them.
+"""Ranges of the integers of a kernel at known arguments, and whether they fit the 32 bits that
+Triton gives them.
 
-Example: row = tl.program_id(0) of a grid of 600,000 programs is 0 to 599,999 in 32 bits. row * 4096 reaches
-2,457,595,904, which wraps; row.to(tl.int64) * 4096 does not.
+Example: row = tl.program_id(0) of a grid of 600,000 programs is 0 to 599,999 in 32 bits. row *
+4096 reaches 2,457,595,904, which wraps; row.to(tl.int64) * 4096 does not.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import ast
 from dataclasses import dataclass, replace
 
 INT32 = (-(1 << 31), (1 << 31) - 1)
-LARGEST = 1 << 70
+LARGEST_BOUND = 1 << 70
 """Numbers beyond this are not followed."""
 CLEAR_EXCESS = 1 << 25
 """Beyond 32 bits by so much, a bound is no matter of the last block's masked lanes."""
@@ -43,16 +44,16 @@ class Range:
     dense: bool = False
     """Whether every number between the bounds is taken, too."""
     wrap: Wrap | None = None
-    """Where it wrapped on its way."""
+    """Position of the first overflow, if any."""
 
     @property
     def is_constant(self) -> bool:
-        """Whether every program and lane has the one value."""
+        """Returns whether every program and lane has the same value."""
         return self.low == self.high and self.exact
 
 
 def constant(value: int) -> Range:
-    """Returns the range of one number, which has 64 bits where it needs them."""
+    """Returns the range of a single number, with 64 bits if needed."""
     return Range(value, value, wide=not INT32[0] <= value <= INT32[1])
 
 
@@ -64,35 +65,37 @@ def joined(first: Range, second: Range) -> Range:
     )  # fmt: skip
 
 
-def computed(node: ast.BinOp, left: Range, right: Range) -> Range | None:
-    """Returns the range of an arithmetic expression; None for one that is not followed. One that does not fit into 32
-    bits carries where it wrapped.
+def computed(node: ast.BinOp, lhs: Range, right: Range) -> Range | None:
+    """Returns the range of an arithmetic expression; None if unsupported. A result beyond 32 bits
+    carries the position of the overflow.
     """
-    bounds = _bounds(node.op, left, right)
-    if bounds is None or max(map(abs, bounds)) > LARGEST:
+    bounds = _bounds(node.op, lhs, right)
+    if bounds is None or max(map(abs, bounds)) > LARGEST_BOUND:
         return None
     low, high = min(bounds), max(bounds)
-    apart = left.sources.isdisjoint(right.sources)
+    independent = lhs.sources.isdisjoint(right.sources)
     mixes = isinstance(node.op, ast.Add | ast.Sub | ast.Mult)
-    exact = left.exact and right.exact and (apart if mixes else right.is_constant)
-    steady = right.is_constant or (isinstance(node.op, ast.Add) and left.is_constant)
-    dense = left.dense and steady and not isinstance(node.op, ast.Mult)
+    exact = lhs.exact and right.exact and (independent if mixes else right.is_constant)
+    steady = right.is_constant or (isinstance(node.op, ast.Add) and lhs.is_constant)
+    dense = lhs.dense and steady and not isinstance(node.op, ast.Mult)
     if isinstance(node.op, ast.Mod):
-        exact = exact and dense and left.low == 0
-    wide = left.wide or right.wide
-    wrap = _wrap(node, left, right, (low, high), exact) if mixes else None
-    return Range(low, high, wide, left.sources | right.sources, exact, dense, wrap)
+        exact = exact and dense and lhs.low == 0
+    wide = lhs.wide or right.wide
+    wrap = _wrap(node, lhs, right, (low, high), exact) if mixes else None
+    return Range(low, high, wide, lhs.sources | right.sources, exact, dense, wrap)
 
 
 def _wrap(
-    node: ast.BinOp, left: Range, right: Range, bounds: tuple[int, int], exact: bool
+    node: ast.BinOp, lhs: Range, right: Range, bounds: tuple[int, int], exact: bool
 ) -> Wrap | None:
-    """Where a sum, difference or product wrapped. In 32 bits a result that fits is right whatever wrapped before."""
+    """Returns the overflow of a sum, difference or product. In 32 bits a final result within
+    bounds is right, whatever overflowed before.
+    """
     low, high = bounds
-    wide = left.wide or right.wide
+    wide = lhs.wide or right.wide
     if not wide and INT32[0] <= low <= high <= INT32[1]:
         return None
-    for before, other in ((left, right), (right, left)):
+    for before, other in ((lhs, right), (right, lhs)):
         if before.wrap is not None:
             grows = isinstance(node.op, ast.Add) and before.wrap.reaches > 0 and other.low >= 0
             return replace(before.wrap, certain=before.wrap.certain and (exact or grows))
@@ -103,22 +106,22 @@ def _wrap(
     return Wrap(node.lineno, ast.unparse(node), reaches, certain=exact and clear)
 
 
-def _bounds(operation: ast.operator, left: Range, right: Range) -> list[int] | None:
-    ends = [(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
+def _bounds(operation: ast.operator, lhs: Range, right: Range) -> list[int] | None:
+    ends = [(a, b) for a in (lhs.low, lhs.high) for b in (right.low, right.high)]
     if isinstance(operation, ast.Add):
         return [a + b for a, b in ends]
     if isinstance(operation, ast.Sub):
         return [a - b for a, b in ends]
     if isinstance(operation, ast.Mult):
         return [a * b for a, b in ends]
-    if left.low < 0 or right.low <= 0:
+    if lhs.low < 0 or right.low <= 0:
         return None
     if isinstance(operation, ast.FloorDiv):
         return [a // b for a, b in ends]
     if isinstance(operation, ast.Mod):
-        if left.is_constant and right.is_constant:
-            return [left.low % right.low]
-        return [0, min(left.high, right.high - 1)]
+        if lhs.is_constant and right.is_constant:
+            return [lhs.low % right.low]
+        return [0, min(lhs.high, right.high - 1)]
     return None
 
 

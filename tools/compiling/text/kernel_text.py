@@ -1,14 +1,14 @@
-"""A kernel rebuilt from its text: checked, parsed once, and executed in a namespace that holds its names and nothing
-else.
+"""Rebuilds a kernel from its text: checks it, parses it once, and executes the definition in a
+namespace with only its own names.
 
-    check(function)                                          None, or why the text is no kernel
-    rebuild(functions, key, interpreted=..., folder=...)     a JITFunction or an InterpretedFunction
-    Rebuilt(functions, interpreted=..., folder=...)[key]     the same for many kernels that share functions
-    value(json, rebuilt)                                     a constant of a trace as what Triton takes
+    check(function)                                          failure of a refused text, or None
+    rebuild(functions, key, interpreted=..., folder=...)     JITFunction or InterpretedFunction
+    Rebuilt(functions, interpreted=..., folder=...)[key]     likewise, for kernels which share functions
+    value(json, rebuilt)                                     constant of a trace, as Triton expects it
 
-The rebuilt function's file is `folder/KEY/candidate.py` (nothing is written there), its lines are those of the
-candidate's file. Only the definition is executed when it is rebuilt, and its default values are computed; both call for
-a sandboxed process, as everything does that is made from a candidate's text.
+The rebuilt function's file is `folder/KEY/candidate.py` (no file is written), its lines are those
+of the candidate's file. Rebuilding executes the definition and computes default values; both need
+a sandboxed process, like everything made from a candidate's text.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ __all__ = [
     "FILE",
     "Rebuilt",
     "TextFailed",
+    "candidate_line",
     "check",
     "failure_of",
     "file_name",
-    "place",
     "rebuild",
     "value",
 ]
@@ -59,13 +59,14 @@ __all__ = [
 MAX_LINE = 200_000
 """Line and column of a definition beyond which a trace is not believed."""
 _LANGUAGE = "__triton_language__"
-"""Where the interpreter looks for Triton's language in a kernel's globals; no kernel can name it."""
+"""Name of Triton's language in a kernel's globals, for the interpreter; no kernel can spell it."""
 
 
 def check(function: Function, *, fields: Collection[str] = ()) -> Failure | None:
-    """Why a text is no kernel's language, with the line in the candidate's file; None where it is.
+    """Returns why a text is no kernel, with the line in the candidate's file; None if allowed.
 
-    fields: names of the fields of named tuples among a kernel's constants, which attributes may have.
+    fields: field names of named tuples among a kernel's constants, which are allowed as
+    attributes.
     """
     try:
         examine(function, fields)
@@ -79,14 +80,15 @@ def failure_of(refusal: Refusal, function: Function, kernel: str) -> Failure:
     message = clean_text(
         f"kernel {kernel} does not compile: {refusal.message}".replace("\n", " "), 600
     )
-    where = place(function, refusal.line, refusal.column)
-    return Failure(fault=refusal.fault, cheat=refusal.cheat, message=message, where=where)
+    source_line = candidate_line(function, refusal.line, refusal.column)
+    return Failure(fault=refusal.fault, cheat=refusal.cheat, message=message, where=source_line)
 
 
-def place(function: Function, line: int, column: int) -> SourceLine | None:
-    """A place in a function's text as one in the candidate's file. None for a function of a library.
+def candidate_line(function: Function, line: int, column: int) -> SourceLine | None:
+    """Converts a position in a function's text to a line of the candidate's file. None for a
+    function of a library.
 
-    line: from 1. column: from 0, in bytes of UTF-8 as Python's syntax trees count.
+    line: from 1. column: from 0, in bytes of UTF-8, as in Python's syntax trees.
     """
     lines = function.text.split("\n")
     if function.file or not 0 < line <= len(lines) or not 0 < function.line < MAX_LINE:
@@ -100,14 +102,14 @@ def place(function: Function, line: int, column: int) -> SourceLine | None:
 def rebuild(
     functions: Mapping[str, Function], entry: str, *, interpreted: bool, folder: Path
 ) -> Any:
-    """One kernel with all that it calls. Raises Failed."""
+    """Rebuilds a kernel with all functions it calls. Raises Failed."""
     return Rebuilt(functions, interpreted=interpreted, folder=folder)[entry]
 
 
 class TextFailed(Failed):
-    """The text of one function is no kernel's.
+    """Raised for a function whose text is refused.
 
-    Its message names the function; the kernel that it belongs to may be another.
+    The message names the function, which may differ from the kernel that calls it.
     """
 
     def __init__(self, key: str, function: Function, refusal: Refusal) -> None:
@@ -122,7 +124,7 @@ class Foreign:
 
 
 class Rebuilt(Mapping[str, Any]):
-    """The functions of one trace, each rebuilt when it is first asked for."""
+    """Functions of a trace, rebuilt on first access."""
 
     def __init__(
         self,
@@ -132,13 +134,13 @@ class Rebuilt(Mapping[str, Any]):
         folder: Path,
         fields: Collection[str] = (),
     ) -> None:
-        self._functions, self._interpreted, self._folder, self._fields = (
+        self.functions, self._interpreted, self._folder, self._fields = (
             functions,
             interpreted,
             folder,
             fields,
         )
-        self._made: dict[str, Any] = {}
+        self._rebuilt: dict[str, Any] = {}
         self._worlds: dict[str, dict[str, Any]] = {}
         """Names of functions in which those of other functions are not filled in yet."""
         self._constant = constexpr_functions(functions)
@@ -146,43 +148,43 @@ class Rebuilt(Mapping[str, Any]):
         self._begun: set[str] = set()
 
     def __getitem__(self, key: str) -> Any:
-        """Raises KeyError for a function that is not there, Failed for one that is no kernel or calls one that is
-        none.
+        """Rebuilds a function and all functions it names. Raises KeyError for an unknown key,
+        Failed for a refused text.
         """
         closure = self._closure(key)
         for each in closure:
             self._make(each)
         for each in closure:
             self._finish(each)
-        return self._made[key]
+        return self._rebuilt[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._functions)
+        return iter(self.functions)
 
     def __len__(self) -> int:
-        return len(self._functions)
+        return len(self.functions)
 
     def texts(self, key: str) -> list[str]:
         """Returns the text of a function and of all that it names. Raises KeyError."""
-        return [self._functions[each].text for each in self._closure(key)]
+        return [self.functions[each].text for each in self._closure(key)]
 
     def _closure(self, key: str) -> list[str]:
         """A function and all that it names, itself first. Raises KeyError."""
-        found = {key: self._functions[key]}
+        functions = {key: self.functions[key]}
         waiting = [key]
         while waiting:
-            for form in found[waiting.pop()].names.values():
-                new = [k for k in functions_in(form) if k in self._functions and k not in found]
-                found |= {k: self._functions[k] for k in new}
+            for form in functions[waiting.pop()].names.values():
+                new = [k for k in functions_in(form) if k in self.functions and k not in functions]
+                functions |= {k: self.functions[k] for k in new}
                 waiting += new
-        return list(found)
+        return list(functions)
 
     def _make(self, key: str) -> Any:
         if key in self._failed:
             raise self._failed[key]
-        if key in self._made:
-            return self._made[key]
-        function = self._functions[key]
+        if key in self._rebuilt:
+            return self._rebuilt[key]
+        function = self.functions[key]
         with self._blamed_on(key):
             if key in self._begun:
                 raise TextRefused(Refusal("a default value of a function is the function itself"))
@@ -193,21 +195,21 @@ class Rebuilt(Mapping[str, Any]):
             world = self._world(function)
             python = self._python(key, function, definition, world)
             if key in self._constant:
-                made = constant(python, function, definition)
+                rebuilt = constant(python, function, definition)
             else:
-                made = (
+                rebuilt = (
                     interpreted_function(python)
                     if self._interpreted
                     else compiled(python, function, definition)
                 )
-            self._worlds[key], self._made[key] = world, made
-        return made
+            self._worlds[key], self._rebuilt[key] = world, rebuilt
+        return rebuilt
 
     def _finish(self, key: str) -> None:
         """Fills in the functions that a function names, which may name it in turn."""
         if (world := self._worlds.pop(key, None)) is not None:
             with self._blamed_on(key):
-                forms = self._functions[key].names.items()
+                forms = self.functions[key].names.items()
                 world |= {
                     name: self._named(name, form) for name, form in forms if functions_in(form)
                 }
@@ -223,7 +225,7 @@ class Rebuilt(Mapping[str, Any]):
         except Exception as error:
             words = Refusal(clean_text(f"{type(error).__name__}: {error}", 300))
             refusal = error.refusal if isinstance(error, TextRefused) else words
-            self._failed[key] = TextFailed(key, self._functions[key], refusal)
+            self._failed[key] = TextFailed(key, self.functions[key], refusal)
             raise self._failed[key] from None
 
     # ---------------------------------------------------------------- names
@@ -255,25 +257,27 @@ class Rebuilt(Mapping[str, Any]):
             return value(inner, _Making(self._make))
         if kind == "unknown":
             return Foreign()
-        found = value(form, _Making(self._make))
-        return patched(inner, found) if kind == "triton" and self._interpreted else found
+        restored = value(form, _Making(self._make))
+        return patched(inner, restored) if kind == "triton" and self._interpreted else restored
 
     # ---------------------------------------------------------------- functions
     def _python(
         self, key: str, function: Function, definition: ast.FunctionDef, world: dict[str, Any]
     ) -> Any:
-        """The definition executed, at the candidate's lines. Changes `definition` to what Triton reads."""
+        """Executes the definition at the candidate's lines. Changes `definition` to the form
+        which Triton reads.
+        """
         annotations, defaults = constexpr_parameters(definition), Defaults.of(definition)
         reduce_annotations(definition, function.names)
         path = str(self._folder / file_name(key) / FILE)
-        line, made = function.line, dict[str, Any]()
+        line, namespace = function.line, dict[str, Any]()
         if key in self._constant:
-            exec(constant_code(definition, line, path), world, made)
+            exec(constant_code(definition, line, path), world, namespace)
         elif self._interpreted:
-            exec(interpreted_code(definition, line, path, function.names, world), world, made)
+            exec(interpreted_code(definition, line, path, function.names, world), world, namespace)
         else:
-            exec(code(definition, line, path), world, made)
-        python = made[function.name]
+            exec(code(definition, line, path), world, namespace)
+        python = namespace[function.name]
         python.__annotations__ = annotations
         needed = defaults.names()
         later = {
@@ -283,16 +287,15 @@ class Rebuilt(Mapping[str, Any]):
         }
         python.__defaults__, python.__kwdefaults__ = defaults.values(world | later)
         if any(
-            other is not function and _twins(other, function) for other in self._functions.values()
+            other is not function and _same_name(other, function)
+            for other in self.functions.values()
         ):
-            python.__qualname__ = (
-                f"{function.name}_{len(self._made)}"  # Triton tells functions apart by their names
-            )
+            python.__qualname__ = f"{function.name}_{len(self._rebuilt)}"  # Triton tells functions apart by their names
         return python
 
 
-def _twins(one: Function, other: Function) -> bool:
-    return one.name == other.name and one.file == other.file
+def _same_name(first: Function, other: Function) -> bool:
+    return first.name == other.name and first.file == other.file
 
 
 class _Making(Mapping[str, Any]):
@@ -312,5 +315,7 @@ class _Making(Mapping[str, Any]):
 
 
 def file_name(key: str) -> str:
-    """The folder that a function's file is said to lie in: its key as a name that any file system takes."""
+    """Returns the folder name for a function's file: its key, with characters allowed by every
+    file system.
+    """
     return "".join(c if c.isalnum() or c in "._-" else "_" for c in key[:80]).lstrip(".") or "_"

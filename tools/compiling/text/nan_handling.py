@@ -1,4 +1,6 @@
-"""Whether a kernel's text does something of its own with NaN: then it must be what eager does."""
+"""Detects special treatment of NaN in a kernel's text; such a kernel must then agree with eager
+execution on NaN.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +14,24 @@ NAN_TESTS = frozenset(
 )
 
 BITS_OF_INFINITY = frozenset(
-    bits + more
+    bits + offset
     for sign, bits in (
         (1 << 15, 0x7C00),
         (1 << 15, 0x7F80),
         (1 << 31, 0x7F800000),
         (1 << 63, 0x7FF0 << 48),
     )
-    for more in (-1, 0, 1, sign)
+    for offset in (-1, 0, 1, sign)
 ) | {0x7FFF, 0x7FFFFFFF, (1 << 63) - 1}
-"""The bits of an infinity as half, bfloat16, single and double; the numbers beside them, and the masks that leave the
-sign out.
+"""The bits of an infinity as half, bfloat16, single and double; the numbers beside them, and the
+masks that leave the sign out.
 """
 
 
 @functools.lru_cache(maxsize=64)
 def treats_nan(text: str) -> bool:
-    """Whether a kernel's text does something of its own with NaN: compares a value with itself, or asks whether it
-    is one.
+    """Returns whether a kernel's text treats NaN specially: compares a value with itself, or
+    tests for NaN.
     """
     try:
         tree = parse_module(text)
@@ -59,29 +61,29 @@ def _looks_at_bits(tree: ast.AST) -> bool:
 
 
 def _has_both_sides(tree: ast.AST) -> bool:
-    """Whether a value is taken as it is on both sides of a written number (`where(v < 0, v, where(v > 0, v, y))`): NaN
-    is on neither.
+    """Returns whether a value is unchanged on both sides of a literal (`where(v < 0, v, where(v >
+    0, v, y))`), which leaves NaN to the remaining branch.
     """
     sides: dict[tuple[str, str], set[bool]] = {}
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and len(node.args) == 3):
             continue
-        asked, taken = node.args[:2]
+        condition, chosen = node.args[:2]
         if (
-            not isinstance(asked, ast.Compare)
-            or len(asked.ops) != 1
-            or type(asked.ops[0]) not in _OPPOSITE
+            not isinstance(condition, ast.Compare)
+            or len(condition.ops) != 1
+            or type(condition.ops[0]) not in _OPPOSITE
         ):
             continue
-        left, right, below = (
-            asked.left,
-            asked.comparators[0],
-            isinstance(asked.ops[0], ast.Lt | ast.LtE),
+        lhs, right, below = (
+            condition.left,
+            condition.comparators[0],
+            isinstance(condition.ops[0], ast.Lt | ast.LtE),
         )
-        if _is_number(left):
-            left, right, below = right, left, not below
-        if _is_number(right) and ast.dump(left) == ast.dump(taken):
-            sides.setdefault((ast.dump(left), ast.dump(right)), set()).add(below)
+        if _is_number(lhs):
+            lhs, right, below = right, lhs, not below
+        if _is_number(right) and ast.dump(lhs) == ast.dump(chosen):
+            sides.setdefault((ast.dump(lhs), ast.dump(right)), set()).add(below)
     return any(len(both) == 2 for both in sides.values())
 
 
@@ -107,11 +109,11 @@ def _parts_all_numbers(node: ast.AST) -> bool:
         sides = [node.left, node.right]
     elif isinstance(node, ast.BoolOp):
         sides = list(node.values)
-    found = [s for s in sides if isinstance(s, ast.Compare) and len(s.comparators) == 1]
+    comparisons = [s for s in sides if isinstance(s, ast.Compare) and len(s.comparators) == 1]
     return any(
-        _OPPOSITE.get(type(one.ops[0])) is type(other.ops[0])
-        and ast.dump(one.left) == ast.dump(other.left)
-        and ast.dump(one.comparators[0]) == ast.dump(other.comparators[0])
-        for one in found
-        for other in found
+        _OPPOSITE.get(type(first.ops[0])) is type(other.ops[0])
+        and ast.dump(first.left) == ast.dump(other.left)
+        and ast.dump(first.comparators[0]) == ast.dump(other.comparators[0])
+        for first in comparisons
+        for other in comparisons
     )

@@ -1,5 +1,5 @@
-"""Parameters of a kernel's definition: annotations reduced to what Triton asks of them, default values computed
-apart.
+"""Parameters of a kernel's definition: annotations reduced to those Triton needs, default values
+computed separately.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ def constexpr_parameters(definition: ast.FunctionDef) -> dict[str, str]:
 
 
 def bare_arguments(definition: ast.FunctionDef, refused: Collection[str] = ()) -> ast.arguments:
-    """The parameters without default values, and without annotations, but for what Triton refuses.
+    """Returns the parameters without default values, and without annotations, except annotations
+    which Triton refuses.
 
-    refused: names that stand for what no kernel may name.
+    refused: names of values which no kernel may use in annotations.
     """
 
     def bare(arg: ast.arg) -> ast.arg:
@@ -77,7 +78,7 @@ class Defaults:
 
     @classmethod
     def of(cls, definition: ast.FunctionDef) -> Defaults:
-        """The defaults of one definition, positional and keyword-only."""
+        """Returns the defaults of a definition, positional and keyword-only."""
         args = definition.args
         named = zip(args.kwonlyargs, args.kw_defaults, strict=True)
         return cls(tuple(args.defaults), tuple((a.arg, d) for a, d in named if d is not None))
@@ -94,21 +95,23 @@ class Defaults:
         """
 
         def computed(expression: ast.expr) -> Any:
-            found = eval(
+            default = eval(
                 compile(ast.Expression(expression), "<default value>", "eval", dont_inherit=True),
                 world,
             )
-            return tuple(found) if isinstance(found, list) else found
+            return tuple(default) if isinstance(default, list) else default
 
         return tuple(map(computed, self.positional)), {name: computed(e) for name, e in self.named}
 
 
 def reduce_annotations(definition: ast.FunctionDef, names: Mapping[str, Any]) -> None:
-    """Makes the definition, in place, what Triton's code generator and its interpreter are given: bare parameters (the
-    code generator would evaluate annotations and default values a second time), and local annotations that are either
-    constexpr or gone. An annotation that names a plain value, which Triton refuses, stays for it to refuse.
+    """Changes a definition to the form expected by Triton's code generator and interpreter, in
+    place.
 
-    names: what the names of the definition stand for, as a trace holds it.
+    Parameters lose annotations and defaults (the code generator would evaluate them a second
+    time); local annotations are reduced to constexpr or removed. An annotation with a plain
+    value, which Triton refuses, stays for Triton to refuse. names: meaning of the definition's
+    global names, as in a trace.
     """
     refused = {
         name
@@ -129,8 +132,8 @@ def _local(statement: ast.stmt) -> ast.stmt:
         return statement
     if is_constexpr(statement.annotation):
         annotation = ast.copy_location(ast.Name(CONSTEXPR, ast.Load()), statement.annotation)
-        kept = ast.AnnAssign(statement.target, annotation, statement.value, statement.simple)
-        return ast.copy_location(kept, statement)
+        reduced = ast.AnnAssign(statement.target, annotation, statement.value, statement.simple)
+        return ast.copy_location(reduced, statement)
     if statement.value is None:
         return ast.copy_location(ast.Pass(), statement)
     return ast.copy_location(ast.Assign([statement.target], statement.value), statement)

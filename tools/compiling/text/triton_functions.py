@@ -1,5 +1,5 @@
-"""Triton's own function objects over a checked syntax tree: a JITFunction to compile, an InterpretedFunction to
-interpret.
+"""Triton's own function objects over a checked syntax tree: a JITFunction to compile, an
+InterpretedFunction to interpret.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ import inspect
 import threading
 import types
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.compiling.text import dynamic_values, vocabulary
 from kernelwright.tools.trace.trace import Function, Json
 
+if TYPE_CHECKING:
+    from types import FunctionType, ModuleType
+
 
 def code(definition: ast.FunctionDef, line: int, path: str) -> Any:
-    """The definition with an empty body as Python's code, its `def` at a line of a file: Triton reads the syntax
-    tree, and asks of the function its signature.
+    """The definition with an empty body as Python's code, its `def` at a line of a file: Triton
+    reads the syntax tree, and asks of the function its signature.
     """
     empty = copy.copy(definition)
     empty.body = [ast.copy_location(ast.Pass(), definition)]
@@ -60,8 +63,8 @@ def _compiled_code(tree: ast.Module, line: int, path: str) -> Any:
 
 
 def _rewritten(tree: ast.Module, world: dict[str, Any]) -> ast.Module:
-    """Rewrites a kernel as Triton's interpreter does, with only those of its names that the rewriting put in (stock
-    Triton lends a kernel its whole module).
+    """Rewrites a kernel as Triton's interpreter does, with only those of its names that the
+    rewriting put in (stock Triton lends a kernel its whole module).
     """
     from triton.runtime import interpreter
 
@@ -72,15 +75,15 @@ def _rewritten(tree: ast.Module, world: dict[str, Any]) -> ast.Module:
     return tree
 
 
-_giving = threading.Lock()
+_inspect_lock = threading.Lock()
 
 
 @contextlib.contextmanager
-def _source_given(text: str, line: int) -> Iterator[None]:
-    """`inspect.getsourcelines`, which Triton asks for a function's text, answers with this one: there is no file,
-    and no search through every module.
+def _source_text(text: str, line: int) -> Iterator[None]:
+    """Makes `inspect.getsourcelines`, which Triton calls for a function's text, return this text
+    without a file or a search through all modules.
     """
-    with _giving:
+    with _inspect_lock:
         original = inspect.getsourcelines
         inspect.getsourcelines = lambda object: (text.splitlines(keepends=True), line)
         try:
@@ -89,8 +92,8 @@ def _source_given(text: str, line: int) -> Iterator[None]:
             inspect.getsourcelines = original
 
 
-def compiled(python: Any, function: Function, definition: ast.FunctionDef) -> Any:
-    """Triton's JITFunction, whose syntax tree is the one that was checked."""
+def compiled(python: FunctionType, function: Function, definition: ast.FunctionDef) -> Any:
+    """Returns a JITFunction of Triton with the checked syntax tree."""
     from triton.runtime.jit import JITFunction
 
     class KernelFromText(JITFunction):
@@ -98,13 +101,13 @@ def compiled(python: Any, function: Function, definition: ast.FunctionDef) -> An
             return tree
 
     tree = ast.Module([definition], [])
-    with _source_given(function.text, function.line):
+    with _source_text(function.text, function.line):
         return KernelFromText(
             python, do_not_specialize=list(function.do_not_specialize), noinline=function.noinline
         )
 
 
-def constant(python: Any, function: Function, definition: ast.FunctionDef) -> Any:
+def constant(python: FunctionType, function: Function, definition: ast.FunctionDef) -> Any:
     """Triton's ConstexprFunction, which a kernel calls with constants while it is compiled."""
     from triton.runtime.jit import ConstexprFunction
 
@@ -113,11 +116,11 @@ def constant(python: Any, function: Function, definition: ast.FunctionDef) -> An
             return tree
 
     tree = ast.Module([definition], [])
-    with _source_given(function.text, function.line):
+    with _source_text(function.text, function.line):
         return ConstantFromText(python)
 
 
-def interpreted(python: Any) -> Any:
+def interpreted(python: FunctionType) -> Any:
     """Triton's InterpretedFunction over a function that is rewritten already."""
     from triton.runtime.interpreter import InterpretedFunction
 
@@ -128,8 +131,10 @@ def interpreted(python: Any) -> Any:
     return InterpretedFromText(python)
 
 
-def late(module: Any, name: str) -> Any:
-    """A function of a module, looked up when it is called: the interpreter replaces it while a kernel runs."""
+def late(module: ModuleType, name: str) -> Any:
+    """Returns a wrapper that looks up a module's function at each call: the interpreter replaces
+    functions while a kernel runs.
+    """
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         return getattr(module, name)(*arguments, **keywords)
@@ -137,17 +142,17 @@ def late(module: Any, name: str) -> Any:
     return call
 
 
-def patched(where: str, found: Any) -> Any:
-    """What a kernel names by itself and not through a module (`from triton.language import load`), as the
-    interpreter needs it.
+def patched(qualified_name: str, value: object) -> Any:
+    """Returns a directly imported object (`from triton.language import load`) in the form needed
+    by the interpreter.
     """
     import triton.language as tl
 
-    name = where.rpartition(".")[2].rpartition(":")[2]
-    if found in (tl.range, tl.static_range) or tl.core.is_builtin(found):
+    name = qualified_name.rpartition(".")[2].rpartition(":")[2]
+    if value in (tl.range, tl.static_range) or tl.core.is_builtin(value):
         owner = tl if hasattr(tl, name) else tl.core
         return late(owner, name)
-    module = where.partition(":")[0]
-    if module in vocabulary.LIBDEVICE and isinstance(found, types.FunctionType):
+    module = qualified_name.partition(":")[0]
+    if module in vocabulary.LIBDEVICE and isinstance(value, types.FunctionType):
         return late(importlib.import_module(module), name)
-    return found
+    return value

@@ -1,9 +1,9 @@
-"""What a kernel may name: the objects of Triton that its language consists of, Python's builtins that Triton compiles,
-and the attributes of values.
+"""White list of names for kernels: the objects of Triton's language, Python builtins supported by
+Triton, and attributes of values.
 
-Everything is a white list. An object is found by walking from one of Triton's own modules by public names, and it must
-end in something that a kernel can use: a builtin or a device function of Triton, a type, a constant, or another module
-of the list. Nothing foreign that Triton's modules happen to import is reached.
+An object is found by walking from a module of Triton by public names, and must end in a builtin
+or device function of Triton, a type, a constant, or another module on the list. Foreign modules
+imported by Triton's modules are not reachable.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ MODULES = frozenset({
 LIBDEVICE = frozenset(name for name in MODULES if name.endswith(".libdevice"))
 """Their functions are stubs, which the backend replaces."""
 TOP_LEVEL = frozenset({"cdiv", "language", "next_power_of_2"})
-"""What a kernel may name of the package `triton` itself."""
+"""Names which a kernel may use of the package `triton` itself."""
 HELPERS = frozenset({"get_int_dtype"})
-"""Functions of triton.language.core that are no builtins of the language, and that kernels of libraries call: they
-compute with types and integers.
+"""Functions of triton.language.core which are no builtins, and which kernels of libraries call:
+they compute with types and integers.
 """
 CLASSES = frozenset({
     "PropagateNan", "block_type", "condition", "const", "constexpr", "constexpr_type", "dtype", "pointer_type", "range",
@@ -71,16 +71,17 @@ _OF_VALUES = frozenset({
 
 
 class NotNameable(Exception):
-    """What a kernel names is there and is none of a kernel's business. The message is one line."""
+    """Raised for an existing object which kernels may not name. The message is a single line."""
 
 
 class NotThere(Exception):
-    """What a kernel names does not exist. The message is Python's own."""
+    """Raised for a name that does not exist. The message is Python's own."""
 
 
 @functools.cache
 def value_attributes() -> frozenset[str]:
-    """Attributes that a kernel may ask a value for: methods of tensors and descriptors, properties of types.
+    """Attributes that a kernel may ask a value for: methods of tensors and descriptors,
+    properties of types.
 
     Asked once, before anything is interpreted.
     """
@@ -95,8 +96,8 @@ def value_attributes() -> frozenset[str]:
 
 @functools.cache
 def internal_attributes() -> frozenset[str]:
-    """Attributes of what a kernel can hold that are none of its business: no field of a named tuple is read by one
-    of these names.
+    """Returns internal attributes of values in kernels; named tuples may have no field with such
+    a name.
     """
     import triton.language as tl
     from triton.runtime import interpreter, jit
@@ -107,7 +108,7 @@ def internal_attributes() -> frozenset[str]:
         interpreter.TensorHandle, interpreter.TensorDescHandle, interpreter.InterpreterBuilder, str, bytes, dict, float,
         type, types.FunctionType,
     )  # fmt: skip
-    found = {name for owner in owners for name in dir(owner)} | {
+    names = {name for owner in owners for name in dir(owner)} | {
         "handle",
         "base",
         "data",
@@ -115,35 +116,35 @@ def internal_attributes() -> frozenset[str]:
         "rewriter",
         "kwargs",
     }
-    found |= {name for value in (tl.sum, tl.cdiv, tl.max) for name in vars(value)}
+    names |= {name for value in (tl.sum, tl.cdiv, tl.max) for name in vars(value)}
     for module in MODULES:
         with contextlib.suppress(ImportError):
-            found |= set(vars(importlib.import_module(module))) - members(module)
-    return frozenset(found - value_attributes() - {"count", "index"})
+            names |= set(vars(importlib.import_module(module))) - members(module)
+    return frozenset(names - value_attributes() - {"count", "index"})
 
 
 @functools.cache
 def members(module_name: str) -> frozenset[str]:
-    """Names of one module of `MODULES` that a kernel may use.
+    """Returns the names which a kernel may use of a module of `MODULES`.
 
-    It is asked once for each module and kept, since the interpreter replaces builtins while a kernel runs.
+    Cached at the first call, because the interpreter replaces builtins while a kernel runs.
     """
     module = importlib.import_module(module_name)
     importlib.import_module("triton.runtime.interpreter")
-    found = {
+    names = {
         n
         for n, value in list(vars(module).items())
         if not n.startswith("__") and _nameable(value, n, module_name)
     }
-    found |= {
+    names |= {
         n
         for n in ("core", "extra", "math", "random", "standard")
         if module_name == "triton.language"
     }
-    return frozenset(found & TOP_LEVEL if module_name == "triton" else found)
+    return frozenset(names & TOP_LEVEL if module_name == "triton" else names)
 
 
-def _nameable(value: Any, name: str, owner: str) -> bool:
+def _nameable(value: object, name: str, owner: str) -> bool:
     import triton.language as tl
     from triton.runtime import jit
     from triton.runtime.interpreter import InterpretedFunction
@@ -185,26 +186,26 @@ def member(module: types.ModuleType, name: str) -> Any:
     raise NotNameable(f"{module.__name__}.{name} is no part of Triton's language")
 
 
-def find(place: str) -> Any:
+def find(qualified_name: str) -> Any:
     """The object of {"triton": place}: a module by its name, or `module:qualified.name`.
 
     Raises NotThere or NotNameable.
     """
-    module_name, _, path = place.partition(":")
+    module_name, _, path = qualified_name.partition(":")
     if module_name not in MODULES:
         raise NotNameable(f"{module_name[:120]} is no part of Triton's language")
     try:
-        found: Any = importlib.import_module(module_name)
+        value: object = importlib.import_module(module_name)
     except ImportError:
         raise NotThere(f"this Triton has no {module_name}") from None
     for name in path.split(".") if path else ():
-        if isinstance(found, types.ModuleType):
-            found = member(found, name)
-        elif name in value_attributes() and hasattr(found, name):
-            found = getattr(found, name)
+        if isinstance(value, types.ModuleType):
+            value = member(value, name)
+        elif name in value_attributes() and hasattr(value, name):
+            value = getattr(value, name)
         else:
-            raise NotNameable(f"{place[:120]} is no part of Triton's language")
-    return found
+            raise NotNameable(f"{qualified_name[:120]} is no part of Triton's language")
+    return value
 
 
 @functools.cache
@@ -212,10 +213,10 @@ def dtypes() -> dict[str, Any]:
     """Triton's scalar types by their short names (fp16) and by their names in the language (float16)."""
     import triton.language as tl
 
-    found = {name: value for name, value in vars(tl).items() if type(value) is tl.dtype}
-    return found | {str(value): value for value in found.values()}
+    types_by_name = {name: value for name, value in vars(tl).items() if type(value) is tl.dtype}
+    return types_by_name | {str(value): value for value in types_by_name.values()}
 
 
 def is_infinite(text: str) -> bool:
-    """Whether {"float": text} is one of the three numbers that JSON has no word for."""
+    """Returns whether {"float": text} is an infinity or NaN, which JSON cannot write."""
     return text in ("inf", "-inf", "nan") and not math.isfinite(float(text))

@@ -24,7 +24,7 @@ from kernelwright.tools.expected.choices.near_ties import (
 from kernelwright.tools.expected.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
 from kernelwright.tools.numerics.tolerance import Tensor, allowance
 from kernelwright.tools.problem import ProblemError
-from kernelwright.tools.references.reference import inputs_in_float64, model_in_float64
+from kernelwright.tools.references.models.float64 import inputs_in_float64, model_in_float64
 
 CHOOSING_FUNCTIONS = ("topk", "sort", "argsort", "max", "min", "argmax", "argmin")
 """Functions of torch that choose among the values of a slice."""

@@ -33,7 +33,7 @@ from kernelwright.tools.expected.prepared_problem import ExpectedOutputs, Prepar
 from kernelwright.tools.nested import tensors_of_model
 from kernelwright.tools.numerics.tolerance import FP32_EPS
 from kernelwright.tools.operators.dispatch import without_dynamo
-from kernelwright.tools.references.reference import inputs_in_float64, model_in_float64
+from kernelwright.tools.references.models.float64 import inputs_in_float64, model_in_float64
 
 UNIT_ROUNDOFF = FP32_EPS / 2
 """The largest relative error of rounding to nearest in float32."""

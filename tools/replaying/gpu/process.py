@@ -12,11 +12,10 @@ from kernelwright.tools.replaying.gpu.timing import timing_of
 from kernelwright.tools.replaying.replay import Replay
 from kernelwright.tools.replaying.steps import Call
 from kernelwright.tools.report import Failure
+from kernelwright.tools.tensor_memory import POISON_BYTE
 from kernelwright.tools.trace.reinterpreted import Table
 from kernelwright.tools.trace.trace import Traced
 
-POISON_BYTE = 0xFF
-"""The byte that fills the memory of the set-up."""
 LARGE_CALL_BYTES = 1 << 30
 """Bytes that a call allocates in all, from which on the memory goes back to the device after it."""
 
@@ -82,22 +81,23 @@ class OnGpu:
         """Memory that the set-up made belongs to its tensors."""
         self._allocations = self._fresh(POISON_BYTE)
 
-    def call(self, replay: Replay, which: str, *, poison: int, shuffle: int) -> Call:
-        """What a call of forward is run with. which: "later" for one that goes on with what a first call left. shuffle:
-        odd numbers turn the order of the programs round.
+    def call(self, replay: Replay, call_name: str, *, poison: int, shuffle: int) -> Call:
+        """Returns the call that runs forward. shuffle: odd numbers reverse the order of the programs.
+
+        call_name: "later" for a call that uses the tensors which a first call left.
         """
-        if which != "later" or not replay.has_later:
+        if call_name != "later" or not replay.has_later:
             replay.forget_first()
             self._lasting = self._lasting[:1]
         self._in_order(shuffle)
         self._allocations = self._fresh(poison)
         return Call(self._launch, self._allocations, poison=poison)
 
-    def called(self, replay: Replay, which: str) -> None:
+    def called(self, replay: Replay, call_name: str) -> None:
         """The memory of a call goes with the tensors that lie in it; what a first call left for later ones stays
         between its margins.
         """
-        if which != "later" and replay.has_later:
+        if call_name != "later" and replay.has_later:
             self._lasting.append(self._allocations)
         self._in_order()
         large = self._allocations.made_bytes() > LARGE_CALL_BYTES
@@ -105,9 +105,9 @@ class OnGpu:
         if large:  # the judge computes what it expects of the next call meanwhile
             give_back_unused()
 
-    def finish(self, what: str = "a kernel") -> None:
-        """Waits until the device has done everything that it was given. Raises DeviceDied, which names `what`."""
-        gpu.synchronize(what)
+    def finish(self, activity: str = "a kernel") -> None:
+        """Waits until the device has done everything that it was given. Raises DeviceDied, which names the activity."""
+        gpu.synchronize(activity)
 
     def noted(self) -> dict[str, Any]:
         """Whether a margin round the call's memory was written to; a GPU does not show reads outside."""

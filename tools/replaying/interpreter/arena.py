@@ -1,20 +1,27 @@
-"""Memory for what a trace allocates on a CPU: one reservation per process, used anew by every call.
+"""Memory for the allocations of a trace on a CPU: one reservation per process, reused by every
+call.
 
-Each tensor has a storage of its own extent, and lies GAP bytes from its neighbours in pages that are never touched. So
-a kernel that leaves its tensor does not meet another one, and what the host code asks of `as_strided` ends where its
-own allocation would have ended. Poison is written anew for every tensor.
+Each tensor has its own storage. Neighbours are GAP_BYTES apart, and the pages between them are
+never touched. A kernel which leaves its tensor therefore meets no other tensor, and `as_strided`
+in the host code ends at the end of its own allocation. Every tensor is filled with poison before
+use.
 """
 
 from __future__ import annotations
 
 import mmap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.replaying import noise
 from kernelwright.tools.report import Failed, Failure, Fault
 
+if TYPE_CHECKING:
+    import torch
+
 RESERVED_BYTES = 4 << 30
-"""Bytes of address space. Only what is written takes memory (MAX_ALLOCATED_BYTES of steps.py bounds that)."""
+"""Bytes of address space. Only written pages take memory (bounded by MAX_ALLOCATED_BYTES of
+steps.py).
+"""
 MIN_ARENA_BYTES = 64 << 20
 GAP_BYTES = 1 << 18
 """Bytes between two tensors, as long as half of the reservation is free."""
@@ -26,12 +33,14 @@ _TRIM_ABOVE = 256 << 20
 
 
 class Arena:
-    """A stack of allocations: `mark` says where it stands, `reset` drops everything above a mark."""
+    """Stack of allocations: `mark` returns the top of the stack, `reset` drops every tensor above
+    a mark.
+    """
 
     made_on = "meta"
 
     def __init__(self, reserved: int = RESERVED_BYTES) -> None:
-        """Raises OSError where the limits of the process leave no room even for LEAST bytes."""
+        """Reserves address space. Raises OSError if the process may not reserve MIN_ARENA_BYTES."""
         self._memory = _reserve(reserved)
         self._size, self._top, self._highest = len(self._memory), GAP_BYTES, 0
         self.poison = 0xFF
@@ -41,24 +50,25 @@ class Arena:
         return self._top
 
     def reset(self, mark: int, poison: int) -> None:
-        """Memory above the mark is handed out again, set to `poison`. Nobody may look at tensors that lie there any
-        more.
+        """Memory above the mark is handed out again, set to `poison`. Nobody may look at tensors
+        that lie there any more.
         """
         if self._highest - mark > _TRIM_ABOVE:
+            # Pages which were given back read as zeros; fresh tensors are filled with poison anyway.
             begin = -(-mark // _ALIGN) * _ALIGN
             self._memory.madvise(mmap.MADV_DONTNEED, begin, self._size - begin)
             self._highest = mark
         self._top, self.poison = max(mark, GAP_BYTES), poison
 
-    def fresh(self, made: Any, fill: float | None) -> Any:
-        """A tensor of the form of `made` (on the meta device), filled or poisoned. Raises Failed with MEMORY where the
-        reservation is full.
+    def fresh(self, meta: torch.Tensor, fill: float | None) -> Any:
+        """Returns a tensor with the shape, strides and dtype of `meta` (on the meta device),
+        filled with `fill` or with poison. Raises Failed with MEMORY if the reservation is full.
         """
         import torch
 
-        used = _extent(made)
-        if not used or made.layout is not torch.strided:
-            return torch.empty_strided(made.shape, made.stride(), dtype=made.dtype)
+        used = _extent(meta)
+        if not used or meta.layout is not torch.strided:
+            return torch.empty_strided(meta.shape, meta.stride(), dtype=meta.dtype)
         begin, gap = self._top, GAP_BYTES if self._top < self._size // 2 else _ALIGN
         if begin + used + GAP_BYTES > self._size:
             raise Failed(
@@ -71,8 +81,8 @@ class Arena:
         self._highest = max(self._highest, self._top)
         flat = torch.frombuffer(self._memory, dtype=torch.uint8, count=used, offset=begin)
         if fill is None:
-            noise.fill_memory(flat, made, self.poison)
-        tensor = flat.view(made.dtype).as_strided(made.shape, made.stride())
+            noise.fill_memory(flat, meta, self.poison)
+        tensor = flat.view(meta.dtype).as_strided(meta.shape, meta.stride())
         return tensor if fill is None else tensor.fill_(fill)
 
 
@@ -86,9 +96,9 @@ def _reserve(size: int) -> mmap.mmap:
                 raise
 
 
-def _extent(made: Any) -> int:
+def _extent(tensor: Any) -> int:
     """Returns the bytes from the first to the last element."""
-    if not made.numel():
+    if not tensor.numel():
         return 0
-    steps = sum((n - 1) * s for n, s in zip(made.shape, made.stride(), strict=True))
-    return int(steps + 1) * int(made.element_size())
+    steps = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(steps + 1) * int(tensor.element_size())

@@ -1,16 +1,21 @@
-"""The arguments of one launch as Triton's interpreter takes them: each of the type that the trace's signature gives
-it.
+"""Converts the arguments of a launch to the tensors of Triton's interpreter, by the types in the
+trace's signature.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kernelwright.tools.compiling.text.constants import named_tuple
 from kernelwright.tools.trace.reinterpreted import Descriptor, Reinterpreted, forged_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import triton.language as tl
 
 Json = Any
 _ALL_BITS = (1 << 64) - 1
@@ -19,17 +24,22 @@ NOTHING = object()
 
 
 class KernelParameters:
-    """The parameters of one kernel: where each of their values comes from."""
+    """Parameters of one kernel, and the source of each value: the launch, or a constant of the
+    specialisation.
+    """
 
     def __init__(
         self,
-        function: Any,
+        function: Callable[..., Any],
         signature: Mapping[str, Json],
         constants: Mapping[tuple[int | str, ...], Any],
         fields: Mapping[str, Sequence[str]],
     ) -> None:
-        """function: the rebuilt kernel as a Python function. constants: restored values by path. fields: of the
-        parameters that are named tuples. Raises Failed where they do not fit the parameters.
+        """Reads the signature of a kernel. Raises Failed if the trace has no type for a parameter
+        without default.
+
+        function: the rebuilt kernel as a Python function. constants: restored values by path.
+        fields: names of the fields of parameters which are named tuples.
         """
         import inspect
 
@@ -48,62 +58,67 @@ class KernelParameters:
                 continue
             self._parameters.append((name, index, kind, name in plain))
 
-    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def values(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The values of a launch by parameter. Raises Failed for a value that does not fit its type."""
         return {
             name: self._with_fields(
-                name, self._value(name, (index,), kind, given.get(name, NOTHING), plain)
+                name, self._value(name, (index,), kind, arguments.get(name, NOTHING), plain)
             )
             for name, index, kind, plain in self._parameters
         }
 
-    def _with_fields(self, name: str, found: Any) -> Any:
-        if type(found) is not tuple:
-            return found
+    def _with_fields(self, name: str, argument: object) -> Any:
+        if type(argument) is not tuple:
+            return argument
         try:
-            return named_tuple(found, self._fields.get(name))
+            return named_tuple(argument, self._fields.get(name))
         except ValueError as error:
             raise forged_trace(f"has {error}") from error
 
     def _value(
-        self, name: str, path: tuple[int | str, ...], kind: Json, given: Any, plain: bool
+        self, name: str, path: tuple[int | str, ...], kind: Json, argument: object, plain: bool
     ) -> Any:
         if isinstance(kind, list | tuple):
-            return self._tuple(name, path, kind, given, plain)
-        if given is NOTHING or kind == "constexpr":
-            constant = self._constants.get(path, None if given is NOTHING else given)
+            return self._tuple(name, path, kind, argument, plain)
+        if argument is NOTHING or kind == "constexpr":
+            constant = self._constants.get(path, None if argument is NOTHING else argument)
             return constant if plain else _as_constant(constant)
-        return _typed(name, kind, given)
+        return _typed(name, kind, argument)
 
     def _tuple(
-        self, name: str, path: tuple[int | str, ...], kinds: Sequence[Json], given: Any, plain: bool
+        self,
+        name: str,
+        path: tuple[int | str, ...],
+        kinds: Sequence[Json],
+        argument: object,
+        plain: bool,
     ) -> Any:
         """A tuple of parameters: constants may stand among the values, or be left out of them."""
         if (whole := self._constants.get(path, NOTHING)) is not NOTHING:
             return whole if plain else _as_constant(whole)
-        values = list(given) if isinstance(given, list | tuple) else []
+        values = list(argument) if isinstance(argument, list | tuple) else []
         passed = [i for i, kind in enumerate(kinds) if kind != "constexpr"]
         if len(values) == len(kinds):
-            found = dict(enumerate(values))
+            arguments = dict(enumerate(values))
         elif len(values) == len(passed):
-            found = dict(zip(passed, values, strict=True))
+            arguments = dict(zip(passed, values, strict=True))
         else:
             raise forged_trace(f"gives other values for the tuple {name} than its type has")
         return tuple(
-            self._value(name, (*path, i), kind, found.get(i, NOTHING), plain)
+            self._value(name, (*path, i), kind, arguments.get(i, NOTHING), plain)
             for i, kind in enumerate(kinds)
         )
 
 
-def _as_constant(value: Any) -> Any:
+def _as_constant(value: object) -> Any:
     """A parameter that was compiled in and is not declared `constexpr`: a number of 1, None, a tuple of these."""
     from triton.runtime import interpreter
 
     return interpreter._implicit_cvt(value) if isinstance(value, bool | int | tuple) else value
 
 
-def _typed(name: str, kind: str, value: Any) -> Any:
-    """One argument at run time as Triton's tensor of that type."""
+def _typed(name: str, kind: str, value: object) -> Any:
+    """Returns a run-time argument as a Triton tensor of the type `kind`."""
     import torch
     import triton.language as tl
 
@@ -129,7 +144,7 @@ def _type(name: str, kind: str) -> Any:
         raise forged_trace(f"has a type of no known form for the parameter {name}") from error
 
 
-def _number(type_: Any, value: float) -> Any:
+def _number(type_: tl.dtype, value: Any) -> Any:
     from triton.runtime import interpreter
 
     if str(type_) == "bf16":
@@ -144,24 +159,24 @@ def _number(type_: Any, value: float) -> Any:
         return np.array([bits], _UNSIGNED[dtype.itemsize]).view(dtype)
 
 
-def _tensor(data: Any, type_: Any) -> Any:
+def _tensor(data: np.ndarray, type_: tl.dtype) -> Any:
     import triton.language as tl
     from triton.runtime import interpreter
 
     return tl.tensor(interpreter.TensorHandle(data, type_), type_)
 
 
-def _descriptor(name: str, value: Any) -> Any:
+def _descriptor(name: str, value: object) -> Any:
     from triton.runtime import interpreter
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     if not isinstance(value, Descriptor):
         raise forged_trace(f"gives a {type(value).__name__} for the descriptor {name}")
-    made = TensorDescriptor(
+    descriptor = TensorDescriptor(
         value.base,
         list(value.shape),
         list(value.strides),
         list(value.block_shape),
         padding=value.padding,
     )
-    return interpreter._implicit_cvt(made)
+    return interpreter._implicit_cvt(descriptor)

@@ -1,15 +1,24 @@
-"""Operators that torch has on a GPU alone, as a CPU computes them: host code that is traced on a pretended GPU asks for
-them. First results only where nobody reads more.
+"""CPU versions of operators which torch implements on a GPU only; host code traced on a pretended
+GPU calls them.
+
+Only the first result is computed if the others serve a backward pass alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
 def _lstm_cell(
-    input_gates: Any, hidden_gates: Any, cell: Any, input_bias: Any = None, hidden_bias: Any = None
+    input_gates: torch.Tensor,
+    hidden_gates: torch.Tensor,
+    cell: torch.Tensor,
+    input_bias: torch.Tensor | None = None,
+    hidden_bias: torch.Tensor | None = None,
 ) -> Any:
     """aten._thnn_fused_lstm_cell: hidden state, cell state, activated gates."""
     import torch
@@ -22,72 +31,94 @@ def _lstm_cell(
 
 
 def _gru_cell(
-    input_gates: Any,
-    hidden_gates: Any,
-    hidden: Any,
-    input_bias: Any = None,
-    hidden_bias: Any = None,
+    input_gates: torch.Tensor,
+    hidden_gates: torch.Tensor,
+    hidden: torch.Tensor,
+    input_bias: torch.Tensor | None = None,
+    hidden_bias: torch.Tensor | None = None,
 ) -> Any:
-    """aten._thnn_fused_gru_cell: hidden state, and what a backward pass would need."""
+    """Computes aten._thnn_fused_gru_cell: hidden state, and the workspace of the backward pass."""
     import torch
 
-    given = _sum(input_gates, input_bias).chunk(3, 1)
-    kept = _sum(hidden_gates, hidden_bias).chunk(3, 1)
-    reset, update = (given[0] + kept[0]).sigmoid(), (given[1] + kept[1]).sigmoid()
-    new = (given[2] + reset * kept[2]).tanh()
-    return new + update * (hidden - new), torch.cat([reset, update, new, hidden, kept[2]], 1)
+    input_parts = _sum(input_gates, input_bias).chunk(3, 1)
+    hidden_parts = _sum(hidden_gates, hidden_bias).chunk(3, 1)
+    reset, update = (
+        (input_parts[0] + hidden_parts[0]).sigmoid(),
+        (input_parts[1] + hidden_parts[1]).sigmoid(),
+    )
+    new = (input_parts[2] + reset * hidden_parts[2]).tanh()
+    return new + update * (hidden - new), torch.cat(
+        [reset, update, new, hidden, hidden_parts[2]], 1
+    )
 
 
 def _sum(*terms: Any) -> Any:
-    given = [t for t in terms if t is not None]
-    return sum(given[1:], given[0])
+    present = [t for t in terms if t is not None]
+    return sum(present[1:], present[0])
 
 
 def _flash(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
     dropout: float = 0.0,
     causal: bool = False,
     *_: Any,
-    scale: Any = None,
+    scale: float | None = None,
     **__: Any,
 ) -> Any:
-    return _attention(query, key, value, None, dropout, causal, scale, 9)
+    output = _attention(query, key, value, None, dropout, causal, scale=scale)
+    return (output, *_unused_results(8))
 
 
 def _efficient(
-    query: Any, key: Any, value: Any, bias: Any, compute_log_sumexp: bool, dropout: float = 0.0, causal: bool = False,
-    *, scale: Any = None
-) -> Any:  # fmt: skip
-    return _attention(query, key, value, bias, dropout, causal, scale, 4)
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bias: torch.Tensor | None,
+    compute_log_sumexp: bool,
+    *options: Any,
+    scale: float | None = None,
+) -> Any:
+    output = _attention(query, key, value, bias, *options, scale=scale)
+    return (output, *_unused_results(3))
 
 
 def _cudnn(
-    query: Any, key: Any, value: Any, bias: Any, compute_log_sumexp: bool, dropout: float = 0.0, causal: bool = False,
-    *_: Any,
-    scale: Any = None, **__: Any,
-) -> Any:  # fmt: skip
-    return _attention(query, key, value, bias, dropout, causal, scale, 9)
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bias: torch.Tensor | None,
+    compute_log_sumexp: bool,
+    *options: Any,
+    scale: float | None = None,
+    **_: Any,
+) -> Any:
+    output = _attention(query, key, value, bias, *options[:2], scale=scale)
+    return (output, *_unused_results(8))
 
 
 def _attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    bias: Any,
-    dropout: float,
-    causal: bool,
-    scale: Any,
-    results: int,
-) -> Any:
-    """The output, and an empty tensor for each of the other results, which serve a backward pass."""
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bias: torch.Tensor | None,
+    *options: Any,
+    scale: float | None,
+) -> torch.Tensor:
+    """Computes attention. options: dropout probability and whether the mask is causal."""
     import torch
 
-    made, _ = torch.ops.aten._scaled_dot_product_attention_math.default(
-        query, key, value, bias, dropout, causal, scale=scale
-    )
-    return (made, *(torch.empty(0) for _ in range(results - 1)))
+    attention = torch.ops.aten._scaled_dot_product_attention_math.default
+    output, _ = attention(query, key, value, bias, *options, scale=scale)
+    return output
+
+
+def _unused_results(count: int) -> list[torch.Tensor]:
+    """Returns empty tensors in place of the results which serve a backward pass."""
+    import torch
+
+    return [torch.empty(0) for _ in range(count)]
 
 
 STAND_INS: dict[str, Callable[..., Any]] = {

@@ -1,5 +1,5 @@
-"""Where the tensors of a call lie in this process's memory, whether an address is in one of them, and which elements of
-the inputs a call reads.
+"""Address ranges of the tensors of a call, lookups of addresses in them, and the elements of
+inputs which a call reads.
 """
 
 from __future__ import annotations
@@ -7,12 +7,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+if TYPE_CHECKING:
+    import torch
+
 NEAR_BYTES = 1 << 18
-"""Bytes from a tensor within which a read is answered with poison; one farther off ends the call."""
+"""Distance in bytes from a tensor up to which a read returns poison; a read farther away ends the
+call.
+"""
 
 
 class Extents:
@@ -20,21 +25,23 @@ class Extents:
 
     def __init__(self, tensors: Iterable[Any]) -> None:
         """Tensors that are not strided, and storages without bytes, are left out."""
-        found: dict[int, int] = {}
+        end_of_storage: dict[int, int] = {}
         for tensor in tensors:
-            if (place := _storage(tensor)) is not None:
-                start, end = place
-                found[start] = max(found.get(start, 0), end)
-        self.starts = sorted(found)
-        self.ends = [found[start] for start in self.starts]
+            if (bounds := _storage(tensor)) is not None:
+                start, end = bounds
+                end_of_storage[start] = max(end_of_storage.get(start, 0), end)
+        self.starts = sorted(end_of_storage)
+        self.ends = [end_of_storage[start] for start in self.starts]
         self._arrays: tuple[Any, Any] | None = None
 
     def holding(self, low: int, high: int) -> int:
-        """The index of the storage that holds every byte from `low` up to `high`; -1 where there is none."""
+        """Returns the index of the storage which holds all bytes from `low` up to `high`; -1 if
+        there is none.
+        """
         index = bisect_right(self.starts, low) - 1
         return index if index >= 0 and high <= self.ends[index] else -1
 
-    def places(self, addresses: Any, size: int) -> Any:
+    def storage_indices(self, addresses: Any, size: int) -> Any:
         """Returns for each address the index of the storage that holds its `size` bytes, or -1."""
         if not self.starts:
             return np.full(addresses.shape, -1)
@@ -43,8 +50,10 @@ class Extents:
         inside = (index >= 0) & (addresses <= ends[index] - np.uint64(size))
         return np.where(inside, index, -1)
 
-    def far(self, addresses: Any) -> bool:
-        """Whether one of the addresses, none of which lies in a storage, is more than NEAR bytes from every storage."""
+    def far(self, addresses: np.ndarray) -> bool:
+        """Returns whether an address is more than NEAR_BYTES from every storage. No address may
+        lie inside a storage.
+        """
         if not self.starts:
             return bool(addresses.size)
         starts, ends = self._as_arrays()
@@ -57,7 +66,7 @@ class Extents:
         return not bool(near.all())
 
     def described(self, address: int) -> str:
-        """Says in words where an address that lies in no storage is, seen from the nearest one."""
+        """Describes an address outside all storages relative to the nearest storage."""
         index = bisect_right(self.starts, address)
         before = address - self.ends[index - 1] if index else None
         after = self.starts[index] - address if index < len(self.starts) else None
@@ -77,8 +86,10 @@ class Extents:
         return self._arrays
 
 
-def _storage(tensor: Any) -> tuple[int, int] | None:
-    """Returns where a tensor's storage begins and ends; None for what has none."""
+def _storage(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """Returns the first address of a tensor's storage and the address after its last; None
+    without strided memory.
+    """
     import torch
 
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
@@ -89,21 +100,21 @@ def _storage(tensor: Any) -> tuple[int, int] | None:
 
 
 class TensorTable(dict[int, Any]):
-    """The tensors of a call by their numbers, which knows their extents: a call of thousands of launches over
-    thousands of views looks at each tensor once, not at every launch.
+    """The tensors of a call by their numbers, which knows their extents: a call of thousands of
+    launches over thousands of views looks at each tensor once, not at every launch.
     """
 
     def __init__(self, tensors: Mapping[int, Any]) -> None:
         super().__init__(tensors)
         self._extents: Extents | None = None
-        self._places: dict[int, tuple[int, int] | None] = {}
+        self._bounds: dict[int, tuple[int, int] | None] = {}
         self._holders: Counter[tuple[int, int]] = Counter()
         self.recount()
 
     def recount(self) -> None:
         """Has to be called after a storage has changed its size or its place."""
-        self._places = {number: _storage(tensor) for number, tensor in self.items()}
-        self._holders = Counter(filter(None, self._places.values()))
+        self._bounds = {number: _storage(tensor) for number, tensor in self.items()}
+        self._holders = Counter(filter(None, self._bounds.values()))
         self._extents = None
 
     def extents(self) -> Extents:
@@ -112,13 +123,13 @@ class TensorTable(dict[int, Any]):
             self._extents = Extents(self.values())
         return self._extents
 
-    def __setitem__(self, number: int, tensor: Any) -> None:
+    def __setitem__(self, number: int, tensor: torch.Tensor) -> None:
         self._forget(number)
         super().__setitem__(number, tensor)
-        self._places[number] = place = _storage(tensor)
-        if place is not None:
-            self._holders[place] += 1
-            if self._holders[place] == 1:
+        self._bounds[number] = bounds = _storage(tensor)
+        if bounds is not None:
+            self._holders[bounds] += 1
+            if self._holders[bounds] == 1:
                 self._extents = None
 
     def __delitem__(self, number: int) -> None:
@@ -130,40 +141,40 @@ class TensorTable(dict[int, Any]):
         self._forget(number)
         return super().pop(number, *default)
 
-    def update(self, *others: Any, **named: Any) -> None:
+    def update(self, *mappings: Any, **named: Any) -> None:
         """Works as that of a dict."""
-        super().update(*others, **named)
+        super().update(*mappings, **named)
         self.recount()
 
     def _forget(self, number: int) -> None:
-        place = self._places.pop(number, None)
-        if place is not None:
-            self._holders[place] -= 1
-            if not self._holders[place]:
-                del self._holders[place]
+        bounds = self._bounds.pop(number, None)
+        if bounds is not None:
+            self._holders[bounds] -= 1
+            if not self._holders[bounds]:
+                del self._holders[bounds]
                 self._extents = None
 
 
 MAX_UNREAD_RANGES = 4096
-"""Ranges of elements of one tensor that are told; more are not looked at."""
+"""Maximum number of reported ranges of unread elements per tensor."""
 
 
 class _Span(NamedTuple):
-    """The memory of one tensor, from its first byte to the one after its last."""
+    """Memory of one tensor, from its first byte up to the byte after its last."""
 
     begin: int
     end: int
     size: int
-    """Bytes of an element."""
+    """Bytes per element of the tensor."""
     read: Any
-    """bool array, one element for each in memory."""
+    """Bool array with a flag for each element in memory: whether the element was read."""
 
 
 class ReadElements:
-    """Which elements of the inputs of a call are read, by kernels or by operators of torch.
+    """Elements of the inputs read in a call, by kernels or by operators of torch.
 
-    A copy that torch makes of an input (`contiguous`, another type) reads nothing by itself: elements of the copy that
-    are read count as those that they were copied from.
+    A copy made by torch (`contiguous`, a cast) reads nothing by itself: reading an element of the
+    copy counts as reading its source element.
     """
 
     def __init__(self, inputs: Sequence[Any]) -> None:
@@ -175,19 +186,19 @@ class ReadElements:
         }
         self._spans: list[_Span] = []
         self._copies: list[tuple[Any, Any]] = []
-        """Flags of what was copied and of the copy, in the order in which the copies were made."""
+        """Pairs (flags of the source, flags of the copy), in the order of the copies."""
         for tensor in self._inputs.values():
             self._follow(tensor)
 
-    def _follow(self, tensor: Any) -> None:
+    def _follow(self, tensor: torch.Tensor) -> None:
         from kernelwright.tools.tensor_memory import address_range
 
         begin, end = address_range(tensor)
         size = int(tensor.element_size())
         self._spans.append(_Span(begin, end, size, np.zeros((end - begin) // size, np.bool_)))
 
-    def note(self, addresses: Any, mask: Any, size: int) -> None:
-        """Notes a load of `size` bytes at each address where the mask holds."""
+    def note(self, addresses: np.ndarray, mask: np.ndarray | slice, size: int) -> None:
+        """Notes a load of `size` bytes at each address with a true mask."""
         active = addresses[mask]
         if not active.size:
             return
@@ -202,21 +213,21 @@ class ReadElements:
             for step in range(max(size // span.size, 1)):
                 span.read[np.minimum(elements + step, span.read.size - 1)] = True
 
-    def note_tensor(self, tensor: Any) -> None:
+    def note_tensor(self, tensor: torch.Tensor) -> None:
         """Notes that torch reads all elements of a tensor, which may be a view of an input."""
         for flags in self._flags_of(tensor):
             _without_repeats(flags)[0].fill_(True)
 
-    def note_copy(self, source: Any, copy: Any) -> None:
-        """Notes that torch copies a tensor element by element into another one of its shape."""
+    def note_copy(self, source: torch.Tensor, copy: torch.Tensor) -> None:
+        """Notes an elementwise copy by torch from one tensor to another of the same shape."""
         flags = self._flags_of(source)
         if not flags:
             return
         self._follow(copy)
         of_copy = self._flags_in(self._spans[-1], copy)
-        self._copies += [(one, of_copy) for one in flags]
+        self._copies += [(source_flags, of_copy) for source_flags in flags]
 
-    def _flags_of(self, tensor: Any) -> list[Any]:
+    def _flags_of(self, tensor: torch.Tensor) -> list[Any]:
         """The flags of a tensor's elements, once for each followed tensor that lies there."""
         from kernelwright.tools.tensor_memory import address_range, has_memory
 
@@ -229,8 +240,10 @@ class ReadElements:
             if begin < span.end and span.begin < end
         ]
 
-    def _flags_in(self, span: _Span, tensor: Any) -> Any:
-        """The flags of a tensor's elements in its shape; all flags where its elements are not the span's."""
+    def _flags_in(self, span: _Span, tensor: torch.Tensor) -> Any:
+        """Returns the flags of a tensor's elements in the tensor's shape; all flags of the span
+        if the elements differ.
+        """
         import torch
 
         flags, first = torch.from_numpy(span.read), int(tensor.data_ptr()) - span.begin
@@ -245,9 +258,10 @@ class ReadElements:
         )
 
     def unread(self) -> list[tuple[int, list[tuple[int, int]]]]:
-        """Returns the inputs that were not read completely: their positions, and ranges of elements, in the order of
-        the input's indices, that were not read.
+        """Returns the inputs with unread elements: position of the input, and ranges of element
+        indices in row-major order.
         """
+        # Copies of copies come later: carry reads back to the sources from the last copy to the first.
         for source, copy in reversed(self._copies):
             repeated = source.shape == copy.shape
             flags, dims = _without_repeats(source)
@@ -257,18 +271,18 @@ class ReadElements:
                 flags |= copy
             elif bool(copy.any()):
                 flags.fill_(True)
-        found = []
+        unread_inputs = []
         for (number, tensor), span in zip(self._inputs.items(), self._spans, strict=False):
             if not span.read.all():
                 missing = ~self._flags_in(span, tensor).reshape(-1).numpy()
                 if missing.any():
-                    found.append((number, _ranges(missing)))
-        return found
+                    unread_inputs.append((number, _ranges(missing)))
+        return unread_inputs
 
 
 def _without_repeats(flags: Any) -> tuple[Any, list[int]]:
-    """The flags with one element in each dimension along which memory is shown again and again, and these dimensions:
-    torch writes nothing to such a tensor.
+    """Returns the flags with each broadcast dimension (stride 0) reduced to one element, and
+    these dimensions: torch refuses to write to a broadcast tensor.
     """
     dims = [dim for dim in range(flags.dim()) if flags.stride(dim) == 0 and flags.shape[dim] > 1]
     for dim in dims:

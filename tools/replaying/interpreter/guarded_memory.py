@@ -1,8 +1,14 @@
-"""Every access to memory that an interpreted kernel makes: checked against the tensors of the call before it happens.
+"""Checks every memory access of an interpreted kernel against the tensors of the call, before the
+access happens.
 
-The interpreter reads and writes addresses as a GPU would, and they are addresses of this process. A write outside of
-every tensor ends the call. A read outside is answered with poison and noted; far outside, where a GPU may have no
-memory at all, it ends the call too.
+The interpreter reads and writes real addresses of this process. A write outside of every tensor
+ends the call. A read outside returns poison and is noted; a read far outside, at which a GPU may
+have no memory at all, ends the call.
+
+Example: a kernel loads 8 floats from a tensor of 6 without a mask. Lanes 0 to 5 get the tensor's
+values, lanes 6 and 7 get NaN (bytes 0xFF), and the call reports "k reads outside of its tensors,
+0 bytes past the end of a tensor of 24 bytes". A store by the same lanes raises OutOfBounds, and
+nothing is written.
 """
 
 from __future__ import annotations
@@ -10,8 +16,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +24,10 @@ from kernelwright.tools.replaying.interpreter.extents import Extents, ReadElemen
 from kernelwright.tools.replaying.interpreter.open_choices import store_winners
 from kernelwright.tools.replaying.interpreter.races import MemoryOrder, Races
 from kernelwright.tools.report import Fault
+from kernelwright.tools.tensor_memory import POISON_BYTE
 
-POISON_BYTE = 0xFF
+if TYPE_CHECKING:
+    pass
 
 
 class OutOfBounds(BaseException):
@@ -34,32 +41,35 @@ class OutOfBounds(BaseException):
 
 @dataclass
 class Guard:
-    """The memory of one launch."""
+    """Checks and performs the memory accesses of one launch."""
 
     extents: Extents
     kernel: str
-    """Its name."""
+    """Name of the kernel, for messages."""
     races: Races | None = None
-    """None where there is one program."""
+    """Tracker of unordered accesses by different programs; None for a single program."""
     turn: Callable[[], None] | None = None
-    """Lets another program run, where programs run in turns."""
+    """Lets another program run; None unless programs are interleaved."""
     read_outside: list[str] = field(default_factory=list)
 
     def load(
         self,
-        addresses: Any,
-        mask: Any,
-        other: Any,
-        dtype: Any,
+        addresses: np.ndarray,
+        mask: np.ndarray,
+        other: np.ndarray,
+        dtype: np.dtype,
         volatile: bool,
         acquires: bool = False,
     ) -> Any:
-        """The values at the addresses where the mask holds, `other` elsewhere. volatile: whether other programs are
-        looked for, as by a volatile or an atomic load. acquires: whether it is ordered after what it finds.
+        """Returns the values at the addresses with a true mask, `other` elsewhere.
+
+        volatile: whether other programs may run first, as at a volatile or atomic load. acquires:
+        whether the program is ordered after the release which wrote the loaded value.
         """
         size = dtype.itemsize
+        # Usual case: all lanes, masked ones too, lie in a single storage. Else look at active lanes only.
         storage = self._one_storage(addresses, size)
-        active = None
+        active: Any = None
         if storage < 0:
             active = addresses[mask]
             if not active.size:
@@ -72,7 +82,7 @@ class Guard:
             self._before_reading(storage, addresses, mask, volatile)
         if storage < 0:
             return self._scattered_load(addresses, mask, other, dtype)
-        loaded = _loaded(addresses, mask, other, dtype)
+        loaded = _load_values(addresses, mask, other, dtype)
         if self.races is None:
             return loaded
         stale = self.races.is_written(storage) and self._grow_stale(
@@ -82,26 +92,30 @@ class Guard:
             self.races.acquire(addresses[mask])
         return loaded
 
-    def store(self, addresses: Any, values: Any, mask: Any) -> None:
-        """Writes the values where the mask holds. Raises OutOfBounds where that is outside of every tensor."""
+    def store(self, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray) -> None:
+        """Writes the values at the addresses with a true mask. Raises OutOfBounds if an address
+        lies outside of every tensor.
+        """
         size = values.dtype.itemsize
         storage = self._one_storage(addresses, size)
-        active = None
+        active: Any = None
         if storage < 0:
+            # Masked lanes may point anywhere.
             active = addresses[mask]
             if not active.size:
                 return
             storage = self._one_storage(active, size)
         if self.races is None:
             if storage < 0:
-                self._places_to_write(active, size)
-            _stored(addresses, values, mask)
+                self._storages_to_write(active, size)
+            store_values(addresses, values, mask)
             return
         active = addresses[mask] if active is None else active
         if active.size:
+            # The content before the first write is saved: later reads may return it.
             with_storages = self._before_writing(active, size, storage)
             self._let_others_update(active, with_storages)
-            _stored(addresses, values, mask)
+            store_values(addresses, values, mask)
             self._after_writing(active, with_storages)
             self.races.now.stored_in_parallel |= active.size > 1
 
@@ -110,21 +124,24 @@ class Guard:
         if self.races is not None:
             self.races.now.stored_in_parallel = False
 
-    def acquire(self, addresses: Any) -> None:
+    def acquire(self, addresses: np.ndarray) -> None:
         """Orders the program after those that released these addresses."""
         if self.races is not None:
             self.races.acquire(addresses.reshape(-1))
 
     def atomic(
         self,
-        addresses: Any,
-        mask: Any | None,
+        addresses: np.ndarray,
+        mask: np.ndarray | None,
         size: int,
         order: MemoryOrder,
         operation: Callable[[], Any],
     ) -> Any:
-        """The result of `operation`, which reads and writes `size` bytes at each active address. Where it acquires, the
-        program sees what those wrote that released the same addresses before it. Raises OutOfBounds.
+        """Returns the result of `operation`, which reads and writes `size` bytes at each active
+        address.
+
+        If the order acquires, the program sees the writes of programs which released these
+        addresses before. Raises OutOfBounds.
         """
         active = addresses.reshape(-1) if mask is None else addresses[mask]
         if not active.size:
@@ -138,25 +155,30 @@ class Guard:
             written = self._before_writing(active, size, self._one_storage(active, size))
             result = operation()
             self._after_writing(active, written)
-            for one, lanes in written:
-                self.races.updated(one, active if lanes is None else active[lanes])
+            for storage_index, lanes in written:
+                self.races.updated(storage_index, active if lanes is None else active[lanes])
             if order.releases:
                 self.races.release(active)
             return result
         if self._one_storage(active, size) < 0:
-            self._places_to_write(active, size)
+            self._storages_to_write(active, size)
         return operation()
 
     def _note_read(
-        self, storage: int, addresses: Any, mask: Any, size: int, active: Any | None
+        self,
+        storage: int,
+        addresses: np.ndarray,
+        mask: np.ndarray,
+        size: int,
+        active: np.ndarray | None,
     ) -> None:
-        """Is told of every load before it is made. storage: that all active addresses lie in; -1 where there is none.
-        active: these, where they are known.
+        """Receives every load before it happens. storage: index of the storage of all active
+        addresses; -1 if several. active: the active addresses, if computed already.
         """
 
     # ------------------------------------------------------------------ where
-    def _one_storage(self, addresses: Any, size: int) -> int:
-        """Returns the storage that all of the addresses lie in; -1 where there is none."""
+    def _one_storage(self, addresses: np.ndarray, size: int) -> int:
+        """Returns the index of the storage which holds all of the addresses; -1 if there is none."""
         if addresses.size == 1:
             low = high = addresses.item()
         elif addresses.size:
@@ -168,35 +190,37 @@ class Guard:
             return -1
         return self.extents.holding(low, high + size)
 
-    def _places_to_write(self, active: Any, size: int) -> Any:
-        places = self.extents.places(active, size)
-        if (places < 0).any():
+    def _storages_to_write(self, active: np.ndarray, size: int) -> Any:
+        storages = self.extents.storage_indices(active, size)
+        if (storages < 0).any():
             raise OutOfBounds(
-                f"{self.kernel} writes outside of its tensors, {self._where(active[places < 0])}"
+                f"{self.kernel} writes outside of its tensors, {self._describe_position(active[storages < 0])}"
             )
-        return places
+        return storages
 
-    def _where(self, outside: Any) -> str:
+    def _describe_position(self, outside: np.ndarray) -> str:
         return self.extents.described(int(outside.reshape(-1)[0]))
 
-    def _scattered_load(self, addresses: Any, mask: Any, other: Any, dtype: Any) -> Any:
+    def _scattered_load(
+        self, addresses: np.ndarray, mask: np.ndarray, other: np.ndarray, dtype: np.dtype
+    ) -> Any:
         """Loads for lanes whose addresses lie in several storages, or outside of all."""
-        places = np.full(addresses.shape, -1)
-        places[mask] = self.extents.places(addresses[mask], dtype.itemsize)
-        outside = mask & (places < 0)
+        storages = np.full(addresses.shape, -1)
+        storages[mask] = self.extents.storage_indices(addresses[mask], dtype.itemsize)
+        outside = mask & (storages < 0)
         if outside.any():
             if self.extents.far(addresses[outside]):
                 raise OutOfBounds(f"{self.kernel} reads far outside of its tensors")
             if not self.read_outside:
-                where = self._where(addresses[outside])
-                self.read_outside.append(f"{self.kernel} reads outside of its tensors, {where}")
+                position = self._describe_position(addresses[outside])
+                self.read_outside.append(f"{self.kernel} reads outside of its tensors, {position}")
             other = np.where(outside, _poison(dtype), other)
             mask = mask & ~outside
-        loaded = _loaded(addresses, mask, other, dtype)
+        loaded = _load_values(addresses, mask, other, dtype)
         if self.races is not None:
-            for storage in np.unique(places[places >= 0]).tolist():
+            for storage in np.unique(storages[storages >= 0]).tolist():
                 if self.races.is_written(storage):
-                    self._grow_stale(storage, addresses, places == storage, loaded, dtype, False)
+                    self._grow_stale(storage, addresses, storages == storage, loaded, dtype, False)
         return loaded
 
     # ------------------------------------------------------------------ other programs
@@ -206,7 +230,9 @@ class Guard:
         if self.turn is not None:
             self.turn()
 
-    def _before_reading(self, storage: int, addresses: Any, mask: Any, volatile: bool) -> None:
+    def _before_reading(
+        self, storage: int, addresses: np.ndarray, mask: np.ndarray, volatile: bool
+    ) -> None:
         assert self.races is not None
         if volatile:
             self._let_others_run()
@@ -217,55 +243,59 @@ class Guard:
         ):
             self.turn()
 
-    def _before_writing(self, active: Any, size: int, storage: int) -> list[tuple[int, Any]]:
+    def _before_writing(self, active: np.ndarray, size: int, storage: int) -> list[tuple[int, Any]]:
         """Storages and which of the active addresses lie in each (None: all)."""
         assert self.races is not None
-        found: list[tuple[int, Any]] = [(storage, None)]
+        storages: list[tuple[int, Any]] = [(storage, None)]
         if storage < 0:
-            places = self._places_to_write(active, size)
-            found = [(one, places == one) for one in np.unique(places).tolist()]
-        for one, _ in found:
-            self.races.before_write(one, size)
-        return found
+            indices = self._storages_to_write(active, size)
+            storages = [(index, indices == index) for index in np.unique(indices).tolist()]
+        for index, _ in storages:
+            self.races.before_write(index, size)
+        return storages
 
-    def _let_others_update(self, active: Any, found: list[tuple[int, Any]]) -> None:
+    def _let_others_update(self, active: np.ndarray, storages: list[tuple[int, Any]]) -> None:
         assert self.races is not None
         meets = [
-            self.races.meets_others(one, active if lanes is None else active[lanes])
-            for one, lanes in found
+            self.races.meets_others(index, active if lanes is None else active[lanes])
+            for index, lanes in storages
         ]
         if any(meets) and self.turn is not None:
             self.turn()
 
-    def _after_writing(self, active: Any, found: list[tuple[int, Any]]) -> None:
+    def _after_writing(self, active: np.ndarray, storages: list[tuple[int, Any]]) -> None:
         assert self.races is not None
-        for storage, lanes in found:
+        for storage, lanes in storages:
             self.races.written(storage, active if lanes is None else active[lanes])
 
     def _grow_stale(
-        self, storage: int, addresses: Any, mask: Any, loaded: Any, dtype: Any, volatile: bool
+        self, storage: int, addresses: np.ndarray, mask: np.ndarray, loaded: np.ndarray, dtype: np.dtype, volatile: bool
     ) -> bool:  # fmt: skip
-        """Puts what was there before the launch into the lanes that another program has written meanwhile, where the
-        seed says so. Gives whether it did.
+        """Replaces lanes written by another program with their content before the launch, if the
+        seed says so.
+
+        Returns whether a lane was replaced.
         """
         assert self.races is not None
-        found = self.races.stale(storage, addresses[mask], dtype, volatile)
-        if found is None:
+        stale = self.races.stale(storage, addresses[mask], dtype, volatile)
+        if stale is None:
             return False
-        lanes, old = found
-        places = np.flatnonzero(mask.reshape(-1))[lanes]
-        loaded.reshape(-1)[places] = old
+        lanes, old = stale
+        stale_lanes = np.flatnonzero(mask.reshape(-1))[lanes]
+        loaded.reshape(-1)[stale_lanes] = old
         return bool(lanes.size)
 
 
-def _poison(dtype: Any) -> Any:
+def _poison(dtype: np.dtype) -> Any:
     if dtype == np.bool_:
         return np.True_
     return np.frombuffer(bytes([POISON_BYTE]) * dtype.itemsize, dtype)[0]
 
 
-def _loaded(addresses: Any, mask: Any, other: Any, dtype: Any) -> Any:
-    """What lies there, by Triton's own loads; where few lanes are active, of those alone."""
+def _load_values(
+    addresses: np.ndarray, mask: np.ndarray, other: np.ndarray, dtype: np.dtype
+) -> Any:
+    """Loads by Triton's own code; loads active lanes only if few are active."""
     if not _is_sparse(mask):
         return _memory().load(addresses, mask, other, dtype)
     active = addresses[mask]
@@ -278,9 +308,9 @@ def _loaded(addresses: Any, mask: Any, other: Any, dtype: Any) -> Any:
     return loaded
 
 
-def _stored(addresses: Any, values: Any, mask: Any) -> None:
-    """Stores as Triton does; where few lanes are active, those alone. Of several lanes with one address, which of them
-    wins follows from the seed of the call.
+def store_values(addresses: np.ndarray, values: np.ndarray, mask: np.ndarray) -> None:
+    """Stores by Triton's own code; stores active lanes only if few are active. The call's seed
+    decides which of several lanes with the same address wins.
     """
     if _is_sparse(mask):
         addresses, values, mask = addresses[mask], values[mask], mask[mask]
@@ -288,8 +318,8 @@ def _stored(addresses: Any, values: Any, mask: Any) -> None:
     store_winners.let_others_win(_memory(), addresses, values, mask)
 
 
-def _is_sparse(mask: Any) -> bool:
-    return mask.size >= SPARSE_LANES and np.count_nonzero(mask) * 4 < mask.size
+def _is_sparse(mask: np.ndarray) -> bool:
+    return bool(mask.size >= SPARSE_LANES and np.count_nonzero(mask) * 4 < mask.size)
 
 
 SPARSE_LANES = 4096
@@ -311,132 +341,15 @@ def _memory() -> Any:
 current: list[Guard] = []
 """The guard of the launch that is running."""
 reads: list[ReadElements] = []
-"""Told of every load of the call that is running, where that call is watched."""
+"""Recorder of every load of the running call, if the call is watched."""
 
 
 @contextlib.contextmanager
 def noting(coverage: ReadElements | None) -> Iterator[None]:
-    """Tells `coverage` of every load until the block ends; nothing where it is None."""
+    """Reports every load to `coverage` until the block ends. None: does nothing."""
     if coverage is not None:
         reads.append(coverage)
     try:
         yield
     finally:
         reads.clear()
-
-
-def install() -> None:
-    """Replaces what touches memory in the interpreter's builder. Once in a process."""
-    from triton.runtime import interpreter
-
-    builder, handle, np_dtype = (
-        interpreter.InterpreterBuilder,
-        interpreter.TensorHandle,
-        interpreter._get_np_dtype,
-    )
-
-    def masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
-        element = ptrs.get_element_ty()
-        dtype = np_dtype(element)
-        filling = np.zeros(ptrs.data.shape, dtype) if other is None else other.data
-        volatile = bool(named.get("is_volatile", rest[-1] if rest else False))
-        addresses, lanes, filling = _same_shape(ptrs.data, _boolean(mask.data), filling)
-        return handle(current[-1].load(addresses, lanes, filling, dtype, volatile), element)
-
-    def masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> None:
-        addresses, lanes, values = _same_shape(ptrs.data, _boolean(mask.data), value.data)
-        current[-1].store(addresses, values, lanes)
-
-    def barrier(self: Any) -> None:
-        current[-1].barrier()
-
-    builder.create_masked_load, builder.create_masked_store = masked_load, masked_store
-    builder.create_barrier = barrier
-    _install_atomic_updates()
-    if hasattr(builder, "create_atomic_poll"):  # Triton 3.6 has none of the three
-        _install_atomic_accesses()
-
-
-def _install_atomic_updates() -> None:
-    """`tl.atomic_add` and its like, and `tl.atomic_cas`."""
-    from triton.runtime import interpreter
-
-    from kernelwright.tools.replaying.interpreter.number_formats.bfloat16 import add_atomically
-
-    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
-    adding = interpreter._ir.ATOMIC_OP.FADD
-    original_rmw, original_cas = builder.create_atomic_rmw, builder.create_atomic_cas
-
-    def atomic_rmw(
-        self: Any, operation: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any
-    ) -> Any:
-        addresses, lanes, _ = _same_shape(ptr.data, _boolean(mask.data), val.data)
-        size = val.data.dtype.itemsize
-
-        def perform() -> Any:
-            if operation == adding and val.dtype.scalar.name == "bf16":
-                values = np.broadcast_to(val.data, addresses.shape)
-                return handle(add_atomically(addresses, lanes, values), val.dtype.scalar)
-            return original_rmw(self, operation, ptr, val, mask, sem, scope)
-
-        return current[-1].atomic(addresses, lanes, size, MemoryOrder.of(sem), perform)
-
-    def atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
-        addresses, _, _ = _same_shape(ptr.data, cmp.data, val.data)
-        size = val.data.dtype.itemsize
-        swap = partial(original_cas, self, ptr, cmp, val, sem, scope)
-        return current[-1].atomic(addresses, None, size, MemoryOrder.of(sem), swap)
-
-    builder.create_atomic_rmw, builder.create_atomic_cas = atomic_rmw, atomic_cas
-
-
-def _install_atomic_accesses() -> None:
-    """`tl.atomic_load`, `tl.atomic_store` and `tl.atomic_poll`."""
-    from triton.runtime import interpreter
-
-    builder, handle, np_dtype = (
-        interpreter.InterpreterBuilder,
-        interpreter.TensorHandle,
-        interpreter._get_np_dtype,
-    )
-    original_poll = builder.create_atomic_poll
-
-    def atomic_load(self: Any, ptr: Any, mask: Any, sem: Any, scope: Any) -> Any:
-        element = ptr.get_element_ty()
-        dtype = np_dtype(element)
-        addresses, lanes, filling = _same_shape(
-            ptr.data, _boolean(mask.data), np.zeros(ptr.data.shape, dtype)
-        )
-        acquires = MemoryOrder.of(sem).acquires
-        return handle(current[-1].load(addresses, lanes, filling, dtype, True, acquires), element)
-
-    def atomic_store(self: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
-        addresses, lanes, values = _same_shape(ptr.data, _boolean(mask.data), val.data)
-        size = values.dtype.itemsize
-        current[-1].atomic(
-            addresses, lanes, size, MemoryOrder.of(sem), lambda: _stored(addresses, values, lanes)
-        )
-
-    def atomic_poll(
-        self: Any, ptr: Any, expected: Any, timeout_ns: Any, sem: Any, scope: Any
-    ) -> Any:
-        matched = original_poll(self, ptr, expected, timeout_ns, sem, scope)
-        if MemoryOrder.of(sem).acquires:
-            current[-1].acquire(ptr.data[matched.data])
-        return matched
-
-    builder.create_atomic_load, builder.create_atomic_store = atomic_load, atomic_store
-    builder.create_atomic_poll = atomic_poll
-
-
-def _boolean(mask: Any) -> Any:
-    return mask if mask.dtype == np.bool_ else mask.astype(np.bool_)
-
-
-def _same_shape(addresses: Any, second: Any, third: Any) -> tuple[Any, Any, Any]:
-    """Addresses, mask and values. Triton's own code believes that they have as many elements."""
-    if addresses.shape == second.shape == third.shape:
-        return addresses, second, third
-    if addresses.size == second.size == third.size:
-        return addresses, second.reshape(addresses.shape), third.reshape(addresses.shape)
-    raise ValueError("an access to memory whose pointers, mask and values have different shapes")

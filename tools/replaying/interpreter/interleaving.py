@@ -1,5 +1,7 @@
-"""Programs of one launch that run in turns: at every atomic operation and volatile load another one may go on. One
-thread a program, one at a time.
+"""Interleaves the programs of one launch: at every atomic operation and volatile load another
+program may continue.
+
+Each program runs in a thread; only one thread runs at a time.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from kernelwright.tools.replaying.interpreter.races import Program, Races
 
 MIN_PROGRAMS = 8
 """Programs that are begun at once."""
-MAX_PROGRAMS = 64
+MAX_INTERLEAVED_PROGRAMS = 64
 TURNS_WITHOUT_AN_END = 200
-"""Turns for each program that is begun, without one of them coming to its end, after which one more is begun."""
+"""Turns per started program without a finished program, after which another program is started."""
 
 
 MAX_TURNS = 2_000
-"""Turns of one launch after which its programs go on one after the other, and others begin only where one waits: a
-chain of thousands of programs spends most turns waiting.
+"""Turns of one launch after which programs run one after the other, and others start only while
+one waits: a chain of thousands of programs would spend most turns waiting.
 """
 
 
@@ -29,7 +31,7 @@ class Stopped(BaseException):
 
 
 class _Runner:
-    """One thread, which runs one program after the other."""
+    """Thread which runs programs one after the other."""
 
     def __init__(self) -> None:
         self.go = threading.Lock()
@@ -44,9 +46,10 @@ class Interleaving:
         self, programs: Iterator[Program], run: Callable[[Program], None], entered: Callable[[Program], None],
         random: Random, races: Races
     ) -> None:  # fmt: skip
-        """run: one program from its beginning.
+        """Prepares the launch; `run_all` starts it.
 
-        entered: makes the interpreter's state that of a program that goes on.
+        run: runs a program from its beginning. entered: sets the interpreter's state to a
+        continuing program.
         """
         self._programs, self._run, self._entered, self._random, self._races = (
             programs,
@@ -63,7 +66,7 @@ class Interleaving:
         self._idle_turns = self._turns = 0
 
     def run_all(self) -> None:
-        """Raises what the first failing program raised."""
+        """Runs all programs to their end. Raises the error of the first failing program."""
         for _ in range(MIN_PROGRAMS):
             self._begin()
         self._hand_on()
@@ -72,26 +75,27 @@ class Interleaving:
             raise self._error
 
     def turn(self) -> None:
-        """Called by the program that runs: perhaps another one goes on instead."""
+        """Called by the running program: draws the program which continues, maybe the same."""
         self._turns += 1
         self._idle_turns += 1
         if (
             self._idle_turns > TURNS_WITHOUT_AN_END * len(self._runners)
-            and len(self._runners) < MAX_PROGRAMS
+            and len(self._runners) < MAX_INTERLEAVED_PROGRAMS
             and not self._exhausted
         ):
             self._idle_turns = 0
             self._begin()
-        own = self._active
-        assert own is not None
+        current = self._active
+        assert current is not None
+        # At most one thread holds the turn; it wakes its successor, then waits for its own lock.
         chosen = self._random.choice(self._runners)
-        if chosen is not own:
+        if chosen is not current:
             self._wake(chosen)
-            own.go.acquire()
+            current.go.acquire()
         if self._error is not None:
             raise Stopped
-        self._races.now = own.program
-        self._entered(own.program)
+        self._races.now = current.program
+        self._entered(current.program)
 
     # ------------------------------------------------------------------ threads
     def _begin(self) -> None:

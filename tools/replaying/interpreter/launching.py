@@ -1,32 +1,51 @@
-"""Launches of a trace under Triton's interpreter, from the kernels' texts: on a CPU, in a process of its own.
+"""Launches the kernels of a trace under Triton's interpreter, on a CPU, in a process of its own.
 
-A grid's programs run in an order of the call's seed. Every access to memory is checked (guarded_memory.py), and what
-programs see of each other is what a GPU promises (races.py). What cannot be interpreted raises NotInterpreted, which is
-no fault of the candidate.
+The programs of a grid run in an order drawn from the call's seed. Every memory access is checked
+(guarded_memory.py), and programs see each other's writes only as far as a GPU promises
+(races.py). An operation without interpretation raises NotInterpreted, which is no fault of the
+candidate.
+
+Example: `add[(4,)](x, y, out, 1000, BLOCK=256)`, step by step:
+
+1. The trace names the kernel's key, the grid (4, 1, 1), and {"x": tensor 0, "y": tensor 1, "out":
+tensor 2,
+   "n": 1000}; BLOCK=256 is a constant of the specialisation.
+2. arguments.py turns the tensors into uint64 addresses of type `*fp32`, and 1000 into an int32;
+data_dependence.py
+   marks all of them MOVES.
+3. extents.py sorts the address ranges of the call's tensors; a Guard with these ranges becomes
+the current guard.
+4. The kernel runs once for program 2 (the first of the drawn order 2, 0, 3, 1) and is recorded:
+the list of numpy
+   operations, with slots for values (recording/).
+5. The other programs run together: the record is replayed on arrays with a leading axis of
+programs, of shape
+   (programs, 256). Each load and store passes the guard; masked lanes (i >= 1000) are skipped.
+6. If a program writes where another reads or writes, the batch is undone. The grid runs again
+program by program,
+   with Races: an unordered read returns either value, by the seed. If programs wait for each other, the grid is
+   restored and run once more by Interleaving, in threads which take turns.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kernelwright.tools.compiling.text.atomic_results import uses_atomic_results
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt, value
-from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.replaying.interpreter import guarded_memory
 from kernelwright.tools.replaying.interpreter.arguments import KernelParameters
 from kernelwright.tools.replaying.interpreter.comparisons import data_dependence
 from kernelwright.tools.replaying.interpreter.extents import Extents, TensorTable
 from kernelwright.tools.replaying.interpreter.guarded_memory import Guard
 from kernelwright.tools.replaying.interpreter.interleaving import Interleaving
-from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
 from kernelwright.tools.replaying.interpreter.open_choices import open_order
 from kernelwright.tools.replaying.interpreter.races import NeedsInterleaving, Program, Races
 from kernelwright.tools.replaying.interpreter.recording.batch_guard import BatchGuard
@@ -36,10 +55,11 @@ from kernelwright.tools.replaying.interpreter.recording.watched_language import 
 from kernelwright.tools.trace.reinterpreted import Table, forged_trace
 from kernelwright.tools.trace.trace import Kernel
 
-TARGET = "sm_90"
-"""What interpreted kernels are told that they run on: the target that candidates are traced for by default."""
+if TYPE_CHECKING:
+    pass
+
 MAX_RECORDS = 64
-"""Forms of arguments of one kernel that are told apart."""
+"""Maximum number of records per kernel (one for each form of arguments)."""
 MAX_PROGRAMS_AT_ONCE = 1 << 14
 """Programs whose places in the grid are worked out together."""
 WITHOUT_BARRIER = (
@@ -47,38 +67,42 @@ WITHOUT_BARRIER = (
     "whether another program sees it is not decided without a GPU"
 )
 MAX_KNOWN_KERNELS = 64
-"""Kernels of one candidate that are kept for its later traces."""
+"""Maximum number of kernels of one candidate which are cached for later traces."""
 
 
 class Interpreted:
-    """The kernels of one trace. `begin_call` sets the order of programs; `read_outside` says what its launches read
-    beside their tensors.
+    """Kernels of one trace. `begin_call` draws the order of programs; `read_outside` lists reads
+    outside of tensors.
     """
 
     def __init__(
         self, kernels: Mapping[str, Kernel], rebuilt: Rebuilt, before: Interpreted | None = None
     ) -> None:
-        """Rebuilds every kernel. Raises Failed for a text that is no kernel, NotInterpreted for one that only a GPU
-        runs. before: of another trace of the same candidate, rebuilt from the same texts: kernels of that one and of
-        those before it which an interpreter does not tell apart are used again, with what was recorded of them.
+        """Rebuilds every kernel. Raises Failed for a text without a kernel, NotInterpreted for a
+        kernel that needs a GPU.
+
+        before: kernels of another trace of the same candidate, rebuilt from the same texts.
+        Kernels which the interpreter cannot distinguish from them are reused, with their records.
         """
-        self._known: dict[str, _Kernel] = {} if before is None else before._known
-        if len(self._known) > MAX_KNOWN_KERNELS:
-            self._known = {}
+        self._rebuilt_kernels: dict[str, _Kernel] = (
+            {} if before is None else before._rebuilt_kernels
+        )
+        if len(self._rebuilt_kernels) > MAX_KNOWN_KERNELS:
+            self._rebuilt_kernels = {}
         self._kernels = {key: self._kernel(kernel, rebuilt) for key, kernel in kernels.items()}
         self._random = Random(0)
         self.read_outside: list[str] = []
         self.undecided: set[str] = set()
-        """What its launches do that a GPU may do otherwise."""
+        """Behaviour of launches which may differ on a GPU."""
 
     def _kernel(self, kernel: Kernel, rebuilt: Rebuilt) -> _Kernel:
         form = repr(
             kernel.with_(attributes=())
         )  # what divides an argument is told to compilers alone
-        if (known := self._known.get(form)) is not None:
-            return known.again()
-        made = self._known[form] = _Kernel(kernel, rebuilt)
-        return made
+        if (cached := self._rebuilt_kernels.get(form)) is not None:
+            return cached.again()
+        rebuilt_kernel = self._rebuilt_kernels[form] = _Kernel(kernel, rebuilt)
+        return rebuilt_kernel
 
     def begin_call(self, shuffle: int) -> None:
         """shuffle: the seed of this call's orders."""
@@ -102,7 +126,7 @@ class Interpreted:
 
 
 class _Kernel:
-    """One specialisation."""
+    """Rebuilt specialisation of a kernel, with its records."""
 
     def __init__(self, kernel: Kernel, rebuilt: Rebuilt) -> None:
         self._records: dict[Any, Programs] = {}
@@ -134,11 +158,11 @@ class _Kernel:
         random: Random,
         noted: list[str],
     ) -> bool:
-        """Runs all programs of one launch. Gives whether one of them reads what several threads of another one stored,
-        handed on without a barrier. Raises Failed where one of them does something wrong.
+        """Runs all programs of one launch. Returns whether a program reads stores of several
+        threads of another program, published without a barrier. Raises Failed if a program fails.
         """
-        given = self._arguments.values(args)
-        data_dependence.mark_arguments(given.values())
+        arguments = self._arguments.values(args)
+        data_dependence.mark_arguments(arguments.values())
         programs = math.prod(grid)
         if not programs:
             return False
@@ -148,53 +172,59 @@ class _Kernel:
         _builder().options = self._options
         try:
             if programs == 1:
-                self._run_one(grid, given)
+                self._run_one(grid, arguments)
             else:
-                self._run_many(grid, given, random, guard)
+                self._run_many(grid, arguments, random, guard)
         finally:
             guarded_memory.current.pop()
             noted.extend(guard.read_outside[:1])
         return guard.races is not None and guard.races.hands_on_without_barrier
 
-    def _run_one(self, grid: tuple[int, int, int], given: dict[str, Any]) -> None:
+    def _run_one(self, grid: tuple[int, int, int], arguments: dict[str, Any]) -> None:
         builder = _builder()
         builder.grid_dim, builder.grid_idx = grid, (0, 0, 0)
-        program = self._program(given, 1)
+        program = self._program(arguments, 1)
         with np.errstate(all="ignore"):
             program()
 
-    def _program(self, given: dict[str, Any], count: int) -> Callable[[], None]:
-        """What runs one of `count` programs of a launch: from a record where that is worth it."""
-        function, found = self._function, self._record(given, count)
-        if found is None:
-            return lambda: function(**given)
-        record, handles = found
-        return lambda: record.run(function, given, handles)
+    def _program(self, arguments: dict[str, Any], count: int) -> Callable[[], None]:
+        """Returns a function that runs one of `count` programs, from a record if recording pays
+        off.
+        """
+        function, record_and_handles = self._function, self._record(arguments, count)
+        if record_and_handles is None:
+            return lambda: function(**arguments)
+        record, handles = record_and_handles
+        return lambda: record.run(function, arguments, handles)
 
-    def _record(self, given: dict[str, Any], count: int) -> tuple[Programs, list[Any]] | None:
-        """The record for a launch of `count` programs, where it is worth one, and the handles of its arguments."""
-        if (found := form_of(given)) is None:
+    def _record(self, arguments: dict[str, Any], count: int) -> tuple[Programs, list[Any]] | None:
+        """Returns the record for a launch of `count` programs, and the handles of its arguments;
+        None if not worth a record.
+        """
+        if (form_and_handles := form_of(arguments)) is None:
             return None
-        form, handles = found
+        form, handles = form_and_handles
         record = (
             self._records.setdefault(form, Programs()) if len(self._records) < MAX_RECORDS else None
         )
         return None if record is None or not record.begin(count) else (record, handles)
 
     def _run_many(
-        self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard
+        self, grid: tuple[int, int, int], arguments: dict[str, Any], random: Random, guard: Guard
     ) -> None:
         if not self._in_turns:
-            if self._run_together(grid, given, random, guard):
+            if self._run_together(grid, arguments, random, guard):
                 return
+            # Programs one after the other, with the happens-before order tracked.
             guard.races = self._races(guard, random, interleaved=False)
             try:
-                self._run_in_order(grid, given, random, guard.races)
+                self._run_in_order(grid, arguments, random, guard.races)
                 return
             except NeedsInterleaving:
+                # Programs wait for each other: undo their writes, and interleave from now on.
                 guard.races.restore()
                 self._in_turns = True
-        self._run_in_turns(grid, given, random, guard)
+        self._run_in_turns(grid, arguments, random, guard)
 
     def _races(self, guard: Guard, random: Random, *, interleaved: bool) -> Races:
         return Races(
@@ -205,22 +235,29 @@ class _Kernel:
         )
 
     def _run_together(
-        self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard
+        self, grid: tuple[int, int, int], arguments: dict[str, Any], random: Random, guard: Guard
     ) -> bool:
-        """Many programs at a time; whether they could be. Where not, memory and `random` are as they were before."""
+        """Runs programs in batches. Returns whether this worked; if not, memory and `random` are
+        unchanged.
+        """
         count, builder, function = math.prod(grid), _builder(), self._function
-        if count < MIN_BATCHED_PROGRAMS or (found := self._record(given, count)) is None:
+        if (
+            count < MIN_BATCHED_PROGRAMS
+            or (record_and_handles := self._record(arguments, count)) is None
+        ):
             return False
-        record, handles = found
+        record, handles = record_and_handles
         builder.grid_dim = grid
 
         def enter(program: Program) -> None:
-            builder.grid_idx = program.place
+            builder.grid_idx = program.grid_index
 
         def run() -> None:
-            record.run(function, given, handles)
+            record.run(function, arguments, handles)
 
-        for _ in range(2):  # the second time element by element
+        # First attempt: overlap between programs is checked per storage. Second attempt: per element,
+        # if the first one found that programs share a storage.
+        for _ in range(2):
             if record.apart:
                 return False
             followed, state = record.follows_elements, random.getstate()
@@ -242,27 +279,27 @@ class _Kernel:
         return False
 
     def _run_in_order(
-        self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, races: Races
+        self, grid: tuple[int, int, int], arguments: dict[str, Any], random: Random, races: Races
     ) -> None:
-        builder, run = _builder(), self._program(given, math.prod(grid))
+        builder, run = _builder(), self._program(arguments, math.prod(grid))
         builder.grid_dim = grid
         with np.errstate(all="ignore"):
             for program in _shuffled(grid, random):
-                builder.grid_idx = program.place
+                builder.grid_idx = program.grid_index
                 races.begin(program)
                 run()
 
     def _run_in_turns(
-        self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard
+        self, grid: tuple[int, int, int], arguments: dict[str, Any], random: Random, guard: Guard
     ) -> None:
         builder = _builder()
         builder.grid_dim = grid
         guard.races = races = self._races(guard, random, interleaved=True)
 
         def enter(program: Program) -> None:
-            builder.grid_idx = program.place
+            builder.grid_idx = program.grid_index
 
-        run_one = self._program(given, math.prod(grid))
+        run_one = self._program(arguments, math.prod(grid))
 
         def run(program: Program) -> None:
             with np.errstate(all="ignore"):
@@ -275,10 +312,10 @@ class _Kernel:
 
 def _options(kernel: Kernel) -> Any:
     """The interpreter's, and the number of warps, which a kernel may ask for."""
-    made = replace(_builder().options)
+    options = replace(_builder().options)
     warps = kernel.options.get("num_warps", 4)
-    object.__setattr__(made, "num_warps", warps if type(warps) is int else 4)
-    return made
+    object.__setattr__(options, "num_warps", warps if type(warps) is int else 4)
+    return options
 
 
 def _builder() -> Any:
@@ -288,8 +325,8 @@ def _builder() -> Any:
 
 
 def _shuffled(grid: tuple[int, int, int], random: Random) -> Iterator[Program]:
-    """Every program once, in an order of the seed: all orders of a small grid, a walk by a fixed step over a large
-    one.
+    """Yields every program once, in an order drawn from the seed: a permutation of a small grid,
+    a fixed stride through a large grid.
     """
     count = math.prod(grid)
     if count <= 4096:
@@ -297,6 +334,7 @@ def _shuffled(grid: tuple[int, int, int], random: Random) -> Iterator[Program]:
         random.shuffle(shuffled)
         order = iter(shuffled)
     else:
+        # A stride without a common divisor with `count` visits every program once.
         step = random.randrange(count // 3, count)
         while math.gcd(step, count) != 1:
             step += 1
@@ -307,116 +345,3 @@ def _shuffled(grid: tuple[int, int, int], random: Random) -> Iterator[Program]:
         every = np.array(numbers)
         axes = (every // (ny * nz), every // nz % ny, every % nz)
         yield from map(Program, numbers, zip(*(axis.tolist() for axis in axes), strict=True))
-
-
-_MALLOC_PARAMETERS = ((-3, 32 << 20), (-1, 64 << 20))
-"""M_MMAP_THRESHOLD and M_TRIM_THRESHOLD (glibc, malloc.h)."""
-_installed: list[bool] = []
-
-
-def install() -> None:
-    """Makes this process an interpreter, before any kernel is rebuilt; the process is of no other use afterwards. The
-    second time it does nothing.
-    """
-    from kernelwright.tools.compiling.text import dynamic_values, vocabulary
-    from kernelwright.tools.replaying.interpreter import language_speedups, scalar_functions
-    from kernelwright.tools.replaying.interpreter import repairs as interpreter_repairs
-    from kernelwright.tools.replaying.interpreter.libdevice import provide_libdevice
-    from kernelwright.tools.replaying.interpreter.number_formats import bfloat16 as interpreter_bf16
-    from kernelwright.tools.replaying.interpreter.number_formats import float8 as interpreter_float8
-    from kernelwright.tools.replaying.interpreter.open_choices import tree_reductions
-    from kernelwright.tools.replaying.interpreter.recording.watched_language import recorded
-
-    if _installed:
-        return
-    _installed.append(True)
-    _keep_freed_memory()
-    warnings.simplefilter("ignore")  # of NumPy, at numbers that are a candidate's own
-    for module in vocabulary.MODULES:
-        _ask_once(vocabulary, module)
-    vocabulary.value_attributes()
-    vocabulary.dtypes()
-    for change in interpreter_repairs.REPAIRS:
-        change()
-    interpreter_bf16.install()
-    interpreter_float8.install()
-    for change in (*language_speedups.SPEEDUP_PATCHES, *interpreter_repairs.SPEEDUP_PATCHES):
-        change()
-    language_speedups.call_builtins_at_once()
-    language_speedups.call_extra_builtins(
-        language_speedups.extra_modules(vocabulary.MODULES - vocabulary.LIBDEVICE)
-    )
-    provide_libdevice()
-    tree_reductions.install()
-    scalar_functions.install()
-    dynamic_values.times_of_loop = recorded("times_of_loop", dynamic_values.times_of_loop)
-    interpreter_bf16.install_reductions()
-    guarded_memory.install()
-    _refuse_what_needs_a_gpu()
-    data_dependence.install()
-    pretend_to_compile_for(TARGET)
-
-
-def _keep_freed_memory() -> None:
-    """Arrays of some hundred kilobytes are made from memory that was freed before, not mapped anew and cleared page by
-    page by the system: that takes longer than the arithmetic on them. Does nothing without the GNU C library.
-    """
-    import ctypes
-
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        for parameter, value in _MALLOC_PARAMETERS:
-            mallopt(parameter, value)
-
-
-def rewrite_device_functions() -> None:
-    """Reads and rewrites Triton's own device functions, as `tl.sum`, which each process would do at its first use of
-    each.
-    """
-    from triton.language import core, math, random, standard
-    from triton.runtime.interpreter import InterpretedFunction
-
-    for module in (core, math, random, standard):
-        for found in list(vars(module).values()):
-            if isinstance(found, InterpretedFunction):
-                found.rewrite()
-
-
-def _ask_once(vocabulary: Any, module: str) -> None:
-    """What a kernel may name of a module is found out before the interpreter changes it."""
-    try:
-        vocabulary.members(module)
-    except ImportError:
-        return
-
-
-def pretend_to_compile_for(target: str) -> None:
-    """Kernels that ask what they are compiled for (`tl.target_info.is_cuda()`) are told of that GPU, as the compiler
-    tells them: one that is asked otherwise here would not be the one that is compiled.
-    """
-    from triton.language import target_info
-
-    found = parse_target(target).gpu_target()
-    target_info.current_target = lambda: found
-
-
-def _refuse_what_needs_a_gpu() -> None:
-    from triton.runtime import interpreter
-
-    def refuse(what: str) -> Any:
-        def call(self: Any, *_: Any, **__: Any) -> Any:
-            raise NotInterpreted(f"{what} is not interpreted")
-
-        return call
-
-    builder = interpreter.InterpreterBuilder
-    builder.create_inline_asm = refuse("inline assembly")
-    builder.create_extern_elementwise = refuse("a function of an external library")
-    builder.__getattr__ = _missing
-
-
-def _missing(self: Any, name: str) -> Any:
-    """What the interpreter's builder does not have is an operation that only a GPU does."""
-    if name.startswith(("create_", "get_")):
-        raise NotInterpreted(f"{name.partition('_')[2].replace('_', ' ')} is not interpreted")
-    raise AttributeError(name)

@@ -1,12 +1,12 @@
-"""What no CPU can interpret. It is no fault of the candidate, and is answered as a value of its own."""
+"""Errors for kernels which no CPU can interpret; they are no fault of the candidate."""
 
 from __future__ import annotations
 
 
 class NotInterpreted(BaseException):
-    """A kernel asks for what Triton's interpreter does not have. Raised in the process that interprets.
+    """Raised in the interpreting process if a kernel uses an operation without interpretation.
 
-    Not an Exception: a device function's wrapper turns those into errors of the kernel.
+    Not an Exception: a device function's wrapper turns exceptions into errors of the kernel.
     """
 
     def __init__(self, reason: str) -> None:
@@ -15,7 +15,9 @@ class NotInterpreted(BaseException):
 
 
 class NeedsGpu(Exception):
-    """A candidate that can only be replayed on a GPU. Raised on the judge's side; `reason` is one line."""
+    """Raised on the judge's side for a candidate which can be replayed only on a GPU; `reason` is
+    a single line.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"needs a GPU: {reason}")

@@ -7,15 +7,16 @@ from typing import Any
 
 from kernelwright.tools.compiling.text.constants import fields_of
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt
-from kernelwright.tools.replaying.interpreter import launching as interpreted
 from kernelwright.tools.replaying.interpreter.arena import Arena
 from kernelwright.tools.replaying.interpreter.comparisons.constant_results import observation
 from kernelwright.tools.replaying.interpreter.comparisons.outcomes import outcomes
 from kernelwright.tools.replaying.interpreter.extents import TensorTable
 from kernelwright.tools.replaying.interpreter.launching import Interpreted
+from kernelwright.tools.replaying.interpreter.patches import installation
 from kernelwright.tools.replaying.replay import Replay
 from kernelwright.tools.replaying.steps import Call
 from kernelwright.tools.report import Failure
+from kernelwright.tools.tensor_memory import POISON_BYTE
 from kernelwright.tools.trace.trace import Function, Kernel, Traced
 
 WARM_TEXT = """def warm(x, y, n, BLOCK: tl.constexpr):
@@ -26,22 +27,20 @@ WARM_TEXT = """def warm(x, y, n, BLOCK: tl.constexpr):
     tl.store(y + i, c, mask=i < n)
     tl.atomic_add(y + i, c, mask=i < n)
 """
-"""What a zygote interprets once, so that no process that it forks has to look anything up."""
-POISON_BYTE = 0xFF
-"""The byte that fills the memory of the set-up."""
+"""Kernel interpreted once in a zygote, so that forked processes find all lookups cached."""
 
 
 def warm() -> None:
-    """Has to be called in the zygote: imports the service, changes the interpreter, and interprets one kernel. Leaves
-    no thread behind.
+    """Prepares a zygote: imports the service, patches the interpreter, and interprets WARM_TEXT.
+    Leaves no thread behind.
     """
     import importlib
 
     import torch
 
     importlib.import_module("kernelwright.tools.replaying.service")
-    interpreted.install()
-    interpreted.rewrite_device_functions()
+    installation.install()
+    installation.rewrite_device_functions()
     function = Function(name="warm", text=WARM_TEXT, names={"tl": {"triton": "triton.language"}})
     signature = {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}
     kernel = Kernel(function="warm", signature=signature, constants=(((3,), 16),))
@@ -53,25 +52,27 @@ def warm() -> None:
 
 
 class OnCpu:
-    """What differs between the two kinds of process (see OnGpu)."""
+    """Replay device on a CPU (counterpart of OnGpu): interpreter and arena."""
 
     def __init__(self) -> None:
-        interpreted.install()
+        installation.install()
         self._arena = Arena()
         self._kernels = Interpreted({}, Rebuilt({}, interpreted=True, folder=Path.cwd()))
         self._rebuilt: tuple[Any, Rebuilt] | None = None
         self._prepared = self._first = 0
 
-    def open(self, traced: Traced, binaries: Any) -> None:
-        """Rebuilds the kernels; what was rebuilt of the same functions for another size is used again."""
+    def open(self, traced: Traced, binaries: object) -> None:
+        """Rebuilds the kernels of a trace; reuses those rebuilt from the same functions for
+        another size.
+        """
         before: Interpreted | None = self._kernels
         if self._rebuilt is None or self._rebuilt[0] != traced.functions:
             before = None
             outcomes.forget_comparisons()
             observation.forget_results()
             fields = fields_of(traced.kernels.values())
-            made = Rebuilt(traced.functions, interpreted=True, folder=Path.cwd(), fields=fields)
-            self._rebuilt = traced.functions, made
+            rebuilt = Rebuilt(traced.functions, interpreted=True, folder=Path.cwd(), fields=fields)
+            self._rebuilt = traced.functions, rebuilt
         self._kernels = Interpreted(traced.kernels, self._rebuilt[1], before)
 
     def stopwatch(self, replay: Replay, traced: Traced) -> Any:
@@ -79,20 +80,20 @@ class OnCpu:
         raise RuntimeError("there is no clock for interpreted kernels")
 
     def call_of_setup(self) -> Call:
-        """What the preparation is run with; the arena is empty then."""
+        """Returns the call of the preparation, on an empty arena."""
         self._arena.reset(0, POISON_BYTE)
         self._kernels.begin_call(0)
         return Call(self._kernels.launch, self._arena, poison=POISON_BYTE)
 
     def prepared(self) -> None:
-        """What the set-up made stays where it is."""
+        """Keeps the memory of the preparation."""
         self._prepared = self._first = self._arena.mark()
 
-    def call(self, replay: Replay, which: str, *, poison: int, shuffle: int) -> Call:
-        """What a call of forward is run with, on memory above what the preparation made, and above what a first call
-        left for later ones. shuffle: seed of the order of programs.
+    def call(self, replay: Replay, call_name: str, *, poison: int, shuffle: int) -> Call:
+        """Returns a call of forward on memory above that of the preparation, and above the
+        tensors which a first call left for later calls. shuffle: seed of the order of programs.
         """
-        if which == "later" and replay.has_later:
+        if call_name == "later" and replay.has_later:
             self._arena.reset(self._first, poison)
         else:
             replay.forget_first()
@@ -100,21 +101,21 @@ class OnCpu:
         self._kernels.begin_call(shuffle)
         return Call(self._kernels.launch, self._arena, poison=poison, table=TensorTable)
 
-    def called(self, replay: Replay, which: str) -> None:
-        """What the first call left for the later ones stays where it is."""
-        if replay.has_later and which != "later":
+    def called(self, replay: Replay, call_name: str) -> None:
+        """Keeps the tensors which the first call left for later calls."""
+        if replay.has_later and call_name != "later":
             self._first = self._arena.mark()
 
     def close(self) -> None:
         """Gives back the arena's memory, which the next trace uses; nothing else is held."""
         self._arena.reset(0, POISON_BYTE)
 
-    def finish(self, what: str = "a kernel") -> None:
+    def finish(self, activity: str = "a kernel") -> None:
         """Does nothing: nothing runs in the background."""
 
     def noted(self) -> dict[str, Any]:
-        """Where kernels read outside of tensors, and what cannot be decided, in at most 300 characters each. A write
-        outside ends the call at once.
+        """Returns notes on reads outside of tensors and on undecidable behaviour, in at most 300
+        characters each. A write outside ends the call at once.
         """
         return {
             "written_outside": "",

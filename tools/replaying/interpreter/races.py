@@ -1,14 +1,16 @@
-"""Programs of one launch that meet in memory: what one may see of another's writes, when nothing orders them.
+"""Tracks unordered memory accesses by programs of one launch (a race detector).
 
-The interpreter runs one program after the other, so that a read always finds every earlier write. On a GPU programs run
-at the same time, and a read that no atomic operation orders after another program's write may find what was there
-before the launch. Here it finds either, by the seed of the call: a kernel that relies on the order of its programs
-comes out wrong. Orders are tracked as a race detector does it (happens-before, by segments between atomic operations):
-an atomic operation that releases ends a segment, and one that acquires at the same address is ordered after it.
-Relaxed operations, volatile accesses and plain stores order nothing, as on a GPU.
+The interpreter runs one program after the other, so that a read always finds every earlier write.
+On a GPU programs run at the same time: a read which no atomic operation orders after another
+program's write may find the value from before the launch. Here the seed of the call picks either
+value, and a kernel which relies on the order of its programs gives a wrong result. Orders are
+tracked by happens-before, in segments between atomic operations: an atomic operation with release
+semantics ends a segment, an acquire at the same address is ordered after this segment. Relaxed
+operations, volatile accesses and plain stores order nothing, as on a GPU.
 
-Example: a program stores a sum, then sets a flag with `atomic_xchg(flag, 1, sem="release")`. Another one that finds the
-flag by `atomic_add(flag, 0, sem="acquire")` sees the sum; by a volatile load it sees the sum or what lay there before.
+Example: a program stores a sum, then sets a flag with `atomic_xchg(flag, 1, sem="release")`. A
+program which reads the flag by `atomic_add(flag, 0, sem="acquire")` sees the sum; by a volatile
+load it sees the sum or the value before.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ import numpy as np
 from kernelwright.tools.replaying.interpreter.extents import Extents
 
 MAX_SYNCHRONISING_ADDRESSES = 16
-"""Addresses of one atomic operation that order programs; an operation on more of them adds numbers up and orders
-nothing.
+"""Maximum number of addresses of an atomic operation which orders programs; an operation on more
+addresses (adding up numbers) orders nothing.
 """
 MAX_SPINS = 256
-"""Atomic operations and volatile loads by one program that runs alone, after which it is taken to wait for another."""
+"""Atomic operations and volatile loads of a program running alone, after which it is assumed to
+wait for another.
+"""
 
 
 class NeedsInterleaving(BaseException):
@@ -37,10 +41,10 @@ class NeedsInterleaving(BaseException):
 
 @dataclass
 class Program:
-    """One program of the launch, and what it has been ordered after."""
+    """Program of the launch, and the segments it is ordered after."""
 
     number: int
-    place: tuple[int, int, int]
+    grid_index: tuple[int, int, int]
     segment: int = 0
     sees: int = 0
     """A bit for every segment whose writes it sees."""
@@ -53,19 +57,19 @@ class Program:
 
 
 class MemoryOrder(NamedTuple):
-    """What an atomic operation orders."""
+    """Ordering semantics of an atomic operation."""
 
     acquires: bool
     releases: bool
 
     @classmethod
     def of(cls, semantic: Any) -> MemoryOrder:
-        """Returns what a MEM_SEMANTIC of Triton orders: ACQUIRE, RELEASE, ACQUIRE_RELEASE or RELAXED."""
+        """Converts a MEM_SEMANTIC of Triton: ACQUIRE, RELEASE, ACQUIRE_RELEASE or RELAXED."""
         return cls(acquires="ACQUIRE" in semantic.name, releases="RELEASE" in semantic.name)
 
 
 class Shadow:
-    """What one storage held before the launch, and who wrote it since."""
+    """Content of a storage before the launch, and the last writer of each element since."""
 
     def __init__(self, start: int, size: int, grain: int) -> None:
         """grain: bytes of the elements that are told apart."""
@@ -75,22 +79,24 @@ class Shadow:
         self.writers = np.zeros(-(-size // grain), np.int32)
         """The last segment that wrote an element; 0 for none."""
 
-    def places(self, addresses: Any) -> Any:
+    def element_indices(self, addresses: np.ndarray) -> Any:
         """The index in `writers` of the element at each address."""
         return (addresses - np.uint64(self.start)) // np.uint64(self.grain)
 
-    def elements(self, addresses: Any) -> Any:
-        """The same as `places`; of one address a plain number."""
+    def elements(self, addresses: np.ndarray) -> Any:
+        """Returns the index in `writers` of the element at each address; a plain number for a
+        single address.
+        """
         return (
             (addresses.item() - self.start) // self.grain
             if addresses.size == 1
-            else self.places(addresses)
+            else self.element_indices(addresses)
         )
 
-    def old(self, addresses: Any, dtype: Any) -> Any:
-        """What lay there before the launch.
+    def old(self, addresses: np.ndarray, dtype: np.dtype) -> Any:
+        """Returns the values at the addresses before the launch.
 
-        Addresses that are no multiples of an element's size are read byte by byte.
+        Unaligned addresses are read byte by byte.
         """
         offsets = (addresses - np.uint64(self.start)).astype(np.int64)
         rows = offsets[:, None] + np.arange(dtype.itemsize)
@@ -98,7 +104,9 @@ class Shadow:
 
 
 class Races:
-    """The programs of one launch. Storages are numbered as in its Extents."""
+    """Happens-before order of the programs of one launch. Storages are numbered as in its
+    Extents.
+    """
 
     def __init__(
         self,
@@ -108,7 +116,9 @@ class Races:
         interleaved: bool,
         uses_atomic_results: bool = False,
     ) -> None:
-        """uses_atomic_results: whether programs act upon what atomic operations return."""
+        """Starts with no writes. uses_atomic_results: whether programs branch on results of
+        atomic operations.
+        """
         self._extents, self._random, self._interleaved = extents, random, interleaved
         self._uses_atomic_results = uses_atomic_results
         self._shadows: dict[int, Shadow] = {}
@@ -122,14 +132,16 @@ class Races:
         self._contended: set[int] = set()
         """Storages of which several programs have touched an element so."""
         self._overwritten: set[int] = set()
-        """Storages in which a program has stored over what another one stored, and nothing orders the two."""
+        """Storages in which a program overwrote another program's store without an order between
+        them.
+        """
         self._released_in_parallel: set[int] = set()
         """Segments that ended with a release, without a barrier behind the stores of several threads."""
         self.hands_on_without_barrier = False
-        """Whether a program has read what another one handed on so."""
+        """Whether a program read values which another program published without a barrier."""
 
     def begin(self, program: Program) -> None:
-        """Makes this program the current one, in a segment of its own."""
+        """Makes this program the current program, in a new segment."""
         self.now = program
         self._new_segment()
 
@@ -149,60 +161,63 @@ class Races:
         """Returns the shadow of a storage that is written."""
         return self._shadows[storage]
 
-    def written(self, storage: int, addresses: Any) -> None:
-        """Active addresses in one storage that the current program has written."""
+    def written(self, storage: int, addresses: np.ndarray) -> None:
+        """Notes a write by the current program to active addresses of one storage."""
         shadow = self._shadows[storage]
         shadow.writers[shadow.elements(addresses)] = self.now.segment
 
-    def updated(self, storage: int, addresses: Any) -> None:
-        """Active addresses in one storage, which is written, that the current program has touched atomically."""
-        shadow, own = self._shadows[storage], self.now.number + 1
+    def updated(self, storage: int, addresses: np.ndarray) -> None:
+        """Notes an atomic update by the current program of active addresses in a written storage."""
+        shadow, program_number = self._shadows[storage], self.now.number + 1
         if (updaters := self._updaters.get(storage)) is None:
             updaters = self._updaters[storage] = np.zeros_like(shadow.writers)
         elements = shadow.elements(addresses)
         before = updaters[elements]
         if (
-            before not in (0, own)
+            before not in (0, program_number)
             if type(elements) is int
-            else bool(((before != 0) & (before != own)).any())
+            else bool(((before != 0) & (before != program_number)).any())
         ):
             self._contended.add(storage)
             if self._uses_atomic_results:
                 self._require_interleaving()
-        updaters[elements] = own
+        updaters[elements] = program_number
 
     def _require_interleaving(self) -> None:
         if not self._interleaved:
             raise NeedsInterleaving
 
-    def meets_others(self, storage: int, addresses: Any) -> bool:
-        """Whether another program may come in just before a plain store to a storage that is written: where several
-        programs meet by atomic operations, or where another one has stored and nothing orders the two. Raises
-        NeedsInterleaving where programs run one after the other, which does not show what is lost in the first case.
+    def meets_others(self, storage: int, addresses: np.ndarray) -> bool:
+        """Returns whether another program may run just before a plain store to a written storage.
+
+        True if several programs update it atomically, or if another program's store is unordered.
+        Raises NeedsInterleaving in the first case while programs run sequentially, which hides
+        lost updates.
         """
-        places = self._shadows[storage].places(addresses)
-        if storage in self._contended and self._updaters[storage][places].any():
+        elements = self._shadows[storage].element_indices(addresses)
+        if storage in self._contended and self._updaters[storage][elements].any():
             self._require_interleaving()
             return True
-        if not self._hidden(self._shadows[storage].writers[places]):
+        if not self._hidden(self._shadows[storage].writers[elements]):
             return False
         self._overwritten.add(storage)
         return True
 
-    def reads_overwritten(self, storage: int, addresses: Any) -> bool:
-        """Whether a plain load reads where programs store over each other's values: another one may come in before it.
-        Raises NeedsInterleaving where programs run one after the other.
+    def reads_overwritten(self, storage: int, addresses: np.ndarray) -> bool:
+        """Returns whether a plain load reads elements which programs overwrite: another program
+        may run before the load. Raises NeedsInterleaving while programs run sequentially.
         """
         if storage not in self._overwritten:
             return False
         shadow = self._shadows[storage]
-        if not shadow.writers[shadow.places(addresses)].any():
+        if not shadow.writers[shadow.element_indices(addresses)].any():
             return False
         self._require_interleaving()
         return True
 
-    def _hidden(self, writers: Any) -> list[int]:
+    def _hidden(self, writers: np.ndarray) -> list[int]:
         """The segments among the writers that the current program need not see."""
+        # Segment 0 stands for the content before the launch.
         foreign = (writers != 0) & (writers != self.now.segment)
         if not foreign.any():
             return []
@@ -213,13 +228,13 @@ class Races:
         return storage in self._shadows
 
     def stale(
-        self, storage: int, addresses: Any, dtype: Any, volatile: bool
+        self, storage: int, addresses: np.ndarray, dtype: np.dtype, volatile: bool
     ) -> tuple[Any, Any] | None:
-        """Which of the active addresses hold a write that the current program need not see, and what lay there before;
-        None where it sees everything.
+        """Returns indices of active addresses whose last write the current program need not see,
+        and their values before the launch; None if every write is visible.
         """
         shadow = self._shadows[storage]
-        writers = shadow.writers[shadow.places(addresses)]
+        writers = shadow.writers[shadow.element_indices(addresses)]
         foreign = (writers != 0) & (writers != self.now.segment)
         if not foreign.any():
             return None
@@ -227,6 +242,7 @@ class Races:
         self._handed_on([s for s in np.unique(writers[foreign]).tolist() if s not in hidden])
         if not hidden:
             return None
+        # The seed decides for all unseen lanes of this load at once: the new values, or the old ones.
         unseen = np.isin(writers, hidden)
         if volatile:
             self._require_interleaving()
@@ -238,17 +254,17 @@ class Races:
         lanes = np.flatnonzero(unseen)
         return lanes, shadow.old(addresses[lanes], dtype)
 
-    def _handed_on(self, seen: Sequence[int]) -> None:
-        """Notes a read of what these segments wrote, which the current program is ordered after. What another program
-        has handed on is right only if it is so in every order.
+    def _handed_on(self, segments: Sequence[int]) -> None:
+        """Notes a read of values written by segments before the current program. Values published
+        by another program count only if right in every order.
         """
-        others = [s for s in seen if self._owners[s] != self.now.number]
-        if others:
+        foreign = [s for s in segments if self._owners[s] != self.now.number]
+        if foreign:
             self._require_interleaving()
-            self.hands_on_without_barrier |= not self._released_in_parallel.isdisjoint(others)
+            self.hands_on_without_barrier |= not self._released_in_parallel.isdisjoint(foreign)
 
     def restore(self) -> None:
-        """Puts every storage back to what it was before the launch."""
+        """Restores every storage to its content before the launch."""
         for shadow in self._shadows.values():
             shadow.bytes[:] = shadow.before
 
@@ -259,14 +275,14 @@ class Races:
         if not self._interleaved and self.now.waits > MAX_SPINS:
             raise NeedsInterleaving
 
-    def acquire(self, addresses: Any) -> None:
-        """The current program is ordered after whoever released one of these addresses."""
+    def acquire(self, addresses: np.ndarray) -> None:
+        """Orders the current program after every release of these addresses."""
         if addresses.size <= MAX_SYNCHRONISING_ADDRESSES:
             for address in addresses.tolist():
                 self.now.sees |= self._released.get(address, 0)
 
-    def release(self, addresses: Any) -> None:
-        """Whoever acquires one of these addresses later is ordered after all that the current program has done."""
+    def release(self, addresses: np.ndarray) -> None:
+        """Publishes all effects of the current program to later acquires of these addresses."""
         if addresses.size <= MAX_SYNCHRONISING_ADDRESSES:
             for address in addresses.tolist():
                 self._released[address] = self._released.get(address, 0) | self.now.sees

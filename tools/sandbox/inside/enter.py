@@ -2,8 +2,8 @@
 
     python -m kernelwright.tools.sandbox.inside.enter SCRATCH COMMAND [ARGUMENT ...]
 
-Network, mounts and message queues of its own, files closed but for Python, CUDA and SCRATCH. Capabilities stay:
-counters need them.
+Network, mounts and message queues of its own, files closed but for Python, CUDA and SCRATCH.
+Capabilities stay: counters need them.
 """
 
 from __future__ import annotations

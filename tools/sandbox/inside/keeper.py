@@ -1,8 +1,8 @@
-"""The first process of a candidate: it opens the candidate's namespaces, forks the candidate, watches what it takes,
-tells how it ended, and ends all that is left.
+"""First process of a candidate: opens the candidate's namespaces, forks the candidate, watches
+its resource usage, reports its end, and kills all remaining processes.
 
-The candidate is not the first process itself, for that one is deaf to its own signals in a pid namespace (abort would
-not end it).
+The candidate is not the first process itself, because the first process of a pid namespace
+ignores its own signals (abort would not end it).
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ def keep(
     *,
     own_mounts: bool,
 ) -> None:
-    """Keeps one candidate. descriptors: the candidate's channel, its output, and the pipe on which its end is reported.
-    Never returns.
+    """Keeps a candidate, and never returns.
+
+    descriptors: the candidate's channel, its output, and the pipe which reports its end.
     """
     channel_fd, output_fd, status_fd = descriptors
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
-    apart = "pid namespace" in layers.active
-    kernel.die_with_parent(signal.SIGKILL if apart else signal.SIGTERM)
+    has_own_namespaces = "pid namespace" in layers.active
+    kernel.die_with_parent(signal.SIGKILL if has_own_namespaces else signal.SIGTERM)
     kernel.become_subreaper()
     if request.groups:
         layers.enter(MEMORY_GROUP, lambda: cgroup.enter_groups(list(request.groups)))
@@ -82,14 +83,14 @@ def keep(
                 _hand_out(request.scratch, name, outside)
     with contextlib.suppress(OSError):
         os.write(status_fd, f"{how}\n".encode())
-    if not apart:
+    if not has_own_namespaces:
         end_descendants()
     os._exit(0)
 
 
 def _hand_out(scratch: str, name: str, outside: int) -> None:
-    """Copies the beginning of a file of the private folder to the folder that it covers; what is no regular file is
-    left. Raises OSError.
+    """Copies the beginning of a file from the private folder to the folder below; skips anything
+    but regular files. Raises OSError.
     """
     inside = os.open(
         os.path.join(scratch, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -124,8 +125,8 @@ def _watch(kind: ProcessKind, layers: Layers, request: Request) -> UsageWatch:
 
 
 def _wait(pid: int, watch: UsageWatch, tick: float) -> str:
-    """Waits until the candidate ends, goes over a bound, or is to end: "exit 0", "signal 9", "limit memory", "signal
-    15".
+    """Waits until the candidate ends, goes over a bound, or is to end: "exit 0", "signal 9",
+    "limit memory", "signal 15".
     """
     spent = 0.0
     while True:
@@ -144,9 +145,9 @@ def _ended(pid: int) -> str | None:
     """Reaps all that is dead; how the candidate itself ended, once it has."""
     how = None
     with contextlib.suppress(ChildProcessError):
-        while (found := os.waitpid(-1, os.WNOHANG))[0]:
-            if found[0] == pid:
-                status = found[1]
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == pid:
+                status = ended[1]
                 how = (
                     f"signal {os.WTERMSIG(status)}"
                     if os.WIFSIGNALED(status)

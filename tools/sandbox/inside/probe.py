@@ -1,5 +1,5 @@
-"""Runs a snippet behind the walls and sends `result`, or the name of what it raised: how `agent doctor` and the
-tests try the walls.
+"""Runs a snippet in the sandbox and sends `result`, or the name of its exception, for `agent
+doctor` and the tests of the isolation layers.
 """
 
 from __future__ import annotations

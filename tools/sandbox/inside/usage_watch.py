@@ -1,10 +1,10 @@
-"""What the keeper of a candidate's process counts again and again, because no limit of a single process bounds it: the
-memory of all its processes together, the processes themselves, and the folder it writes where that is no file system of
-its own.
+"""Usage of a candidate's processes, polled by their keeper, because no limit of a single process
+bounds it: the memory of all processes together, their number, and the size of the folder they
+write, unless it is a file system of its own.
 
-Between two looks a candidate may go over its bound: by what it can take in a tenth of a second. Memory is anonymous
-memory, private and shared; files in memory are closed to candidates (system_calls.py), and /dev/shm is bounded by its
-own size.
+Between two polls a candidate may exceed its bound by the amount it can take in a tenth of a
+second. Memory means anonymous memory, private and shared; files in memory are closed to
+candidates (isolation/seccomp_filter.py), and /dev/shm is bounded by its own size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from kernelwright.tools.sandbox.limits import Limits
 
 TICK_SECONDS = 0.1
-"""Seconds between two looks."""
+"""Seconds between two polls."""
 MAX_SHARE_OF_TIME = 0.02
 """The largest share of the time that looking through a folder takes."""
 _PAGE = os.sysconf("SC_PAGESIZE")
@@ -35,9 +35,10 @@ class Bound(StrEnum):
 
 
 class UsageWatch:
-    """Looks at one candidate.
+    """Usage of a candidate.
 
-    `processes` lists the ids of all that is the candidate's; `folder` is looked through where it is given.
+    `processes` lists the ids of all processes of the candidate; `folder`, if set, is measured
+    too.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class UsageWatch:
         self._next_walk = 0.0
 
     def exceeded(self) -> Bound | None:
-        """The first bound that is exceeded now; None where all hold."""
+        """Returns the first exceeded bound; None if all hold."""
         pids = self._processes()
         if len(pids) > self._limits.processes:
             return Bound.PROCESSES
@@ -92,8 +93,8 @@ class UsageWatch:
 
 
 def _statm(pid: int) -> tuple[int, int, int]:
-    """Bytes of address space, resident, and resident of files and shared memory (proc_pid_statm(5)); zeros when it
-    is gone.
+    """Bytes of address space, resident, and resident of files and shared memory
+    (proc_pid_statm(5)); zeros when it is gone.
     """
     try:
         with open(f"/proc/{pid}/statm", "rb", buffering=0) as file:
@@ -104,8 +105,8 @@ def _statm(pid: int) -> tuple[int, int, int]:
 
 
 def _held(pids: Iterable[int]) -> int:
-    """Bytes of anonymous memory that the processes hold together: pages of several are divided among them, shared
-    mappings count once, in full.
+    """Bytes of anonymous memory that the processes hold together: pages of several are divided
+    among them, shared mappings count once, in full.
     """
     private = 0
     mappings: dict[str, int] = {}
@@ -139,7 +140,7 @@ def _folder_use(folder: str, limits: Limits) -> tuple[int, int]:
 
 
 def _deleted_but_open(pids: Iterable[int], device: int) -> int:
-    """Returns the bytes of files on that device that have no name any more and are still held open."""
+    """Returns the bytes of files on the device which are deleted and still open."""
     sizes: dict[int, int] = {}
     for pid in pids:
         with contextlib.suppress(OSError):

@@ -1,13 +1,14 @@
-"""The warm process: torch and triton imported, no CUDA context, no candidate.
+"""Warm process: torch and triton imported, no CUDA context, no candidate.
 
-It forks one walled process for each candidate.
+Forks a sandboxed process for each candidate.
 
     python -m kernelwright.tools.sandbox.inside.zygote_process KIND CHANNEL_FD [MODULE:FUNCTION]        (started by
     tools.sandbox.zygote, never by hand)
 
-Each request brings three descriptors: the candidate's channel, the pipe for what it prints, and the pipe on which is
-told how it ended. The zygote holds the last one until nothing of the candidate lives. Its owner is gone when the
-channel closes: then it ends its candidates, removes its folder and ends.
+Each request brings three descriptors: the candidate's channel, the pipe for its output, and the
+pipe which reports its end. The zygote holds the last descriptor while any process of the
+candidate lives. A closed channel means that the owner is gone: the zygote then kills its
+candidates, removes its folder and exits.
 """
 
 from __future__ import annotations
@@ -37,14 +38,18 @@ from kernelwright.tools.sandbox.limits import ProcessKind
 from kernelwright.tools.sandbox.request import Request
 
 FORKS_BEFORE_HUGE_PAGES = 8
-"""Forks after which memory is gathered into huge pages: who asks for one verdict does not pay for it."""
+"""Number of forks after which memory is gathered into huge pages, which does not pay off for a
+single verdict.
+"""
 FOLDER_SECONDS = 5.0
 """Seconds that removing the folder may take; its owner waits twice as long."""
 THREADS_END_SECONDS, LIBRARY_THREADS_END_SECONDS = 5.0, 0.5
 
 
 def main() -> None:
-    """Builds the walls, imports what candidates will need, and forks a candidate for each request."""
+    """Sets up the isolation layers, imports the libraries of candidates, and forks a candidate
+    for each request.
+    """
     kind, channel = ProcessKind(sys.argv[1]), Channel(socket.socket(fileno=int(sys.argv[2])))
     layers = Layers()
     session_keeps_priority_of(os.getppid())
@@ -68,16 +73,17 @@ def main() -> None:
 
 
 def _remove_folder() -> None:
-    """The folder that this process works in; once the owner is gone nobody else removes it.
+    """Removes the folder of this process; no other process does once the owner is gone.
 
-    With what an owner or a candidate that is just dying still writes, which takes its time on a busy machine.
+    Includes files written by a dying owner or candidate, which may take a while on a busy
+    machine.
     """
     folders.remove(Path(os.getcwd()), FOLDER_SECONDS)
 
 
 def warm_up(kind: ProcessKind, hook: str = "") -> None:
-    """Imports, and calls the owner's hook: afterwards no thread may be running and no CUDA context may exist, for
-    the process is forked.
+    """Imports, and calls the owner's hook: afterwards no thread may be running and no CUDA
+    context may exist, for the process is forked.
     """
     import torch
 
@@ -123,12 +129,11 @@ def _hash_triton() -> None:
 
 
 def _call_hook(hook: str) -> None:
-    """Runs `package.module:function()`.
+    """Calls `package.module:function()`.
 
-    Raises RuntimeError where it leaves a thread of Python's running: what forks would inherit its locks and not the
-    thread.
-
-    Libraries' own idle threads (torch's, LLVM's) hold no lock between two calls, and are waited for only a moment.
+    Raises RuntimeError if a Python thread is left running: forks would inherit its locks without
+    the thread. Idle threads of libraries (torch's, LLVM's) hold no lock between two calls, and
+    are waited for only a moment.
     """
     native, before = _native_threads(), threading.active_count()
     module, _, name = hook.partition(":")
@@ -215,7 +220,8 @@ class ForkServer:
     def _reap(self) -> None:
         """Reaps first processes that ended.
 
-        The kernel reaps one of a pid namespace last; otherwise what is left of its candidate came to this process.
+        The kernel reaps the first process of a pid namespace last; without namespace, orphans of
+        its candidate became children of this process.
         """
         for pid in _reaped():
             status = self._living.pop(pid, None)
@@ -233,17 +239,17 @@ class Forked(NamedTuple):
     """The result of a fork on the parent's side."""
 
     pid: int
-    """0 in the child."""
+    """Process id; 0 in the child."""
     lacks: list[str]
     own_mounts: bool
     """Whether the child has mounts of its own. Of interest to the child."""
 
 
 def _fork_apart(pid_namespace: bool) -> Forked:
-    """A fork into as many namespaces as this host allows. For a process with one thread."""
+    """Forks into as many namespaces as this host allows. Only for a process with a single thread."""
     lacks: list[str] = []
-    wanted = [kernel.NEWPID | kernel.NEWNS, kernel.NEWNS] if pid_namespace else [kernel.NEWNS]
-    for flags in wanted:
+    flag_sets = [kernel.NEWPID | kernel.NEWNS, kernel.NEWNS] if pid_namespace else [kernel.NEWNS]
+    for flags in flag_sets:
         try:
             return Forked(kernel.fork_into(flags), lacks, True)
         except (OSError, KeyError) as error:
@@ -253,10 +259,11 @@ def _fork_apart(pid_namespace: bool) -> Forked:
 
 
 def _fork_by_steps(request: Request, descriptors: list[int]) -> Forked:
-    """The same where a library keeps threads: what it does about a fork (OpenBLAS ends its threads) must happen here,
-    in the process that has them.
+    """Forks into namespaces although a library keeps threads: its fork handlers (OpenBLAS ends
+    its threads) must run in the process with the threads.
 
-    Costs a process that stands between this one and the first of the pid namespace. The child's side tells its number.
+    Costs an intermediate process between this process and the first process of the pid namespace.
+    The child reports its process id.
     """
     if pid := os.fork():
         return Forked(pid, [], False)
@@ -279,8 +286,8 @@ def _fork_by_steps(request: Request, descriptors: list[int]) -> Forked:
 
 
 def _stand_between(first: int, descriptors: list[int]) -> None:
-    """Holds the pipe on which the end is told until the namespace's first process is reaped, and with it all the
-    rest. Never returns.
+    """Holds the pipe on which the end is told until the namespace's first process is reaped, and
+    with it all the rest. Never returns.
     """
     kernel.die_with_parent()
     signal.set_wakeup_fd(-1)

@@ -1,3 +1,3 @@
-"""The layers round a candidate's process, one module each: namespaces and their order, files, system calls, control
-groups.
+"""Isolation layers around a candidate's process, a module each: namespaces and their order,
+files, system calls, control groups.
 """

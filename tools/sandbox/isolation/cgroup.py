@@ -1,9 +1,9 @@
-"""Control groups: one for each candidate's process where this host lets us make them, with a bound on memory of every
-kind (shared, in files of tmpfs, swap).
+"""Control groups: a group for each candidate's process, if this host permits, with a bound on
+memory of every kind (shared, in files of tmpfs, swap).
 
-A folder is made only where it is ours to make: below the root of what this process sees, or below a group that systemd
-delegates (`Delegate=yes`), or, as an ordinary user, below a group that belongs to that user. Groups that somebody else
-made for this process stay as they are. Both versions of the interface are read
+Folders are made only below the root seen by this process, below a group delegated by systemd
+(`Delegate=yes`), or, as an ordinary user, below a group owned by the user. Groups made by others
+for this process stay unchanged. Supports both versions of the interface
 (Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst of Linux).
 """
 
@@ -48,7 +48,7 @@ class Hierarchy:
 
 
 class Group:
-    """The folders of one candidate's process, one for each hierarchy."""
+    """Folders of a candidate's process, in each hierarchy."""
 
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders
@@ -77,7 +77,9 @@ class Group:
 
 
 class Groups:
-    """The hierarchies in which this process may make groups. `missing` holds the reason where it may make none."""
+    """Hierarchies in which this process may make groups. `missing` holds the reason if there are
+    none.
+    """
 
     def __init__(self, hierarchies: list[Hierarchy], missing: str = "") -> None:
         self.hierarchies, self.missing = hierarchies, missing
@@ -90,7 +92,7 @@ class Groups:
     def create(self, memory: int, processes: int) -> Group:
         """Makes a new group in every hierarchy.
 
-        A file that this kernel lacks is left out; a folder that cannot be made raises OSError.
+        Skips files which this kernel lacks. Raises OSError if a folder cannot be made.
         """
         group = Group([])
         name = f"{GROUP_PREFIX}{os.getpid()}-{next(_counter)}"
@@ -108,7 +110,7 @@ class Groups:
         return group
 
     def sweep(self) -> None:
-        """Removes what a killed owner left: empty groups whose maker is dead."""
+        """Removes empty groups of dead owners."""
         for hierarchy in self.hierarchies:
             for folder in hierarchy.folder.glob(f"{GROUP_PREFIX}*-*"):
                 owner = folder.name.removeprefix(GROUP_PREFIX).partition("-")[0]
@@ -142,11 +144,11 @@ def _hierarchy(
         reasons.append(f"the group {path} of this process is not delegated to it")
         return []
     try:
-        found = _usable(version, controllers, folder)
+        usable = _usable(version, controllers, folder)
     except OSError as error:
         reasons.append(f"no group can be made below {path}: {error.strerror}")
         return []
-    return [Hierarchy(folder, found, version)] if found else []
+    return [Hierarchy(folder, usable, version)] if usable else []
 
 
 def enter_groups(folders: list[str]) -> None:
@@ -156,19 +158,19 @@ def enter_groups(folders: list[str]) -> None:
 
 
 def _own_groups(proc: Path) -> Iterator[tuple[int, frozenset[str], Path, str]]:
-    """(version, controllers, folder, path as the kernel names it) of each hierarchy of interest that this process
-    is in.
+    """(version, controllers, folder, path as the kernel names it) of each hierarchy of interest
+    that this process is in.
     """
     mounts = list(_mounts(proc))
     for line in (proc / "cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
-        wanted = frozenset(names.split(",")) & frozenset(WANTED_CONTROLLERS)
+        controllers_wanted = frozenset(names.split(",")) & frozenset(WANTED_CONTROLLERS)
         for kind, options, root, point in mounts:
             if (not names and kind == "cgroup2") or (
-                wanted and kind == "cgroup" and wanted <= options
+                controllers_wanted and kind == "cgroup" and controllers_wanted <= options
             ):
                 inside = os.path.relpath(path, root) if path.startswith(root) else path.lstrip("/")
-                yield (1 if names else 2), wanted, Path(point, inside), path
+                yield (1 if names else 2), controllers_wanted, Path(point, inside), path
                 break
 
 
@@ -176,8 +178,8 @@ def _mounts(proc: Path) -> Iterator[tuple[str, frozenset[str], str, str]]:
     """(file system, its options, root within it, mount point), from proc_pid_mountinfo(5)."""
     for line in (proc / "mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
-        fields, rest = before.split(), after.split()
-        yield rest[0], frozenset(rest[2].split(",")), fields[3], fields[4]
+        fields, fields_after = before.split(), after.split()
+        yield fields_after[0], frozenset(fields_after[2].split(",")), fields[3], fields[4]
 
 
 def _is_ours(folder: Path, path: str) -> bool:
@@ -198,9 +200,9 @@ def _attribute(folder: Path, name: str) -> bytes:
 
 
 def _usable(version: int, controllers: frozenset[str], folder: Path) -> frozenset[str]:
-    """The controllers that bind in a group made here; of version 2 they are switched on first.
+    """Returns the controllers effective in a group made here; enables them first in version 2.
 
-    Raises OSError where no folder may be made.
+    Raises OSError if no folder may be made.
     """
     if version == 2:
         present = frozenset((folder / "cgroup.controllers").read_text().split()) & frozenset(

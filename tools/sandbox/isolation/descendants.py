@@ -1,5 +1,5 @@
-"""The processes below one process, and how to end them where no pid namespace does it: found through /proc,
-stopped, then killed.
+"""Finds the descendants of a process in /proc, and ends them by stopping, then killing, for hosts
+without pid namespaces.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from pathlib import Path
 
 def descendants(pid: int, *, spared: Collection[int] = ()) -> list[int]:
     """Returns all processes below `pid`, without `pid`; `spared` and the processes below them are left out."""
-    found: list[int] = []
+    pids: list[int] = []
     for child in _children(pid):
         if child not in spared:
-            found += [child, *descendants(child, spared=spared)]
-    return found
+            pids += [child, *descendants(child, spared=spared)]
+    return pids
 
 
 def end_descendants(*, spared: Collection[int] = (), seconds: float = 5.0) -> None:
-    """Ends all that is below the calling process, which must be a subreaper (PR_SET_CHILD_SUBREAPER) so that nothing
-    escapes by orphaning itself.
+    """Ends all descendants of the calling process, which must be a subreaper
+    (PR_SET_CHILD_SUBREAPER) so that no orphan escapes.
 
-    They are stopped first, until no new one shows: what is stopped forks no more. Returns when all are dead and reaped,
-    or after `seconds`.
+    Processes are stopped until no new process appears: a stopped process cannot fork. Returns
+    when all are dead and reaped, or after `seconds`.
     """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         stopped: set[int] = set()
         while (
-            found := set(descendants(os.getpid(), spared=spared))
+            pids := set(descendants(os.getpid(), spared=spared))
         ) - stopped and time.monotonic() < deadline:
-            _send(signal.SIGSTOP, found - stopped)
-            stopped |= found
-        if not found:
+            _send(signal.SIGSTOP, pids - stopped)
+            stopped |= pids
+        if not pids:
             return
-        _send(signal.SIGKILL, found)
-        for pid in found:
+        _send(signal.SIGKILL, pids)
+        for pid in pids:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         time.sleep(0.002)
@@ -65,11 +65,11 @@ def _children(pid: int) -> list[int]:
 
 
 def _by_parent(parent: int) -> list[int]:
-    found = []
+    pids = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError):
                 fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
                 if int(fields[1]) == parent:
-                    found.append(int(entry))
-    return found
+                    pids.append(int(entry))
+    return pids

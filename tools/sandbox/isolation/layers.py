@@ -1,7 +1,7 @@
 """The layers round a candidate: which are asked for, how each is entered, and which the host has.
 
-Entered inside the forked process, before any of the candidate's text is read. A layer that the host refuses is named
-with its reason, never left out in silence.
+Entered inside the forked process, before any of the candidate's text is read. A layer that the
+host refuses is named with its reason, never left out in silence.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from kernelwright.tools.sandbox.limits import Limits, ProcessKind
 
 @dataclass
 class Layers:
-    """The layers that hold, and those that do not, with the reason."""
+    """Active isolation layers, and missing layers with the reason."""
 
     active: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
     def enter(self, name: str, action: Callable[[], object]) -> bool:
-        """Tries one layer and notes how that went; whether it holds. Errors that are no refusal of the system pass
-        through.
+        """Tries a layer, notes the result, and returns whether the layer holds. Errors other than
+        refusals by the system pass through.
         """
         try:
             action()
@@ -54,31 +54,31 @@ class Layers:
 PROCESS_CEILING = "process ceiling"
 OWN_SCRATCH = "bounded scratch folder"
 MEMORY_GROUP, MEMORY_WATCH = "memory cgroup", "memory watch"
-"""Which of the two bounds the memory that all processes of a candidate hold together: the kernel, or the keeper's
-looking (watch.py).
+"""Which of the two bounds the memory that all processes of a candidate hold together: the kernel,
+or the keeper's looking (watch.py).
 """
 OTHER_THREADS = 512
-"""Threads that the same user may start elsewhere while a candidate lives: where RLIMIT_NPROC must be used, they
-count as if they were its own.
+"""Allowance for threads which the same user starts elsewhere while a candidate lives:
+RLIMIT_NPROC counts them together.
 """
 
 
 def set_limits(kind: ProcessKind, limits: Limits, ceiling: bool) -> None:
-    """Sets the limits of resources. ceiling: the pid namespace already bounds the number of processes, whatever else
-    this user runs.
+    """Sets the limits of resources. ceiling: the pid namespace already bounds the number of
+    processes, whatever else this user runs.
     """
     grown = _address_space() + limits.memory
-    which = resource.RLIMIT_DATA if kind is ProcessKind.CUDA else resource.RLIMIT_AS
-    wanted = {
-        which: grown,
+    memory_limit = resource.RLIMIT_DATA if kind is ProcessKind.CUDA else resource.RLIMIT_AS
+    resource_limits = {
+        memory_limit: grown,
         resource.RLIMIT_FSIZE: limits.file_size,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_CPU: limits.cpu_seconds,
         resource.RLIMIT_NOFILE: limits.open_files,
     }
     if not ceiling:
-        wanted[resource.RLIMIT_NPROC] = limits.processes + _own_processes() + OTHER_THREADS
-    for name, value in wanted.items():
+        resource_limits[resource.RLIMIT_NPROC] = limits.processes + _own_processes() + OTHER_THREADS
+    for name, value in resource_limits.items():
         _, hard = resource.getrlimit(name)
         bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(name, (bound, bound))
@@ -89,7 +89,7 @@ def _address_space() -> int:
 
 
 def _own_processes() -> int:
-    """Threads of this user already alive: RLIMIT_NPROC counts by user, so what is there comes on top."""
+    """Returns the number of living threads of this user, which RLIMIT_NPROC counts as well."""
     uid = os.getuid()
     count = 0
     for entry in Path("/proc").iterdir():
@@ -102,10 +102,11 @@ def _own_processes() -> int:
 
 
 def cap_processes(limits: Limits) -> None:
-    """The pid namespace's own ceiling: holds root too, whom RLIMIT_NPROC does not bind.
+    """Sets the pid namespace's own limit on processes, which binds root as well, unlike
+    RLIMIT_NPROC.
 
-    Only for the first process of a namespace, and only where the ceiling is the namespace's own (Linux 6.14 and later):
-    before, it was the whole machine's.
+    Only for the first process of a namespace, and only if the limit belongs to the namespace
+    (Linux 6.14 and later); earlier kernels have a single limit for the whole machine.
     """
     release = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
     if os.getpid() != 1 or release < (6, 14):
@@ -114,8 +115,8 @@ def cap_processes(limits: Limits) -> None:
 
 
 def enter_namespaces(layers: Layers, *, own_user: bool) -> None:
-    """Network, mounts, System V and POSIX message queues, host name; as an ordinary user inside a user namespace
-    first.
+    """Network, mounts, System V and POSIX message queues, host name; as an ordinary user inside a
+    user namespace first.
     """
     if os.geteuid() != 0 and own_user:
         layers.enter("user namespace", _enter_user_namespace)
@@ -138,8 +139,8 @@ def open_session(layers: Layers, limits: Limits, *, own_mounts: bool, scratch: s
 
     `scratch`: the folder that becomes a bounded file system in memory, if any.
 
-    own_mounts: whether this process has a mount namespace of its own, whose mounts nobody else sees; nothing is mounted
-    elsewhere.
+    own_mounts: whether this process has a mount namespace of its own, whose mounts nobody else
+    sees; nothing is mounted elsewhere.
     """
     layers.enter("own session", enter_session)
     if not own_mounts:
@@ -183,7 +184,7 @@ def enter_process_walls(
 
 
 def available() -> list[tuple[str, bool, str]]:
-    """Every layer tried for real in a child that then dies: (layer, holds, reason where it does not)."""
+    """Tries every layer in a child process: (layer, whether it holds, reason if not)."""
     reader, writer = os.pipe()
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as scratch:
         pid = os.fork()
@@ -192,13 +193,13 @@ def available() -> list[tuple[str, bool, str]]:
             _try_everything(writer, scratch)
         os.close(writer)
         with os.fdopen(reader, "rb") as pipe:
-            found = json.loads(pipe.read() or b'{"active": [], "missing": []}')
+            report = json.loads(pipe.read() or b'{"active": [], "missing": []}')
         os.waitpid(pid, 0)
     missing = [
         (name, False, reason)
-        for name, _, reason in (text.partition(": ") for text in found["missing"])
+        for name, _, reason in (text.partition(": ") for text in report["missing"])
     ]
-    return [(name, True, "") for name in found["active"]] + missing
+    return [(name, True, "") for name in report["active"]] + missing
 
 
 def _try_everything(writer: int, scratch: str) -> None:

@@ -1,5 +1,5 @@
-"""Lists the files that a candidate may reach, as rules of Landlock: it reads Python, its packages, the system's
-libraries and CUDA, and writes its own folder.
+"""Lists the files that a candidate may reach, as rules of Landlock: it reads Python, its
+packages, the system's libraries and CUDA, and writes its own folder.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SYSTEM_FOLDERS = (
 
 
 def readable_paths() -> list[str]:
-    """Returns Python, its packages, system libraries and CUDA; of our own package only what the processes in a
-    sandbox import, `tools` and the modules below it.
+    """Returns Python, its packages, system libraries and CUDA; of this package only the modules
+    imported in a sandbox: `tools` and the modules below.
     """
     python = {
         sys.base_prefix,
@@ -45,7 +45,9 @@ def readable_paths() -> list[str]:
 
 
 def _package_folders(ours: Path) -> list[Path]:
-    """Returns the folders that Python imports from, without the checkout that our package's parts lie in."""
+    """Returns the folders from which Python imports, without the checkout which contains this
+    package.
+    """
     checkout = (ours / "tools").resolve().parent
     folders = {Path(p) for p in (*site.getsitepackages(), *sys.path) if p and Path(p).is_dir()}
     return [f for f in folders if f.resolve() != checkout]
@@ -61,18 +63,18 @@ def open_common_paths(kind: ProcessKind) -> list[tuple[int, int]]:
 
 
 def make_ruleset(common: list[tuple[int, int]], scratch: str, kind: ProcessKind) -> int:
-    """A Landlock ruleset of the common paths and of what is this candidate's own: its folder, and the /proc and
-    /dev/shm that are mounted by now. Raises OSError.
+    """Makes a Landlock ruleset of the common paths and the candidate's own: its folder, and its
+    mounted /proc and /dev/shm. Raises OSError.
     """
-    own = [(scratch, kernel.ALL_RIGHTS), ("/proc", kernel.READ_RIGHTS)]
+    allowed_paths = [(scratch, kernel.ALL_RIGHTS), ("/proc", kernel.READ_RIGHTS)]
     if kind is ProcessKind.CUDA:
         # The driver writes under /proc (names of its threads); what rules the kernel there is mounted read-only.
-        own = [
+        allowed_paths = [
             (scratch, kernel.ALL_RIGHTS),
             ("/proc", kernel.DEVICE_RIGHTS),
             ("/dev/shm", kernel.DEVICE_RIGHTS),
         ]
-    opened = kernel.open_landlock(own)
+    opened = kernel.open_landlock(allowed_paths)
     try:
         return kernel.make_ruleset([*common, *opened])
     finally:
@@ -81,7 +83,9 @@ def make_ruleset(common: list[tuple[int, int]], scratch: str, kind: ProcessKind)
 
 
 def close_files(scratch: str, kind: ProcessKind) -> None:
-    """Landlock for the calling process, from nothing. Raises OSError where the kernel has none."""
+    """Applies a complete Landlock ruleset to the calling process. Raises OSError if the kernel
+    lacks Landlock.
+    """
     common = open_common_paths(kind)
     try:
         kernel.enter_ruleset(make_ruleset(common, scratch, kind))

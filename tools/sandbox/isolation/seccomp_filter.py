@@ -1,12 +1,12 @@
-"""The system-call filter round a candidate: a seccomp program for the native architecture, and no other architecture at
-all.
+"""System-call filter for candidates: a seccomp program for the native architecture; other
+architectures are refused.
 
-A foreign entry into the kernel (`int 0x80` on x86-64 takes i386 numbers) ends the process: the numbers below mean
-something else there. x32 numbers (bit 30 set, x86-64) are answered with ENOSYS. What the table lists fails with EPERM,
-and everything else goes through.
+A foreign entry into the kernel (`int 0x80` on x86-64 takes i386 numbers) kills the process,
+because the numbers have other meanings there. x32 numbers (bit 30 set, x86-64) return ENOSYS.
+Calls in the table fail with EPERM; all others pass.
 
-Numbers: Linux UAPI headers (asm/unistd_64.h, asm-generic/unistd.h); the program is classic BPF over `struct
-seccomp_data` (linux/seccomp.h, linux/filter.h).
+Numbers: Linux UAPI headers (asm/unistd_64.h, asm-generic/unistd.h); the program is classic BPF
+over `struct seccomp_data` (linux/seccomp.h, linux/filter.h).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from kernelwright.tools.sandbox.isolation.system_call_bindings import prctl
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""AUDIT_ARCH_X86_64 and AUDIT_ARCH_AARCH64 (linux/audit.h)."""
+"""AUDIT_ARCH_X86_64 and AUDIT_ARCH_AARCH64 (linux/audit.h), by machine."""
 
 REFUSED: dict[str, tuple[int | None, int | None]] = {
     # other processes: their memory, their descriptors, their state
@@ -52,13 +52,17 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     # can read
     "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180), "memfd_secret": (447, 447),
 }  # fmt: skip
-"""Refused to every candidate: (number on x86-64, number on aarch64), None where the call does not exist."""
+"""System calls refused to every candidate: (number on x86-64, number on aarch64), None if the
+call does not exist.
+"""
 
 MEMORY_FILES: dict[str, tuple[int | None, int | None]] = {"memfd_create": (319, 279)}
 """Files in memory count against no limit on the memory of a process. The CUDA driver may need them."""
 
 SOCKETS: dict[str, tuple[int | None, int | None]] = {"socket": (41, 198), "socketpair": (53, 199)}
-"""What waits in a socket is the kernel's memory, and a descriptor that waits in one is in no process's table."""
+"""Socket calls: data waiting in a socket is kernel memory, and a descriptor waiting in a socket
+is in no process's table.
+"""
 
 _CLONE, _CLONE3, _PRLIMIT = (56, 220), (435, 435), (302, 261)
 _NEW_NAMESPACES = 0x7E020000
@@ -72,7 +76,8 @@ _ALLOW, _KILL_PROCESS, _EPERM, _ENOSYS = 0x7FFF0000, 0x80000000, 0x00050001, 0x0
 
 
 def refuse_system_calls(*, memory_files: bool, sockets: bool) -> None:
-    """Sets the filter for this process and all that it starts, for good; two groups of calls may be left open.
+    """Sets the filter for this process and all that it starts, for good; two groups of calls may
+    be left open.
 
     Raises OSError, and KeyError on a machine whose numbers are not known.
     """

@@ -1,4 +1,5 @@
-"""The few system calls that Python does not wrap, through ctypes. Each returns nothing and raises OSError.
+"""The few system calls that Python does not wrap, through ctypes. Each returns nothing and raises
+OSError.
 
 Numbers: Linux UAPI headers (asm/unistd_64.h, linux/landlock.h, linux/prctl.h, linux/seccomp.h).
 """
@@ -41,13 +42,13 @@ _MADV_HUGEPAGE, _MADV_COLLAPSE = 14, 25
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc_with_lock = ctypes.PyDLL(None, use_errno=True)
-"""Calls made through this one keep the interpreter's lock, as `os.fork` does."""
+"""C library whose calls keep the interpreter's lock, as `os.fork` does."""
 
 
-def _check(result: int, what: str) -> int:
+def _check(result: int, action: str) -> int:
     if result < 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"{what}: {os.strerror(code)}")
+        raise OSError(code, f"{action}: {os.strerror(code)}")
     return result
 
 
@@ -61,11 +62,11 @@ def unshare(flags: int) -> None:
 
 
 def fork_into(flags: int) -> int:
-    """os.fork() whose child is in new namespaces of its own (clone(2)); the first process of the pid namespace, where
-    NEWPID is among the flags.
+    """Forks a child into new namespaces (clone(2)); with NEWPID the child is the first process of
+    its pid namespace.
 
-    Only from a process with one thread. Handlers of os.register_at_fork do not run: the child may set up and fork, and
-    nothing more.
+    Only for a process with a single thread. Handlers of os.register_at_fork do not run: the child
+    may only set up and fork.
     """
     number = _CLONE[platform.machine()]
     zeros = [ctypes.c_long(0)] * 4
@@ -95,15 +96,15 @@ def mount_proc() -> None:
 
 
 def mount_own_shm() -> None:
-    """Mounts a private /dev/shm. The CUDA driver names its files there by process id, and every candidate has the same
-    id in its own namespace.
+    """Mounts a private /dev/shm. The CUDA driver names its files there by process id, and every
+    candidate has the same id in its own namespace.
     """
     mount("tmpfs", "/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, "size=256m,mode=1777")
 
 
 def mount_scratch(folder: str, size: int, files: int) -> None:
-    """An empty file system in memory over `folder`, for this mount namespace only: at most `size` bytes and `files`
-    files.
+    """An empty file system in memory over `folder`, for this mount namespace only: at most `size`
+    bytes and `files` files.
     """
     mount(
         "tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={size},nr_inodes={files},mode=0700"
@@ -117,7 +118,7 @@ def make_read_only(path: str) -> None:
 
 
 def prctl(option: int, *arguments: int) -> None:
-    """Calls prctl(2). Raises OSError."""
+    """Calls prctl(2). Raises OSError on failure."""
     padded = [ctypes.c_ulong(a) for a in (*arguments, 0, 0, 0, 0)[:4]]
     _check(_libc.prctl(option, *padded), f"prctl {option}")
 
@@ -133,19 +134,19 @@ def become_subreaper() -> None:
 
 
 def gather_memory() -> None:
-    """Puts this process's anonymous memory into huge pages (Linux 6.1 and later; nothing happens elsewhere): a fork
-    then copies one entry where it copied 512.
+    """Gathers this process's anonymous memory into huge pages (Linux 6.1 and later; else does
+    nothing): a fork then copies a single page-table entry instead of 512.
 
-    Takes about half a second for 200 MB, and makes every later fork and every end of a forked process some three times
-    cheaper.
+    Takes about half a second for 200 MB, and makes every later fork, and every exit of a forked
+    process, about three times cheaper.
     """
     huge = 1 << 21
     for line in Path("/proc/self/maps").read_text().splitlines():
-        found = re.match(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ \S+\s*(\[heap\])?$", line)
-        if found is None:
+        mapping = re.match(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ \S+\s*(\[heap\])?$", line)
+        if mapping is None:
             continue
-        begin = -(-int(found[1], 16) // huge) * huge
-        end = int(found[2], 16) // huge * huge
+        begin = -(-int(mapping[1], 16) // huge) * huge
+        end = int(mapping[2], 16) // huge * huge
         if end > begin:
             _libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _MADV_HUGEPAGE)
             for address in range(begin, end, huge):
@@ -175,11 +176,13 @@ _FILE_ONLY = _EXECUTE | _WRITE_FILE | _READ_FILE | (1 << 14) | (1 << 15)
 READ_RIGHTS = _EXECUTE | _READ_FILE | _READ_DIR
 ALL_RIGHTS = (1 << 16) - 1
 DEVICE_RIGHTS = READ_RIGHTS | _WRITE_FILE | (1 << 14) | (1 << 15)
-"""Landlock's rights to read, write, truncate and ioctl what is there; nothing new is made."""
+"""Landlock's rights to read, write, truncate and ioctl existing files, without creating new
+files.
+"""
 
 
 def landlock_version() -> int:
-    """Returns the version of the kernel's Landlock ABI; 0 where there is none."""
+    """Returns the version of the kernel's Landlock ABI; 0 without Landlock."""
     try:
         return _syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     except OSError:
@@ -189,7 +192,7 @@ def landlock_version() -> int:
 def open_landlock(paths: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:
     """Opens each path for `make_ruleset`: (descriptor, rights).
 
-    What is not there is left out. The descriptors are inherited by forks; the caller closes them.
+    Skips missing paths. Forks inherit the descriptors; the caller closes them.
     """
     opened = []
     for path, rights in paths:
@@ -201,11 +204,11 @@ def open_landlock(paths: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:
 
 
 def make_ruleset(opened: Iterable[tuple[int, int]]) -> int:
-    """The descriptor of a Landlock ruleset that allows these (and what lies under them) and nothing else.
+    """Returns the descriptor of a Landlock ruleset which allows only these paths and everything
+    below them.
 
+    With ABI 4 TCP is refused too, with ABI 6 signals and abstract sockets to processes outside.
     Raises OSError.
-
-    With ABI 4 TCP is closed too, with ABI 6 signals and abstract sockets to processes outside.
     """
     version = landlock_version()
     if not version:
@@ -232,7 +235,7 @@ def make_ruleset(opened: Iterable[tuple[int, int]]) -> int:
 
 
 def enter_ruleset(ruleset: int) -> None:
-    """From here on everything but what the ruleset allows is closed to this process and its children, for good.
+    """Restricts this process and its children permanently to the ruleset.
 
     Closes the descriptor.
     """

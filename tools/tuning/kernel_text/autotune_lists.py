@@ -1,4 +1,4 @@
-"""The `@triton.autotune` lists of a file: their configurations, and the file with one of them alone."""
+"""Reads the `@triton.autotune` lists of a file, and reduces each to its first configuration."""
 
 from __future__ import annotations
 
@@ -12,46 +12,50 @@ from kernelwright.tools.tuning.kernel_text.places import Text
 from kernelwright.tools.tuning.kernel_text.resolving import Scopes, entries
 from kernelwright.tools.tuning.kernel_text.rewriting import apply_edits
 
-OPTIONS = ("num_warps", "num_stages", "num_ctas")
+CONFIG_OPTIONS = ("num_warps", "num_stages", "num_ctas")
 
 
 @dataclass(frozen=True)
 class ListedConfig:
-    """One `triton.Config` of a list."""
+    """One `triton.Config` of an autotune list."""
 
     call: ast.Call
     nodes: dict[str, ast.expr]
-    """Constexpr -> its expression."""
+    """Expression of each constexpr."""
     values: dict[str, Setting]
     """Constexprs and options that are written as plain numbers or texts."""
 
 
 @dataclass(frozen=True)
 class AutotuneList:
-    """The list of one kernel."""
+    """Autotune list of a kernel."""
 
     kernel: str
     node: ast.expr
-    """The list itself."""
+    """Syntax node of the list."""
     configs: list[ListedConfig] = field(default_factory=list)
 
 
 def lists_of(tree: ast.Module, scopes: Scopes) -> list[AutotuneList]:
-    """Returns the lists of configurations that are written out; a list that a function or a comprehension makes cannot
-    be read.
+    """Returns the literal lists of configurations; a list made by a function or a comprehension
+    cannot be read.
     """
-    found = []
+    lists = []
     for kernel in kernels_of(tree).values():
         call = kernel.autotune
-        given = _configs(call) if call is not None else None
-        node = scopes.value_of(given) if isinstance(given, ast.Name | ast.Attribute) else given
+        config_list = _configs(call) if call is not None else None
+        node = (
+            scopes.value_of(config_list)
+            if isinstance(config_list, ast.Name | ast.Attribute)
+            else config_list
+        )
         if isinstance(node, ast.List | ast.Tuple) and node.elts:
             configs = [_config(e, scopes) for e in node.elts if isinstance(e, ast.Call)]
             if len(configs) == len(node.elts) and all(
                 called_name(c.call) == "Config" for c in configs
             ):
-                found.append(AutotuneList(kernel.name, node, configs))
-    return found
+                lists.append(AutotuneList(kernel.name, node, configs))
+    return lists
 
 
 def without_all_but_first(source: str) -> str:
@@ -59,10 +63,10 @@ def without_all_but_first(source: str) -> str:
     tree = parse_module(source)
     text = Text(source)
     edits = {}
-    for one in lists_of(tree, Scopes(tree)):
-        if len(one.configs) > 1:
-            start, end = text.span(one.node)
-            edits[start] = (start, end, f"[{text.written(one.configs[0].call)}]")
+    for autotune_list in lists_of(tree, Scopes(tree)):
+        if len(autotune_list.configs) > 1:
+            start, end = text.span(autotune_list.node)
+            edits[start] = (start, end, f"[{text.written(autotune_list.configs[0].call)}]")
     return apply_edits(source, edits.values())
 
 
@@ -72,11 +76,11 @@ def _configs(call: ast.Call) -> ast.expr | None:
 
 
 def _config(call: ast.Call, scopes: Scopes) -> ListedConfig:
-    given = next((k.value for k in call.keywords if k.arg == "kwargs"), None) or next(
+    keyword_values = next((k.value for k in call.keywords if k.arg == "kwargs"), None) or next(
         iter(call.args), None
     )
-    nodes = entries(scopes, given) if given is not None else {}
-    options = {k.arg: k.value for k in call.keywords if k.arg in OPTIONS}
+    nodes = entries(scopes, keyword_values) if keyword_values is not None else {}
+    options = {k.arg: k.value for k in call.keywords if k.arg in CONFIG_OPTIONS}
     values: dict[str, Setting] = {}
     for name, node in (*nodes.items(), *((str(n), v) for n, v in options.items())):
         value = node.value if isinstance(node, ast.Constant) else None

@@ -18,25 +18,29 @@ KEYWORD = "input_precision"
 def precision_parameters(
     text: Text, scopes: Scopes, launches: Sequence[LaunchSyntax], kernels: Iterable[KernelSyntax]
 ) -> list[Parameter]:
-    """Returns one parameter for each kernel whose products all have the same precision."""
-    found = []
+    """Returns a parameter for each kernel whose products all have the same precision."""
+    parameters_found = []
     for kernel in kernels:
         read = [_of_dot(text, scopes, kernel, dot, launches) for dot in kernel.dots]
-        starts = {start for start, _ in (one for one in read if one is not None)}
+        starts = {start for start, _ in (operand for operand in read if operand is not None)}
         if read and None not in read and len(starts) == 1:
-            sites = tuple(dict.fromkeys(site for one in read if one is not None for site in one[1]))
-            found.append(
+            sites = tuple(
+                dict.fromkeys(site for sites in read if sites is not None for site in sites[1])
+            )
+            parameters_found.append(
                 Parameter(
                     name=f"{kernel.name}.{KEYWORD}", role=ParameterRole.PRECISION, start=starts.pop(),
                     values=DOT_PRECISIONS, sites=sites, kernels=(kernel.name,), line=kernel.dots[0].lineno,
                     operands=_operands(kernel),
                 )
             )  # fmt: skip
-    return found
+    return parameters_found
 
 
 def _operands(kernel: KernelSyntax) -> tuple[str, ...]:
-    """The pointers that the operands of all products are loaded through; none where one is made in another way."""
+    """Returns the pointers through which operands of all products are loaded; empty if an operand
+    is not loaded directly.
+    """
     parameters = {a.arg for a in kernel.node.args.args}
     loaded: dict[str, set[str]] = {}
     for node in ast.walk(kernel.node):
@@ -52,14 +56,14 @@ def _operands(kernel: KernelSyntax) -> tuple[str, ...]:
             )
             while isinstance(pointer, ast.BinOp):
                 pointer = pointer.left
-            own = isinstance(pointer, ast.Name) and pointer.id in parameters
+            is_parameter = isinstance(pointer, ast.Name) and pointer.id in parameters
             loaded.setdefault(name, set()).add(
-                pointer.id if isinstance(pointer, ast.Name) and own else ""
+                pointer.id if isinstance(pointer, ast.Name) and is_parameter else ""
             )
-    found = [
+    calls = [
         loaded.get(ast.unparse(operand), {""}) for dot in kernel.dots for operand in dot.args[:2]
     ]
-    names = set().union(*found)
+    names = set().union(*calls)
     return () if "" in names else tuple(sorted(names))
 
 
@@ -70,7 +74,9 @@ def _of_dot(
     dot: ast.Call,
     launches: Sequence[LaunchSyntax],
 ) -> tuple[str, list[Site]] | None:
-    """The precision that is written, or what Triton takes, and where it stands; None where that is no plain text."""
+    """Returns the precision of a product, written or Triton's default, and its site; None if not
+    a literal.
+    """
     for keyword in dot.keywords:
         if keyword.arg == KEYWORD:
             return _written(text, scopes, kernel, keyword.value, launches)
@@ -96,8 +102,10 @@ def _written(
     if not isinstance(value, ast.Name):
         return None
     if value.id in kernel.constexprs:
-        given = [launch.bound.get(value.id) for launch in launches if launch.kernel is kernel]
-        resolved = [resolve(scopes, expression) for expression in given]
+        bound_values = [
+            launch.bound.get(value.id) for launch in launches if launch.kernel is kernel
+        ]
+        resolved = [resolve(scopes, expression) for expression in bound_values]
     else:
         resolved = [resolve(scopes, value)]
     literals = [r.literal for r in resolved if r is not None and isinstance(r.literal.value, str)]

@@ -1,5 +1,6 @@
-"""The Triton kernels of a file as their syntax says: constexprs and how they are used, products, masks, loops, autotune
-lists."""
+"""The Triton kernels of a file as their syntax says: constexprs and how they are used, products,
+masks, loops, autotune lists.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _BLOCK_MAKERS = {
 
 @dataclass
 class KernelSyntax:
-    """One `@triton.jit` function."""
+    """Syntax of a `@triton.jit` function."""
 
     node: ast.FunctionDef
     autotune: ast.Call | None = None
@@ -25,7 +26,7 @@ class KernelSyntax:
     tiles: set[str] = field(default_factory=set)
     """Constexprs that are the extent of a block."""
     placed: dict[str, set[int]] = field(default_factory=dict)
-    """Constexprs that a program's number is multiplied by, with the axes of the grid that this number comes from."""
+    """Constexprs multiplied by a program number, with the grid axes of this number."""
     dot_tiles: set[str] = field(default_factory=set)
     """Tiles of a kernel with products: at least 16."""
     dots: list[ast.Call] = field(default_factory=list)
@@ -43,7 +44,7 @@ class KernelSyntax:
 
     @property
     def name(self) -> str:
-        """Returns the function's name."""
+        """Returns the name of the function."""
         return self.node.name
 
     def default_of(self, parameter: str) -> ast.expr | None:
@@ -57,12 +58,14 @@ class KernelSyntax:
 
 
 def kernels_of(tree: ast.Module) -> dict[str, KernelSyntax]:
-    """The kernels of a text by name; of several with one name, which only a branch can choose from, none."""
-    found: dict[str, list[KernelSyntax]] = {}
+    """Returns the kernels of a text by name, without kernels that share a name, between which a
+    branch chooses.
+    """
+    kernels_by_name: dict[str, list[KernelSyntax]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and any(_is(d, "jit") for d in node.decorator_list):
-            found.setdefault(node.name, []).append(_read(node))
-    kernels = {name: several[0] for name, several in found.items() if len(several) == 1}
+            kernels_by_name.setdefault(node.name, []).append(_read(node))
+    kernels = {name: several[0] for name, several in kernels_by_name.items() if len(several) == 1}
     for kernel in kernels.values():
         _join_called(kernel, kernels)
     return kernels
@@ -70,12 +73,12 @@ def kernels_of(tree: ast.Module) -> dict[str, KernelSyntax]:
 
 def _join_called(kernel: KernelSyntax, kernels: dict[str, KernelSyntax]) -> None:
     """Products in a device function that the kernel calls are the kernel's."""
-    waiting, seen = list(kernel.called), {kernel.name}
+    waiting, visited = list(kernel.called), {kernel.name}
     while waiting:
         name = waiting.pop()
-        if name in seen or name not in kernels:
+        if name in visited or name not in kernels:
             continue
-        seen.add(name)
+        visited.add(name)
         kernel.dots = [*kernel.dots, *(d for d in kernels[name].dots if d not in kernel.dots)]
         kernel.loops |= kernels[name].loops
         waiting += kernels[name].called
@@ -84,8 +87,8 @@ def _join_called(kernel: KernelSyntax, kernels: dict[str, KernelSyntax]) -> None
 
 
 def dotted(node: ast.expr) -> str:
-    """Returns the dotted name of an expression, such as `triton.language.dot`; empty where it is not made of names and
-    attributes.
+    """Returns the dotted name of an expression, such as `triton.language.dot`; empty for other
+    expressions.
     """
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -95,7 +98,7 @@ def dotted(node: ast.expr) -> str:
 
 
 def called_name(call: ast.expr) -> str:
-    """The last part of what is called: `arange` of `tl.arange(...)`."""
+    """Returns the last part of a call's name: `arange` for `tl.arange(...)`."""
     return dotted(call.func).rpartition(".")[2] if isinstance(call, ast.Call) else ""
 
 
@@ -121,9 +124,9 @@ def _read(node: ast.FunctionDef) -> KernelSyntax:
             _read_call(kernel, inner, names, blocks)
         elif isinstance(inner, ast.For | ast.While):
             kernel.loops = True
-            asked = inner.iter if isinstance(inner, ast.For) else inner.test
+            head = inner.iter if isinstance(inner, ast.For) else inner.test
             kernel.persistent |= any(
-                called_name(n) == "num_programs" for n in ast.walk(asked) if isinstance(n, ast.Call)
+                called_name(n) == "num_programs" for n in ast.walk(head) if isinstance(n, ast.Call)
             )
     if kernel.dots:
         kernel.dot_tiles = set(kernel.tiles)
@@ -145,8 +148,8 @@ def _read_call(kernel: KernelSyntax, call: ast.Call, names: set[str], blocks: se
     elif called == "range" and len(call.args) == 3 and isinstance(call.args[2], ast.Name):
         kernel.tiles |= {call.args[2].id} & names
     elif called in ("load", "store") and dotted(call.func).count(".") == 1 and call.args:
-        given = {k.arg for k in call.keywords}
-        whole = len(call.args) <= (1 if called == "load" else 2) and not given & {
+        keyword_names = {k.arg for k in call.keywords}
+        whole = len(call.args) <= (1 if called == "load" else 2) and not keyword_names & {
             "mask",
             "boundary_check",
         }
@@ -160,7 +163,9 @@ def _read_call(kernel: KernelSyntax, call: ast.Call, names: set[str], blocks: se
 
 
 def _direct_names(node: ast.expr) -> Iterator[str]:
-    """Names that are extents: the argument itself or in a list, not what a pointer is computed from."""
+    """Returns names used as extents: the argument itself or in a list, without names in pointer
+    arithmetic.
+    """
     if isinstance(node, ast.Name):
         yield node.id
     elif isinstance(node, ast.Tuple | ast.List):
@@ -197,40 +202,44 @@ def _is_block(value: ast.expr, blocks: set[str]) -> bool:
 
 
 def _placed(node: ast.FunctionDef, names: set[str]) -> dict[str, set[int]]:
-    """Constexprs that are multiplied with a program's number, or with a name that was computed from one."""
+    """Returns constexprs which are multiplied by a program number, or by a name computed from
+    one.
+    """
     axes: dict[str, set[int]] = {}
     for _ in range(4):
         for inner in ast.walk(node):
-            if isinstance(inner, ast.Assign) and (found := _axes_of(inner.value, axes)):
+            if isinstance(inner, ast.Assign) and (multiplied_axes := _axes_of(inner.value, axes)):
                 for target in inner.targets:
                     for name in (n.id for n in ast.walk(target) if isinstance(n, ast.Name)):
-                        axes[name] = axes.get(name, set()) | found
+                        axes[name] = axes.get(name, set()) | multiplied_axes
     placed: dict[str, set[int]] = {}
     for inner in ast.walk(node):
         if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult):
-            for one, other in ((inner.left, inner.right), (inner.right, inner.left)):
+            for factor, other in ((inner.left, inner.right), (inner.right, inner.left)):
                 if (
-                    isinstance(one, ast.Name)
-                    and one.id in names
-                    and (found := _axes_of(other, axes))
+                    isinstance(factor, ast.Name)
+                    and factor.id in names
+                    and (multiplied_axes := _axes_of(other, axes))
                 ):
-                    placed[one.id] = placed.get(one.id, set()) | found
+                    placed[factor.id] = placed.get(factor.id, set()) | multiplied_axes
     return placed
 
 
-def _axes_of(value: ast.expr, known: dict[str, set[int]]) -> set[int]:
+def _axes_of(value: ast.expr, axes_of_names: dict[str, set[int]]) -> set[int]:
     """The axes of the program's number that a scalar is computed from; none for a block of offsets."""
-    found: set[int] = set()
+    axes: set[int] = set()
     for inner in ast.walk(value):
         if isinstance(inner, ast.Call):
             called = called_name(inner)
             if called in ("arange", "load", "range"):
                 return set()
             if called == "program_id":
-                given = [*inner.args, *(k.value for k in inner.keywords)]
-                found |= {
-                    a.value for a in given if isinstance(a, ast.Constant) and type(a.value) is int
+                arguments = [*inner.args, *(k.value for k in inner.keywords)]
+                axes |= {
+                    a.value
+                    for a in arguments
+                    if isinstance(a, ast.Constant) and type(a.value) is int
                 }
         elif isinstance(inner, ast.Name):
-            found |= known.get(inner.id, set())
-    return found
+            axes |= axes_of_names.get(inner.id, set())
+    return axes

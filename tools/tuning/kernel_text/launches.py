@@ -1,4 +1,6 @@
-"""The launches of a file as their syntax says: which kernel, what each of its parameters is given, and the grid."""
+"""Reads the launches of a file from its syntax: the kernel, the arguments of its parameters, and
+the grid.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ from typing import Any
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax, called_name
 from kernelwright.tools.tuning.kernel_text.resolving import Scopes, entries, resolve
 
-MAX_NAMES_FOLLOWED = 5
+MAX_GRID_NAMES_FOLLOWED = 5
 
 
 @dataclass(frozen=True)
 class LaunchSyntax:
-    """One `kernel[grid](...)`."""
+    """Syntax of a launch `kernel[grid](...)`."""
 
     call: ast.Call
     kernel: KernelSyntax
@@ -30,7 +32,7 @@ class GridDivision:
     literal: ast.Constant
     extent: ast.expr
     axis: int | None
-    """The axis of the grid; None where the grid is not written as a tuple."""
+    """Axis of the grid; None if the grid is no literal tuple."""
     less_one: ast.Constant | None = None
     """The 63 of `(n + 63) // 64`."""
 
@@ -39,16 +41,16 @@ def launches_of(
     tree: ast.Module, kernels: dict[str, KernelSyntax], scopes: Scopes
 ) -> list[LaunchSyntax]:
     """Yields the launches in the order of the text."""
-    found = []
+    launches = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
             name = node.func.value
             if isinstance(name, ast.Name) and name.id in kernels:
                 kernel = kernels[name.id]
-                found.append(
+                launches.append(
                     LaunchSyntax(node, kernel, _bound(node, kernel, scopes), node.func.slice)
                 )
-    return sorted(found, key=lambda launch: (launch.call.lineno, launch.call.col_offset))
+    return sorted(launches, key=lambda launch: (launch.call.lineno, launch.call.col_offset))
 
 
 def _bound(call: ast.Call, kernel: KernelSyntax, scopes: Scopes) -> dict[str, ast.expr]:
@@ -77,18 +79,22 @@ def _starred(call: ast.Call) -> bool:
 
 def divisions_of(launch: LaunchSyntax, scopes: Scopes) -> list[GridDivision]:
     """The divisions by a number that decide a grid."""
-    grid = _body(scopes, launch.grid, MAX_NAMES_FOLLOWED)
+    grid = _body(scopes, launch.grid, MAX_GRID_NAMES_FOLLOWED)
     axes: list[tuple[int | None, ast.expr]] = [(None, grid)]
     if isinstance(grid, ast.Tuple | ast.List):
         starred = any(isinstance(e, ast.Starred) for e in grid.elts)
         axes = [(None if starred else i, element) for i, element in enumerate(grid.elts)]
     return [
-        d for axis, element in axes for d in _divisions(scopes, element, axis, MAX_NAMES_FOLLOWED)
+        d
+        for axis, element in axes
+        for d in _divisions(scopes, element, axis, MAX_GRID_NAMES_FOLLOWED)
     ]
 
 
 def _body(scopes: Scopes, grid: ast.expr, deepest: int) -> ast.expr:
-    """Returns the value of a grid: what a function returns, or what was assigned to a name."""
+    """Returns the expression of a grid: the returned value of a function, or the value assigned
+    to a name.
+    """
     function = scopes.function_of(grid)
     if isinstance(function, ast.Lambda):
         return function.body
@@ -104,18 +110,18 @@ def _body(scopes: Scopes, grid: ast.expr, deepest: int) -> ast.expr:
 def _divisions(
     scopes: Scopes, value: ast.expr, axis: int | None, deepest: int
 ) -> list[GridDivision]:
-    found: list[GridDivision] = []
+    divisions: list[GridDivision] = []
     for node in ast.walk(value):
         if isinstance(node, ast.Call) and called_name(node) == "cdiv" and len(node.args) == 2:
             extent, by = node.args
-            found += _division(scopes, extent, by, axis)
+            divisions += _division(scopes, extent, by, axis)
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
-            found += _division(scopes, node.left, node.right, axis)
+            divisions += _division(scopes, node.left, node.right, axis)
         elif (
             isinstance(node, ast.Name) and deepest and (inner := scopes.value_of(node)) is not None
         ):
-            found += _divisions(scopes, inner, axis, deepest - 1)
-    return found
+            divisions += _divisions(scopes, inner, axis, deepest - 1)
+    return divisions
 
 
 def _division(

@@ -9,7 +9,7 @@ from enum import StrEnum
 from kernelwright.tools.report import Value
 
 Setting = int | str
-"""The value of one parameter: a number, or the name of an input precision."""
+"""Value of a parameter: a number, or the name of an input precision."""
 
 
 class ParameterRole(StrEnum):
@@ -26,24 +26,28 @@ class ParameterRole(StrEnum):
     """The input precision of the kernel's `tl.dot`."""
 
 
+LAUNCH_OPTIONS = (ParameterRole.WARPS, ParameterRole.STAGES, ParameterRole.CTAS)
+"""Options of a launch that are parameters."""
+
+
 class Site(Value):
-    """One place of the text that holds a parameter's value, in bytes of UTF-8."""
+    """Position in the text of a parameter's value, in bytes of UTF-8."""
 
     start: int
     end: int
-    """Equal to `start` where the value is not written yet and has to be inserted."""
+    """Equal to `start` if the value is missing and must be inserted."""
     form: str = "{}"
     """The text to write there, with `{}` for the value."""
 
 
 class Parameter(Value):
-    """One number, or one precision, that can be changed by itself."""
+    """Number or precision in the text which can be changed independently."""
 
     name: str
-    """The name `kernel.BLOCK_M`; of a parameter of several kernels, that in the first one."""
+    """Name such as `kernel.BLOCK_M`, with the first of the parameter's kernels."""
     role: ParameterRole
     start: Setting
-    """The value that the file has; Triton's default where nothing is written."""
+    """Current value in the file; Triton's default if missing."""
     values: tuple[Setting, ...]
     """The legal ones in ascending order, the start among them."""
     sites: tuple[Site, ...]
@@ -52,7 +56,9 @@ class Parameter(Value):
     constexprs: tuple[str, ...] = ()
     """The parameters of those kernels that hold its value."""
     operands: tuple[str, ...] = ()
-    """For an input precision, the kernel's pointers that operands are loaded through; empty where that is not known."""
+    """For an input precision, the pointers of the kernel through which operands are loaded; empty
+    if unknown.
+    """
     line: int
     """The line of its first site, from 1."""
     capped: bool = False
@@ -76,7 +82,7 @@ class FixedNumber(Value):
 
 
 class ParameterSpace(Value):
-    """The parameters of one file that can be changed."""
+    """Tunable parameters of a file."""
 
     parameters: tuple[Parameter, ...] = ()
     refused: tuple[FixedNumber, ...] = ()
@@ -94,10 +100,10 @@ class ParameterSpace(Value):
 
     def only(self, names: set[str]) -> ParameterSpace:
         """Returns the parameters that are named, without the others."""
-        kept: ParameterSpace = self.with_(
+        chosen_space: ParameterSpace = self.with_(
             parameters=tuple(p for p in self.parameters if p.name in names)
         )
-        return kept
+        return chosen_space
 
 
 def changed_settings(space: ParameterSpace, configuration: Configuration) -> dict[str, Setting]:

@@ -1,4 +1,6 @@
-"""Finds the places of syntax nodes in the text, in bytes, and the place for one more argument of a call."""
+"""Locates syntax nodes in the text, in bytes, and the position for an additional argument of a
+call.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ class Text:
         return self.data[start:end].decode("utf-8")
 
     def argument(self, call: ast.Call, name: str, form: str = "{}") -> Site:
-        """Returns where `name=value` is inserted as the last argument of a call, after a trailing comma where there is
-        one.
+        """Returns where to insert `name=value` as the last argument of a call, after a trailing
+        comma if present.
         """
         start, end = self.span(call)
         segment = self.data[start:end].decode("utf-8")
@@ -61,8 +63,8 @@ class Text:
         significant = [t for t in tokens if t.type not in _IGNORED]
         before = significant[-2]
         last, at = before.string, rows[before.end[0] - 1] + before.end[1]
-        place = start + len(segment[:at].encode("utf-8"))
+        offset = start + len(segment[:at].encode("utf-8"))
         text = f"{name}={form}"
         if last == ",":
-            return Site(start=place, end=place, form=f" {text},")
-        return Site(start=place, end=place, form=text if last == "(" else f", {text}")
+            return Site(start=offset, end=offset, form=f" {text},")
+        return Site(start=offset, end=offset, form=text if last == "(" else f", {text}")

@@ -1,7 +1,7 @@
-"""A file's parameters, found by its syntax: nobody has to declare them.
+"""Finds a file's parameters by its syntax, without declarations.
 
-What the syntax cannot say (whether a grid follows, what is really launched) the tracer does:
-tools/tuning/tunable_space.py.
+The tracer answers questions beyond syntax (whether a grid follows a tile, which kernels are
+launched): tools/tuning/tunable_space.py.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from kernelwright.tools.tuning.kernel_text.launches import (
     launches_of,
 )
 from kernelwright.tools.tuning.kernel_text.parameters import (
+    LAUNCH_OPTIONS,
     FixedNumber,
     Parameter,
     ParameterRole,
@@ -41,20 +42,20 @@ from kernelwright.tools.tuning.legal_values import (
     tile_values,
 )
 
-LAUNCH_OPTIONS = (ParameterRole.WARPS, ParameterRole.STAGES, ParameterRole.CTAS)
-
 
 @dataclass
 class TunableFile:
-    """A file, and what of it can be changed."""
+    """File with its tunable parameters."""
 
     source: str
-    """The source with one configuration in each autotune list; the user's own text where it has no such list."""
+    """Source with a single configuration per autotune list; the user's text if there is no such
+    list.
+    """
     space: ParameterSpace
     starts: list[dict[str, Setting]] = field(default_factory=list)
     """Configurations that the file's autotune lists name, the first of them in the text."""
     original: str = ""
-    """The user's own text."""
+    """Unchanged text of the user."""
 
 
 def read_file(source: str) -> TunableFile:
@@ -67,16 +68,18 @@ def read_file(source: str) -> TunableFile:
     space = reader.space()
     named = {p.name for p in space.parameters}
     starts: list[dict[str, Setting]] = []
-    for one in lists_of(parse_module(source), Scopes(parse_module(source))):
-        for config in one.configs:
-            given = {f"{one.kernel}.{name}": value for name, value in config.values.items()}
-            starts.append({name: value for name, value in given.items() if name in named})
+    for autotune_list in lists_of(parse_module(source), Scopes(parse_module(source))):
+        for config in autotune_list.configs:
+            settings = {
+                f"{autotune_list.kernel}.{name}": value for name, value in config.values.items()
+            }
+            starts.append({name: value for name, value in settings.items() if name in named})
     return TunableFile(base, space, [s for s in starts if s], source)
 
 
 @dataclass
 class _Group:
-    """Launches' constexprs that one number of the text decides."""
+    """Constexprs of launches which are determined by the same number in the text."""
 
     literals: list[ast.Constant]
     capped: bool
@@ -91,7 +94,10 @@ class _Reader:
         self._scopes = Scopes(self._tree)
         self._kernels = kernels_of(self._tree)
         self._launches = launches_of(self._tree, self._kernels, self._scopes)
-        self._lists = {one.kernel: one for one in lists_of(self._tree, self._scopes)}
+        self._lists = {
+            autotune_list.kernel: autotune_list
+            for autotune_list in lists_of(self._tree, self._scopes)
+        }
         self._groups: dict[int, _Group] = {}
         """Groups by the identity of the number's node."""
         self._refused: list[FixedNumber] = []
@@ -168,17 +174,19 @@ class _Reader:
 
     # -------------------------------------------------------------- the grid follows
     def _link_grid(self, launch: LaunchSyntax) -> None:
-        """Numbers that a grid repeats belong to the tile that they repeat."""
+        """Adds numbers repeated in a grid to the tile which they repeat."""
         divisions = [
             d for d in divisions_of(launch, self._scopes) if id(d.literal) not in self._groups
         ]
-        own = [
+        parameters_of_kernel = [
             (g, n)
             for g in self._unique()
             for k, n in g.uses
             if k is launch.kernel and n in k.placed
         ]
-        waiting = [(g, n) for g, n in own if not _follows_already(g, launch, self._scopes)]
+        waiting = [
+            (g, n) for g, n in parameters_of_kernel if not _follows_already(g, launch, self._scopes)
+        ]
         for division in divisions:
             fitting = [(g, n) for g, n in waiting if g.literals[0].value == division.literal.value]
             certain = [(g, n) for g, n in fitting if _certain(launch, n, division)] or fitting
@@ -192,17 +200,17 @@ class _Reader:
                 self._tie(self._groups[id(division.literal)], first)
             self._groups[id(division.literal)] = first
 
-    def _tie(self, one: _Group, other: _Group) -> None:
+    def _tie(self, first: _Group, other: _Group) -> None:
         """Ties two groups together: both are changed together from now on."""
-        if one is other:
+        if first is other:
             return
-        one.literals += [n for n in other.literals if n not in one.literals]
-        one.uses += [u for u in other.uses if u not in one.uses]
-        one.divisions += other.divisions
-        one.capped |= other.capped
+        first.literals += [n for n in other.literals if n not in first.literals]
+        first.uses += [u for u in other.uses if u not in first.uses]
+        first.divisions += other.divisions
+        first.capped |= other.capped
         for key, group in self._groups.items():
             if group is other:
-                self._groups[key] = one
+                self._groups[key] = first
 
     def _unique(self) -> list[_Group]:
         return list({id(g): g for g in self._groups.values()}.values())
@@ -239,23 +247,23 @@ class _Reader:
         )  # fmt: skip
 
     def _options(self) -> list[Parameter]:
-        """Returns num_warps, num_stages and num_ctas of every launch; several launches of one kernel share them."""
-        found: list[Parameter] = []
+        """Returns num_warps, num_stages and num_ctas of every launch; launches of the same kernel
+        share them.
+        """
+        parameters_found: list[Parameter] = []
         for name in dict.fromkeys(launch.kernel.name for launch in self._launches):
             launches = [launch for launch in self._launches if launch.kernel.name == name]
             listed = self._lists.get(name)
             kernel = self._kernels[name]
-            wanted = {
+            roles = {
                 ParameterRole.WARPS: True,
                 ParameterRole.STAGES: kernel.loops,
                 ParameterRole.CTAS: bool(kernel.dots),
             }
-            found += [
-                self._option(name, role, launches, listed)
-                for role in LAUNCH_OPTIONS
-                if wanted[role]
+            parameters_found += [
+                self._option(name, role, launches, listed) for role in LAUNCH_OPTIONS if roles[role]
             ]
-        return found
+        return parameters_found
 
     def _option(
         self,
@@ -270,16 +278,16 @@ class _Reader:
         sites: list[Site] = []
         starts: list[int] = []
         for call in calls:
-            given = next((k.value for k in call.keywords if k.arg == role.value), None)
-            if given is None:
+            option = next((k.value for k in call.keywords if k.arg == role.value), None)
+            if option is None:
                 sites.append(self._text.argument(call, role.value))
                 starts.append(int(TRITON_DEFAULTS[role]))
                 continue
-            resolved = resolve(self._scopes, given)
+            resolved = resolve(self._scopes, option)
             value = None if resolved is None or resolved.capped else resolved.literal.value
             plain = type(value) is int
             sites.append(
-                self._text.site(resolved.literal if plain and resolved is not None else given)
+                self._text.site(resolved.literal if plain and resolved is not None else option)
             )
             starts.append(value if isinstance(value, int) and plain else 0)
         start = starts[0]
@@ -308,15 +316,15 @@ def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
 
 
 def _distinct(parameters: list[Parameter]) -> list[Parameter]:
-    """Parameters that share a place of the text are one; the first is kept, with the kernels of all."""
-    kept: list[Parameter] = []
-    for one in parameters:
-        same = next((k for k in kept if set(k.sites) & set(one.sites)), None)
+    """Merges parameters which share a site; keeps the first, with the kernels of all."""
+    distinct: list[Parameter] = []
+    for parameter in parameters:
+        same = next((k for k in distinct if set(k.sites) & set(parameter.sites)), None)
         if same is None:
-            kept.append(one)
+            distinct.append(parameter)
         else:
-            kernels = tuple(dict.fromkeys((*same.kernels, *one.kernels)))
-            kept[kept.index(same)] = same.with_(
-                kernels=kernels, sites=joined_sites(same.sites, one.sites)
+            kernels = tuple(dict.fromkeys((*same.kernels, *parameter.kernels)))
+            distinct[distinct.index(same)] = same.with_(
+                kernels=kernels, sites=joined_sites(same.sites, parameter.sites)
             )
-    return kept
+    return distinct

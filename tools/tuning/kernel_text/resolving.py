@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import called_name, dotted
 
 MAX_NAMES_FOLLOWED = 6
-"""Names followed one after the other."""
+"""Maximum number of names followed in a chain."""
 _BOUNDED_BELOW = "max"
 
 
@@ -30,8 +30,8 @@ class Scopes:
                 yield node
 
     def value_of(self, name: ast.expr) -> ast.expr | None:
-        """Returns the expression that was assigned to a name, or to an attribute of `self`; None where there is not
-        exactly one.
+        """Returns the expression assigned to a name, or to an attribute of `self`; None unless
+        there is exactly one assignment.
         """
         if isinstance(name, ast.Name):
             return self._of_name(name)
@@ -68,7 +68,9 @@ class Scopes:
         return None
 
     def _assigned(self, scope: ast.AST, name: str) -> Iterator[ast.expr | None]:
-        """Returns every assignment to a name in a scope itself; None for one that is no plain expression."""
+        """Yields every assignment to a name in a scope itself; None for an assignment without a
+        plain expression.
+        """
         for node in ast.walk(scope):
             if next(self.enclosing(node), None) is not scope:
                 continue
@@ -86,16 +88,16 @@ class Scopes:
         owner = next((s for s in self.enclosing(attribute) if isinstance(s, ast.ClassDef)), None)
         if owner is None:
             return None
-        found: list[ast.expr | None] = list(self._assigned(owner, attribute.attr))
+        assignments: list[ast.expr | None] = list(self._assigned(owner, attribute.attr))
         for node in ast.walk(owner):
             if isinstance(node, ast.Assign):
-                wanted = f"self.{attribute.attr}"
-                found += [
+                attribute_name = f"self.{attribute.attr}"
+                assignments += [
                     node.value
                     for t in node.targets
-                    if isinstance(t, ast.Attribute) and dotted(t) == wanted
+                    if isinstance(t, ast.Attribute) and dotted(t) == attribute_name
                 ]
-        return found[0] if len(found) == 1 else None
+        return assignments[0] if len(assignments) == 1 else None
 
 
 class Resolved:
@@ -108,8 +110,8 @@ class Resolved:
 def resolve(
     scopes: Scopes, value: ast.expr | None, deepest: int = MAX_NAMES_FOLLOWED
 ) -> Resolved | None:
-    """The number or text in the file that decides an expression; None where a shape, or nothing that is written once,
-    decides it.
+    """Returns the literal in the file which determines an expression; None if a shape, or no
+    single literal, determines it.
     """
     if value is None or deepest == 0:
         return None
@@ -127,7 +129,7 @@ def resolve(
 
 
 def entries(scopes: Scopes, value: ast.expr) -> dict[str, ast.expr]:
-    """The entries of a dict with constant keys: what `**value` passes."""
+    """Returns the entries of a dict with constant keys, as passed by `**value`."""
     if isinstance(value, ast.Name | ast.Attribute):
         inner = scopes.value_of(value)
         return entries(scopes, inner) if inner is not None else {}
@@ -147,15 +149,15 @@ def _entry(scopes: Scopes, value: ast.Subscript) -> ast.expr | None:
 
 
 def _capped(call: ast.Call) -> Resolved | None:
-    """Returns the largest power of two in `min(1024, ...)` or `block_for(n, 1024, 16)`, and what is bounded in `max(16,
-    ...)`.
+    """Returns the largest power of two in `min(1024, ...)` or `block_for(n, 1024, 16)`, or within
+    the argument of `max(16, ...)`.
     """
     inner = [r for a in call.args if isinstance(a, ast.Call) and (r := _capped(a)) is not None]
     literals = [a for a in call.args if isinstance(a, ast.Constant) and _power(a.value)]
     if called_name(call) == _BOUNDED_BELOW:
         literals = []
-    found = [*(r.literal for r in inner), *literals]
-    best = max(found, key=lambda literal: int(str(literal.value)), default=None)
+    candidates = [*(r.literal for r in inner), *literals]
+    best = max(candidates, key=lambda literal: int(str(literal.value)), default=None)
     return Resolved(best, True) if best is not None else None
 
 
@@ -171,8 +173,8 @@ def _matched(target: ast.expr, value: ast.expr, name: str) -> Iterator[ast.expr 
     elif isinstance(target, ast.Tuple | ast.List) and name in _names(target):
         several = value.elts if isinstance(value, ast.Tuple | ast.List) else []
         if len(several) == len(target.elts):
-            for one, other in zip(target.elts, several, strict=True):
-                yield from _matched(one, other, name)
+            for element, other in zip(target.elts, several, strict=True):
+                yield from _matched(element, other, name)
         else:
             yield None
 

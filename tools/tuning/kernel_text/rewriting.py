@@ -18,7 +18,8 @@ Edit = tuple[int, int, str]
 def rewrite(source: str, space: ParameterSpace, configuration: Configuration) -> str:
     """The file with the configuration's values at their sites.
 
-    Parameters with their start value are not touched. Raises KeyError for a parameter that the space does not have.
+    Parameters with their start value are not touched. Raises KeyError for a parameter that the
+    space does not have.
     """
     edits: list[Edit] = []
     for name, value in changed_settings(space, configuration).items():
@@ -29,9 +30,9 @@ def rewrite(source: str, space: ParameterSpace, configuration: Configuration) ->
 
 
 def apply_edits(source: str, edits: Iterable[Edit]) -> str:
-    """Returns the text with every edit made; edits at one place follow each other in the given order.
+    """Applies every edit to the text; edits at the same position follow each other in order.
 
-    Raises ValueError where two of them overlap.
+    Raises ValueError for overlapping edits.
     """
     data = source.encode("utf-8")
     pieces: list[bytes] = []
@@ -46,5 +47,5 @@ def apply_edits(source: str, edits: Iterable[Edit]) -> str:
 
 def joined_sites(*groups: Iterable[Site]) -> tuple[Site, ...]:
     """The sites of several groups, each once, in the order of the text."""
-    found = dict.fromkeys(site for group in groups for site in group)
-    return tuple(sorted(found, key=lambda site: (site.start, site.end, site.form)))
+    edits = dict.fromkeys(site for group in groups for site in group)
+    return tuple(sorted(edits, key=lambda site: (site.start, site.end, site.form)))

@@ -1,4 +1,5 @@
-"""Takes the candidate out of a chat reply or a Markdown file: the Python of its fenced blocks, joined to one program.
+"""Extracts the candidate from a chat reply or a Markdown file: the Python of its fenced blocks,
+joined to a program.
 
     The kernel:                     import triton
     ```triton                       @triton.jit
@@ -12,12 +13,14 @@
         def forward(self, x): scale[(1,)](x)
     ~~~
 
-The block that defines `class ModelNew` is taken, and with it every block that defines a name which it uses and lacks.
-The syntax tree says what a block defines: a block that only mentions the class defines nothing. Labels are asked only
-of blocks that do not parse. The thoughts of a reasoning model are no part of its answer, closed or cut off.
+The block which defines `class ModelNew` is taken, and with it every block which defines a name
+that it uses and lacks. The syntax tree shows what a block defines: a block that only mentions the
+class defines nothing. Labels matter only for blocks which do not parse. The thoughts of a
+reasoning model are no part of its answer, closed or cut off.
 
-The plugs import nothing of this project: `plugs/kernelwright-client/src/kernelwright_client/fenced_code.py` is a copy
-of this file, and a test compares the two.
+The plugs import nothing of this project:
+`plugs/kernelwright-client/src/kernelwright_client/fenced_code.py` is a copy of this file, and a
+test compares the two.
 """
 
 from __future__ import annotations
@@ -30,10 +33,12 @@ from functools import cached_property
 
 ENTRY_POINT = "ModelNew"
 MAX_CHARACTERS = 1 << 20
-MAX_BLOCKS = 64
+MAX_FENCED_BLOCKS = 64
 """Blocks of a text that are read, the last ones."""
 MAX_CLOSING_FENCES = 8
-"""Fences tried as the end of one block: a docstring can hold fences of its own."""
+"""Maximum number of fences tried as the end of a block: a docstring can contain fences of its
+own.
+"""
 _PARSE_ATTEMPTS = 5
 """CPython 3.11 raises SystemError over a good text now and then when several threads parse."""
 
@@ -67,17 +72,19 @@ class Block:
     """A fenced block without its fences and its indentation."""
 
     def __init__(self, label: str, text: str) -> None:
-        """`label`: the first word behind the opening fence, such as `python`; empty where there is none."""
+        """Stores the block. label: first word behind the opening fence, such as `python`; empty
+        if missing.
+        """
         self.label, self.text = label, text
 
     @cached_property
     def tree(self) -> ast.Module | None:
-        """The syntax tree; None where the block does not parse."""
+        """Syntax tree; None if the block does not parse."""
         return _parse(self.text)
 
     @property
     def labelled_python(self) -> bool:
-        """Whether the label is Python's, or one that models give to kernels."""
+        """Returns whether the label is Python's, or a label that models use for kernels."""
         return bool(_PYTHON_LABEL.match(self.label))
 
     @cached_property
@@ -91,7 +98,9 @@ class Block:
 
     @cached_property
     def missing(self) -> set[str]:
-        """The names that the block reads and binds nowhere; of a block that does not parse, all of its words."""
+        """Returns the names which the block reads and never binds; all words of a block that does
+        not parse.
+        """
         if self.tree is None:
             return set(re.findall(r"[A-Za-z_]\w*", self.text)) - self.defined
         nodes = list(ast.walk(self.tree))
@@ -107,10 +116,11 @@ _DEFINITIONS = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def extract_code(reply: str) -> str:
-    """Returns the candidate's program, or the text itself where it is a program already; empty where there is none.
+    """Returns the candidate's program, or the text itself if it is a program already; empty if
+    there is none.
 
-    Where no block defines `ModelNew`, the longest that is labelled as Python is returned, else the longest without a
-    label that parses: the judge then says what it lacks.
+    Without a block that defines `ModelNew`, returns the longest block labelled as Python, else
+    the longest block without a label that parses: the judge then reports what is missing.
     """
     text = _normalised(reply)
     answer = text if _is_program(text) else answer_of(text)
@@ -130,9 +140,11 @@ def extract_code(reply: str) -> str:
 
 
 def answer_of(reply: str) -> str:
-    """Returns the part of a reply behind its thoughts; without what follows thoughts that were cut off.
+    """Returns the part of a reply after its thoughts, without the text after thoughts that were
+    cut off.
 
-    A chat template can hold the mark that opens the thoughts, so a mark that closes them needs none before it.
+    A chat template may contain the mark that opens the thoughts, so a closing mark needs no
+    opening mark before it.
     """
     answer = _THOUGHT_ENDS.split(_normalised(reply))[-1]
     opening = _THOUGHT_BEGINS.search(answer)
@@ -140,7 +152,9 @@ def answer_of(reply: str) -> str:
 
 
 def fenced_blocks(text: str) -> list[Block]:
-    """Returns the fenced blocks of a Markdown text (CommonMark 0.31, 4.5); the last one may lack its closing fence."""
+    """Returns the fenced blocks of a Markdown text (CommonMark 0.31, 4.5); the last block may
+    lack its closing fence.
+    """
     lines = text.split("\n")
     blocks = []
     number = 0
@@ -151,7 +165,7 @@ def fenced_blocks(text: str) -> list[Block]:
             end, last_line = _closing_line(lines, number, opening["fence"])
             blocks.append(_block(opening, [*lines[number:end], last_line]))
             number = end + 1
-    return blocks[-MAX_BLOCKS:]
+    return blocks[-MAX_FENCED_BLOCKS:]
 
 
 def _opening(line: str) -> re.Match[str] | None:
@@ -196,7 +210,9 @@ def _block(opening: re.Match[str], lines: list[str]) -> Block:
 
 
 def _entry_block(blocks: list[Block]) -> Block | None:
-    """Returns the last block that defines the entry point; of blocks that do not parse, one that seems to."""
+    """Returns the last block which defines the entry point; among blocks that do not parse, a
+    block which seems to.
+    """
     defining = [block for block in blocks if ENTRY_POINT in block.defined]
     parsed = [block for block in defining if block.tree]
     broken = [block for block in defining if not block.label or block.labelled_python]
@@ -205,7 +221,9 @@ def _entry_block(blocks: list[Block]) -> Block | None:
 
 
 def _joined(entry: Block, blocks: list[Block]) -> str:
-    """Joins the entry block and the blocks whose names it needs, directly or through another block, to one program."""
+    """Joins the entry block and the blocks whose names it needs, directly or through another
+    block, to a program.
+    """
     chosen = [entry]
     for block in chosen:  # grows while it is read
         for name in sorted(block.missing):
@@ -220,7 +238,9 @@ def _joined(entry: Block, blocks: list[Block]) -> str:
 
 
 def _provider(name: str, blocks: list[Block], entry: int) -> list[Block]:
-    """Returns the block that defines a name: the last one before the entry block, else the first one after it."""
+    """Returns the block which defines a name: the last block before the entry block, else the
+    first block after it.
+    """
     before = [block for block in blocks[:entry] if name in block.defined]
     after = [block for block in blocks[entry + 1 :] if name in block.defined]
     return before[-1:] or after[:1]
@@ -263,7 +283,7 @@ def _looks_like_code(text: str) -> bool:
 
 
 def _parse(text: str) -> ast.Module | None:
-    """Returns the syntax tree; None where the text is no Python, or too long for a program."""
+    """Returns the syntax tree; None if the text is no Python, or too long for a program."""
     if len(text) > MAX_CHARACTERS:
         return None
     for _ in range(_PARSE_ATTEMPTS):

@@ -12,8 +12,8 @@ SCRIPT = """
 import os
 os.environ["TRITON_INTERPRET"] = "1"
 import json, torch, triton, triton.language as tl
-from kernelwright.tools.replaying.interpreter import libdevice as interpreted
-from kernelwright.tools.replaying.interpreter import repairs, scalar_functions
+from kernelwright.tools.replaying.interpreter.patches import libdevice as interpreted
+from kernelwright.tools.replaying.interpreter.patches import repairs, scalar_functions
 from kernelwright.tools.replaying.interpreter.open_choices import tree_reductions
 interpreted.provide_libdevice()
 for repair in (*repairs.REPAIRS, repairs.patch_permanently):

@@ -1,3 +1,3 @@
-"""Which comparisons of interpreted kernels depend on loaded data, and which of their outcomes were produced. What is
-done about an outcome that no draw produced belongs to tools/judging.
+"""Finds the comparisons of interpreted kernels which depend on loaded data, and records their
+outcomes. The room tools/judging decides about an outcome which no draw produced.
 """

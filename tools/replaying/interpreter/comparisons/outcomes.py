@@ -1,7 +1,7 @@
-"""The outcomes of comparisons that depend on data, by their place in the text of a kernel.
+"""Outcomes of comparisons which depend on data, by their position in the kernel's text.
 
-Example: `tl.where(x > 1e7, 0.0, x)` on draws below 4e6 leaves the comparison `>` with false outcomes alone; its nearest
-miss is the largest x that was loaded, beside 1e7.
+Example: `tl.where(x > 1e7, 0.0, x)` on draws below 4e6 leaves the comparison `>` with false
+outcomes only; its nearest miss is the largest loaded x, beside 1e7.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-MAX_COMPARISONS = 512
-"""Comparisons of one candidate that are told apart; further ones are not followed."""
+MAX_TRACKED_COMPARISONS = 512
+"""Maximum number of comparisons per candidate; further comparisons are ignored."""
 MAX_CONSTANTS = 16
-"""Constants at one place of the text (a loop over thresholds) that are told apart; further ones count as the last."""
+"""Maximum number of constants per source position (a loop over thresholds); further constants
+share the last entry.
+"""
 Sites = tuple[tuple[str, int, int], ...]
 """Places in the texts of kernels, the innermost call first: file, line, position of the instruction."""
 BOTH_WAYS = ("min", "max")
@@ -31,28 +33,33 @@ class Miss(NamedTuple):
 
     @property
     def distance(self) -> float:
-        """Their distance."""
+        """Returns the absolute difference of the operands."""
         return abs(self.data - self.other)
 
 
 class Comparison:
-    """One comparison in the text of a kernel, with the outcomes that it had on lanes that are not masked off."""
+    """Comparison in the text of a kernel, with its outcomes on active lanes."""
 
     def __init__(self, sites: Sites, operator: str, dtype: str, constant: float | None) -> None:
-        """dtype: of the operands. constant: the second operand, where it is one number that no data decides."""
+        """Starts without outcomes. dtype: of the operands. constant: the second operand, if a
+        single number without data.
+        """
         self.sites, self.operator, self.dtype, self.constant = sites, operator, dtype, constant
         self.forget()
 
     def forget(self) -> None:
-        """Forgets all outcomes."""
+        """Forgets all outcomes and the nearest miss."""
         self.true = self.false = False
         self.evaluations = 0
         self.nearest: Miss | None = None
 
-    def note(self, data: Any, other: Any, outcome: Any, live: Any) -> None:
-        """Notes the outcomes of one evaluation, where both operands are finite: beyond every threshold lies infinity.
+    def note(
+        self, data: np.ndarray, other: np.ndarray, outcome: np.ndarray, live: np.ndarray | None
+    ) -> None:
+        """Notes the outcomes of one evaluation on lanes with two finite operands: infinity lies
+        beyond every threshold.
 
-        live: lanes that are not masked off; None for all of them.
+        live: active lanes; None for all lanes.
         """
         self.evaluations += 1
         if self.true and self.false:
@@ -77,8 +84,10 @@ class Comparison:
         if self.operator not in LOGICAL and not (self.true and self.false):
             self._measure(data, other)
 
-    def _measure(self, data: Any, other: Any) -> None:
-        """Notes the operands where they are nearest. data and other: one-dimensional and finite."""
+    def _measure(self, data: np.ndarray, other: np.ndarray) -> None:
+        """Remembers the operands with the smallest distance. data, other: one-dimensional and
+        finite.
+        """
         distances = np.abs(data.astype(np.float64) - other)
         lane = int(distances.argmin())
         if self.nearest is None or distances[lane] < self.nearest.distance:
@@ -86,7 +95,7 @@ class Comparison:
 
 
 class Outcomes:
-    """The comparisons of one candidate."""
+    """All comparisons of one candidate."""
 
     def __init__(self) -> None:
         self._comparisons: dict[Any, Comparison] = {}
@@ -95,20 +104,22 @@ class Outcomes:
     def at(
         self, sites: Sites, operator: str, dtype: str, constant: float | None, *, told_apart: bool
     ) -> Comparison | None:
-        """Returns the comparison at a place; None where too many are followed already.
+        """Returns the comparison at a position, created on first use; None above
+        MAX_TRACKED_COMPARISONS.
 
-        constant: the second operand, where it is one number that no data decides; else None. told_apart: whether
-        comparisons with other numbers at the same place are others; not so where the number moves with the program.
+        constant: the second operand, if a single number without data; else None. told_apart:
+        whether each constant gets a comparison of its own; false for a number which differs
+        between programs.
         """
-        place = sites, operator
-        constants = self._constants.setdefault(place, {})
+        site = sites, operator
+        constants = self._constants.setdefault(site, {})
         number = constant if told_apart else None
         if number is not None and number not in constants and len(constants) < MAX_CONSTANTS:
             constants[number] = len(constants)
-        key = *place, constants.get(number, MAX_CONSTANTS)
+        key = *site, constants.get(number, MAX_CONSTANTS)
         if (comparison := self._comparisons.get(key)) is None and len(
             self._comparisons
-        ) < MAX_COMPARISONS:
+        ) < MAX_TRACKED_COMPARISONS:
             comparison = self._comparisons[key] = Comparison(sites, operator, dtype, constant)
         return comparison
 

@@ -1,4 +1,4 @@
-"""Number formats that NumPy lacks, as the interpreter computes in them: bfloat16 and the two of eight bits.
+"""Number formats which NumPy lacks, for the interpreter: bfloat16 and two formats of eight bits.
 
-How whole operators compute stays one folder above.
+Whole operators (dot, reductions) are defined one folder above.
 """

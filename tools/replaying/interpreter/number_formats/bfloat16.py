@@ -1,68 +1,78 @@
-"""bfloat16 under Triton's interpreter, which keeps its numbers as whole numbers of 16 bits and adds, compares and
-converts those.
+"""bfloat16 under Triton's interpreter, which keeps its numbers as whole numbers of 16 bits and
+adds, compares and converts those.
 
-Here an operation on bfloat16 widens its operands to float32, computes, and rounds the result to the nearest bfloat16,
-ties to even, as a GPU does.
+Here an operation on bfloat16 widens its operands to float32, computes, and rounds the result to
+the nearest bfloat16, ties to even, as a GPU does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import triton.language as tl
+    from triton.runtime.interpreter import ReduceScanOpInterface as ReduceScanOp
+    from triton.runtime.interpreter import TensorHandle
 
 _BITS = np.dtype(np.uint16)
 _QUIET_NAN = np.uint32(0x7FC0)
 
 
-def widen(bits: Any) -> Any:
-    """bfloat16 as float32, exactly."""
+def widen(bits: np.ndarray) -> Any:
+    """Converts bfloat16 bits to float32, exactly."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def narrow(values: Any) -> Any:
+def narrow(values: np.ndarray) -> Any:
     """float32 as the bits of the nearest bfloat16."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    # Adding half a unit, or one less if the kept part is even, rounds to nearest with ties to even.
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     return np.where(np.isnan(values), _QUIET_NAN, rounded).astype(np.uint16)
 
 
 def install() -> None:
-    """Replaces what of the interpreter's builder computes with floating-point numbers."""
+    """Replaces the floating-point operations of the interpreter's builder by versions that
+    support bfloat16.
+    """
     import triton.language as tl
     from triton.runtime import interpreter
 
     builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
     bf16 = tl.bfloat16
 
-    def is_bf16(value: Any) -> bool:
+    def is_bf16(value: TensorHandle) -> bool:
         return value.data.dtype == _BITS and value.dtype.scalar.name == "bf16"
 
-    def made(result: Any) -> Any:
+    def to_bf16(result: Any) -> Any:
         return handle(result if result.dtype == np.bool_ else narrow(result), bf16)
 
     def over(original: Callable[..., Any], compute: Callable[..., Any]) -> Callable[..., Any]:
-        """compute: on float32 arrays."""
+        """Wraps an operation. compute: function of float32 arrays."""
 
         def call(self: Any, *operands: Any) -> Any:
             if not is_bf16(operands[-1]):
                 return original(self, *operands)
-            return made(compute(*[widen(o.data) if is_bf16(o) else o.data for o in operands]))
+            return to_bf16(compute(*[widen(o.data) if is_bf16(o) else o.data for o in operands]))
 
         return call
 
     binary, unary = builder.binary_op, builder.unary_op
 
-    def binary_op(self: Any, lhs: Any, rhs: Any, function: Any) -> Any:
+    def binary_op(
+        self: Any, lhs: TensorHandle, rhs: TensorHandle, function: Callable[..., Any]
+    ) -> Any:
         if rhs.data.dtype != _BITS or not is_bf16(rhs):
             return binary(self, lhs, rhs, function)
-        return made(function(widen(lhs.data), widen(rhs.data)))
+        return to_bf16(function(widen(lhs.data), widen(rhs.data)))
 
-    def unary_op(self: Any, value: Any, function: Any) -> Any:
+    def unary_op(self: Any, value: TensorHandle, function: Callable[..., Any]) -> Any:
         if not is_bf16(value):
             return unary(self, value, function)
-        return made(function(widen(value.data)))
+        return to_bf16(function(widen(value.data)))
 
     builder.binary_op, builder.unary_op = binary_op, unary_op
     builder.create_fma = over(
@@ -72,12 +82,18 @@ def install() -> None:
     builder.create_erf = over(builder.create_erf, interpreter.np_erf_fp32)
     ternary, cast = builder.ternary_op, builder.cast_impl
 
-    def ternary_op(self: Any, first: Any, second: Any, third: Any, function: Any) -> Any:
+    def ternary_op(
+        self: Any,
+        first: TensorHandle,
+        second: TensorHandle,
+        third: TensorHandle,
+        function: Callable[..., Any],
+    ) -> Any:
         if function is np.where or not is_bf16(third):
             return ternary(self, first, second, third, function)
-        return made(function(widen(first.data), widen(second.data), widen(third.data)))
+        return to_bf16(function(widen(first.data), widen(second.data), widen(third.data)))
 
-    def cast_impl(self: Any, value: Any, type_: Any) -> Any:
+    def cast_impl(self: Any, value: TensorHandle, type_: tl.dtype) -> Any:
         target = type_.scalar
         if is_bf16(value):
             if target == bf16:
@@ -99,18 +115,20 @@ def install_reductions() -> None:
     from triton.runtime import interpreter
 
     def over(original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(self: Any, given: Any, *arguments: Any, **keywords: Any) -> Any:
-            one = given[0] if isinstance(given, tuple) else given
-            if one.dtype.name != "bf16":
-                return original(self, given, *arguments, **keywords)
-            wide = self.to_tensor(widen(one.handle.data), tl.float32)
+        def call(
+            self: Any, operand: tl.tensor | tuple[tl.tensor, ...], *arguments: Any, **keywords: Any
+        ) -> Any:
+            first = operand[0] if isinstance(operand, tuple) else operand
+            if first.dtype.name != "bf16":
+                return original(self, operand, *arguments, **keywords)
+            wide = self.to_tensor(widen(first.handle.data), tl.float32)
             return back(self, original(self, wide, *arguments, **keywords))
 
         return call
 
-    def back(op: Any, result: Any) -> Any:
+    def back(op: ReduceScanOp, result: Any) -> Any:
         if isinstance(result, tuple | list):
-            return type(result)(back(op, one) for one in result)
+            return type(result)(back(op, part) for part in result)
         if result.dtype != tl.float32:  # a place
             return result
         bits = narrow(result.handle.data)
@@ -119,9 +137,9 @@ def install_reductions() -> None:
     interpreter.ReduceOps.min_max = over(interpreter.ReduceOps.min_max)
 
 
-def add_atomically(addresses: Any, lanes: Any, values: Any) -> Any:
-    """An atomic addition of bfloat16 numbers, one lane after the other; gives what lay there before each. The addresses
-    have been checked.
+def add_atomically(addresses: np.ndarray, lanes: np.ndarray, values: np.ndarray) -> Any:
+    """Adds bfloat16 numbers to memory, lane by lane, and returns the values before each addition.
+    The addresses must have been checked.
     """
     import ctypes
 
@@ -129,7 +147,7 @@ def add_atomically(addresses: Any, lanes: Any, values: Any) -> Any:
     flat, old = addresses.reshape(-1), before.reshape(-1)
     amounts = widen(values).reshape(-1)
     for lane in np.flatnonzero(lanes.reshape(-1)).tolist():
-        place = ctypes.c_uint16.from_address(int(flat[lane]))
-        old[lane] = place.value
-        place.value = int(narrow(widen(old[lane : lane + 1]) + amounts[lane])[0])
+        number = ctypes.c_uint16.from_address(int(flat[lane]))
+        old[lane] = number.value
+        number.value = int(narrow(widen(old[lane : lane + 1]) + amounts[lane])[0])
     return before

@@ -1,18 +1,22 @@
-"""float8 under Triton's interpreter, whose own conversion loses the carry of a mantissa that rounds up to the next
-power of two, and the sticky bits of a tie.
+"""float8 conversions by way of float32 and torch: to the nearest number, ties to even,
+saturating.
 
-Here a conversion goes by way of float32 and torch, to the nearest number, ties to even; what is too large becomes the
-largest number, as `cvt.rn.satfinite` makes it (PTX ISA, "cvt").
+Triton's own interpreter loses the carry of a mantissa that rounds up to the next power of two,
+and the sticky bits of a tie. Saturation is that of `cvt.rn.satfinite` (PTX ISA, "cvt").
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kernelwright.tools.replaying.interpreter.number_formats import bfloat16
+
+if TYPE_CHECKING:
+    import torch
+    import triton.language as tl
 
 
 def install() -> None:
@@ -24,7 +28,7 @@ def install() -> None:
     types = {"fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
     original: Callable[..., Any] = interpreter._convert_float
 
-    def convert(values: Any, source: Any, target: Any, rounding: Any) -> Any:
+    def convert(values: np.ndarray, source: tl.dtype, target: tl.dtype, rounding: object) -> Any:
         toward_zero = rounding == interpreter._ir.ROUNDING_MODE.RTZ
         if toward_zero or not {source.name, target.name} & types.keys():
             return original(values, source, target, rounding)
@@ -50,7 +54,7 @@ def install() -> None:
     interpreter._convert_float = convert
 
 
-def _narrowed(values: Any, dtype: Any) -> Any:
+def _narrowed(values: torch.Tensor, dtype: torch.dtype) -> Any:
     import torch
 
     most = torch.finfo(dtype).max

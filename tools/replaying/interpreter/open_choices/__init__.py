@@ -1,3 +1,4 @@
-"""What Triton leaves open, chosen from the seed of a call: orders of reductions, scans and sums, ties, and winners of
-several stores. Races between programs lie one folder up (races.py, interleaving.py).
+"""Choices which Triton leaves open, drawn from the seed of a call: orders of reductions, scans
+and sums, ties, and winners of stores to the same address. Races between programs: races.py and
+interleaving.py, one folder above.
 """

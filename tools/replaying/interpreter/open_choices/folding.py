@@ -11,11 +11,12 @@ from kernelwright.tools.replaying.interpreter.open_choices import open_order
 
 Arrays = list[Any]
 Combine = Callable[[Arrays, Arrays], Arrays]
-"""A combining function on arrays of one shape, first operands and second ones."""
+"""Function which combines first and second operands, elementwise on arrays of one shape."""
 
 
 def folded(arrays: Arrays, combine: Combine) -> Arrays:
     """The results of a reduction along the first axis, whose size is a power of two."""
+    # Each level halves the number of elements.
     for neighbours, swapped in open_order.current().pairings(arrays[0].shape[0]):
         half = arrays[0].shape[0] // 2
         first = [a[0::2] if neighbours else a[:half] for a in arrays]
@@ -30,6 +31,7 @@ def running(arrays: Arrays, combine: Combine) -> Arrays:
     if count == 1:
         return arrays
     held = open_order.current().thread_elements(count)
+    # Step 1: each thread scans the elements that it holds.
     threads = [a.reshape(count // held, held, *a.shape[1:]).copy() for a in arrays]
     for position in range(1, held):
         combined = combine([t[:, position - 1] for t in threads], [t[:, position] for t in threads])
@@ -37,6 +39,7 @@ def running(arrays: Arrays, combine: Combine) -> Arrays:
             thread[:, position] = result
     if count == held:
         return [t.reshape(a.shape) for t, a in zip(threads, arrays, strict=True)]
+    # Step 2: the totals of the threads are scanned. Step 3: each thread adds the total before it.
     totals = running([t[:, -1] for t in threads], combine)
     # Triton knows no block of count - 1 threads: the first thread is combined, too, and its result is not taken.
     before = [np.repeat(np.roll(t, 1, axis=0)[:, None], held, axis=1) for t in totals]
@@ -46,7 +49,7 @@ def running(arrays: Arrays, combine: Combine) -> Arrays:
     return [t.reshape(a.shape) for t, a in zip(threads, arrays, strict=True)]
 
 
-def summed(values: Any, axis: int | None, keepdims: bool) -> Any:
+def summed(values: np.ndarray, axis: int | None, keepdims: bool) -> Any:
     """The sum along an axis, or of all elements: rounded at each step to the type of the values.
 
     keepdims: as NumPy's.
@@ -59,6 +62,7 @@ def summed(values: Any, axis: int | None, keepdims: bool) -> Any:
         return flat.reshape((1,) * rank) if keepdims else flat
     axis %= rank
     if values.dtype.itemsize < 4:
+        # float16 sums are rounded after each addition, as on a GPU.
         halves = folded([np.moveaxis(values, axis, 0)], lambda a, b: [a[0] + b[0]])[0]
         return np.expand_dims(halves, axis) if keepdims else halves
     count = values.shape[axis]

@@ -1,12 +1,12 @@
-"""Orders of computation that Triton leaves open, drawn from the seed of a call.
+"""Draws orders of computation which Triton leaves open, from the seed of a call.
 
-A GPU folds a reduction as its layout says: each thread folds the elements that it holds, then threads fold each
-other's results, and neither the pairs nor the order of two operands is promised. Among equal values any may win an
-extreme whose ties are open (`tie_break_left=False`), and any may win several stores to one address. An interpreter
-that always takes the first or the last makes kernels right which are so by luck.
+A GPU folds a reduction by its layout: each thread folds its own elements, then threads fold each
+other's results. Neither the pairs nor the order of two operands is specified. Among equal values
+any may win an argmax with open ties (`tie_break_left=False`), and any lane may win several stores
+to one address. An interpreter with a fixed order would accept kernels which are right by luck.
 
-Example: with the pairings [(halves, swapped), (neighbours, in order)], the four elements a, b, c, d of a reduction
-become f(f(c, a), f(d, b)).
+Example: with the pairings [(halves, swapped), (neighbours, in order)], the four elements a, b, c,
+d of a reduction become f(f(c, a), f(d, b)).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ELEMENTS_OF_A_THREAD = (2, 4, 8)
-"""Elements that one thread of a scan or of a sum folds one after the other, before threads fold each other's."""
+"""Elements folded by one thread of a scan or sum before threads combine their results."""
 
 
 class Pairing(NamedTuple):
-    """How one level of a reduction pairs its elements."""
+    """Pairing of elements at one level of a reduction."""
 
     neighbours: bool
     """Whether elements 2i and 2i + 1 are paired; otherwise elements i and i + count / 2."""
@@ -35,21 +35,22 @@ class Pairing(NamedTuple):
 
 
 class OpenOrder:
-    """The choices of one call. Equal counts of elements are folded in equal orders, whatever was folded before."""
+    """Choices of one call. Reductions with equal element counts use equal orders."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._pairings: dict[int, tuple[Pairing, ...]] = {}
         self._permutations: dict[int, Any] = {}
         self.stores = np.random.default_rng(seed)
-        """Draws the winners of several stores to one address."""
+        """Random generator for the winners of stores to one address."""
 
     def _random(self, purpose: str, count: int) -> Random:
         return Random(f"{self._seed} {purpose} {count}")
 
     def pairings(self, count: int) -> tuple[Pairing, ...]:
-        """The levels of a reduction of `count` elements, a power of two. One level at least changes the order of the
-        operands, so that a function which does not commute is always seen to.
+        """Returns the levels of a reduction of `count` elements, a power of two. At least one
+        level changes the order of the operands, so that a function which does not commute is
+        always detected.
         """
         if count not in self._pairings:
             random, levels = self._random("pairings", count), count.bit_length() - 1

@@ -1,15 +1,20 @@
-"""Which of several lanes that store to one address wins, chosen from the seed of the call."""
+"""Chooses the winning lane among stores to the same address, from the seed of the call."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kernelwright.tools.replaying.interpreter.open_choices import open_order
 
+if TYPE_CHECKING:
+    from types import ModuleType
 
-def let_others_win(memory: Any, addresses: Any, values: Any, mask: Any) -> None:
+
+def let_others_win(
+    memory: ModuleType, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray
+) -> None:
     """Stores some of the values again that another lane has overwritten. memory: Triton's own loads and stores."""
     if addresses.size < 2 or _ascend(addresses):
         return
@@ -23,11 +28,11 @@ def let_others_win(memory: Any, addresses: Any, values: Any, mask: Any) -> None:
     memory.store(addresses.reshape(-1)[again], values.reshape(-1)[again], lanes)
 
 
-def _ascend(addresses: Any) -> bool:
+def _ascend(addresses: np.ndarray) -> bool:
     """Whether the addresses are in order, each there once."""
     flat = addresses.reshape(-1)
     return bool((flat[1:] > flat[:-1]).all())
 
 
-def _bits(values: Any) -> Any:
+def _bits(values: np.ndarray) -> Any:
     return np.ascontiguousarray(values).reshape(-1).view(f"u{values.dtype.itemsize}")

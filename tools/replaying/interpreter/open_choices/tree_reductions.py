@@ -1,17 +1,17 @@
-"""`tl.reduce` and `tl.associative_scan`, whole blocks at a time, in an order that a GPU might take.
+"""`tl.reduce` and `tl.associative_scan` on whole blocks, in an order possible on a GPU.
 
-Triton's interpreter folds one element after the other, in order, and sums in NumPy's order and precision. Here a
-reduction pairs elements as the seed of the call says (open_order.py): its function has to be associative and to
-commute. A scan keeps the order of its operands, as Triton does: each thread scans the elements that it holds, the
-totals of threads are scanned, and each thread adds the total before it. Every step rounds to the type of the operands:
-a sum of float16 is a sum of float16 numbers. A function that branches by value is evaluated lane by lane
-(scalar_functions.py).
+Triton's interpreter folds the elements in order, and sums in NumPy's order and precision. Here a
+reduction pairs elements in an order drawn from the call's seed (open_order.py): its function must
+be associative and commutative. A scan keeps the order of its operands, as Triton does: each
+thread scans its own elements, the totals of threads are scanned, and each thread adds the total
+before its own. Every step rounds to the operand type: a sum of float16 is a sum of float16
+numbers. A function that branches by value is evaluated lane by lane (scalar_functions.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,8 +24,11 @@ from kernelwright.tools.replaying.interpreter.open_choices.folding import (
     running,
     summed,
 )
+from kernelwright.tools.replaying.interpreter.patches.scalar_functions import results_of_lanes
 from kernelwright.tools.replaying.interpreter.recording.watched_language import recorded
-from kernelwright.tools.replaying.interpreter.scalar_functions import results_of_lanes
+
+if TYPE_CHECKING:
+    from triton.runtime.interpreter import ReduceScanOpInterface as ReduceScanOp
 
 
 def install() -> None:
@@ -61,22 +64,26 @@ def install() -> None:
     tl.tensor.T = property(recorded("transpose", tl.tensor.T.fget))
 
 
-def _with_open_ties(op: Any, given: Sequence[Any], reduction: Callable[..., Any]) -> Any:
+def _with_open_ties(
+    op: ReduceScanOp, operands: Sequence[Any], reduction: Callable[..., Any]
+) -> Any:
     """The extreme and its index, of equal values that which the seed of the call says. given: values and indices."""
-    values = given[0]
+    values = operands[0]
     order = open_order.current().permutation(values.handle.data.shape[op.axis])
     permuted = op.to_tensor(np.take(values.handle.data, order, op.axis), values.dtype)
-    extreme, index = reduction(op, (permuted, *given[1:]))
+    extreme, index = reduction(op, (permuted, *operands[1:]))
     index.handle.data = order[index.handle.data].astype(index.handle.data.dtype)
     return extreme, index
 
 
-def _combination(op: Any, like: Sequence[Any]) -> Combine:
-    """The combining function on arrays of one shape; gives arrays of that shape and of the inputs' types."""
+def _combination(op: ReduceScanOp, like: Sequence[Any]) -> Combine:
+    """Returns the combine function on arrays of one shape; results have that shape and the
+    inputs' dtypes.
+    """
     import triton.language as tl
 
-    known = {tl.standard._sum_combine: np.add, tl.standard._prod_combine: np.multiply}
-    arithmetic = next((f for combine, f in known.items() if combine is op.combine_fn), None)
+    combinations = {tl.standard._sum_combine: np.add, tl.standard._prod_combine: np.multiply}
+    arithmetic = next((f for combine, f in combinations.items() if combine is op.combine_fn), None)
     kind = like[0].dtype
     if arithmetic is not None and kind.primitive_bitwidth >= (16 if kind.is_floating() else 8):
         if kind.name == "bf16":
@@ -93,7 +100,7 @@ def _combination(op: Any, like: Sequence[Any]) -> Combine:
     return combine
 
 
-def _like(array: Any, operand: Any) -> Any:
+def _like(array: np.ndarray, operand: np.ndarray) -> Any:
     """The array with the shape and the type of an operand. Results of lanes that branched are flat."""
     shaped = (
         array.reshape(operand.shape)
@@ -103,10 +110,10 @@ def _like(array: Any, operand: Any) -> Any:
     return shaped.astype(operand.dtype, copy=False)
 
 
-def _reduced(op: Any, given: Sequence[Any]) -> list[Any]:
-    """given: tensors of one shape, whose sizes are powers of two."""
-    rank = given[0].handle.data.ndim
-    inputs, axis = op.unravel(given, op.axis)
+def _reduced(op: ReduceScanOp, operands: Sequence[Any]) -> list[Any]:
+    """Reduces tensors of one shape, with sizes that are powers of two."""
+    rank = operands[0].handle.data.ndim
+    inputs, axis = op.unravel(operands, op.axis)
     values = folded([np.moveaxis(t.handle.data, axis, 0) for t in inputs], _combination(op, inputs))
     results = []
     for value, tensor in zip(values, inputs, strict=True):
@@ -116,7 +123,7 @@ def _reduced(op: Any, given: Sequence[Any]) -> list[Any]:
     return results
 
 
-def _scanned(op: Any, inputs: Sequence[Any]) -> list[Any]:
+def _scanned(op: ReduceScanOp, inputs: Sequence[Any]) -> list[Any]:
     arrays = [np.moveaxis(t.handle.data, op.axis, 0) for t in inputs]
     arrays = running(arrays, _combination(op, inputs))
     return [

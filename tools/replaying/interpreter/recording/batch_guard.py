@@ -82,7 +82,7 @@ class BatchGuard(Guard):
         if storage >= 0:
             parts: list[tuple[int, Any]] = [(storage, slice(None))]
         else:
-            places = self._places_to_write(active, size)
+            places = self._storages_to_write(active, size)
             parts = [(one, places == one) for one in np.unique(places).tolist()]
         found = [(one, self._elements(one, active[lanes], size), lanes) for one, lanes in parts]
         for one, elements, lanes in found:
@@ -102,7 +102,7 @@ class BatchGuard(Guard):
         if not active.size:
             return operation()
         self._meets()
-        for storage in np.unique(self._places_to_write(active, size)).tolist():
+        for storage in np.unique(self._storages_to_write(active, size)).tolist():
             self.writes.before_write(storage, size)  # all of it is taken back
         return super().atomic(addresses, mask, size, order, operation)
 
@@ -163,7 +163,7 @@ class BatchGuard(Guard):
             ((addresses - np.uint64(shadow.start)) % np.uint64(size)).any()
         ):
             self._refuse(CannotRunTogether())  # elements of two sizes, or between two of them
-        return shadow.places(addresses)
+        return shadow.element_indices(addresses)
 
     def _claim(self, storage: int, elements: Any, numbers: Any) -> None:
         if storage in self._read and not self.element_by_element:
@@ -182,7 +182,9 @@ class BatchGuard(Guard):
         if active is None and (storage < 0 or self.element_by_element):
             active = addresses[mask]
         storages = (
-            [storage] if storage >= 0 else np.unique(self.extents.places(active, size)).tolist()
+            [storage]
+            if storage >= 0
+            else np.unique(self.extents.storage_indices(active, size)).tolist()
         )
         if self.element_by_element:
             self._remember(
@@ -198,7 +200,7 @@ class BatchGuard(Guard):
         if self._noted > MAX_REMEMBERED_READS:
             self._refuse(CannotRunTogether())
             return
-        places = self.extents.places(active, size) if len(storages) > 1 else None
+        places = self.extents.storage_indices(active, size) if len(storages) > 1 else None
         for storage in storages:
             lanes = slice(None) if places is None else places == storage
             own = (

@@ -158,7 +158,7 @@ class _Branch:
         """Returns where each program lies in the grid, along the axis that the step asks for."""
         if type(step.asks) is not int:
             raise CannotRunTogether
-        return np.array([[p.place[step.asks]] for p in self._group], np.int32)
+        return np.array([[p.grid_index[step.asks]] for p in self._group], np.int32)
 
     def _stepped(
         self, step: RecordedOperation, guard: BatchGuard, enter: Callable[[Program], None]

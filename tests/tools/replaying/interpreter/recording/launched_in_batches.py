@@ -12,6 +12,7 @@ import torch
 
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt
 from kernelwright.tools.replaying.interpreter import launching
+from kernelwright.tools.replaying.interpreter.patches import installation
 from kernelwright.tools.replaying.interpreter.recording import batches
 from kernelwright.tools.replaying.interpreter.recording.programs import Programs
 from kernelwright.tools.trace.trace import Function, Kernel
@@ -149,8 +150,8 @@ def counted(run, count):
 
 
 def main() -> None:
-    launching.install()
-    launching.rewrite_device_functions()
+    installation.install()
+    installation.rewrite_device_functions()
     Programs.run = counted(Programs.run, alone)
     batches._Branch._one_by_one = counted(batches._Branch._one_by_one, one_by_one)
     told = {}

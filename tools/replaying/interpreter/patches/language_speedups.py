@@ -1,5 +1,5 @@
-"""Triton's own bookkeeping of types and shapes, remembered: under the interpreter a kernel spends half of its time in
-it. The answers are the same.
+"""Triton's own bookkeeping of types and shapes, remembered: under the interpreter a kernel spends
+half of its time in it. The answers are the same.
 """
 
 from __future__ import annotations
@@ -8,10 +8,16 @@ import builtins
 import sys
 import types
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
 
 MAX_REMEMBERED_SHAPES = 4096
-"""Shapes that are remembered."""
+"""Maximum number of cached shapes."""
 
 
 def remember_shapes() -> None:
@@ -23,39 +29,39 @@ def remember_shapes() -> None:
     type_init, tensor_init = core.block_type.__init__, core.tensor.__init__
     constexpr = core.constexpr
 
-    def block_type(self: Any, element_ty: Any, shape: Any) -> None:
+    def block_type(self: Any, element_ty: tl.dtype, shape: Any) -> None:
         sizes = shape.values if type(shape) is core.tuple else shape
         if not isinstance(sizes, list | builtins.tuple):
             type_init(self, element_ty, shape)
             return
         key = builtins.tuple([s.value if type(s) is constexpr else s for s in sizes])
         whole = {*map(type, key)} == {int}  # 16.0 is no 16
-        found = of_types.get(key) if whole else None
-        if found is None:
+        cached = of_types.get(key) if whole else None
+        if cached is None:
             type_init(self, element_ty, shape)
             if whole and len(of_types) < MAX_REMEMBERED_SHAPES:
                 of_types[key] = self.shape, self.numel, str(self.shape)
             return
         self.element_ty = element_ty
-        self.shape, self.numel, text = found
+        self.shape, self.numel, text = cached
         self.name = f"<{text}, {element_ty}>"
 
-    def tensor(self: Any, handle: Any, type: Any) -> None:
+    def tensor(self: Any, handle: object, type: tl.dtype) -> None:
         key = builtins.tuple(type.shape.values) if type.is_block() else ()
-        found = of_tensors.get(key)
-        if found is None:
+        cached = of_tensors.get(key)
+        if cached is None:
             tensor_init(self, handle, type)
             if len(of_tensors) < MAX_REMEMBERED_SHAPES:
                 of_tensors[key] = self.numel, self.shape
             return
         self.handle, self.type, self.dtype = handle, type, type.scalar
-        self.numel, self.shape = found
+        self.numel, self.shape = cached
 
     core.block_type.__init__, core.tensor.__init__ = block_type, tensor
 
 
 def unwrap_sooner() -> None:
-    """What is plainly no constant and no sequence is given back at once."""
+    """Returns values of plain types from `_unwrap_if_constexpr` without further checks."""
     import triton.language.core as core
 
     original, constexpr = core._unwrap_if_constexpr, core.constexpr
@@ -84,9 +90,7 @@ def unwrap_sooner() -> None:
 
 
 def make_handles_sooner() -> None:
-    """The size of an array's elements is compared with the type's only where they are not what the interpreter itself
-    would have made.
-    """
+    """Skips the interpreter's check of element sizes for arrays with the usual size."""
     import triton.language as tl
     from triton.runtime import interpreter
 
@@ -108,8 +112,8 @@ def make_handles_sooner() -> None:
 
 
 def remember_types() -> None:
-    """Types are their own representation under the interpreter, and what two scalar types are computed in is asked once
-    for each pair.
+    """Caches block types, and the type in which two scalar types are computed; types are their
+    own IR under the interpreter.
     """
     import triton.language.core as core
     from triton.language.semantic import TritonSemantic
@@ -121,28 +125,28 @@ def remember_types() -> None:
         TritonSemantic.computation_type_impl,
     )
 
-    def with_element(self: Any, scalar: Any) -> Any:
+    def with_element(self: Any, scalar: tl.dtype) -> Any:
         if (
             type(scalar) not in (core.dtype, core.pointer_type)
             or getattr(scalar, "address_space", 1) != 1
         ):
             return with_element_ty(self, scalar)
         key = scalar.name, builtins.tuple(self.shape.values)
-        found = blocks.get(key)
-        if found is None:
-            found = with_element_ty(self, scalar)
+        block = blocks.get(key)
+        if block is None:
+            block = with_element_ty(self, scalar)
             if len(blocks) < MAX_REMEMBERED_SHAPES:
-                blocks[key] = found
-        return found
+                blocks[key] = block
+        return block
 
     def computation(
-        self: Any, a: Any, a_scalar: bool, b: Any, b_scalar: bool, division: bool
+        self: Any, a: tl.dtype, a_scalar: bool, b: tl.dtype, b_scalar: bool, division: bool
     ) -> Any:
         key = a.name, a_scalar, b.name, b_scalar, division
-        found = computed.get(key)
-        if found is None:
-            found = computed[key] = computation_type(self, a, a_scalar, b, b_scalar, division)
-        return found
+        result_type = computed.get(key)
+        if result_type is None:
+            result_type = computed[key] = computation_type(self, a, a_scalar, b, b_scalar, division)
+        return result_type
 
     core.block_type.with_element_ty = with_element
     core.block_type.to_ir = lambda self, builder: self
@@ -150,8 +154,8 @@ def remember_types() -> None:
 
 
 def broadcast_by_type() -> None:
-    """The operands of a binary operation get the type of the common shape, and keep their arrays: NumPy spreads those
-    while it computes.
+    """The operands of a binary operation get the type of the common shape, and keep their arrays:
+    NumPy spreads those while it computes.
     """
     import triton.language.core as core
     from triton.language.semantic import TritonSemantic
@@ -170,25 +174,25 @@ def broadcast_by_type() -> None:
         finally:
             operands.pop()
 
-    def broadcast(self: Any, lhs: Any, rhs: Any) -> Any:
-        left, right = lhs.type, rhs.type
-        if left.is_block() and right.is_block() and left.shape is right.shape:
+    def broadcast(self: Any, lhs: tl.tensor, rhs: tl.tensor) -> Any:
+        lhs_type, right = lhs.type, rhs.type
+        if lhs_type.is_block() and right.is_block() and lhs_type.shape is right.shape:
             return lhs, rhs
-        if not operands or not (left.is_block() or right.is_block()):
+        if not operands or not (lhs_type.is_block() or right.is_block()):
             return original(self, lhs, rhs)
         if not right.is_block():
-            return lhs, core.tensor(rhs.handle, left.with_element_ty(right))
-        if not left.is_block():
-            return core.tensor(lhs.handle, right.with_element_ty(left)), rhs
-        shape = _common(left.shape.values, right.shape.values)
+            return lhs, core.tensor(rhs.handle, lhs_type.with_element_ty(right))
+        if not lhs_type.is_block():
+            return core.tensor(lhs.handle, right.with_element_ty(lhs_type)), rhs
+        shape = _common(lhs_type.shape.values, right.shape.values)
         if shape is None:
             return original(self, lhs, rhs)
-        common = core.block_type(left.element_ty, shape)
+        common = core.block_type(lhs_type.element_ty, shape)
         return core.tensor(lhs.handle, common), core.tensor(
             rhs.handle, common.with_element_ty(right.element_ty)
         )
 
-    def expand_dims(self: Any, value: Any, axis: int) -> Any:
+    def expand_dims(self: Any, value: TensorHandle, axis: int) -> Any:
         shape = value.data.shape
         return interpreter.TensorHandle(
             value.data.reshape(*shape[:axis], 1, *shape[axis:]), value.dtype.scalar
@@ -201,30 +205,30 @@ def broadcast_by_type() -> None:
     interpreter.InterpreterBuilder.create_expand_dims = expand_dims
 
 
-def _common(left: list[int], right: list[int]) -> list[int] | None:
-    """The shape that both spread to; None where there is none, or their ranks differ."""
-    if len(left) != len(right) or any(
-        a != b and 1 not in (a, b) for a, b in zip(left, right, strict=True)
+def _common(lhs_shape: list[int], right: list[int]) -> list[int] | None:
+    """Returns the shape to which both broadcast; None if there is none, or if the ranks differ."""
+    if len(lhs_shape) != len(right) or any(
+        a != b and 1 not in (a, b) for a, b in zip(lhs_shape, right, strict=True)
     ):
         return None
-    return [max(a, b) for a, b in zip(left, right, strict=True)]
+    return [max(a, b) for a, b in zip(lhs_shape, right, strict=True)]
 
 
 def call_builtins_at_once() -> None:
-    """A builtin of Triton is called with the interpreter's semantics, without the two wrappers that look for them.
-    After the language has been patched.
+    """A builtin of Triton is called with the interpreter's semantics, without the two wrappers
+    that look for them. After the language has been patched.
     """
     import triton.language.core as core
     from triton.runtime import interpreter
 
     for owner in _owners():
-        for name, found in list(vars(owner).items()):
-            member = (getattr(found, "__kwdefaults__", None) or {}).get("member")
+        for name, function in list(vars(owner).items()):
+            member = (getattr(function, "__kwdefaults__", None) or {}).get("member")
             raw = getattr(member, "__wrapped__", None)
             if (
                 raw is not None
                 and core.is_builtin(member)
-                and found.__code__.co_filename == interpreter.__file__
+                and function.__code__.co_filename == interpreter.__file__
             ):
                 semantic = interpreter.interpreter_semantic
                 setattr(owner, name, _direct(raw, semantic))
@@ -236,25 +240,25 @@ def call_extra_builtins(modules: Iterable[Any]) -> None:
     from triton.runtime import interpreter
 
     for module in modules:
-        for name, found in list(vars(module).items()):
-            raw = getattr(found, "__wrapped__", None)
-            if raw is not None and core.is_builtin(found):
+        for name, function in list(vars(module).items()):
+            raw = getattr(function, "__wrapped__", None)
+            if raw is not None and core.is_builtin(function):
                 setattr(module, name, _direct(raw, interpreter.interpreter_semantic))
 
 
 def extra_modules(names: Iterable[str]) -> list[Any]:
-    """Triton's modules for one vendor, by both ways to them: it loads some of them twice."""
+    """Returns Triton's vendor modules, by name and by attribute: Triton loads some of them twice."""
     import triton.language as tl
 
-    found = []
+    modules = []
     for name in (n for n in sorted(names) if n.startswith("triton.language.extra.")):
         by_attributes: Any = tl.extra
         for part in name.split(".")[3:]:
             by_attributes = getattr(by_attributes, part, None)
-        found += [
+        modules += [
             m for m in (sys.modules.get(name), by_attributes) if isinstance(m, types.ModuleType)
         ]
-    return found
+    return modules
 
 
 def _owners() -> list[Any]:
@@ -263,7 +267,7 @@ def _owners() -> list[Any]:
     return [tl, tl.core, tl.tensor, tl.math, tl.core.tensor_descriptor_base]
 
 
-def _direct(raw: Any, semantic: Any) -> Any:
+def _direct(raw: Callable[..., Any], semantic: object) -> Any:
     def call(*arguments: Any, **keywords: Any) -> Any:
         keywords["_semantic"] = semantic
         return raw(*arguments, **keywords)
@@ -272,29 +276,30 @@ def _direct(raw: Any, semantic: Any) -> Any:
     return call
 
 
-def _spread(lhs: Any, rhs: Any) -> Any:
-    """Returns both operands with the type of their common shape; None where that takes more than their types."""
+def _spread(lhs: tl.tensor, rhs: tl.tensor) -> Any:
+    """Returns both operands with the type of their common shape; None if they must be converted."""
     import triton.language.core as core
 
-    left, right = lhs.type, rhs.type
+    lhs_type, right = lhs.type, rhs.type
     if lhs.shape is rhs.shape:
         return lhs, rhs
     if not right.is_block():
-        return lhs, core.tensor(rhs.handle, left.with_element_ty(right))
-    if not left.is_block():
-        return core.tensor(lhs.handle, right.with_element_ty(left)), rhs
-    shape = _common(left.shape.values, right.shape.values)
+        return lhs, core.tensor(rhs.handle, lhs_type.with_element_ty(right))
+    if not lhs_type.is_block():
+        return core.tensor(lhs.handle, right.with_element_ty(lhs_type)), rhs
+    shape = _common(lhs_type.shape.values, right.shape.values)
     if shape is None:
         return None
-    common = core.block_type(left.element_ty, shape)
+    common = core.block_type(lhs_type.element_ty, shape)
     return core.tensor(lhs.handle, common), core.tensor(
         rhs.handle, common.with_element_ty(right.element_ty)
     )
 
 
 def check_types_at_once() -> None:
-    """Two operands of one arithmetic type, and a pointer and a whole number, are spread to their common shape at once;
-    a whole number beside a tensor is made a constant once for each type. To be called after `broadcast_by_type`.
+    """Broadcasts operands of one arithmetic type, or a pointer and an integer, directly to their
+    common shape; caches the constant for an integer beside a tensor. Must be called after
+    `broadcast_by_type`.
     """
     import triton.language.core as core
     from triton.language.semantic import TritonSemantic
@@ -302,43 +307,45 @@ def check_types_at_once() -> None:
     check, tensor, dtype, pointer = (
         TritonSemantic.binary_op_type_checking_impl, core.tensor, core.dtype, core.pointer_type,
     )  # fmt: skip
-    kept: dict[tuple[str, bool], bool] = {}
+    keeps_type: dict[tuple[str, bool], bool] = {}
     constants: dict[tuple[str, int, bool], Any] = {}
 
-    def keeps(self: Any, kind: Any, division: bool) -> bool:
+    def keeps(self: Any, kind: tl.dtype, division: bool) -> bool:
         """Whether two operands of this type are computed in it."""
         key = kind.name, division
-        if key not in kept:
-            kept[key] = self.computation_type_impl(kind, False, kind, False, division) == kind
-        return kept[key]
+        if key not in keeps_type:
+            keeps_type[key] = self.computation_type_impl(kind, False, kind, False, division) == kind
+        return keeps_type[key]
 
-    def constant(self: Any, kind: Any, number: int, division: bool) -> Any:
-        """The number in the type of the tensor beside it; None where both are computed in another type."""
+    def constant(self: Any, kind: tl.dtype, number: int, division: bool) -> Any:
+        """Returns the number in the tensor's type; None if both are computed in another type."""
         key = kind.name, number, division
         if key in constants:
             return constants[key]
-        beside, made = check(
+        beside, number_constant = check(
             self, self.scalar_constant(0, kind), number, False, False, True, division
         )
         if beside.dtype != kind:
-            made = None
+            number_constant = None
         if len(constants) < MAX_REMEMBERED_SHAPES:
-            constants[key] = made
-        return made
+            constants[key] = number_constant
+        return number_constant
 
     def at_once(
-        self: Any, lhs: Any, rhs: Any, pointers: bool, arithmetic: bool, division: bool
+        self: Any, lhs: tl.tensor, rhs: tl.tensor, pointers: bool, arithmetic: bool, division: bool
     ) -> Any:
-        """The operands, where nothing but their types has to be looked at; None elsewhere."""
+        """Returns the operands if only their types matter; else None."""
         kind = lhs.dtype
         if type(rhs) is int:
             if (
                 type(kind) is not dtype
                 or not arithmetic
-                or (made := constant(self, kind, rhs, division)) is None
+                or (number_constant := constant(self, kind, rhs, division)) is None
             ):
                 return None
-            return lhs, tensor(made.handle, lhs.type) if lhs.type.is_block() else made
+            return lhs, tensor(
+                number_constant.handle, lhs.type
+            ) if lhs.type.is_block() else number_constant
         if type(rhs) is not tensor or type(rhs.dtype) is not dtype:
             return None
         if type(kind) is dtype:
@@ -352,19 +359,19 @@ def check_types_at_once() -> None:
         )
 
     def check_types(
-        self: Any, lhs: Any, rhs: Any, allow_lhs_ptr: bool = False, allow_rhs_ptr: bool = False,
+        self: Any, lhs: tl.tensor, rhs: tl.tensor, allow_lhs_ptr: bool = False, allow_rhs_ptr: bool = False,
         arithmetic_check: bool = True, div_or_mod: bool = False,
     ) -> Any:  # fmt: skip
         if type(lhs) is tensor:
-            found = at_once(self, lhs, rhs, allow_lhs_ptr, arithmetic_check, div_or_mod)
-            if found is not None:
-                return found
+            operands = at_once(self, lhs, rhs, allow_lhs_ptr, arithmetic_check, div_or_mod)
+            if operands is not None:
+                return operands
         return check(self, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
 
     TritonSemantic.binary_op_type_checking_impl = check_types
 
 
-SPEEDUP_PATCHES = (
+LANGUAGE_SPEEDUPS = (
     remember_shapes, unwrap_sooner, make_handles_sooner, remember_types, broadcast_by_type, check_types_at_once,
 )  # fmt: skip
 """Changes that are made before the language is patched."""

@@ -1,51 +1,57 @@
-"""`tl.map_elementwise` under Triton's interpreter, which has none: a function of single numbers, over whole blocks.
+"""`tl.map_elementwise` for Triton's interpreter, which lacks it: a function of single numbers,
+applied to whole blocks.
 
-Such a function may branch and loop by the number that it is given. It is called on the whole block, once for each way
-through it that some number takes: a decision (`if x < 0`) is answered for all lanes at once, and the results of that
-call are those of the lanes that decide so.
+The function may branch and loop by its argument. It is called on the whole block, once for each
+path that some lane takes: a decision (`if x < 0`) gets one answer for all lanes, and the results
+of this call belong to the lanes that decide so.
 
-Example: `if x < 0: y = -x`, `else: y = x` over [-1, 2] is called twice, with the answers True and False; the first lane
-takes its result from the first call, the second lane from the second.
+Example: `if x < 0: y = -x`, `else: y = x` over [-1, 2] is called twice, with the answers True and
+False; the first lane takes its result from the first call, the second lane from the second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kernelwright.tools.replaying.interpreter.comparisons.data_dependence import data_within
 from kernelwright.tools.replaying.interpreter.recording.watched_language import recorded
 
-MAX_WAYS = 4096
-"""Ways through one function that are followed: a loop takes another one for each number of its turns."""
+if TYPE_CHECKING:
+    import triton.language as tl
 
-_running: list[_Way] = []
-"""The way that is being followed."""
+MAX_PATHS = 4096
+"""Maximum number of paths through one function: a loop has a path for each number of iterations."""
+
+_running: list[_Path] = []
+"""Stack of paths being executed."""
 
 
-class TooManyWays(RuntimeError):
-    """The lanes of one block take more ways through a function than are followed."""
+class TooManyPaths(RuntimeError):
+    """Raised if the lanes of one block take more than MAX_PATHS paths through a function."""
 
 
-class _Way:
-    """One call of the function: how its decisions are answered, and the lanes that decide so."""
+class _Path:
+    """Call of the function along one path: the answers to its decisions, and the lanes which
+    decide so.
+    """
 
-    def __init__(self, answers: Sequence[bool], lanes: Any) -> None:
+    def __init__(self, answers: Sequence[bool], lanes: np.ndarray) -> None:
         self.answers, self.lanes = list(answers), lanes
-        self.others: list[tuple[bool, ...]] = []
-        """Ways that part from this one: their answers up to there."""
+        self.branches: list[tuple[bool, ...]] = []
+        """Paths which branch off: their answers up to the branch."""
         self._position = 0
 
-    def decide(self, condition: Any) -> bool:
+    def decide(self, condition: np.ndarray) -> bool:
         """Returns the answer for this way, and leaves the lanes out that decide otherwise."""
         truths = np.broadcast_to(np.asarray(condition, bool).reshape(-1), self.lanes.shape)
         if self._position == len(self.answers):
             holding = self.lanes & truths
             if holding.any() and (self.lanes & ~truths).any():
-                self.others.append((*self.answers, False))
+                self.branches.append((*self.answers, False))
             self.answers.append(bool(holding.any()))
         answer = self.answers[self._position]
         self._position += 1
@@ -54,8 +60,8 @@ class _Way:
 
 
 def install() -> None:
-    """Gives the interpreter `tl.map_elementwise`, and decisions by value lane by lane. After its language has been
-    patched.
+    """Gives the interpreter `tl.map_elementwise`, and decisions by value lane by lane. After its
+    language has been patched.
     """
     import triton.language as tl
 
@@ -71,9 +77,10 @@ def install() -> None:
             owner.map_elementwise = recorded("map_elementwise", map_elementwise)
 
 
-def map_elementwise(scalar_fn: Any, *args: Any, pack: int = 1, **_: Any) -> Any:
-    """The function's results for every lane of blocks that are broadcast to one shape; as in Triton, a tensor, or a
-    tuple of tensors. pack: lanes that one call of the function is given, side by side.
+def map_elementwise(scalar_fn: Callable[..., Any], *args: Any, pack: int = 1, **_: Any) -> Any:
+    """Returns the function's results for every lane of blocks broadcast to one shape: a tensor,
+    or a tuple of tensors, as in Triton. pack: number of lanes passed side by side to one call of
+    the function.
     """
     import triton.language as tl
     from triton.runtime import interpreter
@@ -100,7 +107,7 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: int = 1, **_: Any) -> Any:
 
 
 @data_within
-def _block(data: Any, kind: Any) -> Any:
+def _block(data: np.ndarray, kind: tl.dtype) -> Any:
     import triton.language as tl
     from triton.runtime import interpreter
 
@@ -110,48 +117,50 @@ def _block(data: Any, kind: Any) -> Any:
 def results_of_lanes(
     function: Callable[..., Any], tensors: Sequence[Any], count: int
 ) -> tuple[list[Any], bool]:
-    """Returns (array, type) of each result of a function that may branch by value, and whether it gives one alone. The
-    arrays are flat where some lanes branch otherwise than others.
+    """Returns (array, type) of each result of a function which may branch by value, and whether
+    it returns a single value.
 
-    count: lanes, the elements of every tensor.
+    The arrays are flat if lanes take different branches. count: number of lanes, the elements of
+    every tensor.
     """
     results: list[Any] = []
     single = True
     waiting: list[tuple[bool, ...]] = [()]
-    for _ in range(MAX_WAYS):
+    for _ in range(MAX_PATHS):
         if not waiting:
             return results, single
-        with _following(waiting.pop(), count) as way:
+        # Each call takes one path; branches met on its way are called later.
+        with _following(waiting.pop(), count) as path:
             values = function(*tensors)
         single = not isinstance(values, tuple | list) and type(values).__name__ != "tuple"
         parts = [_array_and_type(v) for v in ([values] if single else values)]
-        if not results and not way.others:
+        if not results and not path.branches:
             return parts, single
         results = results or [(np.zeros(count, array.dtype), kind) for array, kind in parts]
         for (target, _), (array, _) in zip(results, parts, strict=True):
             np.copyto(
                 target,
                 np.broadcast_to(array.reshape(-1), (count,)),
-                where=way.lanes,
+                where=path.lanes,
                 casting="unsafe",
             )
-        waiting += way.others
-    raise TooManyWays(
-        f"map_elementwise: more than {MAX_WAYS:,} ways through {function.__name__} in one block"
+        waiting += path.branches
+    raise TooManyPaths(
+        f"map_elementwise: more than {MAX_PATHS:,} ways through {function.__name__} in one block"
     )
 
 
 @contextmanager
-def _following(answers: Sequence[bool], count: int) -> Iterator[_Way]:
-    way = _Way(answers, np.ones(count, bool))
-    _running.append(way)
+def _following(answers: Sequence[bool], count: int) -> Iterator[_Path]:
+    path = _Path(answers, np.ones(count, bool))
+    _running.append(path)
     try:
-        yield way
+        yield path
     finally:
         _running.pop()
 
 
-def _array_and_type(value: Any) -> tuple[Any, Any]:
+def _array_and_type(value: object) -> tuple[Any, Any]:
     """The array of a result, and its type; a plain number has the type that Triton gives it."""
     import triton.language as tl
 

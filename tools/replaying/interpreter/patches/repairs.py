@@ -1,31 +1,39 @@
-"""Triton's interpreter made honest, products in the precision that a GPU would use, and quicker. Changes the
-interpreter of the process for good.
+"""Triton's interpreter made honest, products in the precision that a GPU would use, and quicker.
+Changes the interpreter of the process for good.
 """
 
 from __future__ import annotations
 
 import types
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-TF32_DROPPED_BITS = 13
+from kernelwright.tools.references.arithmetic import TF32_DROPPED_BITS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
 HALF_DOT_STEP = 16
 """Products that a tensor core adds before it rounds a float16 sum."""
 PARTS: dict[str, tuple[tuple[int, int], ...]] = {
     "bf16x3": ((1, 0), (0, 1)),
     "bf16x6": ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1)),
 }
-"""Those of the three bf16 parts of two fp32 operands that are multiplied, beside the largest two (Triton's F32DotTC
-pass).
+"""Those of the three bf16 parts of two fp32 operands that are multiplied, beside the largest two
+(Triton's F32DotTC pass).
 """
 
 
 def repair_dot() -> None:
-    """bf16 operands are widened (the interpreter of Triton 3.9 multiplies their bit patterns), fp32 operands of a tf32
-    product are rounded to tf32, and those of bf16x3 and bf16x6, which the interpreter does not know, are multiplied in
-    parts.
+    """bf16 operands are widened (the interpreter of Triton 3.9 multiplies their bit patterns),
+    fp32 operands of a tf32 product are rounded to tf32, and those of bf16x3 and bf16x6, which the
+    interpreter does not know, are multiplied in parts.
 
     So a kernel that leaves `tl.dot` at its default for fp32 is as wrong here as on a GPU.
     """
@@ -35,18 +43,25 @@ def repair_dot() -> None:
     original = interpreter.InterpreterBuilder.create_dot
 
     builder = interpreter.interpreter_builder
-    known = builder.options.allowed_dot_input_precisions
+    precisions = builder.options.allowed_dot_input_precisions
     builder.options = replace(
-        builder.options, allowed_dot_input_precisions=(*dict.fromkeys((*known, *PARTS)),)
+        builder.options, allowed_dot_input_precisions=(*dict.fromkeys((*precisions, *PARTS)),)
     )
 
     def create_dot(
-        self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any
+        self: Any,
+        a: TensorHandle,
+        b: TensorHandle,
+        d: TensorHandle,
+        input_precision: object,
+        max_num_imprecise_acc: object,
     ) -> Any:
         parts = PARTS.get(str(input_precision).rsplit(".", 1)[-1].lower())
         if parts is not None and a.dtype.scalar == tl.float32:
-            made = _product_in_parts(a.data, b.data, parts) + d.data
-            return interpreter.TensorHandle(made.astype(d.data.dtype, copy=False), d.dtype.scalar)
+            product = _product_in_parts(a.data, b.data, parts) + d.data
+            return interpreter.TensorHandle(
+                product.astype(d.data.dtype, copy=False), d.dtype.scalar
+            )
         a, b = (_operand(x, tl, interpreter, str(input_precision)) for x in (a, b))
         if d.dtype.scalar == tl.float16:
             return interpreter.TensorHandle(_product_in_half(a.data, b.data, d.data), tl.float16)
@@ -56,8 +71,10 @@ def repair_dot() -> None:
 
 
 def repair_splat() -> None:
-    """A scalar condition against a block mask: `mask & (row < rows)`. The interpreter keeps a comparison as bool under
-    the type of what was compared, and spreads it as that type; the mask is an integer then, and the load refuses it.
+    """Keeps bool arrays bool when a scalar condition meets a block mask: `mask & (row < rows)`.
+
+    The interpreter spreads a comparison as the type of its operands; the mask becomes an integer,
+    which a load refuses.
     """
     import triton.language as tl
     from triton.runtime import interpreter
@@ -74,8 +91,8 @@ def repair_splat() -> None:
 
 
 def repair_index() -> None:
-    """A loop to a number that was computed: `range(0, n, BLOCK)`. Triton 3.6 reads it with `int()` off an array of one
-    element, which NumPy no longer has.
+    """Supports loops to a computed number: `range(0, n, BLOCK)`. Triton 3.6 calls `int()` on an
+    array of one element, which NumPy no longer allows.
     """
     from triton.runtime import interpreter
 
@@ -83,7 +100,7 @@ def repair_index() -> None:
     if original is None:
         return
 
-    def patch_lang_tensor(tensor: Any, scope: Any) -> None:
+    def patch_lang_tensor(tensor: type, scope: Any) -> None:
         original(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
@@ -96,18 +113,26 @@ def repair_arguments_of_extremes() -> None:
 
     original = interpreter.ReduceOps.min_max
 
-    def place(find: Any, lowest: float) -> Any:
-        def found(data: Any, axis: Any, keepdims: Any) -> Any:
+    def index_of_extreme(find: Callable[..., Any], lowest: float) -> Any:
+        def find_index(data: np.ndarray, axis: int | None, keepdims: bool) -> Any:
             if data.dtype.kind == "f":
                 data = np.where(np.isnan(data), data.dtype.type(lowest), data)
             return find(data, axis=axis, keepdims=keepdims)
 
-        return found
+        return find_index
 
-    places = {np.nanargmax: place(np.argmax, -np.inf), np.nanargmin: place(np.argmin, np.inf)}
+    replacements = {
+        np.nanargmax: index_of_extreme(np.argmax, -np.inf),
+        np.nanargmin: index_of_extreme(np.argmin, np.inf),
+    }
 
-    def min_max(self: Any, input: Any, val_reduce_op: Any, idx_reduce_op: Any = None) -> Any:
-        return original(self, input, val_reduce_op, places.get(idx_reduce_op, idx_reduce_op))
+    def min_max(
+        self: Any,
+        input: tl.tensor,
+        val_reduce_op: Callable[..., Any],
+        idx_reduce_op: Callable[..., Any] | None = None,
+    ) -> Any:
+        return original(self, input, val_reduce_op, replacements.get(idx_reduce_op, idx_reduce_op))
 
     interpreter.ReduceOps.min_max = min_max
 
@@ -116,11 +141,11 @@ def compute_erf_at_once() -> None:
     """Triton's interpreter calls Python's `math.erf` for each number."""
     from triton.runtime import interpreter
 
-    from kernelwright.tools.replaying.interpreter.libdevice import by_torch
+    from kernelwright.tools.replaying.interpreter.patches.libdevice import by_torch
 
     erf = by_torch("erf")
 
-    def create_erf(self: Any, arg: Any) -> Any:
+    def create_erf(self: Any, arg: TensorHandle) -> Any:
         return interpreter.TensorHandle(erf(arg.data), arg.dtype.scalar)
 
     interpreter.np_erf_fp32 = interpreter.np_erf_fp64 = erf
@@ -128,15 +153,15 @@ def compute_erf_at_once() -> None:
 
 
 def patch_permanently() -> None:
-    """Triton's language is patched once for the whole process, with `tl` and `tl.core` alike. Triton itself walks all
-    of `triton.language` at every launch and again at every call of a device function, `tl.sum` and `tl.sigmoid`
-    among them: a millisecond each.
+    """Triton's language is patched once for the whole process, with `tl` and `tl.core` alike.
+    Triton itself walks all of `triton.language` at every launch and again at every call of a
+    device function, `tl.sum` and `tl.sigmoid` among them: a millisecond each.
     """
     import triton.language as tl
     from triton.runtime import interpreter
 
     def world() -> None:
-        """A function whose globals are what Triton looks for the language in."""
+        """Function with the globals in which Triton looks for its language."""
 
     interpreter._patch_lang(types.FunctionType(world.__code__, {"tl": tl, "core": tl.core}))
     done = interpreter._LangPatchScope()
@@ -144,8 +169,8 @@ def patch_permanently() -> None:
 
 
 def raise_as_it_is() -> None:
-    """What a device function raises is not wrapped in an error whose text quotes it: over a hundred calls deep, the
-    quotes of quotes fill all memory.
+    """Raises errors of device functions unwrapped: Triton wraps each in an error which quotes the
+    text, and over a hundred calls deep the nested quotes fill all memory.
     """
     from triton.runtime import interpreter
 
@@ -156,8 +181,9 @@ def raise_as_it_is() -> None:
 
 
 def forget_overflow() -> None:
-    """No second computation in int64 beside every sum and product of integers: what it finds, `device_assert` says only
-    in debug mode, and a GPU's release build has none. Half of what a convolution takes.
+    """Turns off the second computation in int64 beside every integer sum and product, half of a
+    convolution's time. Its result serves `device_assert` in debug mode only; a GPU's release
+    build has none.
     """
     from triton.runtime.interpreter import interpreter_builder
 
@@ -165,26 +191,26 @@ def forget_overflow() -> None:
 
 
 def keep_dtypes() -> None:
-    """NumPy's type of a Triton type, remembered by name: the interpreter builds a table of nineteen entries for each
-    answer.
+    """NumPy's type of a Triton type, remembered by name: the interpreter builds a table of
+    nineteen entries for each answer.
     """
     import triton.language as tl
     from triton.runtime import interpreter
 
-    answer, known = interpreter._get_np_dtype, dict[str, Any]()
+    answer, cached = interpreter._get_np_dtype, dict[str, Any]()
 
-    def np_dtype(tt_dtype: Any) -> Any:
+    def np_dtype(tt_dtype: tl.dtype) -> Any:
         scalar = tt_dtype.scalar
         name = "" if isinstance(scalar, tl.pointer_type) else scalar.name
-        found = known.get(name)
-        if found is None:
-            found = known[name] = answer(tt_dtype)
-        return found
+        dtype = cached.get(name)
+        if dtype is None:
+            dtype = cached[name] = answer(tt_dtype)
+        return dtype
 
     interpreter._get_np_dtype = np_dtype
 
 
-def _operand(handle: Any, tl: Any, interpreter: Any, precision: str) -> Any:
+def _operand(handle: TensorHandle, tl: ModuleType, interpreter: ModuleType, precision: str) -> Any:
     if handle.dtype.scalar == tl.bfloat16:
         widened = (handle.data.astype(np.uint32) << 16).view(np.float32)
         return interpreter.TensorHandle(widened, tl.float32)
@@ -198,15 +224,15 @@ def _product_in_parts(
 ) -> np.ndarray:
     """The sum of products of bf16 parts (Henry, Tang and Heinecke 2019, arXiv:1904.06376).
 
-    A part of an infinity is NaN: as in Triton, such sums of small parts count as zero beside the product of the large
-    ones.
+    A part of an infinity is NaN: as in Triton, such sums of small parts count as zero beside the
+    product of the large ones.
     """
-    left, right = _bf16_parts(a), _bf16_parts(b)
+    a_parts, right = _bf16_parts(a), _bf16_parts(b)
     small = np.zeros((), np.float32)
     for i, j in pairs:
-        small = small + np.matmul(left[i], right[j], dtype=np.float32)
+        small = small + np.matmul(a_parts[i], right[j], dtype=np.float32)
     small = np.where(np.isnan(small), np.float32(0), small)
-    return np.asarray(small + np.matmul(left[0], right[0], dtype=np.float32))
+    return np.asarray(small + np.matmul(a_parts[0], right[0], dtype=np.float32))
 
 
 def _product_in_half(a: np.ndarray, b: np.ndarray, sums: np.ndarray) -> np.ndarray:
@@ -221,16 +247,16 @@ def _product_in_half(a: np.ndarray, b: np.ndarray, sums: np.ndarray) -> np.ndarr
 
 def _bf16_parts(values: np.ndarray) -> list[np.ndarray]:
     """Three bf16 numbers, as fp32, whose sum is the value."""
-    parts, rest = [], values
+    parts, remainder = [], values
     with np.errstate(invalid="ignore"):
         for _ in range(3):
-            parts.append(_bf16(rest))
-            rest = rest - parts[-1]
+            parts.append(_bf16(remainder))
+            remainder = remainder - parts[-1]
     return parts
 
 
 def _bf16(values: np.ndarray) -> np.ndarray:
-    """Round to nearest, ties to even, on 7 bits of mantissa; what is not finite stays."""
+    """Rounds to 7 bits of mantissa, to nearest, ties to even; infinities and NaN stay."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(
         np.float32
@@ -239,7 +265,9 @@ def _bf16(values: np.ndarray) -> np.ndarray:
 
 
 def _tf32(values: np.ndarray) -> np.ndarray:
-    """Round to nearest, ties away, on 10 bits of mantissa (cvt.rna.tf32.f32); what is not finite stays."""
+    """Rounds to 10 bits of mantissa, to nearest, ties away (cvt.rna.tf32.f32); infinities and NaN
+    stay.
+    """
     bits = np.ascontiguousarray(values).view(np.uint32)
     rounded = (
         (bits + np.uint32(1 << (TF32_DROPPED_BITS - 1)))
@@ -255,6 +283,6 @@ REPAIRS = (
     repair_index,
     repair_arguments_of_extremes,
 )
-"""Repairs of what Triton's interpreter computes otherwise than a GPU."""
-SPEEDUP_PATCHES = (keep_dtypes, forget_overflow, patch_permanently, raise_as_it_is)
+"""Repairs of operations which Triton's interpreter computes differently from a GPU."""
+INTERPRETER_SPEEDUPS = (keep_dtypes, forget_overflow, patch_permanently, raise_as_it_is)
 """Changes of Triton's interpreter that give the same answers sooner."""

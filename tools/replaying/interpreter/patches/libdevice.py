@@ -1,6 +1,8 @@
-"""libdevice under Triton's interpreter, which has none: there `libdevice.tanh(x)` is a stub that answers None.
+"""libdevice functions on numpy arrays: under Triton's interpreter `libdevice.tanh(x)` is a stub
+that returns None.
 
-The functions that kernels use, on numpy arrays. Every other function of libdevice says that it needs a GPU.
+The functions which kernels use are defined; every other function of libdevice raises
+NotInterpreted.
 """
 
 from __future__ import annotations
@@ -13,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from kernelwright.tools.replaying.interpreter.language_speedups import extra_modules
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
+from kernelwright.tools.replaying.interpreter.patches.language_speedups import extra_modules
 from kernelwright.tools.replaying.interpreter.recording.watched_language import recorded
 
 Function = Callable[..., Any]
-MODULES = ("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice")
+LIBDEVICE_MODULES = ("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice")
 
 SAME_NAME = """
     abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh exp exp2 expm1 floor fmax fmin fmod hypot
     isinf isnan log log10 log1p log2 rint signbit sin sinh sqrt tan tanh trunc
 """
-"""Functions that NumPy has under the same name, or under the name that `ALIASES` gives."""
+"""Functions with the same name in NumPy, or with the name in `ALIASES`."""
 
 ALIASES = {
     "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atan2": "arctan2",
@@ -38,9 +40,7 @@ FAST = """
 
 
 def _each(function: Function, arguments: int = 1) -> Function:
-    """A function of Python floats, over arrays; what it refuses is NaN. A ufunc: there is no Python left in it to
-    change.
-    """
+    """Makes a NumPy ufunc from a function of Python floats; errors become NaN."""
 
     def guarded(*values: float) -> float:
         try:
@@ -52,9 +52,9 @@ def _each(function: Function, arguments: int = 1) -> Function:
 
 
 def by_torch(name: str) -> Function:
-    """A function of torch.special over arrays: NumPy has none of that name, and Python's takes one number at a time."""
+    """Returns a function of torch.special over arrays, for functions which NumPy lacks."""
 
-    def call(values: Any) -> Any:
+    def call(values: np.ndarray) -> Any:
         import torch
 
         whole = np.ascontiguousarray(
@@ -84,31 +84,31 @@ def _root_reciprocal(x: float) -> float:
 
 
 def _round(x: float) -> float:
-    """Halves away from zero."""
+    """Rounds to the nearest integer, halves away from zero."""
     return math.copysign(math.floor(abs(x) + 0.5), x) if math.isfinite(x) else x
 
 
-def _unsigned(values: Any) -> Any:
+def _unsigned(values: np.ndarray) -> Any:
     return values.view(f"u{values.dtype.itemsize}")
 
 
-def _smeared(values: Any) -> Any:
-    """Whole numbers with every bit set below their highest one."""
+def _smeared(values: np.ndarray) -> Any:
+    """Sets every bit below the highest set bit of integers."""
     bits = _unsigned(values)
     for distance in (1, 2, 4, 8, 16, 32)[: bits.dtype.itemsize.bit_length() + 2]:
         bits = bits | (bits >> bits.dtype.type(distance))
     return bits
 
 
-def _count_bits(values: Any) -> Any:
+def _count_bits(values: np.ndarray) -> Any:
     return np.bitwise_count(_unsigned(values)).astype(np.int32)
 
 
-def _leading_zeros(values: Any) -> Any:
+def _leading_zeros(values: np.ndarray) -> Any:
     return np.int32(8 * values.dtype.itemsize) - np.bitwise_count(_smeared(values)).astype(np.int32)
 
 
-def _first_set(values: Any) -> Any:
+def _first_set(values: np.ndarray) -> Any:
     """The place of the lowest set bit, from 1; 0 of 0."""
     bits = _unsigned(values)
     lowest = bits & (~bits + bits.dtype.type(1))
@@ -117,7 +117,7 @@ def _first_set(values: Any) -> Any:
     )
 
 
-def _reversed_bits(values: Any) -> Any:
+def _reversed_bits(values: np.ndarray) -> Any:
     bits = _unsigned(values)
     reverse = np.zeros_like(bits)
     for _ in range(8 * bits.dtype.itemsize):
@@ -134,11 +134,11 @@ COUNTS = frozenset({"clz", "ffs", "popc"})
 
 
 def _table() -> dict[str, Function]:
-    found: dict[str, Function] = {n: getattr(np, ALIASES.get(n, n)) for n in SAME_NAME.split()}
-    found |= {n: by_torch(n) for n in ("erf", "erfc")} | {"lgamma": by_torch("gammaln")}
-    found |= {n: by_torch(f"bessel_{n}") for n in ("j0", "j1", "y0", "y1")}
-    found |= {f"cyl_bessel_{n}": by_torch(n) for n in ("i0", "i1")}
-    found |= {
+    functions: dict[str, Function] = {n: getattr(np, ALIASES.get(n, n)) for n in SAME_NAME.split()}
+    functions |= {n: by_torch(n) for n in ("erf", "erfc")} | {"lgamma": by_torch("gammaln")}
+    functions |= {n: by_torch(f"bessel_{n}") for n in ("j0", "j1", "y0", "y1")}
+    functions |= {f"cyl_bessel_{n}": by_torch(n) for n in ("i0", "i1")}
+    functions |= {
         "add_rn": np.add,
         "div_rn": np.divide,
         "erfinv": _each(lambda x: _normal_quantile((x + 1) / 2) / math.sqrt(2)),
@@ -163,17 +163,19 @@ def _table() -> dict[str, Function]:
         "tgamma": _each(math.gamma),
     }
     fast = (pair.split(":") for pair in FAST.split())
-    return found | OF_WHOLE_NUMBERS | {f"fast_{name}": found[of] for name, of in fast}
+    return functions | OF_WHOLE_NUMBERS | {f"fast_{name}": functions[of] for name, of in fast}
 
 
 def provide_libdevice() -> None:
-    """Puts the functions where kernels find them. For a process that interprets, once, before a kernel is rebuilt."""
+    """Replaces Triton's libdevice stubs. Called once per interpreting process, before a kernel is
+    rebuilt.
+    """
     import importlib
 
     table = _table()
-    for name in MODULES:
+    for name in LIBDEVICE_MODULES:
         importlib.import_module(name)
-    for module in extra_modules(MODULES):
+    for module in extra_modules(LIBDEVICE_MODULES):
         for function, stub in list(vars(module).items()):
             if not function.startswith("_") and isinstance(stub, types.FunctionType):
                 numpy = table.get(function)
