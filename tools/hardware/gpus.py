@@ -184,7 +184,7 @@ def _read_handle(nvml: ModuleType, handle: object) -> dict[str, Any]:
     if uuid not in _highest_clocks:  # each question takes the driver milliseconds
         questions = (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
         _highest_clocks[uuid] = tuple(
-            ask("nvmlDeviceGetMaxClockInfo", nvml_device) for nvml_device in questions
+            ask("nvmlDeviceGetMaxClockInfo", clock_type) for clock_type in questions
         )
     busy = ask("nvmlDeviceGetUtilizationRates")
     memory, power = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetPowerUsage")

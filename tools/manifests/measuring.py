@@ -145,7 +145,8 @@ def _measure_passing(
         )
         if any((rules.kb_fp32, rules.kb_half, rules.own)):
             passing[name] = rules
-    del trial
+    del trial  # frees its tensors before the next trials are made
+    # An answer that passes on the problem's own inputs is tried on the judge's other draws, too.
     standing = {name: every[name] for name, rules in passing.items() if rules.own}
     for name in _answers_still_passing(standing, _other_trials(reference, first)):
         passing[name] = passing[name].with_(ours=True)
@@ -166,14 +167,14 @@ def _other_trials(reference: Reference, first: Trial) -> Iterator[Callable[[], T
 def _answers_still_passing(
     standing: dict[str, WrongAnswer], trials: Iterator[Callable[[], Trial]]
 ) -> list[str]:
+    remaining = dict(standing)
     for make in trials:
-        if not standing:
+        if not remaining:
             break
         trial = make()
-        if trial.finite:
-            standing = {
-                name: answer
-                for name, answer in standing.items()
-                if trial.passes_ours(answer(trial))
-            }
-    return list(standing)
+        if not trial.finite:
+            continue
+        for name, answer in list(remaining.items()):
+            if not trial.passes_ours(answer(trial)):
+                del remaining[name]
+    return list(remaining)

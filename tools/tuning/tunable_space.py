@@ -83,22 +83,24 @@ def _fitted(
         return "its kernel is not launched at this problem's size"
     if parameter.role is ParameterRole.CTAS and capability < HOPPER:
         return "this target has no clusters of blocks"
-    if parameter.role is ParameterRole.PRECISION:
-        read = parameter.operands
-        kinds = [
-            kind
-            for launch in kernel_launches
-            for name, kind in launch.types.items()
-            if not read or name in read
-        ]
-        if not any("fp32" in kind for kind in kinds):
-            return "no operand is fp32"
+    multiplies = parameter.role is ParameterRole.PRECISION
+    if multiplies and not _has_fp32_operand(parameter, kernel_launches):
+        return "no operand is fp32"
     if not parameter.start and parameter.role.value in TRITON_DEFAULTS:
         start = int(
             kernel_launches[0].options.get(parameter.role.value, TRITON_DEFAULTS[parameter.role])
         )
         return parameter.with_(start=start, values=option_values(parameter.role, start))
     return parameter
+
+
+def _has_fp32_operand(parameter: Parameter, launches: Sequence[LaunchFacts]) -> bool:
+    """Returns whether an operand (any pointer, if the operands are unknown) is fp32."""
+    for launch in launches:
+        for name, kind in launch.types.items():
+            if "fp32" in kind and (not parameter.operands or name in parameter.operands):
+                return True
+    return False
 
 
 def _why_not(
@@ -122,26 +124,23 @@ def _why_not(
             continue  # refused by the host code at this value; another may do
         if [launch.function for launch in after] != [launch.function for launch in before]:
             return f"at {value} another kernel is launched"
+        # The same kernels run in the same order: compare the launches of the parameter's kernels.
         pairs = [p for p in zip(before, after, strict=True) if p[0].function in parameter.kernels]
         if not any(
             _constants(parameter, launch) != _constants(parameter, other) for launch, other in pairs
         ):
             continue  # a cap above what the shape asks for
-        return next(
-            (
-                why
-                for launch, other in pairs
-                if (why := _grid_fault(parameter, launch, other, kernels))
-            ),
-            "",
-        )
+        for launch, other in pairs:
+            if why := _grid_fault(parameter, launch, other, kernels):
+                return why
+        return ""
     return "no other value of it changes what is launched"
 
 
 def _distance(value: Setting, start: Setting) -> tuple[float, bool]:
     """Neighbours first, the smaller before the larger."""
-    ratio_value, other = float(value), float(start)
-    return max(ratio_value / other, other / ratio_value), ratio_value > other
+    candidate, current = float(value), float(start)
+    return max(candidate / current, current / candidate), candidate > current
 
 
 def _constants(parameter: Parameter, launch: LaunchFacts) -> dict[str, object]:

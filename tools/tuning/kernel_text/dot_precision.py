@@ -21,16 +21,21 @@ def precision_parameters(
     """Returns a parameter for each kernel whose products all have the same precision."""
     parameters_found = []
     for kernel in kernels:
-        read = [_of_dot(text, scopes, kernel, dot, launches) for dot in kernel.dots]
-        starts = {start for start, _ in (operand for operand in read if operand is not None)}
-        if read and None not in read and len(starts) == 1:
-            sites = tuple(
-                dict.fromkeys(site for sites in read if sites is not None for site in sites[1])
-            )
+        starts: set[str] = set()
+        sites: dict[Site, None] = {}
+        for dot in kernel.dots:
+            precision = _of_dot(text, scopes, kernel, dot, launches)
+            if precision is None:
+                starts.clear()
+                break
+            starts.add(precision[0])
+            sites |= dict.fromkeys(precision[1])
+        # Products of different precisions, or a precision that is not written out, are not tuned.
+        if len(starts) == 1:
             parameters_found.append(
                 Parameter(
                     name=f"{kernel.name}.{KEYWORD}", role=ParameterRole.PRECISION, start=starts.pop(),
-                    values=DOT_PRECISIONS, sites=sites, kernels=(kernel.name,), line=kernel.dots[0].lineno,
+                    values=DOT_PRECISIONS, sites=tuple(sites), kernels=(kernel.name,), line=kernel.dots[0].lineno,
                     operands=_operands(kernel),
                 )
             )  # fmt: skip
@@ -54,16 +59,17 @@ def _operands(kernel: KernelSyntax) -> tuple[str, ...]:
             pointer = (
                 value.args[0] if isinstance(value, ast.Call) and plain and value.args else None
             )
+            # `a_ptr + offsets`: the pointer is the leftmost operand.
             while isinstance(pointer, ast.BinOp):
                 pointer = pointer.left
             is_parameter = isinstance(pointer, ast.Name) and pointer.id in parameters
             loaded.setdefault(name, set()).add(
                 pointer.id if isinstance(pointer, ast.Name) and is_parameter else ""
             )
-    calls = [
-        loaded.get(ast.unparse(operand), {""}) for dot in kernel.dots for operand in dot.args[:2]
-    ]
-    names = set().union(*calls)
+    names: set[str] = set()
+    for dot in kernel.dots:
+        for operand in dot.args[:2]:
+            names |= loaded.get(ast.unparse(operand), {""})
     return () if "" in names else tuple(sorted(names))
 
 

@@ -147,13 +147,12 @@ class _Reader:
     def _outside(self, launch: LaunchSyntax) -> None:
         """Constants of the module that the kernel takes its extents from."""
         for name in sorted(launch.kernel.outside):
-            assigned = [
-                node.value
-                for node in self._tree.body
-                if isinstance(node, ast.Assign | ast.AnnAssign)
-                and node.value is not None
-                and name in {t.id for t in _targets(node) if isinstance(t, ast.Name)}
-            ]
+            assigned: list[ast.expr] = []
+            for node in self._tree.body:
+                if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                    targets = {t.id for t in _targets(node) if isinstance(t, ast.Name)}
+                    if name in targets:
+                        assigned.append(node.value)
             resolved = resolve(self._scopes, assigned[0]) if len(assigned) == 1 else None
             if resolved is not None and type(resolved.literal.value) is int:
                 launch.kernel.tiles.add(name)
@@ -178,22 +177,29 @@ class _Reader:
         divisions = [
             d for d in divisions_of(launch, self._scopes) if id(d.literal) not in self._groups
         ]
-        parameters_of_kernel = [
-            (g, n)
-            for g in self._unique()
-            for k, n in g.uses
-            if k is launch.kernel and n in k.placed
-        ]
-        waiting = [
-            (g, n) for g, n in parameters_of_kernel if not _follows_already(g, launch, self._scopes)
-        ]
-        for division in divisions:
-            fitting = [(g, n) for g, n in waiting if g.literals[0].value == division.literal.value]
-            certain = [(g, n) for g, n in fitting if _certain(launch, n, division)] or fitting
-            if not certain:
+        # Step 1: tiles of this kernel whose own number is not the grid's divisor already.
+        unlinked: list[tuple[_Group, str]] = []
+        for group in self._unique():
+            if _follows_already(group, launch, self._scopes):
                 continue
-            first = certain[0][0]
-            for other, _ in certain[1:]:
+            for kernel, name in group.uses:
+                if kernel is launch.kernel and name in kernel.placed:
+                    unlinked.append((group, name))
+        # Step 2: each divisor of the grid belongs to the tiles of its value, if possible to those
+        # which surely divide the same extent.
+        for division in divisions:
+            fitting: list[_Group] = []
+            certain: list[_Group] = []
+            for group, name in unlinked:
+                if group.literals[0].value == division.literal.value:
+                    fitting.append(group)
+                    if _certain(launch, name, division):
+                        certain.append(group)
+            groups = certain or fitting
+            if not groups:
+                continue
+            first = groups[0]
+            for other in groups[1:]:
                 self._tie(first, other)
             first.divisions.append(division)
             if id(division.literal) in self._groups:

@@ -47,5 +47,5 @@ def apply_edits(source: str, edits: Iterable[Edit]) -> str:
 
 def joined_sites(*groups: Iterable[Site]) -> tuple[Site, ...]:
     """The sites of several groups, each once, in the order of the text."""
-    edits = dict.fromkeys(site for group in groups for site in group)
-    return tuple(sorted(edits, key=lambda site: (site.start, site.end, site.form)))
+    distinct_sites = {site for group in groups for site in group}
+    return tuple(sorted(distinct_sites, key=lambda site: (site.start, site.end, site.form)))
