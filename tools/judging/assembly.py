@@ -5,7 +5,7 @@ AMDGCN for AMD targets.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kernelwright.tools.hardware.targets import parse_target
@@ -13,6 +13,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Failure, KernelResources, Value, clean_text
 
 if TYPE_CHECKING:
+    from kernelwright.tools.compiling.compiled import Compiled
     from kernelwright.tools.sandbox import Zygote
 
 ASSEMBLY_STAGE = {"cuda": "ptx", "hip": "amdgcn"}
@@ -106,16 +107,11 @@ class Assembler:
                 texts=(stage,),
             )
             result = compile_result(parsed_target.name, candidate, compiled, 0.0)
-            listings = tuple(
-                Listing(
-                    name=clean_text(kernel.name, 200),
-                    resources=kernel.resources,
-                    text=clean_text(kernel.texts[stage], MAX_TEXT_BYTES),
-                )
-                for kernel in compiled.values()
-                if stage in kernel.texts
+            return Assembly(
+                target=parsed_target.name,
+                listings=_listings(compiled.values(), stage),
+                failure=result.failure,
             )
-            return Assembly(target=parsed_target.name, listings=listings, failure=result.failure)
 
     def _warm(self) -> Zygote:
         from kernelwright.tools.report import InfrastructureError
@@ -138,3 +134,14 @@ class Assembler:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _listings(compiled: Iterable[Compiled], stage: str) -> tuple[Listing, ...]:
+    """Returns the text of a stage of each kernel that reached this stage."""
+    listings: list[Listing] = []
+    for kernel in compiled:
+        if stage in kernel.texts:
+            text = clean_text(kernel.texts[stage], MAX_TEXT_BYTES)
+            name = clean_text(kernel.name, 200)
+            listings.append(Listing(name=name, resources=kernel.resources, text=text))
+    return tuple(listings)

@@ -38,49 +38,52 @@ def install() -> None:
     """Replaces the floating-point operations of the interpreter's builder by versions that
     support bfloat16.
     """
+    _install_arithmetic()
+    _install_conversions()
+
+
+def _is_bf16(value: TensorHandle) -> bool:
+    return value.data.dtype == _BITS and value.dtype.scalar.name == "bf16"
+
+
+def _rounded(result: np.ndarray) -> Any:
+    """Returns a handle of bfloat16 numbers, or of booleans if the operation was a comparison."""
     import triton.language as tl
     from triton.runtime import interpreter
 
-    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
-    bf16 = tl.bfloat16
+    bits = result if result.dtype == np.bool_ else narrow(result)
+    return interpreter.TensorHandle(bits, tl.bfloat16)
 
-    def is_bf16(value: TensorHandle) -> bool:
-        return value.data.dtype == _BITS and value.dtype.scalar.name == "bf16"
 
-    def to_bf16(result: Any) -> Any:
-        return handle(result if result.dtype == np.bool_ else narrow(result), bf16)
+def _over_float32(original: Callable[..., Any], compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps an operation of the builder. compute: function of float32 arrays."""
 
-    def over(original: Callable[..., Any], compute: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps an operation. compute: function of float32 arrays."""
+    def call(self: Any, *operands: Any) -> Any:
+        if not _is_bf16(operands[-1]):
+            return original(self, *operands)
+        arrays = [widen(o.data) if _is_bf16(o) else o.data for o in operands]
+        return _rounded(compute(*arrays))
 
-        def call(self: Any, *operands: Any) -> Any:
-            if not is_bf16(operands[-1]):
-                return original(self, *operands)
-            return to_bf16(compute(*[widen(o.data) if is_bf16(o) else o.data for o in operands]))
+    return call
 
-        return call
 
-    binary, unary = builder.binary_op, builder.unary_op
+def _install_arithmetic() -> None:
+    from triton.runtime import interpreter
+
+    builder = interpreter.InterpreterBuilder
+    unary, binary, ternary = builder.unary_op, builder.binary_op, builder.ternary_op
+
+    def unary_op(self: Any, value: TensorHandle, function: Callable[..., Any]) -> Any:
+        if not _is_bf16(value):
+            return unary(self, value, function)
+        return _rounded(function(widen(value.data)))
 
     def binary_op(
         self: Any, lhs: TensorHandle, rhs: TensorHandle, function: Callable[..., Any]
     ) -> Any:
-        if rhs.data.dtype != _BITS or not is_bf16(rhs):
+        if not _is_bf16(rhs):
             return binary(self, lhs, rhs, function)
-        return to_bf16(function(widen(lhs.data), widen(rhs.data)))
-
-    def unary_op(self: Any, value: TensorHandle, function: Callable[..., Any]) -> Any:
-        if not is_bf16(value):
-            return unary(self, value, function)
-        return to_bf16(function(widen(value.data)))
-
-    builder.binary_op, builder.unary_op = binary_op, unary_op
-    builder.create_fma = over(
-        builder.create_fma, lambda x, y, z: (x.astype(np.float64) * y + z).astype(np.float32)
-    )
-    builder.create_rsqrt = over(builder.create_rsqrt, lambda x: 1 / np.sqrt(x))
-    builder.create_erf = over(builder.create_erf, interpreter.np_erf_fp32)
-    ternary, cast = builder.ternary_op, builder.cast_impl
+        return _rounded(function(widen(lhs.data), widen(rhs.data)))
 
     def ternary_op(
         self: Any,
@@ -89,13 +92,30 @@ def install() -> None:
         third: TensorHandle,
         function: Callable[..., Any],
     ) -> Any:
-        if function is np.where or not is_bf16(third):
+        # A selection moves bits and needs no arithmetic.
+        if function is np.where or not _is_bf16(third):
             return ternary(self, first, second, third, function)
-        return to_bf16(function(widen(first.data), widen(second.data), widen(third.data)))
+        return _rounded(function(widen(first.data), widen(second.data), widen(third.data)))
+
+    def fused(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        return (x.astype(np.float64) * y + z).astype(np.float32)
+
+    builder.unary_op, builder.binary_op, builder.ternary_op = unary_op, binary_op, ternary_op
+    builder.create_fma = _over_float32(builder.create_fma, fused)
+    builder.create_rsqrt = _over_float32(builder.create_rsqrt, lambda x: 1 / np.sqrt(x))
+    builder.create_erf = _over_float32(builder.create_erf, interpreter.np_erf_fp32)
+
+
+def _install_conversions() -> None:
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
+    bf16, cast = tl.bfloat16, builder.cast_impl
 
     def cast_impl(self: Any, value: TensorHandle, type_: tl.dtype) -> Any:
         target = type_.scalar
-        if is_bf16(value):
+        if _is_bf16(value):
             if target == bf16:
                 return handle(value.data.copy(), bf16)
             return handle(widen(value.data).astype(interpreter._get_np_dtype(type_)), target)
@@ -103,10 +123,11 @@ def install() -> None:
             return handle(narrow(value.data.astype(np.float32)), bf16)
         return cast(self, value, type_)
 
-    builder.ternary_op, builder.cast_impl = ternary_op, cast_impl
-    builder.get_bf16 = lambda self, value: handle(
-        narrow(np.array([value], np.float32)), bf16
-    )  # Triton 3.6 has none
+    def get_bf16(self: Any, value: float) -> Any:
+        return handle(narrow(np.array([value], np.float32)), bf16)
+
+    builder.cast_impl = cast_impl
+    builder.get_bf16 = get_bf16  # Triton 3.6 has none
 
 
 def install_reductions() -> None:

@@ -296,6 +296,69 @@ def _spread(lhs: tl.tensor, rhs: tl.tensor) -> Any:
     )
 
 
+class _DirectOperands:
+    """Operands of arithmetic which need no type check of Triton's, and the caches to find them."""
+
+    def __init__(self, check: Callable[..., Any]) -> None:
+        """check: Triton's own type check of the two operands of an operation."""
+        import triton.language.core as core
+
+        self._check, self._core = check, core
+        self._keeps_type: dict[tuple[str, bool], bool] = {}
+        self._constants: dict[tuple[str, int, bool], Any] = {}
+
+    def _keeps(self, semantic: Any, kind: tl.dtype, division: bool) -> bool:
+        """Returns whether an operation on two operands of this type is computed in this type."""
+        key = kind.name, division
+        if key not in self._keeps_type:
+            computed = semantic.computation_type_impl(kind, False, kind, False, division)
+            self._keeps_type[key] = computed == kind
+        return self._keeps_type[key]
+
+    def _constant(self, semantic: Any, kind: tl.dtype, number: int, division: bool) -> Any:
+        """Returns the number in the tensor's type; None if both are computed in another type."""
+        key = kind.name, number, division
+        if key in self._constants:
+            return self._constants[key]
+        beside, constant = self._check(
+            semantic, semantic.scalar_constant(0, kind), number, False, False, True, division
+        )
+        if beside.dtype != kind:
+            constant = None
+        if len(self._constants) < MAX_REMEMBERED_SHAPES:
+            self._constants[key] = constant
+        return constant
+
+    def beside_number(self, semantic: Any, lhs: tl.tensor, number: int, division: bool) -> Any:
+        """Returns a tensor and a Python integer as operands; None if Triton has to convert them."""
+        if type(lhs.dtype) is not self._core.dtype:
+            return None
+        constant = self._constant(semantic, lhs.dtype, number, division)
+        if constant is None:
+            return None
+        if not lhs.type.is_block():
+            return lhs, constant
+        return lhs, self._core.tensor(constant.handle, lhs.type)
+
+    def of_tensors(
+        self, semantic: Any, lhs: tl.tensor, rhs: tl.tensor, pointers: bool, division: bool
+    ) -> Any:
+        """Returns two tensors broadcast to their common shape; None if Triton has to convert
+        them.
+
+        pointers: whether the operation accepts a pointer on the left.
+        """
+        core = self._core
+        if type(rhs.dtype) is not core.dtype:
+            return None
+        kind = lhs.dtype
+        if type(kind) is core.dtype:
+            same = kind.name == rhs.dtype.name and self._keeps(semantic, kind, division)
+        else:
+            same = type(kind) is core.pointer_type and pointers and rhs.dtype.is_int()
+        return _spread(lhs, rhs) if same else None
+
+
 def check_types_at_once() -> None:
     """Broadcasts operands of one arithmetic type, or a pointer and an integer, directly to their
     common shape; caches the constant for an integer beside a tensor. Must be called after
@@ -304,68 +367,20 @@ def check_types_at_once() -> None:
     import triton.language.core as core
     from triton.language.semantic import TritonSemantic
 
-    check, tensor, dtype, pointer = (
-        TritonSemantic.binary_op_type_checking_impl, core.tensor, core.dtype, core.pointer_type,
-    )  # fmt: skip
-    keeps_type: dict[tuple[str, bool], bool] = {}
-    constants: dict[tuple[str, int, bool], Any] = {}
-
-    def keeps(self: Any, kind: tl.dtype, division: bool) -> bool:
-        """Whether two operands of this type are computed in it."""
-        key = kind.name, division
-        if key not in keeps_type:
-            keeps_type[key] = self.computation_type_impl(kind, False, kind, False, division) == kind
-        return keeps_type[key]
-
-    def constant(self: Any, kind: tl.dtype, number: int, division: bool) -> Any:
-        """Returns the number in the tensor's type; None if both are computed in another type."""
-        key = kind.name, number, division
-        if key in constants:
-            return constants[key]
-        beside, number_constant = check(
-            self, self.scalar_constant(0, kind), number, False, False, True, division
-        )
-        if beside.dtype != kind:
-            number_constant = None
-        if len(constants) < MAX_REMEMBERED_SHAPES:
-            constants[key] = number_constant
-        return number_constant
-
-    def at_once(
-        self: Any, lhs: tl.tensor, rhs: tl.tensor, pointers: bool, arithmetic: bool, division: bool
-    ) -> Any:
-        """Returns the operands if only their types matter; else None."""
-        kind = lhs.dtype
-        if type(rhs) is int:
-            if (
-                type(kind) is not dtype
-                or not arithmetic
-                or (number_constant := constant(self, kind, rhs, division)) is None
-            ):
-                return None
-            return lhs, tensor(
-                number_constant.handle, lhs.type
-            ) if lhs.type.is_block() else number_constant
-        if type(rhs) is not tensor or type(rhs.dtype) is not dtype:
-            return None
-        if type(kind) is dtype:
-            return (
-                _spread(lhs, rhs)
-                if kind.name == rhs.dtype.name and keeps(self, kind, division)
-                else None
-            )
-        return (
-            _spread(lhs, rhs) if type(kind) is pointer and pointers and rhs.dtype.is_int() else None
-        )
+    check, tensor = TritonSemantic.binary_op_type_checking_impl, core.tensor
+    direct = _DirectOperands(check)
 
     def check_types(
         self: Any, lhs: tl.tensor, rhs: tl.tensor, allow_lhs_ptr: bool = False, allow_rhs_ptr: bool = False,
         arithmetic_check: bool = True, div_or_mod: bool = False,
     ) -> Any:  # fmt: skip
-        if type(lhs) is tensor:
-            operands = at_once(self, lhs, rhs, allow_lhs_ptr, arithmetic_check, div_or_mod)
-            if operands is not None:
-                return operands
+        operands = None
+        if type(lhs) is tensor and type(rhs) is int and arithmetic_check:
+            operands = direct.beside_number(self, lhs, rhs, div_or_mod)
+        elif type(lhs) is tensor and type(rhs) is tensor:
+            operands = direct.of_tensors(self, lhs, rhs, allow_lhs_ptr, div_or_mod)
+        if operands is not None:
+            return operands
         return check(self, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
 
     TritonSemantic.binary_op_type_checking_impl = check_types
