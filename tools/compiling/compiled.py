@@ -12,7 +12,7 @@ from kernelwright.tools.report import Cheat, Failure, Fault, KernelResources, Va
 
 Json = Any
 VERSION = 3
-"""The version of the cached form, raised when it changes."""
+"""Version of the cached form, raised whenever the form changes."""
 
 
 class Compiled(Value):
@@ -35,11 +35,11 @@ class Compiled(Value):
     """
     failure: Failure | None = None
     resources: KernelResources | None = None
-    """Also of a kernel that was compiled and needs more than the target has."""
+    """Resources, also of a compiled kernel which needs more than the target has."""
     signature: dict[str, Json] = {}
     """Parameter -> Triton's type, a list for a tuple."""
     metadata: dict[str, Json] = {}
-    """The compiler's, as far as a launch needs it (`METADATA`)."""
+    """Fields of the compiler's metadata needed for a launch (`METADATA`)."""
     binary: bytes = b""
     """cubin or hsaco. Base64 in JSON."""
     reversed: bytes = b""
@@ -47,11 +47,11 @@ class Compiled(Value):
     the result (`tools.compiling.program_order`).
     """
     texts: dict[str, str] = {}
-    """The stages that were asked for."""
+    """Requested stages of the compilation, as text."""
     seconds: float = 0.0
-    """Seconds that compiling took when it was done."""
+    """Duration of the compilation, in seconds."""
     cached: bool = False
-    """Whether it had been compiled before."""
+    """Whether the kernel came from the cache."""
 
 
 OUTPUT_FILE = "compiler_says"
@@ -65,7 +65,7 @@ METADATA = (
 )  # fmt: skip
 """Fields of Triton's metadata which are stored, if the Triton version has them."""
 TEXTS = ("ttir", "ttgir", "llir", "ptx", "amdgcn")
-"""Stages that a compilation leaves behind as text."""
+"""Stages of a compilation available as text."""
 
 
 class Place(Value):
@@ -80,9 +80,7 @@ class Place(Value):
 
 
 class CompileOutcome(Value):
-    """Outcome of a compilation without anything that differs between candidates with the same
-    text, as stored in the cache.
-    """
+    """Outcome of a compilation, independent of the candidate, as stored in the cache."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", ser_json_bytes="base64", val_json_bytes="base64"
@@ -98,5 +96,5 @@ class CompileOutcome(Value):
     binary: bytes = b""
     reversed: bytes = b""
     texts: dict[str, str] = {}
-    """Texts by stage, see `TEXTS`; only those that were asked for."""
+    """Requested texts by stage, see `TEXTS`."""
     seconds: float = 0.0

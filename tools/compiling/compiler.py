@@ -43,7 +43,7 @@ WORKER_ENTRY = "kernelwright.tools.compiling.worker:serve"
 FP_FUSION = "1"
 """TRITON_DEFAULT_FP_FUSION of the sandbox; its default flips in Triton 3.10."""
 _CACHED_FAULTS = (Fault.COMPILE, Fault.RESOURCES, Fault.CHEAT)
-"""Failures that the next attempt would meet again: they are cached. A crash or a timeout is not."""
+"""Failures which the next attempt would repeat: they are cached. A crash or a timeout is not."""
 _MAX_KERNELS_OF_ONE_PROCESS = 1 if (os.cpu_count() or 1) >= 8 else 3
 """Maximum number of kernels compiled by a single process: a matrix product compiles for up to
 seconds, and a process starts in 30 milliseconds.
@@ -188,8 +188,8 @@ class Compiler:
 
 
 def _promised(other: Future[CompileOutcome | None], deadline: float) -> CompileOutcome | None:
-    """Returns another thread's outcome for a kernel; None if late, or if it failed for a reason
-    of its own attempt.
+    """Returns another thread's outcome for a kernel; None if late, or if this attempt may end
+    differently.
     """
     try:
         outcome = other.result(max(deadline - time.monotonic(), 0.0))
@@ -204,7 +204,7 @@ def _promised(other: Future[CompileOutcome | None], deadline: float) -> CompileO
 
 @dataclass(frozen=True)
 class _Job:
-    """Compilation of kernels of a trace, one after the other; a process that dies is replaced."""
+    """Compilation of kernels of a trace, one after the other; a dead process is replaced."""
 
     zygote: Zygote
     traced: Traced
@@ -214,7 +214,7 @@ class _Job:
     kernel_seconds: float
     texts: tuple[str, ...]
     shared: Collection[str]
-    """Keys of kernels with a launch that passes two tensors in the same memory."""
+    """Keys of kernels launched with two tensors in the same memory."""
 
     def run(self, keys: Mapping[str, str]) -> dict[str, CompileOutcome]:
         """Compiles kernels until done or out of time; returns the outcomes by address.
@@ -252,7 +252,7 @@ class _Job:
     ) -> None:
         """Receives outcomes until the process is done.
 
-        A process that ends early sets the outcome of its current kernel.
+        A process which ends early sets the outcome of its current kernel.
         """
         at, begun = next(iter(keys)), time.monotonic()
         ended: CompileOutcome | None = None
@@ -328,8 +328,8 @@ def _read_outcome(message: object) -> CompileOutcome:
 
 
 def _last_words(path: Path) -> str:
-    """Returns the last line printed by a compiler that died. The sandbox wrote the file: its
-    content is untrusted.
+    """Returns the last line printed by a dead compiler. The sandbox wrote the file: its content
+    is untrusted.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

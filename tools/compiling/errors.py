@@ -1,5 +1,5 @@
-"""Why a kernel does not compile: Triton's own words and the place in its text, or the first error
-that LLVM's passes print.
+"""Explains why a kernel does not compile: Triton's own words with the position in the text, or
+the first error printed by LLVM's passes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CapturedDiagnostics:
 
     text: str = ""
     path: Path | None = None
-    """File for the text, which survives a compiler that aborts; None: in memory."""
+    """File for the text, which survives an aborting compiler; None: in memory."""
 
 
 @contextlib.contextmanager
@@ -59,7 +59,7 @@ def captured_errors(diagnostics: CapturedDiagnostics) -> Iterator[None]:
 def outcome_of(
     error: Exception, diagnostics: str, kernel: str, functions: Mapping[str, Function]
 ) -> CompileOutcome:
-    """Returns the outcome of a compilation that raised an error.
+    """Returns the outcome of a failed compilation.
 
     diagnostics: output of the compiler. kernel: name of the kernel. functions: all functions of
     the kernel, in the order of `closure`.
@@ -112,7 +112,9 @@ def chain(error: BaseException | None) -> list[BaseException]:
 
 
 def located(error: BaseException) -> list[Any]:
-    """Triton's CompilationErrors in the chain, innermost first: each knows a function's text and a node in it."""
+    """Returns Triton's CompilationErrors in the chain, innermost first: each has a function's
+    text and a node in this text.
+    """
     return [
         e
         for e in chain(error)[::-1]
@@ -121,7 +123,7 @@ def located(error: BaseException) -> list[Any]:
 
 
 def compile_message(error: BaseException) -> str:
-    """The innermost words, without the excerpt of the source that Triton puts before them."""
+    """Returns the innermost message, without Triton's excerpt of the source."""
     for inner in located(error):
         if text := (getattr(inner, "error_message", None) or "").strip():
             return str(text)

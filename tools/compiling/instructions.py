@@ -58,7 +58,9 @@ class Instructions:
 
 
 def read_instructions(asm: Mapping[str, str | bytes]) -> Instructions:
-    """`asm` as a CompiledKernel has it: ptx (and ttgir) or amdgcn."""
+    """Reads the instructions of a compiled kernel. asm: `CompiledKernel.asm`, with ptx (and
+    ttgir) or amdgcn.
+    """
     if isinstance(ptx := asm.get("ptx"), str):
         return _read_ptx(ptx, str(asm.get("ttgir", "")))
     if isinstance(amd := asm.get("amdgcn"), str):

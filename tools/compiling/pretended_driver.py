@@ -1,4 +1,4 @@
-"""A driver of Triton for a GPU that is not there."""
+"""Driver for Triton in a process without a GPU."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ class PretendedDriver:
         self._target = target
 
     def get_current_target(self) -> Any:
-        """Triton's GPUTarget of the target that is compiled for."""
+        """Returns Triton's GPUTarget of the compile target."""
         return self._target.gpu_target()

@@ -54,7 +54,7 @@ def in_reverse(ptx: str) -> str | None:
 
 
 def kernels_with_shared_memory(traced: Traced) -> set[str]:
-    """The keys of kernels that some launch is given two tensors in the same memory."""
+    """Returns the keys of kernels launched with two tensors in the same memory."""
     return {
         key for trace in traced.traces if trace is not None for key in _given_memory_twice(trace)
     }

@@ -23,13 +23,15 @@ REPORTED_OPTIONS = (
     "matrix_instr_nonkdim",
     "kpack",
 )
-"""Options of a launch that are reported beside the constexprs."""
+"""Options of a launch reported beside the constexprs."""
 TENSOR_MEMORY_COLUMNS = 512
 """Columns of a multiprocessor's tensor memory (PTX ISA, tcgen05)."""
 
 
 def describe(compiled: CompiledKernel, target: Target, seconds: float) -> KernelResources:
-    """made: triton's CompiledKernel. seconds: that compiling took."""
+    """Describes the resources of a compiled kernel. compiled: Triton's CompiledKernel. seconds:
+    compile time.
+    """
     metadata = compiled.metadata
     usage, read = (
         read_compiled(compiled.asm, metadata.name, target),
@@ -82,7 +84,7 @@ def why_too_large(compiled: CompiledKernel, resources: KernelResources, target: 
 
 
 def max_threads(registers: int, target: Target) -> int:
-    """Threads of the largest block that the registers allow."""
+    """Returns the number of threads of the largest block for this register count."""
     warps = target.threads_per_block // target.warp_size
     while registers and warps > 1 and not occupancy(registers, 0, warps, target)[0]:
         warps -= 1

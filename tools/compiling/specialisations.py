@@ -3,7 +3,7 @@
 Triton compiles a kernel anew for each pattern of arguments divisible by 16: sizes with different
 patterns cost a compilation each, for code with the same results. A binary compiled with fewer
 assumptions is valid wherever a binary with more assumptions is. The problem's own size keeps its
-own specialisation, because it is timed.
+own specialisation for timing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from kernelwright.tools.trace.trace import Kernel, Traced
 
 
 def share_binaries(traced: Traced, main_kernels: Collection[str]) -> Traced:
-    """Weakens every kernel outside `main_kernels` to the assumptions common to all kernels that
-    differ in nothing else.
+    """Weakens every kernel outside `main_kernels` to the assumptions common to all kernels equal
+    except for attributes.
 
     main_kernels: keys of kernels which stay unchanged.
     """
@@ -67,7 +67,7 @@ def _without_assumptions(kernel: Kernel) -> str:
 
 
 def _with_common_attributes(kernels: list[Kernel]) -> Kernel:
-    """The first, with the attributes that all have."""
+    """Returns the first kernel with the attributes common to all."""
     common = set.intersection(
         *({_attribute_key(attribute) for attribute in kernel.attributes} for kernel in kernels)
     )

@@ -51,7 +51,9 @@ COMPILER_OPTIONS = frozenset({
     "supported_fp8_dtypes", "waves_per_eu",
     "wgp_cu_mode",
 })  # fmt: skip
-"""Options of a launch that reach the compiler. Others name files, other targets or arguments of ptxas."""
+"""Options of a launch passed to the compiler. Other options name files, other targets or
+arguments of ptxas.
+"""
 _TYPE = re.compile(
     r"constexpr|nvTmaDesc|tensordesc<[a-z0-9]{1,12}\[[0-9, "
     r"]{1,60}\]>|\*{0,3}k?\*{0,2}(?:[iu](?:1|8|16|32|64)|bf16|fp(?:16|32|64|8[a-z0-9]{1,8})|void)"

@@ -32,15 +32,15 @@ __all__ = [
 ]
 
 MAX_MESSAGE_BYTES = 32 << 20
-"""Bytes of the largest message that is read, unless a channel is given another bound."""
+"""Default maximum number of bytes of a received message."""
 MAX_DESCRIPTORS = 253
 """Maximum number of descriptors which Linux sends beside a piece of a message (SCM_MAX_FD,
 unix(7)).
 """
 
 SEND_SECONDS = 60.0
-"""Seconds within which the other side must take a message sent without deadline; afterwards it
-counts as closed.
+"""Seconds within which the other side must receive a message sent without deadline; afterwards
+the channel counts as closed.
 """
 
 
@@ -75,16 +75,16 @@ class Channel:
         self.descriptors: list[int] = []
 
     def fileno(self) -> int:
-        """The socket's descriptor, so that `select` takes a channel."""
+        """Returns the socket's descriptor, so that `select` accepts a channel."""
         return self._sock.fileno()
 
     @contextmanager
     def die_when_closed(self, last: Callable[[], object]) -> Iterator[None]:
-        """Lets this process die inside the block as soon as the other side closes, whatever the
-        process is doing: it calls `last` and ends by SIGIO.
+        """Ends this process during the block as soon as the other side closes, whatever the
+        process is doing: calls `last`, then dies by SIGIO.
 
         The signal is handled when the interpreter runs next: an import of a large library is not
-        cut short.
+        interrupted.
         """
 
         def die(*_: object) -> None:
@@ -174,7 +174,7 @@ class Channel:
                 self.descriptors.extend(fds)
 
     def take_descriptors(self) -> list[int]:
-        """The descriptors that came so far; the caller closes them."""
+        """Returns the descriptors received so far; the caller closes them."""
         received, self.descriptors = self.descriptors, []
         return received
 

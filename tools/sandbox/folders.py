@@ -61,7 +61,7 @@ def remove(folder: Path, seconds: float = REMOVAL_SECONDS) -> None:
 
 
 def sweep(name: str, young: float = MIN_AGE_SECONDS) -> None:
-    """Removes the folders of that name in the temporary folder whose owner was killed."""
+    """Removes folders with this name in the temporary folder after their owner was killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}{name}-*"):
         with contextlib.suppress(OSError), _locked(folder) as free:
             if free and time.time() - folder.stat().st_mtime > young:

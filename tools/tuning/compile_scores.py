@@ -1,4 +1,4 @@
-"""Scores a configuration by compiling alone: traces it, compiles it for the target, and rates its
+"""Scores a configuration by compiling alone: traces and compiles the text, and rates its
 resources by a cost model.
 """
 
@@ -39,7 +39,7 @@ class KernelScore(Value):
     """Instructions issued by a thread; instructions in a loop count once per iteration."""
     tensor_core: str = ""
     bound: str = ""
-    """The resource that bounds the launch by the model: issue, tensor, memory or latency."""
+    """Resource bounding the launch in the model: issue, tensor, memory or latency."""
     cycles: Number = 0.0
 
 
@@ -47,7 +47,7 @@ class CompileScore(Value):
     """Score of a configuration, deterministic in its text."""
 
     failure: str = ""
-    """Reason why the configuration cannot be launched, in one line; empty if it can."""
+    """Reason why the configuration cannot be launched, in one line; empty if launchable."""
     kernels: tuple[KernelScore, ...] = ()
     cycles: Number | None = None
     """Estimated cycles of all launches of a call, for comparing configurations; no time. None for
@@ -65,7 +65,7 @@ class CompileScore(Value):
 
     @property
     def bound(self) -> str:
-        """The bound of the launch that takes longest by the model."""
+        """Bound of the longest launch in the model."""
         longest = max(self.kernels, key=lambda kernel: kernel.cycles, default=None)
         return longest.bound if longest is not None else ""
 

@@ -1,4 +1,4 @@
-"""The launches of a trace at the problem's own size, with the facts that tuning uses."""
+"""Facts about the launches of a trace at the problem's own size, for tuning."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class LaunchFacts(Value):
     constants: dict[str, Any] = {}
     """Values of constexprs by name."""
     options: dict[str, Any] = {}
-    """The options num_warps, num_stages ... that the launch gives."""
+    """Options of the launch: num_warps, num_stages ..."""
     numbers: dict[str, int] = {}
-    """Arguments that are whole numbers."""
+    """Integer arguments."""
     types: dict[str, str] = {}
     """Parameter -> Triton's type: "*fp32"."""
 

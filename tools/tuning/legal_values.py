@@ -25,9 +25,9 @@ TRITON_DEFAULTS: dict[ParameterRole, Setting] = {
     ParameterRole.CTAS: 1,
     ParameterRole.PRECISION: "tf32",
 }
-"""Triton's defaults for options that a launch does not give (backends/nvidia/compiler.py, CUDAOptions)."""
+"""Triton's defaults for missing options of a launch (backends/nvidia/compiler.py, CUDAOptions)."""
 WORK_COUNT_WORDS = ("GROUP", "SPLIT", "UNROLL", "STAGES", "PROGRAMS")
-"""Parts of the names of constexprs that count work and do not describe it, upper case."""
+"""Parts (upper case) of the names of constexprs which count work."""
 
 
 def tile_values(start: int, in_product: bool, unmasked: bool) -> tuple[int, ...]:
@@ -59,7 +59,9 @@ def option_values(role: ParameterRole, start: int) -> tuple[int, ...]:
 
 
 def counts_work(name: str) -> bool:
-    """Whether a constexpr that is no extent says how work is divided, by its name; a KERNEL or a STRIDE does not."""
+    """Returns whether the name of a constexpr suggests a division of work; a KERNEL or a STRIDE
+    does not.
+    """
     return any(part in name.upper() for part in WORK_COUNT_WORDS)
 
 

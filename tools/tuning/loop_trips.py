@@ -15,14 +15,13 @@ MAX_EXPRESSION_DEPTH = 12
 
 
 class Unknown(ValueError):
-    """A number that the text and the launch do not tell."""
+    """Raised for a number unknown from the text and the launch."""
 
 
 def trips_of(node: ast.FunctionDef, launch: LaunchFacts) -> list[float]:
-    """Returns the iterations of the outermost loops which are not unrolled, in order; 1 if
-    unknown.
+    """Returns the iterations of the outermost loops without unrolling, in order; 1 if unknown.
 
-    A loop with ends that depend on the program number is counted for the program in the middle of
+    A loop with ends depending on the program number is counted for the program in the middle of
     the grid.
     """
     numbers = _Numbers(node, launch)

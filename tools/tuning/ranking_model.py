@@ -19,15 +19,17 @@ from kernelwright.tools.tuning.launch_facts import LaunchFacts
 INSTRUCTIONS_PER_CYCLE = 4
 """Warp instructions issued by a multiprocessor per cycle: one for each partition."""
 WARPS_FOR_FULL_ISSUE = 16
-"""Resident warps of a multiprocessor from which on it issues in every cycle, about; fewer wait for own results."""
+"""Approximate number of resident warps with which a multiprocessor issues in every cycle; fewer
+wait for own results.
+"""
 LATENCY_CYCLES = 700.0
-"""Cycles that a load from memory takes, about."""
+"""Approximate latency of a load from memory, in cycles."""
 L2_BANDWIDTH_FACTOR = 2.5
-"""Bandwidth of the L2 cache over that of the memory, about."""
+"""Approximate ratio of L2 bandwidth to memory bandwidth."""
 MMA_SYNC_SHARE_OF_PEAK = 0.62
 """Approximate share of the tensor cores' peak reached by `mma.sync` on GPUs with `wgmma`."""
 BLOCK_START_CYCLES = 1500.0
-"""Cycles that a block takes before its work: launching it and its first loads."""
+"""Cycles of a block before its work: launching and first loads."""
 _FORMATS = {
     "f16": "fp16",
     "bf16": "bf16",
@@ -92,7 +94,9 @@ def estimate_cycles(
 
 
 def _clock(peak: Peak | None, target: Target) -> float:
-    """Returns the cycles per second, derived from the published rate of fp32: 128 lanes that multiply and add."""
+    """Returns the cycles per second, derived from the published rate of fp32: 128 lanes with a
+    multiply-add each.
+    """
     rate = peak.rates.get("fp32") if peak is not None else None
     return rate / (target.multiprocessors * 128 * 2) if rate else 1.7e9
 

@@ -51,7 +51,9 @@ def find_tunable_space(
     capability: tuple[int, int] = HOPPER,
     say: Callable[[str], None] = lambda _: None,
 ) -> TunableSpace:
-    """The parameters that reach a launch at the problem's own size, and whose grids follow them."""
+    """Returns the parameters which reach a launch at the problem's own size, with grids that
+    follow them.
+    """
     candidate = trace(file.source)
     launches = launches_at(candidate.traced)
     if not launches:

@@ -1,4 +1,4 @@
-"""Finds addresses that overflow 32 bits at the sizes of a launch, by interval arithmetic on the
+"""Finds addresses which overflow 32 bits at the sizes of a launch, by interval arithmetic on the
 kernel's text.
 
 The interpreter runs small sizes, at which nothing overflows. The trace contains grid and
@@ -34,13 +34,13 @@ from kernelwright.tools.report import Failure, Fault, clean_text
 from kernelwright.tools.trace.trace import Function, Kernel, Launch, Traced, all_steps
 
 MAX_LAUNCHES = 2_000
-"""Steps of a trace that are looked at."""
+"""Maximum number of examined steps of a trace."""
 POINTER = object()
 """Abstract value of every address."""
 MAX_STATEMENTS = 20_000
-"""Statements that are walked through, those of a device function at each of its calls."""
+"""Maximum number of walked statements; those of a device function count at each call."""
 MAX_CALL_DEPTH = 8
-"""Device functions that call each other."""
+"""Maximum depth of nested calls of device functions."""
 AS_THEY_ARE = frozenset(
     {"multiple_of", "max_contiguous", "max_constancy", "broadcast_to", "reshape", "expand_dims"}
 )
@@ -96,7 +96,7 @@ def _overflow_message(wrap: Wrap, reaches: str, wraps: str) -> str:
 def wraps_of_launch(
     launch: Launch, kernel: Kernel, functions: Mapping[str, Function]
 ) -> list[tuple[Function, Wrap]]:
-    """Returns the overflowed integers that a launch adds to pointers, with the function which
+    """Returns the overflowed integers added to pointers by a launch, with the function which
     computes each.
     """
     function = functions.get(kernel.function)
@@ -119,7 +119,7 @@ def wraps_of_launch(
 
 
 def _definition(function: Function) -> ast.FunctionDef:
-    """Raises ValueError for a text that is no function."""
+    """Returns the definition of a function. Raises ValueError for any other text."""
     body = parse_module(function.text).body
     if not body or not isinstance(body[0], ast.FunctionDef):
         raise ValueError("a kernel's text is one function")
@@ -241,7 +241,7 @@ class _Walk:
             self._block(statement.body, values)
 
     def _turns(self, iterated: ast.expr, values: dict[str, Value]) -> Value:
-        """The numbers that a `range` gives; none of them have low > high."""
+        """Returns the range of the numbers of a `range`; an empty range has low > high."""
         if not isinstance(iterated, ast.Call) or not _name(iterated.func).endswith("range"):
             return None
         ends = [self._value(a, values) for a in iterated.args]

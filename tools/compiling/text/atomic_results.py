@@ -10,7 +10,7 @@ import functools
 from kernelwright.tools.parsing import parse_module
 
 ORDER_FREE = ("atomic_load", "atomic_store", "atomic_poll")
-"""Accesses that are followed as loads and stores."""
+"""Atomic operations handled as plain loads and stores."""
 
 
 @functools.lru_cache(maxsize=256)

@@ -38,7 +38,7 @@ class Contents:
         return _sha256([digest, numbered, target, version])
 
     def _closure(self, kernel: Kernel) -> tuple[dict[str, int], str]:
-        """The keys with their numbers, and a digest of all that they stand for."""
+        """Returns the keys with their numbers, and a digest of all functions behind them."""
         entries = (
             kernel.function,
             *(key for _, form in kernel.constants for key in functions_in(form)),
@@ -59,7 +59,9 @@ class Contents:
         return self._closures[entries]
 
     def _called_by(self, key: str) -> tuple[str, ...]:
-        """The keys of the functions that a function names, each once, in the order of the names."""
+        """Returns the keys of the functions named by a function, without duplicates, in the order
+        of the names.
+        """
         if key not in self._called:
             names = self._functions[key].names
             self._called[key] = tuple(
@@ -68,7 +70,7 @@ class Contents:
         return self._called[key]
 
     def _digest(self, key: str) -> str:
-        """Returns the digest of a single function; functions that it names enter as numbers."""
+        """Returns the digest of a single function; functions named in it enter as numbers."""
         if key not in self._digests:
             numbers = {called: number for number, called in enumerate(self._called_by(key))}
             fields = self._functions[key].model_dump(exclude={"line", "indent"})

@@ -128,8 +128,8 @@ def fields_of(kernels: Iterable[Kernel]) -> frozenset[str]:
 
 
 def constexpr_functions(functions: Mapping[str, Function]) -> frozenset[str]:
-    """The keys of those that some name stands for as a `@triton.constexpr_function`: Python over
-    constants, run while a kernel is compiled.
+    """Returns the keys of functions used as `@triton.constexpr_function`: Python over constants,
+    run during compilation.
     """
     keys: set[str] = set()
     waiting: list[Json] = [
@@ -146,7 +146,7 @@ def constexpr_functions(functions: Mapping[str, Function]) -> frozenset[str]:
 
 
 def functions_in(form: Json) -> list[str]:
-    """The keys of the device functions of the same trace that are in it."""
+    """Returns the keys of device functions of the same trace inside a constant."""
     keys: list[str] = []
     waiting = [form]
     while waiting:

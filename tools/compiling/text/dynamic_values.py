@@ -93,14 +93,16 @@ class Rewriter(ast.NodeTransformer):
         return _call("negated", node, node.operand) if isinstance(node.op, ast.Not) else node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """`c.value` that is read becomes a call, which gives a constexpr's number."""
+        """Replaces a read of `c.value` by a call, which returns a constexpr's number."""
         self.generic_visit(node)
         if node.attr == "value" and isinstance(node.ctx, ast.Load):
             return _call("value_of", node, node.value)
         return node
 
     def _is_range(self, function: ast.expr) -> bool:
-        """Python's or Triton's `range`, whose variable is a tensor; that of `static_range` is a constant."""
+        """Returns whether a function is Python's or Triton's `range`, with a tensor as loop
+        variable; `static_range` has a constant.
+        """
         if isinstance(function, ast.Attribute):
             return function.attr == "range"
         if not isinstance(function, ast.Name) or function.id in self._bound:
@@ -135,7 +137,7 @@ def world() -> dict[str, Any]:
 
 
 def python_builtins() -> dict[str, Callable[..., Any]]:
-    """Returns Python's builtins in forms that see through constexprs and take tensors."""
+    """Returns versions of Python's builtins which unwrap constexprs and accept tensors."""
     return {
         "isinstance": _unwrapping(builtins.isinstance), "hasattr": _unwrapping(builtins.hasattr),
         "getattr": _unwrapping(builtins.getattr),
@@ -238,12 +240,12 @@ def chosen(condition: object, yes: Callable[[], Any], no: Callable[[], Any]) -> 
 
 
 def both(*values: Callable[[], Any]) -> Any:
-    """Computes `and` over values that may be tensors; each is computed when it is needed."""
+    """Computes `and` over values or tensors, each evaluated on demand."""
     return _combined(values, "logical_and", False)
 
 
 def either(*values: Callable[[], Any]) -> Any:
-    """Computes `or` over values that may be tensors; each is computed when it is needed."""
+    """Computes `or` over values or tensors, each evaluated on demand."""
     return _combined(values, "logical_or", True)
 
 
@@ -266,7 +268,7 @@ def _combined(values: tuple[Callable[[], Any], ...], method: str, ends: bool) ->
 
 
 def negated(value: object) -> Any:
-    """Computes `not` of a value that may be a tensor."""
+    """Computes `not` of a value or a tensor."""
     return value.__not__() if _is_tensor(value) else not _unwrapped(value)
 
 

@@ -69,11 +69,11 @@ class TextRefused(Exception):
 
 
 def examine(function: Function, fields: Collection[str] = ()) -> ast.FunctionDef:
-    """The syntax tree of a text in which every form, name and attribute is allowed. Raises
+    """Returns the syntax tree of a text with allowed forms, names and attributes only. Raises
     TextRefused only.
 
-    fields: names that attributes may have beside those of Triton's values: fields of named tuples
-    among the constants.
+    fields: allowed attributes beside those of Triton's values: fields of named tuples among the
+    constants.
     """
     definition = _parse(function)
     _check_names(function.names)
@@ -132,7 +132,7 @@ class _Walk:
         """Ids of nodes which were checked together with their parent."""
 
     def check(self) -> None:
-        """Raises TextRefused for the first node that a kernel's text may not hold."""
+        """Raises TextRefused for the first forbidden node."""
         nodes = list(self._nodes())
         self._bound = {n.arg for n in nodes if isinstance(n, ast.arg)}
         self._bound |= {
@@ -259,8 +259,8 @@ class _Walk:
         self._check_chain(node.value, [(node.attr, node)])
 
     def _check_chain(self, owner: ast.expr, chain: list[tuple[str, ast.expr]]) -> None:
-        """`a.b.c`: as far as it begins with a module, each part that is there must be allowed;
-        every further part must be an attribute of a value.
+        """Checks an attribute chain `a.b.c`: existing parts behind a leading module must be
+        allowed, all further parts must be attributes of values.
         """
         while isinstance(owner, ast.Attribute):
             self._done.add(id(owner))
@@ -320,7 +320,7 @@ def _unknown_attribute(name: str, node: ast.expr) -> TextRefused:
 
 def _walked(form: Json, chain: list[tuple[str, ast.expr]]) -> list[tuple[str, ast.expr]]:
     """Removes leading modules and name spaces from an attribute chain; returns the attributes of
-    values. Empty if the chain ends in something that does not exist.
+    values. Empty if the chain ends in a missing name.
     """
     at = 0
     while at < len(chain) and isinstance(form, dict) and "members" in form:

@@ -1,5 +1,4 @@
-"""Ranges of the integers of a kernel at known arguments, and whether they fit the 32 bits that
-Triton gives them.
+"""Ranges of a kernel's integers at known arguments, and whether they fit Triton's 32 bits.
 
 Example: row = tl.program_id(0) of a grid of 600,000 programs is 0 to 599,999 in 32 bits. row *
 4096 reaches 2,457,595,904, which wraps; row.to(tl.int64) * 4096 does not.
@@ -26,19 +25,19 @@ class Wrap:
     expression: str
     reaches: int
     certain: bool
-    """Whether some program computes the value; otherwise it is a bound that may be too coarse."""
+    """Whether some program computes the value; otherwise the bound may be too coarse."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """The values that an integer takes over the programs and lanes of a launch."""
+    """Values of an integer over the programs and lanes of a launch."""
 
     low: int
     high: int
     wide: bool = False
-    """Whether it has 64 bits."""
+    """Whether the integer has 64 bits."""
     sources: frozenset[str] = frozenset()
-    """Axes of the grid and lanes that it is computed from."""
+    """Grid axes and lanes from which the integer is computed."""
     exact: bool = True
     """Whether both bounds are taken by some program."""
     dense: bool = False
@@ -58,7 +57,7 @@ def constant(value: int) -> Range:
 
 
 def joined(first: Range, second: Range) -> Range:
-    """Returns the range of a value that is either."""
+    """Returns the range of a value from either range."""
     return Range(
         min(first.low, second.low), max(first.high, second.high), first.wide or second.wide,
         first.sources | second.sources, exact=False, wrap=first.wrap or second.wrap,
@@ -126,5 +125,5 @@ def _bounds(operation: ast.operator, lhs: Range, right: Range) -> list[int] | No
 
 
 def widened(value: Range) -> Range:
-    """Returns the value after `.to(tl.int64)`: a wrap before it stays."""
+    """Returns the value after `.to(tl.int64)`; an earlier overflow stays."""
     return replace(value, wide=True)

@@ -59,7 +59,9 @@ __all__ = [
 MAX_LINE = 200_000
 """Line and column of a definition beyond which a trace is not believed."""
 _LANGUAGE = "__triton_language__"
-"""Name of Triton's language in a kernel's globals, for the interpreter; no kernel can spell it."""
+"""Name of Triton's language in a kernel's globals, for the interpreter; not spellable in a
+kernel.
+"""
 
 
 def check(function: Function, *, fields: Collection[str] = ()) -> Failure | None:
@@ -118,7 +120,9 @@ class TextFailed(Failed):
 
 
 class Foreign:
-    """Stands for an object that a trace cannot hold. Nothing can be done with it; Triton says so in its own words."""
+    """Stands for an object which a trace cannot hold. Any use fails in Triton, with Triton's own
+    message.
+    """
 
     __slots__ = ()
 
@@ -165,11 +169,11 @@ class Rebuilt(Mapping[str, Any]):
         return len(self.functions)
 
     def texts(self, key: str) -> list[str]:
-        """Returns the text of a function and of all that it names. Raises KeyError."""
+        """Returns the text of a function and of all functions it names. Raises KeyError."""
         return [self.functions[each].text for each in self._closure(key)]
 
     def _closure(self, key: str) -> list[str]:
-        """A function and all that it names, itself first. Raises KeyError."""
+        """Returns a function and all functions it names, itself first. Raises KeyError."""
         functions = {key: self.functions[key]}
         waiting = [key]
         while waiting:
@@ -206,7 +210,7 @@ class Rebuilt(Mapping[str, Any]):
         return rebuilt
 
     def _finish(self, key: str) -> None:
-        """Fills in the functions that a function names, which may name it in turn."""
+        """Binds the functions named by a function, which may name each other."""
         if (world := self._worlds.pop(key, None)) is not None:
             with self._blamed_on(key):
                 forms = self.functions[key].names.items()

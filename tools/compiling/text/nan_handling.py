@@ -23,8 +23,8 @@ BITS_OF_INFINITY = frozenset(
     )
     for offset in (-1, 0, 1, sign)
 ) | {0x7FFF, 0x7FFFFFFF, (1 << 63) - 1}
-"""The bits of an infinity as half, bfloat16, single and double; the numbers beside them, and the
-masks that leave the sign out.
+"""Bits of an infinity as half, bfloat16, single and double, with neighbouring numbers, and masks
+without the sign bit.
 """
 
 
@@ -51,7 +51,9 @@ def treats_nan(text: str) -> bool:
 
 
 def _looks_at_bits(tree: ast.AST) -> bool:
-    """Whether values are taken for their bits beside a number that has the bits of an infinity, or all but the sign."""
+    """Returns whether values are bit-cast beside a number with the bits of an infinity, or a mask
+    without the sign bit.
+    """
     nodes = list(ast.walk(tree))
     cast = any(isinstance(node, ast.keyword) and node.arg == "bitcast" for node in nodes)
     return cast and any(

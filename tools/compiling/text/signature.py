@@ -84,7 +84,7 @@ class Defaults:
         return cls(tuple(args.defaults), tuple((a.arg, d) for a, d in named if d is not None))
 
     def names(self) -> set[str]:
-        """All names that occur in them."""
+        """Returns all names in the expressions."""
         expressions = [*self.positional, *(expression for _, expression in self.named)]
         return {n.id for e in expressions for n in ast.walk(e) if isinstance(n, ast.Name)}
 

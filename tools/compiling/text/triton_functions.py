@@ -33,7 +33,7 @@ def code(definition: ast.FunctionDef, line: int, path: str) -> Any:
 
 
 def constant_code(definition: ast.FunctionDef, line: int, path: str) -> Any:
-    """The definition as Python's code, as it is: a function that computes constants."""
+    """Returns Python code of the unchanged definition: a function which computes constants."""
     return _compiled_code(ast.Module([definition], []), line, path)
 
 
@@ -44,9 +44,9 @@ def interpreted_code(
     names: Mapping[str, Json],
     world: dict[str, Any],
 ) -> Any:
-    """The definition as Python's code, rewritten for Triton's interpreter.
+    """Returns Python code of the definition, rewritten for Triton's interpreter.
 
-    Names that the rewriting needs enter `world`.
+    Adds names needed by the rewriting to `world`.
     """
     nodes = list(ast.walk(definition))
     bound = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -63,8 +63,8 @@ def _compiled_code(tree: ast.Module, line: int, path: str) -> Any:
 
 
 def _rewritten(tree: ast.Module, world: dict[str, Any]) -> ast.Module:
-    """Rewrites a kernel as Triton's interpreter does, with only those of its names that the
-    rewriting put in (stock Triton lends a kernel its whole module).
+    """Rewrites a kernel as Triton's interpreter does, adding only the names which the rewriting
+    introduced (Triton itself adds its whole module).
     """
     from triton.runtime import interpreter
 
@@ -108,7 +108,7 @@ def compiled(python: FunctionType, function: Function, definition: ast.FunctionD
 
 
 def constant(python: FunctionType, function: Function, definition: ast.FunctionDef) -> Any:
-    """Triton's ConstexprFunction, which a kernel calls with constants while it is compiled."""
+    """Returns Triton's ConstexprFunction, called by a kernel with constants during compilation."""
     from triton.runtime.jit import ConstexprFunction
 
     class ConstantFromText(ConstexprFunction):
@@ -121,7 +121,7 @@ def constant(python: FunctionType, function: Function, definition: ast.FunctionD
 
 
 def interpreted(python: FunctionType) -> Any:
-    """Triton's InterpretedFunction over a function that is rewritten already."""
+    """Returns Triton's InterpretedFunction for an already rewritten function."""
     from triton.runtime.interpreter import InterpretedFunction
 
     class InterpretedFromText(InterpretedFunction):
@@ -132,7 +132,7 @@ def interpreted(python: FunctionType) -> Any:
 
 
 def late(module: ModuleType, name: str) -> Any:
-    """Returns a wrapper that looks up a module's function at each call: the interpreter replaces
+    """Returns a wrapper which looks up a module's function at each call: the interpreter replaces
     functions while a kernel runs.
     """
 

@@ -34,7 +34,7 @@ MODULES = frozenset({
     "triton.language.standard",
     "triton.language.target_info",
 })  # fmt: skip
-"""Modules that a kernel may name, by their own names."""
+"""Modules which a kernel may name."""
 
 LIBDEVICE = frozenset(name for name in MODULES if name.endswith(".libdevice"))
 """Their functions are stubs, which the backend replaces."""
@@ -49,15 +49,15 @@ CLASSES = frozenset({
     "slice", "static_range", "tensor",
     "tensor_descriptor", "tensor_descriptor_base", "tensor_descriptor_type", "tuple", "tuple_type",
 })  # fmt: skip
-"""Classes of triton.language.core that a kernel may name."""
+"""Classes of triton.language.core which a kernel may name."""
 
 BUILTINS = frozenset({
     "float", "getattr", "hasattr", "int", "isinstance", "len", "list", "max", "min", "print", "range",
 })  # fmt: skip
-"""Python's builtins that Triton's code generator knows (CodeGenerator.builtin_namespace)."""
+"""Python's builtins supported by Triton's code generator (CodeGenerator.builtin_namespace)."""
 
 RESERVED = frozenset({"interpreter_semantic", "interpreter_builder", "_InterpreterComparison"})
-"""Names that Triton's interpreter puts into a kernel's namespace."""
+"""Names added to a kernel's namespace by Triton's interpreter."""
 
 _OF_TYPES = frozenset({
     "BOOLEAN", "KIND", "SIGNED", "SIGNEDNESS", "UNSIGNED", "address_space", "const", "element_ty", "exponent_bias",
@@ -75,15 +75,15 @@ class NotNameable(Exception):
 
 
 class NotThere(Exception):
-    """Raised for a name that does not exist. The message is Python's own."""
+    """Raised for a missing name. The message is Python's own."""
 
 
 @functools.cache
 def value_attributes() -> frozenset[str]:
-    """Attributes that a kernel may ask a value for: methods of tensors and descriptors,
-    properties of types.
+    """Returns the allowed attributes of values: methods of tensors and descriptors, properties of
+    types.
 
-    Asked once, before anything is interpreted.
+    Cached before anything is interpreted.
     """
     import triton.language as tl
 
@@ -176,7 +176,7 @@ def _nameable(value: object, name: str, owner: str) -> bool:
 
 
 def member(module: types.ModuleType, name: str) -> Any:
-    """The object that `module.name` is. Raises NotThere or NotNameable."""
+    """Returns the object `module.name`. Raises NotThere or NotNameable."""
     if name in members(module.__name__):
         return getattr(module, name)
     if not hasattr(module, name):

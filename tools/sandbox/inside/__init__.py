@@ -1,1 +1,1 @@
-"""Code that runs behind the walls, or forks such processes. The trusted side is the folder above."""
+"""Code inside the sandbox, or forking such processes. The trusted side is the folder above."""

@@ -1,4 +1,4 @@
-"""The candidate's own process: sets its walls, waits for its job and runs it."""
+"""The candidate's own process: enters the isolation layers, waits for its job and runs the job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(
     output_fd: int,
     common: list[tuple[int, int]],
 ) -> None:
-    """Runs the job in this process, which ends with it. Never returns."""
+    """Runs the job, then ends the process. Never returns."""
     code = 70
     try:
         kernel.die_with_parent()
@@ -76,7 +76,9 @@ def _make_ruleset(
 
 
 def _settle_descriptors(channel_fd: int, output_fd: int, ruleset: int | None) -> Channel:
-    """Nothing is open but standard input (empty), output, errors, the channel, and the ruleset until it is entered."""
+    """Closes all descriptors except standard input (empty), output, errors, the channel, and the
+    ruleset until used.
+    """
     high = max(channel_fd, output_fd, ruleset or 0, 64) + 1
     os.dup2(channel_fd, high, inheritable=False)
     os.dup2(output_fd, high + 1, inheritable=False)
@@ -94,7 +96,7 @@ def _settle_descriptors(channel_fd: int, output_fd: int, ruleset: int | None) ->
 
 
 def _hold_context() -> None:
-    """A CUDA context, and the libraries that a first kernel would load."""
+    """Creates a CUDA context, and loads the libraries of a first kernel."""
     import torch
 
     torch.cuda.init()

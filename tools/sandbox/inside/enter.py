@@ -18,7 +18,7 @@ from kernelwright.tools.sandbox.limits import ProcessKind
 
 
 def main() -> None:
-    """Enters the walls and becomes the command that the arguments name."""
+    """Enters the isolation layers and executes the command in the arguments."""
     scratch, command = sys.argv[1], sys.argv[2:]
     layers = Layers()
     if os.geteuid() == 0:

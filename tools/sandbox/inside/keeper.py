@@ -30,9 +30,9 @@ from kernelwright.tools.sandbox.limits import ProcessKind
 from kernelwright.tools.sandbox.request import Request
 
 CUDA_TICK_SECONDS = 0.5
-"""Seconds between two looks at a process that a clock may be running on."""
+"""Seconds between two polls of a process which may be timed."""
 MAX_HANDED_OUT_BYTES = 64 << 10
-"""Bytes of each file that is copied out of a private folder."""
+"""Maximum number of bytes of each file copied out of a private folder."""
 _AWAITED = (signal.SIGCHLD, signal.SIGTERM)
 
 
@@ -107,7 +107,7 @@ def _hand_out(scratch: str, name: str, outside: int) -> None:
 
 
 def _every_process() -> list[int]:
-    """Returns the identifiers in /proc, without that of the process of its own name space."""
+    """Returns the process ids in /proc, without the own process in its name space."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
 
 
@@ -142,7 +142,7 @@ def _wait(pid: int, watch: UsageWatch, tick: float) -> str:
 
 
 def _ended(pid: int) -> str | None:
-    """Reaps all that is dead; how the candidate itself ended, once it has."""
+    """Reaps dead processes; returns how the candidate ended, if dead."""
     how = None
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:

@@ -10,7 +10,7 @@ from kernelwright.tools.sandbox.channel import Channel
 
 
 def serve(channel: Channel, payload: dict[str, Any]) -> None:
-    """Runs a text and sends back its `result`: the tests look at the walls with it."""
+    """Runs a text and sends its `result`, for tests of the isolation layers."""
     names: dict[str, Any] = {}
     try:
         exec(payload["code"], names)

@@ -1,1 +1,3 @@
-"""The numbers of a kernel file found in its syntax tree, and written back with the rest of the text as it was."""
+"""Finds the numbers of a kernel file in its syntax tree, and writes them back without changing
+the remaining text.
+"""

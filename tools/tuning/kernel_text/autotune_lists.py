@@ -23,7 +23,7 @@ class ListedConfig:
     nodes: dict[str, ast.expr]
     """Expression of each constexpr."""
     values: dict[str, Setting]
-    """Constexprs and options that are written as plain numbers or texts."""
+    """Constexprs and options written as plain numbers or texts."""
 
 
 @dataclass(frozen=True)

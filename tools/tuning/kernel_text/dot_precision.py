@@ -1,4 +1,6 @@
-"""The precision of a kernel's products as a parameter: `input_precision` of every `tl.dot` that it makes."""
+"""Precision of a kernel's products as a parameter: `input_precision` of each `tl.dot` in the
+kernel.
+"""
 
 from __future__ import annotations
 

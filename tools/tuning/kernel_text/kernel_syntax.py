@@ -24,23 +24,23 @@ class KernelSyntax:
     parameters: list[str] = field(default_factory=list)
     constexprs: list[str] = field(default_factory=list)
     tiles: set[str] = field(default_factory=set)
-    """Constexprs that are the extent of a block."""
+    """Constexprs used as the extent of a block."""
     placed: dict[str, set[int]] = field(default_factory=dict)
     """Constexprs multiplied by a program number, with the grid axes of this number."""
     dot_tiles: set[str] = field(default_factory=set)
     """Tiles of a kernel with products: at least 16."""
     dots: list[ast.Call] = field(default_factory=list)
     unmasked: bool = False
-    """Whether it loads or stores a block without a mask and without a boundary check."""
+    """Whether the kernel loads or stores a block without mask and boundary check."""
     loops: bool = False
     persistent: bool = False
-    """A loop of it goes on by the number of programs."""
+    """Whether a loop advances by the number of programs."""
     counted: dict[str, str] = field(default_factory=dict)
-    """Constexpr -> the parameter that `tl.cdiv(parameter, CONSTEXPR)` divides by it."""
+    """Parameter in `tl.cdiv(parameter, CONSTEXPR)`, by constexpr."""
     called: set[str] = field(default_factory=set)
-    """Names of functions that it calls."""
+    """Names of functions called by the kernel."""
     outside: set[str] = field(default_factory=set)
-    """Names of extents that are no parameter: constants of the module, perhaps."""
+    """Extents which are no parameters, maybe constants of the module."""
 
     @property
     def name(self) -> str:
@@ -72,7 +72,7 @@ def kernels_of(tree: ast.Module) -> dict[str, KernelSyntax]:
 
 
 def _join_called(kernel: KernelSyntax, kernels: dict[str, KernelSyntax]) -> None:
-    """Products in a device function that the kernel calls are the kernel's."""
+    """Adds products in called device functions to the kernel."""
     waiting, visited = list(kernel.called), {kernel.name}
     while waiting:
         name = waiting.pop()
@@ -174,7 +174,9 @@ def _direct_names(node: ast.expr) -> Iterator[str]:
 
 
 def _blocks(node: ast.FunctionDef) -> set[str]:
-    """Returns the names that hold a block: results of `tl.arange` and of computations on them, and block pointers."""
+    """Returns the names of blocks: results of `tl.arange` and of computations on them, and block
+    pointers.
+    """
     blocks: set[str] = set()
     for _ in range(4):
         for inner in ast.walk(node):
@@ -185,7 +187,7 @@ def _blocks(node: ast.FunctionDef) -> set[str]:
 
 
 def _is_block(value: ast.expr, blocks: set[str]) -> bool:
-    """Whether an expression is a block, as far as it is seen; a reduction to a number is none."""
+    """Returns whether an expression is recognisably a block; a reduction to a number is not."""
     if isinstance(value, ast.Call) and called_name(value) in (
         "sum",
         "max",
@@ -226,7 +228,7 @@ def _placed(node: ast.FunctionDef, names: set[str]) -> dict[str, set[int]]:
 
 
 def _axes_of(value: ast.expr, axes_of_names: dict[str, set[int]]) -> set[int]:
-    """The axes of the program's number that a scalar is computed from; none for a block of offsets."""
+    """Returns the grid axes from which a scalar is computed; empty for a block of offsets."""
     axes: set[int] = set()
     for inner in ast.walk(value):
         if isinstance(inner, ast.Call):

@@ -21,7 +21,7 @@ class LaunchSyntax:
     call: ast.Call
     kernel: KernelSyntax
     bound: dict[str, ast.expr]
-    """Parameter, or option of the launch -> the expression that is passed."""
+    """Argument expression of each parameter, and of each option of the launch."""
     grid: ast.expr
 
 
@@ -78,7 +78,7 @@ def _starred(call: ast.Call) -> bool:
 
 
 def divisions_of(launch: LaunchSyntax, scopes: Scopes) -> list[GridDivision]:
-    """The divisions by a number that decide a grid."""
+    """Returns the divisions by a number in a grid."""
     grid = _body(scopes, launch.grid, MAX_GRID_NAMES_FOLLOWED)
     axes: list[tuple[int | None, ast.expr]] = [(None, grid)]
     if isinstance(grid, ast.Tuple | ast.List):

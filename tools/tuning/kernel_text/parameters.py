@@ -18,7 +18,7 @@ class ParameterRole(StrEnum):
     TILE = "tile"
     """The extent of a block (`tl.arange(0, BLOCK)`): a power of two."""
     COUNT = "count"
-    """A constexpr that is counted to and is no extent: GROUP_M, SPLIT_K."""
+    """Constexpr used as a count and not as an extent: GROUP_M, SPLIT_K."""
     WARPS = "num_warps"
     STAGES = "num_stages"
     CTAS = "num_ctas"
@@ -27,7 +27,7 @@ class ParameterRole(StrEnum):
 
 
 LAUNCH_OPTIONS = (ParameterRole.WARPS, ParameterRole.STAGES, ParameterRole.CTAS)
-"""Options of a launch that are parameters."""
+"""Tunable options of a launch."""
 
 
 class Site(Value):
@@ -52,9 +52,9 @@ class Parameter(Value):
     """The legal ones in ascending order, the start among them."""
     sites: tuple[Site, ...]
     kernels: tuple[str, ...]
-    """The kernels whose launches it changes."""
+    """Kernels with launches affected by the parameter."""
     constexprs: tuple[str, ...] = ()
-    """The parameters of those kernels that hold its value."""
+    """Parameters of those kernels which receive the value."""
     operands: tuple[str, ...] = ()
     """For an input precision, the pointers of the kernel through which operands are loaded; empty
     if unknown.
@@ -62,19 +62,19 @@ class Parameter(Value):
     line: int
     """The line of its first site, from 1."""
     capped: bool = False
-    """The value stands in an expression such as `min(1024, next_power_of_2(n))`, so that less may be launched."""
+    """Whether the value is an upper bound, as in `min(1024, next_power_of_2(n))`."""
     places_programs: bool = False
-    """The kernel multiplies a program's number by it: the grid must follow."""
+    """Whether the kernel multiplies a program number by the value: the grid must follow."""
     config: int | None = None
-    """Number of the `triton.Config` of an autotune list that it stands in; None elsewhere."""
+    """Index of the `triton.Config` with the value in its autotune list; None elsewhere."""
 
 
 Configuration = Mapping[str, Setting]
-"""Values by parameter name. Parameters that are not named keep their start."""
+"""Values by parameter name. Missing parameters keep their start."""
 
 
 class FixedNumber(Value):
-    """A number that looks like a parameter and is left alone."""
+    """Number which looks like a parameter but stays fixed, with the reason."""
 
     name: str
     line: int
@@ -88,18 +88,18 @@ class ParameterSpace(Value):
     refused: tuple[FixedNumber, ...] = ()
 
     def start(self) -> dict[str, Setting]:
-        """The configuration that the file has."""
+        """Returns the configuration in the file."""
         return {p.name: p.start for p in self.parameters}
 
     def named(self, name: str) -> Parameter:
-        """Returns the parameter of that name. Raises KeyError."""
+        """Returns the parameter with this name. Raises KeyError."""
         for parameter in self.parameters:
             if parameter.name == name:
                 return parameter
         raise KeyError(name)
 
     def only(self, names: set[str]) -> ParameterSpace:
-        """Returns the parameters that are named, without the others."""
+        """Returns the space of the named parameters only."""
         chosen_space: ParameterSpace = self.with_(
             parameters=tuple(p for p in self.parameters if p.name in names)
         )
@@ -107,7 +107,7 @@ class ParameterSpace(Value):
 
 
 def changed_settings(space: ParameterSpace, configuration: Configuration) -> dict[str, Setting]:
-    """Returns the settings of a configuration that differ from the file."""
+    """Returns the settings of a configuration which differ from the file."""
     start = space.start()
     return {name: value for name, value in sorted(configuration.items()) if value != start[name]}
 

@@ -30,7 +30,7 @@ class Text:
         self._lines = [0, *(match.end() for match in _LINE_END.finditer(self.data))]
 
     def offset(self, line: int, column: int) -> int:
-        """Returns the offset in bytes. line: from 1. column: in bytes, from 0, as `ast` gives it."""
+        """Returns the offset in bytes. line: from 1. column: in bytes, from 0, as in `ast`."""
         return self._lines[line - 1] + column
 
     def span(self, node: ast.expr | ast.stmt | ast.keyword) -> tuple[int, int]:

@@ -53,7 +53,7 @@ class TunableFile:
     """
     space: ParameterSpace
     starts: list[dict[str, Setting]] = field(default_factory=list)
-    """Configurations that the file's autotune lists name, the first of them in the text."""
+    """Configurations listed in the file's autotune lists, in the order of the text."""
     original: str = ""
     """Unchanged text of the user."""
 
@@ -103,7 +103,7 @@ class _Reader:
         self._refused: list[FixedNumber] = []
 
     def space(self) -> ParameterSpace:
-        """Returns the parameters of the file, and the numbers that are fixed with the reason."""
+        """Returns the parameters of the file, and the fixed numbers with the reason."""
         for launch in self._launches:
             self._constexprs(launch)
             self._outside(launch)
@@ -145,7 +145,7 @@ class _Reader:
                 )
 
     def _outside(self, launch: LaunchSyntax) -> None:
-        """Constants of the module that the kernel takes its extents from."""
+        """Adds constants of the module which determine extents in the kernel."""
         for name in sorted(launch.kernel.outside):
             assigned: list[ast.expr] = []
             for node in self._tree.body:
@@ -310,7 +310,9 @@ def _follows_already(group: _Group, launch: LaunchSyntax, scopes: Scopes) -> boo
 
 
 def _certain(launch: LaunchSyntax, constexpr: str, division: GridDivision) -> bool:
-    """Whether a division of the grid is of a tile: by the extent that the kernel divides by it, else by the axis."""
+    """Returns whether a division of the grid surely belongs to a tile: by the extent divided by
+    the tile in the kernel, else by the axis.
+    """
     counted = launch.kernel.counted.get(constexpr)
     if counted is not None and counted in launch.bound:
         return ast.dump(launch.bound[counted]) == ast.dump(division.extent)

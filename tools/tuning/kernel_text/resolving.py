@@ -1,4 +1,4 @@
-"""Resolves an expression of the host code to the numbers in the text that it is computed from."""
+"""Resolves an expression of the host code to the literals in the text which determine its value."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Scopes:
         return None
 
     def function_of(self, name: ast.expr) -> ast.FunctionDef | ast.Lambda | None:
-        """A local function that a name stands for."""
+        """Returns the local function behind a name."""
         if isinstance(name, ast.Lambda):
             return name
         if not isinstance(name, ast.Name):
@@ -101,7 +101,7 @@ class Scopes:
 
 
 class Resolved:
-    """The literal that an expression comes from."""
+    """Literal which determines an expression."""
 
     def __init__(self, literal: ast.Constant, capped: bool) -> None:
         self.literal, self.capped = literal, capped
@@ -166,7 +166,7 @@ def _power(value: object) -> bool:
 
 
 def _matched(target: ast.expr, value: ast.expr, name: str) -> Iterator[ast.expr | None]:
-    """Returns the value that `a, b = 1, 2` assigns to a name."""
+    """Yields the value assigned to a name by `a, b = 1, 2`."""
     if isinstance(target, ast.Name):
         if target.id == name:
             yield value

@@ -1,4 +1,4 @@
-"""A kernel file with other numbers: the rest of the user's text stays as it is, byte for byte."""
+"""Rewrites numbers of a kernel file; the remaining text stays unchanged, byte for byte."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from kernelwright.tools.tuning.kernel_text.parameters import (
 )
 
 Edit = tuple[int, int, str]
-"""First byte, byte after the last, and the text that replaces them."""
+"""First byte, byte after the last, and the replacement text."""
 
 
 def rewrite(source: str, space: ParameterSpace, configuration: Configuration) -> str:
-    """The file with the configuration's values at their sites.
+    """Returns the file with the configuration's values at their sites.
 
-    Parameters with their start value are not touched. Raises KeyError for a parameter that the
-    space does not have.
+    Leaves parameters with their start value untouched. Raises KeyError for an unknown parameter.
     """
     edits: list[Edit] = []
     for name, value in changed_settings(space, configuration).items():
