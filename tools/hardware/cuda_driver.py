@@ -62,7 +62,7 @@ def allocate(nbytes: int) -> int:
 
 
 def free(address: int) -> None:
-    """Frees memory that `allocate` gave. Raises CudaError."""
+    """Frees memory from `allocate`. Raises CudaError."""
     _check(_driver().cuMemFree_v2(ctypes.c_uint64(address)), "cuMemFree")
 
 
@@ -85,7 +85,7 @@ def map_handle(raw: bytes) -> int:
 
 
 def unmap(address: int) -> None:
-    """Takes back a mapping that `map_handle` made. Raises CudaError."""
+    """Unmaps a mapping from `map_handle`. Raises CudaError."""
     _check(_driver().cuIpcCloseMemHandle(ctypes.c_uint64(address)), "cuIpcCloseMemHandle")
 
 

@@ -19,7 +19,9 @@ from kernelwright.tools.hardware.peaks import peak_of
 from kernelwright.tools.report import Clocks, Number, Value
 
 DRIVER_SECONDS = 20.0
-"""Seconds that the driver may take to answer: a first cuInit without persistence mode takes several."""
+"""Time limit of the driver's answer: a first cuInit without persistence mode takes several
+seconds.
+"""
 
 THROTTLE_REASONS = {
     0x1: "gpu_idle",
@@ -171,7 +173,7 @@ def _read_nvml() -> tuple[str | None, str | None, dict[str, dict[str, Any]]]:
 
 
 _highest_clocks: dict[Any, tuple[Any, ...]] = {}
-"""The highest clocks in MHz of the multiprocessors and of the memory that the hardware allows, by UUID."""
+"""Maximum clocks in MHz of multiprocessors and memory, by UUID."""
 
 
 def _read_handle(nvml: ModuleType, handle: object) -> dict[str, Any]:

@@ -23,8 +23,8 @@ FILE_MODE = 0o666
 
 
 def lock_file(gpu: str) -> Path:
-    """Returns the path of the GPU's lock file. gpu: its UUID, or a name that all processes of
-    this machine use for it.
+    """Returns the path of the GPU's lock file. gpu: its UUID, or another name common to all
+    processes of this machine.
     """
     safe = "".join(c if c.isalnum() or c == "-" else "_" for c in gpu)
     return Path(tempfile.gettempdir(), f"kernelwright-{safe}.lock")
@@ -45,7 +45,7 @@ def timing_file(gpu: str) -> Path:
 
 
 class Lease:
-    """A turn on a GPU that is held."""
+    """Held turn on a GPU."""
 
     def __init__(self, gpu: str, seconds: float, turn: int, timing: int | None) -> None:
         """Stores the descriptors of the locks.
@@ -174,7 +174,9 @@ def _open(path: Path) -> int:
 
 
 def try_lock(handle: int, kind: int) -> bool:
-    """Whether the lock of that kind (`fcntl.LOCK_EX` or `LOCK_SH`) on an open file is this descriptor's now."""
+    """Tries to take a lock (`fcntl.LOCK_EX` or `LOCK_SH`) on an open file; returns whether this
+    descriptor holds the lock.
+    """
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,5 +1,5 @@
-"""Describes this machine: GPUs, driver, clocks, versions, permissions. It is read without
-importing torch and without touching CUDA in this process.
+"""Describes this machine: GPUs, driver, clocks, versions, permissions. Imports no torch, and does
+not touch CUDA in this process.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Disk(Value):
 
 
 class Machine(Value):
-    """Everything that a verdict's figures depend on."""
+    """Facts which affect a verdict's figures."""
 
     host: str
     system: str
@@ -82,7 +82,7 @@ class Machine(Value):
     gpus: tuple[Gpu, ...] = ()
     driver: str | None = None
     cuda: str | None = None
-    """Highest CUDA version that the driver supports."""
+    """Highest CUDA version supported by the driver."""
     ncu: Ncu = Ncu()
     layers: tuple[Layer, ...] = ()
     targets: tuple[OfflineTarget, ...] = ()
@@ -90,7 +90,7 @@ class Machine(Value):
 
     @property
     def environment(self) -> Environment:
-        """The fingerprint that goes into reports, for the first GPU."""
+        """Returns the environment stored in reports, for the first GPU."""
         return Environment(
             python=self.python,
             torch=self.versions.get("torch") or "",
@@ -189,7 +189,7 @@ def _is_admin() -> bool:
 
 
 def isolation_layers() -> tuple[Layer, ...]:
-    """Returns the isolation layers that the sandbox can use on this host."""
+    """Returns the isolation layers available on this host."""
     from kernelwright.tools.sandbox.isolation.layers import available
 
     return tuple(

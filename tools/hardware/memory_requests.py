@@ -26,16 +26,16 @@ from kernelwright.tools.hardware.lease import (
 MAX_WAIT_SECONDS = 2.0
 """Seconds for which the others are waited for at most."""
 _DIGITS = 20
-"""Digits of the bytes that are asked for, and of the request's number."""
+"""Number of digits of the requested bytes, and of the request's number."""
 
 
 class MemoryRequest(NamedTuple):
-    """The request of a process that is alone on a GPU and needs memory of it."""
+    """Request for memory by a process which holds a GPU exclusively."""
 
     needed: int
-    """Bytes that are to be free."""
+    """Requested free bytes."""
     number: int
-    """The number of this request, unlike that of any other before it."""
+    """Number of the request, never reused."""
 
 
 def request_file(gpu: str) -> Path:

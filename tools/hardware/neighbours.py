@@ -10,7 +10,7 @@ from typing import Any
 from kernelwright.tools.profile_results import Neighbour
 
 BUSY_SHARE = 0.05
-"""A GPU that computes for a smaller share of the time is taken to be idle."""
+"""Share of computing time below which a GPU counts as idle."""
 
 
 def neighbours_of(uuid: str, sensors: Mapping[str, Mapping[str, Any]]) -> tuple[Neighbour, ...]:

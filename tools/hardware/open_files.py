@@ -1,7 +1,7 @@
-"""Open files of a judging process: shared memory, pipes and sockets, dozens for each candidate at
-work.
+"""Raises the limit on open files of a judging process: each running candidate needs dozens of
+shared memories, pipes and sockets.
 
-Most systems allow a process 1,024 unless it asks for more.
+Most systems allow 1,024 per process by default.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 
 WANTED_OPEN_FILES = 1 << 16
-"""The limit of open files that a process asks for. 64 candidates at once need a twentieth of it."""
+"""Requested limit on open files. 64 candidates at once need a twentieth of this number."""
 
 
 def raise_open_files_limit() -> None:

@@ -21,7 +21,7 @@ class Target(Value):
     backend: str
     """cuda or hip, as triton names them."""
     arch: int | str
-    """The architecture as triton's GPUTarget names it: 90, "gfx942"."""
+    """Architecture as in triton's GPUTarget: 90, "gfx942"."""
     title: str
     """A GPU of this kind."""
     warp_size: int
@@ -29,7 +29,7 @@ class Target(Value):
     """Most bytes a block may ask for (opt-in, dynamic and static together)."""
     shared_per_multiprocessor: int
     shared_reserved: int
-    """Bytes that the system takes from each block's share."""
+    """Bytes reserved by the system from each block's share."""
     shared_unit: int
     """Bytes: shared memory is given out in these."""
     registers: int
@@ -43,14 +43,14 @@ class Target(Value):
     blocks: int
     threads_per_block: int = 1024
     multiprocessors: int
-    """Multiprocessors of the GPU in `title`: the number that code which asks for it is given."""
+    """Number of multiprocessors of the GPU in `title`, reported to host code."""
     memory: int
     """Bytes of the GPU in `title`."""
     l2: int
 
     @property
     def capability(self) -> tuple[int, int]:
-        """Returns the capability: (9, 0) for sm_90; (9, 4) for gfx942, as torch on ROCm reports it."""
+        """Returns the capability: (9, 0) for sm_90; (9, 4) for gfx942, as torch on ROCm reports."""
         return divmod(self.arch, 10) if isinstance(self.arch, int) else (9, 4)
 
     def gpu_target(self) -> Any:

@@ -33,4 +33,4 @@ class Limits:
     open_files: int = 1024
     cpu_seconds: int = 900
     output: int = 64 << 10
-    """Bytes of stdout and stderr that are kept."""
+    """Maximum number of kept bytes of stdout and stderr."""

@@ -28,11 +28,11 @@ _NOT_A_BRACKET = {code: None for code in range(128) if chr(code) not in "[]{}"}
 
 
 class BadMessage(ValueError):
-    """The bytes that arrived are no valid message."""
+    """Raised for bytes which are no valid message."""
 
 
 def decode(body: bytes) -> Message:
-    """The object that `body` holds (UTF-8). Raises BadMessage."""
+    """Returns the object in `body` (UTF-8). Raises BadMessage."""
     try:
         text = body.decode("utf-8")
         message = json.loads(text, parse_constant=_refuse)
@@ -51,7 +51,9 @@ def decode(body: bytes) -> Message:
 
 
 def _check(text: str, message: Message) -> None:
-    """`text` is well-formed JSON by now, so that every string of it is matched whole and the search stays linear."""
+    """Checks the strings and numbers of a text known to be well-formed JSON: each string is
+    matched whole, in linear time.
+    """
     bare = _STRING.sub("", text)
     if _LONG_NUMBER.search(bare):
         raise BadMessage(_LONG)

@@ -44,9 +44,9 @@ MAX_OUTPUT_CHARACTERS = 8000
 READING_SECONDS = 5.0
 """Shortest time in seconds for the rest of a message of which a part has arrived."""
 QUICK_SECONDS = 0.05
-"""An answer that comes within so long is taken without a look at how long the process waited for a processor."""
+"""Answer time below which the process's waiting time for a processor is not read."""
 DISCARD_PAUSE_SECONDS = 0.001
-"""Seconds of sleep after each piece that is thrown away: whoever prints without end costs little to listen to."""
+"""Pause in seconds after each discarded piece of output: endless output costs little."""
 
 
 class ProcessDied(Exception):
@@ -89,9 +89,9 @@ class Process:
         self._ready = False
         self._end: threading.Thread | None = None
         self._inside: list[int] = []
-        """The processes that it had when somebody first asked how long they wait."""
+        """Processes inside, as listed at the first question for their waiting time."""
         self._killed = threading.Lock()
-        """Taken by who kills it, and never given back."""
+        """Acquired by the thread which kills, and never released."""
         zygote.wait_warm()
         self._scratch = Path(tempfile.mkdtemp(prefix="candidate-", dir=zygote.folder))
         self._group = zygote.group()
@@ -129,7 +129,7 @@ class Process:
 
     @property
     def scratch(self) -> Path:
-        """The only folder that the candidate can write."""
+        """Returns the only folder writable for the candidate."""
         return self._scratch
 
     @property
@@ -195,14 +195,16 @@ class Process:
             raise self._death() from error
 
     def waited(self) -> float:
-        """Returns the seconds that it has waited for a processor so far, as far as the kernel tells."""
+        """Returns the seconds for which the process waited for a processor so far, as far as the
+        kernel reports them.
+        """
         if not self._inside:
             self._inside = descendants(self._pid)
         return run_queue.run_queue_seconds(self._inside)
 
     def _deadline(self, seconds: float) -> float:
-        """Waits until something can be read, or for so many seconds that a processor was there
-        for it; gives the time.monotonic() until which the message is to be read.
+        """Waits until data arrives, or until the process has had a processor for `seconds`;
+        returns the time.monotonic() until which the message must be read.
         """
         begun = time.monotonic()
         limit, readable = begun + seconds, select.poll()
@@ -256,11 +258,15 @@ class Process:
                     time.sleep(DISCARD_PAUSE_SECONDS)
 
     def stop(self) -> None:
-        """Kills it for a thread that waits for its answer, which hears of its death. To be called before `kill`."""
+        """Kills the process for a thread which waits for its answer, and which then receives its
+        death. Must be called before `kill`.
+        """
         self._send_kill()
 
     def kill(self) -> None:
-        """The process and all it started. Returns at once; `gone` waits. Safe to call twice."""
+        """Kills the process and its descendants. Returns at once; `gone` waits. Safe to call
+        twice.
+        """
         if self._killed.acquire(blocking=False):
             self._send_kill()
             self._channel.close()
@@ -269,9 +275,9 @@ class Process:
             self._end = end  # who asks from another thread waits for one that runs
 
     def _send_kill(self) -> None:
-        """To the first process: all that is left of the candidate goes with it.
+        """Kills the first process, and with it all processes of the candidate.
 
-        By a handle, since the number may be somebody else's by now.
+        Uses a pidfd, because the process id may be reused.
         """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if self._handle is None:

@@ -15,7 +15,7 @@ class Request:
     """Settings of a candidate's process."""
 
     scratch: str
-    """The only folder that the candidate can write."""
+    """Only folder writable for the candidate."""
     environment: dict[str, str]
     limits: Limits = field(default_factory=Limits)
     gpu: str = ""
@@ -26,13 +26,13 @@ class Request:
     invisible from outside, which ends with the process.
     """
     handed_out: tuple[str, ...] = ()
-    """Files of a private scratch folder that are copied out of it when the process ends by
-    itself, if they are there: names without folders.
+    """Names (without folders) of files which are copied out of a private scratch folder, if
+    present, after the process ended by itself.
     """
     memory_files: bool = True
     """Whether memfd_create is open to the candidate."""
     groups: tuple[str, ...] = ()
-    """Folders of control groups that the process enters."""
+    """Folders of the control groups which the process enters."""
 
     def as_message(self) -> Message:
         """The request as JSON values."""
@@ -40,6 +40,6 @@ class Request:
 
     @staticmethod
     def from_message(message: Message) -> Request:
-        """Returns the request that `as_message` wrote."""
+        """Returns the request written by `as_message`."""
         fields = {"limits": Limits(**message["limits"]), "groups": tuple(message["groups"])}
         return Request(**message | fields | {"handed_out": tuple(message["handed_out"])})

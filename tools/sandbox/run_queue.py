@@ -19,7 +19,7 @@ MAX_UNEXAMINED_SECONDS = 1.0
 answer is examined.
 """
 MAX_QUEUE_SHARE_OF_LIMIT = 3.0
-"""Largest extension of a limit, as a multiple of it, however busy the machine is."""
+"""Maximum extension of a limit, as a multiple of the limit, on a busy machine."""
 
 
 def run_queue_seconds(pids: Iterable[int]) -> float:
@@ -37,13 +37,13 @@ def run_queue_seconds(pids: Iterable[int]) -> float:
 
 
 class AnsweringProcess(Protocol):
-    """A process as this module needs it (`tools.sandbox.process.Process`)."""
+    """Process, as needed by this module (`tools.sandbox.process.Process`)."""
 
     def receive(self, seconds: float) -> Message:
         """Returns the next message of the process."""
 
     def waited(self) -> float:
-        """Returns the seconds that it has waited for a processor so far."""
+        """Returns the seconds for which the process waited for a processor so far."""
 
 
 class RemainingSeconds:
@@ -54,7 +54,9 @@ class RemainingSeconds:
     def __init__(
         self, process: AnsweringProcess, seconds: float, *, waited_before: float = 0.0
     ) -> None:
-        """waited_before: the result of `run_queue_seconds` for a process that has already worked for another caller."""
+        """Starts the budget. waited_before: result of `run_queue_seconds` for a process which has
+        worked for another caller.
+        """
         self._process, self._seconds, self._waited = process, seconds, waited_before
         self.remaining = seconds
 

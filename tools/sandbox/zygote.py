@@ -30,7 +30,7 @@ KEPT_VARIABLES = (
     "PATH", "LD_LIBRARY_PATH", "LANG", "CUDA_HOME", "CUDA_PATH", "CUDA_DEVICE_ORDER", "TRITON_LIBCUDA_PATH",
     "TRITON_PTXAS_PATH",
 )  # fmt: skip
-"""Variables of this process's environment that a sandbox has, too."""
+"""Environment variables of this process passed to a sandbox."""
 
 
 def visible(gpu: int | None) -> str:
@@ -96,7 +96,7 @@ class Zygote:
         self._last: Process | None = None
         self._dying: Process | None = None
         self._processes: list[Process] = []
-        """Processes of which it is not known that nothing of them is left."""
+        """Processes which may still have living descendants."""
         self._lock = threading.Lock()
         self._warm = False
         begun: list[subprocess.Popen[bytes]] = []
@@ -235,7 +235,9 @@ class Zygote:
         return process
 
     def _in_its_place(self, spare: Process) -> Process:
-        """A spare is begun while somebody else may have all of the GPU's memory; whose turn it is now gets another."""
+        """Returns a new process in place of a spare started while another process held the GPU's
+        whole memory.
+        """
         spare.kill()
         with self._lock:
             process = self._last = Process(self)
@@ -264,7 +266,7 @@ class Zygote:
                     self._processes.remove(process)
 
     def close(self) -> None:
-        """Ends the warm process and every candidate that it has forked."""
+        """Ends the warm process and all candidates forked from it."""
         if not self._warm:
             self._process.kill()  # who waits for it holds the lock
         with self._lock:

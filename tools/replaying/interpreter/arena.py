@@ -46,12 +46,12 @@ class Arena:
         self.poison = 0xFF
 
     def mark(self) -> int:
-        """Bytes from the arena's beginning to the first that is free; `reset` takes it."""
+        """Returns the number of used bytes, an argument of `reset`."""
         return self._top
 
     def reset(self, mark: int, poison: int) -> None:
-        """Memory above the mark is handed out again, set to `poison`. Nobody may look at tensors
-        that lie there any more.
+        """Frees all memory above the mark; later tensors are filled with `poison`. Tensors above
+        the mark become invalid.
         """
         if self._highest - mark > _TRIM_ABOVE:
             # Pages which were given back read as zeros; fresh tensors are filled with poison anyway.

@@ -59,7 +59,9 @@ class KernelParameters:
             self._parameters.append((name, index, kind, name in plain))
 
     def values(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of a launch by parameter. Raises Failed for a value that does not fit its type."""
+        """Returns the arguments of a launch by parameter. Raises Failed for a value of the wrong
+        type.
+        """
         return {
             name: self._with_fields(
                 name, self._value(name, (index,), kind, arguments.get(name, NOTHING), plain)
@@ -111,7 +113,9 @@ class KernelParameters:
 
 
 def _as_constant(value: object) -> Any:
-    """A parameter that was compiled in and is not declared `constexpr`: a number of 1, None, a tuple of these."""
+    """Returns a compiled-in parameter without `constexpr` annotation as a tensor: a number of 1,
+    None, or a tuple of these.
+    """
     from triton.runtime import interpreter
 
     return interpreter._implicit_cvt(value) if isinstance(value, bool | int | tuple) else value

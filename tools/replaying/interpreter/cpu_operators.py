@@ -128,4 +128,4 @@ STAND_INS: dict[str, Callable[..., Any]] = {
     "_scaled_dot_product_efficient_attention": _efficient,
     "_scaled_dot_product_cudnn_attention": _cudnn,
 }
-"""Operators that stand in for those without a CPU implementation, by the operator's name."""
+"""CPU implementations by the name of the operator."""

@@ -24,7 +24,7 @@ class Extents:
     """The storages of some tensors, in the order of their addresses."""
 
     def __init__(self, tensors: Iterable[Any]) -> None:
-        """Tensors that are not strided, and storages without bytes, are left out."""
+        """Collects the storages of strided tensors with at least one byte."""
         end_of_storage: dict[int, int] = {}
         for tensor in tensors:
             if (bounds := _storage(tensor)) is not None:
@@ -42,7 +42,7 @@ class Extents:
         return index if index >= 0 and high <= self.ends[index] else -1
 
     def storage_indices(self, addresses: Any, size: int) -> Any:
-        """Returns for each address the index of the storage that holds its `size` bytes, or -1."""
+        """Returns the index of the storage of `size` bytes at each address, or -1."""
         if not self.starts:
             return np.full(addresses.shape, -1)
         starts, ends = self._as_arrays()
@@ -118,7 +118,7 @@ class TensorTable(dict[int, Any]):
         self._extents = None
 
     def extents(self) -> Extents:
-        """The extents of all tensors that are there now."""
+        """Returns the extents of the current tensors."""
         if self._extents is None:
             self._extents = Extents(self.values())
         return self._extents
@@ -137,12 +137,12 @@ class TensorTable(dict[int, Any]):
         super().__delitem__(number)
 
     def pop(self, number: int, *default: Any) -> Any:
-        """Works as that of a dict."""
+        """Removes a tensor, like dict.pop."""
         self._forget(number)
         return super().pop(number, *default)
 
     def update(self, *mappings: Any, **named: Any) -> None:
-        """Works as that of a dict."""
+        """Adds tensors, like dict.update."""
         super().update(*mappings, **named)
         self.recount()
 
@@ -228,7 +228,9 @@ class ReadElements:
         self._copies += [(source_flags, of_copy) for source_flags in flags]
 
     def _flags_of(self, tensor: torch.Tensor) -> list[Any]:
-        """The flags of a tensor's elements, once for each followed tensor that lies there."""
+        """Returns the flags of a tensor's elements, once for each followed tensor in the same
+        memory.
+        """
         from kernelwright.tools.tensor_memory import address_range, has_memory
 
         if not has_memory(tensor):

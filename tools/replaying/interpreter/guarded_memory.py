@@ -125,7 +125,7 @@ class Guard:
             self.races.now.stored_in_parallel = False
 
     def acquire(self, addresses: np.ndarray) -> None:
-        """Orders the program after those that released these addresses."""
+        """Orders the program after earlier releases of these addresses."""
         if self.races is not None:
             self.races.acquire(addresses.reshape(-1))
 
@@ -323,7 +323,7 @@ def _is_sparse(mask: np.ndarray) -> bool:
 
 
 SPARSE_LANES = 4096
-"""Lanes of an access below which it is not looked how many are active."""
+"""Number of lanes below which active lanes are not counted."""
 
 _native: Any = None
 
@@ -339,7 +339,7 @@ def _memory() -> Any:
 
 
 current: list[Guard] = []
-"""The guard of the launch that is running."""
+"""Guard of the running launch."""
 reads: list[ReadElements] = []
 """Recorder of every load of the running call, if the call is watched."""
 

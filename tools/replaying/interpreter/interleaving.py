@@ -14,7 +14,7 @@ from typing import Any
 from kernelwright.tools.replaying.interpreter.races import Program, Races
 
 MIN_PROGRAMS = 8
-"""Programs that are begun at once."""
+"""Number of programs started at once."""
 MAX_INTERLEAVED_PROGRAMS = 64
 TURNS_WITHOUT_AN_END = 200
 """Turns per started program without a finished program, after which another program is started."""

@@ -7,24 +7,21 @@ candidate.
 
 Example: `add[(4,)](x, y, out, 1000, BLOCK=256)`, step by step:
 
-1. The trace names the kernel's key, the grid (4, 1, 1), and {"x": tensor 0, "y": tensor 1, "out":
-tensor 2,
-   "n": 1000}; BLOCK=256 is a constant of the specialisation.
+1. The trace names the kernel's key, the grid (4, 1, 1), and {"x": tensor 0, "y": tensor 1,
+   "out": tensor 2, "n": 1000}; BLOCK=256 is a constant of the specialisation.
 2. arguments.py turns the tensors into uint64 addresses of type `*fp32`, and 1000 into an int32;
-data_dependence.py
-   marks all of them MOVES.
+   data_dependence.py marks all of them MOVES.
 3. extents.py sorts the address ranges of the call's tensors; a Guard with these ranges becomes
-the current guard.
+   the current guard.
 4. The kernel runs once for program 2 (the first of the drawn order 2, 0, 3, 1) and is recorded:
-the list of numpy
-   operations, with slots for values (recording/).
+   the list of numpy operations, with slots for values (recording/).
 5. The other programs run together: the record is replayed on arrays with a leading axis of
-programs, of shape
-   (programs, 256). Each load and store passes the guard; masked lanes (i >= 1000) are skipped.
+   programs, of shape (programs, 256). Each load and store passes the guard; masked lanes
+   (i >= 1000) are skipped.
 6. If a program writes where another reads or writes, the batch is undone. The grid runs again
-program by program,
-   with Races: an unordered read returns either value, by the seed. If programs wait for each other, the grid is
-   restored and run once more by Interleaving, in threads which take turns.
+   program by program, with Races: an unordered read returns either value, by the seed. If
+   programs wait for each other, the grid is restored and run once more by Interleaving, in
+   threads which take turns.
 """
 
 from __future__ import annotations

@@ -21,12 +21,12 @@ from kernelwright.tools.sandbox.limits import Limits
 TICK_SECONDS = 0.1
 """Seconds between two polls."""
 MAX_SHARE_OF_TIME = 0.02
-"""The largest share of the time that looking through a folder takes."""
+"""Maximum share of the time spent measuring a folder."""
 _PAGE = os.sysconf("SC_PAGESIZE")
 
 
 class Bound(StrEnum):
-    """The bound that a candidate exceeded."""
+    """Bound exceeded by a candidate."""
 
     MEMORY = "memory"
     PROCESSES = "processes"
@@ -69,7 +69,9 @@ class UsageWatch:
         return self._look_through_folder(pids) if self._folder else None
 
     def _at_most(self, pids: Iterable[int]) -> int:
-        """Bytes that the processes cannot hold more of: cheap, and nearly always within the limit."""
+        """Returns an upper bound of the processes' memory: cheap, and nearly always within the
+        limit.
+        """
         total = 0
         for pid in pids:
             size, resident, shared = _statm(pid)
@@ -93,8 +95,8 @@ class UsageWatch:
 
 
 def _statm(pid: int) -> tuple[int, int, int]:
-    """Bytes of address space, resident, and resident of files and shared memory
-    (proc_pid_statm(5)); zeros when it is gone.
+    """Returns the bytes of address space, resident memory, and resident files and shared memory
+    (proc_pid_statm(5)); zeros for an ended process.
     """
     try:
         with open(f"/proc/{pid}/statm", "rb", buffering=0) as file:
@@ -105,8 +107,8 @@ def _statm(pid: int) -> tuple[int, int, int]:
 
 
 def _held(pids: Iterable[int]) -> int:
-    """Bytes of anonymous memory that the processes hold together: pages of several are divided
-    among them, shared mappings count once, in full.
+    """Returns the bytes of anonymous memory of all processes: shared pages are divided among
+    them, shared mappings count once, in full.
     """
     private = 0
     mappings: dict[str, int] = {}
@@ -124,7 +126,7 @@ def _held(pids: Iterable[int]) -> int:
 
 
 def _folder_use(folder: str, limits: Limits) -> tuple[int, int]:
-    """(bytes, entries) below the folder; it stops counting beyond the limits."""
+    """Returns (bytes, entries) below the folder, up to the limits."""
     size, count, waiting = 0, 0, [folder]
     while waiting and count <= limits.files and size <= limits.disk:
         with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:

@@ -42,7 +42,7 @@ FORKS_BEFORE_HUGE_PAGES = 8
 single verdict.
 """
 FOLDER_SECONDS = 5.0
-"""Seconds that removing the folder may take; its owner waits twice as long."""
+"""Seconds for removing the folder; the owner waits twice as long."""
 THREADS_END_SECONDS, LIBRARY_THREADS_END_SECONDS = 5.0, 0.5
 
 
@@ -286,8 +286,8 @@ def _fork_by_steps(request: Request, descriptors: list[int]) -> Forked:
 
 
 def _stand_between(first: int, descriptors: list[int]) -> None:
-    """Holds the pipe on which the end is told until the namespace's first process is reaped, and
-    with it all the rest. Never returns.
+    """Holds the pipe which reports the end until the namespace's first process, and with it all
+    others, is reaped. Never returns.
     """
     kernel.die_with_parent()
     signal.set_wakeup_fd(-1)

@@ -26,7 +26,7 @@ _counter = itertools.count()
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """A place to make groups in, and the controllers that bind there."""
+    """Folder for new groups, with the controllers effective there."""
 
     folder: Path
     controllers: frozenset[str]
@@ -158,8 +158,8 @@ def enter_groups(folders: list[str]) -> None:
 
 
 def _own_groups(proc: Path) -> Iterator[tuple[int, frozenset[str], Path, str]]:
-    """(version, controllers, folder, path as the kernel names it) of each hierarchy of interest
-    that this process is in.
+    """Yields (version, controllers, folder, path in the kernel's naming) of each relevant
+    hierarchy of this process.
     """
     mounts = list(_mounts(proc))
     for line in (proc / "cgroup").read_text().splitlines():
@@ -175,7 +175,7 @@ def _own_groups(proc: Path) -> Iterator[tuple[int, frozenset[str], Path, str]]:
 
 
 def _mounts(proc: Path) -> Iterator[tuple[str, frozenset[str], str, str]]:
-    """(file system, its options, root within it, mount point), from proc_pid_mountinfo(5)."""
+    """Yields (file system, its options, root within it, mount point), from proc_pid_mountinfo(5)."""
     for line in (proc / "mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         fields, fields_after = before.split(), after.split()
@@ -221,7 +221,7 @@ def _usable(version: int, controllers: frozenset[str], folder: Path) -> frozense
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes to a file without creating it: the files of a group are the kernel's."""
+    """Writes to an existing file: the files of a group are created by the kernel."""
     descriptor = os.open(path, os.O_WRONLY)
     try:
         os.write(descriptor, text.encode())

@@ -1,7 +1,8 @@
-"""The layers round a candidate: which are asked for, how each is entered, and which the host has.
+"""Isolation layers of a candidate: which are requested, how each is entered, and which the host
+supports.
 
-Entered inside the forked process, before any of the candidate's text is read. A layer that the
-host refuses is named with its reason, never left out in silence.
+Entered inside the forked process, before any of the candidate's text is read. A layer refused by
+the host is reported with its reason, never skipped silently.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Layers:
         return True
 
     def lack(self, name: str, error: Exception) -> None:
-        """Notes that a layer does not hold, and why."""
+        """Notes that a layer is missing, and why."""
         self.missing.append(f"{name}: {getattr(error, 'strerror', None) or error}")
 
     def as_message(self) -> dict[str, list[str]]:
@@ -54,8 +55,8 @@ class Layers:
 PROCESS_CEILING = "process ceiling"
 OWN_SCRATCH = "bounded scratch folder"
 MEMORY_GROUP, MEMORY_WATCH = "memory cgroup", "memory watch"
-"""Which of the two bounds the memory that all processes of a candidate hold together: the kernel,
-or the keeper's looking (watch.py).
+"""Names of the two layers which may bound the memory of all processes of a candidate together:
+the kernel, or polling by the keeper (inside/usage_watch.py).
 """
 OTHER_THREADS = 512
 """Allowance for threads which the same user starts elsewhere while a candidate lives:
@@ -137,10 +138,9 @@ def _enter_user_namespace() -> None:
 def open_session(layers: Layers, limits: Limits, *, own_mounts: bool, scratch: str = "") -> None:
     """Sets up the session of a candidate, in its first process.
 
-    `scratch`: the folder that becomes a bounded file system in memory, if any.
-
-    own_mounts: whether this process has a mount namespace of its own, whose mounts nobody else
-    sees; nothing is mounted elsewhere.
+    `scratch`: folder replaced by a bounded file system in memory, if any. own_mounts: whether
+    this process has a mount namespace of its own, invisible to others; nothing is mounted
+    elsewhere.
     """
     layers.enter("own session", enter_session)
     if not own_mounts:
@@ -168,7 +168,8 @@ def enter_process_walls(
     *,
     memory_files: bool,
 ) -> None:
-    """All that is set in the candidate's own process, in an order in which each still may be.
+    """Enters all layers set in the candidate's own process, in the order in which each is still
+    possible.
 
     `memory_files`: whether memfd_create stays open.
     """

@@ -1,5 +1,5 @@
-"""Lists the files that a candidate may reach, as rules of Landlock: it reads Python, its
-packages, the system's libraries and CUDA, and writes its own folder.
+"""Lists the files accessible to a candidate, as Landlock rules: it reads Python, its packages,
+the system's libraries and CUDA, and writes its own folder.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _package_folders(ours: Path) -> list[Path]:
 
 
 def open_common_paths(kind: ProcessKind) -> list[tuple[int, int]]:
-    """Opens the paths that every candidate of this kind may reach; forks inherit the descriptors."""
+    """Opens the paths accessible to every candidate of this kind; forks inherit the descriptors."""
     devices = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"]
     if kind is ProcessKind.CUDA:
         devices += ["/dev/nvidia-caps", *(str(p) for p in Path("/dev").glob("nvidia*"))]

@@ -76,10 +76,10 @@ _ALLOW, _KILL_PROCESS, _EPERM, _ENOSYS = 0x7FFF0000, 0x80000000, 0x00050001, 0x0
 
 
 def refuse_system_calls(*, memory_files: bool, sockets: bool) -> None:
-    """Sets the filter for this process and all that it starts, for good; two groups of calls may
-    be left open.
+    """Installs the filter for this process and all its children, permanently; two groups of calls
+    may stay open.
 
-    Raises OSError, and KeyError on a machine whose numbers are not known.
+    Raises OSError, and KeyError on a machine with unknown call numbers.
     """
     program = build_program(platform.machine(), memory_files=memory_files, sockets=sockets)
     buffer = ctypes.create_string_buffer(program, len(program))

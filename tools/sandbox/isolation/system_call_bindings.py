@@ -1,4 +1,4 @@
-"""The few system calls that Python does not wrap, through ctypes. Each returns nothing and raises
+"""System calls which Python does not wrap, through ctypes. Each returns nothing and raises
 OSError.
 
 Numbers: Linux UAPI headers (asm/unistd_64.h, linux/landlock.h, linux/prctl.h, linux/seccomp.h).
@@ -91,7 +91,7 @@ def make_mounts_private() -> None:
 
 
 def mount_proc() -> None:
-    """A /proc that shows this pid namespace only."""
+    """Mounts a /proc with this pid namespace only."""
     mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV)
 
 
@@ -154,7 +154,7 @@ def gather_memory() -> None:
 
 
 def no_new_privileges() -> None:
-    """Keeps this process and all it starts from gaining privileges by set-user-id files."""
+    """Keeps this process and its children from gaining privileges by set-user-id files."""
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 

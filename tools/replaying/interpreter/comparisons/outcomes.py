@@ -26,7 +26,7 @@ LOGICAL = ("and", "or")
 
 
 class Miss(NamedTuple):
-    """Two operands that were as near to each other as any."""
+    """Two operands with the smallest distance so far."""
 
     data: float
     other: float
@@ -128,7 +128,7 @@ class Outcomes:
         return self._comparisons.values()
 
     def begin_draw(self) -> None:
-        """Forgets how near operands came: that is told anew for each draw of a search."""
+        """Resets the nearest misses, which are measured for each draw of a search."""
         for comparison in self._comparisons.values():
             comparison.nearest = None
 

@@ -27,7 +27,7 @@ Together = Callable[[list[Any], Sequence[bool]], Any]
 
 
 class Step(NamedTuple):
-    """An operation that is being recorded."""
+    """Operation being recorded."""
 
     name: str
     arguments: tuple[Any, ...]
@@ -37,7 +37,7 @@ class Step(NamedTuple):
     run: Run
     """Does it for one program."""
     together: Together | None
-    """Does it for many programs at once."""
+    """Runs the operation for many programs at once."""
     operands: tuple[int, ...]
     """The slots of its handles."""
     is_quick: bool

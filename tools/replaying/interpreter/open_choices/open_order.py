@@ -77,10 +77,10 @@ _current = [OpenOrder(0)]
 
 
 def begin_call(seed: int) -> None:
-    """Draws new orders for the call that begins."""
+    """Draws the orders of a new call."""
     _current[0] = OpenOrder(seed)
 
 
 def current() -> OpenOrder:
-    """Returns the orders of the call that is running."""
+    """Returns the orders of the running call."""
     return _current[0]

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 def let_others_win(
     memory: ModuleType, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray
 ) -> None:
-    """Stores some of the values again that another lane has overwritten. memory: Triton's own loads and stores."""
+    """Stores some overwritten values again, in random order. memory: Triton's own loads and
+    stores.
+    """
     if addresses.size < 2 or _ascend(addresses):
         return
     stored = memory.load(addresses, mask, values, values.dtype)

@@ -67,7 +67,9 @@ def install() -> None:
 def _with_open_ties(
     op: ReduceScanOp, operands: Sequence[Any], reduction: Callable[..., Any]
 ) -> Any:
-    """The extreme and its index, of equal values that which the seed of the call says. given: values and indices."""
+    """Returns the extreme and its index; the call's seed chooses among equal values. operands:
+    values and indices.
+    """
     values = operands[0]
     order = open_order.current().permutation(values.handle.data.shape[op.axis])
     permuted = op.to_tensor(np.take(values.handle.data, order, op.axis), values.dtype)
@@ -101,7 +103,7 @@ def _combination(op: ReduceScanOp, like: Sequence[Any]) -> Combine:
 
 
 def _like(array: np.ndarray, operand: np.ndarray) -> Any:
-    """The array with the shape and the type of an operand. Results of lanes that branched are flat."""
+    """Converts an array to shape and dtype of an operand. Results of branching lanes are flat."""
     shaped = (
         array.reshape(operand.shape)
         if array.size == operand.size

@@ -180,7 +180,9 @@ def _boolean(mask: np.ndarray) -> Any:
 def _same_shape(
     addresses: np.ndarray, second: np.ndarray, third: np.ndarray
 ) -> tuple[Any, Any, Any]:
-    """Addresses, mask and values. Triton's own code believes that they have as many elements."""
+    """Returns addresses, mask and values in a single shape; Triton's own code does not check that
+    their sizes agree.
+    """
     if addresses.shape == second.shape == third.shape:
         return addresses, second, third
     if addresses.size == second.size == third.size:

@@ -23,9 +23,7 @@ _installed: list[bool] = []
 
 
 def install() -> None:
-    """Makes this process an interpreter, before any kernel is rebuilt; the process is of no other
-    use afterwards. The second time it does nothing.
-    """
+    """Makes this process an interpreter, before any kernel is rebuilt. Later calls do nothing."""
     from kernelwright.tools.compiling.text import dynamic_values, vocabulary
     from kernelwright.tools.replaying.interpreter.number_formats import bfloat16 as interpreter_bf16
     from kernelwright.tools.replaying.interpreter.number_formats import float8 as interpreter_float8
