@@ -72,4 +72,4 @@ class RemainingSeconds:
             if elapsed > MAX_UNEXAMINED_SECONDS:
                 waited = self._process.waited()
                 elapsed, self._waited = elapsed - (waited - self._waited), waited
-            self.remaining = min(self.left - elapsed, self._seconds)
+            self.remaining = min(self.remaining - elapsed, self._seconds)
