@@ -95,7 +95,11 @@ def interpreted(script: str, *arguments: str) -> object:
 
 
 def test_an_interpreted_window_gives_what_torch_gives_for_its_columns():
-    head = "import json, torch\nfrom kernelwright.tools.replaying.interpreter.patches.repairs import repair_dot\nrepair_dot()\n"
+    head = (
+        "import json, torch\n"
+        "from kernelwright.tools.replaying.interpreter.patches.repairs import repair_dot\n"
+        "repair_dot()\n"
+    )
     calls = f"print(json.dumps([errors('cpu', getattr(torch, s[0]), *s[1:]) for s in {SHAPES}]))"
     for (dtype, *_), worst in zip(SHAPES, interpreted(head + ERRORS + calls), strict=True):
         assert max(worst) < SMALL[dtype], (dtype, worst)
