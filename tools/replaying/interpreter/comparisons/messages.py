@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from kernelwright.tools.compiling.text.kernel_text import file_name, place
+from kernelwright.tools.compiling.text.kernel_text import candidate_line, file_name
 from kernelwright.tools.faults import Value, clean_text
 from kernelwright.tools.replaying.interpreter.comparisons.constant_results import (
     ObservedResult,
@@ -101,7 +101,7 @@ def _line_of(sites: Sites, files: Mapping[str, Function]) -> tuple[int, str]:
     """Returns the line of the candidate's file and its text; 0 and nothing for a library's."""
     file, file_line, _ = sites[0] if sites else ("", 0, 0)
     function = files.get(Path(file).parent.name)
-    where = None if function is None else place(function, file_line - function.line + 1, 0)
+    where = None if function is None else candidate_line(function, file_line - function.line + 1, 0)
     return (where.line, where.text.strip()[:MAX_TEXT]) if where else (0, "")
 
 
