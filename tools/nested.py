@@ -1,5 +1,5 @@
 """Tensors in nested tuples, lists and dicts, and arguments in either. Text for JSON is in
-tools/wire.py, numbers of tensors in a trace in tools/tracing/trace.py.
+tools/wire.py, numbers of tensors in a trace in tools/trace/trace.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Clock of record of a GPU, on the judge's side.
 
 Blocks of a candidate's calls, timed in the candidate's process, alternate with blocks of the
-reference's calls, timed here; both by the same code (tools/replaying/gpu/stopwatch.py). The
+reference's calls, timed here; both by the same code (tools/gpu/stopwatch.py). The
 judge's own clock bounds every block of the candidate from outside. A slow candidate is timed a
 few times only.
 """

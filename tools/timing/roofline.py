@@ -70,7 +70,7 @@ class Work(Value):
     """Operations that no kernel can avoid: 0 wherever algebra or structure might save them."""
     depth: int = 1
     """Ratio of input to output elements: the possible length of a sum behind an output element
-    (tools/comparing/tolerance.py).
+    (tools/numerics/tolerance.py).
     """
     unused: tuple[str, ...] = ()
     """Inputs and weights on which the output does not depend: `input 1`, `conv.bias`."""
