@@ -44,7 +44,8 @@ def unmask_padding(model: PreTrainedModel) -> RemovableHandle | None:
 
     model: a causal language model of transformers, or a PeftModel around one.
     """
-    inner: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
+    wrapped: Any = model
+    inner = wrapped.get_base_model() if hasattr(wrapped, "get_base_model") else wrapped
     if not can_batch_model(inner):
         return None
 

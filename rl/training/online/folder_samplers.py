@@ -77,7 +77,8 @@ class FolderSampler:
         else:
             save_whole(model, folder)
         written = weights_revision(folder) or ""
-        base, adapter_revision = revision or written, None
+        base: str | None = revision or written
+        adapter_revision: str | None = None
         if self._lora:
             base, adapter_revision = weights_revision(Path(self._subject.path)), written
         adapter = self._take(folder)

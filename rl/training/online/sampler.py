@@ -226,7 +226,8 @@ def whole_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
     """
     import torch
 
-    base: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
+    wrapped: Any = model
+    base: Any = wrapped.get_base_model() if hasattr(wrapped, "get_base_model") else wrapped
     weights: dict[str, torch.Tensor] = {}
     with torch.no_grad():
         deltas = _adapter_products(base)

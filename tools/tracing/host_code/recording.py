@@ -124,7 +124,7 @@ class _Instrument(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> Any:
         """Returns a node with the choices inside of it recorded."""
         number = self._numbers.get(id(node))
-        changed = self.generic_visit(node)
+        changed: Any = self.generic_visit(node)
         if isinstance(node, ast.Try):
             self._mark_end(node)
         if number is None:

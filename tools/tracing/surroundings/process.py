@@ -135,7 +135,8 @@ def _another_number_of_threads(_: random.Random) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _deterministic(_: random.Random) -> Iterator[None]:
-    settings, cudnn = torch.utils.deterministic, torch.backends.cudnn
+    settings: Any = torch.utils.deterministic  # its stub has no attribute
+    cudnn = torch.backends.cudnn
     before = settings.fill_uninitialized_memory, cudnn.benchmark, cudnn.deterministic
     torch.use_deterministic_algorithms(True, warn_only=True)
     # Filled memory would hide that a kernel reads what nothing wrote.

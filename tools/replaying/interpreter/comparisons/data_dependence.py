@@ -114,12 +114,12 @@ def data_within(function: Callable[..., Any]) -> Callable[..., Any]:
     return operation
 
 
-def _following(name: str, function: Callable[..., Any], handle: type) -> Callable[..., Any]:
+def _following(name: str, function: Callable[..., Any], handle: Any) -> Callable[..., Any]:
     operator = operator_of(name)
     is_data = name in (*LOADS, ADDRESS_AS_NUMBER) or name.startswith("create_atomic")
 
     def operation(self: Any, *arguments: Any, **named: Any) -> Any:
-        made = function(self, *arguments, **named)
+        made: Any = function(self, *arguments, **named)
         origin = DATA if is_data else CONSTANT
         if origin < DATA:
             for argument in arguments:
