@@ -153,9 +153,10 @@ def main() -> int:
             differ += [f"{name}, {preset}: rl {here}, plug {there}"] if here != there else []
             cells.append(MASKED if there is None else f"{there:.3f}")
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    verdict = (
-        "differ: " + "; ".join(differ) if differ else "equal in `rl` and in the plugs in every cell"
-    )
+    cells = len(CANDIDATES) * len(FORMULA_PRESETS)
+    verdict = f"equal in {cells - len(differ)} of {cells} cells"
+    if differ:
+        verdict += f"; rl and the plugs differ: {'; '.join(differ)}"
     text = "\n".join(
         ["# Rewards of twenty candidates under each preset", "", *lines, "",
          f"`python -m bench.reward_presets`, {date.today().isoformat()}; {verdict}.", "",
