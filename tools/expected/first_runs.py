@@ -71,6 +71,7 @@ def find_random_outputs(
             counted.exponentiates_products,
         )
         prepared.reference.sorts = counted.sorts
+        prepared.mixes_elements = counted.mixes_elements
         changed = [worked[i] for i in sorted(prepared.mutated)]
         prepared.shows_rounding = not tracker.hides_rounding
         prepared.kinds = tuple(tracker.kind_of(o) for o in [*runs[0], *changed])

@@ -164,6 +164,8 @@ class PreparedProblem:
     """
     exponentiates_products: bool = False
     """Whether it exponentiates products of matrices: huge inputs then make scores that no kernel need exponentiate."""
+    mixes_elements: bool = True
+    """Whether an element may be computed from several elements of one input, as in a sum or a scan."""
     domains: tuple[Domain, ...] = ()
     """The values that each input keeps to in every draw."""
     notes: list[str] = field(default_factory=list)
@@ -249,6 +251,7 @@ def prepare_problem(
             like.searches,
             like.exponentiates_products,
         )
+        prepared.mixes_elements = like.mixes_elements
     if is_too_large_for_float64(device, [*before, *outputs]):
         prepared.notes.append("too large for float64: eager's own error is that of smaller sizes")
         return prepared

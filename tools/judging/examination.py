@@ -287,7 +287,9 @@ class Examination:
 
     def _distributions(self) -> list[Draw]:
         assert self._checks.watched_draw is not None
-        return distributions_for(self._candidate.traced, self._checks.watched_draw.inputs)
+        return distributions_for(
+            self._candidate.traced, self._checks.prepared, self._checks.watched_draw.inputs
+        )
 
     def _distribution(self, draw: Draw, number: int, perturbed: bool, at: str = "") -> None:
         """at: where it is not the base size, as it is told. Raises Failed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparison_coverage import Coverage
 from kernelwright.tools.compiling.text.nan_handling import treats_nan
@@ -23,6 +23,9 @@ from kernelwright.tools.report import (
 )
 from kernelwright.tools.trace.trace import Traced
 
+if TYPE_CHECKING:
+    from kernelwright.tools.expected.prepared_problem import PreparedProblem
+
 DISTRIBUTIONS = (
     Draw.SIGNED,
     Draw.NEGATIVE,
@@ -34,7 +37,6 @@ DISTRIBUTIONS = (
     Draw.SPECIAL,
     Draw.INFINITE,
     Draw.SCALED,
-    Draw.SPREAD,
     Draw.ISOLATED,
     Draw.STRUCTURED,
     Draw.ALONE,
@@ -109,11 +111,13 @@ class JudgeFindings:
         return JudgeFindings(result, self.needs_gpu, self.coverage)
 
 
-def distributions_for(traced: Traced, inputs: list[Any]) -> list[Draw]:
-    """The draws beside the problem's own at one size: those of every candidate, and those that its texts or its inputs
-    ask for.
+def distributions_for(traced: Traced, prepared: PreparedProblem, inputs: list[Any]) -> list[Draw]:
+    """Returns the draws beside the problem's own at one size: those of every candidate, and those
+    that its texts, its inputs or the reference ask for.
     """
     asked = {
+        # A sum of numbers of all magnitudes is decided by one of them, and a scan may combine them in another order.
+        Draw.SPREAD: not prepared.mixes_elements,
         **dict.fromkeys(OF_PAIRS, bool(pairs_of_tensors(inputs))),
         Draw.NAN: any(treats_nan(f.text) for f in traced.functions.values()),
     }

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torch import Tag
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -198,6 +199,16 @@ class OperationCounts(NamedTuple):
     """Whether an exponential follows a product of matrices, as in attention."""
     sorts: bool = False
     """Whether some operator sorts its operand."""
+    mixes_elements: bool = False
+    """Whether an element may be computed from several elements of one input, as in a sum or a scan."""
+
+
+def _takes_apart(args: Sequence[Any], result: object) -> bool:
+    """Returns whether an operator takes a part of a tensor or joins several, as loops over steps do."""
+    sizes = [tensor.numel() for tensor in tensors_of(args)]
+    is_part = any(tensor.numel() < max(sizes, default=0) for tensor in tensors_of(result))
+    joins = any(isinstance(argument, list | tuple) and tensors_of(argument) for argument in args)
+    return is_part or joins
 
 
 @without_dynamo
@@ -206,6 +217,7 @@ class _Counter(TorchDispatchMode):
         super().__init__()
         self.total = 0
         self.searches = self.exponentiates_products = self.sorts = False
+        self.mixes_elements = False
         self._multiplied = False
 
     def __torch_dispatch__(
@@ -219,6 +231,9 @@ class _Counter(TorchDispatchMode):
         name = func.overloadpacket.__name__
         if not only_moves_data(func) and name not in HOST_READS:
             self.total += operations_of_call(func, args, kwargs or {}, result)
+            self.mixes_elements |= Tag.pointwise not in func.tags
+        else:
+            self.mixes_elements |= _takes_apart(args, result)
         self.searches |= name in SEARCHES
         self.sorts |= name in SORTS
         self._multiplied |= name in PRODUCTS
@@ -233,7 +248,11 @@ def count_operations(call: Callable[[], object]) -> OperationCounts:
     with _Counter() as counter:
         call()
     return OperationCounts(
-        counter.total, counter.searches, counter.exponentiates_products, counter.sorts
+        counter.total,
+        counter.searches,
+        counter.exponentiates_products,
+        counter.sorts,
+        counter.mixes_elements,
     )
 
 
