@@ -73,6 +73,8 @@ class SurroundingsChecks:
         expected = self._judge.expected(size.problem, self._seed, Draw.OWN, 0)
         if Change.OTHER_MODE in size.changes and _depends_on_mode(prepared, expected):
             return None, ""
+        if self._has_other_dtypes(size.index, expected):
+            return None, f"refused where {told}: outputs have another dtype, which a caller sees"
         try:
             checks = self._open_checks(prepared, size.index)
             if (
@@ -99,6 +101,21 @@ class SurroundingsChecks:
                 message=f"right in the usual surroundings; wrong {message}"
             ), ""
         return None, ""
+
+    def _has_other_dtypes(self, index: int, expected: ExpectedOutputs) -> bool:
+        """Whether a trace's outputs are tensors of other dtypes than the reference's.
+
+        `torch.empty(rows)` has the default dtype: where that is float64, no answer is written into float32.
+        """
+        import torch
+
+        trace = self._candidate.traced.traces[index]
+        dtypes = [str(form.dtype) for form in trace.forms] if trace is not None else []
+        answers = [value for value in expected.eager if isinstance(value, torch.Tensor)]
+        return any(
+            dtype != str(output.dtype).removeprefix("torch.")
+            for dtype, output in zip(dtypes, answers, strict=False)
+        )
 
 
 def _depends_on_mode(prepared: PreparedProblem, expected: ExpectedOutputs) -> bool:
