@@ -23,7 +23,10 @@ def test_a_private_server_shows_a_client_its_own_verdicts_alone(tmp_path, text_o
         with pytest.raises(InputError, match="there is no verdict"):
             refused(mine)
     assert httpx2.get(f"{server.url}/v1/verdicts/{mine}/events", headers=headers).status_code == 404
-    assert httpx2.get(f"{server.url}/v1/verdicts", headers=headers).json() == {"verdicts": []}
+    assert httpx2.get(f"{server.url}/v1/verdicts", headers=headers).json() == {
+        "verdicts": [],
+        "next": None,
+    }
     others = httpx2.get(
         f"{server.url}/v1/rewards", params={"client": "alice"}, headers=headers
     ).json()
@@ -64,6 +67,7 @@ def test_a_record_of_the_first_version_is_taken_over(tmp_path, text_only):
     with sqlite3.connect(tmp_path / ".kernelwright" / "service.db") as record:
         record.execute("DROP INDEX verdict_state_ended")
         record.execute("ALTER TABLE verdict DROP COLUMN domain")
+        record.execute("ALTER TABLE verdict DROP COLUMN priority")
         record.execute("PRAGMA user_version = 1")
     record.close()
     again = RunningServer(tmp_path)
