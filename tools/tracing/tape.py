@@ -253,6 +253,8 @@ class Tape(TorchDispatchMode):
         made = func(*args, **kwargs)
         if not _has_tensor([*args, *kwargs.values(), made]):
             return made  # of types alone (promote_types): there is nothing to replay
+        if _has_default_dtype(func, kwargs, made):
+            written[1]["dtype"] = self.value(made.dtype)  # a replay has the usual default
         out = self.value(made)
         self._append({"op": str(func), "args": written[0], "kwargs": written[1], "out": out})
         if self._reach and (reached := self._reached(tensors_in([*written[0], written[1]]))):
@@ -273,6 +275,14 @@ def _is_symbolic(values: Iterable[Any]) -> bool:
         or (isinstance(value, list | tuple) and _is_symbolic(value))
         for value in values
     )
+
+
+def _has_default_dtype(func: Any, kwargs: dict[str, Any], made: object) -> bool:
+    """Returns whether an operator made a tensor of a default dtype that is not the usual one."""
+    if torch.get_default_dtype() is torch.float32 or kwargs.get("dtype") is not None:
+        return False
+    takes_dtype = any(argument.name == "dtype" for argument in func._schema.arguments)
+    return takes_dtype and isinstance(made, torch.Tensor) and made.is_floating_point()
 
 
 def _has_tensor(values: Iterable[Any]) -> bool:
