@@ -18,7 +18,7 @@ from kernelwright.tools.report import Failed, Failure, Fault, clean_text
 from kernelwright.tools.sizing.at_size import AtSize
 from kernelwright.tools.sizing.layout_draws import cheapest_size
 from kernelwright.tools.sizing.selection import Selection
-from kernelwright.tools.trace.trace import Change
+from kernelwright.tools.trace.trace import OF_WEIGHTS, Change
 
 if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
@@ -77,6 +77,8 @@ class SurroundingsChecks:
             return None, f"refused where {told}: outputs have another dtype, which a caller sees"
         try:
             checks = self._open_checks(prepared, size.index)
+            if OF_WEIGHTS & set(size.changes) and self._unnamed_weights(size.index, checks):
+                return None, f"not checked where {told}: its weights have other names"
             if (
                 checks.calls.has_weights
             ):  # a constructor draws the same initial weights as the reference's
@@ -101,6 +103,13 @@ class SurroundingsChecks:
                 message=f"right in the usual surroundings; wrong {message}"
             ), ""
         return None, ""
+
+    def _unnamed_weights(self, index: int, checks: SizeChecks) -> bool:
+        """Whether some parameters of a loaded checkpoint cannot be told by name or order: where a constructor draws
+        weights they are told by their values, which a checkpoint replaces.
+        """
+        trace = self._candidate.traced.traces[index]
+        return trace is not None and bool(set(trace.parameters) - set(checks.calls.weights))
 
     def _has_other_dtypes(self, index: int, expected: ExpectedOutputs) -> bool:
         """Whether a trace's outputs are tensors of other dtypes than the reference's.
