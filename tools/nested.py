@@ -53,7 +53,7 @@ def take_apart(arguments: Sequence[Any]) -> tuple[list[Any], Form]:
     """
     leaves: list[Any] = []
 
-    def form_of(value: object) -> Form:
+    def form_of(value: Any) -> Form:
         if type(value) is dict and all(type(key) is str for key in value) and tensors_of(value):
             return {key: form_of(item) for key, item in value.items()}
         if type(value) in (list, tuple) and tensors_of(value):

@@ -45,7 +45,7 @@ from kernelwright.tools.profile_results import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    pass
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -269,7 +269,7 @@ class Report(Value):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_an_earlier_version(cls, report: Mapping[str, Any]) -> Any:
+    def _of_an_earlier_version(cls, report: Any) -> Any:
         """Before version 3 torch.compile was timed with its host code, and the ratio over it mixed both methods."""
         profile = report.get("profile") if isinstance(report, dict) else None
         if not isinstance(profile, dict) or report.get("schema_version", SCHEMA_VERSION) >= 3:

@@ -270,7 +270,7 @@ def expected_outputs(
     draw: Draw,
     seed: int,
     *,
-    model: torch.nn.Module = None,
+    model: torch.nn.Module | None = None,
     exact: bool = True,
     edges: list[Any] | None = None,
 ) -> ExpectedOutputs:

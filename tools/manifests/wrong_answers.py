@@ -88,7 +88,9 @@ class Trial:
     writes: bool
     """The reference writes to its inputs."""
 
-    def again(self, model: torch.nn.Module = None, inputs: list[Any] | None = None) -> list[Any]:
+    def again(
+        self, model: torch.nn.Module | None = None, inputs: list[Any] | None = None
+    ) -> list[Any]:
         """Returns the reference's outputs with the same generator state, for this model and these
         inputs if set. Writes to copies of the inputs.
         """

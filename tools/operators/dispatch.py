@@ -135,7 +135,7 @@ def meta_results_mode() -> Any:
         ) -> Any:
             options = kwargs or {}
             answer = answers.get(func.overloadpacket)
-            quick_result = None if answer is None else answer(args, options)
+            quick_result = None if answer is None else answer(tuple(args), options)
             return func(*args, **options) if quick_result is None else quick_result
 
     return without_dynamo(Quick)

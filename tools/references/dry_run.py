@@ -240,7 +240,7 @@ def _counter() -> Any:
                 self.draw_lines.append(_line_at_work())
             if self.ops > self.most:
                 raise RuntimeError(f"over {self.most:,} aten calls")
-            out = quick[packet](args, options) if packet in quick else None
+            out = quick[packet](tuple(args), options) if packet in quick else None
             if (
                 out is None
                 and packet in answers

@@ -294,7 +294,8 @@ def _map(tensor: torch.Tensor, draw: Draw) -> None:
     flat = tensor.view(-1) if tensor.is_contiguous() else None
     if flat is None:
         tensor.copy_(_mapped(tensor.contiguous(), _MAPS[draw]))
-    _map_flat(flat, draw)
+    else:
+        _map_flat(flat, draw)
     if (
         draw is Draw.INFINITE
         and MIN_ELEMENTS_FOR_INFINITIES <= tensor.numel() < MAX_ELEMENTS_WITH_ONE_INFINITY
@@ -322,8 +323,8 @@ def _both_infinities(tensor: torch.Tensor) -> None:
 
 
 def _map_flat(flat: torch.Tensor, draw: Draw) -> None:
-    """Element by element, in place, in pieces; None: it was done at once."""
-    for start in range(0, 0 if flat is None else flat.numel(), CHUNK_ELEMENTS):
+    """Maps the values element by element, in place, in pieces."""
+    for start in range(0, flat.numel(), CHUNK_ELEMENTS):
         piece = flat[start : start + CHUNK_ELEMENTS]
         piece.copy_(_mapped(piece, _MAPS[draw]))
 

@@ -177,7 +177,7 @@ def _shorten_recurrences(model: torch.nn.Module) -> None:
             module.forward = functools.partial(_recurrence, module)
 
 
-def _recurrence(layer: torch.nn.Module, x: torch.Tensor, hx: torch.Tensor = None) -> Any:
+def _recurrence(layer: Any, x: torch.Tensor, hx: torch.Tensor | None = None) -> Any:
     """Shapes as torch.nn.LSTM documents them."""
     directions = 2 if layer.bidirectional else 1
     size = layer.proj_size or layer.hidden_size

@@ -195,7 +195,7 @@ def _note(
     outs = [o for o in torch.utils._pytree.tree_leaves(out) if isinstance(o, torch.Tensor)]
     written = sum(o.numel() for o in outs)
     _note_reads(tally, tracked, name, operands, written, _share_read(name, args))
-    operations = operations_by_formula(func, args, kwargs, out)
+    operations = operations_by_formula(func, args, kwargs or {}, out)
     if operations is not None:
         direct = all(storage_of(t) in tracked for t in operands)
         tally.products.append(

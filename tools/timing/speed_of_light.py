@@ -57,7 +57,7 @@ def _unused_tensors(problem: Problem) -> tuple[str, ...]:
     return structure_of(Reference(problem.with_sizes(small.sizes), "cpu")).unused
 
 
-def add_speed_of_light(problem: Problem, result: ProfileResult, gpu: Gpu) -> ProfileResult:
+def add_speed_of_light(problem: Problem, result: ProfileResult, gpu: Gpu | None) -> ProfileResult:
     """Adds the roofline and the share of the speed of light. Raises Failed for an impossible
     time.
 

@@ -12,7 +12,7 @@ from typing import Any
 from kernelwright.tools.compiling.compiled import Compiled
 from kernelwright.tools.hardware.targets import Target, parse_target
 from kernelwright.tools.parsing import parse_module
-from kernelwright.tools.report import KernelResources, Number, Value
+from kernelwright.tools.report import Number, Value
 from kernelwright.tools.tracing.client import TracedCandidate
 from kernelwright.tools.tuning.instruction_counts import InstructionCounts, count_instructions
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax, kernels_of
@@ -107,7 +107,7 @@ def _scored(
     syntax: dict[str, KernelSyntax],
     target: Target,
 ) -> KernelScore:
-    resources: KernelResources = compiled.resources
+    resources: Any = compiled.resources
     ptx = compiled.texts.get("ptx", "")
     kernel = syntax.get(launch.function)
     trips = trips_of(kernel.node, launch) if kernel is not None else []

@@ -200,7 +200,7 @@ def loop(start: object, end: object = None, step: object = None, **_: Any) -> It
         yield value
 
 
-def _times(begin: object, stop: object, step: object) -> Any:
+def _times(begin: Any, stop: Any, step: Any) -> Any:
     """How often a loop runs, as a scalar of 64 bits. Raises ValueError for a step of zero."""
     import triton.language as tl
 
@@ -267,7 +267,7 @@ def _combined(values: tuple[Callable[[], Any], ...], method: str, ends: bool) ->
     return result
 
 
-def negated(value: object) -> Any:
+def negated(value: Any) -> Any:
     """Computes `not` of a value or a tensor."""
     return value.__not__() if _is_tensor(value) else not _unwrapped(value)
 

@@ -14,6 +14,7 @@ import types
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kernelwright.tools.compiling.text import vocabulary
 from kernelwright.tools.parsing import parse_module
@@ -112,7 +113,7 @@ def _forged(message: str) -> Refusal:
     return Refusal(message, fault=Fault.CHEAT, cheat=Cheat.FORGERY)
 
 
-def _tampering(message: str, node: ast.expr) -> TextRefused:
+def _tampering(message: str, node: Any) -> TextRefused:
     return TextRefused(Refusal(message, node.lineno, node.col_offset, Fault.CHEAT, Cheat.TAMPER))
 
 

@@ -46,7 +46,7 @@ def install() -> None:
     ) -> Any:
         element = ptrs.get_element_ty()
         dtype = np_dtype(element)
-        filling = np.zeros(ptrs.data.shape, dtype) if other is None else other.data
+        filling: Any = np.zeros(ptrs.data.shape, dtype) if other is None else other.data
         volatile = bool(named.get("is_volatile", options[-1] if options else False))
         addresses, lanes, filling = _same_shape(ptrs.data, _boolean(mask.data), filling)
         return handle(current[-1].load(addresses, lanes, filling, dtype, volatile), element)

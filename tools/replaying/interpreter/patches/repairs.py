@@ -121,7 +121,7 @@ def repair_arguments_of_extremes() -> None:
 
         return find_index
 
-    replacements = {
+    replacements: dict[Any, Any] = {
         np.nanargmax: index_of_extreme(np.argmax, -np.inf),
         np.nanargmin: index_of_extreme(np.argmin, np.inf),
     }
