@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.tools.expected.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, SizeChecks
+from kernelwright.tools.judging.weights.mapping import map_by_name
 from kernelwright.tools.numerics.bits import same_bits
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.report import Failed, Failure, Fault, clean_text
@@ -77,7 +78,7 @@ class SurroundingsChecks:
             return None, f"refused where {told}: outputs have another dtype, which a caller sees"
         try:
             checks = self._open_checks(prepared, size.index)
-            if OF_WEIGHTS & set(size.changes) and self._unnamed_weights(size.index, checks):
+            if OF_WEIGHTS & set(size.changes) and self._unnamed_weights(size.index, prepared):
                 return None, f"not checked where {told}: its weights have other names"
             if (
                 checks.calls.has_weights
@@ -104,12 +105,14 @@ class SurroundingsChecks:
             ), ""
         return None, ""
 
-    def _unnamed_weights(self, index: int, checks: SizeChecks) -> bool:
-        """Whether some parameters of a loaded checkpoint cannot be told by name or order: where a constructor draws
-        weights they are told by their values, which a checkpoint replaces.
+    def _unnamed_weights(self, index: int, prepared: PreparedProblem) -> bool:
+        """Whether some parameters of a loaded checkpoint cannot be told by name: others are told by the
+        values that a constructor drew, which a checkpoint replaces.
         """
         trace = self._candidate.traced.traces[index]
-        return trace is not None and bool(set(trace.parameters) - set(checks.calls.weights))
+        if trace is None:
+            return True
+        return bool(set(trace.parameters) - set(map_by_name(prepared, trace)))
 
     def _has_other_dtypes(self, index: int, expected: ExpectedOutputs) -> bool:
         """Whether a trace's outputs are tensors of other dtypes than the reference's.
