@@ -19,6 +19,6 @@ def softmax_in_place(x_ptr, columns, BLOCK: tl.constexpr):
 
 class ModelNew(nn.Module):
     def forward(self, x):
-        out = x.clone()
+        out = x.clone(memory_format=torch.contiguous_format)
         softmax_in_place[(out.size(0),)](out, out.size(1), BLOCK=triton.next_power_of_2(out.size(1)))
         return out
