@@ -83,7 +83,7 @@ def test_the_wheel_holds_one_import_package_with_its_data_and_nothing_else_at_it
         "kernelwright/py.typed",
         "kernelwright/agent/problems/catalogue/rope.py",
         "kernelwright/tools/manifests/data/manifest_catalogue.json",
-        "kernelwright/agent/viewing/report/run.html.j2",
+        "kernelwright/agent/reporting/run.html.j2",
     ):
         assert needed in names
 
