@@ -44,7 +44,6 @@ DRAWS_OF_ALL_SIZES = (
     Draw.LARGE,
     Draw.WIDE,
     Draw.SPECIAL,
-    Draw.SPREAD,
 )
 """Draws on which single elements are held to their own size."""
 MAX_HELD_INPUT = 64.0
@@ -90,18 +89,12 @@ def measure_by_draw(
             expected.draw == Draw.ZERO_ROWS and not expected.finite()
         ):
             return measure_finite_part(mine, eager, exact, inputs=expected.inputs, **given)
-        in_full = measure(
-            mine,
-            eager,
-            exact,
-            tolerance=carried,
-            small_elements=expected.draw in DRAWS_OF_ALL_SIZES and expected.draw != Draw.SPREAD,
-            **given,
-        )
-        if expected.draw != Draw.SPREAD or not in_full.check.passed:
-            return in_full
-        without_tails = _without_tails(mine, eager, expected.inputs)
-        return measure(without_tails, eager, exact, tolerance=carried, small_elements=True, **given)
+        held = expected.draw in DRAWS_OF_ALL_SIZES
+        measured = measure(mine, eager, exact, tolerance=carried, small_elements=held, **given)
+        if expected.draw != Draw.SPREAD or not measured.check.passed:
+            return measured
+        near = _without_tails(mine, eager, expected.inputs)
+        return measure(near, eager, exact, tolerance=carried, small_elements=True, **given)
 
     if kind is ArithmeticKind.EXACT:
         return compared(None, explained=True)

@@ -107,7 +107,8 @@ def _scored(
     syntax: dict[str, KernelSyntax],
     target: Target,
 ) -> KernelScore:
-    resources: Any = compiled.resources
+    resources = compiled.resources
+    assert resources is not None, "a kernel that compiled has resources"
     ptx = compiled.texts.get("ptx", "")
     kernel = syntax.get(launch.function)
     trips = trips_of(kernel.node, launch) if kernel is not None else []

@@ -74,7 +74,7 @@ class SurroundingsChecks:
         expected = self._judge.expected(size.problem, self._seed, Draw.OWN, 0)
         if Change.OTHER_MODE in size.changes and _depends_on_mode(prepared, expected):
             return None, ""
-        if self._has_other_dtypes(size.index, expected):
+        if Change.DEFAULT_TYPE in size.changes and self._has_other_dtypes(size.index, expected):
             return None, f"refused where {told}: outputs have another dtype, which a caller sees"
         try:
             checks = self._open_checks(prepared, size.index)
@@ -122,7 +122,8 @@ class SurroundingsChecks:
         import torch
 
         trace = self._candidate.traced.traces[index]
-        dtypes = [str(form.dtype) for form in trace.forms] if trace is not None else []
+        forms = trace.forms if trace is not None else ()
+        dtypes = [form.dtype for form in forms if form.dtype != "other"]
         answers = [value for value in expected.eager if isinstance(value, torch.Tensor)]
         return any(
             dtype != str(output.dtype).removeprefix("torch.")
