@@ -38,14 +38,18 @@ def visible_pairs(mask: torch.Tensor) -> torch.Tensor:
     return ((causal & mask.bool()[:, None, :]) | diagonal)[:, None]
 
 
+def without_adapter(model: Any) -> Any:
+    """Returns the model of transformers inside of a PeftModel; any other model as it is."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
 def unmask_padding(model: PreTrainedModel) -> RemovableHandle | None:
     """Widens the mask in every forward pass of the model's decoder. Returns the hook's handle, or
     None for an unsupported attention.
 
     model: a causal language model of transformers, or a PeftModel around one.
     """
-    wrapped: Any = model
-    inner = wrapped.get_base_model() if hasattr(wrapped, "get_base_model") else wrapped
+    inner = without_adapter(model)
     if not can_batch_model(inner):
         return None
 

@@ -226,8 +226,9 @@ def whole_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
     """
     import torch
 
-    wrapped: Any = model
-    base: Any = wrapped.get_base_model() if hasattr(wrapped, "get_base_model") else wrapped
+    from kernelwright.rl.training.grpo.padding import without_adapter
+
+    base = without_adapter(model)
     weights: dict[str, torch.Tensor] = {}
     with torch.no_grad():
         deltas = _adapter_products(base)
