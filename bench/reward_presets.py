@@ -17,10 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from kernelwright.agent.rewards.formula import FORMULA_PRESETS
+from kernelwright.agent.rewards.scoring import ReplyForm, score
 from kernelwright.agent.serving.scoring import score_of
 from kernelwright.policies.base import FinishReason
-from kernelwright.rl.credit.formula import FORMULA_PRESETS
-from kernelwright.rl.credit.scoring import ReplyForm, score
 from kernelwright.tools.report import (
     Check,
     CompileResult,

@@ -4,10 +4,6 @@ stored verdicts.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -19,15 +15,16 @@ from kernelwright.agent.loop.run_verdicts import RunJudge, VerdictSource
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.replay.replaying import FreshVerdicts, ReplayResult, StoredVerdicts, replay
 from kernelwright.agent.reporting.selecting import candidate_filter, trajectory_id
+from kernelwright.agent.rewards.formula import find_formula
+from kernelwright.agent.rewards.storing import store_rewards
 from kernelwright.agent.runtime.databases import open_store
 from kernelwright.agent.runtime.interrupts import defer_interrupts
 from kernelwright.agent.runtime.worker_threads import WorkerThreads
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
-from kernelwright.store.connection.server import split_password, without_password
 from kernelwright.store.database import Store
 from kernelwright.store.models import Trajectory
-from kernelwright.store.records import TrajectoryFilter, Turn, fingerprint
+from kernelwright.store.records import CandidateFilter, TrajectoryFilter, Turn, fingerprint
 from kernelwright.tools.report import Environment, Report
 
 if TYPE_CHECKING:
@@ -218,9 +215,6 @@ class _ReplayQueue:
         return same and len(self._store.verdicts(turn.candidate_id)) > 1
 
 
-REWARDS_TIMEOUT_SECONDS = 3600.0
-
-
 class RescoredRewards(Value):
     """Recomputed rewards of a formula.
 
@@ -243,30 +237,20 @@ def rescore_rewards(
 
     Verdicts already scored are skipped.
     """
-    return tuple(_rescore_formula(database, run, formula) for formula in formulas)
+    with open_store(database, create=False) as store:
+        return tuple(_rescore_formula(store, run, formula) for formula in formulas)
 
 
-def _rescore_formula(database: str, run: str | None, formula: str) -> RescoredRewards:
+def _rescore_formula(store: Store, run: str | None, formula: str) -> RescoredRewards:
     name, _, version = formula.partition("@")
-    chosen = ["--run", run] if run is not None else []
     # `name@version+digest`: the weights of the formula come from a user's file.
     if "+" in version:
-        again = f"rl rewards --db {without_password(database)} --reward FILE.json"
+        again = f"rl rewards --db {store.where} --reward FILE.json"
         return RescoredRewards(
             formula=formula, note=f"its weights are in a file of yours: {again} computes them"
         )
-    bare, secret = split_password(database)
-    words = ["rewards", "--db", bare, "--reward", name, *chosen, "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "kernelwright.rl", *words], capture_output=True, text=True,
-        timeout=REWARDS_TIMEOUT_SECONDS, check=False, env={**os.environ, **secret},
-    )  # fmt: skip
     try:
-        summary = json.loads(done.stdout)
-        return RescoredRewards(formula=str(summary["formula"]), stored=int(summary["stored"]))
-    except (ValueError, KeyError, TypeError):
-        lines = done.stderr.strip().splitlines()
-        return RescoredRewards(
-            formula=formula,
-            note=lines[-1][:300] if lines else f"rl rewards ended with {done.returncode}",
-        )
+        summary = store_rewards(store, find_formula(name), CandidateFilter(run=run))
+    except InputError as error:
+        return RescoredRewards(formula=formula, note=str(error))
+    return RescoredRewards(formula=summary.formula, stored=summary.stored)

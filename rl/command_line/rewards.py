@@ -10,7 +10,7 @@ from kernelwright.agent.command_line.modes import Modes
 from kernelwright.rl.command_line.options.shared import AsJson, Debug
 
 if TYPE_CHECKING:
-    from kernelwright.rl.credit.formula import Formula
+    from kernelwright.agent.rewards.formula import Formula
     from kernelwright.store.database import Store
     from kernelwright.store.records import CandidateFilter
 
@@ -76,9 +76,9 @@ def rewards(
 
 
 def _presets(as_json: bool) -> None:
+    from kernelwright.agent.rewards.formula import FORMULA_PRESETS
     from kernelwright.agent.viewing.show.progress import console
     from kernelwright.rl.command_line.show.rewards import presets_view
-    from kernelwright.rl.credit.formula import FORMULA_PRESETS
 
     if as_json:
         import json
@@ -106,9 +106,9 @@ def _explain(store: Store, id: int, formula: Formula, as_json: bool) -> None:
 
 
 def _store(store: Store, formula: Formula, chosen: CandidateFilter, as_json: bool) -> None:
+    from kernelwright.agent.rewards.storing import store_rewards
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.errors import InputError
-    from kernelwright.rl.credit.storing import store_rewards
 
     with progress(as_json) as say:
         done = store_rewards(store, formula, chosen, say)

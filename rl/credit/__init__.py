@@ -1,3 +1,1 @@
-"""The value of a verdict and of a turn: reward formulas as data, and credit assignment over
-turns.
-"""
+"""Credit assignment over the turns of a trajectory, and rewards explained in words."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from kernelwright.agent.rewards.formula import Formula
+from kernelwright.agent.rewards.scoring import reply_of, score
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
-from kernelwright.rl.credit.formula import Formula
-from kernelwright.rl.credit.scoring import reply_of, score
 from kernelwright.rl.credit.turn_credit import GAMMA, CreditedTurn, credit_of_turns
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter

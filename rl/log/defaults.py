@@ -7,14 +7,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from kernelwright.errors import InputError
-from kernelwright.rl.credit.formula import (
+from kernelwright.agent.rewards.formula import (
     DEFAULT_FORMULA,
     EXECUTION_FORMULA,
     FORMULA_PRESETS,
     Formula,
     find_formula,
 )
+from kernelwright.errors import InputError
 from kernelwright.store.database import Store
 from kernelwright.store.models import State
 from kernelwright.store.records import CandidateFilter

@@ -6,9 +6,9 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from kernelwright.agent.rewards.formula import Formula
+from kernelwright.agent.rewards.scoring import on_gpu
 from kernelwright.policies.base import Value
-from kernelwright.rl.credit.formula import Formula
-from kernelwright.rl.credit.scoring import on_gpu
 from kernelwright.rl.log.dataset import Log, Sample, SampleRequirements, load_log, revision_of
 from kernelwright.rl.log.refusals import RefusalCount
 from kernelwright.store.database import Store

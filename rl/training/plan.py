@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kernelwright.agent.rewards.formula import Formula
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
-from kernelwright.rl.credit.formula import Formula
 from kernelwright.rl.log.dataset import Log, Sample, SampleRequirements, age_of, load_log
 from kernelwright.rl.log.defaults import choose_formula, parse_filter
 from kernelwright.rl.log.refusals import RefusalCount, RefusalCounter

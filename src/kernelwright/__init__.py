@@ -186,9 +186,9 @@ def reward(report: Report, formula: str = "execution", *, is_cut_off: bool = Fal
     Raises:
         InputError: There is no such formula.
     """
+    from kernelwright.agent.rewards.formula import find_formula
+    from kernelwright.agent.rewards.scoring import ReplyForm, score
     from kernelwright.policies.base import FinishReason
-    from kernelwright.rl.credit.formula import find_formula
-    from kernelwright.rl.credit.scoring import ReplyForm, score
 
     reply = ReplyForm(finish=FinishReason.LENGTH if is_cut_off else FinishReason.STOP)
     scored = score(find_formula(formula), report, reply)

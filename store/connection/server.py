@@ -69,17 +69,6 @@ def without_password(database: str | Path) -> str:
     )
 
 
-def split_password(database: str) -> tuple[str, dict[str, str]]:
-    """Returns the URL without its password, and the environment variable from which libpq reads
-    the password. Command lines are visible to other users of the machine.
-    """
-    address = address_of(database)
-    if isinstance(address, Path) or address.password is None:
-        return database, {}
-    bare = URL.create(**{**address._asdict(), "password": None})
-    return bare.render_as_string(hide_password=False), {"PGPASSWORD": address.password}
-
-
 def open_server(url: URL, readonly: bool, wait: float) -> Engines:
     """Creates engines for PostgreSQL or another server with a SQLAlchemy driver.
 

@@ -10,7 +10,7 @@ import turnmaking as make
 from sqlalchemy import inspect, make_url
 
 from kernelwright.store.connection.errors import StoreError, StoreTrouble
-from kernelwright.store.connection.server import address_of, split_password, without_password
+from kernelwright.store.connection.server import address_of, without_password
 from kernelwright.store.database import Store
 from kernelwright.store.models import Action, State
 from kernelwright.store.records import CandidateFilter, TrajectoryFilter
@@ -48,9 +48,6 @@ def test_the_schemes_that_people_write_mean_the_same_server():
     assert {without_password(url) for url in urls} == {
         "postgresql+psycopg://me:***@there:5433/runs"
     }
-    bare = "postgresql+psycopg://me@there:5433/runs"
-    assert split_password(urls[0]) == (bare, {"PGPASSWORD": PASSWORD})
-    assert split_password("runs.db") == ("runs.db", {})
     assert without_password("runs.db") == "runs.db"
 
 

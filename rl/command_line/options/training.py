@@ -38,8 +38,8 @@ class RewardOptions:
 
     def fields(self) -> dict[str, Any]:
         """Returns fields of TrainOptions. Raises InputError for an unknown baseline or formula."""
+        from kernelwright.agent.rewards.formula import find_formula
         from kernelwright.errors import InputError
-        from kernelwright.rl.credit.formula import find_formula
         from kernelwright.rl.credit.turn_credit import AdvantageBaseline
 
         if self.baseline not in list(AdvantageBaseline):

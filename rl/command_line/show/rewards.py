@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
+    from kernelwright.agent.rewards.formula import Formula
     from kernelwright.rl.credit.explaining import ExplainedReward
-    from kernelwright.rl.credit.formula import Formula
     from kernelwright.rl.training.safety.suspects import Suspect
 
 

@@ -17,8 +17,8 @@ from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.prompts import Prompts
+from kernelwright.agent.rewards.formula import Formula
 from kernelwright.policies.base import Policy
-from kernelwright.rl.credit.formula import Formula
 from kernelwright.rl.log.dataset import Log, Sample, SampleRequirements, load_log
 from kernelwright.rl.training.online.options import OnlineOptions
 from kernelwright.rl.training.online.pooled_judges import Judges

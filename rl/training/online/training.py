@@ -10,15 +10,15 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernelwright.agent.runtime.databases import open_store, verdict_cache_folder
-from kernelwright.agent.runtime.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
-from kernelwright.rl.credit.formula import (
+from kernelwright.agent.rewards.formula import (
     DEFAULT_FORMULA,
     EXECUTION_FORMULA,
     FORMULA_PRESETS,
     Formula,
     find_formula,
 )
+from kernelwright.agent.runtime.databases import open_store, verdict_cache_folder
+from kernelwright.agent.runtime.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
 from kernelwright.rl.log.defaults import AUTO
 from kernelwright.rl.training.checkpoints import (
     facts_of,

@@ -6,13 +6,13 @@ import math
 
 import pytest
 
+from kernelwright.agent.rewards.formula import FORMULA_PRESETS, Formula, find_formula
+from kernelwright.agent.rewards.scoring import ReplyForm, score
+from kernelwright.agent.rewards.storing import store_rewards
 from kernelwright.agent.serving.scoring import FAULTS_THAT_BREAK_THE_RULE
 from kernelwright.errors import InputError
 from kernelwright.policies.base import FinishReason
 from kernelwright.rl.credit.explaining import explain_candidate
-from kernelwright.rl.credit.formula import FORMULA_PRESETS, Formula, find_formula
-from kernelwright.rl.credit.scoring import ReplyForm, score
-from kernelwright.rl.credit.storing import store_rewards
 from kernelwright.rl.training.safety.suspects import suspects_of
 from kernelwright.tools.report import Fault
 from tests.rl.logged import answer, verdict

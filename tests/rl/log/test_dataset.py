@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from kernelwright.agent.rewards.formula import FORMULA_PRESETS
 from kernelwright.errors import InputError
 from kernelwright.policies.base import FinishReason, Origin
 from kernelwright.rl.cli import main
-from kernelwright.rl.credit.formula import FORMULA_PRESETS
 from kernelwright.rl.log.dataset import SampleRequirements, age_of, load_log
 from kernelwright.rl.log.defaults import choose_formula, parse_filter
 from kernelwright.rl.log.refusals import REFUSAL_TEXTS, TurnRefusal

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kernelwright.agent.rewards.formula import FORMULA_PRESETS
+from kernelwright.agent.rewards.scoring import score
 from kernelwright.agent.serving.scoring import score_of
-from kernelwright.rl.credit.formula import FORMULA_PRESETS
-from kernelwright.rl.credit.scoring import score
 from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.judging.rules import narrow_contract
 from kernelwright.tools.problem import Problem

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 PART_NAMES = ("form", "compile", "checks", "correct", "speed", "share", "length", "cheat")
-"""The parts whose sum is a reward, as described by `kernelwright.rl.credit.formula.RewardPart`."""
+"""The parts whose sum is a reward, as described by `kernelwright.agent.rewards.formula.RewardPart`."""
 
 
 @dataclass(frozen=True)

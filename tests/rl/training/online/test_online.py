@@ -12,9 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
+from kernelwright.agent.rewards.formula import FORMULA_PRESETS  # noqa: E402
 from kernelwright.errors import InputError  # noqa: E402
 from kernelwright.policies.base import Message, Request, Role, Sampling  # noqa: E402
-from kernelwright.rl.credit.formula import FORMULA_PRESETS  # noqa: E402
 from kernelwright.rl.training.from_log import train_from_log  # noqa: E402
 from kernelwright.rl.training.online.folder_samplers import FolderSampler  # noqa: E402
 from kernelwright.rl.training.online.problem_source import ProblemSource  # noqa: E402

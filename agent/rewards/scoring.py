@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import math
 
+from kernelwright.agent.rewards.formula import Formula, RewardPart, SpeedBaseline
+from kernelwright.agent.rewards.reward_parts import (
+    Findings,
+    clipped_speedup,
+    is_kept,
+    reward_parts,
+    rewarded_speedup,
+)
 from kernelwright.agent.serving.scoring import (
     checks_of,
     compiled,
@@ -12,14 +20,6 @@ from kernelwright.agent.serving.scoring import (
     timed_profile,
 )
 from kernelwright.policies.base import FinishReason, Value
-from kernelwright.rl.credit.formula import Formula, RewardPart, SpeedBaseline
-from kernelwright.rl.credit.reward_parts import (
-    Findings,
-    clipped_speedup,
-    is_kept,
-    reward_parts,
-    rewarded_speedup,
-)
 from kernelwright.store.records import Turn
 from kernelwright.tools.report import Fault, Report
 

@@ -9,9 +9,9 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from kernelwright.agent.rewards.reward_parts import PRESET_WEIGHTS, Weights
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
-from kernelwright.rl.credit.reward_parts import PRESET_WEIGHTS, Weights
 
 
 class RewardPart(StrEnum):

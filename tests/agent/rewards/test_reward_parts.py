@@ -9,15 +9,15 @@ from types import ModuleType
 
 import pytest
 
+from kernelwright.agent.rewards.formula import FORMULA_PRESETS, Formula, SpeedBaseline
+from kernelwright.agent.rewards.scoring import ReplyForm, score
 from kernelwright.agent.serving.scoring import score_of
 from kernelwright.policies.base import FinishReason
-from kernelwright.rl.credit.formula import FORMULA_PRESETS, Formula, SpeedBaseline
-from kernelwright.rl.credit.scoring import ReplyForm, score
 from kernelwright.tools.report import Fault
 from tests.rl.logged import verdict
 
 ROOT = Path(__file__).parents[3]
-OURS = ROOT / "src" / "kernelwright" / "rl" / "credit" / "reward_parts.py"
+OURS = ROOT / "src" / "kernelwright" / "agent" / "rewards" / "reward_parts.py"
 PLUGS = ROOT / "plugs" / "kernelwright-client" / "src" / "kernelwright_client"
 STOPPED = ReplyForm(finish=FinishReason.STOP)
 REPORTS = {

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from kernelwright.agent.rewards.formula import Formula
+from kernelwright.agent.rewards.scoring import on_gpu, reply_of, score
 from kernelwright.policies.base import Value
-from kernelwright.rl.credit.formula import Formula
-from kernelwright.rl.credit.scoring import on_gpu, reply_of, score
 from kernelwright.store.database import Store
 from kernelwright.store.models import State
 from kernelwright.store.records import CandidateFilter
