@@ -67,6 +67,7 @@ def functions_of(path: Path) -> list[tuple[str, int]]:
     return [(n.name, n.end_lineno - n.lineno + 1) for n in ast.walk(tree) if isinstance(n, kinds)]
 
 
+@pytest.mark.slow
 def test_imports_only_go_down():
     trespasses = []
     for path in FILES:
@@ -100,6 +101,7 @@ def test_no_two_rooms_import_one_another():
     assert len(order) > len(FLOORS)
 
 
+@pytest.mark.slow
 def test_everything_of_ours_is_imported_by_its_full_name():
     found = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"

@@ -25,6 +25,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.slow
 def test_a_folder_is_drafted_and_what_was_not_begun_in_time_is_told(tmp_path):
     (tmp_path / "suite").mkdir()
     (tmp_path / "suite" / "doubled.py").write_text(MODULE)

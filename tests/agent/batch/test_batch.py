@@ -70,6 +70,7 @@ def history(path: Path) -> dict:
         return found
 
 
+@pytest.mark.slow
 def test_every_trajectory_is_finished_and_the_lanes_say_how_busy_they_were(batched):
     told = json.loads((batched.parent / "report" / "report.json").read_text())
     [group] = told["groups"]
@@ -92,6 +93,7 @@ def test_every_trajectory_is_finished_and_the_lanes_say_how_busy_they_were(batch
     }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_compiler_drafts_in_a_batch_too_where_the_policy_is_wrong_and_the_report_says_so(
     tmp_path, wrong
@@ -167,6 +169,7 @@ def turns(path):
         return 0
 
 
+@pytest.mark.slow
 def test_an_interrupt_pauses_every_run_and_the_same_command_goes_on(tmp_path, unfinished):
     script = tmp_path / "slow.json"
     script.write_text(json.dumps({"answers": [unfinished(k) for k in range(6)], "seconds": 0.5}))
@@ -225,6 +228,7 @@ def test_samples_and_another_policy_are_added_to_a_run(tmp_path, unfinished):
     assert other.report.against[0].second == "scripted:two"
 
 
+@pytest.mark.slow
 def test_of_several_samples_the_first_is_the_likeliest_and_the_others_are_drawn(tmp_path):
     """A small policy answers greedily first: once said, that teaches nobody anything, and two answers alike are one."""
     where = str(tmp_path / "runs.db")
@@ -272,6 +276,7 @@ def test_a_trajectory_that_another_process_works_on_is_left_to_it(tmp_path, unfi
         run_batch(problems, policy, settings, **options, against="nobody")
 
 
+@pytest.mark.slow
 def test_a_wrong_key_stops_the_batch_at_once_and_says_so(tmp_path):
     from tests.policies.loopback import loopback
 

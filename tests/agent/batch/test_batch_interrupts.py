@@ -91,6 +91,7 @@ MOMENTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "problems", [("fused_silu",), ("fused_silu", "row_sum")], ids=["one", "two"]
 )

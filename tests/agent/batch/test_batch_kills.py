@@ -182,6 +182,7 @@ def killed_so_often(tmp_path, unfinished, kills):
         )
 
 
+@pytest.mark.slow
 def test_a_batch_killed_at_random_moments_ends_as_one_that_was_not(tmp_path, unfinished):
     killed_so_often(tmp_path, unfinished, kills=6)
 
@@ -191,6 +192,7 @@ def test_a_batch_killed_fifty_times_ends_as_one_that_was_not(tmp_path, unfinishe
     killed_so_often(tmp_path, unfinished, kills=50)
 
 
+@pytest.mark.slow
 def test_two_batches_on_one_database_share_the_work_and_neither_does_the_other_s(
     tmp_path, unfinished
 ):

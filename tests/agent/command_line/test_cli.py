@@ -46,6 +46,7 @@ def refused(*arguments: str) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_a_good_softmax_is_correct_and_several_targets_make_a_portability_matrix():
     targets = [part for name in ("sm_80", "sm_120", "gfx942") for part in ("--target", name)]
     done = agent("check", SOFTMAX, "--problem", "fused softmax", "--device", "cpu", *targets)
@@ -92,6 +93,7 @@ def told_in_json() -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_a_verdict_exactly_and_sizes_says_how_many(evaluator, told_in_json):
     first = Report.model_validate_json(told_in_json)
     seed = first.interpreted.seed
@@ -144,6 +146,7 @@ def test_the_json_of_a_check_is_a_report_with_the_trace_as_a_key_and_nothing_els
     assert any("kernel" in step for step in own["trace"]["first"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "problem", "fault", "said"),
     [
@@ -217,6 +220,7 @@ class ModelNew(nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_kernels_of_a_package_are_judged_where_it_is_allowed_and_nowhere_else(tmp_path):
     """An engineer's own package with sibling files, found on PYTHONPATH."""
     package = tmp_path / "own_kernels"

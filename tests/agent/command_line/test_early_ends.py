@@ -62,6 +62,7 @@ def test_an_interrupted_check_ends_with_130(tmp_path):
     assert said == "agent: interrupted\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sign", ["kernelwright-*", "*/torchinductor_*", "kernelwright-interpret-*/candidate-*"]
 )

@@ -158,6 +158,7 @@ def test_a_second_signal_ends_at_once_what_the_first_one_let_finish():
     assert process.returncode == 143
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_a_process_that_is_inside_of_one_long_call():
     process = started("stuck")
     time.sleep(0.5)

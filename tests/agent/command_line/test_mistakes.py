@@ -30,6 +30,7 @@ def test_a_mistake_ends_with_its_status_and_one_line(mistake, folder):
     assert faults(mistake, Outcome(done.returncode, done.stdout, done.stderr)) == [], done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mistake", IN_A_PROCESS_OF_THEIR_OWN, ids=lambda mistake: mistake.command[:60]
 )

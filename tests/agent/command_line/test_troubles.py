@@ -102,6 +102,7 @@ SERVERS = {
 }
 
 
+@pytest.mark.slow
 def test_a_server_that_misbehaves_pauses_the_run_and_the_same_command_goes_on_when_it_answers(
     solve, right
 ):
@@ -147,6 +148,7 @@ def test_replies_that_are_long_odd_or_withheld_are_the_policys_turns_and_are_cou
     assert "\0" not in texts[1]
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_slow_server_is_asked_pauses_at_once(tmp_path):
     with loopback(lambda handler: time.sleep(600)) as server:
         line = [sys.executable, "-m", "kernelwright.agent", "solve", "fused silu", "--policy", f"openai:m@{server.url}",
@@ -275,6 +277,7 @@ def test_a_full_disk_stops_the_run_and_the_same_command_goes_on_when_there_is_ro
     assert turns[: len(finished)] == finished, "what was finished is as it was"
 
 
+@pytest.mark.slow
 def test_a_kernel_that_finds_no_room_is_still_in_the_database(
     solve, small_disk, tmp_path, right, capsys
 ):
@@ -297,6 +300,7 @@ def test_a_kernel_that_finds_no_room_is_still_in_the_database(
 
 
 # ------------------------------------------------------------------ terminals
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "columns"), [(2, 8), (0, 0)])
 def test_a_terminal_that_is_too_small_for_the_live_view_harms_nothing(
     script, tmp_path, rows, columns

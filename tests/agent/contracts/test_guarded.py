@@ -338,6 +338,7 @@ def test_a_size_that_was_run_at_two_values_is_allowed_at_these_and_the_problems_
         kernel(torch.randn(1, 5, 32), torch.randn(1, 5, 32))
 
 
+@pytest.mark.slow
 def test_the_text_with_its_checks_is_judged_and_the_comments_say_so():
     seen = []
 
@@ -351,6 +352,7 @@ def test_the_text_with_its_checks_is_judged_and_the_comments_say_so():
     assert "this very text was judged once more and is correct" in kernel.lines[-1]
 
 
+@pytest.mark.slow
 def test_checks_that_the_judge_refuses_are_left_out_and_the_comments_say_so():
     refused = judged({"batch": 1}, correct=False).with_(
         failure=Failure(fault=Fault.RUNTIME, message="it fails")
@@ -360,6 +362,7 @@ def test_checks_that_the_judge_refuses_are_left_out_and_the_comments_say_so():
     assert "enforced    no: the judge refused the text with its checks" in kernel.lines[-1]
 
 
+@pytest.mark.slow
 def test_a_kernel_is_not_lost_where_the_judge_itself_fails():
     def judge(text):
         raise InfrastructureError("no memory")
@@ -369,6 +372,7 @@ def test_a_kernel_is_not_lost_where_the_judge_itself_fails():
     assert "these checks are not judged" in kernel.lines[-1]
 
 
+@pytest.mark.slow
 def test_a_file_that_is_written_again_has_one_header_and_one_guard(attention):
     again = guarded_kernel(
         ATTENTION, f"# Written by kernelwright 1\n# problem x\n\n{attention.text}", judged({})

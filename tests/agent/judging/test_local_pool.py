@@ -60,6 +60,7 @@ def test_a_pool_says_what_it_has(pool):
     assert pool.target(DeviceKind.CPU) == "sm_90"
 
 
+@pytest.mark.slow
 def test_a_verdict_of_a_judge_process_is_the_evaluator_s(pool, right):
     steps, judges = [], []
     report = pool.submit(
@@ -75,6 +76,7 @@ def test_a_reference_that_cannot_be_used_raises_what_the_tools_raise(pool, right
         pool.submit(Problem(name="none", source="x = 1"), right).result(500)
 
 
+@pytest.mark.slow
 def test_what_waits_can_be_cancelled_and_what_is_under_way_stops_at_its_next_step(
     pool, hangs, right
 ):

@@ -80,6 +80,7 @@ def test_a_run_whose_policy_does_not_answer_ends_at_its_limit_and_goes_on(store,
     assert again.stop_reason is None
 
 
+@pytest.mark.slow
 def test_a_verdict_that_does_not_end_is_cut_and_the_answer_stays(store, begin, right, monkeypatch):
     monkeypatch.setattr(time_limit, "GRACE_SECONDS", 1.0)
     hangs = right.replace("\n```\n", "\nwhile True:\n    pass\n```\n")
@@ -123,6 +124,7 @@ def judged_limits(deadline: float) -> Options:
     return seen[0]
 
 
+@pytest.mark.slow
 def test_a_verdict_of_a_pool_is_ended_by_a_caller_whose_progress_raises():
     from kernelwright.agent.judging.local_pool import LocalPool
     from kernelwright.agent.problems.finding import find_by_name

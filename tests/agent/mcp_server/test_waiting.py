@@ -65,6 +65,7 @@ def test_tools_have_titles_and_say_that_they_change_nothing(judging):
     assert not any(tool.annotations.destructive_hint for tool in tools.values())
 
 
+@pytest.mark.slow
 def test_a_client_is_told_the_step_while_it_waits(judging, monkeypatch):
     """The verdict does not end: the worker has another one, which hangs."""
     monkeypatch.setattr("kernelwright.agent.mcp_server.tools.TOOL_ANSWER_SECONDS", 3.0)
@@ -92,6 +93,7 @@ def test_a_client_is_told_the_step_while_it_waits(judging, monkeypatch):
     assert {message for _, message in notes} == {"waiting"}
 
 
+@pytest.mark.slow
 def test_a_cancelled_verdict_that_hangs_lets_the_next_one_be_made(judging, monkeypatch):
     monkeypatch.setattr(judging_module, "CANCEL_GRACE_SECONDS", 0.5)
 

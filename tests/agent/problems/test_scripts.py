@@ -197,6 +197,7 @@ def test_readers_who_know_no_file_see_no_directives(problem_of):
     assert "#line" not in without_directives(problem.source)
 
 
+@pytest.mark.slow
 def test_a_dry_run_refuses_what_a_run_would_refuse_and_says_it_in_json(tmp_path):
     (tmp_path / "script.py").write_text(
         HEAD + SCRIPTS["argparse"].replace("self.layer(x)", "self.no(x)")

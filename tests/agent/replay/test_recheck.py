@@ -63,6 +63,7 @@ def command(capsys, *arguments):
     return ended.value.code, said.out, said.err
 
 
+@pytest.mark.slow
 def test_a_verdict_that_todays_judge_does_not_share_is_told_and_saved_and_the_old_one_kept(
     judged_before, store, path, does_not_compile, right, capsys
 ):
@@ -104,6 +105,7 @@ def test_what_this_judge_has_judged_is_not_judged_again_and_its_changes_are_stil
     assert store.stats().verdicts == count
 
 
+@pytest.mark.slow
 def test_equal_programs_are_judged_once_and_a_sitting_may_be_limited(
     judged_before, store, path, right
 ):
@@ -129,6 +131,7 @@ def test_a_verdict_of_a_gpu_is_not_replaced_by_one_of_a_cpu(judged_before, store
     assert store.turns(id)[0].report.judged_on == "NVIDIA H200"
 
 
+@pytest.mark.slow
 def test_rewards_are_computed_for_the_new_verdict_and_stay_with_the_old_one(
     judged_before, store, path, right
 ):

@@ -104,6 +104,7 @@ def finished(begin, *answers, **settings):
     return run.trajectory_id
 
 
+@pytest.mark.slow
 def test_a_verdict_that_differs_is_told_and_saved_only_when_that_is_meant(begin, store, path, unfinished, right,
     capsys):  # fmt: skip
     id = finished(begin, unfinished(1), right)
@@ -164,6 +165,7 @@ def test_a_run_is_rescored_trajectory_by_trajectory_and_goes_on_where_it_was_int
     assert first.saved + second.saved == len(readable)
 
 
+@pytest.mark.slow
 def test_a_branch_goes_on_after_its_turn_and_its_own_command_goes_on_with_it(
     begin, store, path, unfinished, right, tmp_path, capsys
 ):

@@ -34,6 +34,7 @@ def agent(*arguments, token=ALICE, folder=None):
     )
 
 
+@pytest.mark.slow
 def test_one_candidate_is_scored_and_a_broken_one_is_a_value(client, right_code, text_only):
     verdict = client.score("fused silu", right_code, sizes=1)
     assert (verdict.correct, verdict.score.ended_at, verdict.speedup) == (True, "interpreted", None)

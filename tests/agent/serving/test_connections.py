@@ -137,6 +137,7 @@ def test_a_client_that_goes_away_in_the_middle_of_a_body_harms_nobody(connection
     assert everything(connection) in (b"",)
 
 
+@pytest.mark.slow
 def test_a_reader_that_takes_nothing_is_left(connection):
     """Answers are asked for, many more than the buffers between the two hold, and not read."""
     # Not smaller: a window of less than a segment opens again only when the kernel probes it, after up to two minutes.

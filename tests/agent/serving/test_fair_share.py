@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 import kernelwright
 from kernelwright.agent.judging.pool import DeviceKind
 from kernelwright.agent.serving.queueing import waiting_line
@@ -61,6 +63,7 @@ def test_a_verdict_is_removed_once():
     assert taken(line) == ["b2"]
 
 
+@pytest.mark.slow
 def test_a_single_submission_is_judged_before_those_of_a_greedy_client(tmp_path, text_only, hangs):
     (tmp_path / "tokens.txt").write_text(f"greedy {ALICE}\nsingle {BOB}\n")
     server = RunningServer(tmp_path, "--token-file", "tokens.txt")

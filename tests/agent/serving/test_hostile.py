@@ -150,6 +150,7 @@ def test_a_body_of_who_has_no_token_is_not_read(server):
     assert b"".join(parts).startswith(b"HTTP/1.1 401 ")
 
 
+@pytest.mark.slow
 def test_one_client_counts_once_whichever_of_its_tokens_it_sends(
     serve, tmp_path, submission, text_only
 ):
@@ -192,6 +193,7 @@ def test_a_verdict_cancelled_many_times_at_once_is_cancelled_once(
     assert http.get(path).json()["attempts"] == []
 
 
+@pytest.mark.slow
 def test_event_streams_that_nobody_reads_delay_no_other_client(http, server, submission, text_only):
     host, port = server.url.removeprefix("http://").split(":")
     with contextlib.ExitStack() as streams:

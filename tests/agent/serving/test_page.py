@@ -79,6 +79,7 @@ def test_nothing_is_wider_than_the_screen(browser, page, size, http, submission,
     assert browser.run("document.documentElement.scrollWidth") == size[0]
 
 
+@pytest.mark.slow
 def test_a_verdict_has_a_link_that_shows_its_candidate_with_the_marked_line(
     http, server, browser, page, submission, right_code
 ):

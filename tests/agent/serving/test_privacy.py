@@ -13,6 +13,7 @@ from .conftest import ALICE, BOB, RunningServer
 ROOT = "root-0123456789abcdef"
 
 
+@pytest.mark.slow
 def test_a_private_server_shows_a_client_its_own_verdicts_alone(tmp_path, text_only):
     (tmp_path / "tokens.txt").write_text(f"alice {ALICE}\nbob {BOB}\nroot {ROOT} admin\n")
     server = RunningServer(tmp_path, "--token-file", "tokens.txt", "--private")
@@ -41,6 +42,7 @@ def test_a_private_server_shows_a_client_its_own_verdicts_alone(tmp_path, text_o
     assert server.stop() == 130
 
 
+@pytest.mark.slow
 def test_verdicts_are_deleted_after_the_days_for_which_they_are_kept(tmp_path, text_only):
     server = RunningServer(tmp_path)
     with kernelwright.JudgeClient(server.url) as client:
@@ -57,6 +59,7 @@ def test_verdicts_are_deleted_after_the_days_for_which_they_are_kept(tmp_path, t
     assert again.stop() == 130
 
 
+@pytest.mark.slow
 def test_a_record_of_the_first_version_is_taken_over(tmp_path, text_only):
     import sqlite3
 

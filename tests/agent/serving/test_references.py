@@ -91,6 +91,7 @@ def wrong(right_code):
     return lambda k: right_code.replace("x * tl.sigmoid(x)", "x * 1.0") + f"\nNUMBER = {k!r}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("patched", PATCHES)
 def test_a_reference_that_patches_the_judge_changes_no_other_clients_verdict(
     judge_of, shared, wrong, patched
@@ -122,6 +123,7 @@ def test_a_reference_that_ends_its_process_fails_its_own_verdict_and_no_other(
     assert alice.score(honest, text_only(ends)).report.ended_at == "source"
 
 
+@pytest.mark.slow
 def test_two_clients_share_verdicts_on_the_servers_problems_and_on_no_others(judge_of, text_only):
     alice, bob = judge_of(ALICE), judge_of(BOB)
     assert not alice.score("fused_silu", text_only("shared")).known
@@ -135,6 +137,7 @@ def test_two_clients_share_verdicts_on_the_servers_problems_and_on_no_others(jud
     assert not bob.score(problem, text_only("own")).known
 
 
+@pytest.mark.slow
 def test_a_client_of_names_only_sends_no_reference(judge_of, shared, text_only):
     carol = judge_of(CAROL)
     assert carol.score("fused_silu", text_only("carol")).report.ended_at == "source"
@@ -172,6 +175,7 @@ def test_an_administrator_deletes_and_rejudges_by_client_and_problem(judge_of, s
         alice.status(first.verdict_id)
 
 
+@pytest.mark.slow
 def test_a_server_makes_a_token_and_its_address_holds_it(tmp_path, text_only):
     server = RunningServer(tmp_path, "--references", "refuse", makes_token=True)
     bare, _, token = server.url.partition("/#token=")

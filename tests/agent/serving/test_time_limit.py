@@ -65,6 +65,7 @@ def reach_the_hang(client, verdict_id):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hanging", ["reference", "candidate"])
 def test_a_verdict_that_hangs_is_ended_at_the_servers_limit_and_not_repeated(
     client, limited, hangs, hanging
@@ -88,6 +89,7 @@ def test_a_verdict_that_hangs_is_ended_at_the_servers_limit_and_not_repeated(
         client.result(ended)
 
 
+@pytest.mark.slow
 def test_what_waits_behind_a_verdict_that_hangs_is_judged_by_another_process(
     client, hangs, text_only
 ):
@@ -97,6 +99,7 @@ def test_what_waits_behind_a_verdict_that_hangs_is_judged_by_another_process(
     assert client.status(submitted.verdict_id).state == "failed"
 
 
+@pytest.mark.slow
 def test_a_cancelled_verdict_that_hangs_lets_its_judge_go_after_a_grace(server, hangs):
     """On a server whose limit is ten minutes, so that the grace alone can end the judge."""
     judge = server.judge()

@@ -26,6 +26,7 @@ def test_other_tokens_take_over_with_their_rights(tmp_path):
         Tokens.read(tmp_path / "none.txt")
 
 
+@pytest.mark.slow
 def test_a_server_reads_its_token_file_again_at_sighup(serve, tmp_path):
     file = tmp_path / "tokens.txt"
     file.write_text(f"alice {ALICE}\n")

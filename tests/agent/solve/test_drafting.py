@@ -121,6 +121,7 @@ def solve_here(tmp_path: Path, monkeypatch, capsys):
     return solved
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_compiler_alone_solves_a_module_that_no_policy_was_trained_on(
     tmp_path: Path, solve_here
@@ -131,6 +132,7 @@ def test_the_compiler_alone_solves_a_module_that_no_policy_was_trained_on(
     assert "class ModelNew" in (tmp_path / solved["output"]).read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_what_stays_in_torch_by_partial_is_said(tmp_path: Path, solve_here):
     (tmp_path / "partly.py").write_text(PARTLY)
@@ -206,6 +208,7 @@ def drafter() -> Iterator[Drafter]:
         yield one
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_module_that_draws_random_numbers_is_refused_by_name(drafter: Drafter):
     refused = drafter.draft(Problem(name="random", source=RANDOM))
@@ -216,6 +219,7 @@ def test_a_module_that_draws_random_numbers_is_refused_by_name(drafter: Drafter)
     assert advice == "give forward what it draws as an input, or put zeros in its place"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_number_that_forward_makes_a_tensor_of_is_written_in_the_draft(drafter: Drafter):
     made = drafter.draft(Problem(name="number", source=NUMBER))
@@ -224,6 +228,7 @@ def test_a_number_that_forward_makes_a_tensor_of_is_written_in_the_draft(drafter
     assert made.fixed_sizes == ()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_draft_that_takes_too_long_is_refused_with_the_place_where_it_was():
     """Sixty layers, each with other shapes, in four seconds, of which what precedes the draft takes its part."""
@@ -406,6 +411,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_sizes_that_are_equal_by_chance_stay_two_and_a_dict_names_the_constructor_s_arguments(
     drafter: Drafter,
@@ -416,6 +422,7 @@ def test_sizes_that_are_equal_by_chance_stay_two_and_a_dict_names_the_constructo
     assert "x.shape" in made.source
 
 
+@pytest.mark.slow
 def test_a_draft_under_way_is_given_up_when_nobody_drafts_any_more():
     """The process that would draft it is still importing torch."""
     problem, begun = (

@@ -39,6 +39,7 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_server_s_answer_ends_as_the_table_says(folder: Path, name: str):
     case = CASES[name]

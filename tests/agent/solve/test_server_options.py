@@ -84,6 +84,7 @@ def test_a_hosted_service_without_its_key_names_the_variable(folder: Path, monke
     assert (ended.returncode, "set ANTHROPIC_API_KEY" in ended.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_cost_limits_and_waits_are_lines_where_there_is_no_terminal(folder: Path):
     def limited(handler: Handler) -> None:
         handler.say(

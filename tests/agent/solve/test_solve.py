@@ -82,6 +82,7 @@ def whole(tmp_path_factory, script):
     return folder, done
 
 
+@pytest.mark.slow
 def test_a_solve_ends_with_a_file_that_says_where_it_comes_from_and_how_far_it_was_verified(
     tmp_path, script, whole
 ):
@@ -114,6 +115,7 @@ def test_a_solve_ends_with_a_file_that_says_where_it_comes_from_and_how_far_it_w
     assert own.read_text() == "# mine\n"
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs(
     tmp_path, script, whole
 ):
@@ -140,6 +142,7 @@ def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs
     assert history(killed) == history(folder / ".kernelwright" / "runs.db")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stop", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "scancel"]
 )
@@ -304,6 +307,7 @@ def test_a_wrong_key_is_told_at_once(tmp_path):
     assert json.loads(done.stdout)["stop_reason"] == "refused"
 
 
+@pytest.mark.slow
 def test_a_database_of_another_program_is_refused(tmp_path, script):
     (tmp_path / "other.db").write_text("not a database at all, but long enough to be one" * 30)
     done = solve(

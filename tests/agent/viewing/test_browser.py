@@ -157,6 +157,7 @@ def colours(png):
     return {tuple(pixel) for pixel in pixels[(abs(pixels - BLUE) <= 2).all(axis=1)][:1]}
 
 
+@pytest.mark.slow
 def test_a_trajectory_in_the_browser_shows_its_turns_and_plots_and_asks_no_network(
     shown, browse, tmp_path
 ):

@@ -349,6 +349,7 @@ def test_it_reads_again_and_follows_while_a_batch_writes(drive, tmp_path):
         drive(test, path=path)
 
 
+@pytest.mark.slow
 def test_ptx_is_compiled_again_offline_and_a_turn_without_it_says_why(drive):
     async def settled(viewer, pilot):
         deadline = time.monotonic() + 400

@@ -135,6 +135,7 @@ def fast(store):
     return store
 
 
+@pytest.mark.slow
 def test_the_page_of_a_run_has_its_figures_and_plots_and_loads_nothing(batched):
     with Store.open(batched, readonly=True) as store:
         page = check_self_contained(run_page(report_run(store, "three")))
@@ -254,6 +255,7 @@ def test_a_diff_says_which_lines_came_and_went():
     assert [kind for kind, _ in diff_lines("a\nb\n", "a\nc\n")] == ["quiet", "", "removed", "added"]
 
 
+@pytest.mark.slow
 def test_the_command_writes_each_form_and_refuses_what_is_not_there(batched):
     folder = batched.parent
     done = agent(folder, "report", "last", "--html", "--db", "runs.db")

@@ -240,6 +240,7 @@ def test_what_makes_no_sense_has_no_shape():
     assert tensors.described(1) == ""
 
 
+@pytest.mark.slow
 def test_the_real_tracer_gives_the_problems_own_size_and_the_one_that_is_judged_on_a_cpu():
     source = (KERNELS / "good/linear_gelu.py").read_text()
     found = trace_host_code(find_by_name("linear_gelu"), source, "sm_90", "cpu")
@@ -258,6 +259,7 @@ def test_the_real_tracer_gives_the_problems_own_size_and_the_one_that_is_judged_
     assert again.at[0].trace == own.trace
 
 
+@pytest.mark.slow
 def test_the_real_tracer_shows_why_a_candidate_is_a_fallback_and_where():
     source = (KERNELS / "bad/fallback_torch_does_the_work.py").read_text()
     problem = source.splitlines()[0].removeprefix("# problem:").strip()

@@ -211,6 +211,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.slow
 def test_loops_over_pieces_and_over_growing_slices_are_loops_of_the_draft_for_every_size(
     drafter: Drafter,
 ):

@@ -72,6 +72,7 @@ def drafts():
         yield {mode: drafter.draft(problem, mode) for mode in ("strict", "share:0.001")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["strict", "share:0.001"])
 def test_blocks_of_other_widths_share_their_kernels(drafts: dict[str, Draft], mode: str) -> None:
     draft = drafts[mode]

@@ -157,6 +157,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_parts_of_heads_whose_width_is_a_quotient_of_sizes_fix_no_size(drafter):
     made = drafted(drafter, ATTENTION, split=True)

@@ -94,6 +94,7 @@ def interpreted(script: str, *arguments: str) -> object:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_an_interpreted_window_gives_what_torch_gives_for_its_columns():
     head = (
         "import json, torch\n"

@@ -45,6 +45,7 @@ def request(word, seed, tokens=24, **more):
     return Request(messages=(Message(role=Role.USER, content=word),), sampling=sampling)
 
 
+@pytest.mark.slow
 def test_many_threads_get_what_a_policy_in_this_process_says(tiny, apart):
     asked = [request("softmax " * (1 + n % 3), n, 3 + n % 20) for n in range(24)]
     here = InProcessPolicy(tiny, device="cpu", places=4, continuous=True)
@@ -72,6 +73,7 @@ def test_many_threads_get_what_a_policy_in_this_process_says(tiny, apart):
     assert apart.drawn[0] - before == sum(len(one.token_ids) for one in found)
 
 
+@pytest.mark.slow
 def test_weights_travel_and_those_that_do_not_fit_are_refused(tiny, tmp_path):
     policy = ProcessPolicy(tiny, device="cpu", places=4)
     before = policy.sample([request("add", 1)])[0]
@@ -101,6 +103,7 @@ def test_a_model_that_is_not_there_is_refused_as_it_would_be_here(tmp_path):
     assert caught.value.trouble is Trouble.MODEL
 
 
+@pytest.mark.slow
 def test_whoever_waits_is_told_when_the_process_has_ended(tiny):
     policy = ProcessPolicy(tiny, device="cpu", places=4, continuous=True)
     told = []
@@ -123,6 +126,7 @@ def test_whoever_waits_is_told_when_the_process_has_ended(tiny):
     policy.close()
 
 
+@pytest.mark.slow
 def test_who_waits_leaves_when_it_is_told_to(tmp_path):
     """Greedily the tiny model never ends by itself."""
     policy, ended = (

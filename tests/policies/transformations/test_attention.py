@@ -103,6 +103,7 @@ def test_what_is_more_or_less_than_an_attention_is_refused_with_a_reason(name):
     assert "source" not in made
 
 
+@pytest.mark.slow
 def test_a_mask_that_is_wrong_by_one_is_not_taken_for_causal(evaluator):
     """A mask that leaves the next key visible is no causal one, and the judge sees the difference."""
     source = problem_of("causal_by_triu", PROBLEMS)

@@ -22,6 +22,7 @@ MOMENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_corpus_interrupted_as_from_a_terminal_ends_and_leaves_no_process_behind(
     moment, tmp_path

@@ -130,6 +130,7 @@ def evaluate(capsys, tmp_path, policy: str, suite: str, out: str, *more: str):
     return int(ended.value.code or 0), printed.out, printed.err
 
 
+@pytest.mark.slow
 def test_the_command_compares_with_a_folder_or_a_database_and_refuses_what_shares_nothing(
     tmp_path, capsys
 ):

@@ -61,6 +61,7 @@ def measured(tmp_path_factory):
     return place / "out", json.loads(done.stdout), command
 
 
+@pytest.mark.slow
 def test_a_rollout_that_was_mended_counts_within_two_turns_and_not_as_a_draft(measured):
     _, found, _ = measured
     one, two = found["within"]
@@ -76,6 +77,7 @@ def test_the_light_checks_call_a_broken_kernel_good(measured):
     assert found["light"]["correct_of_passed"] == 0.0
 
 
+@pytest.mark.slow
 def test_it_leaves_a_page_figures_and_a_database_and_the_same_command_adds_nothing(measured):
     folder, found, command = measured
     assert {"evaluation.md", "evaluation.json", "solved.png", "families.png", "rollouts.db"} <= {

@@ -147,6 +147,7 @@ def advantage_of_right(model: Path, log: Path) -> float:
     return sum(sides[True]) / len(sides[True]) - sum(sides[False]) / len(sides[False])
 
 
+@pytest.mark.slow
 def test_training_makes_the_right_replies_of_the_log_likelier_and_the_policy_loads_at_once(
     improved, log, tiny
 ):

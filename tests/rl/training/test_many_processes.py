@@ -80,6 +80,7 @@ leave_process_group()
 """
 
 
+@pytest.mark.slow
 def test_what_one_process_decides_all_do(tmp_path):
     """Its time was up at a step that the other would still have begun: the two waited for each other."""
     (tmp_path / "says.py").write_text(ONE_SAYS_SO)

@@ -184,6 +184,7 @@ def _headrooms(problem, ways):
     return found, used
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CATALOGUE, ids=lambda p: p.stem)
 def test_another_honest_way_passes_on_every_draw(path):
     problem = Problem(name=path.stem, source=path.read_text())

@@ -27,6 +27,7 @@ def cases_on(device: str, **environment: str) -> int:
     return int(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_one_pass_in_triton_finds_what_torch_finds():
     assert cases_on("cpu", TRITON_INTERPRET="1") > 40
 

@@ -72,6 +72,7 @@ def test_a_kernel_that_ends_the_compiler_costs_only_itself(zygote: Zygote) -> No
     )
 
 
+@pytest.mark.slow
 def test_what_is_out_of_time_is_said_so_for_every_kernel(zygote: Zygote) -> None:
     begun = time.monotonic()
     made = Compiler(zygote, processes=1).compile(
@@ -310,6 +311,7 @@ def test_a_full_cache_forgets_what_was_used_least_lately() -> None:
     assert cache.get("19") is not None
 
 
+@pytest.mark.slow
 def test_warming_leaves_no_thread_and_no_environment() -> None:
     import os
     import subprocess

@@ -124,6 +124,7 @@ def without_debug(ptx: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", BAD, ids=[p.stem for p in BAD])
 def test_what_does_not_compile_names_the_line_in_the_candidates_file(
     path: Path, compiler: Compiler, traced: Trace

@@ -62,6 +62,7 @@ LINES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", LINES)
 def test_host_code_for_a_gpu_is_judged_without_one(evaluator, line):
     source = RELU.replace("class ModelNew(nn.Module):\n",

@@ -112,6 +112,7 @@ def reports():
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GUARDS)
 def test_the_judge_says_who_may_earn_a_full_reward_and_what_was_right(reports, name):
     report, (_, reason) = reports[name], GUARDS[name]

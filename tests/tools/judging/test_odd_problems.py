@@ -95,6 +95,7 @@ def problem_of(name: str) -> Problem:
     return Problem(name=name, source=FORM.format(arguments=arguments, body=body, inputs=inputs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ODD if "without data" not in name])
 def test_an_odd_reference_is_judged(evaluator, name):
     problem, options = (

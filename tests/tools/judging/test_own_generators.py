@@ -78,6 +78,7 @@ SET_UPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SET_UPS))
 def test_a_generator_of_the_constructors_own_gives_its_numbers(evaluator, name):
     problem = Problem(name=name, source=REFERENCE.replace("SET_UP", SET_UPS[name]))

@@ -2,6 +2,8 @@
 kernels.
 """
 
+import pytest
+
 from bench.judge_suites import KERNELS, problem_of
 from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.report import Fault, Report
@@ -52,6 +54,7 @@ def test_a_relu_of_its_own_after_a_product_in_torch_does_nearly_none(evaluator):
     assert report.interpreted.own_work.share < 0.1
 
 
+@pytest.mark.slow
 def test_the_share_is_told_under_every_rule(evaluator):
     assert judged(evaluator, RELU, "report").interpreted.own_work.share < 0.1
     whole = (KERNELS / "good" / "matmul_bias_relu.py").read_text()

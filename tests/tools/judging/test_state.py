@@ -64,6 +64,7 @@ class ModelNew(nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_a_running_average_is_right_in_every_call(evaluator):
     options = Options(profile=False, torch_compile=False)
     problem = Problem(name="running average", source=REFERENCE)

@@ -160,6 +160,7 @@ def test_a_file_of_manifests_comes_back_whole_and_holds_no_source(tmp_path):
         read_manifests(tmp_path / "old.json")
 
 
+@pytest.mark.slow
 def test_a_broken_an_endless_and_a_dying_reference_stop_nothing(tmp_path):
     problems = [
         _problem("return x.no_such_thing()", name="broken"),

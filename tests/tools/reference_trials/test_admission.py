@@ -67,6 +67,7 @@ def pool():
     judges.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_python_is_told_the_line_of_a_reference_that_would_end_or_block_it(ending, short_trials):
     with pytest.raises(ProblemError) as refused:
@@ -91,6 +92,7 @@ def test_an_error_is_not_taken_for_that_of_a_text_with_other_lines(short_trials)
             short_trials.require_working(text)
 
 
+@pytest.mark.slow
 def test_a_judge_process_takes_over_what_the_process_that_asks_has_tried(pool):
     problem = reference("assert True")
     reference_trials().remember(
@@ -100,6 +102,7 @@ def test_a_judge_process_takes_over_what_the_process_that_asks_has_tried(pool):
         pool.submit(problem, RIGHT, Options(sizes=1)).result(500)
 
 
+@pytest.mark.slow
 def test_a_pool_judges_on_after_references_that_end_their_process(pool):
     futures = [
         pool.submit(reference(text), RIGHT, Options(sizes=1)) for text in ENDINGS if text != LOOP
@@ -112,6 +115,7 @@ def test_a_pool_judges_on_after_references_that_end_their_process(pool):
     )
 
 
+@pytest.mark.slow
 def test_the_mcp_server_refuses_such_a_reference_and_goes_on(tmp_path, short_trials):
     pytest.importorskip("mcp")
     from mcp import Client

@@ -88,6 +88,7 @@ def test_a_broken_reference_is_named_with_the_line_that_is_at_fault(trials, name
     assert expected in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_reference_that_works_is_accepted_after_one_that_killed_the_process(trials):
     with pytest.raises(ProblemError):
         trials.require_working(problem_with({"top": "os.kill(os.getpid(), 9)"}))
@@ -128,6 +129,7 @@ if "SLOWED_DOWN" not in os.environ:  # a trial imports its reference several tim
 """
 
 
+@pytest.mark.slow
 def test_a_reference_that_gets_a_quarter_of_a_processor_is_not_called_too_slow():
     with ReferenceTrials(seconds=3.0) as trials:
         trials.require_working(problem_with({"top": SLOWED_DOWN}))

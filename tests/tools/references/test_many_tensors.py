@@ -98,6 +98,7 @@ class ModelNew(nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_a_model_of_320_weights_and_160_inputs_is_judged(evaluator):
     assert 160 < MAX_DESCRIPTORS < 320, "more tensors than descriptors fit into one message"
     problem = Problem(name="many", source=HEAD + MODEL + INPUTS)
@@ -116,6 +117,7 @@ def test_a_model_of_320_weights_and_160_inputs_is_judged(evaluator):
     assert wrong.failure.fault == "mismatch"
 
 
+@pytest.mark.slow
 def test_twelve_problems_are_judged_with_a_hundred_and_fifty_open_files():
     """Each problem's sizes were kept in memory of their own, with two descriptors each: where a process may have
     1,024, the judge ended after some eighty problems: twelve descriptors each, and here 144.

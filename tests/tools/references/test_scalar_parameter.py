@@ -67,6 +67,7 @@ MADE = KERNEL.replace("x, self.scale, out", "x, torch.tensor([0.75], device=x.de
 on_both = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
 
 
+@pytest.mark.slow
 @on_both
 def test_a_parameter_of_no_axes_is_judged(device: str) -> None:
     problem = Problem(name="scaled", source=REFERENCE)

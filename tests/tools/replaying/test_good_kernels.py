@@ -52,6 +52,7 @@ def off_by(got: torch.Tensor, wanted: torch.Tensor) -> float:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((KERNELS / "good").glob("*.py")), ids=lambda p: p.stem)
 def test_a_good_kernel_is_right_when_it_is_replayed(bench, tracing, path):
     problem = problem_of(path)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = """
 import json, os
 os.environ["TRITON_INTERPRET"] = "1"
@@ -69,6 +71,7 @@ def _run(folder: Path, quicker: bool) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_the_same_bits_with_the_language_patched_once_a_launch(tmp_path):
     plain, quick = _run(tmp_path, quicker=False), _run(tmp_path, quicker=True)
     assert quick["bits"] == plain["bits"]

@@ -89,6 +89,7 @@ def test_a_thread_that_a_library_keeps_changes_nothing_for_candidates(hooks, pid
             assert not process.scratch.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"), [("leaves_a_thread", "left-behind"), ("raises", "the hook's own words")]
 )

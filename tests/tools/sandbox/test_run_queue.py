@@ -53,6 +53,7 @@ def busy_machine():
         other.wait()
 
 
+@pytest.mark.slow
 def test_time_in_which_no_processor_was_there_does_not_count(zygote, busy_machine):
     with zygote.start(PROBE, {"code": "while True: pass"}) as process:
         process.wait_ready()

@@ -33,6 +33,7 @@ def ask(zygote, code, seconds=200.0):
         return process.receive(seconds)
 
 
+@pytest.mark.slow
 def test_a_candidate_answers_and_names_its_walls(zygote):
     with zygote.start(PROBE, {"code": "result = 6 * 7"}) as process:
         assert process.receive(200)["result"] == 42
@@ -178,6 +179,7 @@ def test_what_is_not_its_own_is_closed(zygote, code):
     ), answer
 
 
+@pytest.mark.slow
 def test_output_is_drained_and_capped(zygote):
     with zygote.start(
         PROBE,
@@ -191,6 +193,7 @@ def test_memory_is_bounded(zygote):
     assert ask(zygote, "x = bytearray(40 << 30)")["error"] == "MemoryError"
 
 
+@pytest.mark.slow
 def test_a_fork_bomb_ends_with_its_candidate(zygote):
     code = (
         "import os, time\nn = 0\ntry:\n    while n < 2000:\n        if os.fork() == 0: time.sleep(600)\n       "
@@ -315,6 +318,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_an_end_that_is_interrupted_leaves_no_folder(tmp_path):
     command, surroundings = (
         [sys.executable, "-c", INTERRUPTED_CLOSE],

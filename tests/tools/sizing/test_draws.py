@@ -199,6 +199,7 @@ def test_a_draw_is_repeated_by_its_seed_and_differs_from_that_of_another():
     assert drawn(problem, 7).sizes != drawn(problem, 8).sizes
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same():
     problem, code = find_by_name("conv1d"), ("from tests.tools.sizing.test_draws import drawn, find_by_name; "
         "print(drawn(find_by_name('conv1d'), 5))")  # fmt: skip

@@ -31,6 +31,7 @@ def baselines(kept):
     made.close()
 
 
+@pytest.mark.slow
 def test_without_a_gpu_the_note_says_why_and_is_kept(baselines, kept):
     found = baselines.timed(problem_of("vector_add"), HERE)
     assert found.compiled is None
@@ -40,6 +41,7 @@ def test_without_a_gpu_the_note_says_why_and_is_kept(baselines, kept):
     assert not list(kept.rglob("*.json"))
 
 
+@pytest.mark.slow
 def test_a_problem_is_compiled_once_however_many_ask(baselines):
     found = []
     threads = [

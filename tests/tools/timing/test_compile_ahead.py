@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 import torch
 from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
@@ -16,6 +17,7 @@ from kernelwright.tools.timing.baseline import Baselines
 from kernelwright.tools.timing.compile_ahead import compile_ahead
 
 
+@pytest.mark.slow
 def test_what_is_compiled_ahead_is_found_by_torch_compile():
     problem = problem_of("linear_gelu")
     reference = Reference(problem, "cpu")
@@ -53,6 +55,7 @@ def get_init_inputs():
     assert "DataDependent" in compile_ahead(problem, "cpu")
 
 
+@pytest.mark.slow
 def test_getting_ready_ends_where_nothing_can_be_compiled_ahead():
     here = Environment(torch=torch.__version__, gpu="none that exists")
     baselines, problem = Baselines("cuda:99"), problem_of("vector_add")

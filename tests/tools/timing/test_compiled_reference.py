@@ -82,6 +82,7 @@ def test_eager_and_compiled_are_timed_alike_and_find_the_state_that_they_began_w
     assert device.waits[-1] == 0.0
 
 
+@pytest.mark.slow
 def test_where_only_one_can_be_captured_both_are_timed_without_graphs_and_it_is_said(
     device, monkeypatch
 ):

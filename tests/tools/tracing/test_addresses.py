@@ -74,6 +74,7 @@ def judged(evaluator, table: str, which: int = 1, shift: str = ""):
     return evaluator.evaluate(PROBLEM, source, Options(profile=False, torch_compile=False, sizes=3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_a_kernel_reaches_tensors_by_their_addresses(evaluator, name):
     report = judged(evaluator, TABLES[name])

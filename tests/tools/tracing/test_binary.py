@@ -62,6 +62,7 @@ def build(folder: Path, arch: int, size: int, registers: int = 64) -> bytes:
     return (folder / "k.cubin").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [t for t in TARGETS if t.startswith("sm_")])
 def test_registers_stack_and_shared_memory_are_what_cuobjdump_says(
     target: str, tmp_path: Path

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import json
 import torch
@@ -62,6 +64,7 @@ with fake_gpu.fake():
 """
 
 
+@pytest.mark.slow
 def test_a_fresh_tensor_has_the_form_that_torch_gives_it() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=400, check=True

@@ -20,6 +20,7 @@ def _forward(*lines: str) -> str:
     """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lines",
     [

@@ -113,6 +113,7 @@ def test_a_tensor_on_the_cpu_cannot_be_launched_on(offline: Any) -> None:
     assert "y_ptr" in failure.message
 
 
+@pytest.mark.slow
 def test_an_endless_import_times_out_and_the_next_one_is_compiled(offline: Any) -> None:
     failure = offline.compiled(
         offline.softmax_source + "\nwhile True:\n    pass\n", seconds=5

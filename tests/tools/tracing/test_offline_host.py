@@ -52,6 +52,7 @@ def test_a_view_that_begins_off_alignment_is_specialised_as_such(offline: Any) -
     assert kernel.vector_bits == 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "read",
     [

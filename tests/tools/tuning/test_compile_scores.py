@@ -50,6 +50,7 @@ def test_split_products_use_tensor_cores_and_rank_before_fp32(scored):
     assert split.cycles < plain.cycles
 
 
+@pytest.mark.slow
 def test_a_configuration_over_the_shared_memory_fails_with_the_compilers_words(scored):
     found = scored(BLOCK_M=128, BLOCK_N=128, BLOCK_K=128, num_stages=4, input_precision="bf16x3")
     assert "shared memory" in found.failure

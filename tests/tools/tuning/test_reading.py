@@ -43,6 +43,7 @@ def test_a_grid_that_repeats_the_number_is_changed_with_it_and_nothing_else_is()
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(GOOD.glob("*.py")), ids=lambda path: path.stem)
 def test_changing_any_parameter_and_taking_it_back_gives_the_same_bytes(path):
     source = path.read_text(encoding="utf-8")

@@ -70,6 +70,7 @@ def test_half_precision_products_copy_ahead_and_two_of_them_share_a_tile(gated):
     assert gated.source.count("num_stages=3") == 2
 
 
+@pytest.mark.slow
 def test_a_gated_layer_of_bfloat16_is_right(gated):
     with Evaluator(device="cpu") as evaluator:
         report = evaluator.evaluate(

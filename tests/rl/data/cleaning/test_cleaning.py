@@ -270,6 +270,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
         clean_corpus(tmp_path / "in", tmp_path / "other", ["kernelbenck:here"], 1, lambda _: None)
 
 
+@pytest.mark.slow
 def test_labels_are_the_tools_own(tmp_path):
     task = tasks(Split.TRAIN, 1, seed=4)[0]
     good = row_of(Kind.DRAFT, "p", task.solution, reference=task.problem.source)

@@ -101,6 +101,7 @@ def test_mistakes_change_the_text_once_and_differ_from_each_other():
     assert len({m.name for m in MISTAKES}) == len(MISTAKES) > 70
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [8])
 def test_a_drawn_kernel_is_right_and_its_broken_versions_are_told_why(evaluator, number):
     task = tasks(Split.TRAIN, number + 1, seed=11)[number]

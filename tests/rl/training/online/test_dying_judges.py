@@ -90,6 +90,7 @@ def test_a_candidate_over_which_judges_die_fails_alone(tmp_path):
         assert len(deaths) == 3
 
 
+@pytest.mark.slow
 def test_judges_that_cannot_begin_are_not_begun_for_ever():
     from kernelwright.tools.report import InfrastructureError
 

@@ -27,6 +27,7 @@ SHORT_OF_MEMORY = """
 JUDGES = "kernelwright.rl.training.online.judges"
 
 
+@pytest.mark.slow
 def test_a_problem_without_room_is_told_as_such_and_breaks_nobody_elses_verdict():
     """Its error could not be put together again on this side: the pool broke three times, and nobody was told of
     memory.
@@ -78,6 +79,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_judges_leave_no_folder_behind(tmp_path):
     script = tmp_path / "verdict.py"
     script.write_text(ONE_VERDICT)

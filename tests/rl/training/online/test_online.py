@@ -65,6 +65,7 @@ def round_of_the_novice(novice, judges, problems, tmp_path_factory):
         yield asked, rounds.run(0, ProblemSource(asked.problems, 0).at(0, 3)), rounds, store
 
 
+@pytest.mark.slow
 def test_a_round_is_drafted_judged_repaired_and_logged_by_the_agents_own_machine(
     round_of_the_novice, judges
 ):
@@ -207,6 +208,7 @@ def test_the_same_command_does_not_write_over_a_policy_that_is_there(
         train_online(options(novice, problems, folder / "better", max_steps=5, lag=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["transformers", "process"])
 def test_the_next_round_comes_from_the_weights_that_were_trained(novice, tmp_path, engine):
     subject = open_subject(f"transformers:{novice}")

@@ -155,6 +155,7 @@ def test_a_training_in_bf16_publishes_the_masters_that_it_trained(log, tiny, tmp
     assert json.loads((tmp_path / "out" / "config.json").read_text())["dtype"] == "float32"
 
 
+@pytest.mark.slow
 def test_a_training_in_bf16_whose_time_is_up_goes_on_with_its_masters(log, tiny, tmp_path):
     settings = {"learning_rate": RATE, "warmup_steps": 0, "per_device_train_batch_size": 8}
     fields = {

@@ -42,6 +42,7 @@ def options(data, tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "rows"), [("sft", 2), ("dpo", 1), ("grpo", 2), ("jsonl", 2)])
 def test_an_export_is_trained_on_as_it_is_and_never_on_its_wrong_answers(tmp_path, form, rows):
     out = tmp_path / "exported"

@@ -67,6 +67,7 @@ def logprobs(policy: TransformersPolicy) -> tuple[float, ...]:
     return completion.logprobs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_recipe_learns_in_four_bits_and_its_adapter_is_a_policy_and_is_gone_on_with(
     corpus, tiny, device, tmp_path

@@ -69,6 +69,7 @@ def quiet(text):
     pass
 
 
+@pytest.mark.slow
 def test_a_model_from_scratch_learns_and_is_a_whole_policy(corpus, tmp_path):
     trained = train(options(corpus, tmp_path / "model"), quiet)
     assert trained.losses[-1][1] < 0.7 * trained.losses[0][1]
@@ -90,6 +91,7 @@ class Killed(BaseException):
     """As if the process were gone."""
 
 
+@pytest.mark.slow
 def test_a_training_that_was_killed_goes_on_at_its_checkpoint_with_the_same_losses(
     corpus, tmp_path
 ):
@@ -113,6 +115,7 @@ def test_a_training_that_was_killed_goes_on_at_its_checkpoint_with_the_same_loss
     )
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_step_saves_and_the_same_command_goes_on(corpus, tmp_path):
     def interrupt(text):
         if text.startswith("step 2 of"):
@@ -381,6 +384,7 @@ def test_drafts_from_the_generator_are_counted_as_not_judged(corpus, tokenizer):
     assert counts["trained on: draft (not judged by the tools)"] >= 25
 
 
+@pytest.mark.slow
 def test_rows_made_ready_where_they_are_drawn_are_those_that_one_process_encodes(tokenizer):
     from kernelwright.rl.training.sft.drawn_rows import drawn_rows, encoded_drawn_rows
 
@@ -396,6 +400,7 @@ def test_rows_made_ready_where_they_are_drawn_are_those_that_one_process_encodes
     assert apart.train.prompts.tolist() == here.train.prompts.tolist()
 
 
+@pytest.mark.slow
 def test_drawing_processes_load_no_deep_learning_library(tokenizer):
     """A machine with 64 cores starts 64 of them, and each would read thousands of files."""
     from kernelwright.rl.training.sft.light_tokenizer import LightTokenizer

@@ -80,6 +80,7 @@ def judged(evaluator: Evaluator, method: str, more: str, times: int) -> list[Fau
     return [report.failure.fault if report.failure else None for report in reports]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_minimum_that_is_flat_may_be_found_at_any_of_its_places(evaluator, method):
     assert judged(evaluator, method, "", 6) == [None] * 6

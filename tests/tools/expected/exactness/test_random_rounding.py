@@ -65,6 +65,7 @@ def test_other_honest_arithmetic_is_accepted_at_extents_of_one_and_two(case_and_
     assert not refused
 
 
+@pytest.mark.slow
 def test_each_answer_that_is_wrong_by_what_shows_is_refused_on_most_draws(case_and_base):
     case, base = case_and_base
     for number, wrong in enumerate(case.wrong):

@@ -81,6 +81,7 @@ def judged(source: str, candidate: str, own_work: str = "strict") -> None:
     assert report.correct, report.explanation
 
 
+@pytest.mark.slow
 def test_a_layer_is_two_products_and_one_flash_kernel_that_reads_heads_in_place(drafter):
     made = drafted(drafter, SELF_ATTENTION, DraftMode.STRICT)
     assert made.kernels == 3
@@ -91,6 +92,7 @@ def test_a_layer_is_two_products_and_one_flash_kernel_that_reads_heads_in_place(
     judged(SELF_ATTENTION, made.source)
 
 
+@pytest.mark.slow
 def test_share_mode_leaves_attention_whole_to_the_library(drafter):
     made = drafted(drafter, SELF_ATTENTION, DraftMode.SHARE)
     assert made.library_calls == ("addmm", "scaled_dot_product_attention", "addmm")
@@ -99,6 +101,7 @@ def test_share_mode_leaves_attention_whole_to_the_library(drafter):
     judged(SELF_ATTENTION, made.source, own_work="report")
 
 
+@pytest.mark.slow
 def test_grouped_heads_are_not_repeated(drafter):
     strict, share = (drafted(drafter, GROUPED, mode) for mode in DraftMode)
     assert "repeat" not in forward_of(strict.source)
@@ -106,6 +109,7 @@ def test_grouped_heads_are_not_repeated(drafter):
     judged(GROUPED, strict.source)
 
 
+@pytest.mark.slow
 def test_rows_that_a_mask_hides_are_right(drafter):
     judged(MASKED, drafted(drafter, MASKED, DraftMode.STRICT).source)
 
@@ -116,6 +120,7 @@ def test_attention_alone_is_no_kernel_in_share_mode(drafter):
     assert "nothing is left for a kernel" in made.refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_attention_of_wide_numbers_is_products_in_strict_mode(drafter, dtype):
     source = operator(

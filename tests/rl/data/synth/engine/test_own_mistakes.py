@@ -24,6 +24,7 @@ def policy():
     return ScriptedPolicy([f"```python\n{WRONG}```"] * 64)
 
 
+@pytest.mark.slow
 def test_every_wrong_draft_becomes_a_repair(policy, tmp_path):
     found = collect_mistakes(
         policy, MistakesRequest(samples=2, at_once=2), 2, tmp_path / "out", 1, lambda _: None

@@ -44,6 +44,7 @@ def launched() -> dict[str, dict[str, object]]:
     return json.loads(told.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", APART)
 def test_what_many_programs_give_at_once_is_what_each_gives_alone(launched, name):
     assert launched[name]["equal"]
