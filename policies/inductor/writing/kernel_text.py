@@ -28,6 +28,7 @@ from kernelwright.policies.inductor.writing.products.hoisting import hoist_divis
 from kernelwright.policies.inductor.writing.products.index_type import use_index_type
 from kernelwright.policies.inductor.writing.products.input_precision import use_tf32_products
 from kernelwright.policies.inductor.writing.products.parts import add_up_parts, without_round_trips
+from kernelwright.policies.inductor.writing.products.two_axes import drop_axes_of_one
 from kernelwright.policies.inductor.writing.words.naming import Names
 from kernelwright.policies.inductor.writing.words.parameters import parameter_names
 
@@ -81,6 +82,7 @@ def write_kernel(
         without_round_trips(function)
         flat_products(function)
         kernel.in_parts = add_up_parts(function)
+        drop_axes_of_one(function)
         hoist_divisions(function)
         if kernel.by_tf32:
             use_tf32_products(function)

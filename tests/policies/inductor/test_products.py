@@ -10,6 +10,7 @@ from kernelwright.policies.inductor.writing.divisors import divisors_as_constant
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
 from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
 from kernelwright.policies.inductor.writing.products.parts import add_up_parts
+from kernelwright.policies.inductor.writing.products.two_axes import drop_axes_of_one
 from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 
@@ -244,6 +245,25 @@ def test_each_of_several_products_is_loaded_as_matrices_and_zeros_of_one_element
     assert "tl.full([1" not in text
     assert "maximum(d, 0.0)" in text
     assert "[None, None, :]" not in text, "steps have the axes of a matrix in every loop"
+
+
+def test_a_product_has_rows_and_columns_alone_once_its_operands_are_matrices():
+    function = kernel_of(LOOP)
+    flat_products(function)
+    assert drop_axes_of_one(function)
+    text = ast.unparse(function)
+    assert "row = tl.arange(0, ROW_BLOCK)[:, None]" in text
+    assert "left_row" not in text
+    assert "None, None" not in text
+    assert "tl.store(out_pointer + (row + column), so_far)" in text
+
+
+def test_a_product_keeps_its_axes_where_another_call_makes_them():
+    function = kernel_of(LOOP.replace("so_far[:, :, None]", "tl.sum(so_far, 1)[:, None, None]"))
+    flat_products(function)
+    before = ast.unparse(function)
+    assert not drop_axes_of_one(function)
+    assert ast.unparse(function) == before
 
 
 def test_divisions_that_no_step_changes_leave_the_loop():
