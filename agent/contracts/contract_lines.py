@@ -64,7 +64,7 @@ def _facts(contract: Contract, report: Report) -> Iterator[tuple[str, str]]:
             "values",
             "not checked: whole numbers must lie in the range that the reference accepts",
         )
-    if (error := _largest_error(report)) is not None:
+    if (error := largest_error(report)) is not None:
         yield (
             "error",
             f"at most {error:.3g} times that of eager PyTorch against float64, in all draws",
@@ -152,7 +152,7 @@ def _gradients(contract: Contract) -> str:
     return f"no backward: an input that requires grad raises while grad mode is on{weights}"
 
 
-def _largest_error(report: Report) -> float | None:
+def largest_error(report: Report) -> float | None:
     """Returns the largest finite error ratio of all checks; None without checks."""
     ratios: list[float] = []
     for stage in (report.interpreted, report.correctness):

@@ -12,9 +12,13 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET", "0") != "0"
 MAX_ELEMENTS = 2**31 - 1
 
 
+class OutsideContract(ValueError):
+    """The kernel was not judged for this call."""
+
+
 def require(holds, *words):
     if not holds:
-        raise ValueError(" ".join(" ".join(map(str, words)).split()))
+        raise OutsideContract(" ".join(" ".join(map(str, words)).split()))
 
 
 def size(name, value, judged, sizes):

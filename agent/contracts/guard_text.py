@@ -147,7 +147,7 @@ def _installed(contract: Contract) -> str:
     """Returns the statements that install the new methods."""
     lines = ['entry = "forward" if model.__call__ is torch.nn.Module.__call__ else "__call__"']
     lines.append("judged_init, judged_forward = model.__init__, getattr(model, entry)")
-    lines.append("model.__init__ = __init__")
+    lines.append("model.__init__, model.OutsideContract = __init__, OutsideContract")
     if contract.mode is Mode.MIXED:
         words = "its layers were judged in different modes: leave out .train() and .eval()"
         lines.append(f"model.train = lambda self, mode=True: require(False, {words!r})")

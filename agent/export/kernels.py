@@ -54,11 +54,11 @@ def kernel_text(store: Store, candidate_id: int) -> str:
     turn = store.turn(candidate_id)
     assert turn.source is not None
     assert turn.report is not None
-    kernel = guarded_kernel(_problem_of(store, turn), turn.source, turn.report)
+    kernel = guarded_kernel(problem_of_turn(store, turn), turn.source, turn.report)
     header = [
         f"{HEADER_MARK}, {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(turn.created))} UTC.",
         f"# problem    {turn.problem} ({turn.problem_hash[:16]})",
-        author_line(_author(store, turn)),
+        author_line(author_of_turn(store, turn)),
         f"# candidate  {candidate_id}, turn {turn.turn + 1}, {turn.action}, of trajectory "
         f"{turn.trajectory_id} in {store.where}",
         *verdict_lines(turn.report),
@@ -67,13 +67,15 @@ def kernel_text(store: Store, candidate_id: int) -> str:
     return comments + "\n" + kernel.text.strip() + "\n"
 
 
-def _author(store: Store, turn: Turn) -> str:
+def author_of_turn(store: Store, turn: Turn) -> str:
+    """Returns the author of a candidate; a tuned kernel has the author of its parent."""
     if turn.action is Action.TUNE and turn.parent_id is not None:
-        return tuned_author(_author(store, store.turn(turn.parent_id)))
+        return tunedauthor_of_turn(author_of_turn(store, store.turn(turn.parent_id)))
     return author_of(turn.completion) if turn.completion is not None else ""
 
 
-def _problem_of(store: Store, turn: Turn) -> Problem:
+def problem_of_turn(store: Store, turn: Turn) -> Problem:
+    """Returns the problem of a candidate."""
     row = store.problem(turn.trajectory_id)
     return Problem(name=turn.problem, source=row.source)
 

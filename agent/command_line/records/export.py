@@ -25,7 +25,31 @@ ADVICE_WITHOUT_LINES = {
 
 Which = Annotated[
     str | None,
-    typer.Argument(help="A trajectory's number, last, or a batch run's name.", show_default=False),
+    typer.Argument(
+        help="A trajectory's number, last, or a batch run's name; with --as also a kernel file.",
+        show_default=False,
+    ),
+]
+As = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        help="Instead of --format: package (an installable Python package with operators of torch), hf-kernel (a "
+        "repository for Hugging Face's kernels) or file (one kernel).",
+        show_default=False,
+    ),
+]
+Name = Annotated[
+    str | None,
+    typer.Option(help="With --as: the package's Python name.", show_default="KERNEL_kernel"),
+]
+OfProblem = Annotated[
+    str | None,
+    typer.Option(
+        "--problem",
+        help="With --as and a kernel file of another origin: its problem; the file is judged first.",
+        show_default=False,
+    ),
 ]
 Run = Annotated[str | None, typer.Option(help="A batch run, instead of one trajectory.")]
 Format = Annotated[str, typer.Option("--format", help=", ".join(FORMATS) + ".")]
@@ -39,6 +63,9 @@ def export(
     run: Run = None,
     format: Format = "py",
     out: Out = None,
+    package_as: As = None,
+    name: Name = None,
+    problem: OfProblem = None,
     db: Database = None,
     debug: Debug = False,
 ) -> None:
@@ -52,6 +79,16 @@ def export(
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.errors import InputError
 
+    if package_as is not None:
+        from kernelwright.agent.command_line.records.packages import export_package
+
+        with progress() as say:
+            line = export_package(
+                package_as, id, run, problem=problem, name=name, out=out, db=db, say=say
+            )
+        return _say(line)
+    if name is not None or problem is not None:
+        raise InputError("--name and --problem belong to --as package, hf-kernel or file")
     if format not in FORMATS:
         raise InputError(f"--format {format!r}: choose {', '.join(FORMATS)}")
     if out is not None and not out.absolute().parent.is_dir():
@@ -66,6 +103,7 @@ def export(
             _folders(store, id, run, format, out)
         else:
             _text(store, id, run, format, out)
+    return None
 
 
 def _folders(store: Store, id: str | None, run: str | None, format: str, out: Path | None) -> None:

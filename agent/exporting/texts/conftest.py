@@ -1,0 +1,58 @@
+"""Runs the tests without a GPU, too: in Triton's interpreter, with libdevice by NumPy and torch."""
+
+import os
+
+import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+
+import numpy as np
+
+RENAMED = {"acos": "arccos", "asin": "arcsin", "atan": "arctan", "atan2": "arctan2", "pow": "power"}
+RENAMED |= {"acosh": "arccosh", "asinh": "arcsinh", "atanh": "arctanh", "fabs": "abs", "lgamma": "gammaln"}
+RENAMED |= {"nearbyint": "rint", "div_rn": "divide", "finitef": "isfinite", "isfinited": "isfinite"}
+
+
+def _function(name):
+    """Returns the function of NumPy or torch for a function of libdevice; None without one."""
+    name = RENAMED.get(name, name)
+    if name == "rsqrt":
+        return lambda x: (1 / np.sqrt(x.astype(np.float64))).astype(x.dtype)
+    if hasattr(np, name):
+        return getattr(np, name)
+    special = getattr(torch.special, name, None)
+    if special is None:
+        return None
+    return lambda x: special(torch.from_numpy(np.ascontiguousarray(x))).numpy()
+
+
+def _interpreted(function):
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    def call(*arguments, **_):
+        tensors = [a for a in arguments if isinstance(a, tl.tensor)]
+        largest = max(tensors, key=lambda t: t.handle.data.size)
+        values = [a.handle.data if isinstance(a, tl.tensor) else np.asarray(a) for a in arguments]
+        with np.errstate(all="ignore"):
+            result = np.asarray(function(*values))
+        scalar = tl.int1 if result.dtype == np.bool_ else largest.dtype
+        if scalar is not tl.int1:
+            result = result.astype(largest.handle.data.dtype)
+        kind = tl.block_type(scalar, largest.shape) if largest.type.is_block() else scalar
+        return tl.tensor(TensorHandle(result, scalar), kind)
+
+    return call
+
+
+def pytest_configure():
+    """Replaces libdevice, which Triton's interpreter lacks."""
+    if os.environ.get("TRITON_INTERPRET", "0") == "0":
+        return
+    from triton.language.extra import libdevice
+
+    for name in [name for name in vars(libdevice) if not name.startswith("_")]:
+        function = _function(name)
+        if function is not None and callable(getattr(libdevice, name)):
+            setattr(libdevice, name, _interpreted(function))

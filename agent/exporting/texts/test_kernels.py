@@ -1,0 +1,132 @@
+"""Compares each module with its reference, and checks its operator."""
+
+import importlib
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+SMALL = Path(__file__).parent / "small"
+PACKAGE = json.loads((SMALL / "package.json").read_text())
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 2e-3, torch.float16: 2e-2, torch.bfloat16: 4e-2}
+
+
+def load_small(name):
+    """Returns the reference with small inputs."""
+    spec = importlib.util.spec_from_file_location(f"small_{name}", SMALL / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def on_device(values):
+    return tree_map(lambda v: v.to(DEVICE) if isinstance(v, torch.Tensor) else v, list(values))
+
+
+@pytest.fixture(params=PACKAGE["kernels"], ids=list(PACKAGE["kernels"]))
+def case(request):
+    """Module of the package, its reference with equal weights, inputs, operator."""
+    name = request.param
+    module_of = importlib.import_module(f"{PACKAGE['package']}.{name}")
+    small = load_small(name)
+    torch.manual_seed(0)
+    arguments = small.get_init_inputs()
+    reference = module_of.reference.Model(*arguments).to(DEVICE)
+    module = getattr(module_of, PACKAGE["kernels"][name])(*arguments).to(DEVICE)
+    module.load_state_dict(reference.state_dict())
+    for each in (module, reference):
+        each.train(module_of.OPERATOR.training)
+    return module, reference, on_device(small.get_inputs()), module_of.OPERATOR
+
+
+def copied(inputs):
+    return tree_map(lambda v: v.clone() if isinstance(v, torch.Tensor) else v, inputs)
+
+
+def assert_close(actual, expected):
+    pairs = list(zip(tree_leaves(actual), tree_leaves(expected), strict=True))
+    for left, right in pairs:
+        if not isinstance(right, torch.Tensor):
+            assert left == right
+            continue
+        assert left.dtype == right.dtype
+        tolerance = TOLERANCES.get(right.dtype, 0.0)
+        floating = right.is_floating_point() and right.numel()
+        scale = float(right.double().nan_to_num(0.0, 0.0, 0.0).abs().mean()) if floating else 0.0
+        torch.testing.assert_close(
+            left, right, rtol=tolerance, atol=tolerance * max(scale, 1e-6), equal_nan=True
+        )
+
+
+def test_the_kernel_runs_and_equals_the_reference(case):
+    module, reference, inputs, operator = case
+    with torch.no_grad():
+        expected = reference(*copied(inputs))
+        operator.refusal = "the operator was not called"
+        actual = module(*copied(inputs))
+    assert operator.refusal == ""
+    assert_close(actual, expected)
+
+
+def test_torch_compile_keeps_the_operator(case):
+    module, reference, inputs, operator = case
+    graphs = []
+
+    def backend(graph, example_inputs):
+        graphs.append(graph)
+        return graph
+
+    with torch.no_grad():
+        expected = reference(*copied(inputs))
+        compiled = torch.compile(module, fullgraph=True, backend=backend)
+        assert_close(compiled(*copied(inputs)), expected)
+    assert any(operator.name.split("::")[1] in str(node.target) for node in graphs[0].graph.nodes)
+
+
+def test_gradients_are_those_of_the_reference(case):
+    module, reference, inputs, _ = case
+    floats = [v for v in tree_leaves(inputs) if isinstance(v, torch.Tensor) and v.is_floating_point()]
+    if not floats:
+        pytest.skip("no input is differentiable")
+    gradients = []
+    for each in (module, reference):
+        leaves = tree_map(
+            lambda v: v.detach().requires_grad_()
+            if isinstance(v, torch.Tensor) and v.is_floating_point() else v,
+            copied(inputs),
+        )
+        try:
+            outputs = [o for o in tree_leaves(each(*copied(leaves))) if isinstance(o, torch.Tensor)]
+        except RuntimeError as error:
+            pytest.skip(f"the reference has no gradient: {error}")
+        outputs = [o for o in outputs if o.requires_grad]
+        if not outputs:
+            pytest.skip("no output is differentiable")
+        wanted = [v for v in tree_leaves(leaves) if isinstance(v, torch.Tensor) and v.requires_grad]
+        total = sum(o.double().nan_to_num().sum() for o in outputs)
+        gradients.append(torch.autograd.grad(total, wanted, allow_unused=True))
+    assert_close(gradients[0], gradients[1])
+
+
+def test_opcheck(case):
+    """Schema, fake implementation, autograd registration and AOT dispatch, with and without grad."""
+    module, _, inputs, operator = case
+    with torch.no_grad():
+        calls = []
+        operator._op, kept = (lambda *values: calls.append(values) or kept(*values)), operator._op
+        try:
+            module(*copied(inputs))
+        finally:
+            operator._op = kept
+    torch.library.opcheck(kept, calls[0])
+    if operator.differentiable:
+        with_grad = tree_map(
+            lambda v: v.detach().clone().requires_grad_()
+            if isinstance(v, torch.Tensor) and v.is_floating_point() else v,
+            calls[0],
+        )
+        torch.library.opcheck(kept, with_grad)

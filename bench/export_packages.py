@@ -1,0 +1,126 @@
+"""Counts which exported operators pass torch's opcheck: the good kernels of tests/kernels, packaged together.
+
+    python bench/export_packages.py --out bench/results/export_packages.md [NAME ...]
+
+Every kernel is judged, written into one package, and the package's own tests run there (opcheck with and without
+gradients, torch.compile(fullgraph=True), outputs and gradients against the reference).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from xml.etree import ElementTree
+
+import torch
+
+from kernelwright import find_problem
+from kernelwright.agent.exporting.package import write_package
+from kernelwright.agent.exporting.packaged_kernel import PackagedKernel, package_kernel, with_distinct_names
+from kernelwright.errors import InputError
+from kernelwright.tools.evaluation.pipeline import Evaluator, Options
+from kernelwright.tools.problem import Problem, ProblemError
+
+ROOT = Path(__file__).parents[1]
+KERNELS = ROOT / "tests" / "kernels" / "good"
+CHECKS = {
+    "test_the_kernel_runs_and_equals_the_reference": "kernel equals reference",
+    "test_torch_compile_keeps_the_operator": "fullgraph",
+    "test_gradients_are_those_of_the_reference": "gradients",
+    "test_opcheck": "opcheck",
+}
+
+
+def problem_of(path: Path) -> Problem | None:
+    """Returns the problem that a kernel's header names."""
+    header = re.search(r"^# problem: (\S+)$", path.read_text(), re.MULTILINE)
+    if header is None:
+        return None
+    own = KERNELS.parent / "problems" / f"{header[1]}.py"
+    return find_problem(own if own.exists() else header[1].replace("_", " "))
+
+
+def packaged(paths: list[Path], cache: Path) -> tuple[list[PackagedKernel], dict[str, str]]:
+    """Returns the packaged kernels, and why others are not packaged."""
+    kernels: list[PackagedKernel] = []
+    refused: dict[str, str] = {}
+    device = "cuda:0" if torch.cuda.is_available() else "cpu"
+    with Evaluator(device=device, workers=1, cache_dir=cache) as judge:
+        for path in paths:
+            try:
+                problem = problem_of(path)
+                assert problem is not None
+                report = judge.evaluate(problem, path.read_text(), Options(profile=False))
+                if not report.correct:
+                    refused[path.stem] = report.explanation
+                    continue
+                kernel = package_kernel(problem, path.read_text(), report, "tests/kernels")
+                kernels.append(kernel.model_copy(update={"name": path.stem}))
+            except (InputError, ProblemError) as error:
+                refused[path.stem] = str(error)
+            print(path.stem, refused.get(path.stem, "packaged"), file=sys.stderr, flush=True)
+    return with_distinct_names(kernels), refused
+
+
+def tested(folder: Path) -> dict[str, dict[str, str]]:
+    """Runs the package's tests; returns "passed", "skipped" or the failure by kernel and check."""
+    report = folder / "report.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "tests"]
+    environment = {**os.environ, "PYTHONPATH": f"{folder / 'src'}:{os.environ.get('PYTHONPATH', '')}"}
+    subprocess.run([*command, f"--junit-xml={report}"], cwd=folder, env=environment, check=False)
+    results: dict[str, dict[str, str]] = defaultdict(dict)
+    for case in ElementTree.parse(report).iter("testcase"):
+        check, _, kernel = case.attrib["name"].removesuffix("]").partition("[")
+        outcome = "passed"
+        for child in case:
+            if child.tag in ("failure", "error", "skipped"):
+                outcome = f"{child.tag}: {child.attrib.get('message', '')}"
+        results[kernel][CHECKS[check]] = outcome
+    return results
+
+
+def written(results: dict[str, dict[str, str]], refused: dict[str, str]) -> str:
+    """Returns the page of the results."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU (Triton's interpreter)"
+    lines = ["# Exported operators", "", f"torch {torch.__version__}, {device}, {time.strftime('%Y-%m-%d')}.", ""]
+    for check in CHECKS.values():
+        outcomes = [row[check].partition(":")[0] for row in results.values()]
+        counts = {word: outcomes.count(word) for word in ("passed", "failure", "error", "skipped")}
+        shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        lines.append(f"- {check}: {shown} of {len(results)} operators")
+    lines += ["", f"| kernel | {' | '.join(CHECKS.values())} |", f"|---{'|---' * len(CHECKS)}|"]
+    for kernel, row in results.items():
+        cells = [" ".join(row[check].split())[:160].replace("|", "/") for check in CHECKS.values()]
+        lines.append(f"| {kernel} | {' | '.join(cells)} |")
+    lines += ["", "Not packaged:", ""]
+    lines += [f"- {name}: {' '.join(reason.split())[:200]}" for name, reason in refused.items()] or ["- none"]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Judges, packages and tests; writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "export_verdicts")
+    parser.add_argument("--folder", type=Path, help="keep the package here")
+    arguments = parser.parse_args()
+    paths = [path for path in sorted(KERNELS.glob("*.py")) if not arguments.names or path.stem in arguments.names]
+    kernels, refused = packaged(paths, arguments.cache)
+    folder = arguments.folder or Path(tempfile.mkdtemp()) / "triton_kernels"
+    write_package(folder, "triton_kernels", kernels)
+    page = written(tested(folder), refused)
+    print(page)
+    if arguments.out:
+        arguments.out.write_text(page)
+
+
+if __name__ == "__main__":
+    main()
