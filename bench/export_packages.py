@@ -23,7 +23,11 @@ import torch
 
 from kernelwright import find_problem
 from kernelwright.agent.exporting.package import write_package
-from kernelwright.agent.exporting.packaged_kernel import PackagedKernel, package_kernel, with_distinct_names
+from kernelwright.agent.exporting.packaged_kernel import (
+    PackagedKernel,
+    package_kernel,
+    with_distinct_names,
+)
 from kernelwright.errors import InputError
 from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem, ProblemError
@@ -73,7 +77,10 @@ def tested(folder: Path) -> dict[str, dict[str, str]]:
     """Runs the package's tests; returns "passed", "skipped" or the failure by kernel and check."""
     report = folder / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "tests"]
-    environment = {**os.environ, "PYTHONPATH": f"{folder / 'src'}:{os.environ.get('PYTHONPATH', '')}"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{folder / 'src'}:{os.environ.get('PYTHONPATH', '')}",
+    }
     subprocess.run([*command, f"--junit-xml={report}"], cwd=folder, env=environment, check=False)
     results: dict[str, dict[str, str]] = defaultdict(dict)
     for case in ElementTree.parse(report).iter("testcase"):
@@ -88,8 +95,15 @@ def tested(folder: Path) -> dict[str, dict[str, str]]:
 
 def written(results: dict[str, dict[str, str]], refused: dict[str, str]) -> str:
     """Returns the page of the results."""
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU (Triton's interpreter)"
-    lines = ["# Exported operators", "", f"torch {torch.__version__}, {device}, {time.strftime('%Y-%m-%d')}.", ""]
+    device = (
+        torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU (Triton's interpreter)"
+    )
+    lines = [
+        "# Exported operators",
+        "",
+        f"torch {torch.__version__}, {device}, {time.strftime('%Y-%m-%d')}.",
+        "",
+    ]
     for check in CHECKS.values():
         outcomes = [row[check].partition(":")[0] for row in results.values()]
         counts = {word: outcomes.count(word) for word in ("passed", "failure", "error", "skipped")}
@@ -100,7 +114,9 @@ def written(results: dict[str, dict[str, str]], refused: dict[str, str]) -> str:
         cells = [" ".join(row[check].split())[:160].replace("|", "/") for check in CHECKS.values()]
         lines.append(f"| {kernel} | {' | '.join(cells)} |")
     lines += ["", "Not packaged:", ""]
-    lines += [f"- {name}: {' '.join(reason.split())[:200]}" for name, reason in refused.items()] or ["- none"]
+    lines += [
+        f"- {name}: {' '.join(reason.split())[:200]}" for name, reason in refused.items()
+    ] or ["- none"]
     return "\n".join(lines) + "\n"
 
 
@@ -109,10 +125,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "export_verdicts")
+    parser.add_argument(
+        "--cache", type=Path, default=Path(tempfile.gettempdir()) / "export_verdicts"
+    )
     parser.add_argument("--folder", type=Path, help="keep the package here")
     arguments = parser.parse_args()
-    paths = [path for path in sorted(KERNELS.glob("*.py")) if not arguments.names or path.stem in arguments.names]
+    paths = [
+        path
+        for path in sorted(KERNELS.glob("*.py"))
+        if not arguments.names or path.stem in arguments.names
+    ]
     kernels, refused = packaged(paths, arguments.cache)
     folder = arguments.folder or Path(tempfile.mkdtemp()) / "triton_kernels"
     write_package(folder, "triton_kernels", kernels)

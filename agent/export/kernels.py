@@ -70,7 +70,7 @@ def kernel_text(store: Store, candidate_id: int) -> str:
 def author_of_turn(store: Store, turn: Turn) -> str:
     """Returns the author of a candidate; a tuned kernel has the author of its parent."""
     if turn.action is Action.TUNE and turn.parent_id is not None:
-        return tunedauthor_of_turn(author_of_turn(store, store.turn(turn.parent_id)))
+        return tuned_author(author_of_turn(store, store.turn(turn.parent_id)))
     return author_of(turn.completion) if turn.completion is not None else ""
 
 

@@ -1,7 +1,7 @@
 """Writes a repository that Hugging Face's `kernels` loads.
 
-    NAME/build.toml, CARD.md, README.md
-    NAME/build/torch-universal/__init__.py, _runtime.py, metadata.json, KERNEL/...
+NAME/build.toml, CARD.md, README.md
+NAME/build/torch-universal/__init__.py, _runtime.py, metadata.json, KERNEL/...
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def _metadata(name: str, kernels: Sequence[PackagedKernel]) -> str:
 
 
 def _build_file(name: str) -> str:
-    lines = ["[general]", f'name = "{name.replace("_", "-")}"', "version = 1", 'license = "other"']
-    lines += ['backends = ["cuda"]', "", "[torch-noarch]"]
+    lines = ["[general]", f'name = "{name.replace("_", "-")}"', "version = 1", "edition = 5"]
+    lines += ['license = "other"', 'backends = ["cuda"]', "", "[torch-noarch]"]
     return "\n".join(lines) + "\n"
 
 

@@ -1,9 +1,9 @@
 """Writes an installable Python package with operators of torch for judged kernels.
 
-    NAME/pyproject.toml, README.md
-    NAME/src/NAME/__init__.py, _runtime.py
-    NAME/src/NAME/KERNEL/__init__.py, kernel.py, reference.py, verdict.json
-    NAME/tests/test_kernels.py, conftest.py, small/KERNEL.py
+NAME/pyproject.toml, README.md
+NAME/src/NAME/__init__.py, _runtime.py
+NAME/src/NAME/KERNEL/__init__.py, kernel.py, reference.py, verdict.json
+NAME/tests/test_kernels.py, conftest.py, small/KERNEL.py
 """
 
 from __future__ import annotations

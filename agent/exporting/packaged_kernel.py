@@ -10,12 +10,12 @@ from pathlib import Path
 
 from kernelwright.agent.candidates.candidate_files import read_candidate
 from kernelwright.agent.contracts.contract import Contract, Mode
+from kernelwright.agent.contracts.guard_text import without_guard
 from kernelwright.agent.contracts.guarded import (
     GuardedKernel,
     guarded_kernel,
     without_header,
 )
-from kernelwright.agent.contracts.guard_text import without_guard
 from kernelwright.agent.export.kernels import author_of_turn, problem_of_turn
 from kernelwright.agent.exporting.reference_form import ReferenceForm, reference_form
 from kernelwright.agent.reporting.samples import ReportedSample
@@ -120,7 +120,9 @@ def packaged_file(store: Store, path: Path) -> PackagedKernel:
     file_text = read_candidate(path)
     header = _candidate_line(file_text)
     if header is None:
-        raise InputError(f"{path} names no candidate of a database: name its problem with --problem")
+        raise InputError(
+            f"{path} names no candidate of a database: name its problem with --problem"
+        )
     turn = store.turn(int(header[1]))
     text = without_header(file_text)
     if turn.source is None or without_guard(text).strip() != without_guard(turn.source).strip():

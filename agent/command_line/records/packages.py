@@ -78,7 +78,9 @@ def _selected(
         say("reading the kernels and their contracts")
         kernels = packaged_samples(store, samples_of(store, id, run))
         if not kernels:
-            raise InputError(f"no correct kernel in {store.where}: agent inspect lists what is there")
+            raise InputError(
+                f"no correct kernel in {store.where}: agent inspect lists what is there"
+            )
         return kernels
 
 

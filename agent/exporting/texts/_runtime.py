@@ -20,13 +20,16 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET", "0") != "0"
 class Operator:
     """An operator of torch.library with fake implementation, autograd and autocast rule."""
 
-    def __init__(self, package, name, *, inputs, outputs, arguments, kernels, training, writes=(), half=None):
+    def __init__(
+        self, package, name, *, inputs, outputs, arguments, kernels, training, writes=(), half=None
+    ):
         """Registers the operator.
 
         inputs: schema of the inputs, "Tensor x, float scale". outputs: number of output tensors.
         arguments: builds the arguments of `forward` from the inputs. kernels: module of the kernel
-        by name of the GPU; "" is the default. training: mode in which all was judged. writes: "inputs" or "weights" that forward changes.
-        half: the dtype of all floating tensors if it is float16 or bfloat16.
+        by name of the GPU; "" is the default. training: mode in which all was judged.
+        writes: "inputs" or "weights" that forward changes. half: the dtype of all floating tensors
+        if it is float16 or bfloat16.
         """
         self.package, self.name, self.half, self.training = package, name, half, training
         self.refusal = ""
@@ -52,7 +55,9 @@ class Operator:
         if not writes:
             shown = ["Tensor[] gradients", *declared, *rest, "int[] wanted"]
             self._backward_op = torch.library.custom_op(
-                f"{name}_backward", self._run_backward, mutates_args=(),
+                f"{name}_backward",
+                self._run_backward,
+                mutates_args=(),
                 schema=f"({', '.join(shown)}) -> Tensor[]",
             )
             self._backward_op.register_fake(self._fake_backward)
@@ -145,7 +150,9 @@ class Operator:
         count = sum(self._is_tensor)
         saved = ctx.saved_tensors
         tensors = iter(saved[:count])
-        values = [next(tensors) if t else v for v, t in zip(ctx.plain, self._is_tensor, strict=True)]
+        values = [
+            next(tensors) if t else v for v, t in zip(ctx.plain, self._is_tensor, strict=True)
+        ]
         weights = list(saved[count:])
         *needs, weights_need, _ = ctx.needs_input_grad
         of_tensors = [need for need, t in zip(needs, self._is_tensor, strict=True) if t]
@@ -173,13 +180,18 @@ class Operator:
         computed = torch.autograd.grad(
             [o for o, _ in pairs], chosen, [g for _, g in pairs], allow_unused=True
         )
-        computed = [torch.zeros_like(c) if g is None else g for c, g in zip(chosen, computed, strict=True)]
+        computed = [
+            torch.zeros_like(c) if g is None else g for c, g in zip(chosen, computed, strict=True)
+        ]
         return _owned(computed, [*gradients, *tensors])
 
     def _fake_backward(self, gradients, *values):
         *inputs, weights, _, wanted = values
         tensors = [*filter(torch.is_tensor, inputs), *weights]
-        return [torch.empty(tensors[i].shape, dtype=tensors[i].dtype, device=tensors[i].device) for i in wanted]
+        return [
+            torch.empty(tensors[i].shape, dtype=tensors[i].dtype, device=tensors[i].device)
+            for i in wanted
+        ]
 
     # ------------------------------------------------------------------ modules without weights
     def _module(self, file, constructor, device):

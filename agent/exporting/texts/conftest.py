@@ -10,7 +10,13 @@ if not torch.cuda.is_available():
 import numpy as np
 
 RENAMED = {"acos": "arccos", "asin": "arcsin", "atan": "arctan", "atan2": "arctan2", "pow": "power"}
-RENAMED |= {"acosh": "arccosh", "asinh": "arcsinh", "atanh": "arctanh", "fabs": "abs", "lgamma": "gammaln"}
+RENAMED |= {
+    "acosh": "arccosh",
+    "asinh": "arcsinh",
+    "atanh": "arctanh",
+    "fabs": "abs",
+    "lgamma": "gammaln",
+}
 RENAMED |= {"nearbyint": "rint", "div_rn": "divide", "finitef": "isfinite", "isfinited": "isfinite"}
 
 
@@ -46,12 +52,32 @@ def _interpreted(function):
     return call
 
 
+def _multiply_bfloat16():
+    """Triton's interpreter multiplies the bit patterns of bfloat16: operands become float32."""
+    import triton.language as tl
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    original = InterpreterBuilder.create_dot
+
+    def widened(operand):
+        if operand.dtype.scalar != tl.bfloat16:
+            return operand
+        bits = operand.data.astype(np.uint32) << 16
+        return TensorHandle(bits.view(np.float32), tl.float32)
+
+    def create_dot(self, a, b, *rest):
+        return original(self, widened(a), widened(b), *rest)
+
+    InterpreterBuilder.create_dot = create_dot
+
+
 def pytest_configure():
-    """Replaces libdevice, which Triton's interpreter lacks."""
+    """Adds to Triton's interpreter what it lacks: libdevice, and products of bfloat16."""
     if os.environ.get("TRITON_INTERPRET", "0") == "0":
         return
     from triton.language.extra import libdevice
 
+    _multiply_bfloat16()
     for name in [name for name in vars(libdevice) if not name.startswith("_")]:
         function = _function(name)
         if function is not None and callable(getattr(libdevice, name)):
