@@ -120,7 +120,7 @@ def _forward(contract: Contract) -> str:
     body = ["sizes = dict(self.judged_contract[0])", *_checks(contract.inputs, names)]
     for relation in contract.relations:
         body.append(
-            f"require({_with_lookups(relation.text)}, {f'{relation.text} must hold and does not'!r})"
+            f"require({with_lookups(relation.text)}, {f'{relation.text} must hold and does not'!r})"
         )
     for name, values in contract.few_values.items():
         words = f"{name} must be {' or '.join(map(str, values))} and is"
@@ -257,7 +257,7 @@ def _items_expression(variable: str, label: str, contract: ItemsContract, before
     return f"({listed},)" if items else "()"
 
 
-def _with_lookups(relation: str) -> str:
+def with_lookups(relation: str) -> str:
     """Replaces names by lookups: `width == 2 * hidden` becomes `sizes["width"] == 2 *
     sizes["hidden"]`.
     """

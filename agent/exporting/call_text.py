@@ -26,6 +26,7 @@ from kernelwright.agent.contracts.contract import (
     SizeContract,
     TensorContract,
 )
+from kernelwright.agent.contracts.guard_text import with_lookups
 from kernelwright.errors import InputError
 
 RESERVED = frozenset({"self", "torch", "reference", "OPERATOR", "o", "rest", "named", "weights"})
@@ -49,6 +50,8 @@ class CallText:
     """Expressions of the inputs in `forward`."""
     tensors: list[str] = field(default_factory=list)
     """Expressions of the tensors in `forward`."""
+    shapes: list[str] = field(default_factory=list)
+    """Dtype and shape of each tensor: `(torch.float32, ("rows", 64))`."""
     arguments: list[str] = field(default_factory=list)
     """Expressions of the arguments of `forward` in terms of the inputs."""
 
@@ -69,6 +72,20 @@ def call_text(contract: Contract) -> CallText:
         text.passed.append(name)
         text.arguments.append(_add(text, name, name, argument.contract))
     return text
+
+
+def sizes_condition(contract: Contract) -> str:
+    """Returns an expression that holds for the judged values of `sizes`."""
+    # Sizes of the constructor alone are checked by the kernel itself.
+    known = {size for argument in contract.inputs for size in _sizes(argument.contract)}
+    conditions: list[str] = []
+    for relation in contract.relations:
+        if set(re.findall(r"[A-Za-z_]\w*", relation.text)) <= known:
+            conditions.append(with_lookups(relation.text))
+    for name, values in contract.few_values.items():
+        if name in known:
+            conditions.append(f"sizes[{name!r}] in {values!r}")
+    return " and ".join(conditions) or "True"
 
 
 def is_training(contract: Contract) -> bool:
@@ -99,6 +116,7 @@ def _add(text: CallText, expression: str, label: str, contract: AnyContract) -> 
         return contract.literal
     if isinstance(contract, TensorContract):
         text.tensors.append(expression)
+        text.shapes.append(f"(torch.{contract.dtype}, {contract.shape!r})")
         return _add_input(text, expression, label, "Tensor")
     if isinstance(contract, SizeContract) or contract.shown == "any int":
         text.conditions.append(f"isinstance({expression}, int)")
@@ -130,7 +148,7 @@ def _add_items(text: CallText, expression: str, label: str, contract: ItemsContr
     text.conditions.append(fits)
     items: list[str] = []
     for key, item in zip(keys, contract.items, strict=True):
-        items.append(_add(text, f"{expression}[{key}]", f"{label}_{key}", item))
+        items.append(_add(text, f"{expression}[{key}]", f"{label}_{key.strip(chr(39))}", item))
     match contract.kind:
         case "dict":
             pairs = [f"{key}: {item}" for key, item in zip(keys, items, strict=True)]
@@ -147,8 +165,16 @@ def _equals(expression: str, literal: str) -> str:
 
 
 def _parameter_name(argument: Argument, index: int) -> str:
-    is_usable = argument.name.isidentifier() and argument.name not in RESERVED
+    is_name = argument.name.isidentifier() and not keyword.iskeyword(argument.name)
+    is_usable = is_name and argument.name not in RESERVED
     return argument.name if is_usable else f"argument_{index}"
+
+
+def _sizes(contract: AnyContract) -> set[str]:
+    if isinstance(contract, ItemsContract):
+        return set().union(*map(_sizes, contract.items))
+    extents = contract.shape if isinstance(contract, TensorContract) else ()
+    return {extent for extent in extents if isinstance(extent, str)}
 
 
 def _dtypes(contract: AnyContract) -> set[str]:

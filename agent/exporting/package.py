@@ -29,6 +29,7 @@ from kernelwright.agent.exporting.call_text import (
     call_text,
     is_training,
     only_half_dtype,
+    sizes_condition,
     writes_inputs,
 )
 from kernelwright.agent.exporting.packaged_kernel import PackagedKernel
@@ -138,6 +139,7 @@ def _kernel_files(namespace: str, kernel: PackagedKernel) -> dict[str, str]:
         call=call,
         files=_literal(files),
         training=is_training(kernel.contract),
+        holds=sizes_condition(kernel.contract),
         writes=_literal(tuple(writes)) if writes else "",
         half=only_half_dtype(kernel.contract),
         tuple_of=_tuple_of,

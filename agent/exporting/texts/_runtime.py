@@ -21,20 +21,38 @@ class Operator:
     """An operator of torch.library with fake implementation, autograd and autocast rule."""
 
     def __init__(
-        self, package, name, *, inputs, outputs, arguments, kernels, training, writes=(), half=None
+        self,
+        package,
+        name,
+        *,
+        inputs,
+        outputs,
+        arguments,
+        kernels,
+        training,
+        shapes,
+        holds,
+        writes=(),
+        half=None,
     ):
         """Registers the operator.
 
         inputs: schema of the inputs, "Tensor x, float scale". outputs: number of output tensors.
         arguments: builds the arguments of `forward` from the inputs. kernels: module of the kernel
-        by name of the GPU; "" is the default. training: mode in which all was judged.
+        by name of the GPU; "" is the default. training: mode in which all was judged. shapes: dtype
+        and shape of each tensor, with names for the sizes that vary. holds: whether these sizes fit.
         writes: "inputs" or "weights" that forward changes. half: the dtype of all floating tensors
         if it is float16 or bfloat16.
         """
         self.package, self.name, self.half, self.training = package, name, half, training
         self.refusal = ""
         """Why the last call ran the reference; empty if it ran the kernel."""
-        self._arguments, self._kernels = arguments, kernels
+        self._arguments, self._kernels, self._shapes, self._holds = (
+            arguments,
+            kernels,
+            shapes,
+            holds,
+        )
         self._constructors, self._built, self._lock = {}, {}, threading.RLock()
         declared = inputs.split(", ") if inputs else []
         self._is_tensor = [argument.startswith("Tensor") for argument in declared]
@@ -78,8 +96,12 @@ class Operator:
         return text
 
     def accepts(self, module, tensors):
-        """Returns whether a call goes to the operator: tensors on a GPU, no gradients wanted."""
+        """Returns whether a call goes to the operator: tensors on a GPU of judged dtypes and
+        shapes, no gradients wanted.
+        """
         if not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+            return False
+        if not self._fits(tensors):
             return False
         tensors = [*tensors, *module.parameters()]
         if not tensors:
@@ -87,9 +109,21 @@ class Operator:
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             return False
         device = tensors[0].device.type
-        if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) != self.half:
-            return False
         return device == "cuda" or (INTERPRETED and device == "cpu")
+
+    def _fits(self, tensors):
+        autocast = bool(tensors) and torch.is_autocast_enabled(tensors[0].device.type)
+        if autocast and torch.get_autocast_dtype(tensors[0].device.type) != self.half:
+            return False
+        sizes = {}
+        for tensor, (dtype, shape) in zip(tensors, self._shapes, strict=True):
+            cast = autocast and tensor.is_floating_point()
+            if (tensor.dtype != dtype and not cast) or tensor.dim() != len(shape):
+                return False
+            for extent, size in zip(tensor.shape, shape, strict=True):
+                if extent != (sizes.setdefault(size, extent) if isinstance(size, str) else size):
+                    return False
+        return self._holds(sizes)
 
     def weights(self, module):
         """Returns the parameters and buffers of a module in the order of the operator."""

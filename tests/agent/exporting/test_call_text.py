@@ -9,11 +9,17 @@ from kernelwright.agent.contracts.contract import (
     ItemsContract,
     Mode,
     OpenContract,
+    Relation,
     SizeContract,
     TensorContract,
     Weight,
 )
-from kernelwright.agent.exporting.call_text import call_text, only_half_dtype, writes_inputs
+from kernelwright.agent.exporting.call_text import (
+    call_text,
+    only_half_dtype,
+    sizes_condition,
+    writes_inputs,
+)
 from kernelwright.errors import InputError
 
 
@@ -73,3 +79,19 @@ def test_autocast_casts_only_where_every_float_has_one_half_dtype():
 def test_an_input_that_is_written_to_is_known():
     assert writes_inputs(Contract(inputs=(Argument(name="x", contract=tensor(written=True)),)))
     assert not writes_inputs(Contract(inputs=(Argument(name="x", contract=tensor()),)))
+
+
+def test_sizes_outside_of_the_judged_ones_do_not_hold():
+    x = Argument(
+        name="x", contract=TensorContract(dtype="float32", shape=("rows", "width"), order=(0, 1))
+    )
+    contract = Contract(
+        inputs=(x,),
+        run_sizes={"rows": (1, 2, 3), "width": (8,), "depth": (2,)},
+        own_sizes={"rows": 4, "width": 16, "depth": 2},
+        relations=(Relation(text="width == 2 * rows"), Relation(text="depth % 2 == 0")),
+    )
+    holds = eval(f"lambda sizes: {sizes_condition(contract)}")
+    assert holds({"rows": 8, "width": 16})
+    assert not holds({"rows": 9, "width": 16})
+    assert not holds({"rows": 16, "width": 32})

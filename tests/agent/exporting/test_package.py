@@ -133,8 +133,11 @@ assert refusal(x, pair) == ""
 assert refusal(x.t().contiguous().t(), pair) == ""
 assert refusal(x, pair, 3.0) == "reference"
 assert refusal(x, pair, factor=2.0) == ""
-assert "float64" in refusal(x.double(), (pair[0].double(), 3))
-assert "shape" in refusal(x, (pair[0][:1], 3))
+assert refusal(x.double(), (pair[0].double(), 3)) == "reference"
+assert refusal(x, (pair[0][:1], 3)) == "reference"
+assert refusal(x, (pair[0], 4)) == "reference"
+OPERATOR(x.double(), pair[0].double(), OPERATOR.weights(module), module._constructor)
+assert "float64" in OPERATOR.refusal
 assert refusal(x, pair, context=torch.autocast("cpu")) == "reference"
 assert refusal(x, pair, context=torch.enable_grad()) == "reference"
 module.train()
