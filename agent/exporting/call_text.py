@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from kernelwright.agent.contracts.contract import (
@@ -29,7 +30,7 @@ from kernelwright.agent.contracts.contract import (
 from kernelwright.agent.contracts.guard_text import with_lookups
 from kernelwright.errors import InputError
 
-RESERVED = frozenset({"self", "torch", "reference", "OPERATOR", "o", "rest", "named", "weights"})
+RESERVED = frozenset({"self", "torch", "reference", "OPERATOR", "o", "others", "judged", "weights"})
 """Names of the operator's module and of the schema, which arguments must not hide."""
 HALF_DTYPES = frozenset({"float16", "bfloat16"})
 
@@ -56,8 +57,10 @@ class CallText:
     """Expressions of the arguments of `forward` in terms of the inputs."""
 
 
-def call_text(contract: Contract) -> CallText:
-    """Returns the parts of the text for a contract. Raises InputError if an argument has no type
+def call_text(contract: Contract, optional: Collection[str] = ()) -> CallText:
+    """Returns the parts of the text for a contract.
+
+    optional: parameters of `forward` that the kernel was judged without. Raises InputError if an argument has no type
     in schemas of torch.
     """
     text = CallText()
@@ -71,6 +74,12 @@ def call_text(contract: Contract) -> CallText:
         text.parameters.append(f"{name}={argument.default}" if has_default else name)
         text.passed.append(name)
         text.arguments.append(_add(text, name, name, argument.contract))
+    for argument in contract.inputs:
+        # The kernel was judged with the default: other values go to the reference.
+        if not argument.passed and argument.name in optional and argument.default is not None:
+            text.parameters.append(f"{argument.name}={argument.default}")
+            text.passed.append(f"{argument.name}={argument.name}")
+            text.conditions.append(_equals(argument.name, argument.default))
     return text
 
 

@@ -57,12 +57,12 @@ def write_kernel_file(path: Path, kernel: PackagedKernel) -> None:
 
 def package_files(package: str, kernels: Sequence[PackagedKernel]) -> dict[str, str]:
     """Returns the texts of the package by path."""
-    files = {"pyproject.toml": _rendered("pyproject.toml.j2", **_facts(package, kernels))}
+    files = {"pyproject.toml": rendered("pyproject.toml.j2", **_facts(package, kernels))}
     files["README.md"] = readme(package, kernels)
     for path, text in module_files(package, kernels).items():
         files[f"src/{package}/{path}"] = text
-    files["tests/conftest.py"] = _copied("conftest.py")
-    files["tests/test_kernels.py"] = _copied("test_kernels.py")
+    files["tests/conftest.py"] = copied("conftest.py")
+    files["tests/test_kernels.py"] = copied("test_kernels.py")
     classes = {kernel.name: kernel.class_name for kernel in kernels}
     files["tests/small/package.json"] = _json({"package": package, "kernels": classes})
     for kernel in kernels:
@@ -72,8 +72,8 @@ def package_files(package: str, kernels: Sequence[PackagedKernel]) -> dict[str, 
 
 def module_files(package: str, kernels: Sequence[PackagedKernel]) -> dict[str, str]:
     """Returns the texts of the importable package by path."""
-    files = {"__init__.py": _rendered("init.py.j2", **_facts(package, kernels))}
-    files["_runtime.py"] = _copied("_runtime.py")
+    files = {"__init__.py": rendered("init.py.j2", **_facts(package, kernels))}
+    files["_runtime.py"] = copied("_runtime.py")
     for kernel in kernels:
         for path, text in _kernel_files(namespace_of(package, kernels), kernel).items():
             files[f"{kernel.name}/{path}"] = text
@@ -96,7 +96,7 @@ def readme(package: str, kernels: Sequence[PackagedKernel]) -> str:
         )
     halves = {kernel.class_name: only_half_dtype(kernel.contract) for kernel in kernels}
     cards = sorted({card for kernel in kernels for card in _cards(kernel)})
-    return _rendered(
+    return rendered(
         "README.md.j2",
         rows=rows,
         autocast=_autocast(halves),
@@ -124,7 +124,7 @@ def require_new_folder(folder: Path) -> None:
 
 
 def _kernel_files(namespace: str, kernel: PackagedKernel) -> dict[str, str]:
-    call = call_text(kernel.contract)
+    call = call_text(kernel.contract, kernel.form.parameters)
     files = {"": "kernel"}
     texts = {"kernel.py": kernel_file_text(kernel, kernel.text)}
     for card, text in kernel.by_card.items():
@@ -132,7 +132,7 @@ def _kernel_files(namespace: str, kernel: PackagedKernel) -> dict[str, str]:
         texts[f"{files[card]}.py"] = kernel_file_text(kernel, text)
     writes = ["inputs"] if writes_inputs(kernel.contract) else []
     writes += ["weights"] if kernel.form.changes_buffers else []
-    texts["__init__.py"] = _rendered(
+    texts["__init__.py"] = rendered(
         "operator.py.j2",
         kernel=kernel,
         namespace=namespace,
@@ -203,12 +203,14 @@ def _json(value: object) -> str:
     return json.dumps(value, indent=2) + "\n"
 
 
-def _copied(name: str) -> str:
+def copied(name: str) -> str:
+    """Returns a text that packages hold as it is."""
     return (TEXTS / name).read_text(encoding="utf-8")
 
 
-def _rendered(template: str, **values: object) -> str:
+def rendered(template: str, **values: object) -> str:
+    """Returns a template with its values. Raises jinja2.UndefinedError if a value is missing."""
     environment = Environment(
         undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
-    return environment.from_string(_copied(template)).render(**values)
+    return environment.from_string(copied(template)).render(**values)

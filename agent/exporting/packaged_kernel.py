@@ -109,7 +109,7 @@ def packaged_samples(store: Store, samples: Sequence[ReportedSample]) -> list[Pa
     kernels: list[PackagedKernel] = []
     for sample in best.values():
         assert sample.candidate_id is not None
-        kernels.append(_packaged_turn(store, store.turn(sample.candidate_id)))
+        kernels.append(packaged_turn(store, store.turn(sample.candidate_id)))
     return with_distinct_names(kernels)
 
 
@@ -129,7 +129,7 @@ def packaged_file(store: Store, path: Path) -> PackagedKernel:
         raise InputError(
             f"{path} is not candidate {header[1]} of {store.where}: name its problem with --problem"
         )
-    return _packaged_turn(store, turn, text)
+    return packaged_turn(store, turn, text)
 
 
 def database_of(path: Path) -> str | None:
@@ -143,7 +143,11 @@ def _candidate_line(text: str) -> re.Match[str] | None:
     return CANDIDATE_LINE.search(re.sub(r"\n# {5,}", " ", text))
 
 
-def _packaged_turn(store: Store, turn: Turn, text: str = "") -> PackagedKernel:
+def packaged_turn(store: Store, turn: Turn, text: str = "") -> PackagedKernel:
+    """Returns the kernel of a stored candidate. text: the kernel with its checks, if they exist.
+
+    Raises InputError if it is not correct, or cannot be packaged.
+    """
     if turn.source is None or turn.report is None or not turn.report.correct:
         raise InputError(f"candidate {turn.candidate_id} is not a correct kernel")
     problem, author = problem_of_turn(store, turn), author_of_turn(store, turn)

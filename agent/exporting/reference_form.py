@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from kernelwright.agent.contracts.reference_facts import SEED, literal
+from kernelwright.agent.contracts.reference_facts import SEED, literal, parameters_of
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.reference_trials.trials import reference_trials
 from kernelwright.tools.report import Value
@@ -27,6 +27,8 @@ class ReferenceForm(Value):
     """Expression that builds the outputs from the tuple `o` of tensors: `(o[0], {"mean": o[1]})`."""
     tensors: int
     """Number of output tensors."""
+    parameters: tuple[str, ...] = ()
+    """Names of the parameters of `forward`."""
     changes_buffers: bool = False
     """Whether a call in the constructed mode changes parameters or buffers."""
 
@@ -57,7 +59,12 @@ def form_here(problem: Problem) -> JsonValue:
     tensors = next(counter)
     if not tensors:
         raise ProblemError("the reference returns no tensor, so it cannot be an operator of torch")
-    form = ReferenceForm(output=expression, tensors=tensors, changes_buffers=changes)
+    form = ReferenceForm(
+        output=expression,
+        tensors=tensors,
+        parameters=tuple(p.name for p in parameters_of(type(model).forward)),
+        changes_buffers=changes,
+    )
     return form.model_dump(mode="json")
 
 

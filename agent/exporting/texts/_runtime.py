@@ -6,6 +6,7 @@ shapes, strides, device: kernel.py checks them at every call) and the reference 
 """
 
 import ast
+import contextlib
 import importlib
 import os
 import threading
@@ -115,7 +116,7 @@ class Operator:
         autocast = bool(tensors) and torch.is_autocast_enabled(tensors[0].device.type)
         if autocast and torch.get_autocast_dtype(tensors[0].device.type) != self.half:
             return False
-        sizes = {}
+        sizes: dict[str, int] = {}
         for tensor, (dtype, shape) in zip(tensors, self._shapes, strict=True):
             cast = autocast and tensor.is_floating_point()
             if (tensor.dtype != dtype and not cast) or tensor.dim() != len(shape):
@@ -206,7 +207,7 @@ class Operator:
         leaves = [t.detach().requires_grad_(i in wanted) for i, t in enumerate(tensors)]
         fresh = iter(leaves)
         inputs = [next(fresh) if torch.is_tensor(value) else value for value in inputs]
-        with torch.enable_grad(), self._lock:
+        with _recording_gradients(), self._lock:
             module = self._module("", constructor, device)
             outputs = module.call(list(fresh), self._arguments(*inputs))
         pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if o.requires_grad]
@@ -214,10 +215,10 @@ class Operator:
         computed = torch.autograd.grad(
             [o for o, _ in pairs], chosen, [g for _, g in pairs], allow_unused=True
         )
-        computed = [
-            torch.zeros_like(c) if g is None else g for c, g in zip(chosen, computed, strict=True)
-        ]
-        return _owned(computed, [*gradients, *tensors])
+        complete = []
+        for leaf, gradient in zip(chosen, computed, strict=True):
+            complete.append(torch.zeros_like(leaf) if gradient is None else gradient)
+        return _owned(complete, [*gradients, *tensors])
 
     def _fake_backward(self, gradients, *values):
         *inputs, weights, _, wanted = values
@@ -302,6 +303,18 @@ def _names_in_kernel(reference, kernel, kind):
     else:
         raise kind.OutsideContract("the weights of the kernel are not those of the reference")
     return ordered + [name if name in theirs else None for name in buffers]
+
+
+@contextlib.contextmanager
+def _recording_gradients():
+    """Records gradients inside of an operator, where PyTorch's dispatcher skips autograd."""
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradFunctionality)
+    for key in ("ADInplaceOrView", "AutogradOther", "AutogradNestedTensor"):
+        keys = keys | torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+    included = torch._C._dispatch_tls_local_include_set()
+    excluded = torch._C._dispatch_tls_local_exclude_set() - keys
+    with torch._C._ForceDispatchKeyGuard(included, excluded), torch.enable_grad():
+        yield
 
 
 def _device(inputs, weights):

@@ -92,42 +92,58 @@ def test_torch_compile_keeps_the_operator(case):
     assert any(operator.name.split("::")[1] in str(node.target) for node in graphs[0].graph.nodes)
 
 
+def operator_call(module, inputs, operator):
+    """Returns the operator, and its arguments in a call of the module."""
+    calls, kept = [], operator._op
+
+    def record(*values):
+        calls.append(values)
+        return kept(*values)
+
+    operator._op = record
+    with torch.no_grad():
+        module(*copied(inputs))
+    operator._op = kept
+    return kept, tree_map(lambda v: v.detach() if isinstance(v, torch.Tensor) else v, calls[0])
+
+
+def gradients(outputs, leaves):
+    """Returns the gradients of the sum of all floating outputs."""
+    outputs = [o for o in tree_leaves(outputs) if isinstance(o, torch.Tensor) and o.requires_grad]
+    leaves = [v for v in tree_leaves(leaves) if isinstance(v, torch.Tensor) and v.requires_grad]
+    if not outputs or not leaves:
+        pytest.skip("nothing is differentiable")
+    total = sum(output.double().nan_to_num().sum() for output in outputs)
+    return torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
+
+
 def test_gradients_are_those_of_the_reference(case):
-    module, reference, inputs, _ = case
-    floats = [
-        v for v in tree_leaves(inputs) if isinstance(v, torch.Tensor) and v.is_floating_point()
-    ]
-    if not floats:
-        pytest.skip("no input is differentiable")
-    gradients = []
-    for each in (module, reference):
-        leaves = tree_map(with_grad, copied(inputs))
-        try:
-            outputs = [o for o in tree_leaves(each(*copied(leaves))) if isinstance(o, torch.Tensor)]
-        except RuntimeError as error:
-            pytest.skip(f"the reference has no gradient: {error}")
-        outputs = [o for o in outputs if o.requires_grad]
-        if not outputs:
-            pytest.skip("no output is differentiable")
-        wanted = [v for v in tree_leaves(leaves) if isinstance(v, torch.Tensor) and v.requires_grad]
-        total = sum(o.double().nan_to_num().sum() for o in outputs)
-        gradients.append(torch.autograd.grad(total, wanted, allow_unused=True))
-    assert_close(gradients[0], gradients[1])
+    module, reference, inputs, operator = case
+    leaves = tree_map(with_grad, copied(inputs))
+    try:
+        outputs = reference(*copied(leaves))
+    except RuntimeError as error:
+        pytest.skip(f"the reference has no gradient: {error}")
+    weights = [weight for weight in reference.parameters() if weight.requires_grad]
+    expected = gradients(outputs, [leaves, weights])
+    leaves = tree_map(with_grad, copied(inputs))
+    own = [weight for weight in module.parameters() if weight.requires_grad]
+    assert_close(gradients(module(*copied(leaves)), [leaves, own]), expected)
+    if operator.differentiable:
+        op, values = operator_call(module, inputs, operator)
+        values = tree_map(with_grad, values)
+        buffers = [b for b in reference.buffers() if b.is_floating_point()]
+        actual = gradients(op(*values), values)
+        # The operator differentiates buffers, too; they come last.
+        assert_close(actual[: len(actual) - len(buffers)], expected)
 
 
 def test_opcheck(case):
     """Schema, fake implementation, autograd registration and AOT dispatch, with and without grad."""
     module, _, inputs, operator = case
-    with torch.no_grad():
-        calls = []
-        operator._op, kept = (lambda *values: calls.append(values) or kept(*values)), operator._op
-        try:
-            module(*copied(inputs))
-        finally:
-            operator._op = kept
-    detached = tree_map(lambda v: v.detach() if isinstance(v, torch.Tensor) else v, calls[0])
-    torch.library.opcheck(kept, detached)
+    op, values = operator_call(module, inputs, operator)
+    torch.library.opcheck(op, values)
     # opcheck differentiates the sum of all outputs, which must be floating numbers.
-    outputs = [o for o in tree_leaves(kept(*copied(detached))) if isinstance(o, torch.Tensor)]
+    outputs = [o for o in tree_leaves(op(*copied(values))) if isinstance(o, torch.Tensor)]
     if operator.differentiable and all(output.is_floating_point() for output in outputs):
-        torch.library.opcheck(kept, tree_map(with_grad, detached))
+        torch.library.opcheck(op, tree_map(with_grad, values))

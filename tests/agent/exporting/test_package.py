@@ -131,7 +131,7 @@ def refusal(*inputs, context=torch.no_grad(), **named):
 
 assert refusal(x, pair) == ""
 assert refusal(x.t().contiguous().t(), pair) == ""
-assert refusal(x, pair, 3.0) == "reference"
+assert refusal(x, pair, 3.0) == refusal(x, pair, factor=3.0) == "reference"
 assert refusal(x, pair, factor=2.0) == ""
 assert refusal(x.double(), (pair[0].double(), 3)) == "reference"
 assert refusal(x, (pair[0][:1], 3)) == "reference"
