@@ -1,6 +1,6 @@
 """Counts which exported operators pass torch's opcheck: the good kernels of tests/kernels, packaged together.
 
-    python bench/export_packages.py --out bench/results/export_packages.md [NAME ...]
+    python -m bench.export_packages --out bench/results/export_packages.md [NAME ...]
 
 Every kernel is judged, written into one package, and the package's own tests run there (opcheck with and without
 gradients, torch.compile(fullgraph=True), outputs and gradients against the reference).
