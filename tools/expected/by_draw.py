@@ -7,13 +7,17 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.tools.comparing.comparison import ComparedOutput, measure
+from kernelwright.tools.comparing.comparison import ComparedOutput, measure, with_mismatch
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
+from kernelwright.tools.comparing.exactness.function_errors import (
+    exponents_of,
+    wrong_function_values,
+)
 from kernelwright.tools.comparing.exactness.steps import StepReach
 from kernelwright.tools.comparing.special_values import measure_finite_part, measure_with_nan
 from kernelwright.tools.faults import Fault
 from kernelwright.tools.numerics.pieces import PIECE_ELEMENTS, raise_to_distance
-from kernelwright.tools.numerics.tolerance import Tensor, Tolerance
+from kernelwright.tools.numerics.tolerance import Tensor, Tolerance, allowance
 from kernelwright.tools.references.input_distributions import WITH_INFINITIES, Draw
 
 if TYPE_CHECKING:
@@ -46,8 +50,6 @@ DRAWS_OF_ALL_SIZES = (
     Draw.SPECIAL,
 )
 """Draws on which single elements are held to their own size."""
-MAX_HELD_INPUT = 64.0
-"""Largest input for which a small output is held to its own size on the draw `spread`; e^-64 is 2^-92."""
 MAX_SQUARABLE_FP32 = 1e19
 """The largest number whose square float32 still holds: larger errors are left out of a mean."""
 MIN_RMS = 1e-300
@@ -91,10 +93,9 @@ def measure_by_draw(
             return measure_finite_part(mine, eager, exact, inputs=expected.inputs, **given)
         held = expected.draw in DRAWS_OF_ALL_SIZES
         measured = measure(mine, eager, exact, tolerance=carried, small_elements=held, **given)
-        if expected.draw != Draw.SPREAD or not measured.check.passed:
+        if expected.draw != Draw.EXPONENTS or not measured.check.passed:
             return measured
-        near = _without_tails(mine, eager, expected.inputs)
-        return measure(near, eager, exact, tolerance=carried, small_elements=True, **given)
+        return _held_to_own_size(measured, mine, expected, number, perturbed)
 
     if kind is ArithmeticKind.EXACT:
         return compared(None, explained=True)
@@ -123,23 +124,30 @@ def measure_by_draw(
     return _with_ratio(compared(plain, explained=True), ratio)
 
 
-def _without_tails(mine: Tensor, eager: Tensor, inputs: Sequence[object]) -> Tensor:
-    """Replaces outputs by eager's where an input is beyond MAX_HELD_INPUT.
-
-    A kernel may cut the tail of a function there: `silu(-85)` is 0 or -1e-35. Whoever compares small
-    outputs by their own size would call one of the two wrong.
-    """
-    import torch
-
-    held = mine
-    for value in inputs:
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            try:
-                beyond = (value.abs() > MAX_HELD_INPUT).expand(mine.shape)
-            except RuntimeError:  # no tensor of this output's elements
-                continue
-            held = torch.where(beyond, eager, held)
-    return held
+def _held_to_own_size(
+    measured: ComparedOutput,
+    mine: Tensor,
+    expected: ExpectedOutputs,
+    number: int,
+    perturbed: Callable[[], Tensor | StepReach] | None,
+) -> ComparedOutput:
+    """The comparison of a function of single elements, each of which is held to its own size, too."""
+    eager = expected.eager[number]
+    if expected.exact is None or not eager.is_floating_point() or not eager.numel():
+        return measured
+    exact, allow = expected.exact[number], allowance(eager.dtype)
+    if exact.shape != mine.shape or eager.itemsize == 1:
+        return measured
+    wrong = wrong_function_values(mine, eager, exact, None, expected.inputs, allow)
+    if bool(wrong.any()) and perturbed is not None:
+        moved = perturbed()
+        assert not isinstance(moved, StepReach)
+        wrong = wrong_function_values(mine, eager, exact, moved, expected.inputs, allow)
+    if not bool(wrong.any()):
+        return measured
+    failed = measured.with_(check=measured.check.with_(passed=False), headroom=math.inf)
+    hint = exponents_of(wrong, expected.inputs)
+    return with_mismatch(failed, wrong, mine, exact, number, hint)
 
 
 def _off_by(base: Tensor, errors: Tensor, perturbed: Tensor | None) -> Tensor:

@@ -27,7 +27,7 @@ LARGE_DRAW_DIVISOR = 64
 """A draw that takes more than this part of a GPU's memory is made again for every candidate."""
 
 Key = tuple[str, str]
-DrawKey = tuple[Key, Draw, int, bool]
+DrawKey = tuple[Key, Draw, int, bool, int]
 
 
 def key_of(problem: Problem, seed: int) -> Key:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kernelwright.tools.comparing.comparison import Described, describe
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.expected.carriers import redraw_constant_inputs
+from kernelwright.tools.expected.drawn_exponents import draw_exponents
 from kernelwright.tools.expected.first_runs import (
     aliased_input,
     find_random_outputs,
@@ -273,14 +274,17 @@ def expected_outputs(
     model: torch.nn.Module | None = None,
     exact: bool = True,
     edges: list[Any] | None = None,
+    part: int = 0,
 ) -> ExpectedOutputs:
     """Draws inputs from `seed` and computes the expected outputs. The candidate never learns the
     seed.
 
+    part: which part of a draw that takes several calls is drawn.
+
     edges: earlier inputs whose first and last rows and columns are kept, so that a cache keyed by
     a few elements takes the new inputs for the old ones.
     """
-    limits = LIMITS.get(draw, (0,))
+    limits = LIMITS.get(draw, (part,))
     model = prepared.model if model is None else model
     for limit in limits:
         expected = _expected_within(prepared, draw, seed, model, edges, limit)
@@ -293,7 +297,7 @@ def expected_outputs(
 def _expected_within(
     prepared: PreparedProblem, draw: Draw, seed: int, model: torch.nn.Module, edges: list[Any] | None, limit: int,
 ) -> ExpectedOutputs:  # fmt: skip
-    """The expected outputs without float64's. limit: of a draw in LIMITS, its largest exponent."""
+    """The expected outputs without float64's. limit: of a draw in LIMITS, its largest exponent; of others their part."""
     import torch
 
     reference = prepared.reference
@@ -310,8 +314,11 @@ def _expected_within(
         and may_be_enlarged(reference, model, inputs)
     ):
         enlarge_integers(inputs)
-    if draw in (Draw.INFINITE, Draw.SCALED, Draw.SPREAD) and prepared.exponentiates_products:
+    if draw in (Draw.INFINITE, Draw.SCALED) and prepared.exponentiates_products:
         limit_powers(inputs)
+    if draw is Draw.EXPONENTS:
+        draw_exponents(inputs, limit, lambda drawn: _answer(prepared, model, drawn, seed))
+        domains.restore()
     if edges is not None:
         keep_edges(inputs, edges)
     sort_again(inputs, in_order)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.expected.dependence import require_inputs_read
+from kernelwright.tools.expected.drawn_exponents import parts_of_inputs
 from kernelwright.tools.expected.movement import (
     converts_inputs,
     draws_of,
@@ -157,6 +158,7 @@ class Examination:
                     )
                     checks.check(expected, poison, shuffle, name=f"sizes: {told}", watch=True)
                     self._judge_watched()
+            self._every_exponent(f" at {told}")
             self._own_work_elsewhere()
             if every_distribution:
                 self._every_distribution(expected, every_configuration, f" at {told}")
@@ -172,6 +174,20 @@ class Examination:
         if self._checks.prepared.reference.sorts:  # the order of many equal zeros is open
             return [Draw.SPECIAL if draw is Draw.AGREEING else Draw.OWN]
         return [draw, Draw.INDEX_ENDS] if self._size.turn == 0 else [draw]
+
+    def _every_exponent(self, at: str) -> None:
+        """Where elements are computed alone: numbers of every exponent, at the largest size with every mantissa that is
+        drawn, at the others a part. Raises Failed.
+        """
+        if self._checks.prepared.mixes_elements:
+            return
+        own = self._judge.expected(self._problem, self._seed, Draw.OWN, 0)
+        parts = parts_of_inputs(own.inputs)
+        asked = range(parts) if self._size.turn == 0 else range(min(parts, 1))
+        for part in asked:
+            self._distribution(
+                Draw.EXPONENTS, 2, self._checks.calls.has_weights, at, part=part
+            )
 
     def _drawn(self, draw: Draw, perturbed: bool) -> ExpectedOutputs:
         """Returns a draw at this size; the problem's own where the reference is not finite on the one asked for."""
@@ -291,13 +307,15 @@ class Examination:
             self._candidate.traced, self._checks.prepared, self._checks.watched_draw.inputs
         )
 
-    def _distribution(self, draw: Draw, number: int, perturbed: bool, at: str = "") -> None:
-        """at: where it is not the base size, as it is told. Raises Failed."""
+    def _distribution(
+        self, draw: Draw, number: int, perturbed: bool, at: str = "", *, part: int = 0
+    ) -> None:
+        """at: where it is not the base size, as it is told. part: of a draw that takes several calls. Raises Failed."""
         if draw is Draw.ISOLATED and self._checks.prepared.reference.sorts:
             return
         try:
             expected = self._judge.expected(
-                self._problem, self._seed, draw, number, perturbed=perturbed
+                self._problem, self._seed, draw, number, perturbed=perturbed, part=part
             )
         except ProblemError as error:
             self._evidence.notes.append(f"{draw}: not used, {error}")

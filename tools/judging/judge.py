@@ -130,18 +130,28 @@ class Judge:
         return made
 
     def expected(
-        self, problem: Problem, seed: int, draw: Draw, number: int, *, perturbed: bool = False
+        self,
+        problem: Problem,
+        seed: int,
+        draw: Draw,
+        number: int,
+        *,
+        perturbed: bool = False,
+        part: int = 0,
     ) -> ExpectedOutputs:
-        """A draw of the problem and what should come of it: the same for every candidate of one seed."""
+        """A draw of the problem and what should come of it: the same for every candidate of one seed.
+
+        part: of a draw that takes several calls.
+        """
         prepared = self.prepared(problem, seed)
-        key = (key_of(problem, seed), draw, number, perturbed)
+        key = (key_of(problem, seed), draw, number, perturbed, part)
         if (known := self._kept.find_draw(key)) is not None:
             return known
         seconds = prepared.exact_seconds
         model = self._perturbed_outputs(problem, prepared, seed) if perturbed else None
         exact = seconds is not None and (seconds < EXACT_SECONDS or number == 0)
         made = expected_outputs(
-            prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact
+            prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact, part=part
         )
         self._kept.keep_draw(key, made)
         return made

@@ -66,7 +66,7 @@ WHERE = {
     Draw.INDEX_ENDS: "indices are the first and the last",
     Draw.ALONE: "all but a few numbers of each row are minus infinity",
     Draw.AGREEING: "two inputs agree but for a few numbers",
-    Draw.SPREAD: "magnitudes are spread over all powers of two",
+    Draw.EXPONENTS: "an input holds numbers of every exponent",
     Draw.CONVERGED: "one input is nearly another",
     Draw.OFFSET: "rows have a large common offset",
     Draw.REDRAWN: "inputs that are equal in every draw of get_inputs hold other values",
@@ -117,7 +117,7 @@ def distributions_for(traced: Traced, prepared: PreparedProblem, inputs: list[An
     """
     asked = {
         # A sum of numbers of all magnitudes is decided by one of them, and a scan may combine them in another order.
-        Draw.SPREAD: not prepared.mixes_elements,
+        Draw.EXPONENTS: not prepared.mixes_elements,
         **dict.fromkeys(OF_PAIRS, bool(pairs_of_tensors(inputs))),
         Draw.NAN: any(treats_nan(f.text) for f in traced.functions.values()),
     }

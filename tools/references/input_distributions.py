@@ -20,7 +20,6 @@ from kernelwright.tools.references.redrawing.element_maps import (
     huge_magnitude,
     made_negative,
     made_tiny,
-    spread_magnitudes,
     with_infinities,
     with_nan,
     with_signs,
@@ -116,10 +115,8 @@ class Draw(StrEnum):
     """Of two tensors of one form, the second differs from the first by at most 2^-8."""
     OFFSET = "offset"
     """A common offset of each row, of 1e3 to 1e5 times the spread."""
-    SPREAD = "spread"
-    """Signed, magnitudes spread evenly over as many powers of two as eager is accurate for; over all that the type has,
-    subnormal ones too, where nothing rounds.
-    """
+    EXPONENTS = "exponents"
+    """One input holds numbers of every exponent of its type, of both signs (redrawing/every_exponent.py)."""
     SCALED = "scaled"
     """Signed, each row times a power of two, every third row negative, as far from 1 as eager is accurate."""
 
@@ -143,12 +140,14 @@ SCALE_LIMITS = (50, 24, 12)
 """Largest exponents of the draw `scaled`. Squares stay finite in float32: eager's
 `std` sums in float64 on a CPU, and kernels need not.
 """
-LIMITS = {Draw.SCALED: SCALE_LIMITS, Draw.SPREAD: (149, 100, 50, 24)}
+LIMITS = {Draw.SCALED: SCALE_LIMITS}
 """For each draw that has one, the largest exponents that are tried in turns."""
 MAX_MEETING_PAIRS = 8
 """Pairs of a row and a matrix."""
 OF_PAIRS = (Draw.MEETING, Draw.AGREEING, Draw.CONVERGED)
 """Draws for problems with two tensors of one form."""
+DRAWN_ELSEWHERE = (Draw.REDRAWN, Draw.SEARCHED, Draw.EXPONENTS)
+"""Draws that need the reference, and are drawn in tools/expected."""
 WITH_INFINITIES = (Draw.INFINITE, Draw.ALONE)
 """Draws compared only for outputs which are a number or an infinity."""
 MIN_ELEMENTS_FOR_INFINITIES, MAX_ELEMENTS_WITH_ONE_INFINITY = 64, 1 << 14
@@ -163,7 +162,7 @@ def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
     """
     import torch
 
-    if draw in (Draw.OWN, Draw.REDRAWN, Draw.SEARCHED):  # the last two are drawn elsewhere
+    if draw in (Draw.OWN, *DRAWN_ELSEWHERE):
         return
     if draw in (Draw.INDEX_ENDS, Draw.MIXED_ROWS):
         reach_ends(inputs)
@@ -184,10 +183,7 @@ def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
     if draw in _WHOLE_INPUTS:
         _WHOLE_INPUTS[draw](floating)
         return
-    for value in floating if draw is Draw.SPREAD else ():
-        if value.itemsize > 1:
-            value.copy_(spread_magnitudes(value, limit))
-    for value in floating if draw is not Draw.SPREAD else ():
+    for value in floating:
         _map(value, draw) if value.itemsize > 1 else _map_float8(value, draw)
     if draw is Draw.SCALED:
         scale_rows(floating, limit)

@@ -1,0 +1,84 @@
+"""Holds each element of a function of single elements to its own size, whatever other elements are.
+
+A row of such an output has no common scale: `silu` of numbers of every exponent spans hundreds of powers of two, and
+an octave that a kernel leaves out is far below a row's tolerance. An element may be off by a factor of what eager, the
+reference on inputs moved by noise, and other roundings of it are off by there, and by some units in its own last place.
+
+Not asked: results below the type's normal numbers (float16's subnormal results are numbers of float32, and are asked),
+and tails, which processors that flush subnormal numbers cut off on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kernelwright.tools.numerics.tolerance import Allowance, Tensor
+
+if TYPE_CHECKING:
+    import torch
+
+MAX_HELD_INPUT = 64.0
+"""Largest input for which a small output is asked; e^-64 is 2^-92."""
+LEAST_OF_A_TAIL = 2.0**-50
+"""Outputs of larger inputs that are smaller than this are a tail."""
+HINT = "Elements are wrong relative to their own size, where an input has {sign}exponent {low} to {high}."
+
+
+def wrong_function_values(
+    candidate: Tensor, eager: Tensor, exact: Tensor, moved: Tensor | None, inputs: Sequence[object], allow: Allowance,
+) -> torch.Tensor:  # fmt: skip
+    """Returns a boolean for each element, true where it is off by more than a function of one element may be.
+
+    moved: the reference off by noise; None where eager's own error is the only noise known. allow: the output type's.
+    """
+    import torch
+
+    wide = exact.double()
+    noise = (eager.double() - wide).abs()
+    if moved is not None:
+        noise = torch.maximum(noise, (moved.double() - wide).abs())
+    noise = noise.nan_to_num_(nan=float("inf"))
+    allowed = allow.factor * noise + allow.ulps * wide.abs() + _least_step(eager.dtype)
+    wrong = ~((candidate.double() - wide).abs() <= allowed)
+    return wrong & torch.isfinite(wide) & torch.isfinite(eager) & ~_is_tail(wide, inputs)
+
+
+def _least_step(dtype: torch.dtype) -> float:
+    """Returns the distance of the smallest numbers that are asked; all of float16's lie within float32's normal ones."""
+    import torch
+
+    limits = torch.finfo(dtype)
+    if dtype == torch.float16:
+        return float(limits.smallest_normal * limits.eps)
+    return float(limits.smallest_normal)
+
+
+def _is_tail(exact: torch.Tensor, inputs: Sequence[object]) -> torch.Tensor:
+    import torch
+
+    beyond = torch.zeros(exact.shape, dtype=torch.bool, device=exact.device)
+    for value in inputs:
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            try:
+                beyond |= (value.abs() > MAX_HELD_INPUT).expand(exact.shape)
+            except RuntimeError:  # its elements are no elements of this output
+                continue
+    return beyond & (exact.abs() < LEAST_OF_A_TAIL)
+
+
+def exponents_of(wrong: torch.Tensor, inputs: Sequence[object]) -> str:
+    """Returns which exponents of an input the wrong elements have, as a hint."""
+    import torch
+
+    for value in inputs:
+        if (
+            isinstance(value, torch.Tensor)
+            and value.shape == wrong.shape
+            and value.is_floating_point()
+        ):
+            numbers = value[wrong].float()
+            exponents = torch.frexp(numbers).exponent - 1
+            sign = "a negative sign and " if bool((numbers < 0).all()) else ""
+            return HINT.format(sign=sign, low=int(exponents.min()), high=int(exponents.max()))
+    return "Elements are wrong relative to their own size."
