@@ -25,7 +25,7 @@ MIN_OVERFLOWING_INPUT = 1e12
 def measure_finite_part(
     candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0,
     kind: ArithmeticKind = ArithmeticKind.ROUNDED, eps: float = FP32_EPS, inputs: Sequence[Any] = (),
-    moved: Callable[[], Tensor | StepReach] | None = None, explained: bool = True,
+    moved: Callable[[], Tensor | StepReach] | None = None, explained: bool = True, may_be_nan: bool = True,
 ) -> ComparedOutput:  # fmt: skip
     """Compares one output of inputs with infinities: where eager gives an infinity the candidate must give the same,
     where it gives a number that number.
@@ -34,6 +34,8 @@ def measure_finite_part(
     gives NaN says itself that it has no answer. That is noted and allowed where inputs overflow and it comes from
     another element's infinity (an additive mask of -inf meets +inf in a row), not where it is the element's own, nor in
     an output that no arithmetic makes.
+
+    may_be_nan: whether that is allowed at all.
     """
     import torch
 
@@ -48,7 +50,7 @@ def measure_finite_part(
     silent = torch.isnan(candidate) & (settled | infinite)
     note = ""
     if bool(silent.any()):
-        may_overflow = kind is not ArithmeticKind.EXACT and _may_overflow(inputs)
+        may_overflow = may_be_nan and kind is not ArithmeticKind.EXACT and _may_overflow(inputs)
         if may_overflow and bool((silent & ~_where_own_input_is_infinite(silent, inputs)).any()):
             note = "NaN where eager has a number or an infinity"
         else:
@@ -178,3 +180,37 @@ def _where_own_input_is_infinite(output: Tensor, inputs: Sequence[Any]) -> Tenso
         ):
             found |= torch.isinf(widened(given))
     return found
+
+
+def turned_zeros(
+    candidate: Tensor, eager: Tensor, exact: Tensor | None, inputs: Sequence[Any]
+) -> Tensor | None:
+    """Returns a boolean for each element, true where a candidate gives -0.0 for the reference's 0.0; None where that is
+    nowhere, or nothing is asked.
+
+    A zero that follows from a zero among the inputs may have either sign (`0.0 - x` and `-x` differ), so draws with
+    zeros ask for none; nor is a zero of the reference asked that is negative, because a kernel may add it to zero.
+    """
+    import torch
+
+    if not eager.is_floating_point() or candidate.shape != eager.shape or eager.itemsize == 1:
+        return None
+    turned = (candidate == 0) & torch.signbit(candidate) & (eager == 0) & ~torch.signbit(eager)
+    if exact is not None:
+        turned &= exact == 0
+    if not bool(turned.any()):
+        return None
+    tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
+    if any(bool((widened(v) == 0).any()) for v in tensors):
+        return None
+    return turned
+
+
+def measure_turned_zeros(
+    turned: Tensor, candidate: Tensor, eager: Tensor, draw: str, output: int
+) -> ComparedOutput:
+    """Returns the comparison of an output that holds -0.0 where the reference has 0.0."""
+    hint = "The output is -0.0 where the reference has 0.0: one over it has the other sign."
+    known = ComparedOutput(check=Check(draw=draw, passed=False, max_error=0.0), headroom=math.inf)
+    told = with_mismatch(known, turned, candidate, eager, output, hint)
+    return told.with_(fault=Fault.MISMATCH)

@@ -14,7 +14,12 @@ from kernelwright.tools.comparing.exactness.function_errors import (
     wrong_function_values,
 )
 from kernelwright.tools.comparing.exactness.steps import StepReach
-from kernelwright.tools.comparing.special_values import measure_finite_part, measure_with_nan
+from kernelwright.tools.comparing.special_values import (
+    measure_finite_part,
+    measure_turned_zeros,
+    measure_with_nan,
+    turned_zeros,
+)
 from kernelwright.tools.faults import Fault
 from kernelwright.tools.numerics.pieces import PIECE_ELEMENTS, raise_to_distance
 from kernelwright.tools.numerics.tolerance import Tensor, Tolerance, allowance
@@ -90,13 +95,18 @@ def measure_by_draw(
         if expected.draw in WITH_INFINITIES or (
             expected.draw == Draw.ZERO_ROWS and not expected.finite()
         ):
-            return measure_finite_part(mine, eager, exact, inputs=expected.inputs, **given)
+            may_be_nan = expected.draw != Draw.MINUS_INFINITE_ROWS
+            return measure_finite_part(
+                mine, eager, exact, inputs=expected.inputs, may_be_nan=may_be_nan, **given
+            )
         held = expected.draw in DRAWS_OF_ALL_SIZES
         measured = measure(mine, eager, exact, tolerance=carried, small_elements=held, **given)
         if expected.draw != Draw.EXPONENTS or not measured.check.passed:
             return measured
         return _held_to_own_size(measured, mine, expected, number, perturbed)
 
+    if (turned := turned_zeros(mine, eager, exact, expected.inputs)) is not None:
+        return measure_turned_zeros(turned, mine, eager, name, number)
     if kind is ArithmeticKind.EXACT:
         return compared(None, explained=True)
     special = expected.special()

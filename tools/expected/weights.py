@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kernelwright.tools.expected.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
 from kernelwright.tools.numerics.bits import same_bits
 from kernelwright.tools.references.magnitudes import perturb_weights, running_statistics
+from kernelwright.tools.references.redrawing.matrix_structures import draw_structures
 from kernelwright.tools.report import Failed, Failure, Fault
 
 if TYPE_CHECKING:
@@ -45,6 +46,17 @@ def perturbed_model(prepared: PreparedProblem, seed: int) -> Any:
     """The reference with weights moved away from their initialisation."""
     model = prepared.reference.model(prepared.weights_seed)
     perturb_weights(model, seed, prepared.other_buffers)
+    return model
+
+
+def structured_model(prepared: PreparedProblem, seed: int, part: int) -> Any:
+    """The reference with weights whose matrices have structures. part: which ones."""
+    import torch
+
+    model = perturbed_model(prepared, seed)
+    with torch.no_grad():
+        parameters = [p.detach() for p in model.parameters() if p.is_floating_point()]
+        draw_structures(parameters, part, are_weights=True)
     return model
 
 

@@ -35,6 +35,7 @@ from kernelwright.tools.judging.searching.replayed_outcomes import told_outcomes
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, POISONS, SizeChecks
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.input_distributions import WITH_INFINITIES, Draw
+from kernelwright.tools.references.redrawing.matrix_structures import PARTS
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.report import Cheat, Check, Failed, Failure, Fault, OwnWork, clean_text
 from kernelwright.tools.sizing.at_size import AtSize
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 DRAWS_IN_TURNS = (Draw.ISOLATED, Draw.AGREEING, Draw.MIXED_ROWS)
 """Of the sizes at which one call is made."""
+WITH_TIES = (Draw.ISOLATED, Draw.STRUCTURED)
+"""Draws with many equal numbers, whose order is open where the reference sorts."""
 SEARCH_SEED = 611953
 """Added to the seed of a problem's draws for those that are searched for."""
 LATER_CALLS = ((30, 99), (100, 2_000), (20_000, 100_000))
@@ -126,6 +129,7 @@ class Examination:
             for number, draw in enumerate(asked, 2):
                 self._distribution(draw, number, perturbed)
             if how is Thoroughness.ALL:
+                self._matrix_structures(perturbed)
                 self._search_outcomes()
         finally:
             self._evidence.add(self._checks)
@@ -311,7 +315,7 @@ class Examination:
         self, draw: Draw, number: int, perturbed: bool, at: str = "", *, part: int = 0
     ) -> None:
         """at: where it is not the base size, as it is told. part: of a draw that takes several calls. Raises Failed."""
-        if draw is Draw.ISOLATED and self._checks.prepared.reference.sorts:
+        if draw in WITH_TIES and self._checks.prepared.reference.sorts:
             return
         try:
             expected = self._judge.expected(
@@ -330,9 +334,28 @@ class Examination:
             return
         self._progress(f"checking {draw}")
         self._judge.give_way()
+        if expected.weights is not self._checks.calls.model and perturbed:
+            self._checks.calls.load_weights(expected.weights)
         poison = POISONS[number % len(POISONS)]
         with _refusal_elsewhere(draw):
             self._checks.check(expected, poison, self._shuffle(number + 3), name=f"{draw}{at}")
+
+    def _matrix_structures(self, perturbed: bool) -> None:
+        """Matrices with structures among inputs and weights, the weights loaded one set after the other. Raises Failed."""
+        if self._checks.prepared.reference.sorts or not self._holds_matrices():
+            return
+        model = self._checks.calls.model
+        for part in range(PARTS):
+            self._distribution(Draw.MATRICES, 2, perturbed, part=part)
+        if perturbed:
+            self._checks.calls.load_weights(model)
+
+    def _holds_matrices(self) -> bool:
+        own = self._judge.expected(self._problem, self._seed, Draw.OWN, 0).inputs
+        tensors = [*own, *self._checks.calls.model.parameters()]
+        return any(
+            getattr(t, "ndim", 0) > 1 and t.is_floating_point() and t.itemsize > 1 for t in tensors
+        )
 
     def _search_outcomes(self) -> None:
         """Checks draws on which comparisons of the kernels turn, where outcomes are seen at all. Raises Failed."""

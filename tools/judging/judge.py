@@ -29,7 +29,7 @@ from kernelwright.tools.expected.prepared_problem import (
     out_of_memory,
     prepare_problem,
 )
-from kernelwright.tools.expected.weights import perturbed_model
+from kernelwright.tools.expected.weights import perturbed_model, structured_model
 from kernelwright.tools.hardware.gpus import Gpu
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.profiling import Profiler
@@ -148,7 +148,11 @@ class Judge:
         if (known := self._kept.find_draw(key)) is not None:
             return known
         seconds = prepared.exact_seconds
-        model = self._perturbed_outputs(problem, prepared, seed) if perturbed else None
+        model = None
+        if perturbed and draw is Draw.MATRICES:
+            model = structured_model(prepared, (seed >> 16) + 1, part)
+        elif perturbed:
+            model = self._perturbed_outputs(problem, prepared, seed)
         exact = seconds is not None and (seconds < EXACT_SECONDS or number == 0)
         made = expected_outputs(
             prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact, part=part

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.comparison_coverage import Coverage
 from kernelwright.tools.compiling.text.nan_handling import treats_nan
 from kernelwright.tools.judging.own_work import Rule
@@ -40,6 +41,7 @@ DISTRIBUTIONS = (
     Draw.ISOLATED,
     Draw.STRUCTURED,
     Draw.ALONE,
+    Draw.MINUS_INFINITE_ROWS,
     Draw.OFFSET,
     Draw.REDRAWN,
 )
@@ -66,6 +68,9 @@ WHERE = {
     Draw.INDEX_ENDS: "indices are the first and the last",
     Draw.ALONE: "all but a few numbers of each row are minus infinity",
     Draw.AGREEING: "two inputs agree but for a few numbers",
+    Draw.MATRICES: "inputs or weights are triangular, of rank one, of few bits, or of equal rows",
+    Draw.SUBNORMAL: "the numbers of an input are subnormal",
+    Draw.MINUS_INFINITE_ROWS: "some rows are minus infinity",
     Draw.EXPONENTS: "an input holds numbers of every exponent",
     Draw.CONVERGED: "one input is nearly another",
     Draw.OFFSET: "rows have a large common offset",
@@ -118,10 +123,23 @@ def distributions_for(traced: Traced, prepared: PreparedProblem, inputs: list[An
     asked = {
         # A sum of numbers of all magnitudes is decided by one of them, and a scan may combine them in another order.
         Draw.EXPONENTS: not prepared.mixes_elements,
+        Draw.SUBNORMAL: _holds_subnormal_numbers(prepared, inputs),
         **dict.fromkeys(OF_PAIRS, bool(pairs_of_tensors(inputs))),
         Draw.NAN: any(treats_nan(f.text) for f in traced.functions.values()),
     }
     return [*DISTRIBUTIONS, *(draw for draw in asked if asked[draw])]
+
+
+def _holds_subnormal_numbers(prepared: PreparedProblem, inputs: list[Any]) -> bool:
+    """Whether every processor computes with subnormal numbers of the inputs: those of float16 are normal ones of
+    float32, and where no operator rounds they are moved and compared alone.
+    """
+    import torch
+
+    is_exact = bool(prepared.kinds) and max(prepared.kinds) is ArithmeticKind.EXACT
+    return is_exact or any(
+        isinstance(v, torch.Tensor) and v.dtype == torch.float16 for v in inputs
+    )
 
 
 def refused_sizes(tried: Sequence[Tried]) -> list[Tried]:

@@ -19,6 +19,7 @@ from kernelwright.tools.references.redrawing.element_maps import (
     hash_of_values,
     huge_magnitude,
     made_negative,
+    made_subnormal,
     made_tiny,
     with_infinities,
     with_nan,
@@ -33,8 +34,10 @@ from kernelwright.tools.references.redrawing.isolation import (
     let_agree,
     let_converge,
     offset_rows,
+    repeats_itself,
     scale_rows,
 )
+from kernelwright.tools.references.redrawing.matrix_structures import draw_structures
 from kernelwright.tools.references.redrawing.row_mixture import mix_rows
 from kernelwright.tools.references.redrawing.row_structures import structured, structured_mask
 
@@ -117,6 +120,14 @@ class Draw(StrEnum):
     """A common offset of each row, of 1e3 to 1e5 times the spread."""
     EXPONENTS = "exponents"
     """One input holds numbers of every exponent of its type, of both signs (redrawing/every_exponent.py)."""
+    MATRICES = "matrices"
+    """Matrices among the inputs and the weights are triangular, of rank one, of equal halves, ...
+    (redrawing/matrix_structures.py).
+    """
+    SUBNORMAL = "subnormal"
+    """All numbers of the largest input are below the smallest normal one of its type."""
+    MINUS_INFINITE_ROWS = "minus_infinite_rows"
+    """Every third row of the largest input is minus infinity."""
     SCALED = "scaled"
     """Signed, each row times a power of two, every third row negative, as far from 1 as eager is accurate."""
 
@@ -148,7 +159,7 @@ OF_PAIRS = (Draw.MEETING, Draw.AGREEING, Draw.CONVERGED)
 """Draws for problems with two tensors of one form."""
 DRAWN_ELSEWHERE = (Draw.REDRAWN, Draw.SEARCHED, Draw.EXPONENTS)
 """Draws that need the reference, and are drawn in tools/expected."""
-WITH_INFINITIES = (Draw.INFINITE, Draw.ALONE)
+WITH_INFINITIES = (Draw.INFINITE, Draw.ALONE, Draw.MINUS_INFINITE_ROWS)
 """Draws compared only for outputs which are a number or an infinity."""
 MIN_ELEMENTS_FOR_INFINITIES, MAX_ELEMENTS_WITH_ONE_INFINITY = 64, 1 << 14
 """Elements of a tensor: fewer need hold no infinity, and more hold both by themselves."""
@@ -158,7 +169,7 @@ def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
     """Maps the floating and complex tensors of an own draw in place. Whole numbers stay, and
     booleans in most draws.
 
-    limit: of a draw in LIMITS, its largest exponent.
+    limit: of a draw in LIMITS, its largest exponent; of one that takes several calls, the part.
     """
     import torch
 
@@ -180,6 +191,9 @@ def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
             v for v in inputs if isinstance(v, torch.Tensor) and v.is_complex() and v.numel()
         ]
         floating += [torch.view_as_real(v) for v in complex_inputs if not v.is_conj()]
+    if draw is Draw.MATRICES:
+        draw_structures(floating, limit, are_weights=False)
+        return
     if draw in _WHOLE_INPUTS:
         _WHOLE_INPUTS[draw](floating)
         return
@@ -361,6 +375,26 @@ def _structure_rows(tensors: list[Any]) -> None:
         tensor.copy_(structured(tensor))
 
 
+def _make_largest_subnormal(tensors: list[Any]) -> None:
+    for tensor in _largest(tensors)[:1]:
+        tensor.copy_(made_subnormal(tensor))
+
+
+def _fill_rows_with_minus_infinity(tensors: list[Any]) -> None:
+    for tensor in _largest(tensors)[:1]:
+        if tensor.dim():
+            tensor.view(-1, tensor.shape[-1])[::3] = -math.inf
+
+
+def _largest(tensors: list[Any]) -> list[Any]:
+    """Returns the contiguous tensors with the most elements that say nothing twice."""
+    fitting = [
+        t for t in tensors if t.itemsize > 1 and t.is_contiguous() and not repeats_itself(t)
+    ]
+    most = max((t.numel() for t in fitting), default=0)
+    return [t for t in fitting if t.numel() == most]
+
+
 _WHOLE_INPUTS: dict[Draw, Callable[[list[Any]], None]] = {
     Draw.ISOLATED: lambda tensors: isolate_largest(tensors, 0.0),
     Draw.MIXED_ROWS: _mix_rows,
@@ -369,9 +403,11 @@ _WHOLE_INPUTS: dict[Draw, Callable[[list[Any]], None]] = {
     Draw.AGREEING: _agree_or_mix_rows,
     Draw.CONVERGED: lambda tensors: let_converge(pairs_of_tensors(tensors)),
     Draw.OFFSET: offset_rows,
+    Draw.SUBNORMAL: _make_largest_subnormal,
+    Draw.MINUS_INFINITE_ROWS: _fill_rows_with_minus_infinity,
 }
 """Draws that change whole rows, and not element by element."""
-WITHOUT_COMPLEX = (Draw.NAN, Draw.INFINITE, Draw.ALONE)
+WITHOUT_COMPLEX = (Draw.NAN, *WITH_INFINITIES, Draw.SUBNORMAL)
 """Draws which leave complex numbers unchanged: torch's own operators disagree on infinite parts."""
 
 

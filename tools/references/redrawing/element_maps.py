@@ -63,10 +63,11 @@ def made_tiny(x: Any, h: Any) -> Any:
 
 
 def with_nan(x: Any, h: Any) -> Any:
-    """Returns the values, one in 97 of them NaN."""
+    """Returns the values, one in 97 of them NaN, with either sign: 0/0 on a CPU is a NaN whose sign is set."""
     import torch
 
-    return torch.where(((h >> 3) % 97 == 0) & (x != 0), torch.full_like(x, float("nan")), x)
+    nan = torch.full_like(x, float("nan")).copysign(sign_of_hash(h >> 13).to(x.dtype))
+    return torch.where(((h >> 3) % 97 == 0) & (x != 0), nan, x)
 
 
 def made_negative(x: Any, h: Any) -> Any:
@@ -118,3 +119,18 @@ def spread_magnitudes(values: Any, limit: int) -> Any:
     power = (mixed % 65536) / 65536.0 * (limit + most) - limit
     size = torch.exp2(power.double()) * (1 - 2 * ((mixed >> 17) & 1))
     return torch.where(values == 0, values, size.to(values.dtype))
+
+
+def made_subnormal(values: Any) -> Any:
+    """Returns the values below the smallest normal number of their type, none of them zero that was not; the largest
+    magnitude becomes half of that number.
+    """
+    import torch
+
+    limits = torch.finfo(values.dtype)
+    wide = values.double()
+    largest = wide.abs().amax().clamp(min=1e-300)
+    small = wide / largest * (limits.smallest_normal / 2)
+    least = limits.smallest_normal * limits.eps
+    kept = small.abs().clamp(min=least).copysign(small)
+    return torch.where(values == 0, values, kept.to(values.dtype))

@@ -1,0 +1,155 @@
+"""Structures of whole matrices, for inputs and weights alike: triangular, diagonal, of rank one, of equal halves.
+
+Weights that were trained, pruned, tied or freshly initialised have them, and random numbers never do. A kernel that is
+wrong on one of them is right on every matrix that is drawn at random. Each structure has several traits at once, so
+that few calls show many of them: a diagonal matrix is symmetric, triangular and sparse, too.
+
+Example: of rank one with equal rows, the matrix `[[1, 2], [3, 4]]` becomes `[[1, 2], [1, 2]]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.tools.references.redrawing.isolation import repeats_itself, scatter
+from kernelwright.tools.references.redrawing.row_structures import structured
+
+if TYPE_CHECKING:
+    import torch
+
+ZERO_ROWS_EVERY, ZERO_COLUMNS_EVERY = 3, 4
+FLAT_SIDE = 4
+"""Side of the squares of one number."""
+STRUCTURES_APART = 5
+"""How far the structures of two tensors of one call are apart in the list."""
+
+MatrixStructure = Callable[[Any], Any]
+"""Takes matrices, (..., rows, columns), and returns others of their shape and type."""
+
+
+def _lower_triangle(matrix: Any) -> Any:
+    return matrix.tril()
+
+
+def _upper_triangle(matrix: Any) -> Any:
+    return matrix.triu()
+
+
+def _diagonal(matrix: Any) -> Any:
+    return matrix.tril().triu()
+
+
+def _equal_rows(matrix: Any) -> Any:
+    """Rows that all are the first one, whose second half is its first half."""
+    row = matrix[..., :1, :]
+    half = (row.shape[-1] + 1) // 2
+    places = _range(matrix, -1) % half
+    return row[..., places].expand_as(matrix)
+
+
+def _rank_one(matrix: Any) -> Any:
+    """The product of its first column and its first row, both of eight significant bits, of the matrix's size."""
+    column, row = (_few_bits(part) for part in (matrix[..., :1], matrix[..., :1, :]))
+    size = column.abs().double().mean().clamp(min=1e-30)
+    return (column.double() * row.double() / size.log2().round().exp2()).to(matrix.dtype)
+
+
+def _equal_halves(matrix: Any) -> Any:
+    """Rows of the second half that repeat those of the first half."""
+    half = (matrix.shape[-2] + 1) // 2
+    return matrix[..., _range(matrix, -2) % half, :]
+
+
+def _flat_places(matrix: Any) -> Any:
+    """Squares of one number each."""
+    rows, columns = (_range(matrix, d) // FLAT_SIDE * FLAT_SIDE for d in (-2, -1))
+    return matrix[..., rows, :][..., columns]
+
+
+def _few_bits(matrix: Any) -> Any:
+    """Numbers that bfloat16 holds: eight significant bits."""
+    import torch
+
+    return matrix.to(torch.bfloat16).to(matrix.dtype)
+
+
+def _with_zero_rows(matrix: Any) -> Any:
+    rows = _range(matrix, -2)[:, None] % ZERO_ROWS_EVERY == 0
+    columns = _range(matrix, -1)[None, :] % ZERO_COLUMNS_EVERY == 1
+    return matrix.masked_fill(rows | columns, 0.0)
+
+
+def _symmetric_bands(matrix: Any) -> Any:
+    """Equal numbers at an equal distance from the diagonal, on either side of it."""
+    distance = (_range(matrix, -2)[:, None] - _range(matrix, -1)[None, :]).abs()
+    first = matrix[..., :1, :] if matrix.shape[-1] >= matrix.shape[-2] else matrix[..., :1].mT
+    return first.squeeze(-2)[..., distance]
+
+
+def _permutation(matrix: Any) -> Any:
+    """Rows that each hold one number, 1 or -1."""
+    import torch
+
+    hot = scatter(_range(matrix, -2)) % matrix.shape[-1]
+    is_hot = hot[:, None] == _range(matrix, -1)[None, :]
+    return torch.where(is_hot, torch.ones_like(matrix).copysign(matrix), 0.0)
+
+
+def _sorted_columns(matrix: Any) -> Any:
+    return matrix.sort(dim=-2).values
+
+
+def _proportional_rows(matrix: Any) -> Any:
+    """Rows that are twice or half of the one before, or its negative."""
+    import torch
+
+    factors = torch.tensor([1.0, 2.0, -1.0, 0.5], dtype=matrix.dtype, device=matrix.device)
+    return matrix[..., :1, :] * factors[_range(matrix, -2) % len(factors)][:, None]
+
+
+
+WITHIN_THE_DOMAIN: tuple[MatrixStructure, ...] = (
+    _equal_rows, _flat_places, _equal_halves, _few_bits, _symmetric_bands, _sorted_columns,
+)  # fmt: skip
+"""Structures of a matrix's own numbers, or of their first bits."""
+WITH_ZEROS: tuple[MatrixStructure, ...] = (
+    _lower_triangle, _upper_triangle, _diagonal, _with_zero_rows, _permutation,
+)  # fmt: skip
+"""Structures for matrices whose numbers have both signs, among which zero lies."""
+OF_BOTH_SIGNS: tuple[MatrixStructure, ...] = (_rank_one, _proportional_rows)
+ALL: tuple[MatrixStructure, ...] = (*WITH_ZEROS, *WITHIN_THE_DOMAIN, *OF_BOTH_SIGNS, structured)
+PARTS = len(ALL)
+"""Calls that show every structure."""
+
+
+def draw_structures(tensors: Sequence[torch.Tensor], part: int, *, are_weights: bool) -> None:
+    """Gives each floating tensor of two dimensions at least a structure, in place. Zeros stay zeros. Tensors whose rows
+    repeat one another stay, and so do those that hold one sign alone where a structure has other signs.
+
+    part: number of the structure of the first tensor; the next ones are some way apart. are_weights: their matrix is
+    their first dimension beside all others, as of a convolution; that of an input is its last two.
+    """
+    for number, tensor in enumerate(tensors):
+        if tensor.dim() < 2 or tensor.itemsize == 1 or not tensor.numel():
+            continue
+        structure = ALL[(part + number * STRUCTURES_APART) % PARTS]
+        matrix = tensor.reshape(tensor.shape[0], -1) if are_weights else tensor
+        if not _admits(matrix, structure):
+            continue
+        result = structure(matrix).reshape(tensor.shape)
+        tensor.copy_(result.masked_fill(tensor == 0, 0.0))
+
+
+def _admits(matrix: torch.Tensor, structure: MatrixStructure) -> bool:
+    if min(matrix.shape[-2:]) < 2 or repeats_itself(matrix):
+        return False
+    if structure in WITHIN_THE_DOMAIN or structure is structured:
+        return True
+    return bool((matrix < 0).any()) and bool((matrix > 0).any())
+
+
+def _range(matrix: Any, dimension: int) -> Any:
+    import torch
+
+    return torch.arange(matrix.shape[dimension], device=matrix.device)
