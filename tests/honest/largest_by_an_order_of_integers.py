@@ -12,6 +12,7 @@ def max_kernel(x, order, columns, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     v = tl.load(x + row * columns + at, mask=at < columns, other=-float("inf"))
+    v = tl.where(v != v, float("nan"), v)
     bits = v.to(tl.int32, bitcast=True)
     ordered = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
     tl.atomic_max(order + row, tl.max(ordered, axis=0))

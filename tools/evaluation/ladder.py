@@ -38,6 +38,7 @@ from kernelwright.tools.reference_trials.contract_sizes import (
 )
 from kernelwright.tools.references.torch_settings import single_threaded
 from kernelwright.tools.report import CorrectnessResult, Environment, Failed, Report, Rung, Tried
+from kernelwright.tools.sizing.empty_extents import with_empty_extents
 from kernelwright.tools.sizing.layout_draws import with_layouts
 from kernelwright.tools.sizing.selection import Selection, select_sizes
 from kernelwright.tools.source import advice, read_source
@@ -90,6 +91,12 @@ class ContractSizes:
     """Sizes that its guard fixes, with the problem's own values."""
 
 
+def with_variants_of_sizes(selection: Selection, problem: Problem, seed: int) -> Selection:
+    """Adds other layouts, sizes without elements, and changed surroundings to the sizes of a verdict."""
+    chosen = with_empty_extents(with_layouts(selection, seed), problem)
+    return with_surroundings(chosen)
+
+
 class Ladder:
     """Climb of a candidate up the rungs."""
 
@@ -139,9 +146,7 @@ class Ladder:
         with lane, nullcontext() if resources.on_gpu else single_threaded():
             self._say("tracing")
             selection = select_sizes(problem, self._source, resources.device, seed, options.sizes)
-            selection = (
-                with_surroundings(with_layouts(selection, seed)) if options.sizes else selection
-            )
+            selection = with_variants_of_sizes(selection, problem, seed) if options.sizes else selection
             candidate, compiles, binaries = front.traced_and_compiled(
                 problem, self._source, selection, options, seed, self._say
             )
@@ -177,6 +182,7 @@ class Ladder:
             problem, fixed = with_fixed_sizes(self._problem, free)
             chosen = select_sizes(problem, self._source, "cpu", seed, max(0, len(selection.others)))
             chosen = with_layouts(chosen, seed) if selection.layouts else chosen
+            chosen = with_empty_extents(chosen, problem) if selection.empty else chosen
             chosen = with_surroundings(chosen) if selection.surrounded is not None else chosen
             if chosen.too_large or not chosen.base.sizes:
                 return unchanged

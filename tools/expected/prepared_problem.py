@@ -92,6 +92,8 @@ class ExpectedOutputs:
     weights: Any
     """The model that made it."""
     draw: str = "own"
+    absorbs_infinities: bool | None = None
+    """Whether no sum and no product meets an infinity (exactness/absorbed_infinities.py); None before that is asked."""
     _finite: bool | None = field(default=None, init=False, repr=False)
 
     def finite(self) -> bool:

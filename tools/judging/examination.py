@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.expected.dependence import require_inputs_read
 from kernelwright.tools.expected.drawn_exponents import parts_of_inputs
+from kernelwright.tools.expected.exactness.absorbed_infinities import absorbs_infinities
 from kernelwright.tools.expected.movement import (
     converts_inputs,
     draws_of,
@@ -329,6 +330,10 @@ class Examination:
             for one in expected.eager
         ):
             return  # where a NaN arises on the way, an index or a comparison does not show it
+        if draw is Draw.MINUS_INFINITE_ROWS and not absorbs_infinities(
+            self._checks.prepared, expected
+        ):
+            return
         if draw not in (*WITH_INFINITIES, Draw.ZERO_ROWS, Draw.NAN) and not expected.finite():
             self._evidence.notes.append(f"{draw}: not used, the reference is not finite on it")
             return

@@ -29,10 +29,11 @@ from kernelwright.tools.judging.rules import (
     require_enough_sizes,
 )
 from kernelwright.tools.judging.searching.replayed_outcomes import forget_outcomes, told_outcomes
-from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, SizeChecks
+from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, SizeChecks
 from kernelwright.tools.judging.surroundings.surroundings_checks import SurroundingsChecks
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.reference_trials.contract_sizes import GUARD_FAULTS
+from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
 from kernelwright.tools.report import (
     CorrectnessResult,
@@ -61,6 +62,10 @@ SHARE_OF_A_SIZE = 0.5
 """The part of the remaining seconds that a size beside the base may take under the interpreter."""
 MAX_TOLD = 200
 """Characters of a message that the entry of one size repeats."""
+
+
+FAULTS_OF_EMPTY_ANSWERS = (Fault.MISMATCH, Fault.PRECISION, Fault.SHAPE)
+"""Faults of an answer where an extent is zero that count; NaN and errors are a refusal."""
 
 
 class _TooSlow(Exception):
@@ -117,9 +122,11 @@ class Verdict:
         """
         variants = [size for size in others if size.layouts]
         changed = [size for size in others if size.changes]
-        sizes = [size for size in others if not (size.layouts or size.changes)]
+        empty = [size for size in others if size.is_empty]
+        sizes = [s for s in others if not (s.layouts or s.changes or s.is_empty)]
         return (
             self._at_sizes(base, sizes)
+            or self._check_empty(empty)
             or self._check_surroundings(changed)
             or self.check_layouts(variants)
         )
@@ -345,6 +352,39 @@ class Verdict:
         self._tried.append(self._entry(size, outcome, failure.message))
         if outcome is SizeOutcome.WRONG:
             raise Failed(failure.with_(message=f"at other sizes ({told}): {failure.message}"))
+
+    # -------------------------------------------------------------- no elements
+    def _check_empty(self, sizes: Sequence[AtSize]) -> Failure | None:
+        """Returns the failure where an extent is zero, or None. A candidate may refuse such a size by any error, and may
+        divide nothing by nothing.
+        """
+        for size in sizes if not self._needs_gpu else ():
+            if self._candidate.failures[size.index] is not None or self._late(size):
+                continue
+            try:
+                self._one_empty_call(size)
+            except (ProblemError, NeedsGpu):
+                continue
+            except Failed as failed:
+                if failed.failure.fault in FAULTS_OF_EMPTY_ANSWERS:
+                    told = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
+                    self._tried.append(
+                        self._entry(size, SizeOutcome.WRONG, failed.failure.message)
+                    )
+                    return failed.failure.with_(
+                        message=f"wrong without elements ({told}): {failed.failure.message}"
+                    )
+        return None
+
+    def _one_empty_call(self, size: AtSize) -> None:
+        """Calls the candidate over two poisons, one of them finite. Raises Failed and ProblemError."""
+        prepared = self._judge.prepared(size.problem, self._seed, self._prepared)
+        expected = self._judge.expected(size.problem, self._seed, Draw.OWN, 0)
+        if not expected.finite():
+            return
+        checks = self._open(prepared, size.index)
+        for byte in (POISON_BYTES[1], 0):
+            checks.check(expected, byte, self._seed & 0x7FFFFFFF, name="own, without elements")
 
     # -------------------------------------------------------------- other surroundings
     def _check_surroundings(self, variants: Sequence[AtSize]) -> Failure | None:

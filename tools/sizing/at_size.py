@@ -32,6 +32,8 @@ class AtSize(Value):
     """The layout of each input that is a tensor, None for the problem's own; empty where all are the problem's own."""
     like: int | None = None
     """With `layouts`: the index of the trace at this size with the problem's own layouts, where there is one."""
+    is_empty: bool = False
+    """Whether an extent is zero."""
     changes: tuple[Change, ...] = ()
     """What surrounds the calls of its trace otherwise than usual."""
 

@@ -54,6 +54,8 @@ class Selection(Value):
     others: tuple[AtSize, ...] = ()
     layouts: tuple[AtSize, ...] = ()
     """Variants of one of the sizes with inputs in other layouts."""
+    empty: tuple[AtSize, ...] = ()
+    """Sizes of which one extent is zero."""
     surrounded: int | None = None
     """The index of the size that is traced in changed surroundings, too."""
     notes: tuple[str, ...] = ()
@@ -67,8 +69,8 @@ class Selection(Value):
 
     @property
     def variants(self) -> tuple[AtSize, ...]:
-        """Returns the sizes beside the base, and those with inputs in other layouts."""
-        return (*self.others, *self.layouts)
+        """Returns the sizes beside the base, those with inputs in other layouts, and those without elements."""
+        return (*self.others, *self.layouts, *self.empty)
 
 
 def select_sizes(problem: Problem, source: str, device: str, seed: int, count: int) -> Selection:
@@ -243,6 +245,8 @@ def trace_requests(
     for size in selection.layouts:
         spec = laid_out(input_spec(size.problem, as_it_is=bool(size.sizes)), size.layouts)
         requests.append(SizeRequest(spec=spec, reuse=size.index % 2 == 1))
+    for size in selection.empty:
+        requests.append(SizeRequest(spec=input_spec(size.problem, as_it_is=True)))
     return requests
 
 

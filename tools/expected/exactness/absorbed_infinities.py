@@ -1,0 +1,62 @@
+"""Finds references whose infinities meet only operators that have one answer for them.
+
+A sum of infinities has several honest orders, some of which meet `inf - inf`, and a product may meet `0 * inf`: there a
+kernel that gives NaN is not wrong. In a maximum, a choice, an exponential or a `logsumexp` minus infinity stands for
+nothing, and its answer is known: -inf for `logsumexp` of a row of minus infinities.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from kernelwright.tools.comparing.exactness.kind_tracker import CONVERTING_OPERATORS, may_round
+from kernelwright.tools.expected.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
+from kernelwright.tools.nested import tensors_of
+from kernelwright.tools.operators.dispatch import without_dynamo
+from kernelwright.tools.problem import ProblemError
+
+_ABSORBING = """
+    exp exp2 log log2 log10 logsumexp logaddexp logaddexp2 logcumsumexp _logcumsumexp _softmax _log_softmax sigmoid
+    softplus elu log_sigmoid_forward tanh erf
+"""
+ABSORBING_OPERATORS = frozenset(_ABSORBING.split())
+"""Operators beside the exact ones whose results of minus infinity every form of them gives."""
+
+
+@without_dynamo
+class _InfinitiesMet(TorchDispatchMode):
+    """Notes whether an operator that may round otherwise was given an infinity."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_arithmetic = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        is_open = (
+            may_round(func, args)
+            and name not in ABSORBING_OPERATORS
+            and name not in CONVERTING_OPERATORS
+        )
+        if is_open and not self.in_arithmetic:
+            operands = tensors_of([*args, *(kwargs or {}).values()])
+            self.in_arithmetic = any(
+                t.is_floating_point() and t.itemsize > 1 and bool(torch.isinf(t).any())
+                for t in operands
+            )
+        return func(*args, **(kwargs or {}))
+
+
+def absorbs_infinities(prepared: PreparedProblem, expected: ExpectedOutputs) -> bool:
+    """Whether no sum and no product of the reference meets an infinity on this draw; found once for each draw."""
+    if expected.absorbs_infinities is None:
+        try:
+            with _InfinitiesMet() as met:
+                run_on(prepared, expected, expected.weights, expected.inputs)
+            expected.absorbs_infinities = not met.in_arithmetic
+        except (ProblemError, RuntimeError):
+            expected.absorbs_infinities = False
+    return expected.absorbs_infinities
