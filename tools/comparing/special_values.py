@@ -180,37 +180,3 @@ def _where_own_input_is_infinite(output: Tensor, inputs: Sequence[Any]) -> Tenso
         ):
             found |= torch.isinf(widened(given))
     return found
-
-
-def turned_zeros(
-    candidate: Tensor, eager: Tensor, exact: Tensor | None, inputs: Sequence[Any]
-) -> Tensor | None:
-    """Returns a boolean for each element, true where a candidate gives -0.0 for the reference's 0.0; None where that is
-    nowhere, or nothing is asked.
-
-    A zero that follows from a zero among the inputs may have either sign (`0.0 - x` and `-x` differ), so draws with
-    zeros ask for none; nor is a zero of the reference asked that is negative, because a kernel may add it to zero.
-    """
-    import torch
-
-    if not eager.is_floating_point() or candidate.shape != eager.shape or eager.itemsize == 1:
-        return None
-    turned = (candidate == 0) & torch.signbit(candidate) & (eager == 0) & ~torch.signbit(eager)
-    if exact is not None:
-        turned &= exact == 0
-    if not bool(turned.any()):
-        return None
-    tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
-    if any(bool((widened(v) == 0).any()) for v in tensors):
-        return None
-    return turned
-
-
-def measure_turned_zeros(
-    turned: Tensor, candidate: Tensor, eager: Tensor, draw: str, output: int
-) -> ComparedOutput:
-    """Returns the comparison of an output that holds -0.0 where the reference has 0.0."""
-    hint = "The output is -0.0 where the reference has 0.0: one over it has the other sign."
-    known = ComparedOutput(check=Check(draw=draw, passed=False, max_error=0.0), headroom=math.inf)
-    told = with_mismatch(known, turned, candidate, eager, output, hint)
-    return told.with_(fault=Fault.MISMATCH)

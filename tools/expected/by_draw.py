@@ -14,12 +14,7 @@ from kernelwright.tools.comparing.exactness.function_errors import (
     wrong_function_values,
 )
 from kernelwright.tools.comparing.exactness.steps import StepReach
-from kernelwright.tools.comparing.special_values import (
-    measure_finite_part,
-    measure_turned_zeros,
-    measure_with_nan,
-    turned_zeros,
-)
+from kernelwright.tools.comparing.special_values import measure_finite_part, measure_with_nan
 from kernelwright.tools.faults import Fault
 from kernelwright.tools.numerics.pieces import PIECE_ELEMENTS, raise_to_distance
 from kernelwright.tools.numerics.tolerance import Tensor, Tolerance, allowance
@@ -105,8 +100,6 @@ def measure_by_draw(
             return measured
         return _held_to_own_size(measured, mine, expected, number, perturbed)
 
-    if (turned := turned_zeros(mine, eager, exact, expected.inputs)) is not None:
-        return measure_turned_zeros(turned, mine, eager, name, number)
     if kind is ArithmeticKind.EXACT:
         return compared(None, explained=True)
     special = expected.special()

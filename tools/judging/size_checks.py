@@ -29,6 +29,7 @@ from kernelwright.tools.expected.choices.other_choices import (
 )
 from kernelwright.tools.expected.exactness.exact_values import kind_of_output
 from kernelwright.tools.expected.exactness.open_elements import fill_open_elements
+from kernelwright.tools.expected.exactness.turned_zeros import measure_turned_zeros
 from kernelwright.tools.expected.perturbed_outputs import (
     may_move,
     outputs_of_perturbed_inputs,
@@ -228,6 +229,9 @@ class SizeChecks:
                 measured = ComparedOutput(
                     check=measured.check.with_(passed=True, note="an index among near equals")
                 )
+            if measured.check.passed:
+                turned = measure_turned_zeros(self.prepared, expected, number, mine, told)
+                measured = turned or measured
             if expected.exact is not None and len(self._tolerances) <= number:
                 self._tolerances.append(measured.tolerance)
             self.checks.append(measured.check)
