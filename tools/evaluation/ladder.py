@@ -146,7 +146,9 @@ class Ladder:
         with lane, nullcontext() if resources.on_gpu else single_threaded():
             self._say("tracing")
             selection = select_sizes(problem, self._source, resources.device, seed, options.sizes)
-            selection = with_variants_of_sizes(selection, problem, seed) if options.sizes else selection
+            selection = (
+                with_variants_of_sizes(selection, problem, seed) if options.sizes else selection
+            )
             candidate, compiles, binaries = front.traced_and_compiled(
                 problem, self._source, selection, options, seed, self._say
             )

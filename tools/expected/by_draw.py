@@ -13,6 +13,13 @@ from kernelwright.tools.comparing.exactness.function_errors import (
     exponents_of,
     wrong_function_values,
 )
+from kernelwright.tools.comparing.exactness.single_rounding import (
+    LOST_BITS,
+    MAX_UNITS,
+    ROUNDED_BY_CHANCE,
+    lost_bits,
+    unequal_rows,
+)
 from kernelwright.tools.comparing.exactness.steps import StepReach
 from kernelwright.tools.comparing.special_values import measure_finite_part, measure_with_nan
 from kernelwright.tools.faults import Fault
@@ -96,6 +103,8 @@ def measure_by_draw(
             )
         held = expected.draw in DRAWS_OF_ALL_SIZES
         measured = measure(mine, eager, exact, tolerance=carried, small_elements=held, **given)
+        if expected.draw == Draw.MATRICES and measured.check.passed:
+            return _held_to_one_rounding(measured, mine, eager, exact, number)
         if expected.draw != Draw.EXPONENTS or not measured.check.passed:
             return measured
         return _held_to_own_size(measured, mine, expected, number, perturbed)
@@ -148,8 +157,27 @@ def _held_to_own_size(
         wrong = wrong_function_values(mine, eager, exact, moved, expected.inputs, allow)
     if not bool(wrong.any()):
         return measured
-    failed = measured.with_(check=measured.check.with_(passed=False), headroom=math.inf)
     hint = exponents_of(wrong, expected.inputs)
+    return _failed(measured, wrong, mine, exact, number, hint)
+
+
+def _held_to_one_rounding(
+    measured: ComparedOutput, mine: Tensor, eager: Tensor, exact: Tensor | None, number: int
+) -> ComparedOutput:
+    """The comparison of an output whose numbers eager rounds once, or whose rows are equal."""
+    if (lost := lost_bits(mine, eager, exact)) is not None:
+        hint = LOST_BITS.format(units=MAX_UNITS)
+        return _failed(measured, lost, mine, exact, number, hint).with_(fault=Fault.PRECISION)
+    if (differs := unequal_rows(mine, eager)) is not None:
+        base = eager if exact is None else exact
+        return _failed(measured, differs, mine, base, number, ROUNDED_BY_CHANCE)
+    return measured
+
+
+def _failed(
+    measured: ComparedOutput, wrong: Tensor, mine: Tensor, exact: Tensor, number: int, hint: str
+) -> ComparedOutput:
+    failed = measured.with_(check=measured.check.with_(passed=False), headroom=math.inf)
     return with_mismatch(failed, wrong, mine, exact, number, hint)
 
 

@@ -299,7 +299,7 @@ def expected_outputs(
 def _expected_within(
     prepared: PreparedProblem, draw: Draw, seed: int, model: torch.nn.Module, edges: list[Any] | None, limit: int,
 ) -> ExpectedOutputs:  # fmt: skip
-    """The expected outputs without float64's. limit: of a draw in LIMITS, its largest exponent; of others their part."""
+    """The expected outputs without float64's. limit: of a draw in LIMITS its largest exponent, else the part."""
     import torch
 
     reference = prepared.reference

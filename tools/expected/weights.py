@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kernelwright.tools.expected.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
 from kernelwright.tools.numerics.bits import same_bits
 from kernelwright.tools.references.magnitudes import perturb_weights, running_statistics
-from kernelwright.tools.references.redrawing.matrix_structures import draw_structures
+from kernelwright.tools.references.redrawing.matrix_structures import (
+    PARTS,
+    STRUCTURES_APART,
+    draw_structures,
+)
 from kernelwright.tools.report import Failed, Failure, Fault
 
 if TYPE_CHECKING:
@@ -27,6 +31,8 @@ MAX_PLACEMENTS = 64
 """Ways to lay a weight into a larger tensor that are tried."""
 MAX_SEARCHED_ELEMENTS = 1 << 28
 """Maximum number of elements searched for weights inside larger tensors, per candidate and size."""
+WEIGHT_SCALES = (2.0**-12, 2.0**12)
+"""Factors of all weights at once: halves of them are subnormal, or infinite, in sixteen bits."""
 Shape = tuple[tuple[int, ...], str]
 
 
@@ -50,13 +56,19 @@ def perturbed_model(prepared: PreparedProblem, seed: int) -> Any:
 
 
 def structured_model(prepared: PreparedProblem, seed: int, part: int) -> Any:
-    """The reference with weights whose matrices have structures. part: which ones."""
+    """The reference with weights whose matrices have structures, or all of whose weights are smaller or larger.
+
+    part: which structure; those after the last one stand for WEIGHT_SCALES.
+    """
     import torch
 
     model = perturbed_model(prepared, seed)
     with torch.no_grad():
         parameters = [p.detach() for p in model.parameters() if p.is_floating_point()]
-        draw_structures(parameters, part, are_weights=True)
+        if part < PARTS:
+            draw_structures(parameters, part + STRUCTURES_APART, are_weights=True)
+        for parameter in parameters if part >= PARTS else ():
+            parameter.mul_(WEIGHT_SCALES[part - PARTS])
     return model
 
 

@@ -22,7 +22,7 @@ from kernelwright.tools.expected.movement import (
 )
 from kernelwright.tools.expected.prepared_problem import ExpectedOutputs
 from kernelwright.tools.expected.searched_draws import searched_outputs
-from kernelwright.tools.expected.weights import require_visible_weights
+from kernelwright.tools.expected.weights import WEIGHT_SCALES, require_visible_weights
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.rules import (
     ELSEWHERE,
@@ -190,9 +190,7 @@ class Examination:
         parts = parts_of_inputs(own.inputs)
         asked = range(parts) if self._size.turn == 0 else range(min(parts, 1))
         for part in asked:
-            self._distribution(
-                Draw.EXPONENTS, 2, self._checks.calls.has_weights, at, part=part
-            )
+            self._distribution(Draw.EXPONENTS, 2, self._checks.calls.has_weights, at, part=part)
 
     def _drawn(self, draw: Draw, perturbed: bool) -> ExpectedOutputs:
         """Returns a draw at this size; the problem's own where the reference is not finite on the one asked for."""
@@ -346,11 +344,11 @@ class Examination:
             self._checks.check(expected, poison, self._shuffle(number + 3), name=f"{draw}{at}")
 
     def _matrix_structures(self, perturbed: bool) -> None:
-        """Matrices with structures among inputs and weights, the weights loaded one set after the other. Raises Failed."""
+        """Draws matrices with structures among inputs and weights, which are loaded for each. Raises Failed."""
         if self._checks.prepared.reference.sorts or not self._holds_matrices():
             return
         model = self._checks.calls.model
-        for part in range(PARTS):
+        for part in range(PARTS + (len(WEIGHT_SCALES) if perturbed else 0)):
             self._distribution(Draw.MATRICES, 2, perturbed, part=part)
         if perturbed:
             self._checks.calls.load_weights(model)

@@ -137,9 +137,7 @@ def _holds_subnormal_numbers(prepared: PreparedProblem, inputs: list[Any]) -> bo
     import torch
 
     is_exact = bool(prepared.kinds) and max(prepared.kinds) is ArithmeticKind.EXACT
-    return is_exact or any(
-        isinstance(v, torch.Tensor) and v.dtype == torch.float16 for v in inputs
-    )
+    return is_exact or any(isinstance(v, torch.Tensor) and v.dtype == torch.float16 for v in inputs)
 
 
 def refused_sizes(tried: Sequence[Tried]) -> list[Tried]:

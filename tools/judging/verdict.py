@@ -41,6 +41,7 @@ from kernelwright.tools.report import (
     Failure,
     Fault,
     LayoutCheck,
+    Pattern,
     SizeOutcome,
     Tried,
 )
@@ -64,12 +65,17 @@ MAX_TOLD = 200
 """Characters of a message that the entry of one size repeats."""
 
 
-FAULTS_OF_EMPTY_ANSWERS = (Fault.MISMATCH, Fault.PRECISION, Fault.SHAPE)
-"""Faults of an answer where an extent is zero that count; NaN and errors are a refusal."""
-
-
 class _TooSlow(Exception):
     """A size takes an interpreter too long. The message says how long."""
+
+
+def _is_wrong_without_elements(failure: Failure) -> bool:
+    """Whether a candidate gives a wrong shape or works out wrong numbers where an extent is zero. Errors, NaN, and
+    memory that no program of an empty grid writes are a refusal.
+    """
+    is_unwritten = failure.mismatch is not None and failure.mismatch.pattern is Pattern.UNWRITTEN
+    wrong = failure.fault in (Fault.MISMATCH, Fault.PRECISION, Fault.SHAPE)
+    return wrong and not is_unwritten
 
 
 class Verdict:
@@ -355,9 +361,7 @@ class Verdict:
 
     # -------------------------------------------------------------- no elements
     def _check_empty(self, sizes: Sequence[AtSize]) -> Failure | None:
-        """Returns the failure where an extent is zero, or None. A candidate may refuse such a size by any error, and may
-        divide nothing by nothing.
-        """
+        """Returns the failure where an extent is zero, or None."""
         for size in sizes if not self._needs_gpu else ():
             if self._candidate.failures[size.index] is not None or self._late(size):
                 continue
@@ -366,25 +370,23 @@ class Verdict:
             except (ProblemError, NeedsGpu):
                 continue
             except Failed as failed:
-                if failed.failure.fault in FAULTS_OF_EMPTY_ANSWERS:
+                if _is_wrong_without_elements(failed.failure):
                     told = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
-                    self._tried.append(
-                        self._entry(size, SizeOutcome.WRONG, failed.failure.message)
-                    )
+                    self._tried.append(self._entry(size, SizeOutcome.WRONG, failed.failure.message))
                     return failed.failure.with_(
                         message=f"wrong without elements ({told}): {failed.failure.message}"
                     )
         return None
 
     def _one_empty_call(self, size: AtSize) -> None:
-        """Calls the candidate over two poisons, one of them finite. Raises Failed and ProblemError."""
+        """Calls the candidate over memory that holds a finite poison. Raises Failed and ProblemError."""
         prepared = self._judge.prepared(size.problem, self._seed, self._prepared)
         expected = self._judge.expected(size.problem, self._seed, Draw.OWN, 0)
         if not expected.finite():
             return
         checks = self._open(prepared, size.index)
-        for byte in (POISON_BYTES[1], 0):
-            checks.check(expected, byte, self._seed & 0x7FFFFFFF, name="own, without elements")
+        shuffle = self._seed & 0x7FFFFFFF
+        checks.check(expected, POISON_BYTES[1], shuffle, name="own, without elements")
 
     # -------------------------------------------------------------- other surroundings
     def _check_surroundings(self, variants: Sequence[AtSize]) -> Failure | None:

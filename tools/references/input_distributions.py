@@ -388,9 +388,7 @@ def _fill_rows_with_minus_infinity(tensors: list[Any]) -> None:
 
 def _largest(tensors: list[Any]) -> list[Any]:
     """Returns the contiguous tensors with the most elements that say nothing twice."""
-    fitting = [
-        t for t in tensors if t.itemsize > 1 and t.is_contiguous() and not repeats_itself(t)
-    ]
+    fitting = [t for t in tensors if t.itemsize > 1 and t.is_contiguous() and not repeats_itself(t)]
     most = max((t.numel() for t in fitting), default=0)
     return [t for t in fitting if t.numel() == most]
 

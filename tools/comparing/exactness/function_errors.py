@@ -45,7 +45,7 @@ def wrong_function_values(
 
 
 def _least_step(dtype: torch.dtype) -> float:
-    """Returns the distance of the smallest numbers that are asked; all of float16's lie within float32's normal ones."""
+    """Returns the distance of the smallest numbers that are asked; float16's are all normal numbers of float32."""
     import torch
 
     limits = torch.finfo(dtype)

@@ -34,6 +34,8 @@ LIMIT_OF_SMALL_SCALES = 40
 """Exponents of scales under 1: squares of the numbers stay normal in float32."""
 GOLDEN_RATIO = 0.6180339887
 """Its multiples, modulo one, are spread evenly however many there are."""
+EXPONENT_STEP = 37
+"""Exponents of neighbouring rows are so far apart: a prime, so that as many rows as there are exponents have each."""
 LEAST_OFFSET, LARGEST_OFFSET = 1e3, 1e5
 """Common offsets of rows in multiples of their spread. Rows have different ones: sums of equal terms are all rounded to
 one side, and drift."""
@@ -145,7 +147,7 @@ def let_converge(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
 
 def scale_rows(tensors: Sequence[torch.Tensor], limit: int) -> None:
     """Multiplies each row of each tensor by a power of two of its own, in place: the first and the third by 2^limit,
-    the second by the smallest, the others by powers spread evenly between these. The third row and every third one
+    the second by the smallest, the others by each power between these in turns. The third row and every third one
     after it are made negative. The elements of a vector are rows by themselves.
     """
     import torch
@@ -157,13 +159,11 @@ def scale_rows(tensors: Sequence[torch.Tensor], limit: int) -> None:
         highest = min(limit, LIMIT_OF_FLOAT16) if tensor.dtype == torch.float16 else limit
         lowest = -min(highest, LIMIT_OF_SMALL_SCALES)
         row = torch.arange(rows.shape[0], device=tensor.device)
-        spread = (
-            row * GOLDEN_RATIO + float(rows[0, 0].abs()) * 1e3
-        ) % 1.0  # other powers for other numbers
-        exponents = lowest + (highest - lowest) * spread
+        begin = int(float(rows[0, 0].abs()) * 1e3)  # other powers for other numbers
+        exponents = lowest + (row + begin) * EXPONENT_STEP % (highest - lowest + 1)
         exponents[row == 1] = lowest
         exponents[(row == 0) | (row == 2)] = highest
-        scales = torch.exp2(exponents.floor().float()).to(tensor.dtype).unsqueeze(-1)
+        scales = torch.exp2(exponents.float()).to(tensor.dtype).unsqueeze(-1)
         negative = (row % 3 == 2).unsqueeze(-1)
         tensor.copy_((torch.where(negative, -rows.abs(), rows) * scales).view(tensor.shape))
 

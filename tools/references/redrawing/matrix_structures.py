@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import torch
 
 ZERO_ROWS_EVERY, ZERO_COLUMNS_EVERY = 3, 4
+SELECTED = 256.0
+"""A power of two, so that what it selects of another matrix outweighs what is added to it."""
 FLAT_SIDE = 4
 """Side of the squares of one number."""
 STRUCTURES_APART = 5
@@ -88,12 +90,12 @@ def _symmetric_bands(matrix: Any) -> Any:
 
 
 def _permutation(matrix: Any) -> Any:
-    """Rows that each hold one number, 1 or -1."""
+    """Rows that each hold one number, SELECTED or its negative: of a product with it the other operand is left."""
     import torch
 
     hot = scatter(_range(matrix, -2)) % matrix.shape[-1]
     is_hot = hot[:, None] == _range(matrix, -1)[None, :]
-    return torch.where(is_hot, torch.ones_like(matrix).copysign(matrix), 0.0)
+    return torch.where(is_hot, torch.full_like(matrix, SELECTED).copysign(matrix), 0.0)
 
 
 def _sorted_columns(matrix: Any) -> Any:
@@ -106,7 +108,6 @@ def _proportional_rows(matrix: Any) -> Any:
 
     factors = torch.tensor([1.0, 2.0, -1.0, 0.5], dtype=matrix.dtype, device=matrix.device)
     return matrix[..., :1, :] * factors[_range(matrix, -2) % len(factors)][:, None]
-
 
 
 WITHIN_THE_DOMAIN: tuple[MatrixStructure, ...] = (
@@ -130,7 +131,7 @@ def draw_structures(tensors: Sequence[torch.Tensor], part: int, *, are_weights: 
     part: number of the structure of the first tensor; the next ones are some way apart. are_weights: their matrix is
     their first dimension beside all others, as of a convolution; that of an input is its last two.
     """
-    for number, tensor in enumerate(tensors):
+    for number, tensor in enumerate(tensors if part < PARTS or are_weights else ()):
         if tensor.dim() < 2 or tensor.itemsize == 1 or not tensor.numel():
             continue
         structure = ALL[(part + number * STRUCTURES_APART) % PARTS]

@@ -1,0 +1,63 @@
+"""What is asked of draws whose answer is easy: eager rounds each element once, or gives every row the same numbers.
+
+A product with a matrix that selects (rows of one number, 1 or -1) gives numbers of the other operand, in whichever
+order a kernel adds the zeros beside them. Whoever cuts an operand to fewer bits, or keeps it in two halves, loses bits
+there that a row's tolerance of sixty units allows. Equal rows show results that are rounded by chance: of numbers
+between two values of a type every second comes out otherwise in another row.
+"""
+
+from __future__ import annotations
+
+from kernelwright.tools.numerics.tolerance import FP32_EPS, Tensor, as_rows, rows_of
+
+MAX_UNITS = 16.0
+"""Units in the last place of a row's largest number that an element may be off by where eager rounds once; operands
+of sixteen bits of mantissa leave up to 64.
+"""
+ONE_ROUNDING = 0.51
+"""Units in the last place that one rounding is off by at most."""
+MIN_ELEMENTS, MIN_ROWS = 64, 4
+MAX_SHARE_OF_OTHERS = 1 / 8
+"""Share of the elements that may differ from the first row's. Rounding by chance leaves a third."""
+LOST_BITS = (
+    "Bits of an operand are lost: eager rounds every element once on these numbers, and this is off by more than "
+    "{units:g} units in the last place."
+)
+ROUNDED_BY_CHANCE = (
+    "Equal rows give different numbers: they are rounded by chance, or by where they lie."
+)
+
+
+def lost_bits(candidate: Tensor, eager: Tensor, exact: Tensor | None) -> Tensor | None:
+    """Returns a boolean for each element of a float32 output, true where bits are lost although eager rounds each
+    element once; None where that is nowhere.
+    """
+    import torch
+
+    is_asked = exact is not None and eager.dtype == torch.float32 and eager.numel() >= MIN_ELEMENTS
+    if not is_asked or exact.shape != candidate.shape:
+        return None
+    wide = exact.double()
+    units = torch.exp2(torch.floor(torch.log2(wide.abs().clamp(min=1e-37)))) * FP32_EPS
+    if not bool(((eager.double() - wide).abs() <= ONE_ROUNDING * units).all()):
+        return None
+    rows, columns = rows_of(tuple(wide.shape))
+    scale = as_rows(wide, rows, columns).abs().amax(-1, keepdim=True)
+    error = as_rows(candidate.double() - wide, rows, columns).abs()
+    lost = (error > MAX_UNITS * FP32_EPS * scale).reshape(wide.shape)
+    return lost if bool(lost.any()) else None
+
+
+def unequal_rows(candidate: Tensor, eager: Tensor) -> Tensor | None:
+    """Returns a boolean for each element of an output of sixteen bits, true where it differs from the first row's
+    although all of eager's rows are equal; None where few do.
+    """
+    is_asked = eager.is_floating_point() and eager.itemsize == 2 and eager.dim() > 1
+    if not is_asked or candidate.shape != eager.shape or eager.numel() < MIN_ELEMENTS:
+        return None
+    mine, theirs = (t.reshape(-1, t.shape[-1]) for t in (candidate, eager))
+    if mine.shape[0] < MIN_ROWS or not bool((theirs == theirs[:1]).all()):
+        return None
+    differs = mine != mine[:1]
+    share = float(differs.double().mean())
+    return differs.reshape(candidate.shape) if share > MAX_SHARE_OF_OTHERS else None
