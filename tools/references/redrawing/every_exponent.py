@@ -55,7 +55,7 @@ def every_exponent(tensor: torch.Tensor, part: int) -> torch.Tensor:
 
 def _wide_patterns(tensor: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """Patterns of 32 or 64 bits, as whole numbers: the exponent changes fastest, then the sign, then the mantissa,
-    which is zero, then all ones, then scattered.
+    which is scattered, then zero, then all ones.
     """
     import torch
 
@@ -64,8 +64,8 @@ def _wide_patterns(tensor: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     turn = index // (2 * exponents)
     ones = (1 << mantissa_bits) - 1
     mantissa = scatter(scatter(index)) * (ones // 2147483647 + 1) & ones
-    mantissa = torch.where(turn % MANTISSAS == 0, 0, mantissa)
-    mantissa = torch.where(turn % MANTISSAS == 1, ones, mantissa)
+    mantissa = torch.where(turn % MANTISSAS == 1, 0, mantissa)
+    mantissa = torch.where(turn % MANTISSAS == 2, ones, mantissa)
     magnitude = (index % exponents << mantissa_bits) | mantissa
     negative = index // exponents % 2 == 1
     lowest = -(1 << (8 * tensor.itemsize - 1))
