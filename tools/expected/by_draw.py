@@ -25,7 +25,7 @@ from kernelwright.tools.comparing.special_values import measure_finite_part, mea
 from kernelwright.tools.faults import Fault
 from kernelwright.tools.numerics.pieces import PIECE_ELEMENTS, raise_to_distance
 from kernelwright.tools.numerics.tolerance import Tensor, Tolerance, allowance
-from kernelwright.tools.references.input_distributions import WITH_INFINITIES, Draw
+from kernelwright.tools.references.input_distributions import WITH_INFINITIES, WITH_NAN, Draw
 
 if TYPE_CHECKING:
     from kernelwright.tools.expected.prepared_problem import ExpectedOutputs
@@ -44,7 +44,7 @@ MAX_TF32_ERROR_IN_RMS = 1.2
 tf32, rounded or cut, and 1.22 to 5.6 with operands in bf16 (the cases of tests/tools/expected/test_by_draw.py).
 """
 
-DRAWS_COMPARED_WHERE_FINITE = (Draw.NAN, Draw.INFINITE, Draw.ZERO_ROWS)
+DRAWS_COMPARED_WHERE_FINITE = (*WITH_NAN, Draw.INFINITE, Draw.ZERO_ROWS)
 """Draws of which what is not finite is left out of the comparison. Not the draw `named`: its numbers lie where a
 candidate's function jumps.
 """
@@ -92,7 +92,7 @@ def measure_by_draw(
             "kind": kind, "eps": expected.coarsest_eps(), "draw": name, "output": number, "moved": perturbed,
             "explained": explained,
         }  # fmt: skip
-        if expected.draw == Draw.NAN:
+        if expected.draw in WITH_NAN:
             return measure_with_nan(mine, eager, exact, **given)
         if expected.draw in WITH_INFINITIES or (
             expected.draw == Draw.ZERO_ROWS and not expected.finite()

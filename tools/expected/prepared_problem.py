@@ -27,7 +27,13 @@ from kernelwright.tools.numerics.tolerance import FP32_EPS, widened
 from kernelwright.tools.operators.operators import sort_again, sorted_inputs
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.arithmetic import is_accurate, is_too_large_for_float64
-from kernelwright.tools.references.input_distributions import LIMITS, Draw, apply_draw, keep_edges
+from kernelwright.tools.references.input_distributions import (
+    LIMITS,
+    WITH_NAN,
+    Draw,
+    apply_draw,
+    keep_edges,
+)
 from kernelwright.tools.references.magnitudes import (
     drawn_buffers,
     enlarge_integers,
@@ -131,7 +137,7 @@ class ExpectedOutputs:
 
     def special(self) -> bool:
         """Whether the inputs of the draw, or the outputs for them, hold NaN or infinities."""
-        return self.draw == Draw.NAN or not self.finite()
+        return self.draw in WITH_NAN or not self.finite()
 
 
 @dataclass

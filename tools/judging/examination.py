@@ -35,7 +35,7 @@ from kernelwright.tools.judging.searching.outcome_search import OutcomeSearch
 from kernelwright.tools.judging.searching.replayed_outcomes import told_outcomes
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, POISONS, SizeChecks
 from kernelwright.tools.problem import ProblemError
-from kernelwright.tools.references.input_distributions import WITH_INFINITIES, Draw
+from kernelwright.tools.references.input_distributions import WITH_INFINITIES, WITH_NAN, Draw
 from kernelwright.tools.references.redrawing.matrix_structures import PARTS
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.report import Cheat, Check, Failed, Failure, Fault, OwnWork, clean_text
@@ -332,7 +332,7 @@ class Examination:
             self._checks.prepared, expected
         ):
             return
-        if draw not in (*WITH_INFINITIES, Draw.ZERO_ROWS, Draw.NAN) and not expected.finite():
+        if draw not in (*WITH_INFINITIES, *WITH_NAN, Draw.ZERO_ROWS) and not expected.finite():
             self._evidence.notes.append(f"{draw}: not used, the reference is not finite on it")
             return
         self._progress(f"checking {draw}")

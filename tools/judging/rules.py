@@ -12,7 +12,12 @@ from kernelwright.tools.comparison_coverage import Coverage
 from kernelwright.tools.compiling.text.nan_handling import treats_nan
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.input_distributions import OF_PAIRS, Draw, pairs_of_tensors
+from kernelwright.tools.references.input_distributions import (
+    OF_PAIRS,
+    WITH_NAN,
+    Draw,
+    pairs_of_tensors,
+)
 from kernelwright.tools.references.size_search import changeable_integers
 from kernelwright.tools.report import (
     CorrectnessResult,
@@ -58,6 +63,7 @@ WHERE = {
     Draw.TINY: "numbers are a ten-thousandth as large",
     Draw.ZERO_ROWS: "some rows are zeros",
     Draw.NAN: "some numbers are NaN",
+    Draw.NEGATIVE_NAN: "some numbers are NaN whose sign is set",
     Draw.INFINITE: "some numbers are infinite",
     Draw.MEETING: "some numbers of two inputs are equal or nearly so",
     Draw.SEARCHED: "numbers lie where comparisons of the kernel turn",
@@ -125,7 +131,7 @@ def distributions_for(traced: Traced, prepared: PreparedProblem, inputs: list[An
         Draw.EXPONENTS: not prepared.mixes_elements,
         Draw.SUBNORMAL: _holds_subnormal_numbers(prepared, inputs),
         **dict.fromkeys(OF_PAIRS, bool(pairs_of_tensors(inputs))),
-        Draw.NAN: any(treats_nan(f.text) for f in traced.functions.values()),
+        **dict.fromkeys(WITH_NAN, any(treats_nan(f.text) for f in traced.functions.values())),
     }
     return [*DISTRIBUTIONS, *(draw for draw in asked if asked[draw])]
 

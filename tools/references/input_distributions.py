@@ -23,6 +23,7 @@ from kernelwright.tools.references.redrawing.element_maps import (
     made_tiny,
     with_infinities,
     with_nan,
+    with_negative_nan,
     with_signs,
     with_special_values,
     with_wide_magnitudes,
@@ -81,6 +82,8 @@ class Draw(StrEnum):
     """One value in 97 is NaN. Used if a kernel's text treats NaN specially: it must then agree
     with eager.
     """
+    NEGATIVE_NAN = "negative_nan"
+    """The same with NaN whose sign is set."""
     INFINITE = "infinite"
     """Signed, one value in 97 infinite and one in 41 a power of two up to four million.
 
@@ -159,6 +162,7 @@ OF_PAIRS = (Draw.MEETING, Draw.AGREEING, Draw.CONVERGED)
 """Draws for problems with two tensors of one form."""
 DRAWN_ELSEWHERE = (Draw.REDRAWN, Draw.SEARCHED, Draw.EXPONENTS)
 """Draws that need the reference, and are drawn in tools/expected."""
+WITH_NAN = (Draw.NAN, Draw.NEGATIVE_NAN)
 WITH_INFINITIES = (Draw.INFINITE, Draw.ALONE, Draw.MINUS_INFINITE_ROWS)
 """Draws compared only for outputs which are a number or an infinity."""
 MIN_ELEMENTS_FOR_INFINITIES, MAX_ELEMENTS_WITH_ONE_INFINITY = 64, 1 << 14
@@ -350,6 +354,7 @@ _MAPS: dict[Draw, Callable[[Any, Any], Any]] = {
     Draw.SPECIAL: with_special_values,
     Draw.NEGATIVE: made_negative,
     Draw.NAN: with_nan,
+    Draw.NEGATIVE_NAN: with_negative_nan,
     Draw.ZERO_ROWS: with_zeros,
     Draw.TINY: made_tiny,
     Draw.INFINITE: with_infinities,
@@ -405,7 +410,7 @@ _WHOLE_INPUTS: dict[Draw, Callable[[list[Any]], None]] = {
     Draw.MINUS_INFINITE_ROWS: _fill_rows_with_minus_infinity,
 }
 """Draws that change whole rows, and not element by element."""
-WITHOUT_COMPLEX = (Draw.NAN, *WITH_INFINITIES, Draw.SUBNORMAL)
+WITHOUT_COMPLEX = (*WITH_NAN, *WITH_INFINITIES, Draw.SUBNORMAL)
 """Draws which leave complex numbers unchanged: torch's own operators disagree on infinite parts."""
 
 

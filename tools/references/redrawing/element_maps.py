@@ -63,11 +63,18 @@ def made_tiny(x: Any, h: Any) -> Any:
 
 
 def with_nan(x: Any, h: Any) -> Any:
-    """Returns the values, one in 97 of them NaN, with either sign: 0/0 on a CPU is a NaN whose sign is set."""
+    """Returns the values, one in 97 of them NaN."""
     import torch
 
-    nan = torch.full_like(x, float("nan")).copysign(sign_of_hash(h >> 13).to(x.dtype))
-    return torch.where(((h >> 3) % 97 == 0) & (x != 0), nan, x)
+    return torch.where(((h >> 3) % 97 == 0) & (x != 0), torch.full_like(x, float("nan")), x)
+
+
+def with_negative_nan(x: Any, h: Any) -> Any:
+    """Returns the values, one in 97 of them a NaN whose sign is set, as 0/0 gives on a CPU."""
+    import torch
+
+    values = with_nan(x, h)
+    return torch.where(torch.isnan(values), values.copysign(-torch.ones_like(values)), values)
 
 
 def made_negative(x: Any, h: Any) -> Any:
