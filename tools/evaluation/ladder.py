@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from kernelwright.tools.evaluation.empty_extents import with_empty_extents
 from kernelwright.tools.evaluation.report_parts import (
     compile_warnings,
     degenerate_answers,
@@ -38,7 +39,6 @@ from kernelwright.tools.reference_trials.contract_sizes import (
 )
 from kernelwright.tools.references.torch_settings import single_threaded
 from kernelwright.tools.report import CorrectnessResult, Environment, Failed, Report, Rung, Tried
-from kernelwright.tools.sizing.empty_extents import with_empty_extents
 from kernelwright.tools.sizing.layout_draws import with_layouts
 from kernelwright.tools.sizing.selection import Selection, select_sizes
 from kernelwright.tools.source import advice, read_source

@@ -168,6 +168,8 @@ def _headrooms(problem, ways):
     prepared, found, used = prepare_problem(problem, "cpu", 1), {}, 0
     model = perturbed_model(prepared, 2)
     for seed, draw in enumerate(Draw):
+        if draw is Draw.SUBNORMAL:  # asked where no operator rounds, or of float16, alone
+            continue
         expected = expected_outputs(prepared, draw, 10 + seed, model=model)
         if not expected.finite():
             continue
