@@ -1,5 +1,6 @@
 """Renders the evidence behind a verdict (`agent check --explain`): the draws, the searched draws,
-the exercised comparisons of the kernels, and the seconds of each stage.
+the exercised comparisons of the kernels, the choices of the host code with an outcome that was never
+seen, and the seconds of each stage.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from kernelwright.tools.comparison_coverage import (
     Coverage,
     OutcomeCoverage,
 )
+from kernelwright.tools.host_choices import HostChoice
 from kernelwright.tools.report import CorrectnessResult, Report
 
 STYLE_OF_OUTCOMES = {OutcomeCoverage.BOTH: GOOD, OutcomeCoverage.UNCOVERED: BAD}
@@ -43,6 +45,8 @@ def explanation_view(report: Report) -> RenderableType:
         )
         if coverage.constant_results:
             parts.append(facts_table([("never varied", _constant_results(coverage))]))
+    if checked is not None and checked.host_choices:
+        parts.append(facts_table([("host code", _host_choices(checked.host_choices))]))
     parts.append(facts_table([("seconds", _seconds(report))]))
     return Group(*parts)
 
@@ -98,6 +102,18 @@ def _constant_results(coverage: Coverage) -> Table:
         value = "one value" if result.value is None else f"always {result.value:.6g}"
         code = quoted_text(f"{result.operation}  in  {result.text}", limit=100)
         table.add_row(Text(f"line {result.line}", style=LABEL), code, Text(value, style=BAD))
+    return table
+
+
+def _host_choices(choices: tuple[HostChoice, ...]) -> Table:
+    """Lists the choices of the host code of which one outcome was never seen."""
+    table = Table.grid(padding=(0, 2))
+    for _ in range(3):
+        table.add_column(overflow="fold")
+    for choice in choices:
+        line = f"line {choice.line}" if choice.line else ""
+        code = quoted_text(choice.text, limit=100)
+        table.add_row(Text(line, style=LABEL), code, Text(f"never {choice.never}", style=BAD))
     return table
 
 

@@ -12,6 +12,7 @@ from kernelwright.tools.comparison_coverage import (
     OutcomeCoverage,
     SearchedDraw,
 )
+from kernelwright.tools.host_choices import HostChoice
 from kernelwright.tools.report import Check, CorrectnessResult, Report, SizeOutcome, Tried
 
 COVERAGE = Coverage(
@@ -35,6 +36,7 @@ REPORT = Report(
     interpreted=CorrectnessResult(
         device="cpu", interpreted=True, checks=(Check(draw="own", passed=True), Check(draw="wide", passed=True)),
         tried=(Tried(sizes={"n": 7}, why="a prime", outcome=SizeOutcome.RIGHT),), seconds=1.5,
+        host_choices=(HostChoice(line=44, text="rows == 7", never="true"),),
     ),
 )  # fmt: skip
 
@@ -47,7 +49,7 @@ def test_draws_sizes_comparisons_and_seconds_are_told() -> None:
     for words in (
         "own 1, wide 1", "a prime 1", "not used: the reference is not accurate on it", "line 20",
         "false only, uncovered; nearest: 3.9e+06 beside 1e+07", "true and false", "checks 1.50", "in all 2.00",
-        "line 31", "ashr  in  flag = bits >> 31", "always -1",
+        "line 44", "rows == 7", "never true", "line 31", "ashr  in  flag = bits >> 31", "always -1",
     ):  # fmt: skip
         assert words in text, text
 
