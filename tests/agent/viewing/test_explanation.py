@@ -36,15 +36,16 @@ REPORT = Report(
     interpreted=CorrectnessResult(
         device="cpu", interpreted=True, checks=(Check(draw="own", passed=True), Check(draw="wide", passed=True)),
         tried=(Tried(sizes={"n": 7}, why="a prime", outcome=SizeOutcome.RIGHT),), seconds=1.5,
-        host_choices=(HostChoice(line=44, text="rows == 7", never="true"),),
     ),
 )  # fmt: skip
 
 
 def test_draws_sizes_comparisons_and_seconds_are_told() -> None:
     console = Console(width=160)
+    choice = HostChoice(line=44, text="rows == 7", never="true")
+    checked = REPORT.interpreted.with_(host_choices=(choice,))
     with console.capture() as captured:
-        console.print(explanation_view(REPORT))
+        console.print(explanation_view(REPORT.with_(interpreted=checked)))
     text = captured.get()
     for words in (
         "own 1, wide 1", "a prime 1", "not used: the reference is not accurate on it", "line 20",
