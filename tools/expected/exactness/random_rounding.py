@@ -28,7 +28,7 @@ from kernelwright.tools.comparing.exactness.kind_tracker import (
     WIDEST_TYPES,
     may_round,
 )
-from kernelwright.tools.expected.exactness.usual_forms import usual_form
+from kernelwright.tools.expected.exactness.usual_forms import finite_form
 from kernelwright.tools.expected.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
 from kernelwright.tools.nested import tensors_of_model
 from kernelwright.tools.numerics.tolerance import FP32_EPS
@@ -106,7 +106,7 @@ class RandomRounding(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
-        form = usual_form(func, args, named) if self._in_usual_forms else None
+        form = finite_form(func, args, named) if self._in_usual_forms else None
         form = form or _decompositions().get(func)
         if form is not None:
             with self:

@@ -29,6 +29,18 @@ def forms_by_name() -> dict[str, Callable[..., Any]]:
     }
 
 
+@functools.cache
+def _finite_forms() -> dict[str, Callable[..., Any]]:
+    """Returns forms that have an answer for every number, where the usual ones have none for large ones."""
+    return {"tanh": _finite_tanh, "mish": lambda x: x * _finite_tanh(_softplus(x))}
+
+
+def finite_form(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
+    """Returns the usual form of an operator, or one that is finite for every number; None where it has none."""
+    form = _finite_forms().get(func.overloadpacket.__name__)
+    return form if form is not None and not kwargs else usual_form(func, args, kwargs)
+
+
 def usual_form(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
     """Returns the usual form of an operator for these arguments; None where it has none."""
     form = forms_by_name().get(func.overloadpacket.__name__)
@@ -55,6 +67,12 @@ def usual_forms() -> Any:
             return form(*args)
 
     return Usual()
+
+
+def _finite_tanh(x: Any) -> Any:
+    import torch
+
+    return 1 - 2 / (torch.exp(2 * x) + 1)
 
 
 def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
