@@ -185,6 +185,8 @@ class CorrectnessResult(Value):
     """Calls on inputs in other memory layouts (transposed, sliced, expanded) at one of the sizes."""
     host_choices: tuple[HostChoice, ...] = ()
     """Choices of the host code with an outcome never seen. On a GPU those of its own traces."""
+    unanswered: str = ""
+    """Inputs for which the candidate gives NaN and the reference an answer; empty where there are none."""
     notes: tuple[str, ...] = ()
     seconds: Number = 0.0
 
@@ -371,6 +373,8 @@ class Report(Value):
         if self.narrow_contract:
             return self.narrow_contract
         checked = self.correctness or self.interpreted
+        if checked is not None and checked.unanswered:
+            return checked.unanswered
         in_host_code = told_choices(checked.host_choices) if checked else ""
         return in_host_code or (self.coverage.reward_ineligible_because if self.coverage else "")
 

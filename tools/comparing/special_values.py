@@ -18,6 +18,8 @@ MAX_CANCELLATION_ULPS, MAX_CANCELLATION_SHARE = 64, 1e-2
 """Units in the last place of the largest element, and its share at most, that an element may be off by where inputs
 are huge.
 """
+NO_ANSWER = "NaN where eager has a number or an infinity"
+"""The note of a comparison in which a candidate says that it has no answer, and may."""
 MIN_OVERFLOWING_INPUT = 1e12
 """The least input whose product with two like it is infinite in float32."""
 
@@ -25,7 +27,7 @@ MIN_OVERFLOWING_INPUT = 1e12
 def measure_finite_part(
     candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0,
     kind: ArithmeticKind = ArithmeticKind.ROUNDED, eps: float = FP32_EPS, inputs: Sequence[Any] = (),
-    moved: Callable[[], Tensor | StepReach] | None = None, explained: bool = True, may_be_nan: bool = True,
+    moved: Callable[[], Tensor | StepReach] | None = None, explained: bool = True,
 ) -> ComparedOutput:  # fmt: skip
     """Compares one output of inputs with infinities: where eager gives an infinity the candidate must give the same,
     where it gives a number that number.
@@ -34,8 +36,6 @@ def measure_finite_part(
     gives NaN says itself that it has no answer. That is noted and allowed where inputs overflow and it comes from
     another element's infinity (an additive mask of -inf meets +inf in a row), not where it is the element's own, nor in
     an output that no arithmetic makes.
-
-    may_be_nan: whether that is allowed at all.
     """
     import torch
 
@@ -54,9 +54,9 @@ def measure_finite_part(
         settled, infinite, silent = (part & ~excused for part in (settled, infinite, silent))
     note = ""
     if bool(silent.any()):
-        may_overflow = may_be_nan and kind is not ArithmeticKind.EXACT and _may_overflow(inputs)
+        may_overflow = kind is not ArithmeticKind.EXACT and _may_overflow(inputs)
         if may_overflow and bool((silent & ~_where_own_input_is_infinite(silent, inputs)).any()):
-            note = "NaN where eager has a number or an infinity"
+            note = NO_ANSWER
         else:
             silent = torch.zeros_like(silent)
     lost = infinite & (candidate != eager) & ~silent

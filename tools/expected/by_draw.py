@@ -97,10 +97,7 @@ def measure_by_draw(
         if expected.draw in WITH_INFINITIES or (
             expected.draw == Draw.ZERO_ROWS and not expected.finite()
         ):
-            may_be_nan = expected.draw != Draw.MINUS_INFINITE_ROWS
-            return measure_finite_part(
-                mine, eager, exact, inputs=expected.inputs, may_be_nan=may_be_nan, **given
-            )
+            return measure_finite_part(mine, eager, exact, inputs=expected.inputs, **given)
         held = expected.draw in DRAWS_OF_ALL_SIZES
         measured = measure(mine, eager, exact, tolerance=carried, small_elements=held, **given)
         if expected.draw == Draw.MATRICES and measured.check.passed:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.tools.comparing.special_values import NO_ANSWER
 from kernelwright.tools.expected.dependence import require_inputs_read
 from kernelwright.tools.expected.drawn_exponents import parts_of_inputs
 from kernelwright.tools.expected.exactness.absorbed_infinities import absorbs_infinities
@@ -73,6 +74,8 @@ class Evidence:
     """Whether the problem only moves values, at every size where that was asked; None before it was."""
     search: OutcomeSearch | None = None
     """What was searched for after the ordinary draws; None where they found a fault."""
+    has_no_answer: bool = False
+    """Whether it gives NaN for rows of minus infinity where no sum and no product of the reference meets them."""
     moves_on: bool = False
     """Whether something that it keeps, beside the reference's, changes at every call."""
     reloaded: bool | None = None
@@ -341,7 +344,11 @@ class Examination:
             self._checks.calls.load_weights(expected.weights)
         poison = POISONS[number % len(POISONS)]
         with _refusal_elsewhere(draw):
+            compared = len(self._checks.checks)
             self._checks.check(expected, poison, self._shuffle(number + 3), name=f"{draw}{at}")
+        if draw is Draw.MINUS_INFINITE_ROWS:
+            has_no_answer = any(c.note == NO_ANSWER for c in self._checks.checks[compared:])
+            self._evidence.has_no_answer |= has_no_answer
 
     def _matrix_structures(self, perturbed: bool) -> None:
         """Draws matrices with structures among inputs and weights, which are loaded for each. Raises Failed."""

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
 
 ALL, FEW, ONE_CALL = Thoroughness
+WITHOUT_ANSWER = "it gives NaN for rows of minus infinity, where the reference has an answer"
+"""Why a candidate earns no full reward that takes minus infinity from minus infinity, as many honest ones do."""
 SHARE_OF_A_SIZE = 0.5
 """The part of the remaining seconds that a size beside the base may take under the interpreter."""
 MAX_TOLD = 200
@@ -437,6 +439,7 @@ class Verdict:
             notes=tuple(found.notes),
             random_outputs=self._prepared.random_outputs if self._prepared else (),
             tried=tuple(self._tried), layouts=tuple(self._layouts), host_choices=(MOVES_ON,) * found.moves_on,
+            unanswered=WITHOUT_ANSWER if found.has_no_answer else "",
             seconds=time.monotonic() - self._begun,
         )  # fmt: skip
         return JudgeFindings(result, self._needs_gpu, self._coverage)
