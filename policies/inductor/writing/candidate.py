@@ -19,17 +19,17 @@ from kernelwright.policies.inductor.values.complex_numbers import (
     rank_in_forward,
     unwrapped_path,
 )
+from kernelwright.policies.inductor.writing.expressions.host_numbers import move_numbers_to_host
 from kernelwright.policies.inductor.writing.helpers import BODIES, helpers_for
 from kernelwright.policies.inductor.writing.kept_definitions import model_and_what_it_needs
 from kernelwright.policies.inductor.writing.kernel_text import WrittenKernel, write_kernel
-from kernelwright.policies.inductor.writing.kernels import LoweredKernel, comment_of, kernels_of
+from kernelwright.policies.inductor.writing.kernels import LoweredKernel, kernels_of
 from kernelwright.policies.inductor.writing.launch import Host, WrittenLaunch
 from kernelwright.policies.inductor.writing.launches import (
     keep_channels_last,
     name_buffers,
     read_call,
 )
-from kernelwright.policies.inductor.writing.layouts import Layout, product_text
 from kernelwright.policies.inductor.writing.lines import break_line, break_long_lines
 from kernelwright.policies.inductor.writing.loops import LoopReading, host_lines
 from kernelwright.policies.inductor.writing.nested_inputs import (
@@ -45,6 +45,13 @@ from kernelwright.policies.inductor.writing.products.attention import (
 from kernelwright.policies.inductor.writing.products.index_type import INDEX_TYPE
 from kernelwright.policies.inductor.writing.repeats.blocks_of_forward import with_functions
 from kernelwright.policies.inductor.writing.repeats.merging import merge_kernels
+from kernelwright.policies.inductor.writing.tensor_forms import (
+    forms_of_arguments,
+    forms_of_buffers,
+    input_layouts,
+    matrices_of,
+)
+from kernelwright.policies.inductor.writing.words.docstrings import docstring
 
 SPLIT_HELPER = '''def split(blocks):
     """Blocks over two axes of a grid, of which neither may be over 65,535."""
@@ -101,15 +108,15 @@ def write_candidate(
     # 1. Read Inductor's host code: launches, loops and library calls.
     looped = LoopReading(traced, generated, kernels, names, used_names)
     host = read_call(
-        generated.text, kernels, traced.arguments, names, looped, _input_layouts(traced, names)
+        generated.text, kernels, traced.arguments, names, looped, input_layouts(traced, names)
     )
     # 2. Merge equal kernels, and name the buffers after their kernels.
     merge_kernels(kernels, host)
     if generated.channels_last:
         keep_channels_last(host)
-    name_buffers(host, used_names)
+    name_buffers(host, used_names, matrices_of(traced))
     # 3. Write each launched kernel with the names of its launches.
-    written = _written_kernels(traced, kernels, host, tf32)
+    written = _written_kernels(traced, kernels, host, names, tf32)
     # 4. Write forward, with repeated blocks as functions.
     lines, functions = _forward_lines(traced, host, written, names)
     lines = [part for line in lines for part in break_line(line, 8)]
@@ -150,7 +157,11 @@ def write_candidate(
 
 
 def _written_kernels(
-    traced: TracedModel, kernels: dict[str, LoweredKernel], host: Host, tf32: bool
+    traced: TracedModel,
+    kernels: dict[str, LoweredKernel],
+    host: Host,
+    names: dict[str, str],
+    tf32: bool,
 ) -> dict[str, WrittenKernel]:
     """Writes the launched kernels, with the names of their launches."""
     launches: dict[str, list[WrittenLaunch]] = {name: [] for name in kernels}
@@ -161,10 +172,12 @@ def _written_kernels(
     for kernel in kernels.values():
         kernel.single, kernel.library_tf32 = _is_single(traced), tf32 and _library_tf32()
     launched = [name for name in kernels if launches[name]]
+    forms = forms_of_arguments(traced, names) | forms_of_buffers(host)
     written: dict[str, WrittenKernel] = {}
     for name in launched:
-        comment = comment_of(kernels[name])
-        written[name] = write_kernel(kernels[name], launches[name], comment, len(launched))
+        move_numbers_to_host(kernels[name], launches[name])
+        text = docstring(kernels[name], launches[name], forms)
+        written[name] = write_kernel(kernels[name], launches[name], text, len(launched))
     return written
 
 
@@ -221,20 +234,6 @@ def _is_import(text: str) -> bool:
 def _remaining_statements(text: str) -> str:
     called = dict.fromkeys(re.findall(r"(?:extern_kernels|torch\.ops\.aten)\.(\w+)", text))
     return ", ".join(called) or "views alone"
-
-
-def _input_layouts(traced: TracedModel, names: dict[str, str]) -> dict[str, Layout]:
-    """Sizes and strides of the inputs forward makes contiguous."""
-    layouts: dict[str, Layout] = {}
-    for path, value in zip(traced.arguments, traced.flat, strict=True):
-        if path in traced.contiguous:
-            sizes = [str(getattr(getattr(n, "node", None), "expr", n)) for n in value.shape]
-            sizes = [re.sub(r"\b[a-z]+\d+\b", lambda m: names.get(m[0], m[0]), s) for s in sizes]
-            layouts[path] = (
-                tuple(sizes),
-                tuple(product_text(sizes[i + 1 :]) for i in range(len(sizes))),
-            )
-    return layouts
 
 
 def _symbol_names(traced: TracedModel) -> dict[str, str]:

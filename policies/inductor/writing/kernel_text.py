@@ -44,11 +44,11 @@ class WrittenKernel:
 
 
 def write_kernel(
-    kernel: LoweredKernel, launches: list[WrittenLaunch], comment: str, beside: int
+    kernel: LoweredKernel, launches: list[WrittenLaunch], docstring: str, beside: int
 ) -> WrittenKernel:
     """Writes a kernel with readable names, and says which of its old parameters are left.
 
-    beside: how many kernels the draft has.
+    docstring: its lines, indented. beside: how many kernels the draft has.
     """
     # 1. Plain Triton, still with Inductor's names.
     function = simplify_kernel(kernel.function)
@@ -97,7 +97,7 @@ def write_kernel(
         parameters,
         None if beside <= MAX_KERNELS_WITH_CONSTANT_DIVISORS else names,
     )
-    return WrittenKernel(_kernel_text(function, comment), remaining)
+    return WrittenKernel(_kernel_text(function, docstring), remaining)
 
 
 def _constants(
@@ -138,9 +138,9 @@ def _assigned(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
     ]
 
 
-def _kernel_text(function: ast.FunctionDef, comment: str) -> str:
+def _kernel_text(function: ast.FunctionDef, docstring: str) -> str:
     head, body = ast.unparse(ast.fix_missing_locations(function)).split("):\n", 1)
     decorator, head = head.split("\n", 1)
     opening, parameters_text = head.split("(", 1)
     signature = fold_items(f"{opening}(", parameters_text.split(", "), "):")
-    return "\n".join([comment, decorator, *signature, break_long_lines(body)])
+    return "\n".join([decorator, *signature, docstring, break_long_lines(body)])

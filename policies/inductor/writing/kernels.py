@@ -265,15 +265,15 @@ def _unique(name: str, used_names: set[str]) -> str:
     return unique
 
 
-def comment_of(kernel: LoweredKernel) -> str:
-    """Returns the comment line above a kernel: its operators, or its purpose if it computes
+def description_of(kernel: LoweredKernel) -> str:
+    """Returns the first sentence of a kernel's docstring: its operators, or its purpose if it computes
     nothing.
     """
     if kernel.operators == COPY:
-        return "# Copies its input into the order of memory that is read next."
+        return "Copies its input into the order of memory that is read next."
     if kernel.operators == FILL:
-        return "# Fills its output."
-    return f"# Covers {operators_in_words(kernel)}."
+        return "Fills its output."
+    return f"Computes {operators_in_words(kernel)}."
 
 
 def operators_in_words(kernel: LoweredKernel) -> str:

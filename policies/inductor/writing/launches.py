@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.execution import simple_path
@@ -32,6 +33,7 @@ from kernelwright.policies.inductor.writing.products.attention import (
     is_attention,
 )
 from kernelwright.policies.inductor.writing.repeats.merging import with_extents
+from kernelwright.policies.inductor.writing.words.modules import name_products
 from kernelwright.policies.inductor.writing.words.naming import result_name, roles_of
 from kernelwright.policies.inductor.writing.words.stored import stored_words
 
@@ -213,12 +215,23 @@ def _allocation(shape: str, strides: str, dtype: str) -> ast.expr:
     return ast.parse(f"{opening}device=device, dtype={dtype})", mode="eval").body
 
 
-def name_buffers(host: Host, used_names: set[str]) -> None:
-    """Renames buffers (`buf3`) after the kernels that write them, avoiding used names."""
+def name_buffers(host: Host, used_names: set[str], matrices: AbstractSet[str]) -> None:
+    """Renames buffers (`buf3`) after the modules whose weights are multiplied, or after the kernels that write them.
+
+    The result of forward is `out` if it is one tensor. used_names: names that no buffer may have. matrices:
+    expressions of the weights with two axes and more.
+    """
     new: dict[str, str] = {}
+    products = name_products(host, matrices)
+    whole_result = host.returned[0] if len(host.returned) == 1 else ""
+    if re.fullmatch(r"buf\d+", whole_result) and "out" not in used_names:
+        new[whole_result] = "out"
+        used_names.add("out")
     for launch in host.launches():
-        # `matmul_relu_kernel` writes `matmul_relu`; a second launch writes `matmul_relu_2`.
+        # `reduce_matmul` is the product with the weight of self.reduce; `softmax_kernel` writes `softmax`, and in a
+        # second launch `softmax_2`.
         words = launch.kernel.name.removesuffix("_kernel").removesuffix("_row")
+        words = products.get(id(launch), words)
         parts = _parts_names(launch, new) if launch.kernel.splits else _reduced_names(launch)
         sources = [new.get(v, v) for p, v in launch.arguments.items() if p.startswith("in_ptr")]
         for parameter, value in launch.arguments.items():

@@ -13,8 +13,7 @@ CALL = re.compile(r"torch\.ops\.kernelwright\.attention(\.default)?\(")
 LIBRARY_NAME = "scaled_dot_product_attention"
 FLASH = "flash_attention"
 
-FLASH_TEXT = '''# Covers scaled_dot_product_attention.
-@triton.jit
+FLASH_TEXT = '''@triton.jit
 def flash_attention_kernel(
     query_pointer, key_pointer, value_pointer, mask_pointer, out_pointer,
     heads, key_heads, value_heads, queries, keys, head_dim, value_dim, scale,

@@ -7,6 +7,7 @@ import re
 
 from kernelwright.policies.inductor.tracing.execution import simple_path
 from kernelwright.policies.inductor.values.complex_numbers import unwrapped_path
+from kernelwright.policies.inductor.writing.expressions.host_numbers import PREFIX
 from kernelwright.policies.inductor.writing.kernels import LoweredKernel
 from kernelwright.policies.inductor.writing.launch import WrittenLaunch
 from kernelwright.policies.inductor.writing.words.computed_sizes import name_of
@@ -36,6 +37,8 @@ def parameter_names(kernel: LoweredKernel, launches: list[WrittenLaunch]) -> dic
             continue
         elif same and values[0].isidentifier():
             name = values[0]
+        elif old.startswith(PREFIX):
+            name = "count" if values[0].startswith("float(") else "factor"
         elif old.endswith("numel"):
             name = plural(roles[old.removesuffix("numel")])
         else:
