@@ -93,6 +93,7 @@ def test_of_each_problem_the_fastest_right_draft_is_tuned_those_farthest_behind_
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_an_earlier_run_is_tuned_from_what_it_kept(tmp_path):
     (tmp_path / "suite").mkdir()

@@ -44,6 +44,7 @@ def test_a_mutant_differs_from_its_kernel_in_one_place_of_a_kernel_s_text():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_wrong_mutants_are_refused_and_a_second_run_judges_none_of_them_again(
     tmp_path: Path, capsys
 ):
@@ -65,6 +66,7 @@ def test_wrong_mutants_are_refused_and_a_second_run_judges_none_of_them_again(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_search_without_the_judge_tells_mutants_that_answer_otherwise_from_those_that_do_not():
     from bench.judge_suites import problem_of
 

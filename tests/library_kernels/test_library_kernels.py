@@ -54,6 +54,7 @@ def test_a_row_makes_a_problem_and_a_candidate_that_defines_no_kernel_of_its_own
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_every_reference_runs_at_its_small_sizes_and_gives_numbers() -> None:
     import torch

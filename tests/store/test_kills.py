@@ -136,6 +136,7 @@ def check_whole(path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_batch_that_is_killed_fifty_times_ends_as_one_that_was_not(path, tmp_path):
     draws = random.Random(2)
     acknowledged = []

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_hundred_thousand_candidates_are_opened_listed_and_searched_under_half_a_second(tmp_path):
     command = [
         sys.executable,

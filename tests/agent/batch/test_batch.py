@@ -119,6 +119,7 @@ def test_the_compiler_drafts_in_a_batch_too_where_the_policy_is_wrong_and_the_re
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs(
     tmp_path, batched, batch_script
 ):

@@ -188,6 +188,7 @@ def test_a_batch_killed_at_random_moments_ends_as_one_that_was_not(tmp_path, unf
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_batch_killed_fifty_times_ends_as_one_that_was_not(tmp_path, unfinished):
     killed_so_often(tmp_path, unfinished, kills=50)
 

@@ -11,7 +11,7 @@ import time
 import pytest
 
 ray = pytest.importorskip("ray", reason="Ray is not installed here: pip install kernelwright[ray]")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 QUIET = {"num_cpus": 1, "object_store_memory": 100 * 2**20, "include_dashboard": False}
 SECONDS = 400

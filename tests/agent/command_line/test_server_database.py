@@ -9,7 +9,7 @@ import pytest
 from kernelwright.store.database import Store
 from tests.postgres_server import PASSWORD, postgres_server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 SECONDS = 400
 OLD = "an older one"
 

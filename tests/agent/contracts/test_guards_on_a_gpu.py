@@ -70,7 +70,7 @@ OWN_OPERATORS = ["aten.empty_like.default"]
 """What forward itself asks of torch before it launches its kernel."""
 
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")

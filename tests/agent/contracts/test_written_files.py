@@ -13,6 +13,7 @@ MUST_RAISE = ("float16, all inputs", "float64, all inputs", "one dimension more,
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name", ["scaled_sum", "fused_softmax", "causal_attention", "convolution_block"]
 )

@@ -95,6 +95,7 @@ def test_what_waits_can_be_cancelled_and_what_is_under_way_stops_at_its_next_ste
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_judge_that_dies_loses_its_verdict_and_another_takes_its_place(pool, hangs, right):
     future = tracing(pool, hangs)
     [process], ready = pool.process_ids.values(), []
@@ -108,6 +109,7 @@ def test_a_judge_that_dies_loses_its_verdict_and_another_takes_its_place(pool, h
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_judge_that_is_frozen_keeps_nobody_waiting_and_is_ended_as_one_that_died(
     monkeypatch, right
 ):
@@ -136,6 +138,7 @@ def test_a_judge_that_is_frozen_keeps_nobody_waiting_and_is_ended_as_one_that_di
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_evaluator_of_a_pool_asks_again_and_its_report_says_so(pool, right):
     slow, killed = right + "\nimport time\ntime.sleep(3)\n", []
 
@@ -154,6 +157,7 @@ def test_an_evaluator_of_a_pool_asks_again_and_its_report_says_so(pool, right):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_closing_ends_every_process_and_what_was_under_way(hangs):
     pool = LocalPool(["cpu"], 1)
     future, waiting = tracing(pool, hangs), pool.submit(find_by_name("fused_silu"), hangs, SLOW)

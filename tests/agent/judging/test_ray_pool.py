@@ -7,7 +7,7 @@ import time
 import pytest
 
 ray = pytest.importorskip("ray", reason="Ray is not installed here: pip install kernelwright[ray]")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 from kernelwright.agent.judging.evaluating import PoolEvaluator  # noqa: E402
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, VerdictCancelled  # noqa: E402

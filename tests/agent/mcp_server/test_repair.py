@@ -84,6 +84,7 @@ def expected_history() -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_kernel_is_repaired_over_stdio_and_its_history_outlives_the_server(stdio):
     async def first() -> list[dict[str, Any]]:
         async with stdio() as client:
@@ -107,6 +108,7 @@ def test_a_kernel_is_repaired_over_stdio_and_its_history_outlives_the_server(std
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_kernel_is_repaired_over_http_by_who_has_the_token(tmp_path):
     async def drive(url: str) -> list[dict[str, Any]]:
         async with (

@@ -55,6 +55,7 @@ def evaluator() -> Iterator[Evaluator]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("problem", FORMS, indirect=True)
 def test_the_compiler_s_draft_of_a_form_that_people_have_is_correct(
     problem: Problem, drafter: Drafter, evaluator: Evaluator

@@ -180,6 +180,7 @@ def test_a_reference_that_cannot_be_used_keeps_one_candidate_and_not_the_others(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
 def test_a_recheck_that_is_killed_or_interrupted_goes_on_where_it_stopped(
     sign, judged_before, store, path, wrong, does_not_compile, right

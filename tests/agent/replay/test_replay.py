@@ -136,6 +136,7 @@ def test_a_verdict_that_differs_is_told_and_saved_only_when_that_is_meant(begin,
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_is_rescored_trajectory_by_trajectory_and_goes_on_where_it_was_interrupted(
     batched, tmp_path, monkeypatch
 ):

@@ -148,6 +148,7 @@ def test_pauses_follow_the_service_grow_without_it_and_differ():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_agent_check_at_a_server_says_what_it_says_here(server, tmp_path):
     right = agent(
         "check",
@@ -194,6 +195,7 @@ def test_agent_check_at_a_server_says_what_it_says_here(server, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_agent_batch_at_a_server_has_the_outcomes_that_it_has_here(server, batch_script, tmp_path):
     problems = ["--problems", "fused_silu", "--problems", "vector_add", "--problems", "row_sum"]
     told = agent(

@@ -147,6 +147,7 @@ def test_without_a_token_the_page_asks_for_one_and_shows_nothing(server, browser
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_page_lists_the_trajectories_of_a_database(serve, batched, browser):
     server = serve("--db", str(batched))
     browser.open(server.url, "document.querySelectorAll('#trajectories button').length")

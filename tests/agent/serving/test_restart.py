@@ -10,7 +10,7 @@ import pytest
 
 from kernelwright.agent.serving.wire import Status
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 def ask(server, method, path, **what):

@@ -151,6 +151,7 @@ def test_what_stays_in_torch_by_partial_is_said(tmp_path: Path, solve_here):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "module", [m for m in MODULES if m.stem != "top_k_router"], ids=lambda m: m.stem

@@ -38,6 +38,7 @@ def pruned(evaluator, path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_half_that_compiles_ends_alike_wherever_its_journal_ends(tmp_path):
     with Evaluator("cpu") as evaluator:
         whole = pruned(evaluator, tmp_path / "whole")

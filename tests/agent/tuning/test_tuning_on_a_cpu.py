@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 GOOD = ROOT / "tests" / "kernels" / "good"
 CONFIGURATIONS = 8
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 def command(folder, *more):

@@ -84,6 +84,7 @@ def product_of(evaluator, source, candidate):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("source", [PLAIN, TRANSPOSED], ids=["plain", "transposed"])
 def test_a_convolution_loads_whole_vectors_multiplies_by_tf32_and_is_right_in_fp32(
@@ -102,6 +103,7 @@ def test_a_convolution_loads_whole_vectors_multiplies_by_tf32_and_is_right_in_fp
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     "layer",
@@ -119,6 +121,7 @@ def test_small_windows_are_written_out(drafter, evaluator, layer):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(200)
 def test_fp32_stays_fp32_where_the_library_may_not_use_tf32_or_nobody_asked(drafter):
     setting = "torch.backends.cudnn.allow_tf32 = False"
@@ -158,6 +161,7 @@ def test_a_draft_of_parts_that_is_refused_for_its_precision_is_drafted_again_wit
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("rows", [4096, 16], ids=["a program a row", "rows in parts"])
 def test_softmax_of_long_rows_reads_them_twice_and_is_right(drafter, evaluator, rows):

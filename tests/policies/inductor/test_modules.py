@@ -14,6 +14,7 @@ MODULES = sorted((Path(__file__).parent / "modules").glob("*.py"))
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_a_module_is_drafted_with_its_sizes_free_and_right(path: Path, drafter: Drafter):
     problem = read_problem(path)
@@ -26,6 +27,7 @@ def test_a_module_is_drafted_with_its_sizes_free_and_right(path: Path, drafter: 
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_groups_of_a_library_s_convolution_may_be_a_size(drafter: Drafter):
     problem = read_problem(Path(__file__).parent / "modules" / "ghost_shift_block.py")
     draft = drafter.draft(problem, "share:0.001")

@@ -105,6 +105,7 @@ def test_sizes_that_windows_leave_have_names_and_no_index_is_a_quotient_of_quoti
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("mode", ["strict", "share:0.001"])
 def test_a_network_whose_kernels_are_shared_is_right_at_every_size(
     drafts: dict[str, Draft], mode: str
@@ -118,6 +119,7 @@ def test_a_network_whose_kernels_are_shared_is_right_at_every_size(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_image_that_is_brought_to_an_earlier_size_keeps_its_sizes_free() -> None:
     problem = Problem(name="p", source=UPSAMPLED)
     with Drafter() as drafter, Evaluator("cpu") as evaluator:

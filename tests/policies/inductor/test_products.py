@@ -98,6 +98,7 @@ def test_products_of_fp32_are_made_in_fp32(drafter, batch, features, hidden):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_large_products_of_fp32_are_three_of_float16_parts_and_small_ones_are_not(drafter):
     large, small = (
@@ -126,6 +127,7 @@ def test_large_products_of_fp32_are_three_of_float16_parts_and_small_ones_are_no
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "product", ["a @ b", "a.mT @ b", "a @ torch.relu(b.mT)", "torch.sigmoid(a @ b) @ (2 * b)"]
@@ -185,6 +187,7 @@ def test_an_infinity_stays_one_where_its_low_part_is_no_number():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_transposed_weight_of_fp32_is_turned_before_a_large_product(drafter):
     made = drafted(drafter, LINEAR.format(batch=1024, features=2048, hidden=4096))
@@ -195,6 +198,7 @@ def test_a_transposed_weight_of_fp32_is_turned_before_a_large_product(drafter):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_library_convolution_has_channels_last_and_fixes_no_size(drafter):
     made = drafted(drafter, CONVOLUTION, DraftMode.SHARE)
@@ -205,6 +209,7 @@ def test_a_library_convolution_has_channels_last_and_fixes_no_size(drafter):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_an_own_convolution_is_made_in_fp32_and_divides_by_constants(drafter):
     made = drafted(drafter, CONVOLUTION)

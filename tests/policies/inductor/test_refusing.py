@@ -164,6 +164,7 @@ def test_a_class_of_inductor_among_the_locals_hides_no_reason():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_numpy_in_forward_is_refused_with_what_to_do_instead(drafter):
     source = NUMPY
     refused = drafter.draft(Problem(source=source, name="numpy")).refused

@@ -107,6 +107,7 @@ def test_an_interpreted_window_gives_what_torch_gives_for_its_columns():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_ring_of_windows_says_what_a_ring_of_masks_says(tmp_path):
     windowed, masked = interpreted(RING, str(save_tiny_model(tmp_path / "tiny")))
     for (tokens, logprobs), (wanted, other) in zip(windowed, masked, strict=True):

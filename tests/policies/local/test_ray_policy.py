@@ -11,7 +11,7 @@ import pytest
 ray = pytest.importorskip("ray", reason="Ray is not installed here: pip install kernelwright[ray]")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 from kernelwright.policies.base import Message, PolicyRefused, Request, Role, Sampling  # noqa: E402
 from kernelwright.policies.local.in_process_policy import InProcessPolicy, fingerprint  # noqa: E402

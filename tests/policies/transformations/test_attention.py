@@ -84,6 +84,7 @@ def problem_of(name, table):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(PROBLEMS))
 def test_attention_is_drafted_as_one_kernel_that_is_right_at_all_sizes(evaluator, name):
     source = problem_of(name, PROBLEMS)

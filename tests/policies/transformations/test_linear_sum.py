@@ -65,6 +65,7 @@ def problem_of(layer, body):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(PROBLEMS))
 def test_the_weights_are_summed_first_and_the_judge_finds_it_right(evaluator, name):
     problem = problem_of(*PROBLEMS[name])
@@ -83,6 +84,7 @@ def test_the_weights_are_summed_first_and_the_judge_finds_it_right(evaluator, na
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_what_is_gained_is_no_gap_of_the_problem(evaluator):
     """By the manifest's rule the problem tells every wrong answer from the right one, one that leaves the bias out or
     answers for other inputs among them: the gain is algebra.
@@ -95,6 +97,7 @@ def test_what_is_gained_is_no_gap_of_the_problem(evaluator):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_summed_weight_that_is_wrong_is_seen(evaluator):
     problem = problem_of(*PROBLEMS["sum"])
     made = answer(problem.source)["source"]

@@ -34,6 +34,7 @@ PROBLEMS = {
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(PROBLEMS))
 def test_a_matrix_and_a_vector_are_multiplied_without_tiles_of_columns(evaluator, name):
     made = answer(PROBLEMS[name])

@@ -54,6 +54,7 @@ PROBLEMS = {
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(PROBLEMS))
 def test_a_large_product_of_half_precision_is_made_by_persistent_programs(evaluator, name):
     source = PROBLEMS[name]

@@ -51,6 +51,7 @@ def source_of(layer, body, hidden=256):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(PROBLEMS))
 def test_the_layer_and_its_reduction_are_one_launch(evaluator, name):
     source = source_of(*PROBLEMS[name])

@@ -26,6 +26,7 @@ def source_of(body, rows=8, columns=1 << 20, half=""):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("body", "half"),
     [

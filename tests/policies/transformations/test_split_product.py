@@ -44,6 +44,7 @@ PROBLEMS = {
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(PROBLEMS))
 def test_a_small_product_over_a_long_axis_is_made_in_two_launches(evaluator, name):
     source = PROBLEMS[name]

@@ -24,7 +24,7 @@ torch = pytest.importorskip("torch")
 from tests.policies.servers import ROOT, free_port, serving, vllm_python  # noqa: E402
 from tests.rl.novice import save_novice, write_problems  # noqa: E402
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(900)]
 KEY = "sk-loopback"
 CONTEXT = 32_768
 """Positions of the model: it tokenizes by bytes, and prompts in sentences, for a model that is not known, are long."""

@@ -216,6 +216,7 @@ def test_a_log_without_log_probs_is_for_fine_tuning_and_says_so(tiny, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_lora_gives_an_adapter_that_the_agent_takes(log, tiny, tmp_path):
     trained, _ = train(log, tiny, tmp_path / "adapter", lora=True, max_steps=2)
     policy = open_policy(f"transformers:{tiny}", device="cpu", adapter=trained.output)
@@ -489,6 +490,7 @@ def command(log: Path, tiny: Path, output: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_training_that_is_killed_goes_on_to_the_very_same_weights(log, tiny, tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(

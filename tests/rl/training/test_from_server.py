@@ -15,7 +15,7 @@ from tests.postgres_server import PASSWORD, postgres_server
 from tests.rl.training.test_from_log import logged
 from tests.tiny_model import save_tiny_model
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 def command(capsys, *words: str) -> str:

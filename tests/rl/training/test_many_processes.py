@@ -58,6 +58,7 @@ def train(log: Path, model: Path, output: Path, processes: int) -> dict:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("rows", [8, 7])
 def test_two_processes_give_the_weights_of_one(tmp_path, rows):
     """Also where a step's rows cannot be halved."""
@@ -99,6 +100,7 @@ def test_what_one_process_decides_all_do(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_sample_judge_and_train_together(tmp_path):
     """Each samples and judges for its own problems, in a process of its own as on a GPU; both train on all of it:
     the later rounds come from weights that both made.

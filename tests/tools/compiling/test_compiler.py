@@ -55,6 +55,7 @@ def traced(bodies: dict[str, str]) -> Traced:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_kernel_that_ends_the_compiler_costs_only_itself(zygote: Zygote) -> None:
     compiler = Compiler(zygote, kernel_seconds=15.0)
     made = compiler.compile(traced(BODIES), list(BODIES), "sm_90", source="", seconds=500)

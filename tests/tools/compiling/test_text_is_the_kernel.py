@@ -62,7 +62,9 @@ def module(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    "module", [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in OTHERS)], indirect=True
+    "module",
+    [*QUICK, *(pytest.param(n, marks=[pytest.mark.slow, pytest.mark.nightly]) for n in OTHERS)],
+    indirect=True,
 )
 def test_the_text_compiles_to_what_the_jit_function_compiles_to(
     module: Any, compiler: Compiler, traced: Trace

@@ -147,6 +147,7 @@ def test_the_mcp_server_refuses_such_a_reference_and_goes_on(tmp_path, short_tri
 
 
 @pytest.mark.slow  # a minute: the time limit of a reference
+@pytest.mark.nightly
 def test_a_service_with_one_judge_answers_for_references_that_loop_or_exit_and_goes_on(tmp_path):
     pytest.importorskip("fastapi")
     import subprocess

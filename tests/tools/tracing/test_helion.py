@@ -8,7 +8,7 @@ from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 
 pytest.importorskip("helion", reason="helion is not installed (extra bench)")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 SILU = """import torch
 rows, columns = 1024, 777

@@ -178,6 +178,7 @@ def test_a_class_inside_of_a_block_is_a_problem():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_live_module_is_solved_and_its_kernel_checked(tmp_path):
     module, kernel = Norm(16), tmp_path / "norm_kernel.py"
     solved = kernelwright.solve(

@@ -284,6 +284,7 @@ def test_a_folder_that_is_there_is_not_written_over(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_inductor_writes_triton_for_a_reference_without_a_gpu(tmp_path):
     from kernelwright.rl.data.rows import Split
     from kernelwright.rl.data.synth.engine.tasks import tasks

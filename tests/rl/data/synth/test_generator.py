@@ -125,6 +125,7 @@ def test_a_drawn_kernel_is_right_and_its_broken_versions_are_told_why(evaluator,
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("family", [f.make.__name__ for f in FAMILIES])
 def test_kernels_of_every_family_pass_the_tools(evaluator, family):
     from kernelwright.tools.problem import Problem
@@ -141,6 +142,7 @@ def test_kernels_of_every_family_pass_the_tools(evaluator, family):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_corpus_is_gone_on_with_and_another_seed_is_refused(tmp_path):
     from kernelwright.errors import InputError
 

@@ -21,6 +21,7 @@ from tests.rl.novice import KERNEL, Deadly, problem  # noqa: E402
 
 # ---------------------------------------------------------------- judges and their examination
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_judges_pass_their_examination(judges):
     found = refuse_failing_judge(judges, judge_options("interpreted"))
     assert len(found) >= 8
@@ -48,6 +49,7 @@ def test_a_judge_that_believes_a_cheat_stops_the_training_before_it_begins():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_judging_process_that_dies_is_replaced_and_the_verdict_comes(judges):
     for pid in list(judges._pool._processes):
         os.kill(pid, signal.SIGKILL)
@@ -56,6 +58,7 @@ def test_a_judging_process_that_dies_is_replaced_and_the_verdict_comes(judges):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_candidate_over_which_judges_die_fails_alone(tmp_path):
     """On a GPU every candidate that waited was held to have killed the judge, and a hundred runs were stopped for
     one.

@@ -44,6 +44,7 @@ def command(novice: Path, problems: Path, output: Path) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_online_training_that_is_killed_goes_on_to_the_same_weights(tmp_path):
     novice, problems = save_novice(tmp_path / "model"), write_problems(tmp_path / "toys")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -127,6 +127,7 @@ def trained_online(novice, problems, tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_temperature_is_that_of_the_sampling_and_of_the_loss(novice, problems, tmp_path):
     lines, asked = (
         [],
@@ -141,6 +142,7 @@ def test_a_temperature_is_that_of_the_sampling_and_of_the_loss(novice, problems,
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_trained_online_the_policy_is_better_and_says_how_it_went(trained_online, novice):
     trained, lines, folder = trained_online
     assert trained.steps == 5
@@ -164,6 +166,7 @@ def test_trained_online_the_policy_is_better_and_says_how_it_went(trained_online
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_two_rounds_under_way_each_come_from_one_revision_and_are_two_steps_old(
     novice, problems, tmp_path, monkeypatch
 ):
@@ -200,6 +203,7 @@ def test_two_rounds_under_way_each_come_from_one_revision_and_are_two_steps_old(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_same_command_does_not_write_over_a_policy_that_is_there(
     trained_online, novice, problems
 ):
@@ -230,6 +234,7 @@ def test_the_next_round_comes_from_the_weights_that_were_trained(novice, tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_sampled_in_a_process_of_its_own_a_training_is_the_same(novice, problems, tmp_path):
     """Seeds decide what is drawn, so the first round is the same one; later ones as far as floating point goes,
     since which rows meet in a batch is a matter of time.
@@ -287,6 +292,7 @@ def test_a_policy_that_takes_adapters_follows_by_a_folder_a_round(novice, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_loop_promotes_a_candidate_that_is_better_and_does_no_cycle_twice(
     novice, problems, tmp_path
 ):
@@ -306,6 +312,7 @@ def test_a_loop_promotes_a_candidate_that_is_better_and_does_no_cycle_twice(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_loop_can_train_from_what_each_cycle_logged(novice, problems, tmp_path):
     from kernelwright.rl.training.online.looping import run_loop
     from kernelwright.rl.training.online.options import LoopOptions

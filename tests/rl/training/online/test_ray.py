@@ -15,7 +15,7 @@ import pytest
 ray = pytest.importorskip("ray", reason="Ray is not installed here: pip install kernelwright[ray]")
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 from kernelwright.rl.training.online.training import train_online  # noqa: E402
 from tests.rl.novice import save_novice, write_problems  # noqa: E402

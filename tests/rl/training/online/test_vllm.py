@@ -28,7 +28,7 @@ from kernelwright.store.records import CandidateFilter  # noqa: E402
 from tests.policies.servers import free_port, serving  # noqa: E402
 from tests.rl.novice import save_novice, write_problems  # noqa: E402
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -314,6 +314,7 @@ def test_our_loss_is_the_models_own(corpus, tokenizer):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_compiled_step_is_the_same_step_and_compiles_one_layer_for_all(tokenizer):
     """Whatever the number of layers: per shape one program of a layer and one of the head."""
     import torch

@@ -134,6 +134,7 @@ def test_blocks_that_something_else_was_counted_by_are_not_tuned():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("style", STYLES | CONSTRUCTORS | PARAMETERS)
 def test_each_style_passes_the_tools(style, evaluator):
     mark = (STYLES | CONSTRUCTORS | PARAMETERS)[style]
