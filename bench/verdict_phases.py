@@ -78,7 +78,7 @@ def watched() -> Phases:
     from kernelwright.tools.judging.size_checks import SizeChecks
 
     phases = Phases()
-    phases.watch(ladder, "select", "choosing sizes")
+    phases.watch(ladder, "select_sizes", "choosing sizes")
     phases.watch(Front, "traced_and_compiled", "trace and compilation")
     phases.watch(Front, "_trace", "of which until the problem's own size is compiled")
     phases.watch(Judge, "judge", "checks")

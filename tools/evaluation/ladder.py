@@ -111,6 +111,7 @@ class Ladder:
     ) -> None:
         self._resources, self._say = resources, say
         self._problem, self._source, self._options = problem, source, options
+        self._beside_gpu: Selection | None = None
         self._rules = Rules(
             own_work=rule, seconds=options.seconds, contiguous_inputs=options.contiguous_inputs
         )
@@ -146,9 +147,8 @@ class Ladder:
         with lane, nullcontext() if resources.on_gpu else single_threaded():
             self._say("tracing")
             selection = select_sizes(problem, self._source, resources.device, seed, options.sizes)
-            selection = (
-                with_variants_of_sizes(selection, problem, seed) if options.sizes else selection
-            )
+            if options.sizes and not self._varies_under_interpreter(seed):
+                selection = with_variants_of_sizes(selection, problem, seed)
             candidate, compiles, binaries = front.traced_and_compiled(
                 problem, self._source, selection, options, seed, self._say
             )
@@ -241,7 +241,7 @@ class Ladder:
         with self._at(Lane.CPU):
             others = (*selection.variants, *traced_in_surroundings(selection, candidate))
             judged = judge.judge(candidate, selection.base, others, seed, rules, progress=self._say)
-            judged = self._with_culprits(judge, judged, selection, seed)
+            judged = self._with_culprits(judge, judged, selection, seed, interpreted=True)
             judged = self._resources.interpreter_front().all_kernels_checked(
                 judge,
                 judged,
@@ -260,16 +260,37 @@ class Ladder:
         )  # fmt: skip
         return judged.with_result(result)
 
+    def _varies_under_interpreter(self, seed: int) -> bool:
+        """Returns whether other layouts and surroundings are judged under the interpreter, after the GPU's sizes.
+
+        Each of them asks for binaries of its own on a GPU: a product with nine layouts compiles 13 instead of 6. Where
+        every layout must be right, the GPU judges them: a kernel may be one that no interpreter can run.
+        """
+        if not self._resources.on_gpu or self._options.interpret is False:
+            return False
+        if not self._options.contiguous_inputs:
+            return False
+        return not self._selection_beside_gpu(seed).too_large
+
+    def _selection_beside_gpu(self, seed: int) -> Selection:
+        """Returns the few small sizes at which a candidate of a GPU is interpreted as well."""
+        if self._beside_gpu is None:
+            number = min(self._options.sizes, INTERPRETED_SIZES)
+            with single_threaded():
+                chosen = select_sizes(self._problem, self._source, "cpu", seed, number)
+            if self._options.sizes and not chosen.too_large:
+                chosen = with_variants_of_sizes(chosen, self._problem, seed)
+            self._beside_gpu = chosen
+        return self._beside_gpu
+
     def _interpreted_beside_gpu(self, report: Report, seed: int) -> Report:
         """Adds results of the interpreter for a candidate which is right on the GPU: outcomes of
-        comparisons which no draw produced, other orders of programs and reductions. Few small
-        sizes are enough.
+        comparisons which no draw produced, other orders of programs and reductions, other layouts of
+        the inputs and other surroundings. Few small sizes are enough.
         """
         front, options = self._resources.interpreter_front(), self._options.with_(targets=())
         with self._at(Lane.CPU), single_threaded():
-            selection = select_sizes(
-                self._problem, self._source, "cpu", seed, min(options.sizes, INTERPRETED_SIZES)
-            )
+            selection = self._selection_beside_gpu(seed)
             candidate, _, _ = front.traced_and_compiled(
                 self._problem, self._source, selection, options, seed, self._say
             )
@@ -291,7 +312,7 @@ class Ladder:
                 candidate, selection.base, others, seed, self._rules, binaries=binaries,
                 progress=self._say, take_whole=take_whole,
             )  # fmt: skip
-            judged = self._with_culprits(judge, judged, selection, seed)
+            judged = self._with_culprits(judge, judged, selection, seed, interpreted=False)
             choices = (*judged.result.host_choices, *candidate.host_choices)
             judged = judged.with_result(judged.result.with_(host_choices=choices))
             report = with_verdict(
@@ -302,18 +323,26 @@ class Ladder:
         return report
 
     def _with_culprits(
-        self, judge: Judge, judged: JudgeFindings, selection: Selection, seed: int
+        self,
+        judge: Judge,
+        judged: JudgeFindings,
+        selection: Selection,
+        seed: int,
+        *,
+        interpreted: bool,
     ) -> JudgeFindings:
         """Returns the findings with the inputs whose strides a candidate ignores, which is traced once more for it."""
 
         def trace(variants: Selection) -> tuple[TracedCandidate, Mapping[str, Any] | None]:
             front: TracesAndCompiles = self._resources.elsewhere or self._resources.front()
             options = self._options.with_(targets=self._options.targets[:1])
+            if interpreted and self._resources.on_gpu:
+                front, options = self._resources.interpreter_front(), options.with_(targets=())
             candidate, _, binaries = front.traced_and_compiled(
                 self._problem, self._source, variants, options, seed, self._say
             )
             candidate = without_failed_configurations(candidate, binaries)
-            return candidate, binaries if self._resources.on_gpu else None
+            return candidate, None if interpreted else binaries
 
         return name_culprits(judge, judged, selection, trace, seed, self._rules)
 

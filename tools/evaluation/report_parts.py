@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.tools.comparison_coverage import Coverage
+from kernelwright.tools.host_choices import MOVES_ON
 from kernelwright.tools.judging.rules import JudgeFindings, narrow_contract
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import CompileResult, Failure, Fault, Report, Rung, clean_text
@@ -57,6 +58,7 @@ def with_verdict(
 def with_interpreted(report: Report, judged: JudgeFindings, *, is_too_large: bool) -> Report:
     """Returns the report of a candidate which is right on a GPU, with the interpreter's results.
 
+    A choice of host code counts as never taken if it was taken neither at the GPU's sizes nor under the interpreter.
     is_too_large: whether no interpreter can run the problem, whatever the candidate; then it
     costs no reward.
     """
@@ -72,9 +74,16 @@ def with_interpreted(report: Report, judged: JudgeFindings, *, is_too_large: boo
         failure = failure.with_(
             message=f"right on the GPU's draws; under the interpreter {failure.message}"
         )
+    checked = report.correctness
+    if checked is not None:
+        never_taken = [c for c in checked.host_choices if c in result.host_choices or c == MOVES_ON]
+        checked = checked.with_(
+            layouts=checked.layouts or result.layouts, host_choices=tuple(never_taken)
+        )
     return report.with_(
-        interpreted=result, coverage=judged.coverage, correct=failure is None, failure=failure
-    )
+        correctness=checked, interpreted=result, coverage=judged.coverage, correct=failure is None,
+        failure=failure,
+    )  # fmt: skip
 
 
 def isolation_warnings(report: Report) -> tuple[str, ...]:

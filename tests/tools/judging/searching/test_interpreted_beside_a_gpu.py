@@ -9,10 +9,11 @@ import pytest
 from bench.judge_suites import exploits, honest, problem_of
 from kernelwright.tools.evaluation.ladder import Ladder
 from kernelwright.tools.evaluation.pipeline import Evaluator, Options
+from kernelwright.tools.host_choices import MOVES_ON, HostChoice
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.admission import admit
-from kernelwright.tools.report import Fault, Report
+from kernelwright.tools.report import CorrectnessResult, Fault, Report
 
 SEED = 20261128
 GOT_THROUGH_ON_A_GPU = (
@@ -47,8 +48,15 @@ def get_init_inputs():
 """
 
 
+NEVER_TAKEN = HostChoice(line=3, text="x.numel() > 100", never="false")
+
+
 def after_a_right_answer(
-    evaluator: Evaluator, problem: Problem, source: str, own_work: str = "strict"
+    evaluator: Evaluator,
+    problem: Problem,
+    source: str,
+    own_work: str = "strict",
+    host_choices: tuple[HostChoice, ...] = (),
 ) -> Report:
     """The report that a GPU found right, with the interpreter's findings added."""
     problem = admit(problem, train_mode=False).problem
@@ -58,6 +66,7 @@ def after_a_right_answer(
         candidate_hash="c",
         correct=True,
         judged_on="a GPU",
+        correctness=CorrectnessResult(device="a GPU", interpreted=False, host_choices=host_choices),
     )
     ladder = Ladder(
         evaluator._shared_resources(),
@@ -116,3 +125,17 @@ def test_a_failure_under_the_interpreter_is_told_at_its_rung(evaluator):
     report = after_a_right_answer(evaluator, problem_of(entry.problem), entry.source)
     assert report.ended_at == "interpreted"
     assert report.failure.fault in (Fault.MISMATCH, Fault.PRECISION)
+
+
+def test_layouts_and_surroundings_are_those_of_the_interpreter(evaluator):
+    problem = Problem(name="relu", source=RELU.format(extents="64, 512"))
+    source = INLINE_ASSEMBLY.replace(
+        'tl.inline_asm_elementwise("max.f32 $0, $1, 0f00000000;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)',
+        "tl.maximum(x, 0.0)",
+    )
+    report = after_a_right_answer(evaluator, problem, source, host_choices=(NEVER_TAKEN, MOVES_ON))
+    assert report.correct, report.failure
+    assert report.correctness.layouts
+    assert report.ignores_strides.startswith("wrong where ")
+    # The interpreter's traces did not miss the choice; memory that moves on was seen on the GPU.
+    assert report.correctness.host_choices == (MOVES_ON,)
