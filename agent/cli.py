@@ -18,6 +18,7 @@ from kernelwright.agent.command_line.check import check
 from kernelwright.agent.command_line.doctor import doctor, version
 from kernelwright.agent.command_line.machine import machine
 from kernelwright.agent.command_line.mcp import mcp
+from kernelwright.agent.command_line.optimize import optimize
 from kernelwright.agent.command_line.policies import policies
 from kernelwright.agent.command_line.problems import problems
 from kernelwright.agent.command_line.records.compare import compare
@@ -37,6 +38,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     batch,
     check,
     tune,
+    optimize,
     replay,
     recheck,
     inspect,

@@ -18,6 +18,9 @@ The public interface is what this module names. Everything else may change betwe
     code = kernelwright.extract_code(completion)                   # a model's reply: fences, prose, thinking
     earned = kernelwright.reward(judge.evaluate(problem, code))
 
+    faster, result = kernelwright.optimize(model.eval(), [tokens], output="model_optimized")
+    kernelwright.load_optimized(model, "model_optimized")          # in place; restore(model) undoes it
+
     with kernelwright.JudgeClient("http://judge:8700") as client:  # `agent serve` on another machine
         verdict = client.score("fused softmax", source)
 """
@@ -31,6 +34,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch
+
+    from kernelwright.agent.optimizing.result import OptimizationResult
     from kernelwright.agent.serving.client import JudgeClient
     from kernelwright.agent.serving.requests import Verdict
     from kernelwright.agent.solve.solving import Solved
@@ -42,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Judge", "JudgeClient", "Options", "Problem", "Report", "Solved", "Store", "Verdict", "__version__", "check",
-    "extract_code", "find_problem", "reward", "solve",
+    "extract_code", "find_problem", "load_optimized", "optimize", "restore", "reward", "solve",
 ]  # fmt: skip
 
 IMPORT_TIME = time.monotonic()
@@ -255,6 +261,84 @@ def solve(
         )
     finally:
         opened.close()
+
+
+def optimize(
+    model: torch.nn.Module,
+    example_inputs: Sequence[Any] | Mapping[str, Any],
+    *,
+    output: str | Path,
+    budget: float = 30.0,
+    gradients: bool = False,
+    database: str | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> tuple[torch.nn.Module, OptimizationResult]:
+    """Replaces modules of a model by kernels that are judged right and, on a GPU, are faster.
+
+    Args:
+        model: A module in eval mode, on the device that it will run on. It stays as it is.
+        example_inputs: The arguments of a call, as a list or by name.
+        output: A new folder for the package of the kernels.
+        budget: Minutes for all regions together.
+        gradients: Compare gradients of the whole model, too. A module runs as it was wherever gradients are recorded.
+        database: Where the regions' trajectories are kept; None keeps them in `.kernelwright/runs.db`.
+        progress: Called with each step.
+
+    Returns:
+        A copy of the model that runs the kernels, with the same state_dict, and what became of each region.
+
+    Raises:
+        InputError: The model is in training mode, or the folder exists.
+        InfrastructureError: This machine could not run the tools, or the whole model differs with its kernels.
+    """
+    from kernelwright.agent.command_line.optimize import region_solver
+    from kernelwright.agent.optimizing.optimize import optimize_model
+
+    device = next((str(weight.device) for weight in model.parameters()), "cpu")
+    inputs = dict(example_inputs) if isinstance(example_inputs, Mapping) else list(example_inputs)
+    return optimize_model(
+        model,
+        inputs,
+        region_solver(device, database, progress),
+        name=type(model).__name__.lower(),
+        folder=Path(output),
+        database=database,
+        seconds=budget * 60,
+        gradients=gradients,
+        say=progress,
+    )
+
+
+def load_optimized(model: torch.nn.Module, folder: str | Path) -> torch.nn.Module:
+    """Replaces modules of a model by the kernels that `optimize` wrote, in place.
+
+    Args:
+        model: A model of the same classes and sizes.
+        folder: The package's folder.
+
+    Returns:
+        The model itself.
+
+    Raises:
+        InputError: The folder holds no such package, or the model has other modules.
+    """
+    from kernelwright.agent.optimizing.model_package import load_optimized as load
+
+    return load(model, folder)
+
+
+def restore(model: torch.nn.Module) -> torch.nn.Module:
+    """Undoes `load_optimized`: every module runs its own forward again.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The model itself.
+    """
+    from kernelwright.agent.optimizing.model_package import restore as undo
+
+    return undo(model)
 
 
 def __getattr__(name: str) -> Any:

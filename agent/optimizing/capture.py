@@ -1,0 +1,112 @@
+"""Captures the calls of a model's modules, and exports a module as a graph of aten operators."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class ModuleCall:
+    """First call of a module while the model ran."""
+
+    path: str
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    count: int = 1
+    """Number of calls while the model ran once."""
+
+
+def captured_calls(model: torch.nn.Module, inputs: Sequence[Any]) -> dict[str, ModuleCall]:
+    """Runs the model once without gradients; returns the calls of its modules by path."""
+    import torch
+
+    calls: dict[str, ModuleCall] = {}
+
+    def hook_of(path: str) -> Any:
+        def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if path in calls:
+                calls[path].count += 1
+            else:
+                calls[path] = ModuleCall(path, module, args, dict(kwargs))
+
+        return hook
+
+    handles = []
+    for path, module in model.named_modules():
+        handles.append(module.register_forward_pre_hook(hook_of(path), with_kwargs=True))
+    try:
+        with torch.no_grad():
+            call_model(model, inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return calls
+
+
+def call_model(model: torch.nn.Module, inputs: Sequence[Any] | dict[str, Any]) -> Any:
+    """Calls a model with a list of arguments, or with arguments by name."""
+    return model(**inputs) if isinstance(inputs, dict) else model(*inputs)
+
+
+def exported_module(call: ModuleCall) -> ExportedProgram | None:
+    """Returns the graph of a module with sizes that may vary; None if it has none.
+
+    A module whose graph depends on values, or that returns other types than tensors in lists,
+    tuples and dictionaries, has no graph here: its children are regions instead.
+    """
+    import torch
+
+    args, kwargs = _distinct((call.args, call.kwargs))
+    for varied in (_varied_shapes(call), None):
+        try:
+            with torch.no_grad():
+                program = torch.export.export(
+                    call.module, args, kwargs, dynamic_shapes=varied, strict=False
+                )
+                # Without decompositions: only writes in place become new values.
+                return program.run_decompositions({})
+        # Exporting runs the module's own code, which raises whatever it likes.
+        except Exception as error:
+            log.info("%s is not exported: %s", call.path, str(error).partition("\n")[0])
+    return None
+
+
+def _distinct(arguments: Any) -> Any:
+    """Returns arguments without a tensor that occurs twice: an export makes both a single input."""
+    import torch
+    from torch.utils import _pytree
+
+    known: set[int] = set()
+
+    def distinct(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and id(value) in known:
+            return value.clone()
+        known.add(id(value))
+        return value
+
+    return _pytree.tree_map(distinct, arguments)
+
+
+def _varied_shapes(call: ModuleCall) -> dict[str, Any] | None:
+    """Returns which extents of the arguments may vary: all; torch finds those that cannot."""
+    import torch
+    from torch.utils import _pytree
+
+    def extents(value: object) -> dict[int, Any] | None:
+        if not isinstance(value, torch.Tensor):
+            return None
+        return dict.fromkeys(range(value.dim()), torch.export.Dim.AUTO)
+
+    bound = inspect.signature(call.module.forward).bind(*call.args, **call.kwargs)
+    return {name: _pytree.tree_map(extents, value) for name, value in bound.arguments.items()}
