@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kernelwright.agent.optimizing.capture import ModuleCall, exported_module
-from kernelwright.agent.optimizing.region import NoRegion, Region, region_of
+from kernelwright.agent.optimizing.region import Region, region_of
+from kernelwright.agent.optimizing.region_text import NoRegion
 
 MIN_LAUNCHES = 2
 """Fewest computing operators of a region: a single operator has nothing to fuse."""

@@ -37,7 +37,7 @@ class PatchedRegion:
             return region.call(original, self, args, kwargs)
 
         region = self
-        forward.is_kernel = True
+        vars(forward)["is_kernel"] = True
         # A bound method: copies of the model compute with their own weights.
         module.forward = types.MethodType(forward, module)
 

@@ -1,8 +1,8 @@
 """Compares each module with its reference, and checks its operator."""
 
 import importlib
-import importlib.util
 import json
+import runpy
 from pathlib import Path
 
 import pytest
@@ -15,14 +15,6 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 2e-3, torch.float16: 2e-2, torch.bfloat16: 4e-2}
 
 
-def load_small(name):
-    """Returns the reference with small inputs."""
-    spec = importlib.util.spec_from_file_location(f"small_{name}", SMALL / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def on_device(values):
     return tree_map(lambda v: v.to(DEVICE) if isinstance(v, torch.Tensor) else v, list(values))
 
@@ -32,15 +24,15 @@ def case(request):
     """Module of the package, its reference with equal weights, inputs, operator."""
     name = request.param
     module_of = importlib.import_module(f"{PACKAGE['package']}.{name}")
-    small = load_small(name)
+    small = runpy.run_path(str(SMALL / f"{name}.py"))
     torch.manual_seed(0)
-    arguments = small.get_init_inputs()
+    arguments = small["get_init_inputs"]()
     reference = module_of.reference.Model(*arguments).to(DEVICE)
     module = getattr(module_of, PACKAGE["kernels"][name])(*arguments).to(DEVICE)
     module.load_state_dict(reference.state_dict())
     for each in (module, reference):
         each.train(module_of.OPERATOR.training)
-    return module, reference, on_device(small.get_inputs()), module_of.OPERATOR
+    return module, reference, on_device(small["get_inputs"]()), module_of.OPERATOR
 
 
 def with_grad(value):

@@ -8,7 +8,8 @@ from torch import nn
 
 from kernelwright.agent.optimizing.capture import captured_calls, exported_module
 from kernelwright.agent.optimizing.choosing import regions_below
-from kernelwright.agent.optimizing.region import NoRegion, region_of
+from kernelwright.agent.optimizing.region import region_of
+from kernelwright.agent.optimizing.region_text import NoRegion
 
 
 class Norm(nn.Module):
