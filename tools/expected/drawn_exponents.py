@@ -27,11 +27,17 @@ def parts_of_inputs(inputs: Sequence[Any]) -> int:
 
 
 def draw_exponents(
-    inputs: list[Any], part: int, run: Callable[[list[Any]], Sequence[Any]]
+    inputs: list[Any],
+    part: int,
+    run: Callable[[list[Any]], Sequence[Any]],
+    *,
+    with_subnormal: bool,
 ) -> list[Any]:
     """Replaces one floating input by numbers of every exponent; the other inputs stay.
 
     part: inputs take turns, and each continues where its last part ended. run: gives the outputs of the reference.
+    with_subnormal: whether subnormal numbers are drawn that are so in float32, too: where an operator rounds, a GPU's
+    logarithm or reciprocal may take them for zero.
     """
     import torch
 
@@ -41,6 +47,9 @@ def draw_exponents(
     tensor = tensors[part % len(tensors)]
     own = tensor.clone()
     tensor.copy_(every_exponent(own, part // len(tensors)))
+    if not with_subnormal and tensor.dtype != torch.float16:
+        is_normal = tensor.abs() >= torch.finfo(tensor.dtype).smallest_normal
+        tensor.copy_(torch.where(is_normal, tensor, own))
     undefined = torch.zeros(tensor.shape, dtype=torch.bool, device=tensor.device)
     for output in run([v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]):
         if isinstance(output, torch.Tensor) and output.shape == tensor.shape:

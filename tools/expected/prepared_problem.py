@@ -192,6 +192,11 @@ class PreparedProblem:
             "random numbers an input of forward"
         )
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether no operator of the reference rounds."""
+        return bool(self.kinds) and max(self.kinds) is ArithmeticKind.EXACT
+
     def kind_of(self, number: int) -> ArithmeticKind:
         """Returns the kind of arithmetic behind an output; `rounded` if unknown."""
         return self.kinds[number] if number < len(self.kinds) else ArithmeticKind.ROUNDED
@@ -325,7 +330,12 @@ def _expected_within(
     if draw in (Draw.INFINITE, Draw.SCALED) and prepared.exponentiates_products:
         limit_powers(inputs)
     if draw is Draw.EXPONENTS:
-        draw_exponents(inputs, limit, lambda drawn: _answer(prepared, model, drawn, seed))
+        draw_exponents(
+            inputs,
+            limit,
+            lambda drawn: _answer(prepared, model, drawn, seed),
+            with_subnormal=prepared.is_exact,
+        )
         domains.restore()
     if edges is not None:
         keep_edges(inputs, edges)

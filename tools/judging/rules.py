@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.comparison_coverage import Coverage
 from kernelwright.tools.compiling.text.nan_handling import treats_nan
 from kernelwright.tools.judging.own_work import Rule
@@ -142,8 +141,9 @@ def _holds_subnormal_numbers(prepared: PreparedProblem, inputs: list[Any]) -> bo
     """
     import torch
 
-    is_exact = bool(prepared.kinds) and max(prepared.kinds) is ArithmeticKind.EXACT
-    return is_exact or any(isinstance(v, torch.Tensor) and v.dtype == torch.float16 for v in inputs)
+    return prepared.is_exact or any(
+        isinstance(v, torch.Tensor) and v.dtype == torch.float16 for v in inputs
+    )
 
 
 def refused_sizes(tried: Sequence[Tried]) -> list[Tried]:
