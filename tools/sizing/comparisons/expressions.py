@@ -12,6 +12,8 @@ Number = int | float
 LARGEST = 1 << 40
 """Largest magnitude of a number: what is beyond it is no size."""
 MAX_EXPONENT = 40
+KEPT_TEXT = "kept_text"
+"""Attribute of a node that holds its text."""
 MAX_DEPTH = 12
 """Nesting of an expression that is evaluated."""
 
@@ -39,13 +41,25 @@ def evaluate(node: ast.AST, variables: Mapping[str, int], depth: int = MAX_DEPTH
     if isinstance(node, ast.Constant):
         return _literal(node.value)
     if variables and isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
-        text = ast.unparse(node)
+        text = text_of(node)
         if text in variables:
             return variables[text]
     value = _composed(node, lambda part: evaluate(part, variables, depth - 1))
     if not -LARGEST <= value <= LARGEST:
         raise NotANumber
     return value
+
+
+def text_of(node: ast.AST) -> str:
+    """Returns the text of an expression, which is written once and kept with the node.
+
+    The search for sizes evaluates a candidate's comparisons some thousand times; writing texts took most of its time.
+    """
+    text: str | None = getattr(node, KEPT_TEXT, None)
+    if text is None:
+        text = ast.unparse(node)
+        setattr(node, KEPT_TEXT, text)
+    return text
 
 
 def _composed(node: ast.AST, value_of: Callable[[ast.AST], Number]) -> Number:
@@ -90,11 +104,7 @@ def _is_among(value: Number, node: ast.AST, value_of: Callable[[ast.AST], Number
     """Says whether a value is an element of a written-out collection or of a range."""
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
         return value in [value_of(element) for element in node.elts]
-    if (
-        isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "range"
-        and 1 <= len(node.args) <= 3
-    ):
+    if isinstance(node, ast.Call) and text_of(node.func) == "range" and 1 <= len(node.args) <= 3:
         bounds = [int(value_of(argument)) for argument in node.args]
         if len(bounds) == 3 and not bounds[2]:
             raise NotANumber
@@ -103,7 +113,7 @@ def _is_among(value: Number, node: ast.AST, value_of: Callable[[ast.AST], Number
 
 
 def _called(node: ast.Call, value_of: Callable[[ast.AST], Number]) -> Number:
-    name = ast.unparse(node.func).rpartition(".")[2]
+    name = text_of(node.func).rpartition(".")[2]
     if name == "len" and len(node.args) == 1:
         return _length(node.args[0], value_of)
     if name == "to" and isinstance(node.func, ast.Attribute):  # a conversion of Triton
