@@ -69,7 +69,7 @@ class Relation:
         except NotANumber:
             return None
 
-    @property
+    @functools.cached_property
     def comparisons(self) -> list[ast.Compare]:
         """The comparisons of two sides of which it is made."""
         return [
