@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MAX_CONSTANT_ELEMENTS = 1024
 """Largest constant tensor that is written into a problem's text."""
+ATTENTION = "scaled_dot_product_attention"
 Draw = Callable[["torch.Tensor", str], str]
 """Returns the expression of a tensor like another, of a shape given as text."""
 HEADER = "import torch\nimport torch.nn as nn\nfrom math import inf, nan\n"
@@ -148,6 +149,10 @@ class ProblemText:
         for line in lines:
             line = re.sub(r";  .*= None$", "", line.strip())
             line = re.sub(r"device\(type='\w+'(, index=\d+)?\)", f"{first}.device", line)
+            # Drafts know attention by its function in torch; the operator's kernels differ by device.
+            line = line.replace(
+                f"torch.ops.aten.{ATTENTION}.default(", f"nn.functional.{ATTENTION}("
+            )
             line = re.sub(r"\w+", lambda word: _weight_text(word[0], weights), line)
             if line.startswith("return "):
                 yield f"return {_returned(line.removeprefix('return '))}"

@@ -127,3 +127,21 @@ def test_a_module_that_changes_its_buffers_is_no_region():
     assert program is not None
     with pytest.raises(NoRegion, match="buffers"):
         region_of(call, program)
+
+
+class Attention(nn.Module):
+    def forward(self, x):
+        heads = x.view(*x.shape[:2], 2, 4).transpose(1, 2)
+        mixed = nn.functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+        return mixed.transpose(1, 2).reshape(x.shape)
+
+
+def test_attention_stays_a_function_of_torch_in_the_text():
+    call = captured_calls(Attention().eval(), [torch.randn(2, 5, 8)])[""]
+    program = exported_module(call)
+    assert program is not None
+    source = region_of(call, program).problem.source
+    assert "nn.functional.scaled_dot_product_attention(" in source
+    reference, _ = model_of(source)
+    x = torch.randn(3, 6, 8)
+    torch.testing.assert_close(reference(x), Attention()(x))
