@@ -298,10 +298,10 @@ MASK = """        mask = torch.triu(torch.ones(q.shape[-2], k.shape[-2], dtype=t
 
 def attention(evaluator: Any, asked: argparse.Namespace) -> None:
     """Plain softmax(q k^T) v in fp16: drafted as one flash kernel, judged, tuned, and timed beside torch's own."""
+    from kernelwright.agent.solve.drafting import Drafter
     from kernelwright.agent.tuning.journal import Journal
     from kernelwright.agent.tuning.settings import TuneSettings
     from kernelwright.agent.tuning.tuning import Tuner
-    from kernelwright.policies.transformations.process import answer
     from kernelwright.tools.evaluation.pipeline import Options
     from kernelwright.tools.problem import Problem
 
@@ -316,17 +316,19 @@ def attention(evaluator: Any, asked: argparse.Namespace) -> None:
         text = ATTENTION_PROBLEM.format(
             batch=BATCH, heads=HEADS, length=length, dim=dim, mask=MASK if causal else ""
         )
-        problem, made = Problem(name=name, source=text), answer(text)
+        problem = Problem(name=name, source=text)
+        with Drafter() as drafter:
+            draft = drafter.draft(problem)
         row: dict[str, Any] = {
             "kernel": name,
             "date": date.today().isoformat(),
             **machine(evaluator),
         }
-        if "source" not in made:
-            row["failure"] = made["refused"]
+        if not draft.usable:
+            row["failure"] = draft.refused
         elif not evaluator.on_gpu:
             report = evaluator.evaluate(
-                problem, made["source"], Options(targets=(asked.target,), profile=False)
+                problem, draft.source, Options(targets=(asked.target,), profile=False)
             )
             row |= {"correct_on_cpu": report.correct, "explanation": report.explanation}
         else:
@@ -339,7 +341,7 @@ def attention(evaluator: Any, asked: argparse.Namespace) -> None:
             )
             with Journal(asked.out / f"{name}.jsonl", name) as journal:
                 tuned, _ = Tuner(
-                    evaluator, problem, made["source"], settings, journal, kernel=name
+                    evaluator, problem, draft.source, settings, journal, kernel=name
                 ).run()
             after = (
                 tuned.chosen[0].timing.median if tuned.chosen and tuned.chosen[0].timing else None

@@ -6,7 +6,7 @@ from kernelwright.policies.base import Completion, Origin
 
 
 def author_of(completion: Completion) -> str:
-    """Returns the author: `policy embedded`, `compiler draft`, `transformation: flash attention` or `your file`."""
+    """Returns the author: `policy embedded`, `compiler draft`, `transformation: NAME` or `your file`."""
     match completion.origin:
         case Origin.COMPILER:
             return "compiler draft"

@@ -144,7 +144,7 @@ class Drafter(AbstractContextManager["Drafter"]):
         self, problem: Problem, own_work: str = "strict", partial: bool = False, tf32: bool = False,
         split: bool = False, deadline: float | None = None,
     ) -> Draft:  # fmt: skip
-        """Drafts a kernel: one kernel for a whole pattern if a pattern fits (flash attention),
+        """Drafts a kernel: one kernel for a whole pattern if a pattern fits (a reduction in two stages),
         else the compiler's draft, with or without a library's products as the rule of own work
         allows.
 

@@ -130,6 +130,7 @@ def attempt_draft(
     numbers = [p for p in sorted(attempts.varying) if p not in traced.sizes.by_path]
     traced.numbers = tuple(map(traced.constructor_name, numbers))
     varying_fixed = [p for p in traced.sizes.fixed() if _size_varies(p, attempts)]
+    traced.for_gpu = tf32  # which a draft for a CPU does not use
     traced.required = _required([*traced.sizes.fixed(), *numbers], traced, attempts)
     draft = write_candidate(traced, _generated(traced), tf32)
     # In strict mode every operator needs a kernel of the draft.

@@ -60,7 +60,7 @@ class Draft(Value):
     fixed_sizes: tuple[str, ...] = ()
     """Sizes tracing turned into numbers: at other values of these the candidate is wrong."""
     transformation: str = ""
-    """Name of the transformation that wrote the draft, such as `flash attention`; empty for the
+    """Name of the transformation that wrote the draft, such as `a reduction in two stages`; empty for the
     compiler.
     """
     algebra: bool = False

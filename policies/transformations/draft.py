@@ -18,8 +18,6 @@ ALGEBRA_MARK = "# Exact algebra: operations of the problem are not made. What th
 """A line of the head of such a draft."""
 
 PATTERN_WORDS = (
-    "softmax",
-    "scaled_dot_product_attention",
     "logsumexp",
     "sum(",
     "mean(",
@@ -32,12 +30,8 @@ PATTERN_WORDS = (
 """Words of a problem's text; a transformation can fit only if at least one occurs."""
 
 NORM_WORDS = ("LayerNorm", "layer_norm", "RMSNorm", "rms_norm")
-HALF_WORDS = ("half", "float16")
-"""Words of a problem's text that suggest half precision (bfloat16 included)."""
 PRODUCT_WORDS = ("Linear", "linear(", *PATTERN_WORDS[-3:])
-"""Words for a product, which must occur beside a norm or beside half precision for a
-transformation to fit.
-"""
+"""Words for a product, which must occur beside a norm for a transformation to fit."""
 
 Runner = Callable[[str, dict[str, Any], float], dict[str, Any]]
 """Calls an entry with a payload in a process of its own, for so many seconds, and returns its answer."""
@@ -48,7 +42,7 @@ class TransformedDraft(Value):
 
     source: str = ""
     transformation: str = ""
-    """The name of the transformation, such as `flash attention`."""
+    """The name of the transformation, such as `a reduction in two stages`."""
     algebra: bool = False
     """Whether algebra removes operations of the problem; such a gain is not a speedup of the same
     work.
@@ -67,12 +61,11 @@ def may_transform(source: str) -> bool:
     """Whether a problem's text names anything a transformation looks for; a cheap look before a
     process starts.
     """
-    names = [
+    pattern, product, norm = (
         any(word in source for word in words)
-        for words in (PATTERN_WORDS, PRODUCT_WORDS, NORM_WORDS, HALF_WORDS)
-    ]
-    pattern, product, norm, half = names
-    return pattern or (product and (norm or half))
+        for words in (PATTERN_WORDS, PRODUCT_WORDS, NORM_WORDS)
+    )
+    return pattern or (product and norm)
 
 
 def transform(

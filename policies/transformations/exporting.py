@@ -10,10 +10,12 @@ import sys
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 if TYPE_CHECKING:
     import torch
+
+    from kernelwright.policies.inductor.graph_types import GraphNode
 
 
 class NotTransformed(ValueError):
@@ -92,6 +94,20 @@ def _numbers(model: torch.nn.Module, init: Sequence[Any], source: str) -> dict[f
         if len(names) == 1 and len(re.findall(rf"\bself\.{names[0]}\b", source)) > 1:
             attributes[float(value)] = f"self.{names[0]}"
     return attributes
+
+
+def name_of(node: object) -> str:
+    """Returns the name of a node's operator, `softmax` for aten.softmax.int; empty for a node that calls no
+    operator.
+    """
+    if getattr(node, "op", "") != "call_function":
+        return ""
+    return str(getattr(getattr(node, "target", None), "__name__", "")).partition(".")[0]
+
+
+def is_node(value: object) -> TypeGuard[GraphNode]:
+    """Returns whether an argument of an operator is a node, and not a number or list."""
+    return hasattr(value, "users")
 
 
 def plain(exported: ExportedModel) -> None:

@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
 from kernelwright.policies.inductor.writing.kept_definitions import model_and_what_it_needs
-from kernelwright.policies.transformations.attention_pattern import is_node, name_of
-from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed
+from kernelwright.policies.transformations.exporting import (
+    ExportedModel,
+    NotTransformed,
+    is_node,
+    name_of,
+)
 
 if TYPE_CHECKING:
     from kernelwright.policies.inductor.graph_types import GraphNode

@@ -12,9 +12,8 @@ import operator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.policies.transformations.attention_pattern import name_of
 from kernelwright.policies.transformations.draft import ALGEBRA_MARK
-from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed
+from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, name_of
 from kernelwright.policies.transformations.host_text import HostText, candidate_text
 
 if TYPE_CHECKING:

@@ -8,11 +8,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from kernelwright.device_mapping import cuda_mapped_to
-from kernelwright.policies.transformations.attention import write_attention
 from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, export
 from kernelwright.policies.transformations.linear_sum import write_linear_sum
 from kernelwright.policies.transformations.matrix_vector import write_matrix_vector
-from kernelwright.policies.transformations.persistent_product import write_persistent_product
 from kernelwright.policies.transformations.reduced_linear import write_reduced_linear
 from kernelwright.policies.transformations.row_reduction import write_row_reduction
 from kernelwright.policies.transformations.split_product import write_split_product
@@ -68,13 +66,11 @@ def answer(source: str) -> dict[str, Any]:
 
 
 TRANSFORMATIONS: tuple[tuple[str, Callable[[ExportedModel], str]], ...] = (
-    ("flash attention", write_attention),
     ("a reduction in two stages", write_row_reduction),
     ("a product of a matrix and a vector in two stages", write_matrix_vector),
     ("a product split over its long axis", write_split_product),
     ("a sum of a linear layer, its weights summed first", write_linear_sum),
     ("a linear layer and the reduction of its rows in one kernel", write_reduced_linear),
-    ("a product by persistent programs", write_persistent_product),
 )
 
 

@@ -11,8 +11,12 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.policies.transformations.attention_pattern import name_of
-from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, size_of
+from kernelwright.policies.transformations.exporting import (
+    ExportedModel,
+    NotTransformed,
+    name_of,
+    size_of,
+)
 from kernelwright.policies.transformations.host_text import HostText, candidate_text
 from kernelwright.policies.transformations.linear_sum import axes_of, keeps_axis, operands_of
 from kernelwright.policies.transformations.row_reduction import EXTREMES

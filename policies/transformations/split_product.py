@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelwright.policies.transformations.attention_pattern import name_of
 from kernelwright.policies.transformations.exporting import (
     ExportedModel,
     NotTransformed,
+    name_of,
     plain,
     size_of,
 )

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.policies.inductor.lowering.attention.joining import join_attention
 from kernelwright.policies.inductor.lowering.concatenations import nested_concatenations
 from kernelwright.policies.inductor.lowering.written_numbers import lowering_on_gpu
 from kernelwright.policies.inductor.refusing import DraftRefused
@@ -70,6 +71,7 @@ def _generated(
 
     with V.set_fake_mode(traced.mode), torch.no_grad():
         # Passes over the graph, then Inductor's lowering, scheduling and code generation.
+        join_attention(graph, traced.mode, traced.for_gpu)
         nested_concatenations(graph)
         _recursive_post_grad_passes(graph, is_inference=True)
         _plain_output_strides(graph, traced)

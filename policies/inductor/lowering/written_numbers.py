@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, cast
 
-from kernelwright.policies.inductor.lowering.attention import feeds_attention
+from kernelwright.policies.inductor.lowering.attention.operands import feeds_attention
 
 if TYPE_CHECKING:
     import torch

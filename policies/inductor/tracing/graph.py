@@ -90,6 +90,8 @@ class TracedModel:
     required: list[tuple[str, str]] = field(default_factory=list)
     """Sizes that are numbers in the draft: their expressions in forward, and their required values."""
     slices: Slices = field(default_factory=Slices)
+    for_gpu: bool = False
+    """Whether the draft is judged on a GPU."""
 
     @property
     def fixed(self) -> tuple[str, ...]:

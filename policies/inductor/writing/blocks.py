@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import math
 import re
-from typing import NamedTuple
 
 from kernelwright.policies.inductor.writing.kernels import LoweredKernel
+from kernelwright.policies.inductor.writing.products.tiles import product_stages, product_tile
 
 SIDES = ("X", "Y", "Z", "R0", "R1")
 
@@ -20,10 +20,15 @@ def block_sizes(kernel: LoweredKernel) -> dict[str, int]:
     wish = _wished(kernel, depth)
     sizes = {}
     for side in SIDES:
-        bound = kernel.hints.get(side, 1 << 20)
+        bound = _power_of_two(kernel.hints.get(side, 1 << 20))
         size = min(wish.get(side, 1), bound)
         sizes[side] = max(16, size) if kernel.dot and side in ("X", "Y", "R0") else size
     return {block: sizes[block.removesuffix("BLOCK").rstrip("_")] for block in kernel.blocks}
+
+
+def _power_of_two(extent: int) -> int:
+    """Returns the least power of two that holds an extent."""
+    return 1 << max(0, extent - 1).bit_length()
 
 
 def _persistent_depth(kernel: LoweredKernel) -> int:
@@ -32,90 +37,12 @@ def _persistent_depth(kernel: LoweredKernel) -> int:
     return max([int(v) for v in written] or [kernel.hints.get("R0", 1)])
 
 
-class Tile(NamedTuple):
-    """A program's tile of a product, with its warps and pipeline stages."""
-
-    rows: int
-    columns: int
-    depth: int
-    warps: int
-    stages: int
-
-
-FP32_TILES = (Tile(128, 64, 32, 8, 3), Tile(64, 64, 32, 8, 3))
-"""Tiles of fp32 products without tensor cores; the first with enough programs for a GPU is used."""
-HALF_PRECISION_TILES = (
-    Tile(128, 256, 64, 8, 3),
-    Tile(128, 128, 64, 8, 3),
-    Tile(64, 128, 64, 4, 4),
-    Tile(64, 64, 64, 4, 4),
-)
-"""Tiles of products of fp16 and bf16."""
-HALF_PRECISION_TILES_OF_TWO = (
-    Tile(128, 128, 64, 8, 3),
-    Tile(64, 128, 64, 4, 3),
-    Tile(64, 64, 64, 4, 4),
-)
-"""Tiles of two fp16 or bf16 products with a common left operand, such as a layer's gate and
-values.
-
-The two accumulators take the registers of a single one with twice as many columns.
-"""
-HALF_PRECISION_TILES_OF_MORE = (Tile(128, 64, 64, 8, 3), Tile(64, 64, 64, 4, 3))
-"""Tiles of three or more fp16 or bf16 products with a common left operand, such as query, key and
-value.
-"""
-MAX_SHARED_MEMORY = 227 << 10
-"""Shared memory of a block on an H100, in bytes."""
-SPLIT_FP32_TILES = (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 3), Tile(64, 64, 64, 4, 3))
-"""Tiles of products of fp32 in parts of bfloat16: two sums for each element are held in registers, and larger tiles
-spill.
-"""
-FP32_CONVOLUTION_TILE = Tile(128, 64, 32, 8, 2)
-"""The tile of convolutions in fp32 without tensor cores, whose patches are gathered: their addresses take registers
-too.
-"""
-TENSOR_CORE_CONVOLUTION_TILE = Tile(128, 128, 32, 8, 3)
-"""The tile of convolutions by tensor cores."""
 MANY_LOADS_PER_ELEMENT = 16
 """Threshold of loads per element, reached by windows of convolution and pooling.
 
 Eight elements per thread would then take 150 registers and more, and leave a fifth of a
 multiprocessor's threads.
 """
-ENOUGH_PROGRAMS = 100
-"""Programs that keep most of a GPU's multiprocessors at work. Registers, shared memory and spills of the tiles were
-looked at by compiling for sm_90: none spills."""
-
-
-def product_tile(kernel: LoweredKernel) -> Tile:
-    """The largest tile that gives enough programs at the problem's own sizes, or the smallest."""
-    if kernel.convolves:
-        return (
-            FP32_CONVOLUTION_TILE
-            if kernel.single and not kernel.by_tf32
-            else TENSOR_CORE_CONVOLUTION_TILE
-        )
-    tiles = _tiles(kernel)
-    rows, columns, batch = (kernel.hints.get(side, 1) for side in ("Y", "X", "Z"))
-    for tile in tiles:
-        if (
-            batch * math.ceil(rows / tile.rows) * math.ceil(columns / tile.columns)
-            >= ENOUGH_PROGRAMS
-        ):
-            return tile
-    return tiles[-1]
-
-
-def _tiles(kernel: LoweredKernel) -> tuple[Tile, ...]:
-    """Returns the tiles to choose from, the largest first."""
-    if kernel.in_parts:
-        return SPLIT_FP32_TILES
-    if kernel.single:
-        return FP32_TILES
-    by_products = (HALF_PRECISION_TILES, HALF_PRECISION_TILES_OF_TWO, HALF_PRECISION_TILES_OF_MORE)
-    products = kernel.text.count("tl.dot(")
-    return by_products[min(products, len(by_products)) - 1]
 
 
 def _wished(kernel: LoweredKernel, depth: int) -> dict[str, int]:
@@ -201,22 +128,7 @@ def choose_warps(kernel: LoweredKernel, sizes: dict[str, int]) -> int:
 
 
 def choose_stages(kernel: LoweredKernel) -> int | None:
-    """Returns the number of pipeline stages of a product: steps copied to shared memory at once.
-
-    A single stage if an operand is computed from several loads, which would all wait in shared
-    memory.
-    """
+    """Returns the number of pipeline stages of a product; None for other kernels."""
     if not kernel.dot:
         return None
-    *before, _ = kernel.text.split("tl.dot(")
-    loads, products = sum(part.count("tl.load(") for part in before), len(before)
-    tile = product_tile(kernel)
-    if kernel.in_parts:
-        return tile.stages
-    if loads > 2 * products:
-        return 1
-    if kernel.single or products == 1:
-        return tile.stages
-    # All stages have to fit into shared memory; an element of half precision has two bytes.
-    bytes_per_stage = 2 * tile.depth * (tile.rows + products * tile.columns)
-    return max(1, min(tile.stages, MAX_SHARED_MEMORY // bytes_per_stage))
+    return product_stages(kernel)

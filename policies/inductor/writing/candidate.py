@@ -42,7 +42,11 @@ from kernelwright.policies.inductor.writing.products.attention import (
     FLASH_TEXT,
     is_attention,
 )
+from kernelwright.policies.inductor.writing.products.descriptors import (
+    HELPERS as DESCRIPTOR_HELPERS,
+)
 from kernelwright.policies.inductor.writing.products.index_type import INDEX_TYPE
+from kernelwright.policies.inductor.writing.products.tiles import note_extents
 from kernelwright.policies.inductor.writing.repeats.blocks_of_forward import with_functions
 from kernelwright.policies.inductor.writing.repeats.merging import merge_kernels
 from kernelwright.policies.inductor.writing.tensor_forms import (
@@ -66,7 +70,7 @@ TILE_FOR = '''def tile_for(extent, most):
     """A power of two that holds the extent, between 16 and most."""
     return min(most, max(16, triton.next_power_of_2(extent)))'''
 RESERVED_NAMES = {
-    "fit_head", "flash_attention", "flash_attention_kernel",
+    "allocate", "persistent_grid", "is_aligned", "fit_head", "flash_attention", "flash_attention_kernel",
     "device", "self", "block", "split", "block_for", "tile_for", "index_type", "torch", "nn", "triton", "tl",
     "libdevice", "math", "inf", "nan", "range"}  # fmt: skip
 """Names in forward that nothing else may have."""
@@ -112,6 +116,9 @@ def write_candidate(
     )
     # 2. Merge equal kernels, and name the buffers after their kernels.
     merge_kernels(kernels, host)
+    for launch in host.launches():
+        if launch.kernel.dot:
+            note_extents(launch, traced, names)
     if generated.channels_last:
         keep_channels_last(host)
     name_buffers(host, used_names, matrices_of(traced))
@@ -188,6 +195,7 @@ def _host_helpers(called: str) -> list[str]:
         "block_for(": BLOCK_FOR,
         "tile_for(": TILE_FOR,
         "index_type(": INDEX_TYPE,
+        **DESCRIPTOR_HELPERS,
     }
     return [text for call, text in helpers.items() if call in called]
 

@@ -22,14 +22,20 @@ from kernelwright.policies.inductor.writing.plain import (
     rename_in_place,
     simplify_kernel,
 )
+from kernelwright.policies.inductor.writing.products.descriptors import (
+    DESCRIBED_PRODUCTS,
+    described_operands,
+    read_by_descriptors,
+)
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
 from kernelwright.policies.inductor.writing.products.grouping import group_tiles
 from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
 from kernelwright.policies.inductor.writing.products.index_type import use_index_type
 from kernelwright.policies.inductor.writing.products.input_precision import use_tf32_products
 from kernelwright.policies.inductor.writing.products.parts import add_up_parts, without_round_trips
+from kernelwright.policies.inductor.writing.products.tiles import written_extents
 from kernelwright.policies.inductor.writing.products.two_axes import drop_axes_of_one
-from kernelwright.policies.inductor.writing.words.naming import Names
+from kernelwright.policies.inductor.writing.words.naming import Names, roles_of
 from kernelwright.policies.inductor.writing.words.parameters import parameter_names
 
 
@@ -88,6 +94,8 @@ def write_kernel(
             use_tf32_products(function)
         kernel.grouped = kernel.grid == "Grid2DWithYZOverflow" and group_tiles(function)
         kernel.indexed = use_index_type(function)
+        if kernel.half and kernel.grouped and kernel.text.count("tl.dot(") == DESCRIBED_PRODUCTS:
+            kernel.described = _describe_operands(function, kernel, names, remaining)
     # 5. Workarounds of Triton, and constants for divisors.
     numbers_spread(function)
     _constants(
@@ -98,6 +106,29 @@ def write_kernel(
         None if beside <= MAX_KERNELS_WITH_CONSTANT_DIVISORS else names,
     )
     return WrittenKernel(_kernel_text(function, docstring), remaining)
+
+
+def _describe_operands(
+    function: ast.FunctionDef,
+    kernel: LoweredKernel,
+    names: Names,
+    parameters: list[str],
+) -> tuple[tuple[str, str], ...]:
+    """Lets persistent programs read the operands through descriptors, if these can.
+
+    Returns pointer and stride of each operand, in Inductor's names.
+    """
+    numbers = written_extents(kernel.function)
+    extents = {}
+    for letter, role in roles_of(kernel).items():
+        extent = f"{letter}numel"
+        extents[f"{role.upper()}_BLOCK"] = numbers.get(extent, names(extent))
+    operands = described_operands(function, extents)
+    if not operands:
+        return ()
+    read_by_descriptors(function, operands, extents)
+    original = {names(old): old for old in parameters}
+    return tuple((original[o.pointer], original.get(o.stride, o.stride)) for o in operands)
 
 
 def _constants(

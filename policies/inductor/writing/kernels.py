@@ -70,8 +70,12 @@ class LoweredKernel:
     """Whether the reduced elements lie side by side in memory."""
     grid: str
     """Inductor's name for how programs are counted."""
+    half: bool = False
+    """Whether it reads or writes tensors of bf16 or fp16, and none of fp32."""
     grouped: bool = False
     """Whether its programs take tiles in groups."""
+    described: tuple[tuple[str, str], ...] = ()
+    """Pointer and stride of the operands that its persistent programs read through descriptors."""
     indexed: bool = False
     """Whether it has a constant for the type of its indices."""
     single: bool = True
@@ -164,6 +168,7 @@ def _read(original: str, comment: str, body: str, used_names: set[str]) -> Lower
         kind=KINDS[heuristic],
         dot=dot,
         splits=is_split,
+        half=_is_half(words["triton_meta"]),
         persistent=heuristic == "persistent_reduction",
         operators=operators,
         hints={
@@ -174,6 +179,12 @@ def _read(original: str, comment: str, body: str, used_names: set[str]) -> Lower
         else False,
         grid=(re.search(r"'grid_type': '(\w+)'", meta) or ["", "Grid1D"])[1],
     )
+
+
+def _is_half(meta: ast.expr) -> bool:
+    """Whether the pointers among the types of a kernel's parameters (`'in_ptr0': '*bf16'`) are of half precision."""
+    pointers = set(re.findall(r"'\w+': '\*(\w+)'", ast.unparse(meta)))
+    return bool(pointers & {"bf16", "fp16"}) and "fp32" not in pointers
 
 
 def rename_kernels(kernels: list[LoweredKernel]) -> None:

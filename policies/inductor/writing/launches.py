@@ -32,6 +32,7 @@ from kernelwright.policies.inductor.writing.products.attention import (
     attention_statements,
     is_attention,
 )
+from kernelwright.policies.inductor.writing.products.descriptors import FLAG
 from kernelwright.policies.inductor.writing.repeats.merging import with_extents
 from kernelwright.policies.inductor.writing.words.modules import name_products
 from kernelwright.policies.inductor.writing.words.naming import result_name, roles_of
@@ -311,7 +312,10 @@ def launch_lines(launch: WrittenLaunch, written: WrittenKernel) -> list[str]:
         # reaches.
         reached = dict.fromkeys(values[p] for p in written.parameters if "ptr" in p)
         options.insert(0, f"INDEX=index_type({', '.join(reached)})")
-    grid = _grid(kernel, extents, counts, names)
+    if kernel.described:
+        pairs = dict.fromkeys(f"({values[p]}, {values.get(s, s)})" for p, s in kernel.described)
+        options.insert(0, f"{FLAG}=is_aligned({', '.join(pairs)})")
+    grid = _grid(kernel, extents, counts, names, values)
     arguments = fold_items("", passed, "", " " * 12)
     arguments = [f"    {passed_line.strip()}" for passed_line in arguments if passed_line.strip()]
     arguments[-1] = arguments[-1].rstrip(",") + ","
@@ -329,7 +333,11 @@ def launch_lines(launch: WrittenLaunch, written: WrittenKernel) -> list[str]:
 
 
 def _grid(
-    kernel: LoweredKernel, extents: dict[str, str], counts: dict[str, int], names: dict[str, str]
+    kernel: LoweredKernel,
+    extents: dict[str, str],
+    counts: dict[str, int],
+    names: dict[str, str],
+    values: dict[str, str],
 ) -> str:
     """Returns the number of programs as a function of the block sizes, so that the two stay consistent."""
 
@@ -338,6 +346,9 @@ def _grid(
             return extents[letter]
         return f'triton.cdiv({extents[letter]}, block["{names[letter]}"])'
 
+    if kernel.described:
+        tensor = values[kernel.described[0][0]]
+        return f"lambda block: persistent_grid({tensor}, {count('y')} * {count('x')})"
     if kernel.grid == "BatchMatmulGrid3D":
         parts = [count(c) for c in "zyx"]
     elif kernel.grid == "Grid2DWithYZOverflow":
@@ -352,6 +363,11 @@ def _grid_parts(grid: str) -> tuple[str, list[str]]:
     """Returns the opening of a grid (`lambda block: (` or `(`), and the elements of its tuple."""
     node = ast.parse(grid, mode="eval").body
     whole = node.body if isinstance(node, ast.Lambda) else node
+    if isinstance(whole, ast.Call):  # persistent_grid(tensor, tiles)
+        parts = [
+            ast.unparse(a).replace("block['", 'block["').replace("']", '"]') for a in whole.args
+        ]
+        return grid[: grid.index("(") + 1], parts
     assert isinstance(whole, ast.Tuple)
     parts = [ast.unparse(e).replace("block['", 'block["').replace("']", '"]') for e in whole.elts]
     return grid[: grid.index("(") + 1], parts

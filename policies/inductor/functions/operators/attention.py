@@ -10,6 +10,7 @@ joined afterwards without a copy.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.functions.indexing import repeat_interleave
@@ -21,10 +22,33 @@ if TYPE_CHECKING:
 OPERATOR = "kernelwright::attention"
 SCHEMA = (
     "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool causal, float? scale, bool grouped, "
-    "bool library) -> Tensor"
+    "bool library, float fill, float cap, bool zero_rows) -> Tensor"
 )
 MAX_HEAD_SIZE = 256
 """Columns of a head of the flash kernel: wider ones spill registers, and torch's own flash kernel ends there, too."""
+
+
+@dataclass(frozen=True)
+class AttentionForm:
+    """What an attention does besides its products."""
+
+    scale: float | None = None
+    """Factor of the products; None: 1 / sqrt(head size)."""
+    grouped: bool = False
+    """Whether several heads of queries share a head of keys."""
+    fill: float = -math.inf
+    """Score of a key that a boolean mask hides."""
+    cap: float = 0.0
+    """c of a soft cap c * tanh(score / c); 0: none."""
+    zero_rows: bool = True
+    """A row that sees no key is zero, as in torch's safe softmax; otherwise NaN."""
+
+    def arguments(
+        self, query: object, key: object, value: object, mask: object, causal: bool
+    ) -> tuple[object, ...]:
+        """Returns the arguments of the operator."""
+        flags = (self.fill, self.cap, self.zero_rows)
+        return query, key, value, mask, causal, self.scale, self.grouped, uses_library(), *flags
 
 
 def scaled_dot_product_attention(
@@ -44,7 +68,7 @@ def scaled_dot_product_attention(
         raise DraftRefused(
             "dropout of scaled_dot_product_attention draws random numbers", advice=DROPOUT_ADVICE
         )
-    if _is_one_operator(query, value):
+    if has_kernel(query, value):
         return _operator_call(query, key, value, attn_mask, is_causal, scale, enable_gqa)
     return _composed(query, key, value, attn_mask, is_causal, scale, enable_gqa)
 
@@ -56,7 +80,8 @@ def uses_library() -> bool:
     return not config.triton.native_matmul
 
 
-def _is_one_operator(query: torch.Tensor, value: torch.Tensor) -> bool:
+def has_kernel(query: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether the draft has a kernel, or a call of the library, for an attention of these dtypes and sizes."""
     import torch
 
     if query.dim() < 2 or query.dtype == torch.float64:
@@ -85,7 +110,7 @@ def _operator_call(
         mask = _four_axes(mask, query.dim())
     query, key, value = (_four_axes(tensor, query.dim()) for tensor in (query, key, value))
     # The default scale is left to the kernel, which computes it from the head size.
-    if scale is not None and _is_default_scale(scale, query.shape[-1]):
+    if scale is not None and is_default_scale(scale, query.shape[-1]):
         scale = None
     if isinstance(scale, torch.SymFloat):
         query, scale = query * scale, 1.0
@@ -97,7 +122,8 @@ def _operator_call(
         value = value.expand(*batch, *heads, -1, -1)
     query = query.expand(*batch, *heads, -1, -1)
     factor = None if scale is None else float(scale)
-    out = _operator()(query, key, value, mask, causal, factor, grouped, uses_library())
+    form = AttentionForm(scale=factor, grouped=grouped)
+    out = attention_operator()(*form.arguments(query, key, value, mask, causal))
     if len(leading) == 2:
         return out
     return out.reshape(*leading, rows, out.shape[-1])
@@ -117,7 +143,7 @@ def _four_axes(tensor: torch.Tensor, rank: int) -> Any:
     return tensor if rank == 4 else tensor.flatten(0, rank - 4)
 
 
-def _is_default_scale(scale: float, head_size: int) -> bool:
+def is_default_scale(scale: float, head_size: int) -> bool:
     """Returns whether a factor is 1 / sqrt(head size), in which case the head size can stay a
     symbol.
     """
@@ -133,8 +159,8 @@ def _hint(number: float | torch.SymInt | torch.SymFloat) -> float:
 _library: list[Any] = []
 
 
-def _operator() -> Any:
-    """Defines the operator once a process."""
+def attention_operator() -> Any:
+    """Returns the operator, which is defined once a process."""
     import torch
 
     if not _library:
@@ -153,6 +179,9 @@ def _result(
     scale: float | None,
     grouped: bool,
     library: bool,
+    fill: float,
+    cap: float,
+    zero_rows: bool,
 ) -> Any:
     batch, heads, rows, _ = query.shape
     return query.new_empty(batch, rows, heads, value.shape[-1]).transpose(1, 2)

@@ -13,6 +13,9 @@ CALL = re.compile(r"torch\.ops\.kernelwright\.attention(\.default)?\(")
 LIBRARY_NAME = "scaled_dot_product_attention"
 FLASH = "flash_attention"
 
+DEFAULTS = {"fill": ("-inf", "float('-inf')"), "cap": ("0.0",), "zero_rows": ("True",)}
+"""Values of the operator's last arguments, as Inductor writes them, that the host function has by itself."""
+
 FLASH_TEXT = '''@triton.jit
 def flash_attention_kernel(
     query_pointer, key_pointer, value_pointer, mask_pointer, out_pointer,
@@ -22,11 +25,12 @@ def flash_attention_kernel(
     value_batch, value_head, value_row, value_column,
     mask_batch, mask_head, mask_row, mask_column,
     out_batch, out_head, out_row,
-    CAUSAL: tl.constexpr, MASK: tl.constexpr, WHOLE: tl.constexpr, INDEX: tl.constexpr,
+    CAUSAL: tl.constexpr, MASK: tl.constexpr, FILL: tl.constexpr, CAP: tl.constexpr, ZERO_ROWS: tl.constexpr,
+    WHOLE: tl.constexpr, INDEX: tl.constexpr,
     QUERY_BLOCK: tl.constexpr, KEY_BLOCK: tl.constexpr, HEAD: tl.constexpr, VALUE: tl.constexpr,
 ):
-    """Softmax of scaled products, times values, with exponents of two. MASK 1 adds, 2 lets what is true be seen.
-    WHOLE: a head fills its block.
+    """Softmax of scaled products, times values, with exponents of two. MASK 1 adds, 2 gives FILL to what is false.
+    CAP: c of c * tanh(score / c), or 0. WHOLE: a head fills its block.
     """
     blocks = tl.cdiv(queries, QUERY_BLOCK)
     pair = tl.program_id(0) // blocks
@@ -78,15 +82,23 @@ def flash_attention_kernel(
                 value_exists = key_exists[:, None] & (value_column_number < value_dim)[None, :]
                 value = tl.load(value_places, mask=value_exists, other=0.0)
             score = tl.dot(query, key, input_precision="ieee") * scale
+            if CAP > 0:
+                power = tl.exp2(score * (2 / CAP))
+                score = CAP * 1.4426950408889634 * (1 - 2 / (power + 1))
             if MASK > 0:
                 mask = tl.load(
                     mask_start + row.to(tl.int64)[:, None] * mask_row + key_number.to(tl.int64)[None, :] * mask_column,
                     mask=row_exists[:, None] & (key_number < keys)[None, :], other=0,
                 )
                 if MASK == 1:
-                    score += mask.to(tl.float32) * 1.4426950408889634
+                    # The least finite number stays finite: a row of it is a mean of all values.
+                    added = mask.to(tl.float32) * 1.4426950408889634
+                    is_overflow = (added == -float("inf")) & (mask.to(tl.float32) > -float("inf"))
+                    score += tl.where(is_overflow, -3.3e38, added)
+                elif ZERO_ROWS:  # added, as torch does: NaN in a score that is hidden stays NaN
+                    score += tl.where(mask != 0, 0.0, FILL)
                 else:
-                    score += tl.where(mask != 0, 0.0, -float("inf"))
+                    score = tl.where(mask != 0, score, FILL)
             if part == 1:
                 is_seen = (key_number < keys)[None, :]
                 if CAUSAL:
@@ -99,7 +111,7 @@ def flash_attention_kernel(
             total = total * correction + tl.sum(weight, axis=1)
             result = tl.dot(weight.to(value.dtype), value, result * correction[:, None], input_precision="ieee")
             largest = new_largest
-    if MASK > 0 or CAUSAL:  # a row that sees nothing is zero, as in torch's safe softmax
+    if ZERO_ROWS and (MASK > 0 or CAUSAL):  # a row that sees nothing is zero, as in torch's safe softmax
         total = tl.where(largest == -float("inf"), 1.0, total)
     result = result / total[:, None]
     out_start = out_pointer + batch * out_batch + head * out_head
@@ -115,7 +127,7 @@ def fit_head(size):
     return max(16, triton.next_power_of_2(size))
 
 
-def flash_attention(query, key, value, mask, causal, scale):
+def flash_attention(query, key, value, mask, causal, scale, fill=-float("inf"), cap=0.0, zero_rows=True):
     """softmax(query key^T * scale + mask) value, in one launch. The result lies as (batch, rows, heads, columns)."""
     batch, heads, queries, head_dim = query.shape
     (_, key_heads, keys, _), (_, value_heads, _, value_dim) = key.shape, value.shape
@@ -129,11 +141,12 @@ def flash_attention(query, key, value, mask, causal, scale):
         query, key, value, seen, out, heads, key_heads, value_heads, queries, keys, head_dim, value_dim,
         (head_dim**-0.5 if scale is None else scale) * 1.4426950408889634,
         *query.stride(), *key.stride(), *value.stride(), *seen.stride(), *out.stride()[:3],
-        CAUSAL=causal, MASK=kind, WHOLE=whole and fit_head(value_dim) == value_dim,
+        CAUSAL=causal, MASK=kind, FILL=fill if fill == -float("inf") else max(fill * 1.4426950408889634, -3.3e38),
+        CAP=cap, ZERO_ROWS=zero_rows, WHOLE=whole and fit_head(value_dim) == value_dim,
         INDEX=tl.int32 if reach < 2**31 else tl.int64,
-        QUERY_BLOCK=min(128, fit_head(queries)), KEY_BLOCK=64 if head <= 128 else 32,
+        QUERY_BLOCK=min(64, fit_head(queries)), KEY_BLOCK=64 if head <= 128 else 32,
         HEAD=fit_head(head_dim), VALUE=fit_head(value_dim),
-        num_warps=4 if head <= 64 else 8, num_stages=3 if head <= 128 else 2,
+        num_warps=4 if head <= 128 else 8, num_stages=3 if head <= 128 else 2,
     )
     return out
 '''
@@ -152,12 +165,15 @@ def attention_statements(statement: ast.stmt) -> tuple[list[ast.stmt], bool]:
     """
     assert isinstance(statement, ast.Assign)
     assert isinstance(statement.value, ast.Call)
-    query, key, value, mask, causal, scale, grouped, library = map(
-        ast.unparse, statement.value.args
-    )
+    arguments = [ast.unparse(argument) for argument in statement.value.args]
+    query, key, value, mask, causal, scale, grouped, library, *others = arguments
     target = ast.unparse(statement.targets[0])
     if library == "False":
-        text = f"{target} = {FLASH}({query}, {key}, {value}, {mask}, {causal}, {scale})"
+        names = ("fill", "cap", "zero_rows")
+        named = dict(zip(names, others, strict=True))
+        differing = [f"{n}={v}" for n, v in named.items() if v not in DEFAULTS[n]]
+        called = ", ".join([query, key, value, mask, causal, scale, *differing])
+        text = f"{target} = {FLASH}({called})"
         return ast.parse(text).body, False
     options = [f"attn_mask={mask}"] * (mask != "None") + [f"is_causal={causal}"] * (
         causal == "True"
