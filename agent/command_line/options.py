@@ -232,6 +232,14 @@ class JudgingOptions:
     own_work: OwnWork = "strict"
     train_mode: TrainMode = False
 
+    def rule_of_own_work(self, partial: bool) -> str:
+        """Returns the checked rule. Raises InputError."""
+        from kernelwright.agent.runtime.arguments import own_work_mode
+
+        if partial and self.own_work == "strict":
+            return OWN_WORK_OF_PARTIAL_DRAFTS
+        return own_work_mode(self.own_work)
+
 
 SEARCHES = Modes(
     {"--search serial": (), "--search best-of-n": ("width",), "--search beam": ("width",)}
@@ -281,22 +289,19 @@ def settings_of(
     """
     from kernelwright.agent.command_line.search_arguments import choose_goal, choose_search
     from kernelwright.agent.loop.settings import Settings
-    from kernelwright.agent.runtime.arguments import choose_device, choose_targets, own_work_mode
+    from kernelwright.agent.runtime.arguments import choose_device, choose_targets
     from kernelwright.agent.solve.drafting import draft_kind
 
     budget.check_policy(policy, sampling.read_prices())
     extra = sampling.extra_fields(policy)
     device = choose_device(judging.device) if remote is None else remote.device
     own_target = [remote.target] if remote is not None else []
-    own_work = judging.own_work
-    if drafting.partial and own_work == "strict":
-        own_work = OWN_WORK_OF_PARTIAL_DRAFTS
     budgets = budget.budgets()
     return Settings(
         policy=sampling.policy_label(policy),
         targets=choose_targets(judging.target or own_target, device),
         device=device,
-        own_work=own_work_mode(own_work),
+        own_work=judging.rule_of_own_work(drafting.partial),
         train_mode=judging.train_mode,
         search=choose_search(search.search),
         samples=search.width,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kernelwright.agent.command_line.options import (
+    JUDGING_PANEL,
     MINUTES_UNSOLVED,
     OUTPUT_PANEL,
+    OWN_WORK_OF_PARTIAL_DRAFTS,
     SEARCH_PANEL,
     AsJson,
     BudgetOptions,
@@ -58,6 +61,14 @@ Tune = Annotated[
         rich_help_panel=SEARCH_PANEL,
     ),
 ]
+OwnWorkOrAuto = Annotated[
+    str,
+    typer.Option(
+        help="Share of the work that own kernels must do: strict, share:P, report, or auto: the faster of strict and "
+        "report.",
+        rich_help_panel=JUDGING_PANEL,
+    ),
+]
 Precision = Annotated[
     str | None,
     typer.Option(
@@ -76,6 +87,19 @@ DryRun = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class SolveJudgingOptions(JudgingOptions):
+    """Options for the judge of one run, which may choose the rule of own work itself."""
+
+    own_work: OwnWorkOrAuto = "auto"
+
+    def rule_of_own_work(self, partial: bool) -> str:
+        """Returns the checked rule, or `auto`. Raises InputError."""
+        if self.own_work == "auto":
+            return OWN_WORK_OF_PARTIAL_DRAFTS if partial else "auto"
+        return super().rule_of_own_work(partial)
+
+
 @expand_groups
 def solve(
     context: typer.Context,
@@ -83,7 +107,7 @@ def solve(
     sampling: SamplingOptions,
     search: SearchOptions,
     budget: BudgetOptions,
-    judging: JudgingOptions,
+    judging: SolveJudgingOptions,
     drafting: DraftOptions,
     init: Init = None,
     inputs: Inputs = None,

@@ -30,6 +30,7 @@ class Settings(Value):
     targets: tuple[str, ...] = ("sm_90",)
     device: str = "cpu"
     own_work: str = "strict"
+    """Rule of own work: strict, share:P or report; `auto` until the run begins (agent/solve/own_work_choice.py)."""
     train_mode: bool = False
     """Whether a module with random numbers in training mode is refused, instead of judged in eval
     mode.

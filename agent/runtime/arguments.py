@@ -118,6 +118,7 @@ def own_work_mode(rule: str) -> str:
     if not fits:
         raise InputError(
             f"--own-work {rule!r}: choose strict, report or share:P with P over 0 and at most 1, such as share:0.5"
+            " (auto: agent solve only)"
         )
     return rule
 

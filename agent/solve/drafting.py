@@ -4,7 +4,6 @@ a file of the user's.
 
 from __future__ import annotations
 
-import functools
 import os
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from contextlib import AbstractContextManager, suppress
 from enum import StrEnum
 from pathlib import Path
 from threading import Semaphore
-from typing import Any
+from typing import Any, Protocol
 
 from kernelwright.agent.candidates.candidate_files import read_candidate
 from kernelwright.agent.loop.settings import Settings
@@ -91,6 +90,13 @@ def _require_kernel(name: str) -> None:
         raise InputError(f"--draft {name}: {failure.message}")
 
 
+class DraftFunction(Protocol):
+    """Drafts one problem."""
+
+    def __call__(self, rule: str, exact: bool = False, deadline: float | None = None) -> Draft:
+        """Returns the draft by a rule of own work. exact: large fp32 products are not made of parts."""
+
+
 class Drafter(AbstractContextManager["Drafter"]):
     """Holds the warm process that writes drafts. The process starts with the first draft.
     Thread-safe.
@@ -123,22 +129,38 @@ class Drafter(AbstractContextManager["Drafter"]):
         # Errors are reported by the call that asks for a draft.
         with suppress(InfrastructureError):
             self._process.begin()
+        draft = self.function_for(problem, settings)
+        return DraftedTurn(
+            policy,
+            lambda deadline: draft(settings.own_work, deadline=deadline),
+            turn=turn,
+            make_exact=lambda deadline: draft(settings.own_work, exact=True, deadline=deadline),
+        )
+
+    def function_for(self, problem: Problem, settings: Settings) -> DraftFunction:
+        """Returns the function that drafts the problem as it is judged, by a rule of own work.
+
+        The first usable draft of a rule is kept: a choice between rules, and the run that follows, ask for it.
+        """
         from kernelwright.tools.reference_trials.eval_mode import as_judged
 
         # An empty precision allows all that eager does: cuDNN's convolutions multiply in tf32.
         tf32 = settings.device != "cpu" and settings.precision in ("", "any")
         split = settings.device != "cpu" and settings.precision in ("", "split", "any")
+        drafts: dict[tuple[str, bool], Draft] = {}
 
-        def draft_judged_problem(split: bool, deadline: float | None) -> Draft:
-            judged = problem if settings.train_mode else as_judged(problem).problem
-            return self.draft(judged, settings.own_work, settings.partial, tf32, split, deadline)
+        def draft(rule: str, exact: bool = False, deadline: float | None = None) -> Draft:
+            if (rule, exact) not in drafts:
+                judged = problem if settings.train_mode else as_judged(problem).problem
+                written = self.draft(
+                    judged, rule, settings.partial, tf32, split and not exact, deadline
+                )
+                if not written.usable:
+                    return written
+                drafts[rule, exact] = written
+            return drafts[rule, exact]
 
-        return DraftedTurn(
-            policy,
-            functools.partial(draft_judged_problem, split),
-            turn=turn,
-            make_exact=functools.partial(draft_judged_problem, False),
-        )
+        return draft
 
     def draft(
         self, problem: Problem, own_work: str = "strict", partial: bool = False, tf32: bool = False,

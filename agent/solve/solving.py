@@ -21,6 +21,7 @@ from kernelwright.agent.runtime.errors import Exit, exit_of_outcome
 from kernelwright.agent.runtime.interrupts import defer_interrupts
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.agent.solve.next_steps import NextSteps, next_steps
+from kernelwright.agent.solve.own_work_choice import OwnWorkChooser
 from kernelwright.agent.tuning.turn import TuneTurn
 from kernelwright.policies.base import Policy, Value
 from kernelwright.tools.hardware.machine_info import version
@@ -63,6 +64,10 @@ class Solved(Value):
     """Share of the work in the candidate's own kernels, 0 to 1 (of GPU time, or on a CPU of
     counted operations); None if not measured.
     """
+    own_work: str = "strict"
+    """Rule that the candidates were judged by: `strict`, `share:P` or `report`."""
+    own_work_reason: str = ""
+    """Why `--own-work auto` chose that rule; empty where there was nothing to choose."""
     output: str | None = None
     """Path of the file with the best kernel."""
     written_by: str = ""
@@ -129,9 +134,7 @@ def solve_problem(
     start = time.monotonic()
     settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
     program_version = version("kernelwright") or "(not installed)"
-    options = Options(
-        targets=settings.targets, own_work=settings.own_work, train_mode=settings.train_mode
-    )
+    options = Options(targets=settings.targets, train_mode=settings.train_mode)
     with open_store(db) as store, Drafter(say) as drafter:
         say("starting the tools")
         reference_trials().begin()
@@ -143,6 +146,9 @@ def solve_problem(
             say("running the reference")
             # Before the row is written: a row would end the same command for good.
             reference_trials().require_working(problem, train_mode=settings.train_mode)
+            choice = OwnWorkChooser(drafter, evaluator, options, say).choose(problem, settings)
+            settings = settings.with_(own_work=choice.rule)
+            options = options.with_(own_work=choice.rule)
             trajectory = None
             try:
                 # Ctrl-C between the row and its number would leave a row that nobody releases.
@@ -166,6 +172,7 @@ def solve_problem(
         if run.best is not None and kernel is not None and not withheld:
             write_kernel(output, problem, run.best, store.where, program_version, kernel)
         solved = _solved(run, output, resumed, drafter.refused, time.monotonic() - start)
+        solved = solved.with_(own_work=choice.rule, own_work_reason=choice.reason)
         return _without_kernel(solved, withheld) if withheld else solved
 
 

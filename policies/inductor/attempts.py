@@ -144,8 +144,14 @@ def attempt_draft(
         "wanting": len(varying_fixed) + len(traced.numbers) + len(traced.equalities),
         "source": draft.source, "kernels": draft.kernels, "library_calls": list(draft.library_calls),
         "fixed_sizes": [*traced.fixed, *(f"{a} = {b}" for a, b in traced.equalities)],
-        "symbols": len(traced.sizes.by_path),
+        "symbols": len(traced.sizes.by_path), "half_precision": _is_half(traced),
     }  # fmt: skip
+
+
+def _is_half(traced: TracedModel) -> bool:
+    """Whether a tensor that goes into forward is of half precision."""
+    types = {str(getattr(value, "dtype", "")) for value in traced.flat}
+    return bool(types & {"torch.float16", "torch.bfloat16"})
 
 
 def _generated(traced: TracedModel) -> Any:

@@ -57,6 +57,8 @@ class Draft(Value):
     """Kernels the candidate launches."""
     library_calls: tuple[str, ...] = ()
     """Operators the candidate leaves to torch."""
+    half_precision: bool = False
+    """Whether a floating-point input or weight is of fp16 or bf16."""
     fixed_sizes: tuple[str, ...] = ()
     """Sizes tracing turned into numbers: at other values of these the candidate is wrong."""
     transformation: str = ""

@@ -62,6 +62,11 @@ def _rows(solved: Solved) -> list[tuple[str, object]]:
             if solved.left_to_torch
             else []
         ),
+        *(
+            [("own work", quoted_text(f"{solved.own_work}, {solved.own_work_reason}", limit=400))]
+            if solved.own_work_reason
+            else []
+        ),
         (
             "stopped",
             Text.assemble(

@@ -8,6 +8,7 @@ the nodes relu and mm, and symbols {"s0": "x.shape[0]", "s1": "x.shape[1]"} for 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.refusing import DraftRefused
+from kernelwright.policies.inductor.tracing.autograd_functions import forward_alone
 from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived, recompute_floats
 from kernelwright.policies.inductor.tracing.execution import ModelCall, examples
 from kernelwright.policies.inductor.tracing.loop_syntax import has_loops
@@ -209,10 +211,12 @@ def _make_graph(
     gradients = bool(TAKES_GRADIENTS.search(traced.text.source))
     make = functools.partial(_graph_of, partial=partial, gradients=gradients)
     loops.use(traced.sizes, make)
+    functions = contextlib.nullcontext() if gradients else forward_alone()
     traced.loops = loops
     with (
         torch.no_grad(), traced.mode, enable_python_dispatcher(), torch.backends.mkldnn.flags(enabled=False),
         tracing_loops(loops), tracing_slices(traced.slices), without_draws_of_python(traced.text.source),
+        functions,
     ):  # fmt: skip
         if loops.form is not LoopForm.UNROLLED and loops.learns:
             loops.begin(learning=True)
