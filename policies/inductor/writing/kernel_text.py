@@ -23,8 +23,8 @@ from kernelwright.policies.inductor.writing.plain import (
     simplify_kernel,
 )
 from kernelwright.policies.inductor.writing.products.descriptors import (
-    DESCRIBED_PRODUCTS,
     described_operands,
+    gains_from_descriptors,
     read_by_descriptors,
 )
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
@@ -33,7 +33,7 @@ from kernelwright.policies.inductor.writing.products.hoisting import hoist_divis
 from kernelwright.policies.inductor.writing.products.index_type import use_index_type
 from kernelwright.policies.inductor.writing.products.input_precision import use_tf32_products
 from kernelwright.policies.inductor.writing.products.parts import add_up_parts, without_round_trips
-from kernelwright.policies.inductor.writing.products.tiles import written_extents
+from kernelwright.policies.inductor.writing.products.tiles import has_many_tiles, written_extents
 from kernelwright.policies.inductor.writing.products.two_axes import drop_axes_of_one
 from kernelwright.policies.inductor.writing.words.naming import Names, roles_of
 from kernelwright.policies.inductor.writing.words.parameters import parameter_names
@@ -94,7 +94,8 @@ def write_kernel(
             use_tf32_products(function)
         kernel.grouped = kernel.grid == "Grid2DWithYZOverflow" and group_tiles(function)
         kernel.indexed = use_index_type(function)
-        if kernel.half and kernel.grouped and kernel.text.count("tl.dot(") == DESCRIBED_PRODUCTS:
+        large = all(has_many_tiles(kernel, launch.hints) for launch in launches)
+        if kernel.half and kernel.grouped and large and gains_from_descriptors(function):
             kernel.described = _describe_operands(function, kernel, names, remaining)
     # 5. Workarounds of Triton, and constants for divisors.
     numbers_spread(function)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
+Operands = tuple[GraphNode, GraphNode, GraphNode]
+"""Query, key and value of four axes: (batch, heads, rows, columns)."""
 ABSORBING = -1e30
 """A number to which adding a score of fp32 changes nothing: such a filling may as well be added."""
 MASKING = -1e4
@@ -120,7 +122,7 @@ class _Writer:
             node.meta["val"] = operator(*tree_map(value, list(args)), **tree_map(value, kwargs))
         return node  # type: ignore[no-any-return]
 
-    def _size(self, size: Any) -> Any:
+    def _size(self, size: int | torch.SymInt) -> GraphNode | int:
         """Returns a size as an argument of an operator: a number, or a node that gives it. Raises NoAttention."""
         import torch
 
@@ -137,7 +139,7 @@ class _Writer:
                     return self.call(torch.ops.aten.sym_size.int, node, axis)
         raise NoAttention
 
-    def operands(self, query: Any, turned_key: Any, value: Any) -> tuple[Any, Any, Any]:
+    def operands(self, query: GraphNode, turned_key: GraphNode, value: GraphNode) -> Operands:
         """Returns query, key and value of four axes: as they were before their batch axes were joined, if possible."""
         import torch
 
@@ -160,7 +162,7 @@ class _Writer:
             )
         return query, key, value
 
-    def write(self, operands: tuple[Any, Any, Any], scores: Scores, form: AttentionForm) -> None:
+    def write(self, operands: Operands, scores: Scores, form: AttentionForm) -> None:
         """Puts the operator in the place of the weighted sum."""
         import torch
 
@@ -183,7 +185,7 @@ class _Writer:
                 flat = self.call(aten.reshape.default, out, sizes)
                 self._weighted.replace_all_uses_with(flat)
 
-    def _mask(self, scores: Scores, operands: tuple[Any, Any, Any]) -> tuple[Any, bool]:
+    def _mask(self, scores: Scores, operands: Operands) -> tuple[GraphNode | None, bool]:
         """Returns the mask of four axes, and whether a causal one stands for it. Raises NoAttention."""
         import torch
 
@@ -211,7 +213,7 @@ class _Writer:
         zero = self.call(aten.full.default, [], 0.0, **options)
         return self.call(aten.where.self, seen, zero if added is None else added, hidden), False
 
-    def _sum_of_masks(self, scores: Scores, operands: tuple[Any, Any, Any]) -> Any:
+    def _sum_of_masks(self, scores: Scores, operands: Operands) -> GraphNode | None:
         """Returns the sum of the masks that are added, each times its factor; None without such a mask."""
         import torch
 
@@ -224,7 +226,7 @@ class _Writer:
             total = mask if total is None else self.call(aten.add.Tensor, total, mask)
         return total
 
-    def _on_four_axes(self, mask: Any, operands: tuple[Any, Any, Any]) -> Any:
+    def _on_four_axes(self, mask: GraphNode, operands: Operands) -> GraphNode:
         """Returns a mask of (batch, heads, rows, columns). Raises NoAttention where it would have to be copied."""
         import torch
 
@@ -247,7 +249,7 @@ class _Writer:
                 raise NoAttention
         return mask
 
-    def _with_empty_rows(self, out: Any, mask: Any) -> Any:
+    def _with_empty_rows(self, out: GraphNode, mask: GraphNode) -> GraphNode:
         """The library gives zeros for a row that sees no key; a softmax that is written out gives NaN."""
         import torch
 
@@ -276,7 +278,7 @@ def _four_axes(node: GraphNode) -> GraphNode | None:
     return inner  # type: ignore[no-any-return]
 
 
-def _untransposed(node: GraphNode) -> Any:
+def _untransposed(node: GraphNode) -> GraphNode | None:
     """Returns the operand of a transposition of the last two axes; None for other nodes."""
     return (
         node.args[0] if name_of(node) == "permute" and list(node.args[1]) == [0, 1, 3, 2] else None

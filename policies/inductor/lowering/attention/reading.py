@@ -7,10 +7,16 @@ first product with the scale 0.125 and one added mask.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.graph_types import GraphNode
+
+if TYPE_CHECKING:
+    import torch
+
+    Size = int | torch.SymInt
 
 UNCHANGED = frozenset({"clone", "alias", "expand", "_to_copy", "convert_element_type"})
 """Operators that keep every value (up to rounding) and its position."""
@@ -99,7 +105,7 @@ def moves_nothing(node: GraphNode) -> bool:
     return are_equal(_without_units(before)[-1:], _without_units(after)[-1:])
 
 
-def _without_units(shape: Any) -> list[Any]:
+def _without_units(shape: Sequence[Size]) -> list[Size]:
     return [size for size in shape if not are_equal((size,), (1,))]
 
 
@@ -228,7 +234,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def are_equal(first: Any, second: Any) -> bool:
+def are_equal(first: Sequence[Size], second: Sequence[Size]) -> bool:
     """Whether shapes are known to be equal, without a guard."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernelwright.policies.inductor.writing.kernels import LoweredKernel
@@ -29,20 +30,32 @@ HALF_PRECISION_TILES = (
     Tile(128, 256, 64, 8, 3),
     Tile(128, 128, 64, 8, 3),
     Tile(64, 128, 64, 4, 4),
-    Tile(64, 64, 64, 4, 4),
+    Tile(64, 64, 128, 4, 4),
 )
 """Tiles of products of fp16 and bf16."""
+FEW_ROWS_TILE = Tile(16, 32, 256, 4, 4)
+"""Tile of half precision products of at most 16 rows, which read their weights once: 19 us, and 30 us in the last tile
+above (16 x 4096 x 4096, H200).
+"""
 HALF_PRECISION_TILES_OF_TWO = (
     Tile(128, 128, 64, 8, 3),
     Tile(64, 128, 64, 4, 3),
-    Tile(64, 64, 64, 4, 4),
+    Tile(64, 64, 128, 4, 4),
 )
 """Tiles of two fp16 or bf16 products with a common left operand, such as a layer's gate and values.
 
 The two accumulators take the registers of a single one with twice as many columns.
 """
-DESCRIBED_TILES = (Tile(128, 128, 64, 8, 4), *HALF_PRECISION_TILES_OF_TWO[1:])
-"""Tiles of two products whose operands are read through descriptors, which take no registers for addresses."""
+DESCRIBED_TILES = (Tile(128, 256, 64, 8, 4), Tile(128, 128, 64, 4, 4))
+"""Tiles of a product whose operands are read through descriptors."""
+RATE_OF_SMALL_TILE = 0.85
+"""Elements that the second of these tiles computes while the first computes one (H200)."""
+DESCRIBED_PAIR_TILE = Tile(128, 128, 64, 8, 4)
+"""Tile of two products whose operands are read through descriptors, which take no registers for addresses."""
+MIN_DESCRIBED_TILES = 66
+"""Tiles of 128 x 128 from which on persistent programs keep half of an H100's multiprocessors at work."""
+MULTIPROCESSORS = 132
+"""Multiprocessors of an H100 and an H200."""
 HALF_PRECISION_TILES_OF_MORE = (Tile(128, 64, 64, 8, 3), Tile(64, 64, 64, 4, 3))
 """Tiles of three or more fp16 or bf16 products with a common left operand, such as query, key and value."""
 MAX_SHARED_MEMORY = 227 << 10
@@ -65,11 +78,30 @@ def product_tile(kernel: LoweredKernel) -> Tile:
     if kernel.convolves:
         in_fp32 = kernel.single and not kernel.by_tf32
         return FP32_CONVOLUTION_TILE if in_fp32 else TENSOR_CORE_CONVOLUTION_TILE
+    if kernel.described:
+        return DESCRIBED_PAIR_TILE if len(kernel.described) > 2 else _described_tile(kernel)
     tiles = _tiles(kernel)
+    if tiles is HALF_PRECISION_TILES and kernel.hints.get("Y", 1) <= FEW_ROWS_TILE.rows:
+        return FEW_ROWS_TILE
     for tile in tiles:
         if _programs(kernel, tile) >= ENOUGH_PROGRAMS:
             return tile
     return tiles[-1]
+
+
+def _described_tile(kernel: LoweredKernel) -> Tile:
+    """Returns the tile with the least estimated time: whole rounds of all multiprocessors, of which the last is often
+    nearly empty (8192 x 768 in tiles of 128 x 256 are 1.5 rounds, in tiles of 128 x 128 2.9).
+    """
+    large, small = DESCRIBED_TILES
+    rounds = [math.ceil(_programs(kernel, tile) / MULTIPROCESSORS) for tile in DESCRIBED_TILES]
+    return large if rounds[0] * 2 * RATE_OF_SMALL_TILE <= rounds[1] else small
+
+
+def has_many_tiles(kernel: LoweredKernel, hints: dict[str, int] | None) -> bool:
+    """Whether a product with these extents is large enough for persistent programs."""
+    sized = kernel if hints is None else replace(kernel, hints=hints)
+    return _programs(sized, DESCRIBED_TILES[1]) >= MIN_DESCRIBED_TILES
 
 
 def _programs(kernel: LoweredKernel, tile: Tile) -> int:
@@ -83,8 +115,6 @@ def _tiles(kernel: LoweredKernel) -> tuple[Tile, ...]:
         return SPLIT_FP32_TILES
     if kernel.single:
         return FP32_TILES
-    if kernel.described:
-        return DESCRIBED_TILES
     by_products = (
         HALF_PRECISION_TILES,
         HALF_PRECISION_TILES_OF_TWO,

@@ -67,13 +67,54 @@ def test_half_precision_products_copy_ahead_and_two_of_them_share_a_tile(gated):
         r"ROW_BLOCK=tile_for\(rows, 128\), COLUMN_BLOCK=tile_for\(\w+, (\d+)\)", gated.source
     )
     assert launches == ["128", "256"]
-    assert re.findall(r"num_stages=(\d)", gated.source) == ["4", "3"]
+    assert re.findall(r"num_stages=(\d)", gated.source) == ["4", "4"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "tiles", "described"),
+    [
+        ("nn.Linear(768, 768)(x)", (128, 128), True),
+        ("nn.Linear(768, 4096)(x)", (128, 256), True),
+        ("nn.functional.gelu(nn.Linear(768, 768)(x))", (128, 256), False),
+    ],
+)
+def test_a_product_with_a_cheap_epilogue_is_made_by_persistent_programs(
+    drafter, layer, tiles, described
+):
+    called, _, rest = layer.partition("nn.Linear(")
+    arguments, _, rest = rest.partition(")")
+    source = f"""
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear({arguments}, dtype=torch.bfloat16)
+    def forward(self, x):
+        return {called}self.layer{rest}
+def get_inputs():
+    return [torch.randn(8192, 768, dtype=torch.bfloat16)]
+def get_init_inputs():
+    return []
+"""
+    written = draft(source, drafter.run, mode=DraftMode.STRICT)
+    assert ("DESCRIBED=is_aligned(" in written.source) == described
+    assert f"COLUMN_BLOCK={tiles[1]}" in written.source
+
+
+def test_few_rows_have_tiles_of_few_rows(drafter):
+    source = GATED_LAYER.replace("rows, hidden, inner = 4096", "rows, hidden, inner = 16")
+    written = draft(source, drafter.run, mode=DraftMode.STRICT)
+    assert "ROW_BLOCK=16, COLUMN_BLOCK=tile_for(hidden, 32)" in written.source
+    assert "DESCRIBED" not in written.source
 
 
 def test_a_gate_and_its_values_are_read_through_descriptors_where_they_are_aligned(gated):
     gate, down = _multiplying_kernels(gated.source)
     assert ast.unparse(gate).count("tl.make_tensor_descriptor(") == 3
-    assert "tl.make_tensor_descriptor(" not in ast.unparse(down)
+    assert ast.unparse(down).count("tl.make_tensor_descriptor(") == 2
+    assert "flatten=True" in ast.unparse(down)
+    assert "flatten=True" not in ast.unparse(gate), "a pair of products takes all registers"
     assert "DESCRIBED=is_aligned((" in gated.source
     assert "persistent_grid(" in gated.source
 
