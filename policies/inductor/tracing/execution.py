@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -220,3 +221,27 @@ def spelt(name: str) -> str:
 def simple_path(path: str) -> str:
     """Returns a path as an identifier: layers_0_weight for `self.layers[0].weight`."""
     return re.sub(r"\W+", "_", unwrapped_path(path).removeprefix("self.")).strip("_")
+
+
+@contextlib.contextmanager
+def forward_alone() -> Iterator[None]:
+    """Lets `apply` of every autograd function run its forward, in a block that takes no gradients.
+
+    `torch.func` calls such a function only if it separates `setup_context` from `forward`, which those of models of
+    transformers (Bloom's GELU) do not.
+    """
+    import torch
+
+    function = torch.autograd.Function
+    plain = vars(function)["apply"]
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if cls.setup_context is not function.setup_context:
+            return cls.forward(*args, **kwargs)
+        return cls.forward(torch.autograd.function.FunctionCtx(), *args, **kwargs)
+
+    function.apply = classmethod(apply)  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        function.apply = plain  # type: ignore[method-assign]

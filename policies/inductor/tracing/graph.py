@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.refusing import DraftRefused
-from kernelwright.policies.inductor.tracing.autograd_functions import forward_alone
 from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived, recompute_floats
-from kernelwright.policies.inductor.tracing.execution import ModelCall, examples
+from kernelwright.policies.inductor.tracing.execution import ModelCall, examples, forward_alone
 from kernelwright.policies.inductor.tracing.loop_syntax import has_loops
 from kernelwright.policies.inductor.tracing.loops import (
     LoopForm,
