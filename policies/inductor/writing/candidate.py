@@ -59,11 +59,11 @@ from kernelwright.policies.inductor.writing.words.docstrings import docstring
 
 SPLIT_HELPER = '''def split(blocks):
     """Blocks over two axes of a grid, of which neither may be over 65,535."""
-    more = triton.cdiv(blocks, 65535)
+    more = max(1, triton.cdiv(blocks, 65535))
     return triton.cdiv(blocks, more), more'''
 BLOCK_FOR = '''def block_for(extent, most):
     """Of most, an eighth of it and so on the smallest that holds the extent."""
-    while most // 8 >= extent:
+    while most // 8 >= max(extent, 1):
         most //= 8
     return most'''
 TILE_FOR = '''def tile_for(extent, most):
