@@ -16,6 +16,7 @@ from kernelwright.rl.command_line.options.shared import (
     Against,
     AsJson,
     Debug,
+    Gpus,
     Settings,
     StorageName,
 )
@@ -171,6 +172,7 @@ def sft(
     rows: RowOptions,
     drawn: DrawnOptions,
     trainer: SftTrainerOptions,
+    gpus: Gpus = None,
     out: Out = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -180,6 +182,7 @@ def sft(
     The same command goes on where it was stopped or killed. Exits with 0 where the model is written, 2 where you must
     change something, 3 for this machine's trouble, 130 where it was interrupted.
     """
+    from kernelwright.rl.training.processes import leave_process_group
     from kernelwright.rl.training.sft.options import SftOptions
     from kernelwright.rl.training.sft.sft_arguments import (
         parse_device,
@@ -187,6 +190,7 @@ def sft(
         parse_weight_storage,
         read_trainer_settings,
     )
+    from kernelwright.rl.training.sharding.launching import run_on_gpus
 
     recipe = parse_preset(model.preset, model.base)
     options = SftOptions(
@@ -198,7 +202,11 @@ def sft(
         against=tuple(drawn.against or ()), workers=drawn.workers or os.cpu_count() or 2,
         storage=parse_weight_storage(trainer.storage), seed=trainer.seed,
     )  # fmt: skip
-    _show(_trained(options, as_json), as_json)
+    run_on_gpus(gpus, options.device, sys.argv[1:])
+    trained = _trained(options, as_json)
+    leave_process_group()
+    if trained.first:
+        _show(trained, as_json)
 
 
 def _trained(options: SftOptions, quiet: bool) -> FineTuningResult:

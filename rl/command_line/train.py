@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -11,7 +12,7 @@ import typer
 from kernelwright.agent.command_line.modes import Modes, names_of
 from kernelwright.agent.command_line.options import expand_groups
 from kernelwright.rl.command_line.options.rollouts import EngineOptions, RolloutOptions
-from kernelwright.rl.command_line.options.shared import Adapter, AsJson, Debug
+from kernelwright.rl.command_line.options.shared import Adapter, AsJson, Debug, Gpus
 from kernelwright.rl.command_line.options.training import (
     DistributionOptions,
     PolicyName,
@@ -178,6 +179,7 @@ def train(
     rollouts: RolloutOptions,
     engine: EngineOptions,
     online: Online = False,
+    gpus: Gpus = None,
     out: Out = Path("trained"),
     as_json: AsJson = False,
     debug: Debug = False,
@@ -200,9 +202,9 @@ def train(
         "output": out,
     }  # fmt: skip
     if online:
-        _online({**shared, **rollouts.fields(), **engine.fields()}, as_json)
+        _online({**shared, **rollouts.fields(), **engine.fields()}, gpus, as_json)
     else:
-        _from_log({**shared, **log.fields()}, log.dry_run, as_json)
+        _from_log({**shared, **log.fields()}, log.dry_run, gpus, as_json)
 
 
 def _method(name: str | None) -> Any:
@@ -215,12 +217,14 @@ def _method(name: str | None) -> Any:
         raise InputError(f"--method {name!r}: choose {', '.join(Method)}") from None
 
 
-def _from_log(fields: dict[str, Any], dry_run: bool, as_json: bool) -> None:
+def _from_log(fields: dict[str, Any], dry_run: bool, gpus: int | None, as_json: bool) -> None:
     from kernelwright.rl.training.early_checks import check_log
     from kernelwright.rl.training.options import LogOptions
+    from kernelwright.rl.training.sharding.launching import run_on_gpus
 
     options = LogOptions(**fields)
     check_log(options)
+    run_on_gpus(gpus, options.device, sys.argv[1:])
     _trained_from_log(options, dry_run, as_json)
 
 
@@ -246,13 +250,15 @@ def _trained_from_log(options: LogOptions, dry_run: bool, as_json: bool) -> None
         typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))
 
 
-def _online(fields: dict[str, Any], as_json: bool) -> None:
+def _online(fields: dict[str, Any], gpus: int | None, as_json: bool) -> None:
     from kernelwright.rl.command_line.options.spreading import spread
     from kernelwright.rl.training.early_checks import check_problems
     from kernelwright.rl.training.online.options import OnlineOptions
+    from kernelwright.rl.training.sharding.launching import run_on_gpus
 
     options = OnlineOptions(**spread(fields))
     check_problems(options)
+    run_on_gpus(gpus, options.device, sys.argv[1:])
     _trained_online(options, as_json)
 
 

@@ -123,7 +123,7 @@ def write_policy(
     """
     partial = output.with_name(f".{output.name}.{time.time_ns()}")
     try:
-        _save_model(partial, model, weights, storage)
+        save_model(partial, model, weights, storage)
         subject.tokenizer.save_pretrained(partial)
         card = card_after(subject, (), **facts)
         write_card(partial, card)
@@ -138,7 +138,7 @@ def write_policy(
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _save_model(
+def save_model(
     folder: Path, model: Any, weights: dict[str, torch.Tensor], storage: Storage
 ) -> None:
     """Writes an adapter as it is, and whole weights in the dtype of `storage`."""

@@ -24,7 +24,7 @@ from kernelwright.rl.training.grpo.rows import LogBatches, in_order, row_of
 from kernelwright.rl.training.options import LogOptions, Method, TrainOptions
 from kernelwright.rl.training.plan import PlannedLog, TrainingPlan, make_plan, refuse_empty
 from kernelwright.rl.training.precision.holding import HeldWeights
-from kernelwright.rl.training.precision.keeping import keep_masters, trained_masters
+from kernelwright.rl.training.precision.keeping import gather_weights, keep_masters
 from kernelwright.rl.training.processes import (
     first_before_others,
     only_in_first_process,
@@ -84,8 +84,8 @@ def train_from_log(
         # The first process writes the work folder; the others then find it.
         with first_before_others(process):
             resumes = prepare_output(options, identity_facts)
+            checkpoint = newest_checkpoint(options.work) if resumes else None
         prepared = _prepare(options, subject, held, material)
-        checkpoint = newest_checkpoint(options.work) if resumes else None
         return _train(prepared, checkpoint, say, watch)
 
 
@@ -176,7 +176,7 @@ def finish_training(
         checkpoint = newest_checkpoint(options.work)
         return result.with_(output=str(checkpoint), paused=True)
     # All processes must call this: sharded weights are gathered from them.
-    weights = trainer.accelerator.get_state_dict(trainer.model) | trained_masters(trainer)
+    weights = gather_weights(trainer)
     if trainer.is_world_process_zero():
         publish_policy(
             trainer.accelerator.unwrap_model(trainer.model),

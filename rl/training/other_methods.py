@@ -13,6 +13,7 @@ from kernelwright.rl.log.dataset import Sample
 from kernelwright.rl.log.refusals import REFUSAL_TEXTS, TurnRefusal
 from kernelwright.rl.training.grpo.config import SMALL_MODEL_PARAMETERS
 from kernelwright.rl.training.options import LogOptions, Method
+from kernelwright.rl.training.processes import sharding_fields
 from kernelwright.rl.training.subject import Subject, parameters
 from kernelwright.rl.training.trl_settings import check_settings, make_config, warm_up_steps
 
@@ -237,6 +238,7 @@ def _config(method: Method, size: int, rows: int, options: LogOptions, longest: 
     small_rate, large_rate = LEARNING_RATES[method]
     defaults = {
         **SHARED_SETTINGS,
+        **sharding_fields(),
         "learning_rate": small_rate if is_small else large_rate,
         "per_device_train_batch_size": min(32 if is_small else 2, rows),
         "bf16": on_gpu,

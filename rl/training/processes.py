@@ -42,49 +42,65 @@ def process_rank(device: str) -> ProcessRank:
 
     on_gpu = device.startswith("cuda")
     state = PartialState(cpu=not on_gpu)
-    launch_command = (
-        "accelerate launch --config_file rl/configs/two_gpus.yaml -m kernelwright.rl train ..."
-    )
-    refuse_several_gpus(device, "train", f", or use them all with `{launch_command}`")
+    refuse_several_gpus(device)
+    if is_sharded() and not on_gpu:
+        _let_accelerate_shard_on_cpus()
     if on_gpu and state.num_processes > 1:
         device = f"cuda:{state.local_process_index}"
     return ProcessRank(state.process_index, state.num_processes, device)
 
 
-def refuse_several_gpus(device: str, command: str, otherwise: str = "") -> None:
+def refuse_several_gpus(device: str) -> None:
     """Raises InputError if a single process sees several GPUs: transformers would train copies on
     all of them (DataParallel), whatever `device` says.
     """
     import torch
 
-    alone = os.environ.get("WORLD_SIZE", "1") == "1"
-    if alone and device.startswith("cuda") and torch.cuda.device_count() > 1:
+    is_alone = os.environ.get("WORLD_SIZE", "1") == "1"
+    gpus = torch.cuda.device_count() if is_alone and device.startswith("cuda") else 1
+    if gpus > 1:
         number = device.partition(":")[2] or "0"
         raise InputError(
-            f"one process sees several GPUs: show it one (CUDA_VISIBLE_DEVICES={number} rl {command} ...){otherwise}"
+            f"one process sees {gpus} GPUs: train on all of them with --gpus {gpus}, or show it one "
+            f"(CUDA_VISIBLE_DEVICES={number})"
         )
 
 
-def weights_are_spread() -> bool:
-    """Returns whether FSDP or DeepSpeed shards the weights or the optimizer of this training."""
-    return _launched_by("FSDP") or _launched_by("DEEPSPEED")
+def is_sharded() -> bool:
+    """Returns whether this training's launcher asks for weights sharded over the processes."""
+    return os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
 
 
-def _launched_by(name: str) -> bool:
-    return os.environ.get(f"ACCELERATE_USE_{name}", "").lower() == "true"
+def sharding_fields() -> dict[str, Any]:
+    """Returns the fields of a trainer's config that a sharded training needs.
 
-
-def refuse_spread_weights() -> None:
-    """Raises InputError under FSDP, and under DeepSpeed's third stage: online training samples
-    from whole weights in every process.
+    Gradients are reduced after each part of a step: held back to the last part, they would be whole
+    in every process.
     """
-    if _launched_by("FSDP") or (
-        _launched_by("DEEPSPEED") and os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"
-    ):
-        raise InputError(
-            "online training samples from whole weights, and this launch spreads them over the GPUs: use "
-            "rl/configs/two_gpus.yaml, or collect with agent batch and train with rl train --from-trajectories DB"
-        )
+    if not is_sharded():
+        return {}
+    return {"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}}
+
+
+def _let_accelerate_shard_on_cpus() -> None:
+    """Makes accelerate shard over processes on CPUs, too.
+
+    accelerate 1.15 takes its FSDP path on accelerators alone; torch's `fully_shard` runs over gloo
+    as well, and a rehearsal on CPUs must take the same path as a training on GPUs.
+    """
+    from accelerate.state import AcceleratorState
+    from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+
+    original = AcceleratorState.__init__
+
+    def initialize(self: Any, *arguments: Any, **options: Any) -> None:
+        """Initializes the state, and declares CPUs sharded."""
+        original(self, *arguments, **options)
+        if self.distributed_type is DistributedType.MULTI_CPU:
+            self.distributed_type = DistributedType.FSDP
+            self.fsdp_plugin = FullyShardedDataParallelPlugin()
+
+    AcceleratorState.__init__ = initialize  # type: ignore[method-assign]
 
 
 def only_in_first_process(process: ProcessRank, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,6 +18,15 @@ from kernelwright.policies.model_identity import (
 )
 from kernelwright.policies.policy_card import PolicyCard, read_cards, trainings_of
 from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
+from kernelwright.rl.training.adapters import (
+    add_new_adapter,
+    add_stored_adapter,
+    initial_weights,
+    stored_weights,
+)
+from kernelwright.rl.training.processes import is_sharded
+from kernelwright.rl.training.sft.presets import Lora
+from kernelwright.rl.training.sharding.loading import assign_whole, load_sharded
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +38,8 @@ if TYPE_CHECKING:
 LOCAL_POLICY_PREFIXES = ("embedded", "transformers:", "vllm:")
 MAX_LINEAGE_REVISIONS = 512
 """Number of revisions stored in a lineage."""
+RL_LORA = Lora(dropout=0.0)
+"""The adapter of `rl train --lora`. With dropout the ratio of a policy to itself would not be 1."""
 
 
 class Subject(NamedTuple):
@@ -106,17 +117,19 @@ def path_of(policy: str) -> str:
     return policy
 
 
-def load_weights(subject: Subject, device: str, lora: bool) -> PreTrainedModel:
+def load_weights(subject: Subject, device: str, lora: bool, seed: int = 0) -> PreTrainedModel:
     """Returns the model on a device, with its adapter, or with a new adapter if `lora`.
 
-    Weights are float32, but keep their stored dtype for training an adapter on a GPU. Raises
-    InputError.
+    Weights are float32, but keep their stored dtype for training an adapter on a GPU. Under a
+    launcher that shards, each process has its part. seed: of a new adapter. Raises InputError.
     """
     import torch
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     try:
+        if is_sharded():
+            return _load_sharded(subject, device, lora, seed)
         # Frozen weights under an adapter keep their stored dtype.
         model = _read_weights(subject.path, lora)
         if lora and device == "cpu":
@@ -124,14 +137,37 @@ def load_weights(subject: Subject, device: str, lora: bool) -> PreTrainedModel:
         model = model.to(device)
     except torch.OutOfMemoryError as error:
         raise InputError(
-            f"{subject.path} does not fit on {device}: use --lora, or a smaller base"
+            f"{subject.path} does not fit on {device}: use --lora, more --gpus, or a smaller base"
         ) from error
+    except InputError:
+        raise
     except Exception as error:
         # A broken folder makes transformers raise errors of many kinds.
         raise InputError(
             f"cannot load {subject.path}: {str(error).strip().splitlines()[0][:300]}"
         ) from error
-    return _adapted(model, subject, lora)
+    return _adapted(model, subject, lora, seed)
+
+
+def _load_sharded(subject: Subject, device: str, lora: bool, seed: int) -> Any:
+    """Returns the model sharded over all processes, with the weights of its adapter."""
+    import torch
+
+    has_adapter = lora or subject.adapter is not None
+    keeps_dtype = has_adapter and device.startswith("cuda")
+    dtype = None if keeps_dtype else torch.float32
+    if not has_adapter:
+        return load_sharded(subject.path, device, dtype)
+    if subject.adapter is None:
+        model = load_sharded(
+            subject.path, device, dtype, lambda base: add_new_adapter(base, RL_LORA)
+        )
+        assign_whole(model, initial_weights(model, seed))
+        return model
+    folder = subject.adapter
+    model = load_sharded(subject.path, device, dtype, lambda base: add_stored_adapter(base, folder))
+    assign_whole(model, stored_weights(folder))
+    return model
 
 
 def _read_weights(path: str, lora: bool) -> Any:
@@ -154,15 +190,18 @@ def load_for_training(subject: Subject, options: TrainOptions) -> HeldWeights:
     from kernelwright.rl.training.precision.holding import HeldWeights, hold_weights
 
     if options.lora or subject.adapter is not None:
-        model = load_weights(subject, options.device, lora=True)
+        model = load_weights(subject, options.device, lora=True, seed=options.seed)
         return HeldWeights(model, None, "adapter fp32")
+    if is_sharded():
+        model = load_weights(subject, options.device, lora=False)
+        return HeldWeights(model, None, "weights fp32, sharded over the processes by FSDP2")
     return hold_weights(load_weights(subject, "cpu", lora=False), options.device, options.precision)
 
 
-def _adapted(model: PreTrainedModel, subject: Subject, lora: bool) -> Any:
+def _adapted(model: PreTrainedModel, subject: Subject, lora: bool, seed: int) -> Any:
     if subject.adapter is None and not lora:
         return model
-    from peft import LoraConfig, PeftModel, get_peft_model
+    from peft import PeftModel
 
     if subject.adapter is not None:
         try:
@@ -172,18 +211,9 @@ def _adapted(model: PreTrainedModel, subject: Subject, lora: bool) -> Any:
             raise InputError(
                 f"the adapter {subject.adapter} does not fit {subject.path}: {str(error).strip().splitlines()[0][:200]}"
             ) from error
-    from kernelwright.rl.training.sft.presets import Lora
-
-    recipe = Lora()
-    # With dropout the ratio of a policy to itself would not be 1.
-    config = LoraConfig(
-        r=recipe.rank,
-        lora_alpha=recipe.alpha,
-        lora_dropout=0.0,
-        target_modules=list(recipe.targets),
-        task_type="CAUSAL_LM",
-    )
-    return get_peft_model(model, config)
+    adapted = add_new_adapter(model, RL_LORA)
+    assign_whole(adapted, initial_weights(adapted, seed))
+    return adapted
 
 
 def parameters(model: torch.nn.Module) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from accelerate import PartialState
 from transformers import TrainerCallback
 
 from kernelwright.rl.training.checkpoints import mark_whole
@@ -154,7 +155,8 @@ class TrainingWatcher(TrainerCallback):
         control: TrainerControl,
         **_: object,
     ) -> None:
-        """Marks a new checkpoint as complete, in the first process."""
+        """Marks a new checkpoint as complete, in the first process, once all have written theirs."""
+        PartialState().wait_for_everyone()
         if state.is_world_process_zero:
             folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
             mark_whole(

@@ -33,6 +33,16 @@ Settings = Annotated[
 Adapter = Annotated[
     str | None, typer.Option(help="A LoRA adapter to go on with.", show_default=False)
 ]
+Gpus = Annotated[
+    int | None,
+    typer.Option(
+        "--gpus",
+        min=1,
+        help="Train in so many processes, a GPU each, with weights, gradients and optimizer sharded (FSDP2). With "
+        "--device cpu: processes on the cores, to rehearse.",
+        show_default=False,
+    ),
+]
 TargetName = Annotated[
     str, typer.Option("--target", help="GPU to compile for: sm_80 ... sm_120, gfx942.")
 ]

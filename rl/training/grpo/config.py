@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
+from kernelwright.rl.training.processes import sharding_fields
 from kernelwright.rl.training.trl_settings import (
     check_settings,
     decided_fields,
@@ -145,6 +146,7 @@ def grpo_config(user_settings: Mapping[str, Any], facts: GRPOFacts) -> GRPOConfi
     rates = rate_settings(facts.parameters, facts.lora).model_dump()
     defaults: dict[str, Any] = {
         **DEFAULT_FIELDS,
+        **sharding_fields(),
         **rates,
         "per_device_train_batch_size": 64 if is_small else 4,
         "gradient_accumulation_steps": 1 if is_small else 8,

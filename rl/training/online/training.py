@@ -48,7 +48,6 @@ from kernelwright.rl.training.processes import (
     first_before_others,
     only_in_first_process,
     process_rank,
-    refuse_spread_weights,
 )
 from kernelwright.rl.training.report import TrainingResult
 from kernelwright.rl.training.safety.judge_exam import refuse_failing_judge
@@ -104,7 +103,6 @@ def train_online(
             "--online trains by grpo: collect with agent batch, then rl train --from-trajectories DB "
             f"--method {options.method}"
         )
-    refuse_spread_weights()
     process = process_rank(options.device)
     say = only_in_first_process(process, say)
     options = options.with_(device=process.device)
@@ -116,6 +114,7 @@ def train_online(
     problems = ProblemSource(options.problems, options.seed, options.against)
     with first_before_others(process):
         resumes = prepare_output(options, {"revision": subject.revision})
+        checkpoint = newest_checkpoint(options.work) if resumes else None
     with ExitStack() as held, readable_trouble():
         judges = judges or held.enter_context(examined_judges(options, device, say))
         if options.ray is not None:
@@ -124,7 +123,6 @@ def train_online(
         say("loading the policy")
         context = RoundContext(store, judges, options, formula)
         prepared = _prepare(context, process, subject, problems, say)
-        checkpoint = newest_checkpoint(options.work) if resumes else None
         return _train(prepared, checkpoint, say, watch)
 
 

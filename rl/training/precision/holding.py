@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.errors import InputError
 from kernelwright.rl.training.options import Precision
-from kernelwright.rl.training.processes import weights_are_spread
 
 if TYPE_CHECKING:
     import torch
@@ -27,10 +26,6 @@ rest.
 """
 HOST_SHARE = 0.9
 """Share of the host's free memory for masters and moments."""
-SPREAD_BFLOAT16_PARAMETERS = 3_000_000_000
-"""Number of parameters above which weights sharded by a launcher are bf16; the launcher keeps
-fp32 masters.
-"""
 
 
 class FreeMemory(NamedTuple):
@@ -58,8 +53,6 @@ def hold_weights(model: Any, device: str, requested: Precision) -> HeldWeights:
 
     size = sum(weight.numel() for weight in model.parameters())
     try:
-        if weights_are_spread():
-            return _spread(model, size, device)
         precision = choose_precision(size, requested, free_memory(device))
         if precision is Precision.FP32:
             text = (
@@ -108,15 +101,6 @@ def free_memory(device: str) -> FreeMemory:
     return FreeMemory(
         torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else None, host
     )
-
-
-def _spread(model: Any, size: int, device: str) -> HeldWeights:
-    import torch
-
-    is_large = size > SPREAD_BFLOAT16_PARAMETERS and device.startswith("cuda")
-    dtype = torch.bfloat16 if is_large else torch.float32
-    text = "weights spread by the launcher, which keeps fp32 masters"
-    return HeldWeights(model.to(device, dtype), None, text)
 
 
 def _narrowed(model: Any, device: str) -> dict[torch.nn.Parameter, torch.Tensor]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kernelwright.rl.training.processes import is_sharded
+
 if TYPE_CHECKING:
     import torch
     from transformers import Trainer
@@ -32,3 +34,18 @@ def trained_masters(trainer: Trainer) -> dict[str, torch.Tensor]:
     if not isinstance(optimizer, MasterWeights):
         return {}
     return optimizer.named(trainer.accelerator.unwrap_model(trainer.model))
+
+
+def gather_weights(trainer: Trainer) -> dict[str, torch.Tensor]:
+    """Returns the trained weights by name: whole, of an adapter the adapter's alone where weights
+    are sharded. All processes must call this; only the first one's result is complete.
+    """
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if not is_sharded():
+        return trainer.accelerator.get_state_dict(trainer.model) | trained_masters(trainer)
+    options = StateDictOptions(
+        full_state_dict=True, cpu_offload=True, ignore_frozen_params=hasattr(model, "peft_config")
+    )
+    return get_model_state_dict(model, options=options)

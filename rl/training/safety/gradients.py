@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback
 
 from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm
@@ -30,7 +31,12 @@ class FiniteGradients(TrainerCallback):
         if model is None:
             return
         gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
-        if gradients and not bool(torch.isfinite(torch.nn.utils.get_total_norm(gradients))):
+        if not gradients:
+            return
+        norm = torch.nn.utils.get_total_norm(gradients)
+        # Of sharded gradients each process has the norm of its own part until they are summed.
+        whole_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
+        if not bool(torch.isfinite(whole_norm)):
             raise TrainingAlarm(
                 Alarm.NOT_FINITE,
                 f"the gradient is not finite at step {state.global_step}: lower --set learning_rate=...; "

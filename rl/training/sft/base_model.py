@@ -8,6 +8,8 @@ import json
 import logging
 import math
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +17,15 @@ from kernelwright.agent.runtime.errors import require
 from kernelwright.errors import InputError
 from kernelwright.policies.base import PolicyRefused
 from kernelwright.policies.model_identity import adapter_folder, identity_of, model_config
+from kernelwright.rl.training.adapters import (
+    add_new_adapter,
+    add_stored_adapter,
+    initial_weights,
+    stored_weights,
+)
+from kernelwright.rl.training.processes import is_sharded
 from kernelwright.rl.training.sft.presets import Preset
+from kernelwright.rl.training.sharding.loading import assign_whole, load_sharded
 from kernelwright.rl.training.tokenizing import CHAT_TEMPLATE
 
 if TYPE_CHECKING:
@@ -111,20 +121,55 @@ def load_tokenizer(folder: str) -> PreTrainedTokenizerBase:
 
 
 def load_base(
-    base: str, tokenizer: PreTrainedTokenizerBase, preset: Preset, device: str, seed: int
+    base: str,
+    tokenizer: PreTrainedTokenizerBase,
+    preset: Preset,
+    device: str,
+    seed: int,
+    adapter: str | None = None,
 ) -> TrainingBase:
-    """Loads the model on the CPU (4-bit: on the training device).
+    """Loads the model on the CPU (4-bit: on the training device; sharded: each process its part),
+    with the preset's new adapter or the continued `adapter`.
 
     Weights are float32 if all are trained, and bf16 if only an adapter is. Raises InputError.
     """
-    model = _new(base, tokenizer, seed) if is_new(base) else _existing(base, preset, device)
+    model = (
+        _new(base, tokenizer, seed) if is_new(base) else _existing(base, preset, device, adapter)
+    )
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
         raise InputError(
             f"the tokenizer has {len(tokenizer)} tokens and {base} knows {rows}: give the tokenizer that "
             f"{base} was trained with"
         )
-    return TrainingBase(model, tokenizer, base)
+    return TrainingBase(_with_adapter(model, base, preset, adapter, seed), tokenizer, base)
+
+
+def _with_adapter(model: Any, base: str, preset: Preset, adapter: str | None, seed: int) -> Any:
+    """Returns the model with its adapter's weights, if the training has an adapter."""
+    if preset.lora is None and adapter is None:
+        return model
+    if is_sharded():
+        weights = initial_weights(model, seed) if adapter is None else stored_weights(Path(adapter))
+        assign_whole(model, weights)
+        return model
+    from peft import PeftModel, prepare_model_for_kbit_training
+
+    if preset.four_bit:
+        # The trainer turns on gradient checkpointing by its config.
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    if adapter is None:
+        assert preset.lora is not None
+        adapted = add_new_adapter(model, preset.lora)
+        assign_whole(adapted, initial_weights(adapted, seed))
+        return adapted
+    try:
+        return PeftModel.from_pretrained(model, adapter, is_trainable=True)
+    except Exception as error:
+        # peft raises errors of many kinds for a mismatch.
+        raise InputError(
+            f"the adapter {adapter} does not fit {base}: {_first(error)[:200]}"
+        ) from error
 
 
 def check_same_tokenizer(base: str, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -178,7 +223,21 @@ def _new(base: str, tokenizer: PreTrainedTokenizerBase, seed: int) -> Any:
     return Qwen3ForCausalLM(config)
 
 
-def _existing(base: str, preset: Preset, device: str) -> Any:
+def _sharded(
+    base: str, preset: Preset, dtype: torch.dtype, device: str, adapter: str | None
+) -> Any:
+    """Returns this process's part of the model, with the shapes of its adapter."""
+    lora = preset.lora
+    add: Callable[[Any], Any] | None = None
+    if adapter is not None:
+        folder = Path(adapter)
+        add = partial(add_stored_adapter, folder=folder)
+    elif lora is not None:
+        add = partial(add_new_adapter, recipe=lora)
+    return load_sharded(_known_as(base), device, dtype, add)
+
+
+def _existing(base: str, preset: Preset, device: str, adapter: str | None) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
@@ -196,8 +255,12 @@ def _existing(base: str, preset: Preset, device: str) -> Any:
     refused = _refused_memory()
     transformers_logging.disable_progress_bar()
     try:
+        if is_sharded():
+            return _sharded(base, preset, options["dtype"], device, adapter)
         # A folder is named by its absolute path: an adapter stores the name of the base that it was made for.
         return AutoModelForCausalLM.from_pretrained(_known_as(base), **options)
+    except InputError:
+        raise
     except Exception as error:
         # A broken folder makes transformers raise errors of many kinds.
         if isinstance(error, torch.OutOfMemoryError) or _refused_memory() > refused:

@@ -107,3 +107,5 @@ class FineTuningResult(Value):
     held_losses: tuple[tuple[int, float], ...] = ()
     config: dict[str, Any] = {}
     """Fields that differ from SFTConfig's own defaults."""
+    first: bool = True
+    """Whether the reporting process is the writing process."""

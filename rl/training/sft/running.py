@@ -21,8 +21,16 @@ from kernelwright.errors import InputError
 from kernelwright.policies.policy_card import PolicyCard, read_cards, trainings_of, write_card
 from kernelwright.rl.data.importing.examples import as_corpus, check_examples
 from kernelwright.rl.data.rows import count_rows, read_rows
-from kernelwright.rl.training.checkpoints import SETTINGS_FILE, newest_checkpoint
-from kernelwright.rl.training.processes import refuse_several_gpus
+from kernelwright.rl.training.checkpoints import SETTINGS_FILE, newest_checkpoint, save_model
+from kernelwright.rl.training.options import Storage
+from kernelwright.rl.training.precision.keeping import gather_weights
+from kernelwright.rl.training.processes import (
+    ProcessRank,
+    first_before_others,
+    only_in_first_process,
+    process_rank,
+    sharding_fields,
+)
 from kernelwright.rl.training.sft.base_model import (
     TrainingBase,
     check_base,
@@ -42,7 +50,7 @@ from kernelwright.rl.training.trl_settings import refuse_decided, silence_librar
 from kernelwright.tools.report import InfrastructureError
 
 if TYPE_CHECKING:
-    from peft import LoraConfig
+    import torch
     from trl import SFTConfig
 
     from kernelwright.rl.training.sft.trainer import KernelSFTTrainer
@@ -65,22 +73,41 @@ def train(options: SftOptions, say: Say, command: str = "rl sft") -> FineTuningR
     check_base(options.base, options.adapter, preset)
     if preset.bucketed:
         refuse_decided(options.settings, BUCKETED_OPTIONS, BUCKETED_OPTIONS)
-    refuse_several_gpus(options.device, "sft")
-    resumes = _prepare(options)
-    corpus = as_corpus(options.data, options.work / "rows", say)
-    tokenizer = _tokenizer(options, corpus, say)
+    process = process_rank(options.device)
+    _refuse_single_gpu_recipes(options, preset, process)
+    options = options.with_(device=process.device)
+    say = only_in_first_process(process, say)
+    # The first process writes the rows and the tokenizer; the others then find them.
+    with first_before_others(process):
+        checkpoint = newest_checkpoint(options.work) if _prepare(options) else None
+        corpus = as_corpus(options.data, options.work / "rows", say)
+        tokenizer = _tokenizer(options, corpus, say)
     rows = _encoded(options, corpus, tokenizer, say)
     silence_libraries()
     config = sft_config(preset, options.settings, **_fixed(options, preset))
-    base = load_base(options.base, tokenizer, preset, options.device, options.seed)
     with _readable_trouble(options):
-        trainer, trained = _run(options, base, rows, config, resumes, say)
+        base = load_base(
+            options.base, tokenizer, preset, options.device, options.seed, options.adapter
+        )
+        trainer, trained = _run(options, base, rows, config, checkpoint, say)
 
         def readme(folder: Path) -> None:
             write_readme(folder, options, trained, command)
 
         _publish(options, trainer, base, trained, readme)
     return trained
+
+
+def _refuse_single_gpu_recipes(options: SftOptions, preset: Preset, process: ProcessRank) -> None:
+    """Raises InputError for several processes with a recipe for one GPU."""
+    if process.world == 1:
+        return
+    if preset.bucketed or preset.four_bit:
+        raise InputError(
+            f"--preset {options.preset} trains on one GPU: use --preset lora or full on several"
+        )
+    if options.storage is WrittenWeights.INT8:
+        raise InputError("--storage int8 is for small models: use bf16 with several processes")
 
 
 def _encoded(options: SftOptions, corpus: Path, tokenizer: Any, say: Say) -> EncodedCorpus:
@@ -158,6 +185,7 @@ def _fixed(options: SftOptions, preset: Preset) -> dict[str, Any]:
         "eval_strategy": "no",
         "shuffle_dataset": False,
         "logging_first_step": True,
+        **sharding_fields(),
     }
     if preset.bucketed:
         fixed |= {"dataset_kwargs": {"skip_prepare_dataset": True}, "optim": "adamw_torch_fused"}
@@ -169,7 +197,7 @@ def _run(
     base: TrainingBase,
     rows: EncodedCorpus,
     config: SFTConfig,
-    resumes: bool,
+    checkpoint: Path | None,
     say: Say,
 ) -> tuple[KernelSFTTrainer, FineTuningResult]:
     from kernelwright.rl.training.sft.trainer import (
@@ -182,16 +210,13 @@ def _run(
 
     preset = PRESETS[options.preset]
     clock = TrainingClock(None if options.max_minutes is None else options.max_minutes * 60)
-    model, lora = _with_adapter(options, preset, base)
     buckets = BucketSettings(options.budget, options.compiled) if preset.bucketed else None
-    adapted = base._replace(model=model)
-    trainer = make_trainer(adapted, rows, config, clock, peft_config=lora, buckets=buckets)
+    trainer = make_trainer(base, rows, config, clock, buckets=buckets)
     batches = len(trainer.get_train_dataloader())
     steps_an_epoch = max(1, batches // config.gradient_accumulation_steps)
     # Tokens without padding, for the reported speed.
     a_step = len(rows.train.ids) / steps_an_epoch
     trainer.add_callback(ProgressCallback(say, clock, lambda step: a_step * step))
-    checkpoint = newest_checkpoint(options.work) if resumes else None
     earlier = 0.0 if checkpoint is None else seconds_of(checkpoint)
     begun = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
     trained_model: Any = trainer.model
@@ -204,40 +229,6 @@ def _run(
     held = trainer.evaluate()["eval_loss"] if len(rows.held) else None
     figures = _RunFigures(seconds, held, a_step, begun)
     return trainer, _summary(options, trainer, rows, figures)
-
-
-def _with_adapter(
-    options: SftOptions, preset: Preset, base: TrainingBase
-) -> tuple[Any, LoraConfig | None]:
-    """Returns the model, with the continued adapter if there is one, and the config of a new
-    adapter if the preset has one.
-    """
-    if preset.lora is None and options.adapter is None:
-        return base.model, None
-    from peft import LoraConfig, PeftModel, prepare_model_for_kbit_training
-
-    model: Any = base.model
-    if preset.four_bit:
-        # The trainer turns on gradient checkpointing by its config.
-        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
-    if options.adapter is not None:
-        try:
-            return PeftModel.from_pretrained(model, options.adapter, is_trainable=True), None
-        except Exception as error:
-            # peft raises errors of many kinds for a mismatch.
-            first = str(error).strip().splitlines()[0][:200]
-            raise InputError(
-                f"the adapter {options.adapter} does not fit {options.base}: {first}"
-            ) from error
-    assert preset.lora is not None
-    lora = preset.lora
-    return model, LoraConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha,
-        lora_dropout=lora.dropout,
-        target_modules=list(lora.targets),
-        task_type="CAUSAL_LM",
-    )
 
 
 class _RunFigures(NamedTuple):
@@ -285,6 +276,7 @@ def _summary(
         losses=losses,
         held_losses=_series(log, "eval_loss"),
         config={**PRESETS[options.preset].config, **options.settings, "bf16": trainer.args.bf16},
+        first=trainer.is_world_process_zero(),
     )
 
 
@@ -313,10 +305,16 @@ def _publish(
     trained: FineTuningResult,
     readme: Callable[[Path], None],
 ) -> None:
-    """Writes everything into a temporary folder beside the output, then renames the folder."""
+    """Writes everything into a temporary folder beside the output, then renames the folder. All
+    processes must call this: sharded weights are gathered from them.
+    """
+    weights = gather_weights(trainer)
+    if not trainer.is_world_process_zero():
+        return
     partial = options.output.with_name(f".{options.output.name}.{time.time_ns()}")
     try:
-        _save_weights(trainer.model, partial, options.storage)
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        _save_weights(model, weights, partial, options.storage)
         save_tokenizer(base.tokenizer, partial)
         card = PolicyCard(
             prompt_form=options.choice.form,
@@ -348,18 +346,13 @@ def _card_of_base(options: SftOptions) -> PolicyCard:
     return PolicyCard()
 
 
-def _save_weights(model: Any, folder: Path, storage: WrittenWeights) -> None:
-    import torch
-
-    # torch.compile wraps the model.
-    model = getattr(model, "_orig_mod", model)
-    if hasattr(model, "peft_config"):
-        model.save_pretrained(folder)
-        return
-    if storage is WrittenWeights.INT8:
+def _save_weights(
+    model: Any, weights: dict[str, torch.Tensor], folder: Path, storage: WrittenWeights
+) -> None:
+    if storage is WrittenWeights.INT8 and not hasattr(model, "peft_config"):
         from kernelwright.policies.local.quantised_weights import write_int8
 
         write_int8(model, folder)
         return
-    dtype = torch.bfloat16 if storage is WrittenWeights.BF16 else torch.float32
-    model.to(dtype).save_pretrained(folder)
+    stored = Storage.FP32 if storage is WrittenWeights.FP32 else Storage.BF16
+    save_model(folder, model, weights, stored)

@@ -20,6 +20,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import SFTTrainer
 
 from kernelwright.rl.training.checkpoints import COMPLETE_FILE
+from kernelwright.rl.training.processes import any_process_says
 from kernelwright.rl.training.safety.gradients import FiniteGradients
 from kernelwright.rl.training.sft.base_model import TrainingBase
 from kernelwright.rl.training.sft.batches import IGNORED_LABEL, dataset_of, loader_of
@@ -27,7 +28,6 @@ from kernelwright.rl.training.sft.encoding import EncodedCorpus, EncodedRows
 from kernelwright.rl.training.trl_settings import keep_trainer_quiet
 
 if TYPE_CHECKING:
-    from peft import LoraConfig
     from torch.utils.data import DataLoader
     from transformers import TrainerControl, TrainerState, TrainingArguments
     from trl import SFTConfig
@@ -113,6 +113,9 @@ class KernelSFTTrainer(SFTTrainer):
         super()._save_checkpoint(model, trial)
         name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         folder = Path(str(self.args.output_dir)) / name
+        self.accelerator.wait_for_everyone()
+        if not self.is_world_process_zero():
+            return
         notes = {"step": self.state.global_step, "seconds": self.clock.spent}
         (folder / COMPLETE_FILE).write_text(json.dumps(notes), encoding="utf-8")
 
@@ -255,16 +258,21 @@ class _Ending(TrainerCallback):
         """Requests a measurement of the loss at intervals, and the end of the training at the
         time limit.
         """
-        clock = self._trainer.clock
-        share = max(clock.share, state.global_step / max(1, state.max_steps))
-        measurements_due = int(share * LOSS_MEASUREMENTS)
-        has_reserved_rows = self._trainer.eval_dataset is not None
-        if has_reserved_rows and share < 1.0 and measurements_due > self._measured:
-            self._measured = measurements_due
+        trainer = self._trainer
+        share = max(trainer.clock.share, state.global_step / max(1, state.max_steps))
+        measurements = int(share * LOSS_MEASUREMENTS)
+        has_reserved_rows = trainer.eval_dataset is not None
+        is_due = has_reserved_rows and share < 1.0 and measurements > self._measured
+        # The clocks of several processes differ, and all must measure and stop together.
+        is_due, is_over, trainer.interrupted = any_process_says(
+            is_due, trainer.clock.share >= 1.0, trainer.interrupted
+        )
+        if is_due:
+            self._measured = measurements
             control.should_evaluate = True
-        if self._trainer.interrupted:
+        if trainer.interrupted:
             control.should_save = True
-        if clock.share >= 1.0 or self._trainer.interrupted:
+        if is_over or trainer.interrupted:
             control.should_training_stop = True
 
 
@@ -318,7 +326,6 @@ def make_trainer(
     config: SFTConfig,
     clock: TrainingClock,
     *,
-    peft_config: LoraConfig | None = None,
     buckets: BucketSettings | None = None,
 ) -> KernelSFTTrainer:
     """Returns a trainer with bucketed batches, or with trl's batches if `buckets` is None."""
@@ -326,7 +333,6 @@ def make_trainer(
         "model": base.model,
         "args": config,
         "processing_class": base.tokenizer,
-        "peft_config": peft_config,
         "train_dataset": dataset_of(rows.train),
         "eval_dataset": dataset_of(rows.held) if len(rows.held) else None,
     }
