@@ -254,9 +254,9 @@ def _online(fields: dict[str, Any], gpus: int | None, as_json: bool) -> None:
     from kernelwright.rl.command_line.options.spreading import spread
     from kernelwright.rl.training.early_checks import check_problems
     from kernelwright.rl.training.online.options import OnlineOptions
-    from kernelwright.rl.training.sharding.launching import run_on_gpus
+    from kernelwright.rl.training.sharding.launching import processes_of, run_on_gpus
 
-    options = OnlineOptions(**spread(fields))
+    options = OnlineOptions(**spread(fields, processes=processes_of(gpus)))
     check_problems(options)
     run_on_gpus(gpus, options.device, sys.argv[1:])
     _trained_online(options, as_json)

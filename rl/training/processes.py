@@ -22,14 +22,18 @@ MAX_PROCESS_WAIT = timedelta(hours=2)
 class ProcessRank(NamedTuple):
     """Rank and device of this process."""
 
-    rank: int
-    world: int
-    device: str
+    rank: int = 0
+    world: int = 1
+    device: str = "cpu"
 
     @property
     def first(self) -> bool:
         """Whether this process writes files and talks to the user."""
         return self.rank == 0
+
+
+ALONE = ProcessRank()
+"""The rank of a process that trains by itself."""
 
 
 def process_rank(device: str) -> ProcessRank:
@@ -140,6 +144,8 @@ def gather_from_all(process: ProcessRank, compute: Callable[[], T]) -> list[T]:
     """
     import torch.distributed as distributed
 
+    if process.world == 1:
+        return [compute()]
     result: T | None = None
     # An error must not skip the gathering below: the other processes wait there.
     own_error: Exception | None = None
@@ -160,6 +166,14 @@ def gather_from_all(process: ProcessRank, compute: Callable[[], T]) -> list[T]:
             raise InfrastructureError(f"another process of this training stopped: {message}")
         results.append(share)
     return results
+
+
+def told_by_first(process: ProcessRank, compute: Callable[[], T]) -> T:
+    """Returns the result of `compute` of the first process in all processes, once all are here."""
+    # Two meetings: the first process must not begin before the others have come.
+    gather_from_all(process, lambda: None)
+    result: T | None = gather_from_all(process, lambda: compute() if process.first else None)[0]
+    return result  # type: ignore[return-value]
 
 
 def any_process_says(*flags: bool) -> tuple[bool, ...]:

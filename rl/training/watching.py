@@ -131,6 +131,8 @@ class TrainingWatcher(TrainerCallback):
             figures["tokens_a_second"] = figures["tokens"] / max(figures["seconds"], 1e-9)
         if (busy := gpu_busy()) is not None:
             figures["gpu_busy"] = busy
+        if (peak := peak_gpu_gigabytes()) is not None:
+            figures["gpu_gigabytes"] = peak
         self._step_began = now
         return figures
 
@@ -173,6 +175,13 @@ class TrainingWatcher(TrainerCallback):
         beside = work / ".history.json.part"
         beside.write_text(json.dumps(history), encoding="utf-8")
         beside.replace(work / "history.json")
+
+
+def peak_gpu_gigabytes() -> float | None:
+    """Returns the peak of this process's tensors on its GPU in GB; None without a GPU."""
+    import torch
+
+    return torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
 
 
 def gpu_busy() -> float | None:

@@ -17,13 +17,15 @@ VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 def spread(
-    values: dict[str, Any], check_device: Callable[[str], str] = choose_device
+    values: dict[str, Any],
+    check_device: Callable[[str], str] = choose_device,
+    processes: int = 1,
 ) -> dict[str, Any]:
     """Returns fields of OnlineOptions, with the GPUs as seen by their processes.
 
     values: the same fields, `sampling_device`, and a `judge` that may name several GPUs. check_device: returns a
-    device's full name; raises InputError for an absent device. With several GPUs this process sees one of them from
-    now on, so CUDA must not be initialized before. Raises InputError.
+    device's full name; raises InputError for an absent device. processes: of the training. A single one sees one of
+    several GPUs from now on, so CUDA must not be initialized before; of several each has its own. Raises InputError.
     """
     fields = {name: value for name, value in values.items() if name != "sampling_device"}
     if values["ray"] is not None:
@@ -41,12 +43,15 @@ def spread(
     # Nothing to distribute: training, sampling and judging share the device.
     if sampling is None and (len(judges) < 2 and (device == "cpu" or judges in ([], [device]))):
         return fields
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise InputError(
-            "--sampling-device and several judging GPUs work with one training process only: launch one"
-        )
     if judges:
         fields |= {"judge": "cuda:0", "judge_gpus": tuple(map(_named, judges))}
+    if processes > 1:
+        if sampling is not None:
+            raise InputError(
+                "--sampling-device goes with one training process: start a vLLM server on that GPU and name it "
+                "(--engine openai:MODEL@URL)"
+            )
+        return fields
     if sampling is not None:
         if device == "cpu":
             raise InputError(

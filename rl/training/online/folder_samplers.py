@@ -16,9 +16,12 @@ from kernelwright.policies.base import Completion, Policy, PromptForm, Request
 from kernelwright.policies.forwarding import Forwarding
 from kernelwright.policies.model_identity import weights_revision
 from kernelwright.rl.training.online.options import OnlineOptions
+from kernelwright.rl.training.processes import ALONE, ProcessRank, told_by_first
+from kernelwright.rl.training.sharding.gathering import gather_to_first
 from kernelwright.rl.training.subject import Subject
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel
 
     from kernelwright.policies.openai.openai_policy import OpenAIPolicy
@@ -45,12 +48,15 @@ class FolderSampler:
         lora: bool,
         take: Callable[[Path], str | None],
         together: bool,
+        process: ProcessRank = ALONE,
     ) -> None:
         """Wraps `policy`; folders of weights are written below `folder`.
 
         `take`: hands a folder over and returns the adapter's name for requests. `together`:
-        whether waiting requests are sent in one call.
+        whether waiting requests are sent in one call. `process`: of several that share the
+        engine; the first hands folders over, for all.
         """
+        self._process = process
         self._under = policy
         self._folder = folder
         self._subject = subject
@@ -70,25 +76,38 @@ class FolderSampler:
         revision, for an adapter `BASE+ADAPTER` as in logs and lineages.
         """
         self._number += 1
+        weights = gather_to_first(model)
+        # No request may be open anywhere while an engine takes other weights.
+        adapter, base, adapter_revision = told_by_first(
+            self._process, lambda: self._hand_over(model, weights, revision)
+        )
+        self._policy.answer_as(adapter, base, adapter_revision)
+        return "+".join(part for part in (base, adapter_revision) if part)
+
+    def _hand_over(
+        self, model: PreTrainedModel, weights: dict[str, torch.Tensor], revision: str | None
+    ) -> tuple[str | None, str | None, str | None]:
+        """Writes the weights for the engine and has it take them. Returns the adapter's name and
+        the revisions of base and adapter.
+        """
         folder = self._folder / f"round-{self._number}"
         shutil.rmtree(folder, ignore_errors=True)
         if self._lora:
-            save_adapter(model, folder)
+            model.save_pretrained(folder, state_dict=weights)
         else:
-            save_whole(model, folder)
+            save_whole(model, weights, folder)
         written = weights_revision(folder) or ""
         base: str | None = revision or written
         adapter_revision: str | None = None
         if self._lora:
             base, adapter_revision = weights_revision(Path(self._subject.path)), written
         adapter = self._take(folder)
-        self._policy.answer_as(adapter, base, adapter_revision)
         # An engine may read an adapter again, but whole weights only once.
         outdated = folder
         if self._lora:
             outdated = self._folder / f"round-{self._number - KEPT_ADAPTERS}"
         shutil.rmtree(outdated, ignore_errors=True)
-        return "+".join(part for part in (base, adapter_revision) if part)
+        return adapter, base, adapter_revision
 
     def drawn(self) -> tuple[int, float]:
         """Returns the number of tokens drawn so far, and the seconds spent."""
@@ -167,19 +186,12 @@ class _FolderPolicy(Forwarding):
         """Does nothing: the sampler closes the wrapped policy."""
 
 
-def save_adapter(model: PreTrainedModel, folder: Path) -> None:
-    """Writes the adapter of a model into a folder."""
-    model.save_pretrained(folder)
-
-
-def save_whole(model: Any, folder: Path) -> None:
+def save_whole(model: Any, state: dict[str, torch.Tensor], folder: Path) -> None:
     """Writes the weights for an engine to load, without tied weights stored under another name."""
     from safetensors.torch import save_file
 
     tied = set(model._tied_weights_keys or ()) if model.config.tie_word_embeddings else set()
-    weights = {
-        name: value.contiguous() for name, value in model.state_dict().items() if name not in tied
-    }
+    weights = {name: value.contiguous() for name, value in state.items() if name not in tied}
     folder.mkdir(parents=True)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
@@ -198,7 +210,9 @@ def open_vllm(subject: Subject, options: OnlineOptions, lora: bool) -> FolderSam
     )
 
 
-def open_served(subject: Subject, options: OnlineOptions, lora: bool) -> FolderSampler:
+def open_served(
+    subject: Subject, options: OnlineOptions, lora: bool, process: ProcessRank = ALONE
+) -> FolderSampler:
     """Connects to `openai:MODEL@URL`: a vLLM server with access to the folders of this training.
 
     Raises InputError, PolicyRefused, PolicyUnavailable.
@@ -220,7 +234,13 @@ def open_served(subject: Subject, options: OnlineOptions, lora: bool) -> FolderS
     server = VLLMServerPolicy(RetryingPolicy(policy), url, options.key, Path(subject.path))
     take = server.take_adapter if lora else server.take_weights
     return FolderSampler(
-        server, options.work / "sampled", subject, lora=lora, take=take, together=False
+        server,
+        options.work / "sampled",
+        subject,
+        lora=lora,
+        take=take,
+        together=False,
+        process=process,
     )
 
 

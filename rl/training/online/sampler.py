@@ -15,6 +15,8 @@ from kernelwright.policies.local.quantised_weights import has_int8
 from kernelwright.policies.local.ray_policy import RayPolicy
 from kernelwright.rl.training.online.folder_samplers import SERVER_PREFIX, open_served, open_vllm
 from kernelwright.rl.training.online.options import OnlineOptions
+from kernelwright.rl.training.processes import ALONE, ProcessRank
+from kernelwright.rl.training.sharding.gathering import whole_tensor
 from kernelwright.rl.training.subject import Subject
 
 if TYPE_CHECKING:
@@ -118,14 +120,16 @@ class RaySampler(InProcessSampler):
         return RayPolicy(path, actors=options.rollout_actors, at_once=questions, **how)
 
 
-def open_samplers(subject: Subject, options: OnlineOptions, world: int = 1) -> list[Sampler]:
-    """Opens a sampler for each concurrent round.
-
-    `world`: number of training processes. Raises InputError, PolicyError.
+def open_samplers(
+    subject: Subject, options: OnlineOptions, process: ProcessRank = ALONE
+) -> list[Sampler]:
+    """Opens a sampler for each concurrent round, in each training process. Raises InputError,
+    PolicyError.
     """
-    engine, lora = engine_of(subject, options, world), trains_adapters(subject, options)
+    engine = engine_of(subject, options, process.world)
+    lora = trains_adapters(subject, options)
     if engine.startswith(SERVER_PREFIX):
-        return [open_served(subject, options, lora)]
+        return [open_served(subject, options, lora, process)]
     if engine == "vllm":
         return [open_vllm(subject, options, lora)]
     # Each concurrent round has its own weights.
@@ -162,9 +166,10 @@ def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
         raise InputError(
             f"--lag {options.lag} needs as many engines as rounds, and this training has one: use --lag 1"
         )
-    if world > 1:
+    if world > 1 and engine == "vllm":
         raise InputError(
-            f"--engine {engine} works with one training process only: launch one, or use --engine process"
+            "--engine vllm works with one training process only: start a server on GPUs of its own "
+            "and name it (--engine openai:MODEL@URL), or use --engine process"
         )
     return engine
 
@@ -222,7 +227,7 @@ def _installed(name: str) -> bool:
 
 def whole_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
     """Returns the model's state under its names before peft, with each adapter's product added to
-    the adapted weight.
+    the adapted weight. Sharded weights are gathered: all processes must call this.
     """
     import torch
 
@@ -237,16 +242,26 @@ def whole_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
                 continue
             # peft renames the adapted weights.
             name = name.replace(".base_layer", "")
-            weights[name] = weight + deltas[name] if name in deltas else weight
+            whole = whole_tensor(weight)
+            weights[name] = whole + deltas[name] if name in deltas else whole
     return weights
 
 
-def _adapter_products(base: torch.nn.Module) -> dict[str, Any]:
-    """Returns the sum of the active adapters' products B A, by the name of the adapted weight."""
-    products: dict[str, Any] = {}
+def _adapter_products(base: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Returns the sum of the active adapters' scaled products B A, by the name of the adapted
+    weight.
+    """
+    products: dict[str, torch.Tensor] = {}
     layers: Iterable[tuple[str, Any]] = base.named_modules()
     for name, module in layers:
-        if hasattr(module, "get_delta_weight") and hasattr(module, "base_layer"):
-            active = [adapter for adapter in module.active_adapters if adapter in module.lora_A]
-            products[f"{name}.weight"] = sum(map(module.get_delta_weight, active))
+        if not hasattr(module, "lora_A") or not hasattr(module, "base_layer"):
+            continue
+        for adapter in module.active_adapters:
+            if adapter not in module.lora_A:
+                continue
+            first = whole_tensor(module.lora_A[adapter].weight)
+            second = whole_tensor(module.lora_B[adapter].weight)
+            product = second @ first * module.scaling[adapter]
+            known = products.get(f"{name}.weight")
+            products[f"{name}.weight"] = product if known is None else known + product
     return products

@@ -182,7 +182,7 @@ def _prepare(
     options = context.options
     held = load_for_training(subject, options)
     config = grpo_config(_own_settings(options), _grpo_facts(options, subject, held.model))
-    samplers = open_samplers(subject, options, process.world)
+    samplers = open_samplers(subject, options, process)
     slots = [RoundSlot(_rounds(context, sampler, process), sampler) for sampler in samplers]
     report = say if process.first else partial(_aside, process.rank)
     batches = OnlineBatches(slots, problems, context, subject.revision, report)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kernelwright.rl.training.processes import is_sharded
+from kernelwright.rl.training.sharding.gathering import gather_to_first
 
 if TYPE_CHECKING:
     import torch
@@ -37,15 +38,9 @@ def trained_masters(trainer: Trainer) -> dict[str, torch.Tensor]:
 
 
 def gather_weights(trainer: Trainer) -> dict[str, torch.Tensor]:
-    """Returns the trained weights by name: whole, of an adapter the adapter's alone where weights
-    are sharded. All processes must call this; only the first one's result is complete.
+    """Returns the trained weights by name, complete in the first process. All processes must call
+    this.
     """
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
-
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    if not is_sharded():
-        return trainer.accelerator.get_state_dict(trainer.model) | trained_masters(trainer)
-    options = StateDictOptions(
-        full_state_dict=True, cpu_offload=True, ignore_frozen_params=hasattr(model, "peft_config")
-    )
-    return get_model_state_dict(model, options=options)
+    if is_sharded():
+        return gather_to_first(trainer.accelerator.unwrap_model(trainer.model))
+    return trainer.accelerator.get_state_dict(trainer.model) | trained_masters(trainer)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback
 
 from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm
+from kernelwright.rl.training.sharding.gathering import whole_tensor
 
 if TYPE_CHECKING:
     from transformers import TrainerControl, TrainerState, TrainingArguments
@@ -35,8 +35,7 @@ class FiniteGradients(TrainerCallback):
             return
         norm = torch.nn.utils.get_total_norm(gradients)
         # Of sharded gradients each process has the norm of its own part until they are summed.
-        whole_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
-        if not bool(torch.isfinite(whole_norm)):
+        if not bool(torch.isfinite(whole_tensor(norm))):
             raise TrainingAlarm(
                 Alarm.NOT_FINITE,
                 f"the gradient is not finite at step {state.global_step}: lower --set learning_rate=...; "

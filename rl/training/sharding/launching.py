@@ -35,6 +35,11 @@ def is_launched() -> bool:
     return int(os.environ.get(LAUNCHED_BY_TORCH, "1")) > 1
 
 
+def processes_of(gpus: int | None) -> int:
+    """Returns the number of processes of a training with `--gpus GPUS`, or of its launcher."""
+    return gpus or int(os.environ.get(LAUNCHED_BY_TORCH, "1"))
+
+
 def run_on_gpus(gpus: int | None, device: str, arguments: Sequence[str]) -> None:
     """Runs `rl ARGUMENTS` in `gpus` processes and exits with their exit code; returns at once in
     such a process, and for one GPU.

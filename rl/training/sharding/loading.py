@@ -10,7 +10,7 @@ gradients up in fp32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,13 +171,3 @@ def _like(value: torch.Tensor, parameter: torch.nn.Parameter) -> torch.Tensor:
         return value
     # Every process has the whole value, so nothing is sent.
     return distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
-
-
-def whole_tensors(named: Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """Returns tensors by name, each gathered from its shards. All processes must call this."""
-    from torch.distributed.tensor import DTensor
-
-    return {
-        name: tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-        for name, tensor in named
-    }

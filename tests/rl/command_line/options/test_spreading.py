@@ -46,10 +46,16 @@ def test_a_training_without_a_gpu_may_be_judged_on_several(monkeypatch):
         spread({**ASKED, "device": "cpu", "sampling_device": "cuda:1"}, str)
 
 
-def test_a_launcher_of_several_processes_gives_out_the_gpus_itself(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(InputError, match="launch one"):
-        spread({**ASKED, "sampling_device": "cuda:1"}, str)
+def test_each_of_several_training_processes_has_a_gpu_already(monkeypatch):
+    import os
+
+    monkeypatch.setenv(VISIBLE_DEVICES_VARIABLE, "0,1,2,3")
+    fields = spread({**ASKED, "judge": "cuda:2,cuda:3"}, str, processes=2)
+    assert fields["judge_gpus"] == ("2", "3")
+    assert fields["device"] == "cuda:0"
+    assert os.environ[VISIBLE_DEVICES_VARIABLE] == "0,1,2,3"
+    with pytest.raises(InputError, match="start a vLLM server on that GPU"):
+        spread({**ASKED, "sampling_device": "cuda:1"}, str, processes=2)
 
 
 def test_a_cluster_gives_out_its_gpus_itself():

@@ -1,0 +1,42 @@
+"""Gathers sharded weights: to the first process for a file, or to all for their sampling policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kernelwright.rl.training.processes import is_sharded
+
+if TYPE_CHECKING:
+    import torch
+
+
+def gather_to_first(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Returns the trained weights by name: an adapter's alone, or all of a model.
+
+    All processes must call this. Sharded weights are complete in the first process alone, in host
+    memory.
+    """
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+    if not is_sharded():
+        return model.state_dict()
+    options = StateDictOptions(
+        full_state_dict=True, cpu_offload=True, ignore_frozen_params=hasattr(model, "peft_config")
+    )
+    weights: dict[str, torch.Tensor] = get_model_state_dict(model, options=options)
+    return weights
+
+
+def whole_tensors(named: Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """Returns tensors by name in every process, each gathered from its shards. All processes must
+    call this.
+    """
+    return {name: whole_tensor(tensor) for name, tensor in named}
+
+
+def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor gathered from its shards; one that is not sharded as it is."""
+    from torch.distributed.tensor import DTensor
+
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
