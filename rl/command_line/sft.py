@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from kernelwright.agent.command_line.options import expand_groups
+from kernelwright.rl.command_line.options.planning import PlanOptions
 from kernelwright.rl.command_line.options.shared import (
     Adapter,
     Against,
@@ -172,6 +173,7 @@ def sft(
     rows: RowOptions,
     drawn: DrawnOptions,
     trainer: SftTrainerOptions,
+    plan: PlanOptions,
     gpus: Gpus = None,
     out: Out = None,
     as_json: AsJson = False,
@@ -202,11 +204,42 @@ def sft(
         against=tuple(drawn.against or ()), workers=drawn.workers or os.cpu_count() or 2,
         storage=parse_weight_storage(trainer.storage), seed=trainer.seed,
     )  # fmt: skip
+    plan.check()
+    if plan.plan:
+        _plan(plan, options, gpus, as_json)
+        return
     run_on_gpus(gpus, options.device, sys.argv[1:])
     trained = _trained(options, as_json)
     leave_process_group()
     if trained.first:
         _show(trained, as_json)
+
+
+def _plan(plan: PlanOptions, options: SftOptions, gpus: int | None, as_json: bool) -> None:
+    """Prints the capacity plan of a fine-tuning."""
+    from kernelwright.errors import InputError
+    from kernelwright.rl.training.sft.base_model import is_new
+    from kernelwright.rl.training.sft.presets import PRESETS, Lora
+
+    if is_new(options.base):
+        raise InputError(f"--plan is for models that have a config: {options.base} fits any GPU")
+    recipe = PRESETS[options.preset].lora or Lora()
+    plan.show(options, options.base, recipe, gpus, as_json, _count_rows(options.data))
+
+
+def _count_rows(data: Path) -> int:
+    """Returns the rows of a corpus, or of a file of others."""
+    from kernelwright.rl.data.importing.examples import (
+        ImportOptions,
+        check_examples,
+        read_examples,
+    )
+    from kernelwright.rl.data.rows import count_rows, is_corpus
+
+    check_examples(data)
+    if is_corpus(data):
+        return count_rows(data)
+    return sum(1 for _ in read_examples(data, ImportOptions(), {}))
 
 
 def _trained(options: SftOptions, quiet: bool) -> FineTuningResult:

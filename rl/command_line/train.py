@@ -11,6 +11,7 @@ import typer
 
 from kernelwright.agent.command_line.modes import Modes, names_of
 from kernelwright.agent.command_line.options import expand_groups
+from kernelwright.rl.command_line.options.planning import PlanOptions
 from kernelwright.rl.command_line.options.rollouts import EngineOptions, RolloutOptions
 from kernelwright.rl.command_line.options.shared import Adapter, AsJson, Debug, Gpus
 from kernelwright.rl.command_line.options.training import (
@@ -178,6 +179,7 @@ def train(
     distribution: DistributionOptions,
     rollouts: RolloutOptions,
     engine: EngineOptions,
+    plan: PlanOptions,
     online: Online = False,
     gpus: Gpus = None,
     out: Out = Path("trained"),
@@ -201,10 +203,40 @@ def train(
         **model.fields(), **method.fields(), **reward.fields(), **trainer.fields(), **distribution.fields(),
         "output": out,
     }  # fmt: skip
-    if online:
-        _online({**shared, **rollouts.fields(), **engine.fields()}, gpus, as_json)
+    plan.check()
+    source = {**rollouts.fields(), **engine.fields()} if online else log.fields()
+    if plan.plan:
+        _plan(plan, {**shared, **source}, gpus, as_json)
+    elif online:
+        _online({**shared, **source}, gpus, as_json)
     else:
-        _from_log({**shared, **log.fields()}, log.dry_run, gpus, as_json)
+        _from_log({**shared, **source}, log.dry_run, gpus, as_json)
+
+
+def _plan(plan: PlanOptions, fields: dict[str, Any], gpus: int | None, as_json: bool) -> None:
+    """Prints the capacity plan of a training from a log, or online."""
+    from kernelwright.rl.training.online.options import OnlineOptions
+    from kernelwright.rl.training.options import LogOptions
+    from kernelwright.rl.training.subject import RL_LORA, path_of
+
+    options: LogOptions | OnlineOptions
+    rows = None
+    if "db" in fields and "prompts" not in fields:
+        options = LogOptions(**fields)
+        rows = _turns(options)
+    else:
+        without_gpus = {name: value for name, value in fields.items() if name != "sampling_device"}
+        options = OnlineOptions(**without_gpus)
+    plan.show(options, path_of(options.policy), RL_LORA, gpus, as_json, rows)
+
+
+def _turns(options: LogOptions) -> int:
+    """Returns the number of judged turns that the filters of a log select."""
+    from kernelwright.rl.training.plan import refuse_empty
+    from kernelwright.store.database import Store
+
+    with Store.open(options.db, create=False, readonly=True) as store:
+        return store.count(refuse_empty(store, options))
 
 
 def _method(name: str | None) -> Any:
