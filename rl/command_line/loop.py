@@ -10,7 +10,7 @@ import typer
 
 from kernelwright.agent.command_line.modes import Modes
 from kernelwright.agent.command_line.options import expand_groups
-from kernelwright.rl.command_line.options.rollouts import RolloutOptions
+from kernelwright.rl.command_line.options.rollouts import HeldOutOptions, RolloutOptions
 from kernelwright.rl.command_line.options.shared import AsJson, Debug
 from kernelwright.rl.command_line.options.training import (
     DistributionOptions,
@@ -45,20 +45,6 @@ class CycleOptions:
             help="online, or log: collected once a cycle and trained from what was logged."
         ),
     ] = "online"
-    held_out: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--held-out",
-            help="What decides a promotion.",
-            show_default="synth's three held-out splits",
-        ),
-    ] = None
-    held_out_count: Annotated[
-        int, typer.Option("--held-out-count", min=1, help="Problems of each held-out split.")
-    ] = 64
-    held_out_samples: Annotated[
-        int, typer.Option("--held-out-samples", min=1, help="Drafts of each held-out problem.")
-    ] = 4
 
     def fields(self) -> dict[str, Any]:
         """Returns fields of LoopOptions. Raises InputError for an invalid value."""
@@ -66,10 +52,7 @@ class CycleOptions:
 
         if self.how not in ("online", "log"):
             raise InputError(f"--how {self.how!r}: choose online or log")
-        return {
-            "held_out": tuple(self.held_out or ()), "held_out_count": self.held_out_count,
-            "samples": self.held_out_samples, "cycles": self.cycles, "steps": self.steps, "how": self.how,
-        }  # fmt: skip
+        return {"cycles": self.cycles, "steps": self.steps, "how": self.how}
 
 
 LOOP_MODES = Modes({"--how online": ("lag",), "--how log": ()})
@@ -79,6 +62,7 @@ LOOP_MODES = Modes({"--how online": ("lag",), "--how log": ()})
 def loop(
     context: typer.Context,
     cycle: CycleOptions,
+    held_out: HeldOutOptions,
     rollouts: RolloutOptions,
     reward: RewardOptions,
     trainer: TrainerOptions,
@@ -95,7 +79,7 @@ def loop(
     from kernelwright.rl.training.early_checks import check_loop
     from kernelwright.rl.training.online.options import LoopOptions
 
-    groups = (cycle, rollouts, reward, trainer, distribution)
+    groups = (cycle, held_out, rollouts, reward, trainer, distribution)
     fields: dict[str, Any] = {"policy": policy, "output": out}
     for group in groups:
         fields |= group.fields()

@@ -12,7 +12,11 @@ import typer
 from kernelwright.agent.command_line.modes import Modes, names_of
 from kernelwright.agent.command_line.options import expand_groups
 from kernelwright.rl.command_line.options.planning import PlanOptions
-from kernelwright.rl.command_line.options.rollouts import EngineOptions, RolloutOptions
+from kernelwright.rl.command_line.options.rollouts import (
+    EngineOptions,
+    EvaluationOptions,
+    RolloutOptions,
+)
 from kernelwright.rl.command_line.options.shared import Adapter, AsJson, Debug, Gpus
 from kernelwright.rl.command_line.options.training import (
     DistributionOptions,
@@ -163,7 +167,7 @@ POLICIES = Modes({"--policy": ("policy",), "--base": ("base",)})
 TRAIN_MODES = Modes(
     {
         "--from-trajectories": names_of(LogChoice),
-        "--online": names_of(RolloutOptions, EngineOptions) | {"online"},
+        "--online": names_of(RolloutOptions, EngineOptions, EvaluationOptions) | {"online"},
     }
 )
 
@@ -179,6 +183,7 @@ def train(
     distribution: DistributionOptions,
     rollouts: RolloutOptions,
     engine: EngineOptions,
+    evaluation: EvaluationOptions,
     plan: PlanOptions,
     online: Online = False,
     gpus: Gpus = None,
@@ -204,7 +209,9 @@ def train(
         "output": out,
     }  # fmt: skip
     plan.check()
-    source = {**rollouts.fields(), **engine.fields()} if online else log.fields()
+    source = (
+        {**rollouts.fields(), **engine.fields(), **evaluation.fields()} if online else log.fields()
+    )
     if plan.plan:
         _plan(plan, {**shared, **source}, gpus, as_json)
     elif online:

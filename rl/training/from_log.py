@@ -21,6 +21,11 @@ from kernelwright.rl.training.checkpoints import (
 )
 from kernelwright.rl.training.grpo.config import GRPOFacts, checked_settings, grpo_config
 from kernelwright.rl.training.grpo.rows import LogBatches, in_order, row_of
+from kernelwright.rl.training.online.evaluation import (
+    best_evaluation,
+    best_weights,
+    read_evaluations,
+)
 from kernelwright.rl.training.options import LogOptions, Method, TrainOptions
 from kernelwright.rl.training.plan import PlannedLog, TrainingPlan, make_plan, refuse_empty
 from kernelwright.rl.training.precision.holding import HeldWeights
@@ -177,6 +182,12 @@ def finish_training(
         return result.with_(output=str(checkpoint), paused=True)
     # All processes must call this: sharded weights are gathered from them.
     weights = gather_weights(trainer)
+    facts = run.facts
+    if trainer.is_world_process_zero() and (
+        best := best_evaluation(read_evaluations(options.work))
+    ):
+        weights = best_weights(options.work) or weights
+        facts = facts | {"best_step": best.step, "held_out_pass_at_1": best.by_split}
     if trainer.is_world_process_zero():
         publish_policy(
             trainer.accelerator.unwrap_model(trainer.model),
@@ -186,7 +197,7 @@ def finish_training(
             steps=result.steps,
             loss=None if result.loss is None else round(result.loss, 6),
             created=round(time.time()),
-            **run.facts,
+            **facts,
         )
         shutil.rmtree(options.work, ignore_errors=True)
     return result

@@ -152,3 +152,57 @@ class EngineOptions:
                 "--sampling-device takes cuda:N with --engine process or auto: leave it out with another engine"
             )
         return choose_device(self.sampling_device)
+
+
+@dataclass(frozen=True)
+class HeldOutOptions:
+    """Options for the held-out problems that a policy is measured on."""
+
+    PANEL: ClassVar[str] = "Held-out problems"
+    held_out: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--held-out",
+            help="What the policy is measured on.",
+            show_default="synth's three held-out splits",
+        ),
+    ] = None
+    held_out_count: Annotated[
+        int, typer.Option("--held-out-count", min=1, help="Problems of each held-out split.")
+    ] = 64
+    held_out_samples: Annotated[
+        int, typer.Option("--held-out-samples", min=1, help="Drafts of each held-out problem.")
+    ] = 4
+
+    def fields(self) -> dict[str, Any]:
+        """Returns fields of OnlineOptions."""
+        return {
+            "held_out": tuple(self.held_out or ()), "held_out_count": self.held_out_count,
+            "samples": self.held_out_samples,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EvaluationOptions(HeldOutOptions):
+    """Options for the evaluation during an online training."""
+
+    evaluate_every: Annotated[
+        int | None,
+        typer.Option(
+            "--evaluate-every",
+            min=1,
+            help="Optimizer steps from one measurement on held-out problems to the next; the best measured weights "
+            "become the policy.",
+            show_default="never",
+        ),
+    ] = None
+
+    def fields(self) -> dict[str, Any]:
+        """Returns fields of OnlineOptions. Raises InputError for held-out problems that nothing is
+        measured on.
+        """
+        from kernelwright.errors import InputError
+
+        if self.evaluate_every is None and self.held_out:
+            raise InputError("--held-out goes with --evaluate-every N: say how often to measure")
+        return {**super().fields(), "evaluate_every": self.evaluate_every}

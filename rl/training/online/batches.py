@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 from kernelwright.rl.training.grpo.rows import ScoredCompletion, in_order, row_of
+from kernelwright.rl.training.online.evaluation import Evaluations
 from kernelwright.rl.training.online.options import DEFAULT_STEPS
 from kernelwright.rl.training.online.problem_source import ProblemSource
 from kernelwright.rl.training.online.rounds import Round, RoundContext, Rounds, faults_of
@@ -60,12 +61,15 @@ class OnlineBatches:
         self._pool = ThreadPoolExecutor(len(slots), thread_name_prefix="rollouts")
         self._ahead: dict[int, Future[Round]] = {}
         self._figures: dict[str, float] = {}
+        self._measured: dict[str, float] = {}
+        """Figures of an evaluation since the last step."""
         self._trained_since = self._asked_since = time.monotonic()
         self._judged = self._judges.figures
         self._own_revision = revision
         self.revisions: list[str] = []
         """Revisions sampled since the first step, the oldest first."""
         self.model: Any = None
+        self.evaluations: Evaluations | None = None
 
     def __call__(self, number: int) -> list[ScoredCompletion]:
         """Waits for a round, updates its sampling policy, and starts the round `lag` steps ahead."""
@@ -79,7 +83,8 @@ class OnlineBatches:
         if self._options.lag and number + self._options.lag < self._steps:
             self._start(number + self._options.lag, number)
         waiting = {"seconds/waiting": time.monotonic() - waited, "seconds/training": training}
-        self._figures = current_round.figures | self._judging() | waiting
+        self._figures = current_round.figures | self._judging() | waiting | self._measured
+        self._measured = {}
         self._check(current_round)
         self._trained_since = time.monotonic()
         samples = current_round.log.samples
@@ -121,7 +126,24 @@ class OnlineBatches:
         revision = self._slot(number).sampler.follow(self.model, known_revision)
         if revision not in (*self.revisions[-1:], self._own_revision):
             self.revisions.append(revision)
+        self._evaluate(step, number)
         self._ahead[number] = self._pool.submit(self._round, number)
+
+    def _evaluate(self, step: int, number: int) -> None:
+        """Measures the policy after `step` steps with the sampler of round `number`, if it is due."""
+        if self.evaluations is None or not self.evaluations.is_due(step):
+            return
+        began = time.monotonic()
+        evaluation = self.evaluations.evaluate(step, self._slot(number).rounds)
+        self._say(f"after {step} steps: pass@1 {evaluation.pass_at_1:.1%} on held-out problems")
+        self._measured = evaluation.figures | {"seconds/evaluation": time.monotonic() - began}
+
+    def end(self, step: int) -> None:
+        """Measures the policy after the last step, if it is due."""
+        if self.evaluations is None or not self.evaluations.is_due(step):
+            return
+        self._slot(step).sampler.follow(self.model, None)
+        self._evaluate(step, step)
 
     def _round(self, number: int) -> Round:
         slot, began = self._slot(number), time.monotonic()

@@ -29,7 +29,7 @@ from kernelwright.rl.training.online.measuring import (
     is_better,
     measure,
 )
-from kernelwright.rl.training.online.options import LoopOptions, OnlineOptions
+from kernelwright.rl.training.online.options import HELD_OUT_SPLITS, LoopOptions, OnlineOptions
 from kernelwright.rl.training.online.pooled_judges import Judges
 from kernelwright.rl.training.online.problem_source import ProblemSource, held_out
 from kernelwright.rl.training.online.rounds import RoundContext, Rounds, judge_device
@@ -54,7 +54,7 @@ def run_loop(
     done = begin(options)
     write_loop_report(options.output, done)
     splits = held_out(
-        options.held_out or ("synth:composition", "synth:depth", "synth:family"),
+        options.held_out or HELD_OUT_SPLITS,
         options.held_out_count,
         options.seed,
     )

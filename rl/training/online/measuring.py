@@ -105,17 +105,18 @@ def measure(
     *,
     progress: RolloutProgress | None = None,
     give_up: Callable[[], None] = lambda: None,
+    label: str = "held-out",
 ) -> list[HeldOutFigures]:
     """Measures the splits in turn. Every policy gets the same seeds, so two policies meet the
     same draws.
 
-    give_up: abandons answers computed in this process; called after Ctrl-C.
+    label: of the runs in the store. give_up: abandons answers computed in this process; called after Ctrl-C.
     """
     figures = []
     for name, problems in splits.items():
         watch = partial(progress.watch, name) if progress else lambda batch: None
-        label = f"held-out/{name.replace('/', '_')}"
-        rollouts = rounds.run(0, problems, group=samples, label=label, watch=watch, give_up=give_up)
+        run = f"{label}/{name.replace('/', '_')}"
+        rollouts = rounds.run(0, problems, group=samples, label=run, watch=watch, give_up=give_up)
         figures.append(measured(name, rollouts))
         if progress:
             progress.end_split(samples * len(problems))

@@ -8,6 +8,8 @@ from pydantic import Field
 
 from kernelwright.rl.training.options import TrainOptions
 
+HELD_OUT_SPLITS = ("synth:composition", "synth:depth", "synth:family")
+"""What is measured unless --held-out names something else."""
 DEFAULT_STEPS = 100
 """Number of optimizer steps unless --max-steps is set."""
 
@@ -65,6 +67,12 @@ class OnlineOptions(TrainOptions):
     """API key of the server; never written to a file."""
     held_out: tuple[str, ...] = ()
     held_out_count: int = 64
+    samples: int = Field(default=4, ge=1)
+    """Number of drafts of each held-out problem."""
+    evaluate_every: int | None = Field(default=None, ge=1)
+    """Number of optimizer steps from one evaluation on held-out problems to the next; None: no
+    evaluation.
+    """
 
     @property
     def judges(self) -> int:
@@ -83,8 +91,6 @@ class LoopOptions(OnlineOptions):
     how: str = "online"
     """online: sampled anew for each step; log: collected once a cycle, then trained from the log.
     """
-    samples: int = Field(default=4, ge=1)
-    """Number of drafts of each held-out problem."""
 
     @property
     def loop_identity(self) -> str:

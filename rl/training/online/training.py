@@ -35,14 +35,15 @@ from kernelwright.rl.training.from_log import (
 )
 from kernelwright.rl.training.grpo.config import GRPOFacts, checked_settings, grpo_config
 from kernelwright.rl.training.online.batches import OnlineBatches, RoundSlot, Say, gathered
+from kernelwright.rl.training.online.evaluation import Evaluations
 from kernelwright.rl.training.online.judges import TrainingJudges
-from kernelwright.rl.training.online.options import DEFAULT_STEPS, OnlineOptions
+from kernelwright.rl.training.online.options import DEFAULT_STEPS, HELD_OUT_SPLITS, OnlineOptions
 from kernelwright.rl.training.online.pooled_judges import Judges, PooledJudges
-from kernelwright.rl.training.online.problem_source import ProblemSource
+from kernelwright.rl.training.online.problem_source import ProblemSource, held_out
 from kernelwright.rl.training.online.rounds import RoundContext, Rounds, judge_device, judge_options
 from kernelwright.rl.training.online.sampler import Sampler, open_samplers, refuse_engine
 from kernelwright.rl.training.options import Method
-from kernelwright.rl.training.precision.keeping import keep_masters
+from kernelwright.rl.training.precision.keeping import gather_weights, keep_masters
 from kernelwright.rl.training.processes import (
     ProcessRank,
     first_before_others,
@@ -197,11 +198,29 @@ def _prepare(
     keep_masters(trainer, held.masters)
     batches.model = trainer.accelerator.unwrap_model(trainer.model)
     trainer.step_figures = batches.figures
+    batches.evaluations = _evaluations(options, process, trainer)
     facts = _facts(options, subject, context.formula)
     run = TrainingRun(
         subject, options, Method.GRPO, facts, lineage=lambda: tuple(batches.revisions)
     )
     return _PreparedTraining(run, options, trainer, batches, samplers, held.text)
+
+
+def _evaluations(
+    options: OnlineOptions, process: ProcessRank, trainer: TrajectoryGRPOTrainer
+) -> Evaluations | None:
+    """Returns the evaluations of a training; None without `--evaluate-every`."""
+    if options.evaluate_every is None:
+        return None
+    splits = held_out(options.held_out or HELD_OUT_SPLITS, options.held_out_count, options.seed)
+    return Evaluations(
+        options.evaluate_every,
+        options.samples,
+        splits,
+        options.work,
+        process,
+        lambda: gather_weights(trainer),
+    )
 
 
 def _grpo_facts(options: OnlineOptions, subject: Subject, model: PreTrainedModel) -> GRPOFacts:
@@ -248,6 +267,8 @@ def _train(
             record_alarm(options, trainer),
         ):
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        if not watching.paused:
+            prepared.batches.end(trainer.state.global_step)
     finally:
         prepared.batches.close()
         for sampler in prepared.samplers:

@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-from kernelwright.agent.runtime.errors import Exit
 from kernelwright.rl.cli import main
 from kernelwright.rl.training.capacity.layouts import CapacityRequest, plan_capacity
 from kernelwright.rl.training.capacity.memory import (
