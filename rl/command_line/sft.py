@@ -82,6 +82,14 @@ class RowOptions:
         str | None,
         typer.Option(help="compact or chat.", show_default="the base's own; compact for new:"),
     ] = None
+    thinking: Annotated[
+        bool | None,
+        typer.Option(
+            "--thinking/--no-thinking",
+            help="Write into the model's chat template whether it thinks (enable_thinking of Qwen3 and others).",
+            show_default="as the template is",
+        ),
+    ] = None
     kinds: Annotated[
         str | None,
         typer.Option(help="Kinds of rows, with commas: draft,repair,fim,translate,instruct,text."),
@@ -198,7 +206,7 @@ def sft(
     options = SftOptions(
         base=model.base, data=rows.data, output=out or model.folder, preset=recipe, tokenizer=model.tokenizer,
         vocabulary=model.vocabulary, adapter=model.adapter, device=parse_device(trainer.device, recipe),
-        choice=rows.choice(model.base, trainer.seed),
+        choice=rows.choice(model.base, trainer.seed), thinking=rows.thinking,
         settings=read_trainer_settings(trainer.config, trainer.settings or []), batch_tokens=trainer.batch_tokens,
         compile=trainer.compile, max_minutes=trainer.max_minutes, drawn=drawn.drawn, drawn_seed=drawn.drawn_seed,
         against=tuple(drawn.against or ()), workers=drawn.workers or os.cpu_count() or 2,

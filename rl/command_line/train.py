@@ -134,6 +134,13 @@ class MethodOptions:
             help="trl's importance-sampling correction round a region that moves with the policy."
         ),
     ] = False
+    mask_thoughts: Annotated[
+        bool,
+        typer.Option(
+            "--mask-thoughts",
+            help="Leave what a reply says up to </think> out of the loss; grpo and rft.",
+        ),
+    ] = False
     max_steps: Annotated[
         int | None, typer.Option(min=1, help="Optimizer steps.", show_default=False)
     ] = None
@@ -158,8 +165,8 @@ class MethodOptions:
                 f"--decoupled goes with --method grpo: leave it out with --method {method}"
             )
         return {
-            "method": method, "decoupled": self.decoupled, "max_steps": self.max_steps,
-            "max_minutes": self.max_minutes,
+            "method": method, "decoupled": self.decoupled, "mask_thoughts": self.mask_thoughts,
+            "max_steps": self.max_steps, "max_minutes": self.max_minutes,
         }  # fmt: skip
 
 

@@ -257,7 +257,9 @@ def _grpo(
     rows_a_step = (
         config.per_device_train_batch_size * config.gradient_accumulation_steps * config.world_size
     )
-    batches = LogBatches(in_order(map(row_of, samples)), rows_a_step, options.seed)
+    tokenizer = subject.tokenizer if options.mask_thoughts else None
+    rows = in_order(row_of(sample, tokenizer) for sample in samples)
+    batches = LogBatches(rows, rows_a_step, options.seed)
     config.max_steps = options.max_steps or max(1, round(options.epochs * batches.steps_an_epoch))
     for name, value in warm_up_steps(config.max_steps, settings).items():
         setattr(config, name, value)

@@ -93,6 +93,8 @@ class TrainOptions(Value):
     """Whether the trust region follows the current policy, with trl's importance-sampling
     correction.
     """
+    mask_thoughts: bool = False
+    """Whether the thoughts of replies are left out of the loss."""
     settings: dict[str, Any] = {}
     """Fields of the method's trl config."""
     device: str = "cpu"

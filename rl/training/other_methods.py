@@ -15,6 +15,7 @@ from kernelwright.rl.training.grpo.config import SMALL_MODEL_PARAMETERS
 from kernelwright.rl.training.options import LogOptions, Method
 from kernelwright.rl.training.processes import sharding_fields
 from kernelwright.rl.training.subject import Subject, parameters
+from kernelwright.rl.training.thinking import answer_mask
 from kernelwright.rl.training.trl_settings import check_settings, make_config, warm_up_steps
 
 if TYPE_CHECKING:
@@ -36,8 +37,15 @@ class TurnTokenizer:
     wrote them, otherwise ids encoded from the text.
     """
 
-    def __init__(self, subject: Subject, longest: int | None) -> None:
+    def __init__(
+        self, subject: Subject, longest: int | None, *, mask_thoughts: bool = False
+    ) -> None:
         self._tokenizer, self._longest = subject.tokenizer, longest
+        self._mask_thoughts = mask_thoughts
+
+    def trained(self, reply: list[int]) -> list[int]:
+        """Returns 1 for each token of a reply in the loss, and 0 for those of a masked thought."""
+        return answer_mask(reply, self._tokenizer) if self._mask_thoughts else [1] * len(reply)
 
     def __call__(self, sample: Sample) -> tuple[list[int], list[int]] | None:
         """Returns the ids of prompt and reply, or None if both together are too long."""
@@ -153,7 +161,10 @@ def rft_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str,
     for sample in samples:
         prompt, reply = tokens.encoded(sample)
         rows.append(
-            {"input_ids": prompt + reply, "completion_mask": [0] * len(prompt) + [1] * len(reply)}
+            {
+                "input_ids": prompt + reply,
+                "completion_mask": [0] * len(prompt) + tokens.trained(reply),
+            }
         )
     return rows
 
@@ -221,7 +232,10 @@ def make_trainer(
 
     builders = {Method.RFT: rft_rows, Method.DPO: dpo_rows, Method.KTO: kto_rows}
     longest = longest_row(options, subject)
-    rows = builders[method](samples, TurnTokenizer(subject, longest))
+    if options.mask_thoughts and method is not Method.RFT:
+        raise InputError(f"--mask-thoughts goes with grpo and rft: leave it out with {method}")
+    tokens = TurnTokenizer(subject, longest, mask_thoughts=options.mask_thoughts)
+    rows = builders[method](samples, tokens)
     if len(rows) < 2:
         refusal = TurnRefusal.INCORRECT if method is Method.RFT else TurnRefusal.ONE_SIDED
         reason, remedy = REFUSAL_TEXTS[refusal]

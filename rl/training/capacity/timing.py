@@ -24,6 +24,14 @@ FOLDER_RATE = 1.5e9
 """Bytes a second of new weights through a folder."""
 MIN_TOKEN_SECONDS = 0.008
 """Seconds of a decoding step, however small the model."""
+LAYER_SECONDS = 0.009
+"""Least seconds of a decoder layer for each part of a step, forward and backward: the host starts
+its kernels. 0.9 s for 4 parts of 28 layers (H200, 0.5 B, 2026-11-28).
+"""
+SHARDED_LAYER_SECONDS = 0.014
+"""The same with shards: a layer is gathered twice and its gradients are reduced. 0.8 s for 2 parts
+of 28 layers (two H200, 0.5 B, 2026-11-28).
+"""
 
 
 class GpuRates(Value):
@@ -69,8 +77,12 @@ def training_seconds(
     # Attention: 2 products of row_tokens^2 / 2 pairs, forward; twice that backward.
     attention = 2 * passes * shape.layers * shape.heads * shape.head_width * step.row_tokens // 2
     arithmetic = step.tokens * (matrix + attention) / (gpus * gpu.bf16_rate * TRAINING_SHARE)
+    layer = LAYER_SECONDS if gpus == 1 else SHARDED_LAYER_SECONDS
+    launches = step.parts * shape.layers * layer
     trained = shape.lora_parameters if part.lora else shape.parameters
-    return arithmetic + OPTIMIZER_BYTES * trained / (gpus * gpu.memory_rate * DECODING_SHARE)
+    return max(arithmetic, launches) + OPTIMIZER_BYTES * trained / (
+        gpus * gpu.memory_rate * DECODING_SHARE
+    )
 
 
 def generation_seconds(

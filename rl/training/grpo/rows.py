@@ -8,7 +8,9 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kernelwright.rl.training.thinking import answer_mask
 
 if TYPE_CHECKING:
     import torch
@@ -50,8 +52,10 @@ EMPTY_COMPLETION = ScoredCompletion(
 """A row without effect on any loss: fills a part of a batch without rows."""
 
 
-def row_of(sample: Sample) -> ScoredCompletion:
-    """Returns the trainer's row for a sample."""
+def row_of(sample: Sample, tokenizer: Any = None) -> ScoredCompletion:
+    """Returns the trainer's row for a sample. tokenizer: of a policy whose thoughts are left out of
+    the loss; None keeps them.
+    """
     figures = {
         "reward": sample.reward,
         "return": sample.value,
@@ -60,7 +64,12 @@ def row_of(sample: Sample) -> ScoredCompletion:
     figures |= {f"reward/{name}": value for name, value in sample.parts.items()}
     figures |= _rates(sample)
     return ScoredCompletion(
-        sample.prompt_ids, sample.completion_ids, sample.logps, sample.advantage, figures=figures
+        sample.prompt_ids,
+        sample.completion_ids,
+        sample.logps,
+        sample.advantage,
+        mask=None if tokenizer is None else answer_mask(sample.completion_ids, tokenizer),
+        figures=figures,
     )
 
 

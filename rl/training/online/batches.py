@@ -70,6 +70,8 @@ class OnlineBatches:
         """Revisions sampled since the first step, the oldest first."""
         self.model: Any = None
         self.evaluations: Evaluations | None = None
+        self.masking_tokenizer: Any = None
+        """Tokenizer of a policy whose thoughts are left out of the loss."""
 
     def __call__(self, number: int) -> list[ScoredCompletion]:
         """Waits for a round, updates its sampling policy, and starts the round `lag` steps ahead."""
@@ -89,7 +91,9 @@ class OnlineBatches:
         self._trained_since = time.monotonic()
         samples = current_round.log.samples
         # The figures of the whole round are logged instead of means over the trained rows.
-        return in_order(row_of(sample)._replace(figures=None) for sample in samples)
+        return in_order(
+            row_of(sample, self.masking_tokenizer)._replace(figures=None) for sample in samples
+        )
 
     def _ended(self, number: int) -> Round:
         """Waits for a round and returns it; reports every minute what the round waits for."""

@@ -198,6 +198,7 @@ def _prepare(
     keep_masters(trainer, held.masters)
     batches.model = trainer.accelerator.unwrap_model(trainer.model)
     trainer.step_figures = batches.figures
+    batches.masking_tokenizer = subject.tokenizer if options.mask_thoughts else None
     batches.evaluations = _evaluations(options, process, trainer)
     facts = _facts(options, subject, context.formula)
     run = TrainingRun(

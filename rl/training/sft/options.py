@@ -33,6 +33,8 @@ class SftOptions(Value):
     adapter: str | None = None
     """An adapter to continue, instead of a new adapter."""
     device: str = "cpu"
+    thinking: bool | None = None
+    """Whether the model's chat template lets it think; None leaves the template as it is."""
     choice: RowSelection = RowSelection()
     settings: dict[str, Any] = {}
     """Fields of SFTConfig over the preset's."""

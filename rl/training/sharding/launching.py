@@ -26,6 +26,8 @@ FSDP_CONFIG = Path(__file__).parents[2] / "configs" / "fsdp.yaml"
 """accelerate's configuration for FSDP2; `accelerate launch --config_file` takes the same file."""
 LAUNCHED_BY_TORCH = "WORLD_SIZE"
 """Environment variable set by every launcher of distributed processes."""
+SAVING_SECONDS = 600
+"""Seconds that a process may take to save and end after a signal."""
 TROUBLE_EXIT_CODE = 3
 """Exit code for a process ended by a signal: the same command continues."""
 
@@ -59,11 +61,27 @@ def run_on_gpus(gpus: int | None, device: str, arguments: Sequence[str]) -> None
     processes = _start(gpus, arguments, logs)
     # Ctrl-C reaches every process of the terminal: each saves and ends by itself.
     signal.signal(signal.SIGINT, lambda *_: None)
-    result = processes.wait()
+    result = _wait(processes)
     if result is None or not result.is_failed():
         shutil.rmtree(logs, ignore_errors=True)
         raise SystemExit(0)
     raise SystemExit(_exit_code(result))
+
+
+def _wait(processes: PContext) -> RunProcsResult | None:
+    """Waits for all processes. One that fails ends the others; SIGTERM is handed on to all, which
+    save and end. Raises KeyboardInterrupt after SIGTERM.
+    """
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+
+    death_signal = signal.SIGTERM
+    try:
+        return processes.wait()
+    except SignalException as stop:
+        death_signal = stop.sigval
+        raise KeyboardInterrupt from stop
+    finally:
+        processes.close(death_signal, SAVING_SECONDS)
 
 
 def _refuse_absent_gpus(gpus: int, device: str) -> None:
