@@ -45,6 +45,8 @@ def process_rank(device: str) -> ProcessRank:
     from accelerate import PartialState
 
     on_gpu = device.startswith("cuda")
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
+        raise InputError("DeepSpeed is not supported: shard with --gpus N, or rl/configs/fsdp.yaml")
     state = PartialState(cpu=not on_gpu)
     refuse_several_gpus(device)
     if is_sharded() and not on_gpu:

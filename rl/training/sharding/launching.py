@@ -32,6 +32,9 @@ TROUBLE_EXIT_CODE = 3
 """Exit code for a process ended by a signal: the same command continues."""
 
 
+INTERRUPTED_EXIT_CODE = 130
+
+
 def is_launched() -> bool:
     """Returns whether a launcher started this process as a process of several."""
     return int(os.environ.get(LAUNCHED_BY_TORCH, "1")) > 1
@@ -70,7 +73,7 @@ def run_on_gpus(gpus: int | None, device: str, arguments: Sequence[str]) -> None
 
 def _wait(processes: PContext) -> RunProcsResult | None:
     """Waits for all processes. One that fails ends the others; SIGTERM is handed on to all, which
-    save and end. Raises KeyboardInterrupt after SIGTERM.
+    save and end. Raises SystemExit after SIGTERM.
     """
     from torch.distributed.elastic.multiprocessing.api import SignalException
 
@@ -79,7 +82,7 @@ def _wait(processes: PContext) -> RunProcsResult | None:
         return processes.wait()
     except SignalException as stop:
         death_signal = stop.sigval
-        raise KeyboardInterrupt from stop
+        raise SystemExit(INTERRUPTED_EXIT_CODE) from stop
     finally:
         processes.close(death_signal, SAVING_SECONDS)
 
