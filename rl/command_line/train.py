@@ -14,7 +14,7 @@ from kernelwright.agent.command_line.options import expand_groups
 from kernelwright.rl.command_line.options.planning import PlanOptions
 from kernelwright.rl.command_line.options.rollouts import (
     EngineOptions,
-    EvaluationOptions,
+    HeldOutEvaluationOptions,
     RolloutOptions,
 )
 from kernelwright.rl.command_line.options.shared import Adapter, AsJson, Debug, Gpus
@@ -174,7 +174,7 @@ POLICIES = Modes({"--policy": ("policy",), "--base": ("base",)})
 TRAIN_MODES = Modes(
     {
         "--from-trajectories": names_of(LogChoice),
-        "--online": names_of(RolloutOptions, EngineOptions, EvaluationOptions) | {"online"},
+        "--online": names_of(RolloutOptions, EngineOptions, HeldOutEvaluationOptions) | {"online"},
     }
 )
 
@@ -190,7 +190,7 @@ def train(
     distribution: DistributionOptions,
     rollouts: RolloutOptions,
     engine: EngineOptions,
-    evaluation: EvaluationOptions,
+    evaluation: HeldOutEvaluationOptions,
     plan: PlanOptions,
     online: Online = False,
     gpus: Gpus = None,

@@ -183,7 +183,7 @@ class HeldOutOptions:
 
 
 @dataclass(frozen=True)
-class EvaluationOptions(HeldOutOptions):
+class HeldOutEvaluationOptions(HeldOutOptions):
     """Options for the evaluation during an online training."""
 
     evaluate_every: Annotated[

@@ -25,7 +25,7 @@ Weights = Callable[[], "dict[str, torch.Tensor]"]
 """Returns the trained weights, complete in the first process. All processes must call it."""
 
 
-class Evaluation(Value):
+class HeldOutEvaluation(Value):
     """The figures of a policy after a number of optimizer steps."""
 
     step: int
@@ -69,13 +69,13 @@ class Evaluations:
         known = {evaluation.step for evaluation in self._done}
         return step % self._every == 0 and step not in known
 
-    def evaluate(self, step: int, rounds: Rounds) -> Evaluation:
+    def evaluate(self, step: int, rounds: Rounds) -> HeldOutEvaluation:
         """Measures the policy of `rounds`, and keeps the weights if it is the best so far. All
         processes must call this; each samples its share of the problems.
         """
         shares = gather_from_all(self._process, lambda: self._measure(step, rounds))
         by_split = {split: _mean([share[split] for share in shares]) for split in self._splits}
-        evaluation = Evaluation(
+        evaluation = HeldOutEvaluation(
             step=step,
             pass_at_1=sum(by_split.values()) / len(by_split),
             by_split=by_split,
@@ -118,16 +118,16 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
     partial.replace(path)
 
 
-def read_evaluations(work: Path) -> tuple[Evaluation, ...]:
+def read_evaluations(work: Path) -> tuple[HeldOutEvaluation, ...]:
     """Returns the evaluations of a training so far, the oldest first."""
     path = work / EVALUATIONS
     if not path.is_file():
         return ()
     entries = json.loads(path.read_text(encoding="utf-8"))
-    return tuple(Evaluation.model_validate(entry) for entry in entries)
+    return tuple(HeldOutEvaluation.model_validate(entry) for entry in entries)
 
 
-def best_evaluation(done: Sequence[Evaluation]) -> Evaluation | None:
+def best_evaluation(done: Sequence[HeldOutEvaluation]) -> HeldOutEvaluation | None:
     """Returns the evaluation with the highest pass@1, of equal ones the first."""
     return max(done, key=lambda evaluation: evaluation.pass_at_1, default=None)
 

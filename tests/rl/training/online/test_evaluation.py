@@ -14,8 +14,8 @@ from safetensors.torch import load_file  # noqa: E402
 
 from kernelwright.policies.policy_card import read_card  # noqa: E402
 from kernelwright.rl.training.online.evaluation import (  # noqa: E402
-    Evaluation,
     Evaluations,
+    HeldOutEvaluation,
     best_evaluation,
     best_weights,
     read_evaluations,
@@ -72,7 +72,7 @@ def test_a_training_that_goes_on_knows_what_was_measured(tmp_path):
 
 
 def test_an_evaluation_is_logged_by_split():
-    evaluation = Evaluation(step=3, pass_at_1=0.5, by_split={"deep": 0.25, "wide": 0.75})
+    evaluation = HeldOutEvaluation(step=3, pass_at_1=0.5, by_split={"deep": 0.25, "wide": 0.75})
     assert evaluation.figures == {
         "held_out/pass_at_1": 0.5,
         "held_out/deep": 0.25,
