@@ -14,8 +14,8 @@ from kernelwright.rl.log.refusals import REFUSAL_TEXTS, TurnRefusal
 from kernelwright.rl.training.grpo.config import SMALL_MODEL_PARAMETERS
 from kernelwright.rl.training.options import LogOptions, Method
 from kernelwright.rl.training.processes import sharding_fields
+from kernelwright.rl.training.sft.thinking import answer_mask
 from kernelwright.rl.training.subject import Subject, parameters
-from kernelwright.rl.training.thinking import answer_mask
 from kernelwright.rl.training.trl_settings import check_settings, make_config, warm_up_steps
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from kernelwright.policies.model_identity import (
 )
 from kernelwright.policies.policy_card import PolicyCard, read_cards, trainings_of
 from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
-from kernelwright.rl.training.adapters import (
+from kernelwright.rl.training.processes import is_sharded
+from kernelwright.rl.training.sft.adapters import (
     add_new_adapter,
     add_stored_adapter,
     initial_weights,
     stored_weights,
 )
-from kernelwright.rl.training.processes import is_sharded
 from kernelwright.rl.training.sft.presets import Lora
 from kernelwright.rl.training.sharding.loading import assign_whole, load_sharded
 

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernelwright.rl.training.thinking import answer_mask
+from kernelwright.rl.training.sft.thinking import answer_mask
 
 if TYPE_CHECKING:
     import torch

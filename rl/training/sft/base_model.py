@@ -17,13 +17,13 @@ from kernelwright.agent.runtime.errors import require
 from kernelwright.errors import InputError
 from kernelwright.policies.base import PolicyRefused
 from kernelwright.policies.model_identity import adapter_folder, identity_of, model_config
-from kernelwright.rl.training.adapters import (
+from kernelwright.rl.training.processes import is_sharded
+from kernelwright.rl.training.sft.adapters import (
     add_new_adapter,
     add_stored_adapter,
     initial_weights,
     stored_weights,
 )
-from kernelwright.rl.training.processes import is_sharded
 from kernelwright.rl.training.sft.presets import Preset
 from kernelwright.rl.training.sharding.loading import assign_whole, load_sharded
 from kernelwright.rl.training.tokenizing import CHAT_TEMPLATE

@@ -45,7 +45,7 @@ from kernelwright.rl.training.sft.drawn_rows import encoded_drawn_rows
 from kernelwright.rl.training.sft.encoding import EncodedCorpus, encode_rows, gather_encoded_rows
 from kernelwright.rl.training.sft.options import FineTuningResult, SftOptions, WrittenWeights
 from kernelwright.rl.training.sft.presets import BUCKETED_OPTIONS, PRESETS, Preset, sft_config
-from kernelwright.rl.training.thinking import set_thinking
+from kernelwright.rl.training.sft.thinking import set_thinking
 from kernelwright.rl.training.tokenizing import save_tokenizer, train_tokenizer, training_texts
 from kernelwright.rl.training.trl_settings import refuse_decided, silence_libraries
 from kernelwright.tools.report import InfrastructureError

@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Message, Request, Role
 from kernelwright.policies.local.transformers_policy import prompt_ids
-from kernelwright.rl.training.thinking import answer_mask, set_thinking
+from kernelwright.rl.training.sft.thinking import answer_mask, set_thinking
 from tests.tiny_model import tiny_tokenizer
 
 QWEN3 = (
