@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +72,7 @@ def exported_module(call: ModuleCall) -> ExportedProgram | None:
     args, kwargs = _distinct((call.args, call.kwargs))
     for varied in (_varied_shapes(call), None):
         try:
-            with torch.no_grad():
+            with torch.no_grad(), _without_warnings():
                 program = torch.export.export(
                     call.module, args, kwargs, dynamic_shapes=varied, strict=False
                 )
@@ -80,6 +82,20 @@ def exported_module(call: ModuleCall) -> ExportedProgram | None:
         except Exception as error:
             log.info("%s is not exported: %s", call.path, str(error).partition("\n")[0])
     return None
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Silences torch.export, which warns of every size that cannot vary, and of its own code."""
+    exporting = logging.getLogger("torch._export")
+    level = exporting.level
+    exporting.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        exporting.setLevel(level)
 
 
 def _distinct(arguments: Any) -> Any:
