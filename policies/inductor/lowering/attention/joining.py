@@ -87,7 +87,7 @@ def _join(graph: torch.fx.GraphModule, quotient: GraphNode, mode: FakeTensorMode
     operands = writer.operands(query, turned_key, value)
     scale: float | None = scores.scale
     if scores.sizes:
-        factor = scale
+        factor = scores.scale
         for operation, number in scores.sizes:
             hint = float(number.meta["val"].node.hint)
             factor = factor * hint if operation == "mul" else factor / hint
@@ -120,7 +120,7 @@ class _Writer:
         node: Any = self._graph.graph.call_function(operator, args, kwargs)
         with self._mode:
             node.meta["val"] = operator(*tree_map(value, list(args)), **tree_map(value, kwargs))
-        return node  # type: ignore[no-any-return]
+        return node
 
     def _size(self, size: int | torch.SymInt) -> GraphNode | int:
         """Returns a size as an argument of an operator: a number, or a node that gives it. Raises NoAttention."""
@@ -131,7 +131,7 @@ class _Writer:
         for node in nodes_of(self._graph):
             if node is self._weighted:
                 break
-            value = node.meta.get("val")
+            value: Any = node.meta.get("val")
             if hasattr(value, "node") and are_equal((value,), (size,)):
                 return node
             for axis, extent in enumerate(getattr(value, "shape", ())):
@@ -144,10 +144,11 @@ class _Writer:
         import torch
 
         aten = torch.ops.aten
-        whole = [_four_axes(operand) for operand in (query, turned_key, value)]
-        heads = [operand.meta["val"].shape[:2] for operand in whole if operand is not None]
+        unjoined = [_four_axes(operand) for operand in (query, turned_key, value)]
+        whole = [operand for operand in unjoined if operand is not None]
+        heads = [operand.meta["val"].shape[:2] for operand in whole]
         with self._graph.graph.inserting_before(self._weighted):  # type: ignore[arg-type]
-            if None not in whole and all(are_equal(h, heads[0]) for h in heads):
+            if len(whole) == len(unjoined) and all(are_equal(h, heads[0]) for h in heads):
                 query, turned_key, value = whole
             else:
                 query, turned_key, value = (
@@ -275,7 +276,7 @@ def _four_axes(node: GraphNode) -> GraphNode | None:
         if not are_equal(inner.args[0].meta["val"].shape, inner.meta["val"].shape):
             break
         inner = inner.args[0]
-    return inner  # type: ignore[no-any-return]
+    return inner
 
 
 def _untransposed(node: GraphNode) -> GraphNode | None:

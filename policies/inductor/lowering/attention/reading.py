@@ -77,7 +77,7 @@ def softmax_input(quotient: GraphNode) -> GraphNode:
         axes = [axis % rank for axis in reduction.args[1]]
         if axes != [rank - 1] or len(reduction.users) != 1:
             raise NoAttention
-    return x  # type: ignore[no-any-return]
+    return x
 
 
 def weighted_sum(quotient: GraphNode) -> tuple[GraphNode, GraphNode]:
@@ -144,12 +144,12 @@ def read_scores(node: GraphNode) -> Scores:
 def _scaled(scores: Scores, node: GraphNode) -> GraphNode:
     if not _is_number(node.args[1]):
         scores.sizes.append((name_of(node), node.args[1]))
-        return node.args[0]  # type: ignore[no-any-return]
+        return node.args[0]
     factor = float(node.args[1]) if name_of(node) == "mul" else 1 / float(node.args[1])
     if factor <= 0:
         raise NoAttention
     scores.scale *= factor
-    return node.args[0]  # type: ignore[no-any-return]
+    return node.args[0]
 
 
 def _capped(scores: Scores, node: GraphNode) -> GraphNode | None:
@@ -168,7 +168,7 @@ def _capped(scores: Scores, node: GraphNode) -> GraphNode | None:
     if len(inner.users) != 1 or not math.isclose(cap, float(node.args[1]), rel_tol=1e-6):
         return None
     scores.cap = cap
-    return inner.args[0]  # type: ignore[no-any-return]
+    return inner.args[0]
 
 
 def _take_base(scores: Scores, node: GraphNode) -> None:
@@ -184,14 +184,14 @@ def _take_added(scores: Scores, node: GraphNode) -> GraphNode:
     for addend, mask in (node.args[:2], node.args[1::-1]):
         if _leads_to_product(addend):
             scores.added.append((mask, scores.scale))
-            return addend  # type: ignore[no-any-return]
+            return addend
     raise NoAttention
 
 
 def _leads_to_product(node: object) -> bool:
     """Whether scores come from here: a product, or what is computed from one element by element."""
     name = name_of(node)
-    arguments = getattr(node, "args", ())
+    arguments: tuple[object, ...] = getattr(node, "args", ())
     if name in UNCHANGED | RESHAPES | {"permute", "mul", "div", "tanh"}:
         return _leads_to_product(arguments[0])
     if name == "add":
@@ -221,7 +221,7 @@ def _take_filled(scores: Scores, node: GraphNode) -> GraphNode:
     if fill is None or scores.seen is not None or scores.added:
         raise NoAttention
     scores.seen, scores.turned, scores.fill = condition, hides, fill * scores.scale
-    return kept  # type: ignore[no-any-return]
+    return kept
 
 
 def _is_scalar(value: object) -> bool:
