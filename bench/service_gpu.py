@@ -1,7 +1,7 @@
 """The judge service beside a local batch: verdicts a second of the same candidates, on one GPU, in one run.
 
     python -m bench.service_gpu [--device cuda:0] [--workers N] [--problems 16] [--each 2] [--turns 4] [--seconds S]
-        [--clients 64] [--candidates FILE] [--out bench/results/service_gpu.md]
+        [--clients 64] [--candidates FILE] [--assertion] [--out bench/results/service_gpu.md]
 
 The candidates are the repository's own kernels, a problem each (or those of FILE, which bench.several.candidates made).
 The local batch judges them as `agent batch` does: one evaluator in this process, its lanes, so many threads. The
@@ -12,7 +12,7 @@ and every kernel differs from all before it. `--each`: kernels of a problem in o
 not end within so many seconds of the beginning is left out.
 
 What is known is written after each turn, and printed at the end, also after Ctrl-C or SIGTERM (a turn that was cut off
-does not count). Exit code 1 where the service makes less than 90 % of the batch's verdicts a second, or the two do not
+does not count). Exit code 1 where the service makes less than 95 % of the batch's verdicts a second, or the two do not
 agree; 130 where it was cut off. With `--device cpu` it is rehearsed without a GPU: a server has several judges there,
 of which one knows a problem that was judged once, so that the ratio says nothing.
 """
@@ -39,12 +39,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from bench.service_assertion import AssertionResult, judge_beside_an_assertion, wait_until_ready
 from bench.several.batch import options_for
 from bench.several.candidates import Candidate, ours, read
 from bench.verdicts import GpuUsage
+from kernelwright.agent.serving.client import JudgeClient
 from kernelwright.tools.report import Environment, Report
 
-GOAL = 0.9
+GOAL = 0.95
 READY_SECONDS = 120.0
 """That a server may take until its judge takes verdicts."""
 ENDING_SECONDS = 20.0
@@ -91,9 +93,11 @@ def local_batch(given: argparse.Namespace) -> Iterator[Judged]:
 
 
 @contextmanager
-def service(given: argparse.Namespace) -> Iterator[Judged]:
-    """`agent serve`, and the product's own client, which waits for it at the first call."""
-    from kernelwright.agent.serving.client import JudgeClient
+def service(given: argparse.Namespace, clients: list[JudgeClient]) -> Iterator[Judged]:
+    """`agent serve`, and the product's own client, which waits for it at the first call.
+
+    clients: takes the client once there is one.
+    """
     from kernelwright.agent.serving.evaluating import service_options
 
     options = service_options(options_for([given.device]))
@@ -115,12 +119,11 @@ def service(given: argparse.Namespace) -> Iterator[Judged]:
             process = subprocess.Popen(
                 [*command, "--workers", str(given.workers)], cwd=name, stderr=said
             )
-        clients: list[JudgeClient] = []
 
         def judged(candidates: Sequence[Candidate]) -> list[Report]:
             if not clients:
                 clients.append(JudgeClient(_address(process, log)))
-                _wait_until_ready(clients[0])
+                wait_until_ready(clients[0], READY_SECONDS)
             texts = [(one.problem, one.source) for one in candidates]
             verdicts = asyncio.run(
                 clients[0].score_many_async(texts, at_once=given.clients, **options)
@@ -154,25 +157,20 @@ def _ended(process: subprocess.Popen[Any]) -> None:
         process.kill()
 
 
-def _wait_until_ready(client: Any) -> None:
-    ends = time.monotonic() + READY_SECONDS
-    while (health := client.health()).judges_ready < len(health.devices):
-        if time.monotonic() > ends:
-            raise RuntimeError("the server's judges did not begin")
-        time.sleep(0.2)
-
-
 def _outcomes(folder: Path) -> dict[str, int]:
     with sqlite3.connect(folder / ".kernelwright" / "service.db") as database:
         return dict(database.execute("SELECT outcome, count(*) FROM attempt GROUP BY outcome"))
 
 
 def begun(
-    given: argparse.Namespace, candidates: Sequence[Candidate], held: ExitStack
+    given: argparse.Namespace,
+    candidates: Sequence[Candidate],
+    held: ExitStack,
+    clients: list[JudgeClient],
 ) -> dict[str, Judged]:
     """Begins both, with each problem judged once; they end with `held`."""
     judged = {
-        "service": held.enter_context(service(given)),
+        "service": held.enter_context(service(given, clients)),
         "batch": held.enter_context(local_batch(given)),
     }
     ends: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
@@ -241,7 +239,9 @@ def ratio(done: Sequence[Turn]) -> float | None:
     )
 
 
-def table(done: Sequence[Turn], given: argparse.Namespace) -> str:
+def table(
+    done: Sequence[Turn], given: argparse.Namespace, assertion: AssertionResult | None = None
+) -> str:
     there = done[0].environment
     card = there.gpu or "no GPU (a rehearsal)"
     found, alike = ratio(done), len({one.correct for one in done}) == 1
@@ -262,6 +262,8 @@ def table(done: Sequence[Turn], given: argparse.Namespace) -> str:
             f"| {number} | {one.where} | {one.verdicts} | {sum(one.correct)} | {one.seconds:.2f} | {one.a_second:.3f} "
             f"| {busy} |"
         )
+    if assertion is not None:
+        lines += ["", *assertion.lines()]
     return "\n".join(lines) + "\n"
 
 
@@ -281,8 +283,16 @@ def options() -> argparse.Namespace:
         "--clients", type=int, default=64, help="candidates that the client has under way at once"
     )
     parser.add_argument("--candidates", type=Path, help="made by bench.several.candidates")
+    parser.add_argument(
+        "--assertion", action="store_true", help="end with a reference that fails on the device"
+    )
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
+
+
+def _write(given: argparse.Namespace, text: str) -> None:
+    if given.out:
+        given.out.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
@@ -290,26 +300,32 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     candidates, done, cut, held = chosen(given), list[Turn](), False, ExitStack()
+    clients: list[JudgeClient] = []
+    assertion: AssertionResult | None = None
     print(f"{len(candidates)} candidates", flush=True)
     try:
-        for turn in turns(given, begun(given, candidates, held), candidates):
+        for turn in turns(given, begun(given, candidates, held, clients), candidates):
             done.append(turn)
             print(
                 f"{turn.where}: {turn.verdicts} in {turn.seconds:.1f} s, {sum(turn.correct)} right",
                 flush=True,
             )
-            if given.out:
-                given.out.write_text(table(done, given), encoding="utf-8")
+            _write(given, table(done, given))
+        if given.assertion:
+            assertion = judge_beside_an_assertion(clients[0])
+            print("\n".join(assertion.lines()), flush=True)
+            _write(given, table(done, given, assertion))
     except KeyboardInterrupt:
         cut = True
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # `timeout` sends two
     print(f"{'CUT OFF ' if cut else ''}after {time.monotonic() - BEGAN:.1f} s", flush=True)
-    print(table(done, given) if done else "no turn was finished", flush=True)
+    print(table(done, given, assertion) if done else "no turn was finished", flush=True)
     ending = threading.Thread(target=held.close, daemon=True)
     ending.start()
     ending.join(ENDING_SECONDS)
     right = (ratio(done) or 0.0) >= GOAL and len({one.correct for one in done}) == 1
+    right = right and (not given.assertion or (assertion is not None and assertion.passed))
     sys.stdout.flush()
     os._exit(130 if cut else 0 if right else 1)  # threads that a cut left are not waited for
 

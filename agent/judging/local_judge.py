@@ -21,7 +21,7 @@ from kernelwright.agent.judging.messages import (
 from kernelwright.agent.judging.placed_judge import PlacedJudge, closed_error
 from kernelwright.agent.judging.placing import JudgeHandle, VerdictUnderWay
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost
-from kernelwright.agent.judging.verdict_maker import capacity_of, exception_of
+from kernelwright.agent.judging.verdict_maker import capacity_of
 from kernelwright.worker_process import WorkerProcess
 
 _READS: TypeAdapter[FromJudge] = TypeAdapter(FromJudge)
@@ -122,12 +122,10 @@ class LocalJudge(PlacedJudge):
                 self._ended(self)  # who waits may be given to it
             case VerdictStep():
                 self._tell(message.number, message.doing)
-            case VerdictReply():
-                self._end(message.number, message.report)
             case VerdictError(number=None):
                 self.trouble = message.message
-            case VerdictError():
-                self._end(message.number, exception_of(message))
+            case VerdictReply(number=int(number)) | VerdictError(number=int(number)):
+                self._take_reply(number, message)
 
     def _loss(self) -> Exception:
         if self._closing:

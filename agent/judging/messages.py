@@ -10,6 +10,9 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.worker import TrialOutcome
 from kernelwright.tools.report import Environment, Report
 
+ErrorKind = Literal["problem", "infrastructure", "cancelled", "ended", "lost", "internal"]
+"""The exceptions that travel, by name (verdict_maker.exception_of)."""
+
 
 class VerdictRequest(Value):
     """Asks a judge to make this verdict."""
@@ -57,6 +60,8 @@ class VerdictReply(Value):
     kind: Literal["judged"] = "judged"
     number: int
     report: Report
+    is_last: bool = False
+    """Whether the judge makes no more verdicts: this one has ended its device for this process."""
 
 
 class VerdictError(Value):
@@ -64,8 +69,10 @@ class VerdictError(Value):
 
     kind: Literal["trouble"] = "trouble"
     number: int | None
-    error: Literal["problem", "infrastructure", "cancelled", "lost", "internal"]
+    error: ErrorKind
     message: str
+    is_last: bool = False
+    """Whether the judge makes no more verdicts: this one has ended its device for this process."""
 
 
 ToJudge = VerdictRequest | StopRequest

@@ -7,9 +7,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from kernelwright.agent.judging.messages import VerdictRequest
+from kernelwright.agent.judging.messages import VerdictError, VerdictReply, VerdictRequest
 from kernelwright.agent.judging.placing import JudgeHandle, VerdictUnderWay
 from kernelwright.agent.judging.pool import DeviceKind, JudgeEnded, JudgeState, PoolClosed
+from kernelwright.agent.judging.verdict_maker import exception_of
 from kernelwright.tools.report import Report
 
 
@@ -90,7 +91,7 @@ class PlacedJudge(ABC):
         threading.Thread(target=self._kill, name=f"end of judge {self.name}", daemon=True).start()
 
     def retire(self) -> None:
-        """Ends the judge, which is at work on nothing, so that another process takes its place."""
+        """Ends the judge, so that another process takes its place. Verdicts under way raise JudgeEnded."""
         with self._lock:
             self._was_ended = True
             self._alive = False
@@ -134,6 +135,13 @@ class PlacedJudge(ABC):
         else:
             work.future.set_result(outcome)
         return True
+
+    def _take_reply(self, number: int, reply: VerdictReply | VerdictError) -> None:
+        """Ends a verdict with the judge's reply, and the judge itself where that was its last."""
+        if reply.is_last:
+            self.retire()
+        report = reply.report if isinstance(reply, VerdictReply) else exception_of(reply)
+        self._end(number, report)
 
     def _end(self, number: int | None, outcome: Report | Exception) -> None:
         """Ends a verdict, and there is room for another one."""

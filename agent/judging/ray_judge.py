@@ -19,7 +19,7 @@ from kernelwright.agent.judging.placed_judge import PlacedJudge, closed_error
 from kernelwright.agent.judging.placing import JudgeHandle, VerdictUnderWay
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost
 from kernelwright.agent.judging.ray_actor import JudgeActor
-from kernelwright.agent.judging.verdict_maker import capacity_of, exception_of
+from kernelwright.agent.judging.verdict_maker import capacity_of
 
 _READS: TypeAdapter[VerdictReply | VerdictError] = TypeAdapter(VerdictReply | VerdictError)
 STEP_POLL_SECONDS = 0.25
@@ -123,7 +123,7 @@ class RayJudge(PlacedJudge):
                 if doing and doing != told:
                     self._tell(ask.number, doing)
                     told = doing
-            self._take(ask.number, _READS.validate_json(ray.get(made)))
+            self._take_reply(ask.number, _READS.validate_json(ray.get(made)))
         except (Exception, SystemExit) as error:
             if not isinstance(error, ray.exceptions.RayTaskError):
                 self._give_up()  # first: whoever asks again at once must not be given to this one
@@ -136,11 +136,6 @@ class RayJudge(PlacedJudge):
         self._takes_no_more()
         with contextlib.suppress(Exception):
             ray.kill(self._actor)
-
-    def _take(self, number: int, message: VerdictReply | VerdictError) -> None:
-        self._end(
-            number, message.report if isinstance(message, VerdictReply) else exception_of(message)
-        )
 
     def _loss(self, error: BaseException | None) -> Exception:
         if self._closing:

@@ -5,17 +5,28 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from kernelwright.agent.judging.messages import VerdictError, VerdictReply, VerdictRequest
-from kernelwright.agent.judging.pool import JudgeLost, VerdictCancelled
-from kernelwright.tools.faults import InfrastructureError
+from kernelwright.agent.judging.device_watch import DeviceWatch, is_context_dead
+from kernelwright.agent.judging.messages import (
+    ErrorKind,
+    VerdictError,
+    VerdictReply,
+    VerdictRequest,
+)
+from kernelwright.agent.judging.pool import JudgeEnded, JudgeLost, VerdictCancelled
+from kernelwright.tools.faults import Fault, InfrastructureError
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.reference_trials.trials import reference_trials
+from kernelwright.tools.report import Report
 
 if TYPE_CHECKING:
     from kernelwright.tools.judging.front import TracesAndCompiles
 
+DEVICE_DEATH_MESSAGE = (
+    "the reference ended the context of the GPU (a device-side assertion, or an access out of bounds): run it on a GPU "
+    "with CUDA_LAUNCH_BLOCKING=1 to see where"
+)
 WAITING_FOR_GPU = 4
 """Candidates through the CPU rungs that may wait for the GPU, so that it never waits for them."""
 
@@ -51,8 +62,13 @@ class VerdictMaker:
             _one_thread()
         if elsewhere is not None:
             kwargs["elsewhere"] = functools.partial(elsewhere, device)
-        if device != "cpu" or elsewhere is not None:
-            kwargs["lane"] = Lanes(1, workers if device != "cpu" else 1, gpu=device != "cpu")
+        self._device_watch: DeviceWatch | None = None
+        if device != "cpu":
+            lanes = Lanes(1, workers, gpu=True)
+            self._device_watch = DeviceWatch(lanes, functools.partial(is_context_dead, device))
+            kwargs["lane"] = self._device_watch
+        elif elsewhere is not None:
+            kwargs["lane"] = Lanes(1, 1, gpu=False)
         self._evaluator = Evaluator(device=device, workers=1, sharers=sharers, **kwargs)
 
     @property
@@ -60,9 +76,25 @@ class VerdictMaker:
         """The evaluator that makes the verdicts, warm."""
         return self._evaluator
 
-    def make(self, ask: VerdictRequest, step: Callable[[str], None]) -> VerdictReply | VerdictError:
-        """The verdict, or why there is none. Never raises an Exception."""
+    @property
+    def is_device_dead(self) -> bool:
+        """Whether a verdict has ended the context of the GPU, so that this process makes no more verdicts."""
+        return self._device_watch is not None and self._device_watch.is_dead
 
+    def make(self, ask: VerdictRequest, step: Callable[[str], None]) -> VerdictReply | VerdictError:
+        """Returns the verdict, or why there is none. Never raises an Exception."""
+        reply = self._made(ask, step)
+        if not self.is_device_dead:
+            return reply
+        if isinstance(reply, VerdictReply) and _is_unjudged(reply.report):
+            return VerdictError(
+                number=ask.number, error="problem", message=DEVICE_DEATH_MESSAGE, is_last=True
+            )
+        return reply.with_(is_last=True)
+
+    def _made(
+        self, ask: VerdictRequest, step: Callable[[str], None]
+    ) -> VerdictReply | VerdictError:
         def say(doing: str) -> None:
             with self._lock:
                 stopped = ask.number in self._stopped
@@ -94,13 +126,17 @@ class VerdictMaker:
         self._evaluator.close()
 
 
-def error_kind(
-    error: Exception,
-) -> Literal["problem", "infrastructure", "cancelled", "lost", "internal"]:
-    """The name under which an exception travels."""
+def _is_unjudged(report: Report) -> bool:
+    return report.failure is not None and report.failure.fault is Fault.UNJUDGED
+
+
+def error_kind(error: Exception) -> ErrorKind:
+    """Returns the name under which an exception travels."""
     match error:
         case VerdictCancelled():
             return "cancelled"
+        case JudgeEnded():
+            return "ended"
         case JudgeLost():
             return "lost"
         case ProblemError():
@@ -115,6 +151,8 @@ def exception_of(trouble: VerdictError) -> Exception:
     match trouble.error:
         case "cancelled":
             return VerdictCancelled(trouble.message)
+        case "ended":
+            return JudgeEnded(trouble.message)
         case "lost":
             return JudgeLost(trouble.message)
         case "problem":

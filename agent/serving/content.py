@@ -58,11 +58,13 @@ class Preparing:
 
     def __init__(
         self, pool: JudgePool, kernelbench: Path | None, allow_import: Sequence[str],
-        may_send_references: Callable[[str], bool] = lambda client: True,
+        may_send_references: Callable[[str], bool] = lambda client: True, has_one_client: bool = False,
     ) -> None:  # fmt: skip
-        """may_send_references: whether this client may send references, which run as this server's user."""
+        """may_send_references: whether this client may send references, which run as this server's user.
+        has_one_client: whether all requests are of one client, so that no reference is another client's.
+        """
         self._pool, self._kernelbench, self._allowed = pool, kernelbench, frozenset(allow_import)
-        self._may_send_references = may_send_references
+        self._may_send_references, self._has_one_client = may_send_references, has_one_client
         self._named = lru_cache(maxsize=1024)(self._find)
 
     def prepare(self, submission: Submission, client: str) -> PreparedSubmission:
@@ -75,9 +77,10 @@ class Preparing:
             has = " and ".join(self._pool.devices)
             raise RequestRefused(Code.INVALID, f"device {device}: this server judges on {has} only")
         problem = self.problem(submission.problem)
-        domain = "" if self._is_own(problem) else client
-        if domain and not self._may_send_references(client):
+        is_own = self._is_own(problem)
+        if not is_own and not self._may_send_references(client):
             raise RequestRefused(Code.FORBIDDEN, REFERENCE_REFUSED)
+        domain = "" if is_own or self._has_one_client else client
         options = self._options(submission.options, device)
         own = candidate_hash(submission.candidate)
         environment = self._pool.environment(device).model_dump_json(exclude={"host"})

@@ -197,7 +197,10 @@ def _context(
     def may_send_references(client: str) -> bool:
         return plan.references is References.TRUSTED and not tokens.has(client, Right.NAMES_ONLY)
 
-    preparing = Preparing(pool, plan.kernelbench, plan.allow_import, may_send_references)
+    preparing = Preparing(
+        pool, plan.kernelbench, plan.allow_import, may_send_references,
+        has_one_client=plan.token_file is None,
+    )  # fmt: skip
     service = JudgeService(record, pool, preparing, plan.limits, metrics, plan.verdict_seconds)
     retention = Retention(service.deletion, plan.keep_days) if plan.keep_days is not None else None
     trace_export = TraceExport(record, plan.otlp) if plan.otlp is not None else None
