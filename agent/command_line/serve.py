@@ -44,7 +44,7 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a f
 TokenFile = Annotated[
     Path | None,
     typer.Option(
-        help="A file with a line `CLIENT TOKEN` for each client, then `names-only` or `admin`.",
+        help="A file with a line `CLIENT TOKEN` for each client, then `names-only`, `admin` or `seconds=N`.",
         show_default="one token is made",
     ),
 ]
@@ -82,6 +82,12 @@ ClientPending = Annotated[
 ClientPerMinute = Annotated[
     int | None,
     typer.Option(min=1, help="Submissions of one client within a minute.", show_default="no limit"),
+]
+ClientSeconds = Annotated[
+    float | None,
+    typer.Option(
+        min=1.0, help="Judge seconds of one client within an hour.", show_default="no limit"
+    ),
 ]
 VerdictSeconds = Annotated[
     float,
@@ -121,7 +127,8 @@ def serve(
     store: RecordFile = Path(".kernelwright/service.db"), db: Database = None,
     kernelbench: KernelBench = None, allow_import: AllowImport = None, queue: Queue = 4096,
     client_pending: ClientPending = 512, client_per_minute: ClientPerMinute = None,
-    verdict_seconds: VerdictSeconds = 600.0, keep: Keep = None, private: Private = False,
+    client_seconds: ClientSeconds = None, verdict_seconds: VerdictSeconds = 600.0,
+    keep: Keep = None, private: Private = False,
     otlp: Otlp = None, ray: Ray = None,
     debug: Debug = False,
 ) -> None:  # fmt: skip
@@ -157,7 +164,10 @@ def serve(
         host=host, port=port, store=store, token_file=token_file, needs_token=not no_token,
         references=References(references), database=db, kernelbench=kernelbench,
         allow_import=allowed_packages(allow_import or []),
-        limits=QuotaLimits(queue=queue, client_pending=client_pending, client_per_minute=client_per_minute),
+        limits=QuotaLimits(
+            queue=queue, client_pending=client_pending, client_per_minute=client_per_minute,
+            client_seconds=client_seconds,
+        ),
         verdict_seconds=verdict_seconds, keep_days=keep, is_private=private, otlp=otlp,
     )  # fmt: skip
     capacity = workers or os.cpu_count() or 2

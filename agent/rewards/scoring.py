@@ -12,7 +12,7 @@ from kernelwright.agent.rewards.reward_parts import (
     reward_parts,
     rewarded_speedup,
 )
-from kernelwright.agent.serving.scoring import (
+from kernelwright.agent.rewards.verdict_findings import (
     checks_of,
     compiled,
     follows_the_rule,

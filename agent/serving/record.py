@@ -207,8 +207,10 @@ class VerdictDatabase:
 
     def judged(
         self, problem: str | None, client: str | None
-    ) -> list[tuple[str, str | None, str, float, Score]]:
-        """Client, group, problem, time of the end and score of every submission whose verdict has a report."""
+    ) -> list[tuple[str, str | None, str, float, Score, str]]:
+        """Returns client, group, problem, time of the end, score and hash of the candidate of each submission that
+        has a report: the newest of them.
+        """
         asked = (
             sa.select(
                 SUBMISSION.c.client,
@@ -216,6 +218,7 @@ class VerdictDatabase:
                 VERDICT.c.problem,
                 VERDICT.c.ended,
                 VERDICT.c.score,
+                VERDICT.c.candidate_hash,
             )
             .join(VERDICT, VERDICT.c.id == SUBMISSION.c.verdict_id)
             .where(VERDICT.c.state == State.FINISHED.value)
@@ -229,8 +232,8 @@ class VerdictDatabase:
         with self._engine.connect() as connection:
             rows = connection.execute(asked).all()
         return [
-            (c, group, name, ended, Score.model_validate_json(score))
-            for c, group, name, ended, score in rows
+            (name, group, problem_name, ended, Score.model_validate_json(score), candidate)
+            for name, group, problem_name, ended, score, candidate in rows
         ]
 
     def recent_seconds(self, device: DeviceKind, last: int = 50) -> list[float]:
@@ -243,6 +246,25 @@ class VerdictDatabase:
         )
         with self._engine.connect() as connection:
             return [seconds for (seconds,) in connection.execute(asked)]
+
+    def spent_since(self, moment: float) -> list[tuple[str, float, float]]:
+        """Returns client, end and judge seconds of each attempt that ended after a moment, the oldest first.
+
+        The client is the one that submitted the verdict first, which pays for it.
+        """
+        first = (
+            sa.select(sa.func.min(SUBMISSION.c.id))
+            .where(SUBMISSION.c.verdict_id == ATTEMPT.c.verdict_id)
+            .scalar_subquery()
+        )
+        query = (
+            sa.select(SUBMISSION.c.client, ATTEMPT.c.ended, ATTEMPT.c.ended - ATTEMPT.c.started)
+            .join(SUBMISSION, SUBMISSION.c.id == first)
+            .where(ATTEMPT.c.ended > moment)
+            .order_by(ATTEMPT.c.ended)
+        )
+        with self._engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(query)]
 
     def last_sequence(self) -> int:
         """The sequence number of the newest verdict, 0 where there is none."""

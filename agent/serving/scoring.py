@@ -1,18 +1,17 @@
-"""The parts of a reward, read from a report. What they weigh is the trainer's affair (rl/credit, and the plugs)."""
+"""The score that the service answers for a report. Its weights are the trainer's affair (agent/rewards, plugs)."""
 
 from __future__ import annotations
 
-from kernelwright.agent.serving.wire import Score
-from kernelwright.tools.profile_results import ProfileResult
-from kernelwright.tools.report import Fault, Report, Rung
-from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
-
-FAULTS_THAT_BREAK_THE_RULE = frozenset(
-    {Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT, Fault.NO_KERNEL, Fault.FALLBACK, Fault.CHEAT}
+from kernelwright.agent.rewards.verdict_findings import (
+    checks_of,
+    compiled,
+    follows_the_rule,
+    speedup_low,
+    timed_profile,
 )
-"""Faults of form and of whose work it is: with these everything else is worth nothing."""
-FAULTS_BEFORE_A_LAUNCH = frozenset({Fault.IMPORT, Fault.COMPILE, Fault.RESOURCES, Fault.LAUNCH})
-"""Faults that come before any kernel ran."""
+from kernelwright.agent.serving.wire import Score
+from kernelwright.tools.report import Fault, Report
+from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
 
 
 def score_of(report: Report) -> Score:
@@ -44,41 +43,3 @@ def score_of(report: Report) -> Score:
         mask=fault in UNCACHED_FAULTS or fault is Fault.UNJUDGED,
         explanation=report.explanation,
     )
-
-
-def follows_the_rule(report: Report) -> bool:
-    """Says whether a candidate has no fault that breaks the rule of its own work."""
-    return report.failure is None or report.failure.fault not in FAULTS_THAT_BREAK_THE_RULE
-
-
-def compiled(report: Report) -> bool:
-    """Whether its kernels compile; where nothing was compiled ahead, a launch was reached."""
-    if report.rung is Rung.SOURCE:
-        return False
-    if report.compile is not None:
-        return report.compile.passed
-    return report.failure is None or report.failure.fault not in FAULTS_BEFORE_A_LAUNCH
-
-
-def checks_of(report: Report) -> tuple[int, int]:
-    """Returns how many checks were passed, of how many that were made."""
-    result = report.correctness or report.interpreted
-    if result is None or not result.checks:
-        return 0, 0
-    passed = sum(check.passed for check in result.checks)
-    return passed, len(result.checks) + (0 if report.correct or passed < len(result.checks) else 1)
-
-
-def timed_profile(report: Report) -> ProfileResult | None:
-    """Returns the profile of a correct kernel that a GPU timed; None where there is none, or timing failed."""
-    is_timed = report.correct and report.judged_on not in ("", "cpu") and follows_the_rule(report)
-    return (
-        report.profile
-        if is_timed and report.profile is not None and report.profile.failure is None
-        else None
-    )
-
-
-def speedup_low(profile: ProfileResult) -> float | None:
-    """Returns the lower 95 % bound of the speedup over eager; the median in reports that have no bound."""
-    return profile.speedup_low if profile.speedup_low is not None else profile.speedup

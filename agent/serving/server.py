@@ -29,7 +29,7 @@ from kernelwright.agent.serving.routes.connections import (
     DeadlineConnection,
 )
 from kernelwright.agent.serving.routes.context import Context
-from kernelwright.agent.serving.routes.tokens import ANONYMOUS, Right, Tokens
+from kernelwright.agent.serving.routes.tokens import ANONYMOUS, ClientTerms, Right, Tokens
 from kernelwright.agent.serving.service import JudgeService
 from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
 from kernelwright.agent.serving.statistics.recent_health import RecentRewardHealth
@@ -163,7 +163,7 @@ def _tokens(plan: ServerOptions) -> tuple[Tokens, str]:
     if plan.token_file is not None:
         return Tokens.read(plan.token_file), ""
     if not plan.needs_token:
-        return Tokens({}, {ANONYMOUS: frozenset({Right.ADMIN})}), ""
+        return Tokens({}, {ANONYMOUS: ClientTerms(frozenset({Right.ADMIN}))}), ""
     tokens, token = Tokens.generate()
     return tokens, f"/#token={token}"
 
@@ -201,7 +201,9 @@ def _context(
         pool, plan.kernelbench, plan.allow_import, may_send_references,
         has_one_client=plan.token_file is None,
     )  # fmt: skip
-    service = JudgeService(record, pool, preparing, plan.limits, metrics, plan.verdict_seconds)
+    service = JudgeService(
+        record, pool, preparing, plan.limits, metrics, plan.verdict_seconds, tokens.budget
+    )
     retention = Retention(service.deletion, plan.keep_days) if plan.keep_days is not None else None
     trace_export = TraceExport(record, plan.otlp) if plan.otlp is not None else None
     return Context(

@@ -26,7 +26,11 @@ from kernelwright.agent.judging.pool import (
 )
 from kernelwright.agent.serving.content import PreparedSubmission, Preparing, RequestRefused
 from kernelwright.agent.serving.queueing.estimates import VerdictSeconds
-from kernelwright.agent.serving.queueing.quotas import QuotaLimits, Quotas
+from kernelwright.agent.serving.queueing.quotas import (
+    BUDGET_WINDOW_SECONDS,
+    QuotaLimits,
+    Quotas,
+)
 from kernelwright.agent.serving.queueing.running_verdicts import (
     DEFAULT_VERDICT_SECONDS,
     RunningVerdicts,
@@ -66,8 +70,11 @@ class JudgeService:
     def __init__(
         self, record: VerdictDatabase, pool: JudgePool, preparing: Preparing, limits: QuotaLimits, observe: Any,
         verdict_seconds: float = DEFAULT_VERDICT_SECONDS,
+        budget_of: Callable[[str], float | None] = lambda client: None,
     ) -> None:  # fmt: skip
-        """observe: metrics.ServiceMetrics. verdict_seconds: wall-clock limit of one verdict."""
+        """observe: metrics.ServiceMetrics. verdict_seconds: wall-clock limit of one verdict. budget_of: judge seconds
+        of a client within an hour, where they differ from those of the limits.
+        """
         self.record, self.pool, self.preparing, self.limits = record, pool, preparing, limits
         self.changed: Callable[[str], None] = lambda verdict_id: None
         self.ended: Callable[[str], None] = lambda verdict_id: None
@@ -76,7 +83,8 @@ class JudgeService:
         self._observe = observe
         self._lock = threading.RLock()
         self._line = WaitingLine()
-        self._quotas = Quotas(limits)
+        spent = record.spent_since(time.time() - BUDGET_WINDOW_SECONDS)
+        self._quotas = Quotas(limits, budget_of, spent)
         self._running = RunningVerdicts(pool, self._lock, verdict_seconds)
         self._seconds = VerdictSeconds(record.recent_seconds)
         self.deletion = Deletion(record, self._lock)
@@ -130,10 +138,7 @@ class JudgeService:
                     Code.CLOSING, "the server is being stopped: ask again later", 5
                 )
             # Before its text is parsed, which takes most of the time.
-            self._quotas.count_arrival(client)
-            self._quotas.check_pending(
-                client, self.seconds_per_verdict(submission.device or self.pool.devices[0])
-            )
+            self._check_quotas(client, submission.device or self.pool.devices[0])
         ready = self.preparing.prepare(submission, client)
         with self._lock:
             kept = self.record.find(ready.verdict_id)
@@ -156,6 +161,12 @@ class JudgeService:
                     known,
                 )
             return self.status(client, kept.id).model_copy(update={"known": known})
+
+    def _check_quotas(self, client: str, device: DeviceKind) -> None:
+        """Counts a submission. Raises RequestRefused where it is over one of the client's quotas."""
+        self._quotas.count_arrival(client)
+        self._quotas.check_pending(client, self.seconds_per_verdict(device))
+        self._quotas.check_budget(client)
 
     def _raise_priority(self, kept: RememberedVerdict, priority: int) -> RememberedVerdict:
         """Moves a waiting verdict up where it is submitted again with a larger priority."""
@@ -224,8 +235,7 @@ class JudgeService:
         with self._lock:
             kept = self._find(verdict_id)
             if kept.state.ended:
-                self._quotas.count_arrival(client)
-                self._quotas.check_pending(client, self.seconds_per_verdict(kept.device))
+                self._check_quotas(client, kept.device)
                 self._sequence += 1
                 self.record.queue_again(verdict_id, self._sequence)
                 self._quotas.add(client, verdict_id)
@@ -264,6 +274,8 @@ class JudgeService:
                 attempts=attempts,
                 pending=self._quotas.pending(client),
                 pending_quota=self.limits.client_pending,
+                judge_seconds=round(self._quotas.spent(client), 1),
+                judge_seconds_quota=self._quotas.budget(client),
                 report=report,
                 **kept.model_dump(
                     exclude={"id", "sequence", "domain", "priority", "score", "error"}
@@ -329,15 +341,17 @@ class JudgeService:
                 problem, texts.candidate, options, progress, device, began, entry.domain
             ),
         )
-        future.add_done_callback(lambda done: self._end(verdict_id, device, done))
+        future.add_done_callback(lambda done: self._end(entry, done))
 
-    def _end(self, verdict_id: str, device: DeviceKind, future: Future[Report]) -> None:
+    def _end(self, entry: WaitingEntry, future: Future[Report]) -> None:
         """Notes how a verdict ended. Runs in a thread of the pool."""
+        verdict_id, device = entry.verdict_id, entry.device
         error = future.exception()
         made = (
             finished_columns(future.result(), score_of(future.result())) if error is None else {}
         )  # not under the lock
         with self._lock:
+            self._quotas.spend(entry.client, self._running.age(verdict_id))
             self._running.remove(verdict_id)
             try:
                 self._write_end(verdict_id, device, future, made)

@@ -269,6 +269,9 @@ class Status(WireValue):
     attempts: tuple[Attempt, ...] = ()
     pending: int = 0
     pending_quota: int = 0
+    judge_seconds: float = 0.0
+    """Seconds of judges that verdicts of the client that asks took within the last hour."""
+    judge_seconds_quota: float | None = None
     score: Score | None = None
     report: Report | None = None
     error: Error | None = None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kernelwright.agent.export.training import BENCHMARK_SUITES, is_held_out
 from kernelwright.agent.rewards.formula import Formula
 from kernelwright.agent.rewards.scoring import on_gpu, reply_of, score
-from kernelwright.agent.serving.scoring import compiled
+from kernelwright.agent.rewards.verdict_findings import compiled
 from kernelwright.policies.base import Completion, FinishReason, Origin, Value
 from kernelwright.rl.credit.turn_credit import (
     GAMMA,

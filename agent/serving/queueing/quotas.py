@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
 
 from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.wire import Code, WireValue
 
 MINUTE_SECONDS = 60.0
+BUDGET_WINDOW_SECONDS = 3600.0
+"""Seconds for which what a judge spent on a client's verdicts counts against the client's budget."""
 
 
 class QuotaLimits(WireValue):
@@ -21,6 +24,8 @@ class QuotaLimits(WireValue):
     """Verdicts of one client that wait or are under way."""
     client_per_minute: int | None = None
     """Submissions of one client within a minute."""
+    client_seconds: float | None = None
+    """Judge seconds of one client within BUDGET_WINDOW_SECONDS."""
     client_streams: int = 256
     """Streams of events of one client that are open."""
 
@@ -28,8 +33,20 @@ class QuotaLimits(WireValue):
 class Quotas:
     """Counts by client. Not thread-safe: the service holds its lock."""
 
-    def __init__(self, limits: QuotaLimits) -> None:
-        self._limits = limits
+    def __init__(
+        self,
+        limits: QuotaLimits,
+        budget_of: Callable[[str], float | None] = lambda client: None,
+        spent: Iterable[tuple[str, float, float]] = (),
+    ) -> None:
+        """budget_of: judge seconds that a client has of its own within the window; None takes those of the limits.
+        spent: client, end (seconds since 1970) and judge seconds of verdicts that an earlier server made.
+        """
+        self._limits, self._budget_of = limits, budget_of
+        self._spent: defaultdict[str, deque[tuple[float, float]]] = defaultdict(deque)
+        """Ends (seconds since 1970) and judge seconds of each client's verdicts, the oldest first."""
+        for client, ended, seconds in spent:
+            self._spent[client].append((ended, seconds))
         self._pending: defaultdict[str, set[str]] = defaultdict(set)
         self._arrivals: defaultdict[str, deque[float]] = defaultdict(deque)
 
@@ -60,6 +77,39 @@ class Quotas:
                 f"{most} verdicts of yours are not finished: ask again in {wait} s",
                 wait,
             )
+
+    def budget(self, client: str) -> float | None:
+        """Returns the judge seconds that a client has within the window; None for no limit."""
+        own = self._budget_of(client)
+        return self._limits.client_seconds if own is None else own
+
+    def spend(self, client: str, seconds: float) -> None:
+        """Counts judge seconds that a client's verdict took."""
+        self._spent[client].append((time.time(), seconds))
+
+    def spent(self, client: str) -> float:
+        """Returns the judge seconds that a client's verdicts took within the window."""
+        entries, oldest = self._spent.get(client), time.time() - BUDGET_WINDOW_SECONDS
+        while entries and entries[0][0] <= oldest:
+            entries.popleft()
+        return sum(seconds for _, seconds in entries or ())
+
+    def check_budget(self, client: str) -> None:
+        """Raises RequestRefused where a client's verdicts have taken the judge seconds that it has."""
+        budget = self.budget(client)
+        if budget is None or (spent := self.spent(client)) < budget:
+            return
+        wait = 1
+        for ended, seconds in self._spent[client]:
+            spent -= seconds
+            if spent < budget:
+                wait = max(1, math.ceil(ended + BUDGET_WINDOW_SECONDS - time.time()))
+                break
+        raise RequestRefused(
+            Code.QUOTA,
+            f"your verdicts have taken {budget:g} s of the judges within an hour: ask again in {wait} s",
+            wait,
+        )
 
     def pending(self, client: str) -> int:
         """Verdicts that a client waits for."""

@@ -100,6 +100,13 @@ class RunningVerdicts:
             running.cancelled_at = time.monotonic()
             self._pool.cancel(running.future)
 
+    def age(self, verdict_id: str) -> float:
+        """Returns the seconds since a judge began a verdict; 0 if none has."""
+        running = self._verdicts.get(verdict_id)
+        if running is None or running.began_at is None:
+            return 0.0
+        return time.monotonic() - running.began_at
+
     def remove(self, verdict_id: str) -> None:
         """Forgets a verdict that has ended."""
         self._verdicts.pop(verdict_id, None)

@@ -13,6 +13,8 @@ from fastapi import Path as InPath
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from kernelwright.agent.judging.pool import DeviceKind, JudgeState
+from kernelwright.agent.rewards.reward_parts import PRESET_WEIGHTS
+from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.routes.context import Client, Context, ContextDependency, errors
 from kernelwright.agent.serving.service_wire import (
     DeviceQueue,
@@ -31,6 +33,7 @@ from kernelwright.agent.serving.statistics.service_history import (
     service_history,
 )
 from kernelwright.agent.serving.statistics.trajectories import TrajectoryList
+from kernelwright.agent.serving.wire import Code
 from kernelwright.tools.hardware.machine_info import version
 
 router = APIRouter(tags=["service"])
@@ -160,10 +163,16 @@ async def rewards(
     here: ContextDependency,
     problem: Annotated[str | None, Query(max_length=200)] = None,
     client: Annotated[str | None, Query(max_length=64)] = None,
+    preset: Annotated[str, Query(max_length=64, description="The weights that pay.")] = "default",
 ) -> RewardHealth:
-    """Where rewards die: rungs, reasons, flat groups, trend. Computed once for all who ask within a few seconds."""
+    """Where rewards die: rungs, reasons, distribution, flat groups, trend.
+
+    Computed once for all who ask within a few seconds.
+    """
+    if preset not in PRESET_WEIGHTS:
+        raise RequestRefused(Code.INVALID, f"preset: choose {', '.join(PRESET_WEIGHTS)}")
     whose = client if here.sees_all(asking) else asking
-    return await run_sync(here.reward_health.of, problem, whose)
+    return await run_sync(here.reward_health.of, problem, whose, preset)
 
 
 @router.get("/v1/trajectories", responses=errors(401, 422))

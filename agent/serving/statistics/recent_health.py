@@ -17,7 +17,7 @@ FRESH_SECONDS = 5.0
 scores of up to 20,000 submissions.
 """
 MAX_VALUES = 64
-"""Pairs of problem and client whose values are remembered."""
+"""Questions whose values are remembered."""
 
 
 class RecentRewardHealth:
@@ -26,17 +26,17 @@ class RecentRewardHealth:
     def __init__(self, record: VerdictDatabase) -> None:
         self._record = record
         self._lock = threading.Lock()
-        self._values: dict[tuple[str | None, str | None], tuple[float, RewardHealth]] = {}
+        self._values: dict[tuple[str | None, str | None, str], tuple[float, RewardHealth]] = {}
 
-    def of(self, problem: str | None, client: str | None) -> RewardHealth:
-        """Returns the health of rewards of a problem and a client; None stands for all."""
+    def of(self, problem: str | None, client: str | None, preset: str) -> RewardHealth:
+        """Returns the health of rewards of a problem and a client, paid by a preset; None stands for all."""
+        key = (problem, client, preset)
         with self._lock:
-            until, value = self._values.get((problem, client), (0.0, None))
+            until, value = self._values.get(key, (0.0, None))
             if value is None or time.monotonic() >= until:
-                value = reward_health(
-                    [ScoredSubmission(*row) for row in self._record.judged(problem, client)]
-                )
+                rows = self._record.judged(problem, client)
+                value = reward_health([ScoredSubmission(*row) for row in rows], preset)
                 if len(self._values) >= MAX_VALUES:
                     self._values.clear()
-                self._values[problem, client] = (time.monotonic() + FRESH_SECONDS, value)
+                self._values[key] = (time.monotonic() + FRESH_SECONDS, value)
             return value

@@ -1,14 +1,25 @@
-"""Reward health: at which rung candidates end, why, and how many groups teach nothing. A pure function of scores."""
+"""Reward health: at which rung candidates end, why, what they earn, and how many groups teach nothing.
+
+A pure function of scores and of the preset that pays them.
+"""
 
 from __future__ import annotations
 
+import math
 import statistics
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from pydantic import Field
 
+from kernelwright.agent.rewards.reward_parts import (
+    PRESET_WEIGHTS,
+    Findings,
+    is_kept,
+    reward_parts,
+)
 from kernelwright.agent.serving.wire import Score, WireValue
 from kernelwright.tools.faults import Fault, Number
 from kernelwright.tools.report import Rung
@@ -17,8 +28,15 @@ TREND_BINS = 24
 """Bins of the trend, each with as many candidates as the others."""
 SPEEDUP_EDGES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Edges between the bins of speedups."""
+REWARD_EDGES = (-0.25, 0.0, 0.02, 0.05, 0.5, 1.0, 1.25, 1.5, 2.0, 3.0)
+"""Edges between the bins of rewards: cheats, no kernel, a wrong kernel, then correct ones by their speed."""
+DEFAULT_PRESET = "default"
 MAX_REASONS = 30
 """Reasons that are listed, the most frequent first."""
+MAX_PROBLEMS = 50
+"""Problems that are listed, those with the most candidates first."""
+MAX_GROUPS = 50
+"""Groups that are listed, the newest first."""
 
 
 class ScoredSubmission(NamedTuple):
@@ -29,6 +47,8 @@ class ScoredSubmission(NamedTuple):
     problem: str
     ended: float
     score: Score
+    candidate_hash: str = ""
+    """Decides whether a preset that rejects some candidates at random keeps this one."""
 
 
 class RungShare(WireValue):
@@ -78,11 +98,50 @@ class SpeedupBin(WireValue):
     count: int
 
 
+class RewardBin(WireValue):
+    """Number of candidates whose reward is at least `low` and below `high`; None for no upper end."""
+
+    low: float
+    high: float | None = None
+    count: int
+
+
+class ProblemRewards(WireValue):
+    """The candidates of one problem."""
+
+    problem: str
+    candidates: int
+    correct: int
+    masked: int
+    mean_reward: Number | None = None
+    """Of the candidates that train; None if there are none."""
+
+
+class GroupRewards(WireValue):
+    """The candidates of one group: rollouts of one prompt."""
+
+    client: str
+    group: str
+    problem: str
+    candidates: int
+    correct: int
+    masked: int
+    lowest: Number | None = None
+    """Smallest reward of the candidates that train; None if there are none."""
+    highest: Number | None = None
+
+
 class RewardHealth(WireValue):
     """Whether rewards still tell candidates apart: where they end, why, and how that changes."""
 
     candidates: int
     correct: int
+    preset: str = DEFAULT_PRESET
+    """The weights that `rewards`, `problems` and `newest_groups` are computed with."""
+    rewards: tuple[RewardBin, ...] = ()
+    """Distribution of the rewards of the candidates that train."""
+    problems: tuple[ProblemRewards, ...] = ()
+    newest_groups: tuple[GroupRewards, ...] = ()
     masked: int = 0
     """Candidates that must not train: a fault that a loaded machine may cause."""
     speedups: tuple[SpeedupBin, ...] = ()
@@ -93,11 +152,18 @@ class RewardHealth(WireValue):
     trend: tuple[TrendBin, ...] = ()
 
 
-def reward_health(samples: Sequence[ScoredSubmission]) -> RewardHealth:
-    """Computes the health of rewards from samples in any order."""
+def reward_health(
+    samples: Sequence[ScoredSubmission], preset: str = DEFAULT_PRESET
+) -> RewardHealth:
+    """Computes the health of rewards from samples in any order. Raises KeyError for an unknown preset."""
     ordered = sorted(samples, key=lambda sample: sample.ended)
+    rewards = [reward_of(sample.score, preset, sample.candidate_hash) for sample in ordered]
     return RewardHealth(
         candidates=len(ordered),
+        preset=preset,
+        rewards=_reward_bins(rewards),
+        problems=_problems(ordered, rewards),
+        newest_groups=_newest_groups(ordered, rewards),
         correct=sum(sample.score.correct for sample in ordered),
         masked=sum(sample.score.mask for sample in ordered),
         speedups=_speedups(ordered),
@@ -105,6 +171,91 @@ def reward_health(samples: Sequence[ScoredSubmission]) -> RewardHealth:
         reasons=_reasons(ordered),
         groups=_groups(ordered),
         trend=_trend(ordered),
+    )
+
+
+def reward_of(score: Score, preset: str, candidate_hash: str) -> float | None:
+    """Returns the reward of a score under a preset; None for a candidate that must not train.
+
+    The same formula pays in `rl` and in the plugs (agent/rewards/reward_parts.py).
+    """
+    if score.mask:
+        return None
+    findings = Findings(
+        follows_rule=score.gate > 0.0,
+        is_cheat=score.fault is Fault.CHEAT,
+        compiled=score.compiled,
+        checks_passed=score.checks_passed,
+        checks_made=score.checks_made,
+        correct=score.correct,
+        is_narrow=bool(score.narrow_contract),
+        speedup_low=_speedup_low(score),
+        compile_speedup_low=score.compile_speedup_low,
+        share=score.time_share,
+    )
+    weights = PRESET_WEIGHTS[preset]
+    if not is_kept(weights, findings, candidate_hash):
+        return None
+    return math.fsum(reward_parts(weights, findings).values())
+
+
+def _reward_bins(rewards: Sequence[float | None]) -> tuple[RewardBin, ...]:
+    counts = Counter(bisect_right(REWARD_EDGES, reward) for reward in rewards if reward is not None)
+    highs = (*REWARD_EDGES[1:], None)
+    # A reward below the first edge, which only a user's own weights could give, counts in the first bin.
+    return tuple(
+        RewardBin(low=low, high=high, count=counts[index] + (counts[0] if index == 1 else 0))
+        for index, (low, high) in enumerate(zip(REWARD_EDGES, highs, strict=True), 1)
+    )
+
+
+def _problems(
+    samples: Sequence[ScoredSubmission], rewards: Sequence[float | None]
+) -> tuple[ProblemRewards, ...]:
+    by_problem: defaultdict[str, list[tuple[Score, float | None]]] = defaultdict(list)
+    for sample, reward in zip(samples, rewards, strict=True):
+        by_problem[sample.problem].append((sample.score, reward))
+    largest = sorted(by_problem, key=lambda problem: -len(by_problem[problem]))[:MAX_PROBLEMS]
+    return tuple(_of_problem(problem, by_problem[problem]) for problem in largest)
+
+
+def _of_problem(problem: str, scored: Sequence[tuple[Score, float | None]]) -> ProblemRewards:
+    trained = [reward for _, reward in scored if reward is not None]
+    return ProblemRewards(
+        problem=problem,
+        candidates=len(scored),
+        correct=sum(score.correct for score, _ in scored),
+        masked=len(scored) - len(trained),
+        mean_reward=statistics.fmean(trained) if trained else None,
+    )
+
+
+def _newest_groups(
+    samples: Sequence[ScoredSubmission], rewards: Sequence[float | None]
+) -> tuple[GroupRewards, ...]:
+    by_group: dict[tuple[str, str, str], list[tuple[Score, float | None]]] = {}
+    for sample, reward in zip(reversed(samples), reversed(rewards), strict=True):
+        if sample.group is not None:
+            key = (sample.client, sample.group, sample.problem)
+            by_group.setdefault(key, []).append((sample.score, reward))
+    newest = list(by_group)[:MAX_GROUPS]
+    return tuple(_of_group(key, by_group[key]) for key in newest)
+
+
+def _of_group(
+    key: tuple[str, str, str], scored: Sequence[tuple[Score, float | None]]
+) -> GroupRewards:
+    client, group, problem = key
+    trained = [reward for _, reward in scored if reward is not None]
+    return GroupRewards(
+        client=client,
+        group=group,
+        problem=problem,
+        candidates=len(scored),
+        correct=sum(score.correct for score, _ in scored),
+        masked=len(scored) - len(trained),
+        lowest=min(trained, default=None),
+        highest=max(trained, default=None),
     )
 
 

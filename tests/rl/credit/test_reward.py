@@ -9,7 +9,7 @@ import pytest
 from kernelwright.agent.rewards.formula import FORMULA_PRESETS, Formula, find_formula
 from kernelwright.agent.rewards.scoring import ReplyForm, score
 from kernelwright.agent.rewards.storing import store_rewards
-from kernelwright.agent.serving.scoring import FAULTS_THAT_BREAK_THE_RULE
+from kernelwright.agent.rewards.verdict_findings import FAULTS_THAT_BREAK_THE_RULE
 from kernelwright.errors import InputError
 from kernelwright.policies.base import FinishReason
 from kernelwright.rl.credit.explaining import explain_candidate

@@ -78,6 +78,7 @@ element("filters").onchange = writeFilters;
 element("filters").onreset = () => setTimeout(writeFilters);
 element("csv").onclick = saveCsv;
 element("span").onchange = refresh;
+element("preset").onchange = refresh;
 element("older").onclick = () => { cursors.push(nextCursor); refresh(); };
 element("newer").onclick = () => { cursors.pop(); refresh(); };
 onhashchange = () => { readFilters(); cursors = [null]; refresh(); scrollTo(0, 0); };

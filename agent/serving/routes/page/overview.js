@@ -91,7 +91,7 @@ async function showVerdicts() {
 }
 
 async function showRewards() {
-  const health = await load("v1/rewards");
+  const health = await load("v1/rewards?preset=" + element("preset").value);
   element("totals").textContent = health.candidates
     ? `${health.candidates} candidates, ${health.correct} correct (${percent(health.correct / health.candidates)}), `
       + `${health.masked} masked (a fault that a loaded machine may cause).`
@@ -100,6 +100,13 @@ async function showRewards() {
     label: rung.rung, note: `${rung.ended} (${percent(rung.share)})`,
     parts: [{ value: rung.correct, colour: "var(--good)", title: rung.correct + " correct" },
       { value: rung.ended - rung.correct, colour: "var(--bad)", title: rung.ended - rung.correct + " wrong" }] })), health.candidates);
+  const trained = health.rewards.reduce((sum, bin) => sum + bin.count, 0);
+  element("rewards-note").textContent = trained ? "of " + trained + " that train" : "nothing trains yet";
+  element("rewards").hidden = !trained;
+  if (trained) bars(element("rewards"), health.rewards.map(bin => ({
+    label: String(bin.low).replace("0.", "."), value: bin.count,
+    title: (bin.high === null ? "at least " + bin.low : bin.low + " to " + bin.high) + ": " + bin.count,
+    colour: bin.low >= 0.25 ? "var(--good)" : bin.low < 0 ? "var(--bad)" : "var(--warm)" })), { labelled: true });
   const isTimed = health.speedups.some(bin => bin.count);
   element("speedups-note").textContent = isTimed ? "" : "nothing was timed: that needs a GPU";
   element("speedups").hidden = !isTimed;
@@ -113,6 +120,16 @@ async function showRewards() {
   element("groups").textContent = groups.groups
     ? `${groups.flat} of ${groups.groups} groups are flat (${groups.flat_wrong} all wrong, ${groups.flat_right} all right): they teach a policy nothing.`
     : health.candidates ? "No groups were named." : "";
+  const reward = value => isMissing(value) ? "" : rounded(value, 3);
+  fillTable(element("reward-problems"), [["problem", "long"], ["candidates", "number"], ["correct", "number"], ["masked", "number"],
+    ["mean reward", "number"]],
+    health.problems.map(row => [link(row.problem, "#problem=" + encodeURIComponent(row.problem)), row.candidates,
+      row.correct + " (" + percent(row.correct / row.candidates) + ")", row.masked, reward(row.mean_reward)]));
+  fillTable(element("reward-groups"), [["group", "long"], ["problem", "wide"], ["client", "wide optional"], ["candidates", "number"],
+    ["correct", "number"], ["masked", "number"], ["rewards", "number"]],
+    health.newest_groups.map(row => [link(row.group, "#group=" + encodeURIComponent(row.group)), row.problem, row.client,
+      row.candidates, row.correct, row.masked,
+      isMissing(row.lowest) ? "" : row.lowest === row.highest ? reward(row.lowest) + ", flat" : reward(row.lowest) + " to " + reward(row.highest)]));
   fillTable(element("reasons"), [["reason"], ["rung", "wide"], ["candidates", "number"], ["such as", "long"]],
     health.reasons.map(reason => [link(reason.fault, "#fault=" + reason.fault), reason.rung, reason.count, reason.example]));
   const select = element("filters").elements.fault, value = select.value || hashParameters().get("fault") || "";
