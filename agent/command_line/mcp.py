@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from kernelwright.agent.serving.routes.tokens import Tokens
+
 MCP_ACTIONS = ("serve", "install")
 TRANSPORTS = ("stdio", "http")
+SOLE_CLIENT = ""
+"""The client of `--token`, as of stdio: a history that other servers made of the same file is its own."""
 DATABASE = Path(".kernelwright") / "verdicts.db"
 """Default database, in the command's current folder."""
 
@@ -33,6 +38,13 @@ Token = Annotated[
         show_default=False,
     ),
 ]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="A file with a line `CLIENT TOKEN` for each http client, then `seconds=N` for a budget of its own.",
+        show_default="one client",
+    ),
+]
 Trust = Annotated[
     bool,
     typer.Option(
@@ -44,8 +56,10 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.")]
 Database = Annotated[
     Path, typer.Option("--db", help="Where verdicts are kept, in a file of SQLite.")
 ]
-Verdicts = Annotated[int, typer.Option(min=1, help="Budget: verdicts that this server makes.")]
-Seconds = Annotated[float, typer.Option(min=1.0, help="Budget: seconds of judging.")]
+Verdicts = Annotated[int, typer.Option(min=1, help="Budget: verdicts made for each client.")]
+Seconds = Annotated[
+    float, typer.Option(min=1.0, help="Budget: seconds of judging for each client.")
+]
 KernelBench = Annotated[Path | None, typer.Option(help="A KernelBench checkout or parquet file.")]
 TritonBench = Annotated[
     Path | None, typer.Option(help="A TritonBench checkout, for tritonbench-t:NAME.")
@@ -66,7 +80,8 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when some
 
 def mcp(
     action: Action = "serve", transport: Transport = "stdio", host: Host = "127.0.0.1", port: Port = 8701,
-    token: Token = "", trust_clients: Trust = False, device: Device = "auto", db: Database = DATABASE,
+    token: Token = "", token_file: TokenFile = None, trust_clients: Trust = False, device: Device = "auto",
+    db: Database = DATABASE,
     verdicts: Verdicts = 1000, seconds: Seconds = 36000.0, kernelbench: KernelBench = None,
     tritonbench: TritonBench = None, client: ClientName = "", project: Project = Path("."), user: User = False,
     as_json: AsJson = False, debug: Debug = False,
@@ -83,7 +98,7 @@ def mcp(
     if transport not in TRANSPORTS:
         raise InputError(f"unknown transport {transport!r}: choose {' or '.join(TRANSPORTS)}")
     require("mcp", "mcp_types", "tomlkit")
-    from kernelwright.agent.mcp_server.budget import ServerBudget
+    from kernelwright.agent.mcp_server.budget import ClientBudgets
     from kernelwright.agent.mcp_server.history import History
     from kernelwright.agent.mcp_server.judging import ServerJudge
     from kernelwright.agent.mcp_server.requests import Access
@@ -94,14 +109,13 @@ def mcp(
         kernelbench=kernelbench,
         tritonbench=tritonbench,
     )
-    _need_token(transport, host, token)
-    judging = ServerJudge(
-        choose_device(device), History(db.expanduser()), ServerBudget(verdicts, seconds), access
-    )
-    _serve(judging, transport, host, port, token)
+    tokens = _tokens(transport, host, token, token_file)
+    budgets = ClientBudgets(verdicts, seconds, tokens.budget)
+    judging = ServerJudge(choose_device(device), History(db.expanduser()), budgets, access)
+    _serve(judging, transport, host, port, tokens)
 
 
-def _serve(judging: object, transport: str, host: str, port: int, token: str) -> None:
+def _serve(judging: object, transport: str, host: str, port: int, tokens: Tokens) -> None:
     from kernelwright import __version__
     from kernelwright.agent.mcp_server.judging import ServerJudge
     from kernelwright.agent.mcp_server.server import serve_http, serve_stdio
@@ -116,17 +130,23 @@ def _serve(judging: object, transport: str, host: str, port: int, token: str) ->
     typer.echo(
         f"agent mcp: http://{host}:{port}/mcp, device {judging.device}; Ctrl-C ends it", err=True
     )
-    serve_http(judging, __version__, host, port, token)
+    serve_http(judging, __version__, host, port, tokens)
 
 
-def _need_token(transport: str, host: str, token: str) -> None:
-    """Raises InputError if other machines could connect without a token."""
+def _tokens(transport: str, host: str, token: str, token_file: Path | None) -> Tokens:
+    """Returns the tokens of http clients. Raises InputError if other machines could connect without one."""
+    from kernelwright.agent.serving.routes.tokens import Tokens
     from kernelwright.errors import InputError
 
+    if token and token_file is not None:
+        raise InputError("--token and --token-file exclude each other: leave one out")
+    if token_file is not None:
+        return Tokens.read(token_file)
     if transport == "http" and host not in ("127.0.0.1", "localhost", "::1") and not token:
         raise InputError(
-            f"--host {host} lets other machines in: give a --token (or KERNELWRIGHT_MCP_TOKEN) too"
+            f"--host {host} lets other machines in: give a --token (or KERNELWRIGHT_MCP_TOKEN) or a --token-file too"
         )
+    return Tokens({token: SOLE_CLIENT} if token else {})
 
 
 def _install(client: str, project: Path, user: bool, device: str, as_json: bool) -> None:

@@ -172,10 +172,11 @@ def serve(
     )  # fmt: skip
     capacity = workers or os.cpu_count() or 2
     if ray is None:
+        from kernelwright.agent.judging.local_judge import JudgeWalls
         from kernelwright.agent.judging.local_pool import LocalPool
 
-        devices = devices_of(device or [])
-        _run(plan, lambda: LocalPool(devices, capacity, judges_per_gpu))
+        devices, walls = devices_of(device or []), JudgeWalls.around(plan.hidden_paths)
+        _run(plan, lambda: LocalPool(devices, capacity, judges_per_gpu, walls))
         return
     from kernelwright.agent.judging.ray_pool import RayPool
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -25,12 +29,39 @@ from kernelwright.agent.judging.verdict_maker import capacity_of
 from kernelwright.worker_process import WorkerProcess
 
 _READS: TypeAdapter[FromJudge] = TypeAdapter(FromJudge)
+JUDGE_MODULE = "kernelwright.agent.judging.judge_process"
+WALLED_MODULE = "kernelwright.agent.judging.walled_judge"
 CLOSING_SECONDS = 5.0
 """Seconds that a judge is given to end by itself."""
 MAX_SILENT_SECONDS = 90.0
 """Seconds without a message after which a judge counts as dead and is ended: it sends a sign of life every
 few seconds.
 """
+
+
+ENVIRONMENT_PREFIXES = (
+    "CUDA_", "HF_HOME", "HOME", "KMP_", "LANG", "LC_", "LD_LIBRARY_PATH", "LOGNAME", "MKL_", "NCCL_", "NVIDIA_", "OMP_",
+    "OPENBLAS_", "PATH", "PYTHON", "PYTORCH_", "TERM", "TMPDIR", "TORCH", "TRITON_", "TZ", "USER", "VIRTUAL_ENV",
+)  # fmt: skip
+"""What the names of variables begin with that a judge of the service gets: whatever else there is may be a secret."""
+
+
+class JudgeWalls(NamedTuple):
+    """What the judges of a service may know of the server."""
+
+    environment: Mapping[str, str]
+    hidden: tuple[Path, ...] | None = None
+    """Paths that references must not see (walled_judge.py); None where references are trusted like the server."""
+
+    @classmethod
+    def around(cls, hidden: Sequence[Path] | None) -> JudgeWalls:
+        """Returns the walls of a server's judges, with the variables of its environment that a judge needs."""
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(ENVIRONMENT_PREFIXES)
+        }
+        return cls(environment, None if hidden is None else tuple(hidden))
 
 
 class LocalJudge(PlacedJudge):
@@ -43,17 +74,16 @@ class LocalJudge(PlacedJudge):
         workers: int,
         ended: Callable[[JudgeHandle], None],
         sharers: int = 1,
+        walls: JudgeWalls | None = None,
     ) -> None:
-        """sharers: judges on this device.
+        """sharers: judges on this device. walls: None where whoever asks may know what this process knows.
 
         `ended` is called, in a thread of this judge, whenever a verdict or the judge itself has ended.
         """
         kind = DeviceKind.CPU if device == "cpu" else DeviceKind.CUDA
         super().__init__(name, kind, capacity_of(device, workers), ended)
         self.device = device
-        self._process = WorkerProcess(
-            "kernelwright.agent.judging.judge_process", device, str(workers), str(sharers)
-        )
+        self._process = _start_process((device, str(workers), str(sharers)), walls)
         self._connection = self._process.connection
         self._to_send: queue.SimpleQueue[ToJudge | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, name=f"to judge {name}", daemon=True)
@@ -134,3 +164,12 @@ class LocalJudge(PlacedJudge):
             return self._ended_error()
         why = self.trouble or f"the judge {self.name} died (exit status {self._process.exit_code})"
         return JudgeLost(f"{why} while it was at work on this verdict: see agent doctor")
+
+
+def _start_process(arguments: Sequence[str], walls: JudgeWalls | None) -> WorkerProcess:
+    if walls is None:
+        return WorkerProcess(JUDGE_MODULE, *arguments)
+    if walls.hidden is None:
+        return WorkerProcess(JUDGE_MODULE, *arguments, environment=walls.environment)
+    hidden = json.dumps([str(path) for path in walls.hidden])
+    return WorkerProcess(WALLED_MODULE, *arguments, hidden, environment=walls.environment)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelwright.agent.judging.local_judge import LocalJudge
+from kernelwright.agent.judging.local_judge import JudgeWalls, LocalJudge
 from kernelwright.agent.judging.placing import JudgeHandle, PlacingPool
 from kernelwright.agent.judging.pool import DeviceKind
 from kernelwright.agent.judging.verdict_maker import capacity_of
@@ -14,16 +14,22 @@ from kernelwright.tools.report import Environment
 class LocalPool(PlacingPool):
     """Implements JudgePool. A judge that dies is started again; its verdicts are not (JudgeLost)."""
 
-    def __init__(self, devices: Sequence[str], workers: int, judges_per_gpu: int = 1) -> None:
+    def __init__(
+        self,
+        devices: Sequence[str],
+        workers: int,
+        judges_per_gpu: int = 1,
+        walls: JudgeWalls | None = None,
+    ) -> None:
         """devices: `cpu` or `cuda:N`, the default kind first; `cpu` stands for `workers` judges of one verdict each.
         judges_per_gpu: processes for each GPU, which check answers side by side and time one after the other, with
-        `workers` places at the CPU rungs together.
+        `workers` places at the CPU rungs together. walls: what the judges may know of this process; None for all.
 
         Raises InfrastructureError where a GPU is not there.
         """
         super().__init__(_kind(devices[0]))
         self._sharers = max(1, judges_per_gpu)
-        self._workers = workers
+        self._workers, self._walls = workers, walls
         self._places = {
             name: place
             for device in devices
@@ -68,7 +74,7 @@ class LocalPool(PlacingPool):
     def _started(self, name: str) -> JudgeHandle:
         place = self._places[name]
         sharers = 1 if place == "cpu" else self._sharers
-        return LocalJudge(name, place, self._workers_of(place), self._ended, sharers)
+        return LocalJudge(name, place, self._workers_of(place), self._ended, sharers, self._walls)
 
     def _workers_of(self, place: str) -> int:
         """Places at the CPU rungs of one judge."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.agent.judging.device_watch import DeviceWatch, is_context_dead
 from kernelwright.agent.judging.messages import (
     ErrorKind,
     VerdictError,
@@ -16,6 +16,7 @@ from kernelwright.agent.judging.messages import (
 )
 from kernelwright.agent.judging.pool import JudgeEnded, JudgeLost, VerdictCancelled
 from kernelwright.tools.faults import Fault, InfrastructureError
+from kernelwright.tools.options import Lane
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.reference_trials.trials import reference_trials
 from kernelwright.tools.report import Report
@@ -27,6 +28,7 @@ DEVICE_DEATH_MESSAGE = (
     "the reference ended the context of the GPU (a device-side assertion, or an access out of bounds): run it on a GPU "
     "with CUDA_LAUNCH_BLOCKING=1 to see where"
 )
+DEAD_MESSAGE = "an earlier verdict of this judge ended the context of its GPU"
 WAITING_FOR_GPU = 4
 """Candidates through the CPU rungs that may wait for the GPU, so that it never waits for them."""
 
@@ -38,6 +40,51 @@ def capacity_of(device: str, workers: int, elsewhere: int = 0) -> int:
     instead of its own `workers` on a GPU; 0 where none are.
     """
     return 1 + elsewhere if device == "cpu" else (elsewhere or workers) + WAITING_FOR_GPU
+
+
+class DeviceWatch:
+    """The lanes of a GPU judge, with a look at the device whenever a verdict leaves the GPU's lane.
+
+    References run in the judge's process. A device-side assertion of one (an index out of bounds, say) ends the CUDA
+    context for good: every later call to CUDA in this process fails, whoever makes it. Candidates run in other
+    processes.
+    """
+
+    def __init__(
+        self, lanes: Callable[[Lane], AbstractContextManager[None]], is_dead: Callable[[], bool]
+    ) -> None:
+        """lanes: gives the context manager of a lane. is_dead: says whether the device can be used no more."""
+        self._lanes, self._look = lanes, is_dead
+        self.is_dead = False
+        """Whether this process can use its GPU no more."""
+
+    @contextmanager
+    def __call__(self, lane: Lane) -> Iterator[None]:
+        """Holds a lane. Raises JudgeEnded for the GPU's lane once the device is dead."""
+        with self._lanes(lane):
+            if lane is not Lane.GPU:
+                yield
+                return
+            if self.is_dead:
+                raise JudgeEnded(DEAD_MESSAGE)
+            try:
+                yield
+            finally:
+                # Still in the lane: no other verdict comes between the death and its discovery.
+                self.is_dead = self._look()
+
+
+def is_context_dead(device: str) -> bool:
+    """Returns whether CUDA in this process fails for good. Waits until the device has done everything."""
+    import torch
+
+    if not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize(device)
+    except RuntimeError:
+        return True
+    return False
 
 
 class VerdictMaker:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kernelwright.agent.mcp_server.answers import AnswerState, HistoryLine, Question, VerdictOutcome
+from kernelwright.agent.mcp_server.budget import CLIENT
 from kernelwright.errors import InputError
 from kernelwright.tools.report import InfrastructureError, Value
 
@@ -28,12 +29,15 @@ CREATE TABLE IF NOT EXISTS verdicts (
     speedup REAL,
     answer TEXT NOT NULL DEFAULT '',
     report TEXT NOT NULL DEFAULT '',
-    server INTEGER NOT NULL
+    server INTEGER NOT NULL,
+    client TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX IF NOT EXISTS verdicts_by_problem ON verdicts (problem, created);
 """
 BUSY_SECONDS = 30.0
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+UPGRADES = {1: "ALTER TABLE verdicts ADD COLUMN client TEXT NOT NULL DEFAULT ''"}
+"""The statement that makes of each earlier version the next one."""
 
 
 class StoredVerdict(Value):
@@ -55,6 +59,8 @@ class StoredVerdict(Value):
     report: str = ""
     server: int
     """The process that judges or judged it."""
+    client: str = ""
+    """The client that asked for it; empty where clients have no names."""
 
     @property
     def lost(self) -> bool:
@@ -77,6 +83,8 @@ class History:
                         f"--db {path} was written by a newer version: update kernelwright"
                     )
                 db.execute("PRAGMA journal_mode = WAL")
+                for old in range(version or SCHEMA_VERSION, SCHEMA_VERSION):
+                    db.execute(UPGRADES[old])
                 db.executescript(SCHEMA)
                 db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         except (sqlite3.Error, OSError) as error:
@@ -112,27 +120,29 @@ class History:
             )
 
     def find(self, verdict_id: str) -> StoredVerdict | None:
-        """A verdict by its id, or by the beginning of it where that is of one verdict only."""
+        """Returns a verdict of the current client by its id, or by a beginning that no other id has."""
         with self._open() as db:
-            found = db.execute(
-                "SELECT * FROM verdicts WHERE substr(id, 1, length(:id)) = :id ORDER BY id LIMIT 2",
-                {"id": verdict_id},
+            rows = db.execute(
+                "SELECT * FROM verdicts WHERE substr(id, 1, length(:id)) = :id AND client = :client "
+                "ORDER BY id LIMIT 2",
+                {"id": verdict_id, "client": CLIENT.get()},
             ).fetchall()
-        exact = [row for row in found if row["id"] == verdict_id]
-        chosen = exact or (found if len(found) == 1 and len(verdict_id) >= 4 else [])
+        exact = [row for row in rows if row["id"] == verdict_id]
+        chosen = exact or (rows if len(rows) == 1 and len(verdict_id) >= 4 else [])
         return StoredVerdict(**dict(chosen[0])) if chosen else None
 
     def newest(self, problem: str, limit: int) -> tuple[list[HistoryLine], int]:
-        """The newest verdicts of a problem (of all where it is empty), and how many there are."""
-        where = "WHERE problem = :problem" if problem else ""
+        """Returns the current client's newest verdicts of a problem (empty: of all), and how many there are."""
+        where = "WHERE client = :client" + (" AND problem = :problem" if problem else "")
         with self._open() as db:
             rows = db.execute(
                 f"SELECT id AS verdict_id, created, question, problem, state, outcome, explanation, candidate_hash, "
                 f"speedup, server FROM verdicts {where} ORDER BY created DESC, rowid DESC LIMIT :limit",
-                {"problem": problem, "limit": limit},
+                {"problem": problem, "limit": limit, "client": CLIENT.get()},
             ).fetchall()
             total = db.execute(
-                f"SELECT count(*) FROM verdicts {where}", {"problem": problem}
+                f"SELECT count(*) FROM verdicts {where}",
+                {"problem": problem, "client": CLIENT.get()},
             ).fetchone()[0]
         return [_line(row) for row in rows], total
 

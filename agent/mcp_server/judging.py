@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
 import os
 import threading
@@ -17,7 +18,7 @@ from kernelwright.agent.mcp_server.answers import (
     VerdictAnswer,
     VerdictOutcome,
 )
-from kernelwright.agent.mcp_server.budget import ServerBudget
+from kernelwright.agent.mcp_server.budget import CLIENT, ClientBudgets, ServerBudget
 from kernelwright.agent.mcp_server.history import History, StoredVerdict, utc_timestamp
 from kernelwright.agent.mcp_server.requests import BASELINES, Access, find_problem, read_source
 from kernelwright.agent.mcp_server.summaries import verdict_fields
@@ -61,10 +62,15 @@ class ServerJudge:
     """One server's judge. Thread-safe; a context manager."""
 
     def __init__(
-        self, device: str, history: History, budget: ServerBudget, access: Access, workers: int = 2
+        self,
+        device: str,
+        history: History,
+        budgets: ClientBudgets,
+        access: Access,
+        workers: int = 2,
     ) -> None:
         """device: cpu or cuda:N. workers: verdicts that are made side by side on the CPU rungs."""
-        self.device, self.history, self.budget, self.access = device, history, budget, access
+        self.device, self.history, self._budgets, self.access = device, history, budgets, access
         self._workers = workers
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="mcp-verdict")
         self._evaluators: dict[str, Evaluator] = {}
@@ -73,6 +79,11 @@ class ServerJudge:
         self._doing: dict[str, str] = {}
         self._cancelled: set[str] = set()
         self._closed = False
+
+    @property
+    def budget(self) -> ServerBudget:
+        """The budget of the client whose call is answered."""
+        return self._budgets.current
 
     @property
     def has_gpu(self) -> bool:
@@ -103,17 +114,20 @@ class ServerJudge:
         row = StoredVerdict(
             id=uuid.uuid4().hex, created=utc_timestamp(), question=asked.question, problem=problem.name,
             problem_hash=problem.hash, candidate_hash=candidate_hash(source), source=source, state=AnswerState.RUNNING,
-            server=os.getpid(),
+            server=os.getpid(), client=CLIENT.get(),
         )  # fmt: skip
         if asked.question is Question.BENCH and not self.has_gpu:
             return self._without_gpu(row)
         if not self.budget.take():
             raise InputError(
-                "the budget of this server is spent: restart agent mcp with more --verdicts or --seconds"
+                "your budget on this server is spent: restart agent mcp with more --verdicts or --seconds"
             )
         try:
             self.history.begin(row)
-            self._running[row.id] = self._pool.submit(self._judge, row, asked, problem, options)
+            context = contextvars.copy_context()  # the thread charges this client
+            self._running[row.id] = self._pool.submit(
+                context.run, self._judge, row, asked, problem, options
+            )
         except BaseException:
             self.budget.give_back()
             raise
@@ -258,7 +272,7 @@ class ServerJudge:
     def cancel(self, verdict_id: str) -> VerdictAnswer:
         """Stops a verdict that has not ended, and returns its state. Never raises."""
         running = self._running.get(verdict_id)
-        if running is None or running.done():
+        if running is None or running.done() or self.history.find(verdict_id) is None:
             return self.result(verdict_id)
         self._cancelled.add(verdict_id)
         if running.cancel():  # no thread had begun it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import hmac
 import logging
 import os
 import signal
@@ -15,9 +14,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, InputRequiredResult
 
 from kernelwright.agent.mcp_server.answers import ToolAnswer
+from kernelwright.agent.mcp_server.budget import CLIENT
 from kernelwright.agent.mcp_server.judging import ServerJudge
 from kernelwright.agent.mcp_server.tools import PROGRESS, Tools, tool_result
 from kernelwright.agent.runtime.interrupts import STOP_SIGNALS
+from kernelwright.agent.serving.routes.tokens import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,8 @@ INSTRUCTIONS = (
     "and profile. `outcome` is the verdict; `failure` says where to look. A verdict that is still running is fetched "
     "with result. Every answer tells the budget that is left."
 )
+CLIENT_KEY = "kernelwright.client"
+"""The key under which a request's scope names the client."""
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
@@ -54,6 +57,7 @@ class KernelServer(MCPServer[Any]):
     ) -> CallToolResult | InputRequiredResult:
         """Calls one tool. A refused call is an answer with an error, never an exception."""
         if context is not None:
+            CLIENT.set(_client_of(context))
 
             async def report(seconds: float, step: str) -> None:
                 await context.report_progress(seconds, message=step)
@@ -66,6 +70,12 @@ class KernelServer(MCPServer[Any]):
             return tool_result(
                 ToolAnswer(verdict_id=None, budget=left, error=_refusal(name, error)), failed=True
             )
+
+
+def _client_of(context: Context[Any, Any]) -> str:
+    """Returns the client of a call over HTTP by its token; empty for stdio."""
+    request = context.request_context.request
+    return str(request.scope.get(CLIENT_KEY, "")) if request is not None else ""
 
 
 def serve_stdio(judging: ServerJudge, version: str) -> None:
@@ -90,44 +100,48 @@ def _end_at_signals(judging: ServerJudge) -> None:
             signal.signal(number, end)
 
 
-def serve_http(judging: ServerJudge, version: str, host: str, port: int, token: str) -> None:
+def serve_http(judging: ServerJudge, version: str, host: str, port: int, tokens: Tokens) -> None:
     """Serves many clients at http://HOST:PORT/mcp until the process is interrupted.
 
-    token: what clients send as `Authorization: Bearer TOKEN`; empty asks for none.
+    tokens: what clients send as `Authorization: Bearer TOKEN`; without any none is asked for.
     """
     import uvicorn
 
     with _warmed(judging):
-        application = http_application(KernelServer(judging, version), host, token)
+        application = http_application(KernelServer(judging, version), host, tokens)
         uvicorn.run(
             application, host=host, port=port, log_level="warning", timeout_graceful_shutdown=2
         )
 
 
-def http_application(server: KernelServer, host: str, token: str) -> Starlette:
-    """The ASGI application. Requests of other origins are refused by the SDK where the host is loopback."""
+def http_application(server: KernelServer, host: str, tokens: Tokens) -> Starlette:
+    """Returns the ASGI application. The SDK refuses requests of other origins where the host is loopback."""
     application = server.streamable_http_app(host=host)
-    if token:
-        application.add_middleware(BearerToken, token=token)
+    application.add_middleware(BearerTokens, tokens=tokens)
     return application
 
 
-class BearerToken:
-    """Refuses every request that does not carry the token."""
+class BearerTokens:
+    """Refuses every request without a token of the server, and notes whose token it is."""
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app, self._expected = app, f"Bearer {token}".encode()
+    def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
+        self._app, self._tokens = app, tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request with the token on; any other HTTP request is answered with 401."""
+        """Passes a request with a token on, with the client's name; any other HTTP request is answered with 401."""
         from starlette.responses import JSONResponse
 
-        given = dict(scope.get("headers", ())).get(b"authorization", b"")
-        if scope["type"] != "http" or hmac.compare_digest(given, self._expected):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        header = dict(scope.get("headers", ())).get(b"authorization", b"")
+        client = self._tokens.client(header.decode("utf-8", "surrogateescape"))
+        if client is not None:
+            name = client if self._tokens.needed else ""
+            await self._app({**scope, CLIENT_KEY: name}, receive, send)
+            return
         refusal = JSONResponse(
-            {"error": "send the server's token as Authorization: Bearer TOKEN"},
+            {"error": "send a token of the server as Authorization: Bearer TOKEN"},
             status_code=401,
             headers={"WWW-Authenticate": "Bearer"},
         )

@@ -252,13 +252,15 @@ class VerdictDatabase:
 
         The client is the one that submitted the verdict first, which pays for it.
         """
+        of_verdict = SUBMISSION.alias()
         first = (
-            sa.select(sa.func.min(SUBMISSION.c.id))
-            .where(SUBMISSION.c.verdict_id == ATTEMPT.c.verdict_id)
+            sa.select(sa.func.min(of_verdict.c.id))
+            .where(of_verdict.c.verdict_id == ATTEMPT.c.verdict_id)
             .scalar_subquery()
         )
         query = (
             sa.select(SUBMISSION.c.client, ATTEMPT.c.ended, ATTEMPT.c.ended - ATTEMPT.c.started)
+            .select_from(ATTEMPT)
             .join(SUBMISSION, SUBMISSION.c.id == first)
             .where(ATTEMPT.c.ended > moment)
             .order_by(ATTEMPT.c.ended)

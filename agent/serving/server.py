@@ -85,6 +85,16 @@ class ServerOptions(BaseModel):
     most_connections: int | None = None
     """None: as many as MAX_CONNECTIONS and this process's open files allow."""
 
+    @property
+    def hidden_paths(self) -> tuple[Path, ...] | None:
+        """Returns the files that references must not see: the record and the tokens.
+
+        None where no client sends references but the one that has the server: they need no walls.
+        """
+        if self.token_file is None or self.references is not References.TRUSTED:
+            return None
+        return self.store.resolve(), self.token_file.resolve()
+
 
 class JudgeServer(uvicorn.Server):
     """Tells whoever waits for a verdict to leave when it is stopped."""

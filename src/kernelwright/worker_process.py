@@ -187,24 +187,30 @@ class WorkerProcess(ChildProcess):
         *arguments: str,
         errors: IO[bytes] | None = None,
         memory: int | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Starts the process; errors, memory: as `ChildProcess` says. Raises OSError."""
-        self._given = module, arguments, errors, memory
+        """Starts the process; errors, memory: as `ChildProcess` says. Raises OSError.
+
+        environment: beside PYTHONPATH, which leads to this package; None for this process's own.
+        """
+        self._given = module, arguments, errors, memory, environment
         ours, theirs = socket.socketpair()
         self.connection = Connection(ours.detach())
         command = [sys.executable, "-m", module]
         with theirs:
             number = theirs.fileno()
             super().__init__(
-                [*command, str(number), *arguments], environment=_with_this_package(), errors=errors,
+                [*command, str(number), *arguments], environment=_with_this_package(environment), errors=errors,
                 descriptors=[number], memory=memory,
             )  # fmt: skip
 
     def restarted(self) -> WorkerProcess:
         """Another process of the same kind, after this one is ended and closed. Raises OSError."""
         self.close()
-        module, arguments, errors, memory = self._given
-        return WorkerProcess(module, *arguments, errors=errors, memory=memory)
+        module, arguments, errors, memory, environment = self._given
+        return WorkerProcess(
+            module, *arguments, errors=errors, memory=memory, environment=environment
+        )
 
     def ask(self, message: bytes, seconds: float) -> bytes:
         """Sends a message and gives the answer to it. Raises WorkerTimedOut, WorkerDied."""
@@ -257,11 +263,11 @@ class WorkerProcess(ChildProcess):
         self.close()
 
 
-def _with_this_package() -> dict[str, str]:
-    """This process's environment, in which Python finds this package first."""
+def _with_this_package(environment: Mapping[str, str] | None) -> dict[str, str]:
+    """Returns an environment (None: this process's own) in which Python finds this package first."""
     root = str(Path(__file__).parents[1])
     return {
-        **os.environ,
+        **(os.environ if environment is None else environment),
         "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH")))),
     }
 

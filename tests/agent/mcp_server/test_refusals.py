@@ -15,7 +15,7 @@ import pytest
 from mcp import Client
 
 from kernelwright.agent.mcp_server.answers import AnswerState, Question
-from kernelwright.agent.mcp_server.budget import ServerBudget
+from kernelwright.agent.mcp_server.budget import ClientBudgets
 from kernelwright.agent.mcp_server.history import History, StoredVerdict, utc_timestamp
 from kernelwright.agent.mcp_server.judging import JudgeRequest, ServerJudge
 from kernelwright.agent.mcp_server.requests import Access
@@ -27,7 +27,7 @@ from .conftest import RIGHT
 
 def serving(tmp_path, local: bool = True, verdicts: int = 5) -> ServerJudge:
     history = History(tmp_path / "verdicts.db")
-    return ServerJudge("cpu", history, ServerBudget(verdicts, 1000.0), Access(local=local))
+    return ServerJudge("cpu", history, ClientBudgets(verdicts, 1000.0), Access(local=local))
 
 
 def call(judging: ServerJudge, tool: str, **arguments: Any) -> dict[str, Any]:

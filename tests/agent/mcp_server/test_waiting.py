@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 
 from kernelwright.agent.mcp_server import judging as judging_module
-from kernelwright.agent.mcp_server.budget import ServerBudget
+from kernelwright.agent.mcp_server.budget import ClientBudgets
 from kernelwright.agent.mcp_server.history import History
 from kernelwright.agent.mcp_server.judging import ServerJudge
 from kernelwright.agent.mcp_server.requests import Access
@@ -28,7 +28,7 @@ def judging(tmp_path_factory):
     """One worker, so that a verdict that hangs keeps the next one waiting."""
     history = History(tmp_path_factory.mktemp("waiting") / "verdicts.db")
     with ServerJudge(
-        "cpu", history, ServerBudget(50, 5000.0), Access(local=True), workers=1
+        "cpu", history, ClientBudgets(50, 5000.0), Access(local=True), workers=1
     ) as judge:
         yield judge
 

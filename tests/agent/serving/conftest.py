@@ -84,9 +84,10 @@ class RunningServer:
 
     def _judges(self) -> list[int]:
         judges = []
-        for child in psutil.Process(self.process.pid).children():
+        # A judge behind walls is the grandchild of the process that the server starts.
+        for child in psutil.Process(self.process.pid).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
-                if "judge_process" in " ".join(child.cmdline()):
+                if "kernelwright.agent.judging.judge_process" in child.cmdline():
                     judges.append(child.pid)
         return judges
 

@@ -120,19 +120,11 @@ def enter_namespaces(layers: Layers, *, own_user: bool) -> None:
     user namespace first.
     """
     if os.geteuid() != 0 and own_user:
-        layers.enter("user namespace", _enter_user_namespace)
+        layers.enter("user namespace", kernel.enter_user_namespace)
     layers.enter("network namespace", lambda: kernel.unshare(kernel.NEWNET))
     if layers.enter("mount namespace", lambda: kernel.unshare(kernel.NEWNS)):
         layers.enter("private mounts", kernel.make_mounts_private)
     layers.enter("ipc namespace", lambda: kernel.unshare(kernel.NEWIPC | kernel.NEWUTS))
-
-
-def _enter_user_namespace() -> None:
-    uid, gid = os.getuid(), os.getgid()
-    kernel.unshare(kernel.NEWUSER)
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
-    Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
 
 
 def open_session(layers: Layers, limits: Limits, *, own_mounts: bool, scratch: str = "") -> None:

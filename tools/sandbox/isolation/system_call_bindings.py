@@ -35,6 +35,15 @@ _MS_PRIVATE, _MS_REC, _MS_BIND, _MS_REMOUNT, _MS_RDONLY, _MS_NOSUID, _MS_NODEV =
     2,
     4,
 )
+_MOUNT_FLAGS = {
+    os.ST_NOSUID: _MS_NOSUID,
+    os.ST_NODEV: _MS_NODEV,
+    os.ST_NOEXEC: 8,
+    os.ST_NOATIME: 1 << 10,
+    os.ST_NODIRATIME: 1 << 11,
+    os.ST_RELATIME: 1 << 21,
+}
+"""Flags of mount(2) by those that statvfs(3) tells."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 _CLONE = {"x86_64": 56, "aarch64": 220}
@@ -115,6 +124,35 @@ def make_read_only(path: str) -> None:
     """Bind-mounts a path over itself, read-only for every process."""
     mount(path, path, None, _MS_BIND)
     mount(path, path, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY)
+
+
+def bind_mount(source: str, target: str) -> None:
+    """Mounts a path at another one, or over itself, so that the mount has flags of its own."""
+    mount(source, target, None, _MS_BIND)
+
+
+def remount_read_only(mount_point: str) -> None:
+    """Makes an existing mount read-only in this namespace. Its flags stay: a user namespace may not clear them."""
+    flags = os.statvfs(mount_point).f_flag
+    held = sum(ours for flag, ours in _MOUNT_FLAGS.items() if flags & flag)
+    mount("none", mount_point, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | held)
+
+
+def hide(path: Path) -> None:
+    """Covers a folder by an empty one, or a file by /dev/null, in this mount namespace. A missing path stays."""
+    if path.is_dir():
+        mount("tmpfs", str(path), "tmpfs", _MS_NOSUID | _MS_NODEV, "size=4k,mode=0555")
+    elif path.exists():
+        bind_mount("/dev/null", str(path))
+
+
+def enter_user_namespace() -> None:
+    """Enters a user namespace in which this user is root. Raises OSError."""
+    uid, gid = os.getuid(), os.getgid()
+    unshare(NEWUSER)
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
 
 
 def prctl(option: int, *arguments: int) -> None:
