@@ -119,3 +119,28 @@ def test_the_configuration_names_the_server_and_the_agent_of_the_rows():
     assert config.kernelwright.resources_servers.kernelwright.entrypoint == "app.py"
     assert (CONFIG.parents[1] / "app.py").is_file()
     assert kernelwright_nemo.server.AGENT in config
+
+
+def test_two_steps_of_groups_with_a_failed_and_a_masked_candidate(
+    judge_url, nobody, problem, right, wrong, uncompiled, settled
+):
+    """verify and aggregate_metrics, as NeMo-Gym's rollouts call them; its trainer (NeMo RL) needs GPUs."""
+    [row] = kernelwright_nemo.rows(JudgeClient(judge_url), [problem])
+    with served(judge_url) as http, served(nobody, patience=0.0) as away:
+        for step in (1, 2):
+            row_of_step = {**row, "group": f"nemo/step-{step}"}
+            answers = [
+                http.post("/verify", json=request_of(row_of_step, f"```python\n{text}```")).json()
+                for text in (right, wrong, uncompiled)
+            ]
+            answers.append(away.post("/verify", json=request_of(row_of_step, right)).json())
+            assert [answer["mask_sample"] for answer in answers] == [False, False, False, True]
+            responses = [
+                {**answer, "_ng_task_index": 0, "_ng_rollout_index": index}
+                for index, answer in enumerate(answers)
+            ]
+            metrics = http.post("/aggregate_metrics", json={"verify_responses": responses}).json()
+            mean = metrics["agent_metrics"]["mean/reward"]
+            assert mean == pytest.approx((1.05 + 0.035) / 3, abs=0.01)
+    for shown in settled("nemo/step-", 2, 3):
+        assert (shown["problem"], shown["correct"], shown["masked"]) == (problem, 1, 0)

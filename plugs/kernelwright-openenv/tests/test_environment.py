@@ -131,3 +131,35 @@ def test_openenv_validates_the_package_and_the_running_server(environment, tmp_p
     )
     assert done.returncode == 0
     assert json.loads(running.read_text())
+
+
+def test_two_steps_of_groups_of_several_turns_with_a_failed_and_a_masked_candidate(
+    environment, judge_url, problem, right, wrong, uncompiled, crashing, settled
+):
+    """Sessions of OpenEnv's own client, as a trainer opens them: OpenEnv has no trainer of its own."""
+    rollouts = ((wrong, right), (uncompiled, wrong))
+    for step in (1, 2):
+        rewards = []
+        for texts in rollouts:
+            with KernelEnv(base_url=environment).sync() as env:
+                env.reset(problem=problem, group=f"openenv/step-{step}")
+                results = [env.step(KernelAction(code=text)) for text in texts]
+            rewards.append(results[-1].reward)
+            assert results[-1].observation.metadata["masked"] is False
+        assert rewards == pytest.approx([1.05, 0.035], abs=0.016)
+    for row in settled("openenv/step-", 2, 4):
+        assert (row["problem"], row["correct"], row["masked"]) == (problem, 1, 0)
+
+
+def test_a_crash_that_the_judge_was_asked_about_once_is_masked_and_the_turns_go_on(
+    judge_url, problem, right, crashing
+):
+    from kernelwright_client import JudgeClient
+    from kernelwright_openenv.environment import KernelEnvironment
+
+    local = KernelEnvironment(JudgeClient(judge_url, insist=0), attempts=3, until="turns")
+    local.reset(problem=problem)
+    observations = [local.step(KernelAction(code=text)) for text in (right, crashing, right)]
+    assert [one.reward for one in observations] == [pytest.approx(1.05), None, pytest.approx(1.05)]
+    assert [one.metadata["masked"] for one in observations] == [False, True, False]
+    assert [one.done for one in observations] == [False, False, True]

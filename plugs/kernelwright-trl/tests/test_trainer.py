@@ -71,11 +71,17 @@ class ScriptedTrainer(GRPOTrainer):
 
 
 def trainer_of(
-    tokenizer: Any, tmp_path: Path, rollouts: list[list[str]], **more: Any
+    tokenizer: Any,
+    tmp_path: Path,
+    rollouts: list[list[str]],
+    max_steps: int = 1,
+    group_size: int | None = None,
+    **more: Any,
 ) -> ScriptedTrainer:
-    count = len(rollouts)
+    """group_size: completions of a step, which are of one prompt; None: all rollouts are of one step."""
+    count = group_size or len(rollouts)
     args = GRPOConfig(
-        output_dir=str(tmp_path), max_steps=1, per_device_train_batch_size=count, num_generations=count, use_cpu=True,
+        output_dir=str(tmp_path), max_steps=max_steps, per_device_train_batch_size=count, num_generations=count, use_cpu=True,
         max_completion_length=8192, learning_rate=0.01, report_to=[], save_strategy="no", logging_steps=1, beta=0.0,
         disable_tqdm=True, chat_template_kwargs={"enable_thinking": False},
     )  # fmt: skip
@@ -149,3 +155,52 @@ def test_a_judge_that_is_away_gives_none_and_no_zero(nobody, problem, right):
     environment.reset(problem=problem)
     assert "same kernel again" in asyncio.run(environment.submit_kernel(right))
     assert environment.get_reward() is None
+
+
+def test_two_steps_with_groups_a_failed_and_a_masked_candidate(
+    judge_url, problem, right, wrong, uncompiled, crashing, tokenizer, tmp_path, settled
+):
+    """The judge is asked once for each candidate, so that a crash masks its sample."""
+    judge = JudgeClient(judge_url, insist=0)
+    texts = (right, wrong, uncompiled, crashing)
+    trainer = trainer_of(
+        tokenizer, tmp_path, [[f"```python\n{text}```"] for text in texts * 2], max_steps=2, group_size=4,
+        reward_funcs=KernelReward(judge), train_dataset=kernel_dataset(judge, [problem, problem]),
+    )  # fmt: skip
+    before = trainer.model.lm_head.weight.detach().clone()
+    trainer.train()
+    steps = [entry for entry in trainer.state.log_history if "kernel/masked" in entry]
+    assert [entry["kernel/masked"] for entry in steps] == [0.25, 0.25]
+    mean = (1.05 + 0.035 + 0.0) / 3
+    for entry in steps:
+        assert entry["rewards/kernel_reward/mean"] == pytest.approx(mean, abs=0.01)
+    assert not torch.equal(before, trainer.model.lm_head.weight)
+    for row in settled("trl/step-", 2, 4):
+        assert (row["problem"], row["correct"], row["masked"]) == (problem, 1, 1)
+        assert row["lowest"] == 0.0
+        assert row["highest"] == pytest.approx(1.05)
+
+
+def test_two_steps_of_several_turns_that_go_on_after_a_correct_kernel(
+    judge_url, problem, right, wrong, tokenizer, tmp_path, settled
+):
+    def call(code: str) -> str:
+        told = {"name": "submit_kernel", "arguments": {"code": code}}
+        return f"<tool_call>\n{json.dumps(told)}\n</tool_call>"
+
+    judge = JudgeClient(judge_url)
+    faster = right.replace("BLOCK=2048", "BLOCK=1024").replace("n, 2048", "n, 1024")
+    rollout = [call(right), call(faster), "Done."]
+    repair = [call(wrong), call(right), "Done."]
+    factory = environment_factory(judge=judge, attempts=2, until="turns")
+    trainer = trainer_of(
+        tokenizer, tmp_path, [rollout, repair] * 2, max_steps=2, group_size=2, environment_factory=factory,
+        train_dataset=kernel_dataset(judge, [problem, problem]),
+    )  # fmt: skip
+    trainer.train()
+    steps = [entry for entry in trainer.state.log_history if "tools/call_frequency" in entry]
+    assert [entry["tools/call_frequency"] for entry in steps] == [2.0, 2.0]
+    for entry in steps:
+        assert entry["rewards/KernelEnvironment/mean"] == pytest.approx(1.05)
+    rows = settled("trl/rollout-", 2, 4)
+    assert all(row["correct"] == 3 for row in rows)

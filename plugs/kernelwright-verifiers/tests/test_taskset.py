@@ -134,3 +134,30 @@ def test_vf_eval_rewards_a_scripted_policy(judge_url, problem, right, tmp_path):
     [line] = traces.read_text().splitlines()
     rewards = json.loads(line)["traces"][0]["rewards"]
     assert rewards["correct"]["score"] == 1.0
+
+
+def test_two_steps_of_groups_with_a_failed_and_a_masked_candidate(
+    judge_url, nobody, problem, right, wrong, uncompiled, settled
+):
+    """Rollouts of one task, scored as verifiers scores them; its trainer (prime-rl) needs GPUs.
+
+    The policy's last reply is the candidate, so that a rollout has one turn of the judge.
+    """
+    [data] = [task.data for task in taskset_of(judge_url, problem)]
+    for step in (1, 2):
+        config = KernelTaskConfig(judge_url=judge_url, group=f"verifiers/step-{step}")
+        task = KernelTask(data, config)
+        traces = [replied(task, f"```python\n{text}```") for text in (right, wrong, uncompiled)]
+
+        async def score(task: KernelTask = task, traces: list[Trace] = traces) -> None:
+            await asyncio.gather(*(task.score(trace) for trace in traces))
+
+        asyncio.run(score())
+        assert [trace.reward for trace in traces] == pytest.approx([1.05, 0.035, 0.0], abs=0.016)
+        away = KernelTask(data, KernelTaskConfig(judge_url=nobody, patience=0.0))
+        masked = replied(away, right)
+        with pytest.raises(TaskError, match="unreachable"):
+            asyncio.run(away.score(masked))
+        assert masked.rewards == {"kernel": None}
+    for row in settled("verifiers/step-", 2, 3):
+        assert (row["problem"], row["correct"], row["masked"]) == (problem, 1, 0)

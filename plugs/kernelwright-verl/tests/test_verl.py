@@ -38,7 +38,7 @@ def loaded(**arguments: Any) -> Any:
     return get_custom_reward_fn(OmegaConf.create({"reward": {"custom_reward_function": named}}))
 
 
-def batch_of(problem: str, replies: list[str]) -> DataProto:
+def batch_of(problem: str, replies: list[str], group: str | None = None) -> DataProto:
     """Replies as verl's rollouts leave them: prompt and response side by side, padded."""
     encoded = [list(reply.encode()) for reply in replies]
     width = max(map(len, encoded))
@@ -57,7 +57,9 @@ def batch_of(problem: str, replies: list[str]) -> DataProto:
         non_tensors={
             "reward_model": rows_of,
             "data_source": np.array(["kernelwright"] * len(replies), dtype=object),
-            "extra_info": np.array([{} for _ in replies], dtype=object),
+            "extra_info": np.array(
+                [{} if group is None else {"group": group} for _ in replies], dtype=object
+            ),
         },
     )
 
@@ -122,3 +124,51 @@ def test_the_rows_are_in_verls_form(judge_url, problem):
     [row] = rows(JudgeClient(judge_url), [problem])
     assert row["reward_model"] == {"style": "rule", "ground_truth": problem}
     assert row["prompt"][0]["role"] == "user"
+
+
+def test_two_steps_with_groups_a_failed_and_a_masked_candidate(
+    judge_url, problem, right, wrong, uncompiled, crashing, monkeypatch, settled
+):
+    """verl's reward manager, advantage estimator, policy loss and aggregation; its trainer needs GPUs.
+
+    The policy is a table of logits of each byte. The judge is asked once, so that a crash masks its sample.
+    """
+    from verl.trainer.ppo.core_algos import agg_loss
+
+    import kernelwright_verl.advantage  # noqa: F401 (registers it)
+
+    monkeypatch.setattr("kernelwright_verl.scoring._judge", lambda url: JudgeClient(url, insist=0))
+    texts = (right, wrong, uncompiled, crashing)
+    logits = torch.zeros(len(texts), 256, requires_grad=True)
+    optimizer = torch.optim.SGD([logits], lr=1.0)
+    config = OmegaConf.create({"reward": {"reward_model": {}}})
+    manager = NaiveRewardManager(config, Characters(), loaded(judge_url=judge_url, unscored="nan"))
+    estimate = get_adv_estimator_fn("kernel_grpo")
+
+    async def scored(data: DataProto) -> list[float]:
+        runs = (manager.run_single(data[i : i + 1]) for i in range(len(data)))
+        return [result["reward_score"] for result in await asyncio.gather(*runs)]
+
+    for step in (1, 2):
+        data = batch_of(problem, [f"```python\n{text}```" for text in texts], f"verl/step-{step}")
+        rewards = asyncio.run(scored(data))
+        assert rewards[:3] == pytest.approx([1.05, 0.035, 0.0], abs=0.016)
+        assert math.isnan(rewards[3])
+        responses = data.batch["responses"]
+        mask = data.batch["attention_mask"][:, 1:].float()
+        token_rewards = torch.zeros_like(mask)
+        token_rewards[torch.arange(4), mask.sum(1).long() - 1] = torch.tensor(rewards)
+        advantages, _ = estimate(
+            token_level_rewards=token_rewards, response_mask=mask, index=np.array(["g"] * 4)
+        )
+        assert advantages[0].max() > 0 > advantages[2].min()
+        assert torch.equal(advantages[3], torch.zeros_like(advantages[3]))
+        log_probabilities = torch.log_softmax(logits, -1).gather(1, responses)
+        loss = agg_loss(-advantages * log_probabilities, mask, "token-mean")
+        optimizer.zero_grad()
+        loss.backward()
+        assert logits.grad[0].abs().sum() > 0
+        assert logits.grad[3].abs().sum() == 0, "a masked sample trains"
+        optimizer.step()
+    for row in settled("verl/step-", 2, 4):
+        assert (row["problem"], row["correct"], row["masked"]) == (problem, 1, 1)

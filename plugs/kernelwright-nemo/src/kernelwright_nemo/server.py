@@ -36,12 +36,15 @@ class KernelResourcesServerConfig(BaseResourcesServerConfig):
 class KernelVerifyRequest(BaseVerifyRequest):
     problem: str
     """The judge's name of the problem."""
+    group: str = ""
+    """The same for rollouts of one prompt; empty takes the problem's name."""
 
 
 class KernelVerifyResponse(BaseMultiRewardVerifyResponse):
     """The reward with its parts, which are fields of their own so that NeMo-Gym reports the mean of each."""
 
     problem: str
+    group: str = ""
     verdict_id: str = ""
     ended_at: str = ""
     form: float = 0.0
@@ -66,7 +69,7 @@ class KernelResourcesServer(SimpleResourcesServer):
 
     async def verify(self, body: KernelVerifyRequest) -> KernelVerifyResponse:
         """The verdict on the last message. A candidate that could not be judged is masked: its reward says nothing."""
-        group = f"nemo/{body.problem}"
+        group = body.group or f"nemo/{body.problem}"
         score = await self._judge.score_async(
             body.problem, code_of(text_of_response(body)), group=group
         )

@@ -29,6 +29,8 @@ class KernelTaskConfig(vf.TaskConfig):
     """Seconds that trouble of the judge is waited out."""
     weights: dict[str, float | str | bool | None] | str = "default"
     """A preset's name, or a table of weights."""
+    group: str = "verifiers"
+    """What the groups of rollouts are named by, before the problem: a step of the training, say."""
 
 
 class KernelTask(vf.Task[KernelData, vf.State, KernelTaskConfig]):
@@ -43,7 +45,7 @@ class KernelTask(vf.Task[KernelData, vf.State, KernelTaskConfig]):
     async def kernel(self, trace: vf.Trace) -> dict[str, float]:
         """The parts of the reward, each recorded by its name. Raises Unscored where there is no verdict."""
         judge = _judge(self.config.judge_url, self.config.patience)
-        group = f"verifiers/{self.data.problem}"
+        group = f"{self.config.group}/{self.data.problem}"
         score = await judge.score_async(self.data.problem, code_of(trace.last_reply), group=group)
         reward = score.reward(self.config.weights)
         trace.record_metrics({"gate": score.gate, "speedup": score.speedup or 0.0})
