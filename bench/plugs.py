@@ -46,22 +46,24 @@ class Plug(NamedTuple):
 ALL = (
     Plug("client", "httpx", "the judge itself", (("pytest",),)),
     Plug(
-        "trl", "trl", "GRPOTrainer, two steps each way: the reward function, and its tool loop with the environment",
+        "trl", "trl", "two steps of GRPOTrainer with the reward function, two with its tool loop",
         (("torch==2.13.0",), ("trl>=1.16,<1.17", "pytest")),
     ),
     Plug(
-        "openenv", "openenv", "openenv validate on the package and on the running server; two steps of its WebSocket client",
+        "openenv", "openenv", "openenv validate on package and running server; two steps of its client",
         (("openenv>=0.10", "pytest"),),
     ),
     Plug(
-        "verifiers", "verifiers", "vf-validate (gold and noop checks), vf-eval with a scripted endpoint, two steps of Task.score",
+        "verifiers", "verifiers", "vf-validate, vf-eval with a scripted endpoint, two steps of Task.score",
         (("verifiers>=0.4.0", "uv", "pytest"),),
     ),
     Plug(
-        "nemo", "nemo-gym", "its resources server in its own FastAPI set-up: two steps of verify and aggregate_metrics",
+        "nemo", "nemo-gym", "its resources server: two steps of verify and aggregate_metrics",
         (("--ignore-requires-python", "nemo-gym>=0.7"), ("pytest",)), "python3.13",
     ),
-    Plug("skyrl", "skyrl-gym", "skyrl_gym.make and its step loop, two steps of groups", (("skyrl-gym>=0.4", "pytest"),), "python3.12"),
+    Plug("skyrl", "skyrl-gym", "skyrl_gym.make and its step loop, two steps of groups",
+        (("skyrl-gym>=0.4", "pytest"),), "python3.12",
+   ),
     Plug(
         "verl", "verl", "its reward loader, NaiveRewardManager, advantage estimator and loss, two steps",
         (

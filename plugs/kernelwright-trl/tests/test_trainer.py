@@ -81,9 +81,10 @@ def trainer_of(
     """group_size: completions of a step, which are of one prompt; None: all rollouts are of one step."""
     count = group_size or len(rollouts)
     args = GRPOConfig(
-        output_dir=str(tmp_path), max_steps=max_steps, per_device_train_batch_size=count, num_generations=count, use_cpu=True,
-        max_completion_length=8192, learning_rate=0.01, report_to=[], save_strategy="no", logging_steps=1, beta=0.0,
-        disable_tqdm=True, chat_template_kwargs={"enable_thinking": False},
+        output_dir=str(tmp_path), max_steps=max_steps, per_device_train_batch_size=count,
+        num_generations=count, use_cpu=True, max_completion_length=8192, learning_rate=0.01, report_to=[],
+        save_strategy="no", logging_steps=1, beta=0.0, disable_tqdm=True,
+        chat_template_kwargs={"enable_thinking": False},
     )  # fmt: skip
     trainer = ScriptedTrainer(
         model=tiny_model(tokenizer), args=args, processing_class=tokenizer, **more
