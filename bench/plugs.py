@@ -61,9 +61,10 @@ ALL = (
         "nemo", "nemo-gym", "its resources server: two steps of verify and aggregate_metrics",
         (("--ignore-requires-python", "nemo-gym>=0.7"), ("pytest",)), "python3.13",
     ),
-    Plug("skyrl", "skyrl-gym", "skyrl_gym.make and its step loop, two steps of groups",
+    Plug(
+        "skyrl", "skyrl-gym", "skyrl_gym.make and its step loop, two steps of groups",
         (("skyrl-gym>=0.4", "pytest"),), "python3.12",
-   ),
+    ),
     Plug(
         "verl", "verl", "its reward loader, NaiveRewardManager, advantage estimator and loss, two steps",
         (

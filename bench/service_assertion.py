@@ -18,6 +18,8 @@ BACK_SECONDS = 10.0
 """Seconds that the judge may take to be ready again."""
 HONEST = 3
 """Honest verdicts beside the hostile one."""
+QUICK = {"sizes": 1, "profile": False, "interpret": False}
+"""Options of these verdicts: they compile, and run on the device."""
 PATIENCE_SECONDS = 30.0
 KERNEL = Path(__file__).parents[1] / "tests" / "kernels" / "good" / "fused_silu.py"
 REFERENCE = """import torch
@@ -81,12 +83,12 @@ def judge_beside_an_assertion(client: JudgeClient) -> AssertionResult:
     """Submits honest candidates around a hostile one, and measures when the judge is back."""
     mine = Problem(name="mine", source=REFERENCE.format(statement="pass"))
     hostile_problem = Problem(name="mine", source=REFERENCE.format(statement=OUT_OF_BOUNDS))
-    client.score(mine, _kernel("warm"), sizes=1)  # the judge of this client's references is there
+    client.score(mine, _kernel("warm"), **QUICK)  # the judge of this client's references is there
     restarts = _restarts(client)
-    first = client.submit(mine, _kernel("before"), sizes=1)
-    hostile = client.submit(hostile_problem, _kernel("hostile"), sizes=1)
+    first = client.submit(mine, _kernel("before"), **QUICK)
+    hostile = client.submit(hostile_problem, _kernel("hostile"), **QUICK)
     behind = [
-        client.submit(mine, _kernel(f"behind {number}"), sizes=1) for number in range(HONEST - 1)
+        client.submit(mine, _kernel(f"behind {number}"), **QUICK) for number in range(HONEST - 1)
     ]
     ended = _followed(client, hostile.verdict_id)
     deadline = time.time() + PATIENCE_SECONDS
@@ -96,7 +98,7 @@ def judge_beside_an_assertion(client: JudgeClient) -> AssertionResult:
             break
         time.sleep(0.05)
     back_seconds = time.time() - (ended.ended or time.time())
-    next_one = client.submit("fused_silu", _kernel("next"), sizes=1)
+    next_one = client.submit("fused_silu", _kernel("next"), **QUICK)
     return AssertionResult(
         hostile=ended,
         honest=tuple(_followed(client, status.verdict_id) for status in (first, *behind)),

@@ -138,10 +138,16 @@ class PlacedJudge(ABC):
 
     def _take_reply(self, number: int, reply: VerdictReply | VerdictError) -> None:
         """Ends a verdict with the judge's reply, and the judge itself where that was its last."""
+        outcome = reply.report if isinstance(reply, VerdictReply) else exception_of(reply)
         if reply.is_last:
+            self._finish(number, outcome)  # first: what is left when the judge ends is interrupted
             self.retire()
-        report = reply.report if isinstance(reply, VerdictReply) else exception_of(reply)
-        self._end(number, report)
+            self._ended(self)
+            return
+        if isinstance(outcome, JudgeEnded):
+            # It can make no verdict any more; it lives until the one that is to blame has been answered.
+            self._takes_no_more()
+        self._end(number, outcome)
 
     def _end(self, number: int | None, outcome: Report | Exception) -> None:
         """Ends a verdict, and there is room for another one."""

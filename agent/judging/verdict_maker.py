@@ -55,8 +55,18 @@ class DeviceWatch:
     ) -> None:
         """lanes: gives the context manager of a lane. is_dead: says whether the device can be used no more."""
         self._lanes, self._look = lanes, is_dead
-        self.is_dead = False
+        self._culprit: int | None = None
+        """The thread whose verdict ended the device; None while it lives."""
+
+    @property
+    def is_dead(self) -> bool:
         """Whether this process can use its GPU no more."""
+        return self._culprit is not None
+
+    @property
+    def is_dead_by_this_thread(self) -> bool:
+        """Whether the verdict of this thread has ended the device."""
+        return self._culprit == threading.get_ident()
 
     @contextmanager
     def __call__(self, lane: Lane) -> Iterator[None]:
@@ -71,7 +81,8 @@ class DeviceWatch:
                 yield
             finally:
                 # Still in the lane: no other verdict comes between the death and its discovery.
-                self.is_dead = self._look()
+                if self._look():
+                    self._culprit = threading.get_ident()
 
 
 def is_context_dead(device: str) -> bool:
@@ -123,15 +134,14 @@ class VerdictMaker:
         """The evaluator that makes the verdicts, warm."""
         return self._evaluator
 
-    @property
-    def is_device_dead(self) -> bool:
-        """Whether a verdict has ended the context of the GPU, so that this process makes no more verdicts."""
-        return self._device_watch is not None and self._device_watch.is_dead
-
     def make(self, ask: VerdictRequest, step: Callable[[str], None]) -> VerdictReply | VerdictError:
-        """Returns the verdict, or why there is none. Never raises an Exception."""
+        """Returns the verdict, or why there is none. Never raises an Exception.
+
+        The reply is the judge's last where this verdict has ended the device: whoever else comes to the device after
+        that is told JudgeEnded, and is to be judged by another process.
+        """
         reply = self._made(ask, step)
-        if not self.is_device_dead:
+        if self._device_watch is None or not self._device_watch.is_dead_by_this_thread:
             return reply
         if isinstance(reply, VerdictReply) and _is_unjudged(reply.report):
             return VerdictError(

@@ -70,6 +70,7 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
                 await run_sync(context.retention.close)
             if context.trace_export is not None:
                 await run_sync(context.trace_export.close)
+            await run_sync(context.statistics.close)
             await run_sync(context.service.close)
 
     app = FastAPI(

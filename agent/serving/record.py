@@ -205,37 +205,6 @@ class VerdictDatabase:
                     found[verdict_id].add(client)
         return found
 
-    def judged(
-        self, problem: str | None, client: str | None
-    ) -> list[tuple[str, str | None, str, float, Score, str]]:
-        """Returns client, group, problem, time of the end, score and hash of the candidate of each submission that
-        has a report: the newest of them.
-        """
-        asked = (
-            sa.select(
-                SUBMISSION.c.client,
-                SUBMISSION.c.group,
-                VERDICT.c.problem,
-                VERDICT.c.ended,
-                VERDICT.c.score,
-                VERDICT.c.candidate_hash,
-            )
-            .join(VERDICT, VERDICT.c.id == SUBMISSION.c.verdict_id)
-            .where(VERDICT.c.state == State.FINISHED.value)
-            .order_by(VERDICT.c.ended.desc())
-            .limit(MAX_SUBMISSIONS_OF_REWARD_HEALTH)
-        )
-        if problem is not None:
-            asked = asked.where(VERDICT.c.problem == problem)
-        if client is not None:
-            asked = asked.where(SUBMISSION.c.client == client)
-        with self._engine.connect() as connection:
-            rows = connection.execute(asked).all()
-        return [
-            (name, group, problem_name, ended, Score.model_validate_json(score), candidate)
-            for name, group, problem_name, ended, score, candidate in rows
-        ]
-
     def recent_seconds(self, device: DeviceKind, last: int = 50) -> list[float]:
         """Returns the durations in seconds of the newest verdicts of a kind."""
         asked = (
@@ -389,8 +358,6 @@ class VerdictDatabase:
 
 MAX_IDS_OF_A_STATEMENT = 500
 """Ids that one statement names, under the limit of parameters of every SQLite."""
-MAX_SUBMISSIONS_OF_REWARD_HEALTH = 20_000
-"""Submissions that reward health looks at, the newest."""
 
 
 def finished_columns(report: Report, score: Score) -> dict[str, Any]:

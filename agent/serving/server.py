@@ -32,7 +32,7 @@ from kernelwright.agent.serving.routes.context import Context
 from kernelwright.agent.serving.routes.tokens import ANONYMOUS, ClientTerms, Right, Tokens
 from kernelwright.agent.serving.service import JudgeService
 from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
-from kernelwright.agent.serving.statistics.recent_health import RecentRewardHealth
+from kernelwright.agent.serving.statistics.record_statistics import RecordStatistics
 from kernelwright.agent.serving.statistics.trace_export import TraceExport
 from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.errors import InputError
@@ -219,7 +219,7 @@ def _context(
     return Context(
         service=service, trace_export=trace_export, tokens=tokens,
         trajectories=Trajectories(plan.database), metrics=metrics,
-        reward_health=RecentRewardHealth(record), is_private=plan.is_private, retention=retention,
+        statistics=RecordStatistics(plan.store.resolve()), is_private=plan.is_private, retention=retention,
     )  # fmt: skip
 
 

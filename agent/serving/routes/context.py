@@ -16,7 +16,7 @@ from kernelwright.agent.serving.routes.admission import NO_TOKEN_MESSAGE
 from kernelwright.agent.serving.routes.tokens import Right, Tokens
 from kernelwright.agent.serving.service import JudgeService, no_such_verdict
 from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
-from kernelwright.agent.serving.statistics.recent_health import RecentRewardHealth
+from kernelwright.agent.serving.statistics.record_statistics import RecordStatistics
 from kernelwright.agent.serving.statistics.trace_export import TraceExport
 from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.agent.serving.wire import Code, ErrorBody
@@ -32,7 +32,7 @@ class Context:
     tokens: Tokens
     trajectories: Trajectories
     metrics: ServiceMetrics
-    reward_health: RecentRewardHealth
+    statistics: RecordStatistics
     is_private: bool = False
     """Whether a client sees the verdicts alone that it submitted."""
     retention: Retention | None = None

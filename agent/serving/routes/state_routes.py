@@ -27,11 +27,7 @@ from kernelwright.agent.serving.service_wire import (
     RunningVerdict,
 )
 from kernelwright.agent.serving.statistics.reward_health import RewardHealth
-from kernelwright.agent.serving.statistics.service_history import (
-    ServiceHistory,
-    read_times,
-    service_history,
-)
+from kernelwright.agent.serving.statistics.service_history import ServiceHistory
 from kernelwright.agent.serving.statistics.trajectories import TrajectoryList
 from kernelwright.agent.serving.wire import Code
 from kernelwright.tools.hardware.machine_info import version
@@ -121,9 +117,7 @@ async def history(
     ] = 3600.0,
 ) -> ServiceHistory:
     """Throughput, latency and length of the queue of all clients over time."""
-    now = time.time()
-    times = await run_sync(read_times, here.service.record, now - seconds)
-    return service_history(times, now, seconds)
+    return await run_sync(here.statistics.history, seconds)
 
 
 @router.get("/v1/health", responses={503: {"model": Health}})
@@ -172,7 +166,7 @@ async def rewards(
     if preset not in PRESET_WEIGHTS:
         raise RequestRefused(Code.INVALID, f"preset: choose {', '.join(PRESET_WEIGHTS)}")
     whose = client if here.sees_all(asking) else asking
-    return await run_sync(here.reward_health.of, problem, whose, preset)
+    return await run_sync(here.statistics.rewards, problem, whose, preset)
 
 
 @router.get("/v1/trajectories", responses=errors(401, 422))

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from kernelwright.agent.serving.record import VerdictDatabase
 from kernelwright.agent.serving.tables import VERDICT
 from kernelwright.agent.serving.wire import State, WireValue
 
@@ -50,7 +49,7 @@ class ServiceHistory(WireValue):
     bins: tuple[HistoryBin, ...]
 
 
-def read_times(record: VerdictDatabase, since: float) -> list[VerdictTimes]:
+def read_times(record: sa.Connection, since: float) -> list[VerdictTimes]:
     """Returns the times of the verdicts that ended after a moment, or have not ended."""
     is_open = VERDICT.c.state.in_([State.QUEUED.value, State.RUNNING.value])
     ended = sa.select(VERDICT.c.submitted, VERDICT.c.started, VERDICT.c.ended).where(
@@ -58,9 +57,8 @@ def read_times(record: VerdictDatabase, since: float) -> list[VerdictTimes]:
         VERDICT.c.ended > since,
     )
     waiting = sa.select(VERDICT.c.submitted, VERDICT.c.started, sa.null()).where(is_open)
-    with record.read() as connection:
-        rows = list(connection.execute(ended.order_by(VERDICT.c.ended.desc()).limit(MAX_VERDICTS)))
-        rows += connection.execute(waiting.limit(MAX_VERDICTS))
+    rows = list(record.execute(ended.order_by(VERDICT.c.ended.desc()).limit(MAX_VERDICTS)))
+    rows += record.execute(waiting.limit(MAX_VERDICTS))
     return [VerdictTimes(*row) for row in rows]
 
 

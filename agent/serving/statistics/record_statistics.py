@@ -1,0 +1,82 @@
+"""Reward health and history of a server's record, computed once for all who ask within a few seconds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+from kernelwright.agent.serving.statistics.reward_health import RewardHealth
+from kernelwright.agent.serving.statistics.service_history import ServiceHistory
+from kernelwright.agent.serving.statistics.statistics_process import (
+    HistoryQuestion,
+    RewardsQuestion,
+)
+from kernelwright.tools.faults import InfrastructureError
+from kernelwright.worker_process import WorkerDied, WorkerProcess, WorkerTimedOut
+
+MODULE = "kernelwright.agent.serving.statistics.statistics_process"
+ANSWER_SECONDS = 60.0
+"""Seconds for one answer; after that the process is replaced."""
+FRESH_SECONDS = 5.0
+"""Seconds for which a computed value is given: every open page asks each three seconds."""
+MAX_VALUES = 64
+"""Questions whose values are remembered."""
+
+
+class RecordStatistics:
+    """Asks the process that reads the record. Thread-safe. Whoever asks while a value is computed waits for it."""
+
+    def __init__(self, file: Path) -> None:
+        """file: the record. The process is started at the first question."""
+        self._file = file
+        self._lock = threading.Lock()
+        self._process: WorkerProcess | None = None
+        self._answers: dict[str, tuple[float, bytes]] = {}
+
+    def rewards(self, problem: str | None, client: str | None, preset: str) -> RewardHealth:
+        """Returns the health of rewards of a problem and a client, paid by a preset; None stands for all.
+
+        Raises InfrastructureError.
+        """
+        question = RewardsQuestion(problem=problem, client=client, preset=preset)
+        key = question.model_dump_json()
+        return RewardHealth.model_validate_json(self._answer(key, key))
+
+    def history(self, seconds: float) -> ServiceHistory:
+        """Returns the history of so many seconds until now. Raises InfrastructureError."""
+        question = HistoryQuestion(now=time.time(), seconds=seconds)
+        answer = self._answer(f"history {seconds}", question.model_dump_json())
+        return ServiceHistory.model_validate_json(answer)
+
+    def close(self) -> None:
+        """Ends the process."""
+        with self._lock:
+            self._end_process()
+
+    def _answer(self, key: str, question: str) -> bytes:
+        with self._lock:
+            fresh_until, answer = self._answers.get(key, (0.0, b""))
+            if time.monotonic() < fresh_until:
+                return answer
+            answer = self._ask(question.encode())
+            if len(self._answers) >= MAX_VALUES:
+                self._answers.clear()
+            self._answers[key] = (time.monotonic() + FRESH_SECONDS, answer)
+            return answer
+
+    def _ask(self, question: bytes) -> bytes:
+        if self._process is None:
+            self._process = WorkerProcess(MODULE, str(self._file))
+        try:
+            return self._process.ask(question, ANSWER_SECONDS)
+        except (WorkerDied, WorkerTimedOut) as error:
+            self._end_process()
+            raise InfrastructureError(
+                f"the statistics of the record were not computed ({error}): ask again"
+            ) from error
+
+    def _end_process(self) -> None:
+        if self._process is not None:
+            self._process.close()
+            self._process = None
