@@ -62,6 +62,8 @@ class VerdictReply(Value):
     report: Report
     is_last: bool = False
     """Whether the judge makes no more verdicts: this one has ended its device for this process."""
+    reference: TrialOutcome | None = None
+    """The outcome of the trial of the reference, where the judge made it and the reference works."""
 
 
 class VerdictError(Value):

@@ -138,7 +138,14 @@ class PlacedJudge(ABC):
 
     def _take_reply(self, number: int, reply: VerdictReply | VerdictError) -> None:
         """Ends a verdict with the judge's reply, and the judge itself where that was its last."""
-        outcome = reply.report if isinstance(reply, VerdictReply) else exception_of(reply)
+        outcome: Report | Exception
+        if isinstance(reply, VerdictReply):
+            outcome = reply.report
+            work = self._under_way.get(number)
+            if work is not None and reply.reference is not None:
+                work.learned(reply.reference)
+        else:
+            outcome = exception_of(reply)
         if reply.is_last:
             self._finish(number, outcome)  # first: what is left when the judge ends is interrupted
             self.retire()

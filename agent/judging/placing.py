@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from kernelwright.agent.judging.messages import VerdictRequest
@@ -22,6 +25,7 @@ from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.trials import reference_trials
+from kernelwright.tools.reference_trials.worker import TrialOutcome
 from kernelwright.tools.report import Report
 
 log = logging.getLogger(__name__)
@@ -34,6 +38,40 @@ class VerdictUnderWay(NamedTuple):
 
     future: Future[Report]
     progress: Callable[[str], None]
+    learned: Callable[[TrialOutcome], None] = lambda outcome: None
+    """Told the outcome of the reference's trial, where the judge made one."""
+
+
+class ReferenceMemory:
+    """Outcomes of trials of references: what one judge has tried, no other judge tries again. Thread-safe.
+
+    By domain: a client's reference may change the process that tells of it. Only references that work are remembered.
+    """
+
+    def __init__(self) -> None:
+        self._outcomes: dict[str, TrialOutcome] = {}
+        self.save: Callable[[str, TrialOutcome], None] = lambda key, outcome: None
+        """Called with the key and the value of each new outcome, in a thread of the pool."""
+
+    def load(self, outcomes: Mapping[str, TrialOutcome]) -> None:
+        """Takes over what an earlier server saved."""
+        self._outcomes.update(outcomes)
+
+    def find(self, domain: str, problem: Problem, train_mode: bool) -> TrialOutcome | None:
+        """Returns the outcome for this very text; None where it is not known."""
+        return self._outcomes.get(_memory_key(domain, problem, train_mode))
+
+    def learn(self, domain: str, problem: Problem, train_mode: bool, outcome: TrialOutcome) -> None:
+        """Remembers an outcome."""
+        key = _memory_key(domain, problem, train_mode)
+        if key not in self._outcomes:
+            self._outcomes[key] = outcome
+            self.save(key, outcome)
+
+
+def _memory_key(domain: str, problem: Problem, train_mode: bool) -> str:
+    parts = json.dumps([domain, problem.name, problem.source, train_mode])
+    return hashlib.sha256(parts.encode()).hexdigest()
 
 
 class JudgeHandle(Protocol):
@@ -96,6 +134,7 @@ class PlacingPool:
 
     def __init__(self, default: DeviceKind) -> None:
         self._default = default
+        self.memory = ReferenceMemory()
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
         self._waiting: deque[WaitingVerdict] = deque()
@@ -128,14 +167,17 @@ class PlacingPool:
         """See JudgePool.submit."""
         future: Future[Report] = Future()
         options = options or Options()
+        train_mode = options.train_mode
+        known = self.memory.find(domain, problem, train_mode)
         ask = VerdictRequest(
             number=next(self._numbers), problem=problem, source=source, options=options,
-            reference=reference_trials().known_outcome(problem, train_mode=options.train_mode),
+            reference=known or reference_trials().known_outcome(problem, train_mode=train_mode),
         )  # fmt: skip
         with self._lock:
             if self._closed:
                 raise PoolClosed("the judges are closed")
-            work = VerdictUnderWay(future, progress)
+            learned = partial(self.memory.learn, domain, problem, train_mode)
+            work = VerdictUnderWay(future, progress, learned)
             self._waiting.append(WaitingVerdict(ask, work, device or self._default, began, domain))
         self._place()
         return future

@@ -15,6 +15,7 @@ from kernelwright.tools.faults import InfrastructureError, Value
 from kernelwright.tools.report import Environment, Report
 
 if TYPE_CHECKING:
+    from kernelwright.agent.judging.placing import ReferenceMemory
     from kernelwright.tools.evaluation.pipeline import Options
     from kernelwright.tools.problem import Problem
 
@@ -70,6 +71,9 @@ class JudgeState(Value):
 
 class JudgePool(Protocol):
     """The interface of the places where verdicts are made: `LocalPool` and `RayPool`."""
+
+    memory: ReferenceMemory
+    """The references that its judges have tried."""
 
     @property
     def devices(self) -> Sequence[DeviceKind]:

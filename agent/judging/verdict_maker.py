@@ -19,6 +19,7 @@ from kernelwright.tools.faults import Fault, InfrastructureError
 from kernelwright.tools.options import Lane
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.reference_trials.trials import reference_trials
+from kernelwright.tools.reference_trials.worker import TrialOutcome
 from kernelwright.tools.report import Report
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class VerdictMaker:
                     ask.problem, ask.reference, train_mode=ask.options.train_mode
                 )
             report = self._evaluator.evaluate(ask.problem, ask.source, ask.options, say)
-            return VerdictReply(number=ask.number, report=report)
+            return VerdictReply(number=ask.number, report=report, reference=_new_outcome(ask))
         except Exception as error:
             return VerdictError(number=ask.number, error=error_kind(error), message=one_line(error))
         finally:
@@ -181,6 +182,17 @@ class VerdictMaker:
     def close(self) -> None:
         """Closes the evaluator and its processes."""
         self._evaluator.close()
+
+
+def _new_outcome(ask: VerdictRequest) -> TrialOutcome | None:
+    """Returns the outcome of the trial that this verdict needed; None where it was known, or the reference fails.
+
+    Failures are not told: a loaded machine may have caused them, and their lines are those of one text.
+    """
+    if ask.reference is not None:
+        return None
+    outcome = reference_trials().known_outcome(ask.problem, train_mode=ask.options.train_mode)
+    return outcome if outcome is not None and not outcome.error else None
 
 
 def _is_unjudged(report: Report) -> bool:

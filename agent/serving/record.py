@@ -20,6 +20,7 @@ from kernelwright.agent.judging.pool import DeviceKind
 from kernelwright.agent.serving.tables import (
     ATTEMPT,
     METADATA,
+    REFERENCE,
     SUBMISSION,
     UPGRADES,
     VERDICT,
@@ -27,6 +28,7 @@ from kernelwright.agent.serving.tables import (
 )
 from kernelwright.agent.serving.wire import Attempt, Code, Error, Outcome, Score, State
 from kernelwright.errors import InputError
+from kernelwright.tools.reference_trials.worker import TrialOutcome
 from kernelwright.tools.report import Report
 
 
@@ -237,6 +239,15 @@ class VerdictDatabase:
         with self._engine.connect() as connection:
             return [tuple(row) for row in connection.execute(query)]
 
+    def references(self, evaluator: str) -> dict[str, TrialOutcome]:
+        """Returns the references that work, as this version of the evaluator tried them, by their keys."""
+        query = sa.select(REFERENCE.c.key, REFERENCE.c.outcome).where(
+            REFERENCE.c.evaluator == evaluator
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(query.order_by(REFERENCE.c.at.desc()).limit(MAX_REFERENCES))
+            return {key: TrialOutcome.model_validate_json(outcome) for key, outcome in rows}
+
     def last_sequence(self) -> int:
         """The sequence number of the newest verdict, 0 where there is none."""
         with self._engine.connect() as connection:
@@ -270,6 +281,15 @@ class VerdictDatabase:
             )
 
     # -------------------------------------------------------------- writing
+    def keep_reference(self, evaluator: str, key: str, outcome: TrialOutcome) -> None:
+        """Records that a reference works."""
+        values = {"key": key, "evaluator": evaluator, "at": time.time()}
+        with self.write() as connection:
+            connection.execute(
+                sa.insert(REFERENCE).prefix_with("OR REPLACE"),
+                {"outcome": outcome.model_dump_json(), **values},
+            )
+
     def delete(self, verdict_ids: Sequence[str]) -> None:
         """Deletes verdicts with their attempts and submissions."""
         with self.write() as connection:
@@ -356,6 +376,8 @@ class VerdictDatabase:
             )
 
 
+MAX_REFERENCES = 10_000
+"""References that a server remembers, the newest."""
 MAX_IDS_OF_A_STATEMENT = 500
 """Ids that one statement names, under the limit of parameters of every SQLite."""
 

@@ -88,6 +88,9 @@ class JudgeService:
         self._running = RunningVerdicts(pool, self._lock, verdict_seconds)
         self._seconds = VerdictSeconds(record.recent_seconds)
         self.deletion = Deletion(record, self._lock)
+        evaluator = pool.environment(pool.devices[0]).evaluator
+        pool.memory.load(record.references(evaluator))
+        pool.memory.save = partial(record.keep_reference, evaluator)
         self._sequence = record.last_sequence()
 
     # -------------------------------------------------------------- beginning and end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-VERSION = 3
+VERSION = 4
 """The version of the tables, as `PRAGMA user_version`."""
 UNKNOWN_DOMAIN = "?"
 """The domain of verdicts that version 1 recorded, which may hold any client's reference."""
@@ -61,6 +61,7 @@ UPGRADES = {
         "CREATE INDEX verdict_state_ended ON verdict (state, ended)",
     ),
     2: ("ALTER TABLE verdict ADD COLUMN priority INTEGER NOT NULL DEFAULT 0",),
+    3: (),  # the table of references is new
 }
 """The statements that make of each earlier version the next one."""
 
@@ -73,4 +74,13 @@ SUBMISSION = sa.Table(
     sa.Column("group", sa.String),
     sa.Column("at", sa.Float, nullable=False),
     sa.Column("withdrawn", sa.Boolean, nullable=False),
+)
+
+REFERENCE = sa.Table(
+    "reference",
+    METADATA,
+    sa.Column("key", sa.String, primary_key=True, comment="hash of domain, problem and mode"),
+    sa.Column("evaluator", sa.String, nullable=False, comment="the version that tried it"),
+    sa.Column("outcome", sa.String, nullable=False, comment="JSON of a TrialOutcome"),
+    sa.Column("at", sa.Float, nullable=False),
 )

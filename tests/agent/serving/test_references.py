@@ -1,10 +1,14 @@
 """References of clients: who may send one, in which process it runs, and what happens after an incident."""
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 
 import httpx2
+import psutil
 import pytest
 
 import kernelwright
@@ -215,3 +219,28 @@ def test_a_line_that_says_something_else_is_refused(tmp_path, line):
     server = RunningServer(tmp_path, "--token-file", "tokens.txt")
     assert server.process.wait(100) == 2
     assert "names-only" in "".join(server.said)
+
+
+def trial_processes(server):
+    """The processes below a server in which references are tried."""
+    found = []
+    for number in server.processes():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "kernelwright.tools.reference_trials.worker" in psutil.Process(number).cmdline():
+                found.append(number)
+    return found
+
+
+def test_a_reference_is_tried_once_over_judges_and_restarts(serve, text_only, right_code):
+    problem = kernelwright.Problem(name="mine", source=REFERENCE.format(top="# once"))
+    for turn in range(2):
+        server = serve()
+        with kernelwright.JudgeClient(server.url) as client:
+            if turn == 0:
+                assert client.score(problem, right_code, sizes=1).correct
+                assert trial_processes(server)
+                os.kill(server.judge(), signal.SIGKILL)
+            wrong = right_code.replace("x * tl.sigmoid(x)", "x * 1.0") + f"\nTURN = {turn}\n"
+            assert not client.score(problem, wrong, sizes=1).correct
+            assert trial_processes(server) == []
+        server.stop()
