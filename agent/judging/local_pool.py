@@ -72,13 +72,13 @@ class LocalPool(PlacingPool):
             }
 
     def _started(self, name: str) -> JudgeHandle:
-        place = self._places[name]
-        sharers = 1 if place == "cpu" else self._sharers
-        return LocalJudge(name, place, self._workers_of(place), self._ended, sharers, self._walls)
+        device = self._places[name]
+        sharers = 1 if device == "cpu" else self._sharers
+        return LocalJudge(name, device, self._workers_of(device), self._ended, sharers, self._walls)
 
-    def _workers_of(self, place: str) -> int:
+    def _workers_of(self, device: str) -> int:
         """Places at the CPU rungs of one judge."""
-        return self._workers if place == "cpu" else max(1, self._workers // self._sharers)
+        return self._workers if device == "cpu" else max(1, self._workers // self._sharers)
 
     def _replacement(self, judge: JudgeHandle) -> JudgeHandle | None:
         return self._started(judge.name)

@@ -168,10 +168,10 @@ class PlacingPool:
         future: Future[Report] = Future()
         options = options or Options()
         train_mode = options.train_mode
-        known = self.memory.find(domain, problem, train_mode)
+        outcome = self.memory.find(domain, problem, train_mode)
         ask = VerdictRequest(
             number=next(self._numbers), problem=problem, source=source, options=options,
-            reference=known or reference_trials().known_outcome(problem, train_mode=train_mode),
+            reference=outcome or reference_trials().known_outcome(problem, train_mode=train_mode),
         )  # fmt: skip
         with self._lock:
             if self._closed:
@@ -222,8 +222,8 @@ class PlacingPool:
             self._closed = True
             judges, waiting = list(self._judges), list(self._waiting)
             self._waiting.clear()
-        for one in waiting:
-            one.work.future.set_exception(
+        for verdict in waiting:
+            verdict.work.future.set_exception(
                 PoolClosed("the judges were closed before this verdict was begun")
             )
         closing = [threading.Thread(target=judge.close) for judge in judges]
@@ -268,7 +268,7 @@ class PlacingPool:
             judge.begin(waiting.ask, waiting.work)
 
     def _free_judge(
-        self, device: DeviceKind, domain: str, taken: Sequence[JudgeHandle] = ()
+        self, device: DeviceKind, domain: str, chosen_judges: Sequence[JudgeHandle] = ()
     ) -> JudgeHandle | None:
         """Returns the judge with the most free places that may begin a verdict of that domain, of its own domain first.
 
@@ -276,7 +276,7 @@ class PlacingPool:
         """
         ranks: dict[int, tuple[bool, int]] = {}
         for index, judge in enumerate(self._judges):
-            free = judge.free - taken.count(judge)
+            free = judge.free - chosen_judges.count(judge)
             is_unused = not judge.domain and not self._work_of(judge)
             if judge.kind is device and free > 0 and (judge.domain == domain or is_unused):
                 ranks[index] = (judge.domain == domain, free)
@@ -301,9 +301,11 @@ class PlacingPool:
 
     def _drain_for(self, domain: str, judges: Sequence[JudgeHandle]) -> None:
         """Drains an idle judge of another domain; where none is idle and none is of this domain, the least busy."""
-        others = [judge for judge in judges if judge.domain != domain]
-        least_busy = min(others, key=self._work_of, default=None)
-        if least_busy is not None and (not self._work_of(least_busy) or len(others) == len(judges)):
+        other_judges = [judge for judge in judges if judge.domain != domain]
+        least_busy = min(other_judges, key=self._work_of, default=None)
+        if least_busy is not None and (
+            not self._work_of(least_busy) or len(other_judges) == len(judges)
+        ):
             least_busy.is_draining = True
 
     def _work_of(self, judge: JudgeHandle) -> int:
@@ -339,7 +341,7 @@ class PlacingPool:
 
     def _replace(self, judge: JudgeHandle) -> None:
         again = self._replacement(judge)
-        place = self._judges.index(judge)
+        index = self._judges.index(judge)
         if not judge.is_draining:
             log.warning(
                 "the judge %s died, and %s",
@@ -348,4 +350,4 @@ class PlacingPool:
             )
         if again is not None:
             again.restarts = judge.restarts + (not judge.is_draining)
-        self._judges[place : place + 1] = [again] if again is not None else []
+        self._judges[index : index + 1] = [again] if again is not None else []

@@ -44,15 +44,15 @@ class JudgeActor:
         """The verdict, or why there is none, when it is made. A plain call: a stream of messages costs Ray milliseconds
         for each, and a small verdict takes a tenth of a second in all.
         """
-        asked = VerdictRequest.model_validate_json(ask)
+        request = VerdictRequest.model_validate_json(ask)
 
         def step(doing: str) -> None:
-            self._doing[asked.number] = doing
+            self._doing[request.number] = doing
 
         try:
-            return self._maker.make(asked, step).model_dump_json()
+            return self._maker.make(request, step).model_dump_json()
         finally:
-            self._doing.pop(asked.number, None)
+            self._doing.pop(request.number, None)
 
     def doing(self, number: int) -> str:
         """Returns the step of the verdict with that number; empty before it begins and when it has ended."""

@@ -156,8 +156,8 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
             Code.INVALID,
             "the body was not read: send it with the header Content-Type: application/json",
         )
-    where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
-    return _answer(422, Code.INVALID, f"{where}: {first['msg']}"[:1000])
+    field_name = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+    return _answer(422, Code.INVALID, f"{field_name}: {first['msg']}"[:1000])
 
 
 def _says_json(request: Request) -> bool:

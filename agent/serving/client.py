@@ -243,16 +243,16 @@ class JudgeClient:
         return verdicts
 
     def _submit_all(self, bodies: Sequence[dict[str, Any]]) -> list[Status]:
-        found: dict[int, Status] = {}
+        statuses: dict[int, Status] = {}
         waiting, deadline, tries = list(range(len(bodies))), time.monotonic() + self._patience, 0
         while waiting:
             now, waiting = _one_request(waiting, bodies)
             answer = BatchAnswer.model_validate_json(
                 self._ask(
-                    "POST", "/v1/batches", json={"submissions": [bodies[place] for place in now]}
+                    "POST", "/v1/batches", json={"submissions": [bodies[index] for index in now]}
                 )
             )
-            again = _without_submitted(answer, now, found)
+            again = _without_submitted(answer, now, statuses)
             if not again:
                 deadline, tries = time.monotonic() + self._patience, 0
                 continue
@@ -261,7 +261,7 @@ class JudgeClient:
             busy = ServiceBusy("the queue is full", answer.retry_after)
             self._sleep(pause_seconds(tries, busy), deadline, busy)
             tries += 1
-        return [found[place] for place in range(len(bodies))]
+        return [statuses[index] for index in range(len(bodies))]
 
     # -------------------------------------------------------------- async
     async def score_async(
@@ -276,7 +276,7 @@ class JudgeClient:
             body = submission_of(problem, code, options, device, group)
             answer = await self._ask_async(http, "POST", "/v1/verdicts", deadline, json=body)
             submitted = Status.model_validate_json(answer)
-            place, status = f"/v1/verdicts/{submitted.verdict_id}", submitted
+            index, status = f"/v1/verdicts/{submitted.verdict_id}", submitted
             try:
                 while (
                     verdict := verdict_of(status.model_copy(update={"known": submitted.known}))
@@ -284,23 +284,23 @@ class JudgeClient:
                     deadline.check(status)
                     wait = min(WAIT_SECONDS, deadline.remaining)
                     answer = await self._ask_async(
-                        http, "GET", place, deadline, params={"wait": wait}
+                        http, "GET", index, deadline, params={"wait": wait}
                     )
                     status = Status.model_validate_json(answer)
             except (asyncio.CancelledError, VerdictNotInTime):
-                await asyncio.shield(self._ask_async(http, "DELETE", place, Deadline(None)))
+                await asyncio.shield(self._ask_async(http, "DELETE", index, Deadline(None)))
                 raise
         return verdict
 
     async def score_many_async(
-        self, candidates: Sequence[tuple[Named, str]], *, at_once: int = 64, **asked: Any
+        self, candidates: Sequence[tuple[Named, str]], *, at_once: int = 64, **options: Any
     ) -> list[Verdict]:
         """Judges many candidates side by side, in the order given."""
-        places = asyncio.Semaphore(at_once)
+        slots = asyncio.Semaphore(at_once)
 
         async def one(problem: Named, code: str) -> Verdict:
-            async with places:
-                return await self.score_async(problem, code, **asked)
+            async with slots:
+                return await self.score_async(problem, code, **options)
 
         return list(await asyncio.gather(*(one(problem, code) for problem, code in candidates)))
 
@@ -367,8 +367,8 @@ class JudgeClient:
                 )
             except httpx2.TransportError as error:
                 busy = self._away(error)
-            except ServiceBusy as found:
-                busy = found
+            except ServiceBusy as statuses:
+                busy = statuses
             seconds = pause_seconds(tries, busy)
             _check_patience(seconds, deadline, busy, self.url)
             await asyncio.sleep(seconds)
@@ -418,18 +418,18 @@ def _one_request(
 
 
 def _without_submitted(
-    answer: BatchAnswer, asked: Sequence[int], found: dict[int, Status]
+    answer: BatchAnswer, options: Sequence[int], statuses: dict[int, Status]
 ) -> list[int]:
     """Notes what was accepted, and returns what is to be asked again. Raises InputError for what never will be."""
     again = []
-    for place, entry in zip(asked, answer.verdicts, strict=True):
+    for index, entry in zip(options, answer.verdicts, strict=True):
         if entry.status is not None:
-            found[place] = entry.status
+            statuses[index] = entry.status
         elif entry.error is not None and entry.error.code in (Code.QUEUE_FULL, Code.QUOTA):
-            again.append(place)
+            again.append(index)
         else:
             raise InputError(
-                f"candidate {place + 1}: {entry.error.message if entry.error else 'no answer'}"
+                f"candidate {index + 1}: {entry.error.message if entry.error else 'no answer'}"
             )
     return again
 

@@ -82,10 +82,10 @@ class Preparing:
             raise RequestRefused(Code.FORBIDDEN, REFERENCE_REFUSED)
         domain = "" if is_own or self._has_one_client else client
         options = self._options(submission.options, device)
-        own = candidate_hash(submission.candidate)
+        digest = candidate_hash(submission.candidate)
         environment = self._pool.environment(device).model_dump_json(exclude={"host"})
         parts = [
-            own,
+            digest,
             problem.hash,
             problem.name,
             options.model_dump_json(),
@@ -97,21 +97,21 @@ class Preparing:
             verdict_id=hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32],
             problem=problem,
             candidate=submission.candidate,
-            candidate_hash=own,
+            candidate_hash=digest,
             options=options,
             device=device,
             domain=domain,
             group=submission.group,
         )
 
-    def problem(self, asked: ProblemReference) -> Problem:
+    def problem(self, requested: ProblemReference) -> Problem:
         """Returns the problem by source or by name; a name is never a path. Raises RequestRefused."""
         try:
-            if asked.source is not None:
-                source = complete_reference(asked.source)
+            if requested.source is not None:
+                source = complete_reference(requested.source)
                 check_form(source)
-                return Problem(name=asked.name.strip() or "problem", source=source)
-            return self._named(asked.name.strip())
+                return Problem(name=requested.name.strip() or "problem", source=source)
+            return self._named(requested.name.strip())
         except ProblemError as error:
             raise RequestRefused(Code.INVALID, " ".join(str(error).split())) from None
 
@@ -136,17 +136,17 @@ class Preparing:
             )
         return find_by_name("catalogue:" + words)
 
-    def _options(self, asked: VerdictOptions, device: DeviceKind) -> Options:
-        refused = sorted(set(asked.allow_import) - self._allowed)
+    def _options(self, requested: VerdictOptions, device: DeviceKind) -> Options:
+        refused = sorted(set(requested.allow_import) - self._allowed)
         if refused:
             raise RequestRefused(
                 Code.INVALID,
                 f"allow_import {', '.join(refused)}: this server was not started with it",
             )
-        if device is DeviceKind.CPU and (asked.ncu or asked.sanitizer):
+        if device is DeviceKind.CPU and (requested.ncu or requested.sanitizer):
             raise RequestRefused(
                 Code.INVALID,
                 "ncu and sanitizer need a GPU: leave them out, or ask for the device cuda",
             )
-        targets = (self._pool.target(device),) if asked.targets is None else asked.targets
-        return Options(targets=targets, **asked.model_dump(exclude={"targets"}))
+        targets = (self._pool.target(device),) if requested.targets is None else requested.targets
+        return Options(targets=targets, **requested.model_dump(exclude={"targets"}))

@@ -29,18 +29,18 @@ class ServiceEvaluator:
         progress: Callable[[str], None] | None = None,
     ) -> Report:
         """Raises ProblemError, InputError and InfrastructureError. Attempts that were lost are among the warnings."""
-        asked = service_options(options) if options is not None else {}
+        service_fields = service_options(options) if options is not None else {}
         device = self._device.value if self._device else None
-        submitted = self._client.submit(problem, source, device=device, **asked)
+        submitted = self._client.submit(problem, source, device=device, **service_fields)
         verdict = self._client.result(submitted, progress or ignore)
         report = verdict.report.with_(problem=problem.name, cached=verdict.known)
         if verdict.attempts == 1:
             return report
         attempts = self._client.status(verdict.verdict_id).attempts
         lost = [
-            f"attempt {one.number} was lost: {one.message}"
-            for one in attempts
-            if one.outcome is Outcome.LOST
+            f"attempt {attempt.number} was lost: {attempt.message}"
+            for attempt in attempts
+            if attempt.outcome is Outcome.LOST
         ]
         return report.with_(warnings=(*report.warnings, *lost))
 

@@ -159,13 +159,15 @@ class VerdictDatabase:
 
     def attempts(self, verdict_ids: Sequence[str]) -> dict[str, tuple[Attempt, ...]]:
         """Returns the attempts at each verdict, in order."""
-        found: dict[str, list[Attempt]] = {verdict_id: [] for verdict_id in verdict_ids}
+        attempts_by_verdict: dict[str, list[Attempt]] = {
+            verdict_id: [] for verdict_id in verdict_ids
+        }
         with self._engine.connect() as connection:
             for row in connection.execute(_ATTEMPTS, {"these": list(verdict_ids)}).mappings():
-                found[row["verdict_id"]].append(
+                attempts_by_verdict[row["verdict_id"]].append(
                     Attempt(**{k: v for k, v in row.items() if k != "verdict_id"})
                 )
-        return {verdict_id: tuple(attempts) for verdict_id, attempts in found.items()}
+        return {verdict_id: tuple(attempts) for verdict_id, attempts in attempts_by_verdict.items()}
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -185,38 +187,38 @@ class VerdictDatabase:
     def unfinished(self) -> list[RememberedVerdict]:
         """Returns the queued and running verdicts, in the order of their arrival."""
         open_states = (State.QUEUED.value, State.RUNNING.value)
-        asked = (
+        query = (
             sa.select(*PLAIN_COLUMNS)
             .where(VERDICT.c.state.in_(open_states))
             .order_by(VERDICT.c.sequence)
         )
         with self._engine.connect() as connection:
-            return [remembered(row) for row in connection.execute(asked).mappings()]
+            return [remembered(row) for row in connection.execute(query).mappings()]
 
     def wanted_by(self, verdict_ids: Sequence[str]) -> dict[str, set[str]]:
         """The clients that wait for each verdict."""
-        found: dict[str, set[str]] = {verdict_id: set() for verdict_id in verdict_ids}
-        wanted = (
+        clients_by_verdict: dict[str, set[str]] = {verdict_id: set() for verdict_id in verdict_ids}
+        query = (
             sa.select(SUBMISSION.c.verdict_id, SUBMISSION.c.client)
             .where(~SUBMISSION.c.withdrawn)
             .distinct()
         )
         with self._engine.connect() as connection:
-            for verdict_id, client in connection.execute(wanted):
-                if verdict_id in found:
-                    found[verdict_id].add(client)
-        return found
+            for verdict_id, client in connection.execute(query):
+                if verdict_id in clients_by_verdict:
+                    clients_by_verdict[verdict_id].add(client)
+        return clients_by_verdict
 
     def recent_seconds(self, device: DeviceKind, last: int = 50) -> list[float]:
         """Returns the durations in seconds of the newest verdicts of a kind."""
-        asked = (
+        query = (
             sa.select(VERDICT.c.ended - VERDICT.c.started)
             .where(VERDICT.c.device == device.value, VERDICT.c.state == State.FINISHED.value)
             .order_by(VERDICT.c.ended.desc())
             .limit(last)
         )
         with self._engine.connect() as connection:
-            return [seconds for (seconds,) in connection.execute(asked)]
+            return [seconds for (seconds,) in connection.execute(query)]
 
     def spent_since(self, moment: float) -> list[tuple[str, float, float]]:
         """Returns client, end and judge seconds of each attempt that ended after a moment, the oldest first.
@@ -257,18 +259,18 @@ class VerdictDatabase:
         self, client: str | None, problem: str | None, ended_after: float | None
     ) -> list[str]:
         """Returns the ids of verdicts that have ended: those that a client submitted, of a problem, after a time."""
-        asked = sa.select(VERDICT.c.id).where(
+        query = sa.select(VERDICT.c.id).where(
             VERDICT.c.state.in_([s.value for s in State if s.ended])
         )
         if client is not None:
             submitted = sa.select(SUBMISSION.c.verdict_id).where(SUBMISSION.c.client == client)
-            asked = asked.where(VERDICT.c.id.in_(submitted))
+            query = query.where(VERDICT.c.id.in_(submitted))
         if problem is not None:
-            asked = asked.where(VERDICT.c.problem == problem)
+            query = query.where(VERDICT.c.problem == problem)
         if ended_after is not None:
-            asked = asked.where(VERDICT.c.ended > ended_after)
+            query = query.where(VERDICT.c.ended > ended_after)
         with self._engine.connect() as connection:
-            return list(connection.execute(asked.order_by(VERDICT.c.sequence)).scalars())
+            return list(connection.execute(query.order_by(VERDICT.c.sequence)).scalars())
 
     def ended_before(self, time_limit: float, limit: int) -> list[str]:
         """Returns the ids of at most `limit` verdicts that ended before a time."""
@@ -308,20 +310,21 @@ class VerdictDatabase:
             _set(connection, verdict_id, state=State.QUEUED.value, sequence=sequence, **empty)
 
     def queue(
-        self, kept: RememberedVerdict, texts: VerdictTexts, client: str, group: str | None
+        self, verdict: RememberedVerdict, texts: VerdictTexts, client: str, group: str | None
     ) -> None:
         """A verdict that is new or is to be judged anew, and the submission that asked for it, in one transaction."""
         values = {
-            "id": kept.id, "sequence": kept.sequence, "state": State.QUEUED.value, "problem": kept.problem,
-            "problem_hash": kept.problem_hash, "candidate_hash": kept.candidate_hash, "device": kept.device.value,
-            "domain": kept.domain, "priority": kept.priority, "submitted": kept.submitted, "started": None,
+            "id": verdict.id, "sequence": verdict.sequence, "state": State.QUEUED.value, "problem": verdict.problem,
+            "problem_hash": verdict.problem_hash, "candidate_hash": verdict.candidate_hash,
+            "device": verdict.device.value,
+            "domain": verdict.domain, "priority": verdict.priority, "submitted": verdict.submitted, "started": None,
             "ended": None, "score": None,
             "report": None, "error_code": None, "error_message": None, "problem_json": _compress(texts.problem),
             "candidate": _compress(texts.candidate), "options": texts.options,
         }  # fmt: skip
         with self.write() as connection:
             connection.execute(_QUEUE, values)
-            _submit(connection, kept.id, client, group)
+            _submit(connection, verdict.id, client, group)
 
     def submission(self, verdict_id: str, client: str, group: str | None) -> None:
         """Records that a client submitted a verdict that is known."""

@@ -124,8 +124,8 @@ def submission_of(
         ).model_dump(mode="json", exclude_defaults=True)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the submission"
-        raise InputError(f"{where}: {first['msg']}") from None
+        field_name = ".".join(str(part) for part in first["loc"]) or "the submission"
+        raise InputError(f"{field_name}: {first['msg']}") from None
 
 
 def _reference(problem: str | Path | Problem) -> ProblemReference:
@@ -170,8 +170,8 @@ def pause_seconds(tries: int, busy: ServiceBusy) -> float:
     """Returns the seconds until the next try: what the service asks for, else more each time; never the same for two
     clients.
     """
-    wanted = busy.seconds if busy.seconds is not None else min(MAX_PAUSE_SECONDS, 0.2 * 2.0**tries)
-    return min(MAX_PAUSE_SECONDS, wanted) * random.uniform(0.75, 1.25)
+    pause = busy.seconds if busy.seconds is not None else min(MAX_PAUSE_SECONDS, 0.2 * 2.0**tries)
+    return min(MAX_PAUSE_SECONDS, pause) * random.uniform(0.75, 1.25)
 
 
 def verdict_of(status: Status) -> Verdict | None:

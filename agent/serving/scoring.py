@@ -17,7 +17,7 @@ from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
 def score_of(report: Report) -> Score:
     """See docs/reference/service.md, "score"."""
     fault = report.failure.fault if report.failure else None
-    passed, made = checks_of(report)
+    passed, checks_made = checks_of(report)
     profile = timed_profile(report)
     return Score(
         ended_at=report.ended_at,
@@ -35,7 +35,7 @@ def score_of(report: Report) -> Score:
         share=report.own_work.share if report.own_work else None,
         time_share=profile.own_share if profile is not None else None,
         checks_passed=passed,
-        checks_made=made,
+        checks_made=checks_made,
         narrow_contract=report.narrow_contract,
         reward_eligible=report.reward_eligible,
         reward_ineligible_because=report.reward_ineligible_because,

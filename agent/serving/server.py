@@ -124,21 +124,21 @@ def listen(plan: ServerOptions) -> socket.socket:
             f"--host {plan.host} can be reached from elsewhere: give --token-file, or listen on 127.0.0.1"
         )
     family = socket.AF_INET6 if ":" in plan.host else socket.AF_INET
-    found = socket.socket(family)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((plan.host, plan.port))
-        found.listen(MAX_WAITING_CONNECTIONS)  # who comes before the server has begun waits
+        listening.bind((plan.host, plan.port))
+        listening.listen(MAX_WAITING_CONNECTIONS)  # who comes before the server has begun waits
     except OSError as error:
-        found.close()
+        listening.close()
         raise InputError(
             f"cannot listen on {plan.host}:{plan.port} ({error.strerror}): give another --port"
         ) from None
-    return found
+    return listening
 
 
 def serve(
-    plan: ServerOptions, open_pool: Callable[[], JudgePool], said: Callable[[str], None]
+    plan: ServerOptions, open_pool: Callable[[], JudgePool], print_line: Callable[[str], None]
 ) -> None:
     """Serves until it is stopped. Raises InputError, InfrastructureError and, after Ctrl-C, KeyboardInterrupt."""
     raise_open_files_limit()
@@ -154,10 +154,10 @@ def serve(
         context = _context(plan, record, pool, tokens)
         server = JudgeServer(_config(plan, context), context)
         address = listening.getsockname()
-        said(
+        print_line(
             f"judging on {' and '.join(pool.devices)} at http://{_url_host(plan.host)}:{address[1]}{fragment}"
         )
-        _reload_at_signal(plan, tokens, said)
+        _reload_at_signal(plan, tokens, print_line)
         try:
             server.run(sockets=[listening])
         finally:
@@ -178,7 +178,9 @@ def _tokens(plan: ServerOptions) -> tuple[Tokens, str]:
     return tokens, f"/#token={token}"
 
 
-def _reload_at_signal(plan: ServerOptions, tokens: Tokens, said: Callable[[str], None]) -> None:
+def _reload_at_signal(
+    plan: ServerOptions, tokens: Tokens, print_line: Callable[[str], None]
+) -> None:
     """Has SIGHUP read the token file again. A file that cannot be used changes nothing, and is told of."""
     if plan.token_file is None or threading.current_thread() is not threading.main_thread():
         return
@@ -188,9 +190,9 @@ def _reload_at_signal(plan: ServerOptions, tokens: Tokens, said: Callable[[str],
         try:
             tokens.take_over(Tokens.read(file))
         except InputError as error:
-            said(f"the tokens stay as they were: {error}")
+            print_line(f"the tokens stay as they were: {error}")
         else:
-            said(f"read {file} again")
+            print_line(f"read {file} again")
 
     signal.signal(signal.SIGHUP, reload)
 
@@ -246,9 +248,9 @@ def most_connections() -> int:
     )
 
 
-def devices_of(asked: Sequence[str]) -> list[str]:
+def devices_of(device_options: Sequence[str]) -> list[str]:
     """Reads the devices of `--device`, comma-separated or repeated, and checks them. Raises InputError."""
     from kernelwright.agent.runtime.arguments import choose_device
 
-    names = [name.strip() for part in asked for name in part.split(",") if name.strip()]
+    names = [name.strip() for part in device_options for name in part.split(",") if name.strip()]
     return list(dict.fromkeys(choose_device(name) for name in names or ["auto"]))

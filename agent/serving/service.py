@@ -96,24 +96,26 @@ class JudgeService:
     # -------------------------------------------------------------- beginning and end
     def start(self) -> None:
         """Takes up what an earlier server left: what waited waits, and what was under way was lost."""
-        left = self.record.unfinished()
-        attempts = self.record.attempts([kept.id for kept in left])
-        wanted = self.record.wanted_by([kept.id for kept in left])
+        unfinished = self.record.unfinished()
+        attempts = self.record.attempts([remembered.id for remembered in unfinished])
+        clients_by_verdict = self.record.wanted_by([remembered.id for remembered in unfinished])
         self._running.start_clock()
         with self._lock:
-            for kept in left:
-                for client in wanted[kept.id]:
-                    self._quotas.add(client, kept.id)
-                if kept.state is State.RUNNING:
+            for remembered in unfinished:
+                for client in clients_by_verdict[remembered.id]:
+                    self._quotas.add(client, remembered.id)
+                if remembered.state is State.RUNNING:
                     self._lose(
-                        kept.id, attempts[kept.id], "the server ended in the middle of this verdict"
+                        remembered.id,
+                        attempts[remembered.id],
+                        "the server ended in the middle of this verdict",
                     )
                     if (
-                        again := self.record.find(kept.id)
+                        again := self.record.find(remembered.id)
                     ) is None or again.state is not State.QUEUED:
                         continue
-                if kept.id not in self._line:
-                    self._wait(kept)
+                if remembered.id not in self._line:
+                    self._wait(remembered)
             self._dispatch()
 
     def warm(self) -> None:
@@ -144,26 +146,32 @@ class JudgeService:
             self._check_quotas(client, submission.device or self.pool.devices[0])
         ready = self.preparing.prepare(submission, client)
         with self._lock:
-            kept = self.record.find(ready.verdict_id)
-            known = kept is not None
-            if kept is None or _may_be_judged_anew(kept) or (submission.force and kept.state.ended):
-                kept = self._queue(client, ready, submission.priority)
+            remembered = self.record.find(ready.verdict_id)
+            known = remembered is not None
+            if (
+                remembered is None
+                or _may_be_judged_anew(remembered)
+                or (submission.force and remembered.state.ended)
+            ):
+                remembered = self._queue(client, ready, submission.priority)
             else:
-                self.record.submission(kept.id, client, ready.group)
-                kept = self._raise_priority(kept, submission.priority)
-            if not kept.state.ended:
-                self._quotas.add(client, kept.id)
+                self.record.submission(remembered.id, client, ready.group)
+                remembered = self._raise_priority(remembered, submission.priority)
+            if not remembered.state.ended:
+                self._quotas.add(client, remembered.id)
             self._observe.submitted(client, known)
             self._dispatch()
-            if kept.id in self._line:  # nothing has happened to it since: nothing is read again
+            if (
+                remembered.id in self._line
+            ):  # nothing has happened to it since: nothing is read again
                 return self.status_of(
-                    kept,
+                    remembered,
                     client,
-                    self.record.attempts([kept.id])[kept.id] if known else (),
+                    self.record.attempts([remembered.id])[remembered.id] if known else (),
                     None,
                     known,
                 )
-            return self.status(client, kept.id).model_copy(update={"known": known})
+            return self.status(client, remembered.id).model_copy(update={"known": known})
 
     def _check_quotas(self, client: str, device: DeviceKind) -> None:
         """Counts a submission. Raises RequestRefused where it is over one of the client's quotas."""
@@ -171,15 +179,15 @@ class JudgeService:
         self._quotas.check_pending(client, self.seconds_per_verdict(device))
         self._quotas.check_budget(client)
 
-    def _raise_priority(self, kept: RememberedVerdict, priority: int) -> RememberedVerdict:
+    def _raise_priority(self, remembered: RememberedVerdict, priority: int) -> RememberedVerdict:
         """Moves a waiting verdict up where it is submitted again with a larger priority."""
-        if priority <= kept.priority or kept.id not in self._line:
-            return kept
-        kept = kept.model_copy(update={"priority": priority})
-        self.record.set_priority(kept.id, priority)
-        self._line.remove(kept.id)
-        self._wait(kept)
-        return kept
+        if priority <= remembered.priority or remembered.id not in self._line:
+            return remembered
+        remembered = remembered.model_copy(update={"priority": priority})
+        self.record.set_priority(remembered.id, priority)
+        self._line.remove(remembered.id)
+        self._wait(remembered)
+        return remembered
 
     def _queue(self, client: str, ready: PreparedSubmission, priority: int) -> RememberedVerdict:
         if len(self._line) >= self.limits.queue:
@@ -188,7 +196,7 @@ class JudgeService:
                 Code.QUEUE_FULL, f"{len(self._line)} verdicts wait: ask again in {wait} s", wait
             )
         self._sequence += 1
-        kept = RememberedVerdict(
+        remembered = RememberedVerdict(
             id=ready.verdict_id, sequence=self._sequence, state=State.QUEUED, problem=ready.problem.name,
             problem_hash=ready.problem.hash, candidate_hash=ready.candidate_hash, device=ready.device,
             domain=ready.domain, priority=priority, submitted=time.time(),
@@ -197,10 +205,10 @@ class JudgeService:
         texts = VerdictTexts(
             problem=ready.problem.model_dump_json(), candidate=ready.candidate, options=options
         )
-        self.record.queue(kept, texts, client, ready.group)
-        self._quotas.add(client, kept.id)
-        self._wait(kept)
-        return kept
+        self.record.queue(remembered, texts, client, ready.group)
+        self._quotas.add(client, remembered.id)
+        self._wait(remembered)
+        return remembered
 
     def cancel(self, client: str, verdict_id: str) -> Status:
         """This client wants it no more. Raises RequestRefused where there is no such verdict."""
@@ -236,9 +244,9 @@ class JudgeService:
     def judge_one_again(self, client: str, verdict_id: str) -> Status:
         """Has a verdict that has ended judged again under its id. Raises RequestRefused."""
         with self._lock:
-            kept = self._find(verdict_id)
-            if kept.state.ended:
-                self._check_quotas(client, kept.device)
+            remembered = self._find(verdict_id)
+            if remembered.state.ended:
+                self._check_quotas(client, remembered.device)
                 self._sequence += 1
                 self.record.queue_again(verdict_id, self._sequence)
                 self._quotas.add(client, verdict_id)
@@ -254,54 +262,59 @@ class JudgeService:
 
     def status(self, client: str, verdict_id: str, with_report: bool = True) -> Status:
         """Raises RequestRefused where there is no such verdict."""
-        kept = self._find(verdict_id)
+        remembered = self._find(verdict_id)
         attempts = self.record.attempts([verdict_id])[verdict_id]
         report = (
-            self.record.report(verdict_id) if with_report and kept.state is State.FINISHED else None
+            self.record.report(verdict_id)
+            if with_report and remembered.state is State.FINISHED
+            else None
         )
-        return self.status_of(kept, client, attempts, report)
+        return self.status_of(remembered, client, attempts, report)
 
     def status_of(
-        self, kept: RememberedVerdict, client: str, attempts: tuple[Attempt, ...] = (), report: Report | None = None,
+        self, remembered: RememberedVerdict, client: str, attempts: tuple[Attempt, ...] = (),
+        report: Report | None = None,
         known: bool = False,
     ) -> Status:  # fmt: skip
         """What a client is told of a verdict."""
         with self._lock:
-            position = self._line.position(kept.id) or (1 if kept.state is State.QUEUED else None)
+            position = self._line.position(remembered.id) or (
+                1 if remembered.state is State.QUEUED else None
+            )
             return Status(
-                verdict_id=kept.id,
+                verdict_id=remembered.id,
                 known=known,
                 position=position,
-                eta_seconds=self._eta(kept, position),
-                doing=self._running.step(kept.id),
+                eta_seconds=self._eta(remembered, position),
+                doing=self._running.step(remembered.id),
                 attempts=attempts,
                 pending=self._quotas.pending(client),
                 pending_quota=self.limits.client_pending,
                 judge_seconds=round(self._quotas.spent(client), 1),
                 judge_seconds_quota=self._quotas.budget(client),
                 report=report,
-                **kept.model_dump(
+                **remembered.model_dump(
                     exclude={"id", "sequence", "domain", "priority", "score", "error"}
                 ),
-                score=kept.score,
-                error=kept.error,
+                score=remembered.score,
+                error=remembered.error,
             )
 
     def _find(self, verdict_id: str) -> RememberedVerdict:
-        if (kept := self.record.find(verdict_id)) is None:
+        if (remembered := self.record.find(verdict_id)) is None:
             raise no_such_verdict(verdict_id)
-        return kept
+        return remembered
 
     # -------------------------------------------------------------- estimates
     def seconds_per_verdict(self, device: DeviceKind) -> float | None:
         """Returns the seconds that one verdict takes, as the mean of the newest; None before the first."""
         return self._seconds.mean(device)
 
-    def _eta(self, kept: RememberedVerdict, position: int | None) -> float | None:
-        if kept.state.ended:
+    def _eta(self, remembered: RememberedVerdict, position: int | None) -> float | None:
+        if remembered.state.ended:
             return None
         return self._seconds.until_end(
-            kept.device, kept.started, position, self.pool.capacity(kept.device)
+            remembered.device, remembered.started, position, self.pool.capacity(remembered.device)
         )
 
     def counts(self, device: DeviceKind) -> tuple[int, int]:
@@ -350,14 +363,14 @@ class JudgeService:
         """Notes how a verdict ended. Runs in a thread of the pool."""
         verdict_id, device = entry.verdict_id, entry.device
         error = future.exception()
-        made = (
+        report_columns = (
             finished_columns(future.result(), score_of(future.result())) if error is None else {}
         )  # not under the lock
         with self._lock:
             self._quotas.spend(entry.client, self._running.age(verdict_id))
             self._running.remove(verdict_id)
             try:
-                self._write_end(verdict_id, device, future, made)
+                self._write_end(verdict_id, device, future, report_columns)
                 self._dispatch()
             except Exception:
                 log.exception("the end of verdict %s was not written", verdict_id)
@@ -365,14 +378,18 @@ class JudgeService:
         self.ended(verdict_id)
 
     def _write_end(
-        self, verdict_id: str, device: DeviceKind, future: Future[Report], made: Mapping[str, Any]
+        self,
+        verdict_id: str,
+        device: DeviceKind,
+        future: Future[Report],
+        report_columns: Mapping[str, Any],
     ) -> None:
         """made: the columns of a verdict that has a report."""
         error, record = future.exception(), self.record
         queued = {"state": State.QUEUED.value, "started": None}
         match error:
             case None:
-                record.end_attempt(verdict_id, Outcome.FINISHED, "", made)
+                record.end_attempt(verdict_id, Outcome.FINISHED, "", report_columns)
                 self._note(verdict_id, device, future.result())
             case PoolClosed():
                 record.end_attempt(
@@ -416,10 +433,10 @@ class JudgeService:
         self._quotas.drop(verdict_id)
 
     def _note(self, verdict_id: str, device: DeviceKind, report: Report) -> None:
-        kept = self.record.find(verdict_id)
+        remembered = self.record.find(verdict_id)
         took = (
-            kept.ended - kept.started
-            if kept is not None and kept.ended and kept.started
+            remembered.ended - remembered.started
+            if remembered is not None and remembered.ended and remembered.started
             else report.seconds
         )
         self._seconds.add(device, took)
@@ -448,13 +465,19 @@ class JudgeService:
         """Puts a verdict back at its old place in the line."""
         self._wait(self._find(verdict_id))
 
-    def _wait(self, kept: RememberedVerdict) -> None:
+    def _wait(self, remembered: RememberedVerdict) -> None:
         """Puts a verdict into the line, at the turn of a client that wants it."""
-        client = self._quotas.first_client(kept.id) or kept.domain
+        client = self._quotas.first_client(remembered.id) or remembered.domain
         since = time.monotonic()
         self._line.add(
             WaitingEntry(
-                kept.id, kept.device, kept.sequence, client, kept.domain, kept.priority, since
+                remembered.id,
+                remembered.device,
+                remembered.sequence,
+                client,
+                remembered.domain,
+                remembered.priority,
+                since,
             )
         )
 
@@ -464,8 +487,8 @@ def no_such_verdict(verdict_id: str) -> RequestRefused:
     return RequestRefused(Code.NOT_FOUND, f"there is no verdict {verdict_id[:64]}: submit it first")
 
 
-def _may_be_judged_anew(kept: RememberedVerdict) -> bool:
+def _may_be_judged_anew(remembered: RememberedVerdict) -> bool:
     """What ended without a verdict, or with one that a loaded machine may have caused."""
-    if kept.state is State.FINISHED:
-        return kept.score is not None and kept.score.mask
-    return kept.state.ended
+    if remembered.state is State.FINISHED:
+        return remembered.score is not None and remembered.score.mask
+    return remembered.state.ended

@@ -80,8 +80,8 @@ class Quotas:
 
     def budget(self, client: str) -> float | None:
         """Returns the judge seconds that a client has within the window; None for no limit."""
-        own = self._budget_of(client)
-        return self._limits.client_seconds if own is None else own
+        client_budget = self._budget_of(client)
+        return self._limits.client_seconds if client_budget is None else client_budget
 
     def spend(self, client: str, seconds: float) -> None:
         """Counts judge seconds that a client's verdict took."""
@@ -133,9 +133,9 @@ class Quotas:
     def first_client(self, verdict_id: str) -> str:
         """Returns a client that waits for this verdict; empty where none does."""
         return next(
-            (client for client, wanted in self._pending.items() if verdict_id in wanted), ""
+            (client for client, pending in self._pending.items() if verdict_id in pending), ""
         )
 
     def wanted(self, verdict_id: str) -> bool:
         """Whether any client waits for it."""
-        return any(verdict_id in wanted for wanted in self._pending.values())
+        return any(verdict_id in pending for pending in self._pending.values())

@@ -103,13 +103,13 @@ class WaitingLine:
     def _first_fitting(
         self, device: DeviceKind, fits: Callable[[str], bool]
     ) -> WaitingEntry | None:
-        known: dict[str, bool] = {}
+        fits_by_domain: dict[str, bool] = {}
         for verdicts in self._turns[device].values():
             for *_, verdict_id in verdicts:
                 entry = self._entries[verdict_id]
-                if entry.domain not in known:
-                    known[entry.domain] = fits(entry.domain)
-                if known[entry.domain]:
+                if entry.domain not in fits_by_domain:
+                    fits_by_domain[entry.domain] = fits(entry.domain)
+                if fits_by_domain[entry.domain]:
                     return entry
         return None
 

@@ -26,8 +26,8 @@ class VerdictFilter(WireValue):
     """Seconds since 1970."""
 
 
-async def _administrator(client: Client, here: ContextDependency) -> None:
-    if not here.tokens.has(client, Right.ADMIN):
+async def _administrator(client: Client, context: ContextDependency) -> None:
+    if not context.tokens.has(client, Right.ADMIN):
         raise RequestRefused(
             Code.FORBIDDEN, "only a client whose line of the token file says `admin` may do this"
         )
@@ -48,18 +48,18 @@ Chosen = Annotated[VerdictFilter, Depends(_filter)]
 
 
 @router.delete("", responses=errors(401, 403, 422))
-async def delete(chosen: Chosen, here: ContextDependency) -> VerdictCount:
+async def delete(chosen: Chosen, context: ContextDependency) -> VerdictCount:
     """Deletes verdicts that have ended, with their attempts and submissions."""
     count = await run_sync(
-        here.service.deletion.delete, chosen.client, chosen.problem, chosen.ended_after
+        context.service.deletion.delete, chosen.client, chosen.problem, chosen.ended_after
     )
     return VerdictCount(verdicts=count)
 
 
 @router.post("/again", responses=errors(401, 403, 422))
-async def judge_again(chosen: Chosen, here: ContextDependency) -> VerdictCount:
+async def judge_again(chosen: Chosen, context: ContextDependency) -> VerdictCount:
     """Has verdicts that have ended judged again under their ids."""
     count = await run_sync(
-        here.service.judge_again, chosen.client, chosen.problem, chosen.ended_after
+        context.service.judge_again, chosen.client, chosen.problem, chosen.ended_after
     )
     return VerdictCount(verdicts=count)

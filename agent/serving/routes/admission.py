@@ -52,8 +52,8 @@ class AdmissionMiddleware:
 
     def _refusal(self, scope: Scope) -> RequestRefused | None:
         if not self._needs_token:
-            own = LOOPBACK_HOST_PATTERN.fullmatch(_header(scope, b"host") or "")
-            return None if own else RequestRefused(Code.UNAUTHORIZED, OTHER_HOST_MESSAGE)
+            is_loopback = LOOPBACK_HOST_PATTERN.fullmatch(_header(scope, b"host") or "")
+            return None if is_loopback else RequestRefused(Code.UNAUTHORIZED, OTHER_HOST_MESSAGE)
         if scope["method"] == "POST" and self._known(_header(scope, b"authorization")) is None:
             return RequestRefused(Code.UNAUTHORIZED, NO_TOKEN_MESSAGE)
         return None

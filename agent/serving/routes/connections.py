@@ -64,8 +64,10 @@ class BodyLimits:
 
 def _announced(scope: Scope) -> int:
     """Returns the bytes that the header Content-Length announces; 0 where it says nothing."""
-    said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    return int(said) if said.isdigit() else 0
+    length_header = next(
+        (value for name, value in scope["headers"] if name == b"content-length"), b"0"
+    )
+    return int(length_header) if length_header.isdigit() else 0
 
 
 def _refusal(status: int, why: str) -> HTTPException:

@@ -65,13 +65,13 @@ ContextDependency = Annotated[Context, Depends(_context)]
 
 async def _client(
     request: Request,
-    here: ContextDependency,
+    context: ContextDependency,
     _: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)],
 ) -> str:
-    found = here.tokens.client(request.headers.get("authorization"))
-    if found is None:
+    client_name = context.tokens.client(request.headers.get("authorization"))
+    if client_name is None:
         raise RequestRefused(Code.UNAUTHORIZED, NO_TOKEN_MESSAGE)
-    return found
+    return client_name
 
 
 Client = Annotated[str, Depends(_client)]

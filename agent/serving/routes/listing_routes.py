@@ -34,42 +34,46 @@ Asked = Annotated[VerdictQuery, Query()]
 
 
 @router.get("/verdicts", responses=errors(401, 422))
-async def newest(asked: Asked, client: Client, here: ContextDependency) -> VerdictList:
+async def newest(query: Asked, client: Client, context: ContextDependency) -> VerdictList:
     """The verdicts that the query names, the newest first, without their reports."""
-    return await run_sync(_page, here, client, asked)
+    return await run_sync(_page, context, client, query)
 
 
-def _page(here: Context, client: str, asked: VerdictQuery) -> VerdictList:
-    viewer = None if here.sees_all(client) else client
-    rows = find_verdicts(here.service.record, asked, viewer)
+def _page(context: Context, client: str, query: VerdictQuery) -> VerdictList:
+    viewer = None if context.sees_all(client) else client
+    rows = find_verdicts(context.service.record, query, viewer)
     verdict_ids = [row.id for row in rows]
-    attempts = here.service.record.attempts(verdict_ids)
-    people = submitters(here.service.record, verdict_ids, viewer)
+    attempts = context.service.record.attempts(verdict_ids)
+    people = submitters(context.service.record, verdict_ids, viewer)
     return VerdictList(
         verdicts=tuple(
-            here.service.status_of(row, client, attempts[row.id]).model_copy(
+            context.service.status_of(row, client, attempts[row.id]).model_copy(
                 update=people[row.id]._asdict()
             )
             for row in rows
         ),
-        next=rows[-1].sequence if len(rows) == asked.limit else None,
+        next=rows[-1].sequence if len(rows) == query.limit else None,
     )
 
 
 @router.get("/verdicts.csv", response_class=StreamingResponse, responses=errors(401, 422))
-async def newest_as_csv(asked: Asked, client: Client, here: ContextDependency) -> StreamingResponse:
+async def newest_as_csv(
+    query: Asked, client: Client, context: ContextDependency
+) -> StreamingResponse:
     """The same verdicts as CSV, all pages together."""
     name = {"Content-Disposition": 'attachment; filename="verdicts.csv"'}
     return StreamingResponse(
-        _csv(here, client, asked), media_type="text/csv; charset=utf-8", headers=name
+        _csv(context, client, query), media_type="text/csv; charset=utf-8", headers=name
     )
 
 
-def _csv(here: Context, client: str, asked: VerdictQuery) -> Iterator[str]:
+def _csv(context: Context, client: str, query: VerdictQuery) -> Iterator[str]:
     yield _csv_line(CSV_COLUMNS)
-    count, before = 0, asked.before
+    count, before = 0, query.before
     while count < MAX_CSV_ROWS:
-        page = _page(here, client, asked.model_copy(update={"before": before, "limit": MAX_LISTED}))
+        page = _page(
+            context, client, query.model_copy(update={"before": before, "limit": MAX_LISTED})
+        )
         yield "".join(_csv_line(_cells(status)) for status in page.verdicts)
         count, before = count + len(page.verdicts), page.next
         if before is None:
@@ -101,17 +105,17 @@ def _csv_line(cells: tuple[object, ...] | list[object]) -> str:
 
 
 @router.get("/verdicts/{verdict_id}/source", responses=errors(401, 404, 422))
-async def source(verdict_id: Id, client: Client, here: ContextDependency) -> VerdictSource:
+async def source(verdict_id: Id, client: Client, context: ContextDependency) -> VerdictSource:
     """The candidate, the reference and the options of a verdict."""
-    here.check_visible(client, verdict_id)
-    here.service.status(client, verdict_id, with_report=False)
-    return await run_sync(_source, here, client, verdict_id)
+    context.check_visible(client, verdict_id)
+    context.service.status(client, verdict_id, with_report=False)
+    return await run_sync(_source, context, client, verdict_id)
 
 
-def _source(here: Context, client: str, verdict_id: str) -> VerdictSource:
-    texts = here.service.record.texts(verdict_id)
+def _source(context: Context, client: str, verdict_id: str) -> VerdictSource:
+    texts = context.service.record.texts(verdict_id)
     people = submitters(
-        here.service.record, [verdict_id], None if here.sees_all(client) else client
+        context.service.record, [verdict_id], None if context.sees_all(client) else client
     )
     return VerdictSource(
         verdict_id=verdict_id, candidate=texts.candidate, problem=json.loads(texts.problem)["source"],

@@ -30,16 +30,16 @@ async def problems(client: Client) -> ProblemList:
 async def problem(
     name: Annotated[str, Path(min_length=1, max_length=200)],
     client: Client,
-    here: ContextDependency,
+    context: ContextDependency,
 ) -> ProblemEntry:
     """One problem with its source, by a name that need not be quite right."""
     if not name.strip() or "\0" in name:
         raise RequestRefused(Code.NOT_FOUND, "an empty name: GET /v1/problems lists the catalogue")
     try:
-        found = await run_sync(here.service.preparing.problem, ProblemReference(name=name))
+        problem = await run_sync(context.service.preparing.problem, ProblemReference(name=name))
     except RequestRefused as refused:
         raise RequestRefused(Code.NOT_FOUND, refused.message) from None
-    return _entry(found, found.source)
+    return _entry(problem, problem.source)
 
 
 def _entry(problem: Problem, source: str | None) -> ProblemEntry:

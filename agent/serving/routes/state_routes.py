@@ -48,9 +48,9 @@ PAGE_HEADERS = {"Content-Security-Policy": CONTENT_POLICY, "X-Content-Type-Optio
 
 
 @router.get("/v1/queue", responses=errors(401))
-async def queue(client: Client, here: ContextDependency) -> QueueState:
+async def queue(client: Client, context: ContextDependency) -> QueueState:
     """How much waits, and how long that takes."""
-    devices = tuple(_device_queue(here, device) for device in here.service.pool.devices)
+    devices = tuple(_device_queue(context, device) for device in context.service.pool.devices)
     return QueueState(
         queued=sum(one.queued for one in devices),
         running=sum(one.running for one in devices),
@@ -58,11 +58,11 @@ async def queue(client: Client, here: ContextDependency) -> QueueState:
     )
 
 
-def _device_queue(here: Context, device: DeviceKind) -> DeviceQueue:
-    pool = here.service.pool
+def _device_queue(context: Context, device: DeviceKind) -> DeviceQueue:
+    pool = context.service.pool
     judges = [judge for judge in pool.judges() if judge.device is device]
-    queued, running = here.service.counts(device)
-    seconds, capacity = here.service.seconds_per_verdict(device), pool.capacity(device)
+    queued, running = context.service.counts(device)
+    seconds, capacity = context.service.seconds_per_verdict(device), pool.capacity(device)
     eta = None if seconds is None else seconds * -(-(queued + running) // max(1, capacity))
     return DeviceQueue(
         device=device, target=pool.target(device), judges=len(judges), judges_alive=sum(j.alive for j in judges),
@@ -72,25 +72,27 @@ def _device_queue(here: Context, device: DeviceKind) -> DeviceQueue:
 
 
 @router.get("/v1/judges", responses=errors(401))
-async def judges(client: Client, here: ContextDependency) -> JudgeList:
+async def judges(client: Client, context: ContextDependency) -> JudgeList:
     """Every judge: whether it takes verdicts, since when, how often it died, and what it is at."""
-    return await run_sync(_judges, here, client)
+    return await run_sync(_judges, context, client)
 
 
-def _judges(here: Context, client: str) -> JudgeList:
-    at_work = here.service.running_by_judge()
-    states = here.service.pool.judges()
+def _judges(context: Context, client: str) -> JudgeList:
+    at_work = context.service.running_by_judge()
+    states = context.service.pool.judges()
     return JudgeList(
-        judges=tuple(_judge(here, client, state, at_work.get(state.name, [])) for state in states)
+        judges=tuple(
+            _judge(context, client, state, at_work.get(state.name, [])) for state in states
+        )
     )
 
 
 def _judge(
-    here: Context, client: str, judge: JudgeState, at_work: list[tuple[str, str, float]]
+    context: Context, client: str, judge: JudgeState, at_work: list[tuple[str, str, float]]
 ) -> JudgeEntry:
     verdicts = (
         RunningVerdict(
-            verdict_id=verdict_id if here.may_see(client, verdict_id) else None,
+            verdict_id=verdict_id if context.may_see(client, verdict_id) else None,
             doing=doing,
             seconds=age,
         )
@@ -111,22 +113,22 @@ def _condition(judge: JudgeState) -> JudgeCondition:
 @router.get("/v1/history", responses=errors(401, 422))
 async def history(
     client: Client,
-    here: ContextDependency,
+    context: ContextDependency,
     seconds: Annotated[
         float, Query(ge=60.0, le=30 * 86_400.0, description="How far back, in seconds.")
     ] = 3600.0,
 ) -> ServiceHistory:
     """Throughput, latency and length of the queue of all clients over time."""
-    return await run_sync(here.statistics.history, seconds)
+    return await run_sync(context.statistics.history, seconds)
 
 
 @router.get("/v1/health", responses={503: {"model": Health}})
-async def health(here: ContextDependency, response: Response) -> Health:
+async def health(context: ContextDependency, response: Response) -> Health:
     """Whether it judges. Needs no token."""
-    service = here.service
+    service = context.service
     alive = [judge for judge in service.pool.judges() if judge.alive]
     status = HealthStatus.OK if alive else HealthStatus.NO_JUDGES
-    if service.closing or here.changes.closing:
+    if service.closing or context.changes.closing:
         status = HealthStatus.CLOSING
     response.status_code = 200 if status is HealthStatus.OK else 503
     counts = [service.counts(device) for device in service.pool.devices]
@@ -139,22 +141,23 @@ async def health(here: ContextDependency, response: Response) -> Health:
         judges_ready=sum(judge.ready for judge in alive),
         queued=sum(queued for queued, _ in counts),
         running=sum(running for _, running in counts),
-        uptime_seconds=time.time() - here.started,
+        uptime_seconds=time.time() - context.started,
     )
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=errors(401))
-async def metrics(client: Client, here: ContextDependency) -> Response:
+async def metrics(client: Client, context: ContextDependency) -> Response:
     """The metrics of the service, for Prometheus."""
     return Response(
-        await run_sync(here.metrics.text, here.service), media_type="text/plain; version=0.0.4"
+        await run_sync(context.metrics.text, context.service),
+        media_type="text/plain; version=0.0.4",
     )
 
 
 @router.get("/v1/rewards", responses=errors(401, 422))
 async def rewards(
     asking: Client,
-    here: ContextDependency,
+    context: ContextDependency,
     problem: Annotated[str | None, Query(max_length=200)] = None,
     client: Annotated[str | None, Query(max_length=64)] = None,
     preset: Annotated[str, Query(max_length=64, description="The weights that pay.")] = "default",
@@ -165,26 +168,28 @@ async def rewards(
     """
     if preset not in PRESET_WEIGHTS:
         raise RequestRefused(Code.INVALID, f"preset: choose {', '.join(PRESET_WEIGHTS)}")
-    whose = client if here.sees_all(asking) else asking
-    return await run_sync(here.statistics.rewards, problem, whose, preset)
+    whose = client if context.sees_all(asking) else asking
+    return await run_sync(context.statistics.rewards, problem, whose, preset)
 
 
 @router.get("/v1/trajectories", responses=errors(401, 422))
 async def trajectories(
-    client: Client, here: ContextDependency, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+    client: Client, context: ContextDependency, limit: Annotated[int, Query(ge=1, le=1000)] = 100
 ) -> TrajectoryList:
     """Lists trajectories of the database that the server was started with."""
-    return await run_sync(here.trajectories.newest, limit)
+    return await run_sync(context.trajectories.newest, limit)
 
 
 @router.get(
     "/v1/trajectories/{trajectory_id}", response_class=HTMLResponse, responses=errors(401, 404, 422)
 )
 async def trajectory(
-    trajectory_id: Annotated[int, InPath(ge=1, lt=2**63)], client: Client, here: ContextDependency
+    trajectory_id: Annotated[int, InPath(ge=1, lt=2**63)],
+    client: Client,
+    context: ContextDependency,
 ) -> HTMLResponse:
     """One trajectory as an HTML page that loads nothing."""
-    return HTMLResponse(await run_sync(here.trajectories.page, trajectory_id))
+    return HTMLResponse(await run_sync(context.trajectories.page, trajectory_id))
 
 
 @router.get("/", response_class=HTMLResponse, include_in_schema=False)

@@ -101,14 +101,14 @@ class Tokens:
         """Returns the client of an Authorization header; None where it has no valid token."""
         if not self._names:
             return ANONYMOUS
-        kind, _, given = (header or "").partition(" ")
+        kind, _, sent_token = (header or "").partition(" ")
         if kind.lower() != "bearer":
             return None
-        known = None
+        client_name = None
         for token, client in self._names.items():  # all of them: the time tells nothing
-            if hmac.compare_digest(token, given.strip().encode("utf-8", "surrogateescape")):
-                known = client
-        return known
+            if hmac.compare_digest(token, sent_token.strip().encode("utf-8", "surrogateescape")):
+                client_name = client
+        return client_name
 
 
 def _read_line(words: list[str], line: str) -> tuple[str, str, ClientTerms]:

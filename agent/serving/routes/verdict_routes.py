@@ -45,19 +45,19 @@ RETRY = {"headers": {"Retry-After": {"description": "Seconds.", "schema": {"type
     response_model=Status,
     responses={200: {"model": Status}, **errors(400, 401, 408, 413, 422, 429, 503)},
 )
-async def submit(submission: Submission, client: Client, here: ContextDependency) -> Response:
+async def submit(submission: Submission, client: Client, context: ContextDependency) -> Response:
     """Submits one candidate: 202 while it waits or is judged, 200 where its verdict is known already."""
     began = time.perf_counter()
     if (
         len(submission.candidate) + len(submission.problem.source or "")
         <= SMALL_SUBMISSION_CHARACTERS
     ):
-        status = here.service.submit(client, submission)
+        status = context.service.submit(client, submission)
     else:
-        status = await run_sync(here.service.submit, client, submission)
-    here.metrics.enqueue.observe(time.perf_counter() - began)
-    place = {"Location": f"/v1/verdicts/{status.verdict_id}"}
-    return _json(status, 200 if status.state.ended else 202, place)
+        status = await run_sync(context.service.submit, client, submission)
+    context.metrics.enqueue.observe(time.perf_counter() - began)
+    headers = {"Location": f"/v1/verdicts/{status.verdict_id}"}
+    return _json(status, 200 if status.state.ended else 202, headers)
 
 
 def _json(status: Status, code: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -67,19 +67,19 @@ def _json(status: Status, code: int = 200, headers: dict[str, str] | None = None
 
 @router.post("/batches", responses=errors(400, 401, 408, 413, 422, 503))
 async def submit_batch(
-    batch: BatchOfSubmissions, client: Client, here: ContextDependency
+    batch: BatchOfSubmissions, client: Client, context: ContextDependency
 ) -> BatchAnswer:
     """Submits several; each has its own status or error, in the order of the submissions."""
     entries, waits = [], []
     for submission in batch.submissions:
         try:
             entries.append(
-                BatchEntry(status=await run_sync(here.service.submit, client, submission))
+                BatchEntry(status=await run_sync(context.service.submit, client, submission))
             )
         except RequestRefused as refused:
             if refused.code is Code.CLOSING:
                 raise
-            here.metrics.refused(refused.code.value)
+            context.metrics.refused(refused.code.value)
             entries.append(BatchEntry(error=Error(code=refused.code, message=refused.message)))
             waits += [refused.retry_after] if refused.retry_after is not None else []
     return BatchAnswer(verdicts=tuple(entries), retry_after=max(waits, default=None))
@@ -87,34 +87,39 @@ async def submit_batch(
 
 @router.post("/verdicts/wait", responses=errors(400, 401, 404, 408, 422))
 async def wait_for_several(
-    asked: VerdictIds,
+    query: VerdictIds,
     client: Client,
-    here: ContextDependency,
+    context: ContextDependency,
     wait: Annotated[float, Query(ge=0.0, le=MAX_WAIT, description="Seconds.")] = MAX_WAIT,
 ) -> VerdictList:
     """The statuses of several verdicts, with reports, as soon as all have ended, or after so many seconds."""
-    for verdict_id in asked.verdict_ids:
-        here.check_visible(client, verdict_id)
+    for verdict_id in query.verdict_ids:
+        context.check_visible(client, verdict_id)
     deadline = time.monotonic() + wait
-    for verdict_id in dict.fromkeys(asked.verdict_ids):
-        await _until_ended(here, verdict_id, deadline)
-    return await run_sync(_statuses, here, client, asked.verdict_ids)
+    for verdict_id in dict.fromkeys(query.verdict_ids):
+        await _until_ended(context, verdict_id, deadline)
+    return await run_sync(_statuses, context, client, query.verdict_ids)
 
 
-def _statuses(here: Context, client: str, verdict_ids: Sequence[str]) -> VerdictList:
+def _statuses(context: Context, client: str, verdict_ids: Sequence[str]) -> VerdictList:
     return VerdictList(
-        verdicts=tuple(here.service.status(client, verdict_id) for verdict_id in verdict_ids)
+        verdicts=tuple(context.service.status(client, verdict_id) for verdict_id in verdict_ids)
     )
 
 
-async def _until_ended(here: Context, verdict_id: str, deadline: float) -> None:
+async def _until_ended(context: Context, verdict_id: str, deadline: float) -> None:
     """Returns when a verdict has ended, at the deadline, or when the server is stopped."""
-    with here.changes.of(verdict_id) as changed:
+    with context.changes.of(verdict_id) as changed:
         while True:
             changed.clear()
-            kept = here.service.record.find(verdict_id)
+            remembered = context.service.record.find(verdict_id)
             remaining = deadline - time.monotonic()
-            if kept is None or kept.state.ended or remaining <= 0 or here.changes.closing:
+            if (
+                remembered is None
+                or remembered.state.ended
+                or remaining <= 0
+                or context.changes.closing
+            ):
                 return
             await wait_for(changed, remaining)
 
@@ -123,42 +128,42 @@ async def _until_ended(here: Context, verdict_id: str, deadline: float) -> None:
 async def status(
     verdict_id: Id,
     client: Client,
-    here: ContextDependency,
+    context: ContextDependency,
     wait: Annotated[float, Query(ge=0.0, le=MAX_WAIT, description="Seconds.")] = 0.0,
 ) -> Response:
     """The status; with `wait`, as soon as it has ended, or after so many seconds."""
-    here.check_visible(client, verdict_id)
-    await _until_ended(here, verdict_id, time.monotonic() + wait)
-    return _json(here.service.status(client, verdict_id))
+    context.check_visible(client, verdict_id)
+    await _until_ended(context, verdict_id, time.monotonic() + wait)
+    return _json(context.service.status(client, verdict_id))
 
 
 @router.post("/verdicts/{verdict_id}/again", responses=errors(401, 403, 404, 422, 429))
-async def judge_again(verdict_id: Id, client: Client, here: ContextDependency) -> Status:
+async def judge_again(verdict_id: Id, client: Client, context: ContextDependency) -> Status:
     """Has a verdict that has ended judged again under its id: for a client that submitted it, and for `admin`."""
-    here.check_visible(client, verdict_id)
-    if not here.tokens.has(client, Right.ADMIN) and not here.service.record.is_submitter(
+    context.check_visible(client, verdict_id)
+    if not context.tokens.has(client, Right.ADMIN) and not context.service.record.is_submitter(
         client, verdict_id
     ):
-        here.service.status(client, verdict_id, with_report=False)
+        context.service.status(client, verdict_id, with_report=False)
         raise RequestRefused(
             Code.FORBIDDEN,
             "only a client that submitted this verdict, or one with `admin`, may do this",
         )
-    return await run_sync(here.service.judge_one_again, client, verdict_id)
+    return await run_sync(context.service.judge_one_again, client, verdict_id)
 
 
 @router.delete("/verdicts/{verdict_id}", responses=errors(401, 404, 422))
-async def cancel(verdict_id: Id, client: Client, here: ContextDependency) -> Status:
+async def cancel(verdict_id: Id, client: Client, context: ContextDependency) -> Status:
     """Withdraws this client's interest; what nobody wants is not judged."""
-    here.check_visible(client, verdict_id)
-    return await run_sync(here.service.cancel, client, verdict_id)
+    context.check_visible(client, verdict_id)
+    return await run_sync(context.service.cancel, client, verdict_id)
 
 
-async def _existing(verdict_id: Id, client: Client, here: ContextDependency) -> str:
+async def _existing(verdict_id: Id, client: Client, context: ContextDependency) -> str:
     """A dependency, so that a verdict that is not there is a 404, and one stream too many a 429, and no stream."""
-    here.check_visible(client, verdict_id)
-    here.service.status(client, verdict_id, with_report=False)
-    if here.changes.streams[client] >= (most := here.service.limits.client_streams):
+    context.check_visible(client, verdict_id)
+    context.service.status(client, verdict_id, with_report=False)
+    if context.changes.streams[client] >= (most := context.service.limits.client_streams):
         why = f"{most} streams of yours are open: close some, or ask again in {STREAM_SECONDS} s"
         raise RequestRefused(Code.QUOTA, why, STREAM_SECONDS)
     return verdict_id
@@ -170,21 +175,24 @@ async def _existing(verdict_id: Id, client: Client, here: ContextDependency) -> 
     responses=errors(401, 404, 422, 429),
 )
 async def events(
-    verdict_id: Annotated[str, Depends(_existing)], client: Client, here: ContextDependency
+    verdict_id: Annotated[str, Depends(_existing)], client: Client, context: ContextDependency
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events until the verdict has ended: status, progress, and end with the report."""
-    told: Status | None = None
+    last_status: Status | None = None
     doing, began = "", time.monotonic()
-    with here.changes.of(verdict_id) as changed, here.changes.stream(client):
-        while not here.changes.closing:
+    with context.changes.of(verdict_id) as changed, context.changes.stream(client):
+        while not context.changes.closing:
             changed.clear()
-            now = here.service.status(client, verdict_id, with_report=False)
+            now = context.service.status(client, verdict_id, with_report=False)
             if now.state.ended:
-                full = await run_sync(here.service.status, client, verdict_id)
+                full = await run_sync(context.service.status, client, verdict_id)
                 yield ServerSentEvent(event="end", raw_data=full.model_dump_json())
                 return
-            if told is None or (now.state, now.position) != (told.state, told.position):
-                told = now
+            if last_status is None or (now.state, now.position) != (
+                last_status.state,
+                last_status.position,
+            ):
+                last_status = now
                 yield ServerSentEvent(event="status", raw_data=now.model_dump_json())
             if now.doing and now.doing != doing:
                 doing = now.doing

@@ -20,40 +20,49 @@ class ServiceMetrics:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
         self.registry = CollectorRegistry()
-        where: dict[str, Any] = {"registry": self.registry, "namespace": "kernelwright"}
+        registry_options: dict[str, Any] = {"registry": self.registry, "namespace": "kernelwright"}
         self._submissions = Counter(
-            "submissions", "Submissions accepted.", ["client", "known"], **where
+            "submissions", "Submissions accepted.", ["client", "known"], **registry_options
         )
-        self._refused = Counter("refused", "Requests refused.", ["code"], **where)
+        self._refused = Counter("refused", "Requests refused.", ["code"], **registry_options)
         self._verdicts = Counter(
-            "verdicts", "Verdicts made.", ["device", "rung", "correct", "fault"], **where
+            "verdicts", "Verdicts made.", ["device", "rung", "correct", "fault"], **registry_options
         )
         self._unmade = Counter(
-            "verdicts_unmade", "Verdicts that ended without a report.", ["how"], **where
+            "verdicts_unmade", "Verdicts that ended without a report.", ["how"], **registry_options
         )
         self._seconds = Histogram(
-            "verdict_seconds", "Of one verdict.", ["device"], buckets=SECONDS_BUCKETS, **where
+            "verdict_seconds",
+            "Of one verdict.",
+            ["device"],
+            buckets=SECONDS_BUCKETS,
+            **registry_options,
         )
         self.enqueue = Histogram(
             "enqueue_seconds",
             "Of one submission, until it is kept.",
             buckets=ENQUEUE_SECONDS_BUCKETS,
-            **where,
+            **registry_options,
         )
-        self._queued = Gauge("queue_length", "Verdicts that wait.", ["device"], **where)
-        self._running = Gauge("running", "Verdicts under way.", ["device"], **where)
+        self._queued = Gauge("queue_length", "Verdicts that wait.", ["device"], **registry_options)
+        self._running = Gauge("running", "Verdicts under way.", ["device"], **registry_options)
         self._queue_wait = Histogram(
             "queue_wait_seconds", "Of one verdict, until a judge begins it.", ["device"], buckets=SECONDS_BUCKETS,
-            **where,
+            **registry_options,
         )  # fmt: skip
         self._oldest = Gauge(
-            "oldest_running_seconds", "Age of the oldest running verdict.", ["device"], **where
+            "oldest_running_seconds",
+            "Age of the oldest running verdict.",
+            ["device"],
+            **registry_options,
         )
         self._restarts = Gauge(
             "judge_restarts", "Times that a judge died, or was ended over a verdict, since the start.", ["judge"],
-            **where,
+            **registry_options,
         )  # fmt: skip
-        self._alive = Gauge("judges_alive", "Judges that are alive.", ["device"], **where)
+        self._alive = Gauge(
+            "judges_alive", "Judges that are alive.", ["device"], **registry_options
+        )
 
     def submitted(self, client: str, known: bool) -> None:
         """Counts a submission of a client; `known`: its verdict was there or under way."""
