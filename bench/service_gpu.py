@@ -33,7 +33,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -319,8 +319,9 @@ def main() -> None:
         cut = True
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # `timeout` sends two
-    print(f"{'CUT OFF ' if cut else ''}after {time.monotonic() - BEGAN:.1f} s", flush=True)
-    print(table(done, given, assertion) if done else "no turn was finished", flush=True)
+    with suppress(BrokenPipeError):  # whoever read has left: the process must end all the same
+        print(f"{'CUT OFF ' if cut else ''}after {time.monotonic() - BEGAN:.1f} s", flush=True)
+        print(table(done, given, assertion) if done else "no turn was finished", flush=True)
     ending = threading.Thread(target=held.close, daemon=True)
     ending.start()
     ending.join(ENDING_SECONDS)

@@ -63,7 +63,7 @@ class Served:
         command += ["--port", str(self.port), "--token-file", "tokens.txt"]
         self.process = subprocess.Popen(command, cwd=self.folder, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
-        line = self.process.stderr.readline()
+        line = next(line for line in self.process.stderr if "http://" in line)
         self.port = int(line.rstrip().rpartition(":")[2])
 
     def kill(self) -> None:
