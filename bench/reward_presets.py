@@ -57,7 +57,7 @@ TEXTS: Mapping[str, str] = {
     "torch does the work beside a kernel": RIGHT.replace(
         "return out", "return x * torch.sigmoid(x)"
     ),
-    "cheat: patches torch": f"{RIGHT}\n\ntorch.allclose = lambda *a, **k: True\n",
+    "patches torch in its own process, to no effect": f"{RIGHT}\n\ntorch.allclose = lambda *a, **k: True\n",
     "does not compile": RIGHT.replace("tl.store(", "tl.no_such_store("),
     "wrong everywhere": RIGHT.replace("x * tl.sigmoid(x)", "x * 1.0"),
     "wrong where the last block is not full": RIGHT.replace(
