@@ -67,11 +67,12 @@ def _enter_namespaces(hidden: Sequence[Path]) -> None:
 def _needed_folders() -> list[Path]:
     """Returns the folders that Python imports from, this package included."""
     package = Path(kernelwright.__file__).parent
-    folders = [sys.prefix, sys.base_prefix, sys.executable, package, package / "tools"]
+    folders = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable), package]
+    folders.append(package / "tools")  # a link in a checkout
     # The first entry of sys.path is the folder in which the server was started: Python needs nothing of it.
-    folders += [path for path in (*sys.path[1:], *site.getsitepackages()) if path]
-    resolved = {Path(folder).resolve() for folder in folders}
-    return sorted(resolved | {Path(folder).absolute() for folder in folders})
+    folders += [Path(path) for path in (*sys.path[1:], *site.getsitepackages()) if path]
+    resolved = {folder.resolve() for folder in folders}
+    return sorted(resolved | {folder.absolute() for folder in folders})
 
 
 def _folder_to_hide(file: Path) -> Path:
