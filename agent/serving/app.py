@@ -24,9 +24,12 @@ from kernelwright.agent.serving.routes import (
 from kernelwright.agent.serving.routes.admission import AdmissionMiddleware
 from kernelwright.agent.serving.routes.connections import BODY_SECONDS, BodyLimits
 from kernelwright.agent.serving.routes.context import Context
-from kernelwright.agent.serving.wire import Code, Error, ErrorBody
+from kernelwright.agent.serving.service import JudgeService
+from kernelwright.agent.serving.wire import Code, Error, ErrorBody, ProblemReference, Submission
 from kernelwright.tools.hardware.machine_info import version
 
+WARMING_PROBLEM = "fused_silu"
+"""The problem of the catalogue that a server prepares before anybody asks for anything."""
 BODY_BYTES = 2**20
 BATCH_BYTES = 16 * 2**20
 STATUS_OF_CODE = {
@@ -59,7 +62,7 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
         await run_sync(context.service.start)
         if context.retention is not None:
             context.retention.start()
-        await run_sync(context.service.warm)
+        await run_sync(_warm, context.service)
         await _first_request(app)
         _keep_what_is_there()
         try:
@@ -98,6 +101,15 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _internal)
     return app
+
+
+def _warm(service: JudgeService) -> None:
+    """Loads what the first submission would wait for: modules, the catalogue, and the statements of the record."""
+    candidate = "import triton\nimport triton.language as tl\n"
+    submission = Submission(problem=ProblemReference(name=WARMING_PROBLEM), candidate=candidate)
+    service.preparing.prepare(submission, client="")
+    service.record.find(WARMING_PROBLEM)
+    service.record.attempts([WARMING_PROBLEM])
 
 
 def _keep_what_is_there() -> None:

@@ -37,6 +37,11 @@ class RequestRefused(Exception):
         self.code, self.message, self.retry_after = code, message, retry_after
 
 
+def no_such_verdict(verdict_id: str) -> RequestRefused:
+    """Returns the answer where there is no verdict of this id, or none that a client may see."""
+    return RequestRefused(Code.NOT_FOUND, f"there is no verdict {verdict_id[:64]}: submit it first")
+
+
 class PreparedSubmission(BaseModel):
     """A submission that can be judged."""
 

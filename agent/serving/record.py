@@ -54,6 +54,13 @@ class RememberedVerdict(BaseModel):
     score: Score | None = None
     error: Error | None = None
 
+    @property
+    def may_be_judged_anew(self) -> bool:
+        """Whether it ended without a verdict, or with one that a loaded machine may have caused."""
+        if self.state is State.FINISHED:
+            return self.score is not None and self.score.mask
+        return self.state.ended
+
 
 class VerdictTexts(BaseModel):
     """The texts that a judge needs to make a verdict."""

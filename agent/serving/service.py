@@ -24,7 +24,12 @@ from kernelwright.agent.judging.pool import (
     VerdictCancelled,
     VerdictOverdue,
 )
-from kernelwright.agent.serving.content import PreparedSubmission, Preparing, RequestRefused
+from kernelwright.agent.serving.content import (
+    PreparedSubmission,
+    Preparing,
+    RequestRefused,
+    no_such_verdict,
+)
 from kernelwright.agent.serving.queueing.estimates import VerdictSeconds
 from kernelwright.agent.serving.queueing.quotas import (
     BUDGET_WINDOW_SECONDS,
@@ -49,7 +54,6 @@ from kernelwright.agent.serving.wire import (
     Attempt,
     Code,
     Outcome,
-    ProblemReference,
     State,
     Status,
     Submission,
@@ -60,8 +64,6 @@ from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Report
 
 log = logging.getLogger(__name__)
-WARMING_PROBLEM = "fused_silu"
-"""The problem of the catalogue that a server prepares before anybody asks for anything."""
 
 
 class JudgeService:
@@ -118,14 +120,6 @@ class JudgeService:
                     self._wait(remembered)
             self._dispatch()
 
-    def warm(self) -> None:
-        """What the first submission would wait for: modules, the catalogue, and the statements of the record."""
-        candidate = "import triton\nimport triton.language as tl\n"
-        submission = Submission(problem=ProblemReference(name=WARMING_PROBLEM), candidate=candidate)
-        self.preparing.prepare(submission, client="")
-        self.record.find(WARMING_PROBLEM)
-        self.record.attempts([WARMING_PROBLEM])
-
     def close(self) -> None:
         """Ends the judges. What was under way is queued in the record, and begun again by the next server."""
         with self._lock:
@@ -150,7 +144,7 @@ class JudgeService:
             known = remembered is not None
             if (
                 remembered is None
-                or _may_be_judged_anew(remembered)
+                or remembered.may_be_judged_anew
                 or (submission.force and remembered.state.ended)
             ):
                 remembered = self._queue(client, ready, submission.priority)
@@ -480,15 +474,3 @@ class JudgeService:
                 since,
             )
         )
-
-
-def no_such_verdict(verdict_id: str) -> RequestRefused:
-    """Returns the answer where there is no verdict of this id, or none that a client may see."""
-    return RequestRefused(Code.NOT_FOUND, f"there is no verdict {verdict_id[:64]}: submit it first")
-
-
-def _may_be_judged_anew(remembered: RememberedVerdict) -> bool:
-    """What ended without a verdict, or with one that a loaded machine may have caused."""
-    if remembered.state is State.FINISHED:
-        return remembered.score is not None and remembered.score.mask
-    return remembered.state.ended

@@ -10,11 +10,11 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from kernelwright.agent.serving.changes import Changes
-from kernelwright.agent.serving.content import RequestRefused
+from kernelwright.agent.serving.content import RequestRefused, no_such_verdict
 from kernelwright.agent.serving.retention import Retention
 from kernelwright.agent.serving.routes.admission import NO_TOKEN_MESSAGE
 from kernelwright.agent.serving.routes.tokens import Right, Tokens
-from kernelwright.agent.serving.service import JudgeService, no_such_verdict
+from kernelwright.agent.serving.service import JudgeService
 from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
 from kernelwright.agent.serving.statistics.record_statistics import RecordStatistics
 from kernelwright.agent.serving.statistics.trace_export import TraceExport
