@@ -7,7 +7,7 @@ import kernelwright
 from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.queueing.quotas import QuotaLimits, Quotas
 
-from .conftest import ALICE, BOB
+from ..conftest import ALICE, BOB
 
 
 def test_a_client_beyond_its_seconds_is_told_when_to_ask_again():

@@ -7,7 +7,7 @@ import pytest
 
 import kernelwright
 
-from .conftest import ALICE, BOB, GOOD, RunningServer
+from ..conftest import ALICE, BOB, GOOD, RunningServer
 
 REFERENCE = """import torch
 {top}

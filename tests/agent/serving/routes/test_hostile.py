@@ -12,7 +12,7 @@ import httpx2
 import psutil
 import pytest
 
-from .conftest import ALICE
+from ..conftest import ALICE
 
 JSON = {"Content-Type": "application/json"}
 UNKNOWN = "0" * 32
