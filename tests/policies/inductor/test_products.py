@@ -107,7 +107,7 @@ def test_large_products_of_fp32_are_three_of_float16_parts_and_small_ones_are_no
     )
     made = drafted(drafter, large, split=True)
     assert has_split_products(made.source)
-    product = made.source.split("def matmul")[1].split("def ")[0]
+    product = made.source.split("def linear_matmul")[1].split("def ")[0]
     assert re.findall(r"small_sum = tl.dot\((\w+), (\w+), small_sum\)", product) == [
         ("x_low", "linear_weight_high"), ("x_high", "linear_weight_low"),
     ]  # fmt: skip
