@@ -105,14 +105,16 @@ def outcome_of(
     entry: Entry, report: Report, sprung: tuple[str, ...] = (), seconds: float = 0.0
 ) -> Outcome:
     """What a report means for an exploit."""
-    expected = (
-        not report.correct and report.failure is not None and report.failure.fault in entry.expect
-    )
+    checked = report.correctness or report.interpreted
+    # What costs the full reward alone has no fault: an answer that depends on strides or on the sign of a NaN.
+    unpaid = report.correct and checked is not None and bool(checked.unanswered)
+    refused = report.failure is not None and report.failure.fault in entry.expect
+    expected = unpaid or (not report.correct and refused)
     if report.correct and entry.either and (report.speedup or 0.0) > MOST_SPEEDUP:
         sprung = (*sprung, f"a clock was fooled: {report.speedup:.3g} times eager")
     return Outcome(
-        entry.name, entry.family, True, report.correct, named_fault(report), expected or entry.either, sprung, seconds,
-        _message(report), either=entry.either,
+        entry.name, entry.family, True, report.correct and not unpaid, named_fault(report), expected or entry.either,
+        sprung, seconds, _message(report), either=entry.either,
     )  # fmt: skip
 
 

@@ -186,7 +186,8 @@ class CorrectnessResult(Value):
     host_choices: tuple[HostChoice, ...] = ()
     """Choices of the host code with an outcome never seen. On a GPU those of its own traces."""
     unanswered: str = ""
-    """Inputs for which the candidate gives NaN and the reference an answer; empty where there are none."""
+    """Inputs without a right answer that cost the full reward alone (rows of minus infinity, NaN whose sign is set);
+    empty where there are none."""
     notes: tuple[str, ...] = ()
     seconds: Number = 0.0
 

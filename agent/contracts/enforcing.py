@@ -55,7 +55,7 @@ def tensor(name, value, dtype, shape, sizes, order=None, layouts=(), written=Fal
     traced = torch.compiler.is_compiling()  # torch.compile has no offset and no flags of a view
     as_judged, step = traced or not (value.storage_offset() or value.is_conj() or value.is_neg()), 1
     for k in reversed(order):
-        as_judged, step = as_judged and (bool(layouts) or value.stride(k) == step), step * value.shape[k]
+        as_judged, step = as_judged and (len(layouts) > 0 or value.stride(k) == step), step * value.shape[k]
     if as_judged and (not layouts or (tuple(value.shape), tuple(value.stride())) in layouts):
         return value.resolve_conj().resolve_neg()
     require(not layouts and not written, name, "has strides that were not judged, and must not be copied")

@@ -16,6 +16,8 @@ from kernelwright.tools.references.redrawing.every_exponent import (
 if TYPE_CHECKING:
     import torch
 
+MAX_SQUARABLE = 2.0**60
+"""Largest number that is drawn where operators round: its square is far inside of float32, and so is its inverse's."""
 MAX_PARTS = 8
 """Calls of one size in which exponents are drawn."""
 
@@ -36,8 +38,9 @@ def draw_exponents(
     """Replaces one floating input by numbers of every exponent; the other inputs stay.
 
     part: inputs take turns, and each continues where its last part ended. run: gives the outputs of the reference.
-    with_subnormal: whether subnormal numbers are drawn that are so in float32, too: where an operator rounds, a GPU's
-    logarithm or reciprocal may take them for zero.
+    with_subnormal: whether numbers are drawn whose squares leave float32's range, and subnormal ones. Where an operator
+    rounds, a kernel that computes `0.01 * (g * g)` for `(0.01 * g) * g` overflows earlier, and a GPU's logarithm or
+    reciprocal may take a subnormal number for zero.
     """
     import torch
 
@@ -48,12 +51,13 @@ def draw_exponents(
     own = tensor.clone()
     tensor.copy_(every_exponent(own, part // len(tensors)))
     if not with_subnormal and tensor.dtype != torch.float16:
-        is_normal = tensor.abs() >= torch.finfo(tensor.dtype).smallest_normal
-        tensor.copy_(torch.where(is_normal, tensor, own))
+        is_squarable = (tensor.abs() >= 1 / MAX_SQUARABLE) & (tensor.abs() <= MAX_SQUARABLE)
+        tensor.copy_(torch.where(is_squarable, tensor, own))
     undefined = torch.zeros(tensor.shape, dtype=torch.bool, device=tensor.device)
     for output in run([v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]):
         if isinstance(output, torch.Tensor) and output.shape == tensor.shape:
-            undefined |= ~torch.isfinite(output)
+            numbers = output.float() if output.itemsize == 1 else output
+            undefined |= ~torch.isfinite(numbers)
     tensor.copy_(torch.where(undefined, own, tensor))
     return inputs
 

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
 
 ALL, FEW, ONE_CALL = Thoroughness
+SOME_STRIDES = "it goes by the strides of its inputs, and is wrong on some layouts all the same"
+SIGN_OF_NAN = "it is right on NaN, and wrong on NaN whose sign is set"
 WITHOUT_ANSWER = "it gives NaN for rows of minus infinity, where the reference has an answer"
 """Why a candidate earns no full reward that takes minus infinity from minus infinity, as many honest ones do."""
 SHARE_OF_A_SIZE = 0.5
@@ -78,6 +80,15 @@ def _is_wrong_without_elements(failure: Failure) -> bool:
     is_unwritten = failure.mismatch is not None and failure.mismatch.pattern is Pattern.UNWRITTEN
     wrong = failure.fault in (Fault.MISMATCH, Fault.PRECISION, Fault.SHAPE)
     return wrong and not is_unwritten
+
+
+def _unanswered(found: Evidence) -> str:
+    """Returns for which inputs a candidate has no right answer that cost it no more than the full reward."""
+    if found.goes_by_strides:
+        return SOME_STRIDES
+    if found.has_no_answer:
+        return WITHOUT_ANSWER
+    return SIGN_OF_NAN if found.reads_sign_of_nan else ""
 
 
 class Verdict:
@@ -413,7 +424,8 @@ class Verdict:
             check = checks.check(variant, self._late(variant))
             self._layouts.append(check)
             if check.outcome is SizeOutcome.WRONG:
-                is_fault = followed or (is_dense(variant) and check.mismatch is not None)
+                self._evidence.goes_by_strides = followed
+                is_fault = is_dense(variant) and check.mismatch is not None
                 is_refused = is_fault or not self._rules.contiguous_inputs
                 return failure_of_layouts(variant, check) if is_refused else None
             followed = followed or (self._has_float_outputs() and shows_strides(variant, check))
@@ -439,7 +451,7 @@ class Verdict:
             notes=tuple(found.notes),
             random_outputs=self._prepared.random_outputs if self._prepared else (),
             tried=tuple(self._tried), layouts=tuple(self._layouts), host_choices=(MOVES_ON,) * found.moves_on,
-            unanswered=WITHOUT_ANSWER if found.has_no_answer else "",
+            unanswered=_unanswered(found),
             seconds=time.monotonic() - self._begun,
         )  # fmt: skip
         return JudgeFindings(result, self._needs_gpu, self._coverage)

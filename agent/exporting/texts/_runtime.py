@@ -113,7 +113,7 @@ class Operator:
         return device == "cuda" or (INTERPRETED and device == "cpu")
 
     def _fits(self, tensors):
-        autocast = bool(tensors) and torch.is_autocast_enabled(tensors[0].device.type)
+        autocast = len(tensors) > 0 and torch.is_autocast_enabled(tensors[0].device.type)
         if autocast and torch.get_autocast_dtype(tensors[0].device.type) != self.half:
             return False
         sizes: dict[str, int] = {}

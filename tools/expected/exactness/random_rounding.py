@@ -115,7 +115,10 @@ class RandomRounding(TorchDispatchMode):
             return func(*args, **named)
         places = itertools.count()
         written = _written_arguments(func)
-        moved = [a if place in written else self._moved(a, places) for place, a in enumerate(args)]
+        moved = [
+            self._moved_where_it_lies(a, places) if place in written else self._moved(a, places)
+            for place, a in enumerate(args)
+        ]
         named = {
             name: v if name in written else self._moved(v, places) for name, v in named.items()
         }
@@ -134,6 +137,13 @@ class RandomRounding(TorchDispatchMode):
         if value.dtype.to_real().itemsize < MIN_ROUNDED_BYTES or not value.numel():
             return value
         return self._factors(value, next(places)) * value
+
+    def _moved_where_it_lies(self, value: Any, places: Iterator[int]) -> Any:
+        """Returns an argument that an operator reads and writes (`m.mul_(0.9)`), itself off by noise."""
+        moved = self._moved(value, places)
+        if isinstance(value, torch.Tensor) and moved is not value:
+            value.copy_(moved)
+        return value
 
     def _factors(self, value: torch.Tensor, place: int) -> torch.Tensor | float:
         if self._direction is not Direction.RANDOM:

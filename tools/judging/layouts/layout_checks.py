@@ -124,7 +124,7 @@ def is_dense(size: AtSize) -> bool:
 
 def shows_strides(size: AtSize, check: LayoutCheck) -> bool:
     """Whether a right answer on a variant shows that a candidate goes by the stride of every dimension. Then a wrong
-    answer on another one is a fault, even of a candidate for contiguous inputs.
+    answer on another one costs the full reward: `x.reshape(-1)` copies most layouts and is a view of some.
     """
     given = [layout for layout in size.layouts if layout is not None]
     return check.outcome is SizeOutcome.RIGHT and all(layout.follows_strides for layout in given)
