@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_SQUARABLE = 2.0**60
-"""Largest number that is drawn where operators round: its square is far inside of float32, and so is its inverse's."""
+"""Largest number that is drawn where operators round: its square is far inside of float32."""
 MAX_PARTS = 8
 """Calls of one size in which exponents are drawn."""
 
@@ -51,7 +51,8 @@ def draw_exponents(
     own = tensor.clone()
     tensor.copy_(every_exponent(own, part // len(tensors)))
     if not with_subnormal and tensor.dtype != torch.float16:
-        is_squarable = (tensor.abs() >= 1 / MAX_SQUARABLE) & (tensor.abs() <= MAX_SQUARABLE)
+        is_normal = tensor.abs() >= torch.finfo(tensor.dtype).smallest_normal
+        is_squarable = is_normal & (tensor.abs() <= MAX_SQUARABLE)
         tensor.copy_(torch.where(is_squarable, tensor, own))
     undefined = torch.zeros(tensor.shape, dtype=torch.bool, device=tensor.device)
     for output in run([v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]):

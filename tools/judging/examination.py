@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,15 +26,19 @@ from kernelwright.tools.expected.searched_draws import searched_outputs
 from kernelwright.tools.expected.weights import WEIGHT_SCALES, require_visible_weights
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.rules import (
-    ELSEWHERE,
-    WHERE,
     Rules,
     Thoroughness,
     distributions_for,
 )
 from kernelwright.tools.judging.searching.outcome_search import OutcomeSearch
 from kernelwright.tools.judging.searching.replayed_outcomes import told_outcomes
-from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, POISONS, SizeChecks
+from kernelwright.tools.judging.size_checks import (
+    NUMERIC_FAULTS,
+    POISON_BYTES,
+    POISONS,
+    SizeChecks,
+    refusal_elsewhere,
+)
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.input_distributions import WITH_INFINITIES, WITH_NAN, Draw
 from kernelwright.tools.references.redrawing.matrix_structures import PARTS
@@ -99,18 +103,6 @@ class Evidence:
             self.notes.append(checks.notes[0])
         if checks.undecided and checks.undecided not in self.notes:
             self.notes.append(checks.undecided)
-
-
-@contextlib.contextmanager
-def _refusal_elsewhere(draw: Draw) -> Iterator[None]:
-    """Has the message of a numeric failure inside the block say first that the problem's own inputs gave none."""
-    try:
-        yield
-    except Failed as failed:
-        if failed.failure.fault not in NUMERIC_FAULTS or draw not in WHERE:
-            raise
-        message = f"{ELSEWHERE}{WHERE[draw]}: {failed.failure.message}"
-        raise Failed(failed.failure.with_(message=clean_text(message, 700))) from failed
 
 
 class Examination:
@@ -202,8 +194,7 @@ class Examination:
             return
         own = self._judge.expected(self._problem, self._seed, Draw.OWN, 0)
         parts = parts_of_inputs(own.inputs)
-        asked = range(parts) if self._size.turn == 0 else range(min(parts, 1))
-        for part in asked:
+        for part in range(parts if self._size.turn == 0 else min(parts, 1)):
             self._distribution(Draw.EXPONENTS, 2, self._checks.calls.has_weights, at, part=part)
 
     def _drawn(self, draw: Draw, perturbed: bool) -> ExpectedOutputs:
@@ -356,17 +347,16 @@ class Examination:
         poison = POISONS[number % len(POISONS)]
         compared = len(self._checks.checks)
         try:
-            with _refusal_elsewhere(draw):
+            with refusal_elsewhere(draw):
                 self._checks.check(expected, poison, self._shuffle(number + 3), name=f"{draw}{at}")
         except Failed as failed:
+            # No operator of torch makes a NaN with a sign of numbers on a GPU: it costs the reward alone.
             if draw is not Draw.NEGATIVE_NAN or failed.failure.fault not in NUMERIC_FAULTS:
                 raise
             del self._checks.checks[compared:]
-            # No device and no operator of torch makes such a NaN of numbers: it costs the reward alone.
             self._evidence.reads_sign_of_nan = True
-        if draw is Draw.MINUS_INFINITE_ROWS:
-            has_no_answer = any(c.note == NO_ANSWER for c in self._checks.checks[compared:])
-            self._evidence.has_no_answer |= has_no_answer
+        notes = {check.note for check in self._checks.checks[compared:]}
+        self._evidence.has_no_answer |= draw is Draw.MINUS_INFINITE_ROWS and NO_ANSWER in notes
 
     def _matrix_structures(self, perturbed: bool) -> None:
         """Draws matrices with structures among inputs and weights, which are loaded for each. Raises Failed."""
@@ -380,10 +370,10 @@ class Examination:
 
     def _holds_matrices(self) -> bool:
         own = self._judge.expected(self._problem, self._seed, Draw.OWN, 0).inputs
-        tensors = [*own, *self._checks.calls.model.parameters()]
-        return any(
-            getattr(t, "ndim", 0) > 1 and t.is_floating_point() and t.itemsize > 1 for t in tensors
-        )
+        matrices = [
+            t for t in (*own, *self._checks.calls.model.parameters()) if getattr(t, "ndim", 0) > 1
+        ]
+        return any(t.is_floating_point() and t.itemsize > 1 for t in matrices)
 
     def _search_outcomes(self) -> None:
         """Checks draws on which comparisons of the kernels turn, where outcomes are seen at all. Raises Failed."""
@@ -401,7 +391,7 @@ class Examination:
         search.run()
 
     def _check_searched(self, expected: ExpectedOutputs, number: int) -> None:
-        with _refusal_elsewhere(Draw.SEARCHED):
+        with refusal_elsewhere(Draw.SEARCHED):
             self._checks.check(
                 expected, POISONS[number % len(POISONS)], self._shuffle(200 + number)
             )

@@ -30,6 +30,7 @@ from kernelwright.tools.trace.trace import Traced
 
 if TYPE_CHECKING:
     from kernelwright.tools.expected.prepared_problem import PreparedProblem
+    from kernelwright.tools.judging.examination import Evidence
 
 DISTRIBUTIONS = (
     Draw.SIGNED,
@@ -191,3 +192,17 @@ def narrow_contract(problem: Problem, result: CorrectnessResult) -> str:
     if len(free_dimensions) == 1 and len(dimensions) > 1:
         return f"it was right where {' and '.join(free)} alone varies: its own checks raise where any other size does"
     return ""
+
+
+SOME_STRIDES = "it goes by the strides of its inputs, and is wrong on some layouts all the same"
+SIGN_OF_NAN = "it is right on NaN, and wrong on NaN whose sign is set"
+WITHOUT_ANSWER = "it gives NaN for rows of minus infinity, where the reference has an answer"
+
+
+def unanswered(evidence: Evidence) -> str:
+    """Returns why a candidate without a fault earns no full reward by its answers; empty if it may."""
+    if evidence.goes_by_strides:
+        return SOME_STRIDES
+    if evidence.has_no_answer:
+        return WITHOUT_ANSWER
+    return SIGN_OF_NAN if evidence.reads_sign_of_nan else ""

@@ -6,7 +6,7 @@ Trusted side; raises Failed at the first thing that is wrong.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -42,6 +42,7 @@ from kernelwright.tools.expected.prepared_problem import (
     tensors_of_run,
 )
 from kernelwright.tools.judging.calls import MARGIN_BYTE, CandidateCalls
+from kernelwright.tools.judging.rules import ELSEWHERE, WHERE
 from kernelwright.tools.judging.state import (
     changed_weight,
     in_buffer,
@@ -49,6 +50,7 @@ from kernelwright.tools.judging.state import (
 )
 from kernelwright.tools.numerics.bits import RememberedTensor, same_bits
 from kernelwright.tools.references.arithmetic import errors_of_tf32_convolutions
+from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.replayer import Replayer, Reply, Watched
@@ -63,6 +65,18 @@ POISONS = (POISON_BYTES[0], 0, POISON_BYTES[1], NOISE)
 OTHER_SHUFFLES = (1, 2)
 """Added to a call's seed, where a wrong answer is asked for once more."""
 NUMERIC_FAULTS = (Fault.MISMATCH, Fault.PRECISION, Fault.NON_FINITE)
+
+
+@contextlib.contextmanager
+def refusal_elsewhere(draw: Draw) -> Iterator[None]:
+    """Has the message of a numeric failure inside the block say first that the problem's own inputs gave none."""
+    try:
+        yield
+    except Failed as failed:
+        if failed.failure.fault not in NUMERIC_FAULTS or draw not in WHERE:
+            raise
+        message = f"{ELSEWHERE}{WHERE[draw]}: {failed.failure.message}"
+        raise Failed(failed.failure.with_(message=clean_text(message, 700))) from failed
 
 
 class SizeChecks:

@@ -27,6 +27,7 @@ from kernelwright.tools.judging.rules import (
     Thoroughness,
     refused_sizes,
     require_enough_sizes,
+    unanswered,
 )
 from kernelwright.tools.judging.searching.replayed_outcomes import forget_outcomes, told_outcomes
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, SizeChecks
@@ -59,9 +60,6 @@ if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
 
 ALL, FEW, ONE_CALL = Thoroughness
-SOME_STRIDES = "it goes by the strides of its inputs, and is wrong on some layouts all the same"
-SIGN_OF_NAN = "it is right on NaN, and wrong on NaN whose sign is set"
-WITHOUT_ANSWER = "it gives NaN for rows of minus infinity, where the reference has an answer"
 """Why a candidate earns no full reward that takes minus infinity from minus infinity, as many honest ones do."""
 SHARE_OF_A_SIZE = 0.5
 """The part of the remaining seconds that a size beside the base may take under the interpreter."""
@@ -80,15 +78,6 @@ def _is_wrong_without_elements(failure: Failure) -> bool:
     is_unwritten = failure.mismatch is not None and failure.mismatch.pattern is Pattern.UNWRITTEN
     wrong = failure.fault in (Fault.MISMATCH, Fault.PRECISION, Fault.SHAPE)
     return wrong and not is_unwritten
-
-
-def _unanswered(found: Evidence) -> str:
-    """Returns for which inputs a candidate has no right answer that cost it no more than the full reward."""
-    if found.goes_by_strides:
-        return SOME_STRIDES
-    if found.has_no_answer:
-        return WITHOUT_ANSWER
-    return SIGN_OF_NAN if found.reads_sign_of_nan else ""
 
 
 class Verdict:
@@ -451,7 +440,7 @@ class Verdict:
             notes=tuple(found.notes),
             random_outputs=self._prepared.random_outputs if self._prepared else (),
             tried=tuple(self._tried), layouts=tuple(self._layouts), host_choices=(MOVES_ON,) * found.moves_on,
-            unanswered=_unanswered(found),
+            unanswered=unanswered(found),
             seconds=time.monotonic() - self._begun,
         )  # fmt: skip
         return JudgeFindings(result, self._needs_gpu, self._coverage)

@@ -3,6 +3,7 @@
 import pytest
 
 from kernelwright.tools.evaluation.pipeline import Options
+from kernelwright.tools.judging.rules import SOME_STRIDES
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Fault, Report, SizeOutcome
 
@@ -124,9 +125,20 @@ def test_an_input_that_the_problem_gives_transposed_stays_so(evaluator):
     ],
     ids=["longer strides first", "alike"],
 )
-def test_a_kernel_that_goes_by_strides_and_is_wrong_at_some_is_refused(evaluator, first, strides):
+def test_a_kernel_that_goes_by_strides_and_is_wrong_at_some_earns_no_full_reward(
+    evaluator, first, strides
+):
     options = OPTIONS.with_(contiguous_inputs=True)
     report = evaluator.evaluate(problem_of(), kernel(first, strides), options)
+    assert report.correct, report.failure
+    assert report.ignores_strides.startswith("wrong where ")
+    assert report.reward_ineligible_because == SOME_STRIDES
+
+
+def test_it_is_refused_where_every_layout_must_be_right(evaluator):
+    strides = "*x.stride(), max(y.stride(0), y.stride(1)), min(y.stride())"
+    options = OPTIONS.with_(contiguous_inputs=False)
+    report = evaluator.evaluate(problem_of(), kernel("pass", strides), options)
     assert report.failure is not None
     assert report.failure.fault is Fault.LAYOUT
 

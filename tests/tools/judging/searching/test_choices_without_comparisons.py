@@ -52,5 +52,5 @@ def test_a_share_of_small_numbers_by_their_exponent_is_refused(evaluator: Any) -
     )
     assert not report.correct
     assert report.failure.message.startswith(
-        "right on the problem's own inputs; wrong where magnitudes are spread"
+        "right on the problem's own inputs; wrong where an input holds numbers of every exponent"
     )
