@@ -165,10 +165,11 @@ def test_two_steps_with_groups_a_failed_and_a_masked_candidate(
 ):
     """The judge is asked once for each candidate, so that a crash masks its sample."""
     judge = JudgeClient(judge_url, insist=0)
+    reward = KernelReward(judge)
     texts = (right, wrong, uncompiled, crashing)
     trainer = trainer_of(
         tokenizer, tmp_path, [[f"```python\n{text}```"] for text in texts * 2], max_steps=2, group_size=4,
-        reward_funcs=KernelReward(judge), train_dataset=kernel_dataset(judge, [problem, problem]),
+        reward_funcs=reward, train_dataset=kernel_dataset(judge, [problem, problem]),
     )  # fmt: skip
     before = trainer.model.lm_head.weight.detach().clone()
     trainer.train()
@@ -178,7 +179,7 @@ def test_two_steps_with_groups_a_failed_and_a_masked_candidate(
     for entry in steps:
         assert entry["rewards/kernel_reward/mean"] == pytest.approx(mean, abs=0.01)
     assert not torch.equal(before, trainer.model.lm_head.weight)
-    for row in settled("trl/step-", 2, 4):
+    for row in settled(f"trl/{reward.run}/step-", 2, 4):
         assert (row["problem"], row["correct"], row["masked"]) == (problem, 1, 1)
         assert row["lowest"] == 0.0
         assert row["highest"] == pytest.approx(1.05)
@@ -195,7 +196,7 @@ def test_two_steps_of_several_turns_that_go_on_after_a_correct_kernel(
     faster = right.replace("BLOCK=2048", "BLOCK=1024").replace("n, 2048", "n, 1024")
     rollout = [call(right), call(faster), "Done."]
     repair = [call(wrong), call(right), "Done."]
-    factory = environment_factory(judge=judge, attempts=2, until="turns")
+    factory = environment_factory(judge=judge, attempts=2, until="turns", run="turns")
     trainer = trainer_of(
         tokenizer, tmp_path, [rollout, repair] * 2, max_steps=2, group_size=2, environment_factory=factory,
         train_dataset=kernel_dataset(judge, [problem, problem]),
@@ -205,5 +206,5 @@ def test_two_steps_of_several_turns_that_go_on_after_a_correct_kernel(
     assert [entry["tools/call_frequency"] for entry in steps] == [2.0, 2.0]
     for entry in steps:
         assert entry["rewards/KernelEnvironment/mean"] == pytest.approx(1.05)
-    rows = settled("trl/rollout-", 2, 4)
+    rows = settled("trl/turns/rollout-", 2, 4)
     assert all(row["correct"] == 3 for row in rows)

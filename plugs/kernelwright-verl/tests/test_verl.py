@@ -142,10 +142,11 @@ def test_two_steps_with_groups_a_failed_and_a_masked_candidate(
     logits = torch.zeros(len(texts), 256, requires_grad=True)
     optimizer = torch.optim.SGD([logits], lr=1.0)
     config = OmegaConf.create({"reward": {"reward_model": {}}})
-    manager = NaiveRewardManager(config, Characters(), loaded(judge_url=judge_url, unscored="nan"))
+    reward = loaded(judge_url=judge_url, unscored="nan")
     estimate = get_adv_estimator_fn("kernel_grpo")
 
     async def scored(data: DataProto) -> list[float]:
+        manager = NaiveRewardManager(config, Characters(), reward)  # of this event loop
         runs = (manager.run_single(data[i : i + 1]) for i in range(len(data)))
         return [result["reward_score"] for result in await asyncio.gather(*runs)]
 

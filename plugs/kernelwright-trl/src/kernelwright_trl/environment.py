@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
+from uuid import uuid4
 
 from kernelwright_client import Episode, JudgeClient, JudgeError, Pays, Score, Until, code_of
 
@@ -31,8 +33,10 @@ class KernelEnvironment:
         weights: Pays = None,
         attempts: int = 8,
         until: str = "correct",
+        run: str = "",
     ) -> None:
-        """weights: Weights, a preset's name or a function of a Score. attempts: verdicts that one rollout may ask for.
+        """run: tells the groups of this training from those of another one; empty takes one of this process.
+        weights: Weights, a preset's name or a function of a Score. attempts: verdicts that one rollout may ask for.
         until: `correct` ends a rollout at the first correct kernel, `turns` goes on for a faster one.
         """
         self._judge, self._weights, self._attempts, self._until = (
@@ -41,6 +45,7 @@ class KernelEnvironment:
             attempts,
             until,
         )
+        self._run = run or _run_of_this_process()
         self._problem, self._rollouts = "", 0
         self._episode = Episode(attempts, until, weights)
 
@@ -64,7 +69,7 @@ class KernelEnvironment:
             return "No attempts are left."
         try:
             # TRL resets every environment once a step: rollouts of one prompt have the same number.
-            group = f"trl/rollout-{self._rollouts}/{self._problem}"
+            group = f"trl/{self._run}/rollout-{self._rollouts}/{self._problem}"
             score = await self._judge.score_async(self._problem, code_of(code), group=group)
         except JudgeError as error:
             score = Score.unscored("judge", str(error))
@@ -79,4 +84,10 @@ class KernelEnvironment:
 def environment_factory(**settings: Any) -> Callable[[], KernelEnvironment]:
     """`environment_factory=environment_factory(judge=..., attempts=4)`: one client for all rollouts."""
     judge = settings.pop("judge", None) or JudgeClient()
+    settings.setdefault("run", uuid4().hex[:8])
     return lambda: KernelEnvironment(judge, **settings)
+
+
+@lru_cache(maxsize=1)
+def _run_of_this_process() -> str:
+    return uuid4().hex[:8]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 from kernelwright_client import JudgeClient, Pays, Reward, code_of
 
@@ -21,6 +22,8 @@ class KernelReward:
         """
         self._judge, self._weights = judge or JudgeClient(), weights
         self._calls = 0
+        self.run = uuid4().hex[:8]
+        """What tells the groups of this training from those of another one on the same judge."""
         self.__name__ = "kernel_reward"
 
     async def __call__(
@@ -40,7 +43,7 @@ class KernelReward:
         self._calls += 1
         step = getattr(trainer_state, "global_step", self._calls)
         scores = await self._judge.score_many_async(
-            asked, group=[f"trl/step-{step}/{name}" for name in problem]
+            asked, group=[f"trl/{self.run}/step-{step}/{name}" for name in problem]
         )
         rewards = [score.reward(self._weights) for score in scores]
         if log_extra is not None:
