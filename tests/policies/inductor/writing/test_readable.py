@@ -4,7 +4,8 @@ import ast
 
 import pytest
 
-from kernelwright.policies.inductor import process
+from kernelwright.agent.solve.drafting import Drafter
+from kernelwright.policies.inductor.draft import draft as draft_of
 from kernelwright.policies.inductor.writing.words.modules import module_name
 
 BLOCK = """
@@ -33,26 +34,11 @@ def get_init_inputs():
 """
 
 
-class Answers:
-    def __init__(self) -> None:
-        self.message: dict[str, object] = {}
-
-    def send(self, message: dict[str, object]) -> None:
-        self.message = message
-
-
 @pytest.fixture(scope="module")
-def draft() -> str:
-    answers = Answers()
-    source, varied = (BLOCK.replace("CHANNELS", number) for number in ("8", "10"))
-    payload = {
-        "source": source, "mode": "strict", "partial": False, "varied": [varied], "tf32": False, "seconds": 120,
-        "split": False,
-    }  # fmt: skip
-    process.serve(answers, payload)  # type: ignore[arg-type]
-    text = answers.message.get("source")
-    assert isinstance(text, str), answers.message
-    return text
+def draft(drafter: Drafter) -> str:
+    made = draft_of(BLOCK.replace("CHANNELS", "8"), drafter.run)
+    assert made.source, made.refused
+    return made.source
 
 
 def kernels(draft: str) -> list[ast.FunctionDef]:
