@@ -185,6 +185,6 @@ def with_distinct_names(kernels: Sequence[PackagedKernel]) -> list[PackagedKerne
 
 def stem_of(name: str) -> str:
     """Returns a Python name for a problem's name: `block` for `path/block.py:Block`."""
-    stem = re.sub(r"\W+", "_", clean_text(re.sub(r"\.py$", "", name.rpartition("/")[2]), 60))
-    stem = stem.replace(".py_", "_").strip("_").lower()
+    stem = re.sub(r"\.py(?=:|$)", "", name.rpartition("/")[2])
+    stem = re.sub(r"\W+", "_", clean_text(stem, 60)).strip("_").lower()
     return stem if stem[:1].isalpha() else f"kernel_{stem}".strip("_")

@@ -106,7 +106,7 @@ def _let_accelerate_shard_on_cpus() -> None:
             self.distributed_type = DistributedType.FSDP
             self.fsdp_plugin = FullyShardedDataParallelPlugin()
 
-    AcceleratorState.__init__ = initialize  # type: ignore[method-assign]
+    AcceleratorState.__init__ = initialize
 
 
 def only_in_first_process(process: ProcessRank, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -334,9 +334,9 @@ def _check_trace(trace: Trace, traced: Traced) -> None:
     for step in flat:
         if isinstance(step, Launch) and step.kernel not in traced.kernels:
             raise TraceError("a launch of a kernel that is not there")
-    for step in steps:
-        if isinstance(step, Choice):
-            launching = {any(isinstance(s, Launch) for s in a) for a in step.alternatives}
+    for choice in steps:
+        if isinstance(choice, Choice):
+            launching = {any(isinstance(s, Launch) for s in a) for a in choice.alternatives}
             # On tensors without elements no configuration has a program to launch.
             if len(launching) > 1:
                 raise TraceError("an alternative of an autotuned launch that launches nothing")

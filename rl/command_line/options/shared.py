@@ -41,6 +41,7 @@ Gpus = Annotated[
         help="Train in so many processes, a GPU each, with weights, gradients and optimizer sharded (FSDP2). With "
         "--device cpu: processes on the cores, to rehearse.",
         show_default=False,
+        rich_help_panel="Trainer",
     ),
 ]
 TargetName = Annotated[

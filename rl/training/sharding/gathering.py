@@ -21,11 +21,13 @@ def gather_to_first(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
     if not is_sharded():
         return model.state_dict()
+    import torch
+
     options = StateDictOptions(
         full_state_dict=True, cpu_offload=True, ignore_frozen_params=hasattr(model, "peft_config")
     )
-    weights: dict[str, torch.Tensor] = get_model_state_dict(model, options=options)
-    return weights
+    state = get_model_state_dict(model, options=options)
+    return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
 
 
 def whole_tensors(named: Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:

@@ -221,9 +221,9 @@ def test_every_option_of_solve_and_batch_that_both_have_is_in_the_same_panel():
         solve[n].rich_help_panel == batch[n].rich_help_panel and solve[n].opts == batch[n].opts
         for n in shared
     )
-    assert [n for n in shared - {"tune"} if solve[n].default != batch[n].default] == [], (
-        "a batch is asked to tune"
-    )
+    assert [
+        n for n in shared - {"tune", "own_work"} if solve[n].default != batch[n].default
+    ] == [], "a batch is asked to tune, and judges strictly"
     assert Budgets().turns == solve["turns"].default
 
 

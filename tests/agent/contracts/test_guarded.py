@@ -264,7 +264,7 @@ def test_the_checker_is_the_same_text_in_every_file_and_short(attention, norm):
     text = textwrap.indent(checker_text(), "    ")
     written = [re.sub(r"(?m)^ +$", "", kernel.text) for kernel in (attention, norm)]
     assert all(re.sub(r"(?m)^ +$", "", text) in file for file in written)
-    assert sum(bool(line.strip()) for line in text.splitlines()) <= 60
+    assert sum(bool(line.strip()) for line in text.splitlines()) <= 62
 
 
 def test_arguments_bear_the_names_of_the_reference(attention):

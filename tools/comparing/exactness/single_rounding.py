@@ -34,8 +34,9 @@ def lost_bits(candidate: Tensor, eager: Tensor, exact: Tensor | None) -> Tensor 
     """
     import torch
 
-    is_asked = exact is not None and eager.dtype == torch.float32 and eager.numel() >= MIN_ELEMENTS
-    if not is_asked or exact.shape != candidate.shape:
+    if exact is None or exact.shape != candidate.shape:
+        return None
+    if eager.dtype != torch.float32 or eager.numel() < MIN_ELEMENTS:
         return None
     wide = exact.double()
     units = torch.exp2(torch.floor(torch.log2(wide.abs().clamp(min=1e-37)))) * FP32_EPS

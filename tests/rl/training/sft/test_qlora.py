@@ -109,7 +109,7 @@ def test_recomputing_is_as_the_settings_say(corpus, tiny, tmp_path, monkeypatch,
     """peft would turn it on whatever they say."""
     seen = []
 
-    def keep(model, folder, storage):
+    def keep(model, weights, folder, storage):
         folder.mkdir()
         seen.append(model)
 

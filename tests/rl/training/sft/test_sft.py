@@ -448,7 +448,8 @@ def test_one_process_that_sees_several_gpus_is_told_to_see_one(corpus, tmp_path,
     """transformers would use all of them, and `--device cuda:1` would be the first."""
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     with pytest.raises(
-        InputError, match=r"several GPUs: show it one \(CUDA_VISIBLE_DEVICES=1 rl sft"
+        InputError,
+        match=r"sees 2 GPUs: train on all .* --gpus 2, or show it one \(CUDA_VISIBLE_DEVICES=1\)",
     ):
         train(options(corpus, tmp_path / "model", device="cuda:1"), quiet)
     assert not list(tmp_path.glob("model*"))

@@ -9,7 +9,7 @@ import torch
 
 from kernelwright.tools.expected.prepared_problem import expected_outputs, prepare_problem
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.input_distributions import WITH_NAN, Draw
 from kernelwright.tools.references.redrawing.domains import (
     TWO_VALUES,
     Interval,
@@ -73,7 +73,7 @@ def test_one_value_three_values_and_few_elements_are_no_two_values():
     assert not holds_two_values(torch.tensor([0.0, 1.0]))
 
 
-@pytest.mark.parametrize("draw", [d for d in Draw if d not in (Draw.NAN, Draw.SEARCHED)])
+@pytest.mark.parametrize("draw", [d for d in Draw if d not in (*WITH_NAN, Draw.SEARCHED)])
 def test_every_draw_keeps_gates_negative_rates_and_masks_in_their_domains(draw: Draw):
     text = (
         "torch.sigmoid(torch.randn(4, 40)), -torch.rand(4, 40), (torch.rand(4, 40) < "
