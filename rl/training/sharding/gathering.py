@@ -17,12 +17,11 @@ def gather_to_first(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     All processes must call this. Sharded weights are complete in the first process alone, in host
     memory.
     """
+    import torch
     from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
     if not is_sharded():
         return model.state_dict()
-    import torch
-
     options = StateDictOptions(
         full_state_dict=True, cpu_offload=True, ignore_frozen_params=hasattr(model, "peft_config")
     )
