@@ -96,6 +96,7 @@ def test_a_reference_reads_nothing_of_the_server(shared, reads):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("harm", HARMS)
 def test_after_a_hostile_reference_another_clients_verdicts_are_right(shared, harm, right_code):
     status = told(shared, HARMS[harm])
