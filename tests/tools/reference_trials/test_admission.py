@@ -120,14 +120,14 @@ def test_the_mcp_server_refuses_such_a_reference_and_goes_on(tmp_path, short_tri
     pytest.importorskip("mcp")
     from mcp import Client
 
-    from kernelwright.agent.mcp_server.budget import ServerBudget
+    from kernelwright.agent.mcp_server.budget import ClientBudgets
     from kernelwright.agent.mcp_server.history import History
     from kernelwright.agent.mcp_server.judging import ServerJudge
     from kernelwright.agent.mcp_server.requests import Access
     from kernelwright.agent.mcp_server.server import KernelServer
 
     judging = ServerJudge(
-        "cpu", History(tmp_path / "verdicts.db"), ServerBudget(5, 1000.0), Access(local=True)
+        "cpu", History(tmp_path / "verdicts.db"), ClientBudgets(5, 1000.0), Access(local=True)
     )
 
     async def ask() -> list[dict[str, object]]:
