@@ -184,10 +184,13 @@ class CorrectnessResult(Value):
     layouts: tuple[LayoutCheck, ...] = ()
     """Calls on inputs in other memory layouts (transposed, sliced, expanded) at one of the sizes."""
     host_choices: tuple[HostChoice, ...] = ()
-    """Choices of the host code with an outcome never seen. On a GPU those of its own traces."""
+    """Choices of the host code with an outcome never seen. On a GPU those that its traces under the
+    interpreter did not take either.
+    """
     unanswered: str = ""
     """Inputs without a right answer that cost the full reward alone (rows of minus infinity, NaN whose sign is set);
-    empty where there are none."""
+    empty where there are none.
+    """
     notes: tuple[str, ...] = ()
     seconds: Number = 0.0
 

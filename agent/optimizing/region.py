@@ -21,7 +21,7 @@ from kernelwright.agent.optimizing.capture import ModuleCall
 from kernelwright.agent.optimizing.graph_costs import bytes_of_node, is_computing
 from kernelwright.agent.optimizing.region_text import (
     NoRegion,
-    ProblemText,
+    RegionProblemText,
     drawn_like,
     shape_and_dtype,
 )
@@ -77,7 +77,7 @@ def region_of(call: ModuleCall, program: ExportedProgram) -> Region:
     ]:
         if not node.users:
             graph.erase_node(node)
-    writer = ProblemText(call, program)
+    writer = RegionProblemText(call, program)
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(call.module).__name__).lower()
     costs = [bytes_of_node(node) for node in graph.nodes if is_computing(node)]
     return Region(

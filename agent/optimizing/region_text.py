@@ -27,7 +27,7 @@ class NoRegion(Exception):
     """A graph that cannot be a problem of its own; the message says why."""
 
 
-class ProblemText:
+class RegionProblemText:
     """Writes the text of a problem for an exported module."""
 
     def __init__(self, call: ModuleCall, program: ExportedProgram) -> None:

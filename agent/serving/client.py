@@ -276,7 +276,7 @@ class JudgeClient:
             body = submission_of(problem, code, options, device, group)
             answer = await self._ask_async(http, "POST", "/v1/verdicts", deadline, json=body)
             submitted = Status.model_validate_json(answer)
-            index, status = f"/v1/verdicts/{submitted.verdict_id}", submitted
+            address, status = f"/v1/verdicts/{submitted.verdict_id}", submitted
             try:
                 while (
                     verdict := verdict_of(status.model_copy(update={"known": submitted.known}))
@@ -284,11 +284,11 @@ class JudgeClient:
                     deadline.check(status)
                     wait = min(WAIT_SECONDS, deadline.remaining)
                     answer = await self._ask_async(
-                        http, "GET", index, deadline, params={"wait": wait}
+                        http, "GET", address, deadline, params={"wait": wait}
                     )
                     status = Status.model_validate_json(answer)
             except (asyncio.CancelledError, VerdictNotInTime):
-                await asyncio.shield(self._ask_async(http, "DELETE", index, Deadline(None)))
+                await asyncio.shield(self._ask_async(http, "DELETE", address, Deadline(None)))
                 raise
         return verdict
 
@@ -367,8 +367,8 @@ class JudgeClient:
                 )
             except httpx2.TransportError as error:
                 busy = self._away(error)
-            except ServiceBusy as statuses:
-                busy = statuses
+            except ServiceBusy as refusal:
+                busy = refusal
             seconds = pause_seconds(tries, busy)
             _check_patience(seconds, deadline, busy, self.url)
             await asyncio.sleep(seconds)
@@ -418,11 +418,11 @@ def _one_request(
 
 
 def _without_submitted(
-    answer: BatchAnswer, options: Sequence[int], statuses: dict[int, Status]
+    answer: BatchAnswer, indices: Sequence[int], statuses: dict[int, Status]
 ) -> list[int]:
     """Notes what was accepted, and returns what is to be asked again. Raises InputError for what never will be."""
     again = []
-    for index, entry in zip(options, answer.verdicts, strict=True):
+    for index, entry in zip(indices, answer.verdicts, strict=True):
         if entry.status is not None:
             statuses[index] = entry.status
         elif entry.error is not None and entry.error.code in (Code.QUEUE_FULL, Code.QUOTA):

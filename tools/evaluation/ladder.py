@@ -183,11 +183,10 @@ class Ladder:
                 return unchanged
             problem, fixed = with_fixed_sizes(self._problem, free)
             chosen = select_sizes(problem, self._source, "cpu", seed, max(0, len(selection.others)))
-            chosen = with_layouts(chosen, seed) if selection.layouts else chosen
-            chosen = with_empty_extents(chosen, problem) if selection.empty else chosen
-            chosen = with_surroundings(chosen) if selection.surrounded is not None else chosen
             if chosen.too_large or not chosen.base.sizes:
                 return unchanged
+            if options.sizes:
+                chosen = with_variants_of_sizes(chosen, problem, seed)
             self._say("tracing within the sizes that the candidate takes")
             only_trace = options.with_(targets=options.targets[:1])
             again, _, _ = front.traced_and_compiled(

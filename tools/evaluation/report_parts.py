@@ -78,7 +78,9 @@ def with_interpreted(report: Report, judged: JudgeFindings, *, is_too_large: boo
     if checked is not None:
         never_taken = [c for c in checked.host_choices if c in result.host_choices or c == MOVES_ON]
         checked = checked.with_(
-            layouts=checked.layouts or result.layouts, host_choices=tuple(never_taken)
+            layouts=checked.layouts or result.layouts,
+            host_choices=tuple(never_taken),
+            unanswered=checked.unanswered or result.unanswered,
         )
     return report.with_(
         correctness=checked, interpreted=result, coverage=judged.coverage, correct=failure is None,

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
 
 ALL, FEW, ONE_CALL = Thoroughness
-"""Why a candidate earns no full reward that takes minus infinity from minus infinity, as many honest ones do."""
 SHARE_OF_A_SIZE = 0.5
 """The part of the remaining seconds that a size beside the base may take under the interpreter."""
 MAX_TOLD = 200

@@ -162,7 +162,9 @@ def _read(original: str, comment: str, body: str, used_names: set[str]) -> Lower
         operators = operators_shown(function, operators)
     return LoweredKernel(
         original=original,
-        name=_unique(_plain_name(operators, KINDS[heuristic], dot, is_split), used_names),
+        name=unique_kernel_name(
+            _plain_name(operators, KINDS[heuristic], dot, is_split), used_names
+        ),
         function=function,
         helpers=helpers,
         kind=KINDS[heuristic],
@@ -191,7 +193,7 @@ def rename_kernels(kernels: list[LoweredKernel]) -> None:
     """Renames the remaining kernels by the operators of all their launches, in place."""
     used_names = {other.name for kernel in kernels for other in kernel.helpers}
     for kernel in kernels:
-        kernel.name = _unique(
+        kernel.name = unique_kernel_name(
             _plain_name(kernel.common or kernel.operators, kernel.kind, kernel.dot, kernel.splits),
             used_names,
         )
@@ -213,7 +215,7 @@ def _plain_scans(
     read = names_in(function)
     remaining = [f for f in helpers if f.name in read]
     for other in remaining:
-        new = _unique("combine_kernel", used_names).removesuffix("_kernel")
+        new = unique_kernel_name("combine_kernel", used_names).removesuffix("_kernel")
         for node in ast.walk(function):
             if isinstance(node, ast.Name) and node.id == other.name:
                 node.id = new
@@ -267,7 +269,8 @@ def _family(operators: tuple[str, ...], kind: str, dot: bool) -> str:
     return "_".join(re.sub(r"\W+", "_", w) for w in chosen)
 
 
-def _unique(name: str, used_names: set[str]) -> str:
+def unique_kernel_name(name: str, used_names: set[str]) -> str:
+    """Returns `x_kernel`, or `x_2_kernel` and so on if the name is used, and adds the result to the used names."""
     unique, number = name, 2
     while unique in used_names:
         unique = name.removesuffix("_kernel") + f"_{number}_kernel"

@@ -18,8 +18,6 @@ DECODING_SHARE = 0.5
 """Share of the memory's peak rate that decoding reaches."""
 OPTIMIZER_BYTES = 28
 """Bytes read and written for each trained parameter by AdamW."""
-TRANSFER_RATE = 50e9
-"""Bytes a second of new weights to an engine over NCCL."""
 FOLDER_RATE = 1.5e9
 """Bytes a second of new weights through a folder."""
 MIN_TOKEN_SECONDS = 0.008

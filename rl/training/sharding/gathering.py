@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kernelwright.rl.training.processes import is_sharded
@@ -27,13 +26,6 @@ def gather_to_first(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     )
     state = get_model_state_dict(model, options=options)
     return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
-
-
-def whole_tensors(named: Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """Returns tensors by name in every process, each gathered from its shards. All processes must
-    call this.
-    """
-    return {name: whole_tensor(tensor) for name, tensor in named}
 
 
 def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:

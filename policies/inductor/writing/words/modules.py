@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from kernelwright.policies.inductor.tracing.execution import simple_path
 from kernelwright.policies.inductor.values.complex_numbers import unwrapped_path
-from kernelwright.policies.inductor.writing.kernels import LoweredKernel
+from kernelwright.policies.inductor.writing.kernels import LoweredKernel, unique_kernel_name
 from kernelwright.policies.inductor.writing.launch import Host, WrittenLaunch
 
 MAX_MODULES = 2
@@ -44,14 +44,8 @@ def _rename_kernels(
     for launch in host.launches():
         kernel = launch.kernel
         name = names.get(id(launch), "")
-        new = f"{name}_kernel"
         if name and len(names_of_kernel[id(kernel)]) == 1 and id(kernel) not in renamed:
-            number = 2
-            while new in used_names:
-                new = f"{name}_{number}_kernel"
-                number += 1
-            used_names.add(new)
-            kernel.name = new
+            kernel.name = unique_kernel_name(f"{name}_kernel", used_names)
         renamed.add(id(kernel))
 
 

@@ -9,8 +9,10 @@ import pytest
 from bench.judge_suites import exploits, honest, problem_of
 from kernelwright.tools.evaluation.ladder import Ladder
 from kernelwright.tools.evaluation.pipeline import Evaluator, Options
+from kernelwright.tools.evaluation.report_parts import with_interpreted
 from kernelwright.tools.host_choices import MOVES_ON, HostChoice
 from kernelwright.tools.judging.own_work import Rule
+from kernelwright.tools.judging.rules import SOME_STRIDES, JudgeFindings
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.admission import admit
 from kernelwright.tools.report import CorrectnessResult, Fault, Report
@@ -139,3 +141,17 @@ def test_layouts_and_surroundings_are_those_of_the_interpreter(evaluator):
     assert report.ignores_strides.startswith("wrong where ")
     # The interpreter's traces did not miss the choice; memory that moves on was seen on the GPU.
     assert report.correctness.host_choices == (MOVES_ON,)
+
+
+def test_what_costs_the_full_reward_under_the_interpreter_costs_it_on_a_gpu():
+    right = Report(
+        problem="relu",
+        problem_hash="p",
+        candidate_hash="c",
+        correct=True,
+        correctness=CorrectnessResult(device="a GPU", interpreted=False),
+    )
+    result = CorrectnessResult(device="cpu", interpreted=True, unanswered=SOME_STRIDES)
+    report = with_interpreted(right, JudgeFindings(result), is_too_large=False)
+    assert report.correct
+    assert report.reward_ineligible_because == SOME_STRIDES
