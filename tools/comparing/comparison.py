@@ -236,7 +236,8 @@ def _with_accuracy(
     hint, wrong = inaccuracy(c, e, exact, None, allow, real_type)
     if wrong is not None and moved is not None:
         other = moved()
-        assert not isinstance(other, StepReach)
+        if isinstance(other, StepReach):
+            other = other.moved_from(exact)
         hint, wrong = inaccuracy(c, e, exact, real_parts(other), allow, real_type)
     if wrong is None:
         return known

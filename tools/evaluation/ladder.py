@@ -5,96 +5,45 @@ A candidate climbs no further than its first failure.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from kernelwright.tools.evaluation.empty_extents import with_empty_extents
+from kernelwright.tools.evaluation.background_step import BackgroundStep
+from kernelwright.tools.evaluation.interpreted_rung import (
+    InterpretedRung,
+    select_sizes_beside_gpu,
+    with_variants_of_sizes,
+)
 from kernelwright.tools.evaluation.report_parts import (
     compile_warnings,
     degenerate_answers,
     isolation_warnings,
+    why_unseen,
     with_interpreted,
     with_verdict,
 )
-from kernelwright.tools.judging.front import Front, TracesAndCompiles, without_failed_configurations
+from kernelwright.tools.evaluation.shared_resources import Progress, SharedResources
+from kernelwright.tools.judging.front import TracesAndCompiles, without_failed_configurations
 from kernelwright.tools.judging.judge import Judge
 from kernelwright.tools.judging.layouts.culprits import name_culprits
 from kernelwright.tools.judging.own_work import Rule
-from kernelwright.tools.judging.rules import JudgeFindings, Rules
-from kernelwright.tools.judging.surroundings.surroundings_checks import (
-    traced_in_surroundings,
-    with_surroundings,
-)
-from kernelwright.tools.judging.turns import Turns
+from kernelwright.tools.judging.rules import ChecksOf, JudgeFindings, Rules
+from kernelwright.tools.judging.surroundings.surroundings_checks import traced_in_surroundings
 from kernelwright.tools.options import Lane, Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.admission import admit
-from kernelwright.tools.reference_trials.contract_sizes import (
-    is_guarded,
-    outside_contract,
-    with_fixed_sizes,
-)
 from kernelwright.tools.references.torch_settings import single_threaded
-from kernelwright.tools.report import CorrectnessResult, Environment, Failed, Report, Rung, Tried
-from kernelwright.tools.sizing.layout_draws import with_layouts
+from kernelwright.tools.report import Failed, Report, Rung
 from kernelwright.tools.sizing.selection import Selection, select_sizes
 from kernelwright.tools.source import advice, read_source
-from kernelwright.tools.timing.baseline import Baselines
 from kernelwright.tools.tracing.client import TracedCandidate
 
-Progress = Callable[[str], None]
-INTERPRETED_SIZES = 3
-"""Other sizes at which a candidate is interpreted that was right at more of them on a GPU."""
-INTERPRETED_SECONDS = 30.0
-"""Maximum seconds for the interpreted replays of a candidate that was right on a GPU."""
-
-
-@dataclass(frozen=True)
-class SharedResources:
-    """Resources shared by the verdicts of an evaluator."""
-
-    device: str
-    """Device of the verdicts: `cpu` or `cuda:N`."""
-    environment: Environment
-    turns: Turns
-    baselines: Baselines
-    judge_for: Callable[[Problem], AbstractContextManager[Judge]]
-    """Returns a context manager which lends a judge for a verdict."""
-    interpreter_for: Callable[[Problem], AbstractContextManager[Judge]]
-    """Gives a judge that interprets on a CPU, on every device."""
-    front: Callable[[], Front]
-    """Returns the front end which traces and compiles in this process."""
-    interpreter_front: Callable[[], Front]
-    """Returns the front end which traces in this process for an interpreter, on every device."""
-    elsewhere: TracesAndCompiles | None
-    """Remote front end which traces and compiles candidates. None: this process does."""
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether verdicts are made on a GPU."""
-        return self.device.startswith("cuda")
-
-
-@dataclass(frozen=True)
-class ContractSizes:
-    """The sizes at which a candidate is checked on a CPU, and those that its own guard keeps out."""
-
-    selection: Selection
-    candidate: TracedCandidate
-    """With its traces at the sizes of `selection`."""
-    outside: tuple[Tried, ...] = ()
-    """Drawn sizes that lie outside of its contract."""
-    fixed: dict[str, int] = field(default_factory=dict)
-    """Sizes that its guard fixes, with the problem's own values."""
-
-
-def with_variants_of_sizes(selection: Selection, problem: Problem, seed: int) -> Selection:
-    """Adds other layouts, sizes without elements, and changed surroundings to the sizes of a verdict."""
-    chosen = with_empty_extents(with_layouts(selection, seed), problem)
-    return with_surroundings(chosen)
+MANY_CORES = (os.cpu_count() or 1) >= 8
+"""Whether there are cores to spare for the interpreter while the GPU judges."""
 
 
 class Ladder:
@@ -111,10 +60,11 @@ class Ladder:
     ) -> None:
         self._resources, self._say = resources, say
         self._problem, self._source, self._options = problem, source, options
-        self._beside_gpu: Selection | None = None
         self._rules = Rules(
             own_work=rule, seconds=options.seconds, contiguous_inputs=options.contiguous_inputs
         )
+        self._compiled: Callable[[], None] = lambda: None
+        """Called once the kernels are compiled, before they are judged."""
 
     def climb(self, report: Report) -> Report:
         """Climbs as far as possible; returns the report with every rung reached.
@@ -135,19 +85,58 @@ class Ladder:
                 if self._options.seed is not None
                 else judge.seed_for(self._problem)
             )
-            report = self._traced(judge, report, seed)
-        if self._resources.on_gpu and report.correct and self._options.interpret is not False:
-            report = self._interpreted_beside_gpu(report, seed)
+            if self._resources.on_gpu and self._options.interpret is not False:
+                report = self._on_gpu_and_interpreted(judge, report, seed)
+            else:
+                report = self._traced(judge, report, seed, variants=True)
         return self._extras(report) if report.correct and self._options.profile else report
 
-    def _traced(self, judge: Judge, report: Report, seed: int) -> Report:
+    def _on_gpu_and_interpreted(self, judge: Judge, report: Report, seed: int) -> Report:
+        """Judges on a GPU, and under the interpreter beside it.
+
+        Other layouts, surroundings and structures of matrices ask for many calls, and layouts for binaries of their own
+        on a GPU (a product with nine of them compiles 13 instead of 6), but their answers depend on no processor: they
+        are the interpreter's. A candidate that no interpreter can run is judged once more, with all checks on the GPU.
+        """
+        selection = select_sizes_beside_gpu(self._problem, self._source, self._options, seed)
+        is_divided = self._options.contiguous_inputs and not selection.too_large
+        undivided, rules = report, self._rules
+        if is_divided:
+            self._rules = replace(rules, checks=ChecksOf.GPU_BESIDE_INTERPRETER)
+
+        def interpret(say: Progress) -> JudgeFindings:
+            rung = InterpretedRung(
+                self._resources, self._problem, self._source, self._options, rules, say
+            )
+            return rung.judged_beside_gpu(selection, seed)
+
+        background: list[BackgroundStep[JudgeFindings]] = []
+        with ExitStack() as stack:
+            if MANY_CORES and self._resources.elsewhere is None:
+                self._compiled = lambda: background.append(
+                    stack.enter_context(BackgroundStep(interpret))
+                )
+            report = self._traced(judge, report, seed, variants=not is_divided)
+            if not report.correct:
+                return report
+            judged = background[0].result() if background else interpret(self._say)
+        if is_divided and why_unseen(judged):
+            self._say("judging on the GPU what no interpreter can run")
+            self._rules, self._compiled = rules, lambda: None
+            report = self._traced(judge, undivided, seed, variants=True)
+            if not report.correct:
+                return report
+        return with_interpreted(report, judged, is_too_large=bool(selection.too_large))
+
+    def _traced(self, judge: Judge, report: Report, seed: int, *, variants: bool) -> Report:
+        """variants: whether other layouts, empty sizes and other surroundings are judged, too."""
         resources, options, problem = self._resources, self._options, self._problem
         front: TracesAndCompiles = resources.elsewhere or resources.front()
         lane = self._at(Lane.CPU) if resources.elsewhere is None else nullcontext()
         with lane, nullcontext() if resources.on_gpu else single_threaded():
             self._say("tracing")
             selection = select_sizes(problem, self._source, resources.device, seed, options.sizes)
-            if options.sizes and not self._varies_under_interpreter(seed):
+            if options.sizes and variants:
                 selection = with_variants_of_sizes(selection, problem, seed)
             candidate, compiles, binaries = front.traced_and_compiled(
                 problem, self._source, selection, options, seed, self._say
@@ -160,43 +149,13 @@ class Ladder:
         )
         if compiles and (failure := compiles[0].failure):
             return report.with_(failure=failure)
+        self._compiled()
         candidate = without_failed_configurations(candidate, binaries)
         if resources.on_gpu:
             return self._on_gpu(judge, report, candidate, selection, seed, binaries)
         return self._interpreted(judge, report, candidate, selection, seed)
 
     # -------------------------------------------------------------- under the interpreter
-    def _within_contract(
-        self, candidate: TracedCandidate, selection: Selection, seed: int
-    ) -> ContractSizes:
-        """Selects other sizes for a candidate whose guard raises at the small sizes, and traces
-        it there: dimensions fixed by the guard keep the problem's own values. Returns the
-        arguments unchanged if the guard raises nowhere, or accepts no other size.
-        """
-        unchanged = ContractSizes(selection, candidate)
-        if not is_guarded(candidate.failures, selection.base.index):
-            return unchanged
-        front, options = self._resources.interpreter_front(), self._options
-        with self._at(Lane.CPU), single_threaded():
-            free = front.free_sizes(self._problem, self._source, selection.base.sizes, options)
-            if not free:
-                return unchanged
-            problem, fixed = with_fixed_sizes(self._problem, free)
-            chosen = select_sizes(problem, self._source, "cpu", seed, max(0, len(selection.others)))
-            if chosen.too_large or not chosen.base.sizes:
-                return unchanged
-            if options.sizes:
-                chosen = with_variants_of_sizes(chosen, problem, seed)
-            self._say("tracing within the sizes that the candidate takes")
-            only_trace = options.with_(targets=options.targets[:1])
-            again, _, _ = front.traced_and_compiled(
-                problem, self._source, chosen, only_trace, seed, self._say
-            )
-        names = ", ".join(f"{name} {value}" for name, value in fixed.items())
-        note = f"own size only of {names}: the candidate raises at others, which are outside of its contract"
-        outside = outside_contract(selection.every, candidate.failures)
-        return ContractSizes(chosen.with_(notes=(*chosen.notes, note)), again, outside, fixed)
-
     def _interpreted(
         self,
         judge: Judge,
@@ -208,7 +167,10 @@ class Ladder:
         """Replays under the interpreter. Returns the unchanged report if disabled."""
         if self._options.interpret is False:
             return report
-        judged = self._judge_interpreted(judge, candidate, selection, seed, self._rules)
+        rung = InterpretedRung(
+            self._resources, self._problem, self._source, self._options, self._rules, self._say
+        )
+        judged = rung.judged(judge, candidate, selection, seed)
         if judged.needs_gpu:
             reason = (
                 judged.needs_gpu if selection.too_large else f"needs a GPU ({judged.needs_gpu})"
@@ -220,83 +182,6 @@ class Ladder:
         return with_verdict(
             report, self._problem, judged, Rung.INTERPRETED, interpreted=judged.result
         )
-
-    def _judge_interpreted(
-        self,
-        judge: Judge,
-        candidate: TracedCandidate,
-        selection: Selection,
-        seed: int,
-        rules: Rules,
-    ) -> JudgeFindings:
-        """Judges the candidate under the interpreter, at sizes which its own guard accepts."""
-        if selection.too_large:
-            return JudgeFindings(
-                CorrectnessResult(device="cpu", interpreted=True), needs_gpu=selection.too_large
-            )
-        checked = self._within_contract(candidate, selection, seed)
-        selection, candidate = checked.selection, checked.candidate
-        self._say("interpreting at small sizes")
-        with self._at(Lane.CPU):
-            others = (*selection.variants, *traced_in_surroundings(selection, candidate))
-            judged = judge.judge(candidate, selection.base, others, seed, rules, progress=self._say)
-            judged = self._with_culprits(judge, judged, selection, seed, interpreted=True)
-            judged = self._resources.interpreter_front().all_kernels_checked(
-                judge,
-                judged,
-                self._problem,
-                self._source,
-                candidate,
-                selection,
-                seed,
-                self._options,
-                rules,
-            )
-        result = judged.result.with_(
-            sizes=selection.base.sizes, notes=(*judged.result.notes, *selection.notes),
-            tried=(*judged.result.tried, *checked.outside), fixed_sizes=checked.fixed,
-            host_choices=(*judged.result.host_choices, *candidate.host_choices),
-        )  # fmt: skip
-        return judged.with_result(result)
-
-    def _varies_under_interpreter(self, seed: int) -> bool:
-        """Returns whether other layouts and surroundings are judged under the interpreter, after the GPU's sizes.
-
-        Each of them asks for binaries of its own on a GPU: a product with nine layouts compiles 13 instead of 6. Where
-        every layout must be right, the GPU judges them: a kernel may be one that no interpreter can run.
-        """
-        if not self._resources.on_gpu or self._options.interpret is False:
-            return False
-        if not self._options.contiguous_inputs:
-            return False
-        return not self._selection_beside_gpu(seed).too_large
-
-    def _selection_beside_gpu(self, seed: int) -> Selection:
-        """Returns the few small sizes at which a candidate of a GPU is interpreted as well."""
-        if self._beside_gpu is None:
-            number = min(self._options.sizes, INTERPRETED_SIZES)
-            with single_threaded():
-                chosen = select_sizes(self._problem, self._source, "cpu", seed, number)
-            if self._options.sizes and not chosen.too_large:
-                chosen = with_variants_of_sizes(chosen, self._problem, seed)
-            self._beside_gpu = chosen
-        return self._beside_gpu
-
-    def _interpreted_beside_gpu(self, report: Report, seed: int) -> Report:
-        """Adds results of the interpreter for a candidate which is right on the GPU: outcomes of
-        comparisons which no draw produced, other orders of programs and reductions, other layouts of
-        the inputs and other surroundings. Few small sizes are enough.
-        """
-        front, options = self._resources.interpreter_front(), self._options.with_(targets=())
-        with self._at(Lane.CPU), single_threaded():
-            selection = self._selection_beside_gpu(seed)
-            candidate, _, _ = front.traced_and_compiled(
-                self._problem, self._source, selection, options, seed, self._say
-            )
-        rules = replace(self._rules, seconds=min(self._rules.seconds, INTERPRETED_SECONDS))
-        with self._resources.interpreter_for(self._problem) as judge:
-            judged = self._judge_interpreted(judge, candidate, selection, seed, rules)
-        return with_interpreted(report, judged, is_too_large=bool(selection.too_large))
 
     # -------------------------------------------------------------- on a GPU
     def _on_gpu(
@@ -311,7 +196,7 @@ class Ladder:
                 candidate, selection.base, others, seed, self._rules, binaries=binaries,
                 progress=self._say, take_whole=take_whole,
             )  # fmt: skip
-            judged = self._with_culprits(judge, judged, selection, seed, interpreted=False)
+            judged = self._with_culprits(judge, judged, selection, seed)
             choices = (*judged.result.host_choices, *candidate.host_choices)
             judged = judged.with_result(judged.result.with_(host_choices=choices))
             report = with_verdict(
@@ -322,26 +207,17 @@ class Ladder:
         return report
 
     def _with_culprits(
-        self,
-        judge: Judge,
-        judged: JudgeFindings,
-        selection: Selection,
-        seed: int,
-        *,
-        interpreted: bool,
+        self, judge: Judge, judged: JudgeFindings, selection: Selection, seed: int
     ) -> JudgeFindings:
         """Returns the findings with the inputs whose strides a candidate ignores, which is traced once more for it."""
 
         def trace(variants: Selection) -> tuple[TracedCandidate, Mapping[str, Any] | None]:
             front: TracesAndCompiles = self._resources.elsewhere or self._resources.front()
             options = self._options.with_(targets=self._options.targets[:1])
-            if interpreted and self._resources.on_gpu:
-                front, options = self._resources.interpreter_front(), options.with_(targets=())
             candidate, _, binaries = front.traced_and_compiled(
                 self._problem, self._source, variants, options, seed, self._say
             )
-            candidate = without_failed_configurations(candidate, binaries)
-            return candidate, None if interpreted else binaries
+            return without_failed_configurations(candidate, binaries), binaries
 
         return name_culprits(judge, judged, selection, trace, seed, self._rules)
 

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING
 
 from kernelwright.tools.compiling.compiled import OUTPUT_FILE
 from kernelwright.tools.compiling.compiler import Compiler
-from kernelwright.tools.evaluation.ladder import Ladder, Progress, SharedResources
+from kernelwright.tools.evaluation.ladder import Ladder
 from kernelwright.tools.evaluation.report_parts import (
     failure_of_judge,
 )
+from kernelwright.tools.evaluation.shared_resources import Progress, SharedResources
 from kernelwright.tools.hardware.machine_info import evaluating_environment
 from kernelwright.tools.hardware.open_files import raise_open_files_limit
 from kernelwright.tools.judging.front import Front, TracesAndCompiles

@@ -55,6 +55,14 @@ def with_verdict(
     )  # fmt: skip
 
 
+def why_unseen(judged: JudgeFindings) -> str:
+    """Returns why the interpreter says nothing of a candidate, as of inline assembly; empty where it does."""
+    failure = judged.result.failure
+    if failure is not None and failure.fault in NOT_INTERPRETED:
+        return f"{failure.fault}: {failure.message}"
+    return judged.needs_gpu
+
+
 def with_interpreted(report: Report, judged: JudgeFindings, *, is_too_large: bool) -> Report:
     """Returns the report of a candidate which is right on a GPU, with the interpreter's results.
 
@@ -63,10 +71,7 @@ def with_interpreted(report: Report, judged: JudgeFindings, *, is_too_large: boo
     costs no reward.
     """
     result, failure = judged.result, judged.result.failure
-    unseen = judged.needs_gpu
-    if failure is not None and failure.fault in NOT_INTERPRETED:
-        unseen = f"{failure.fault}: {failure.message}"
-    if unseen:
+    if unseen := why_unseen(judged):
         coverage = None if is_too_large else Coverage(unseen=clean_text(unseen, MAX_UNSEEN))
         warning = f"not interpreted: {clean_text(unseen, MAX_UNSEEN)}"
         return report.with_(coverage=coverage, warnings=(*report.warnings, warning))

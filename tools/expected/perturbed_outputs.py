@@ -5,6 +5,7 @@ ill-conditioned. In pieces, and with no more tensors at a time than it takes: ea
 from __future__ import annotations
 
 import contextlib
+import itertools
 from typing import Any
 
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
@@ -26,8 +27,8 @@ PERTURBATION_ULPS, ROW_PERTURBATIONS = 16, 3
 """How far inputs are moved to see what the reference makes of it, and how often as whole rows."""
 HALF_PERTURBATION_ULPS = 2
 """The same for inputs of sixteen bits, whose last place is as large as the noise of arithmetic on them."""
-NOISY_RUNS = 4
-"""How often each kind of noise is drawn for an output that steps."""
+NOISY_RUNS = 2
+"""How often each kind of noise is drawn for an output that steps, each time with its mirror image."""
 NEARBY_INPUTS = 4
 """Inputs nearby on which eager's own error is looked at where that of a draw may be small by luck."""
 
@@ -47,7 +48,10 @@ def steps_of_outputs(
     prepared: PreparedProblem, expected: ExpectedOutputs
 ) -> list[StepReach | None]:
     """Runs the reference on inputs moved by noise, several times, and returns how far each output moved from float64's;
-    None for what is no tensor. An element near a step is on its other side in half of the runs.
+    None for what is no tensor.
+
+    Every noise comes with its mirror image: an element that lies on a step, as half an integer that is rounded does, is
+    on the other side of it in one of the two.
     """
     import torch
 
@@ -55,13 +59,19 @@ def steps_of_outputs(
     reaches, unit_reaches = ([_zero_reach(r) for r in exact] for _ in range(2))
     _raise_reaches(reaches, expected.eager, exact)
     with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
-        for seed in range(expected.rng, expected.rng + NOISY_RUNS):
-            unit = run_on(
-                prepared, expected, expected.weights, perturb(expected.inputs, seed, 1, 1)
-            )
+        seeds = range(expected.rng, expected.rng + NOISY_RUNS)
+        for seed, mirrored in itertools.product(seeds, (False, True)):
+            inputs = perturb(expected.inputs, seed, 1, 1, mirrored=mirrored)
+            unit = run_on(prepared, expected, expected.weights, inputs)
             _raise_reaches(unit_reaches, unit, exact)
             for move in (perturb, perturb_rows):
-                inputs = move(expected.inputs, seed, PERTURBATION_ULPS, HALF_PERTURBATION_ULPS)
+                inputs = move(
+                    expected.inputs,
+                    seed,
+                    PERTURBATION_ULPS,
+                    HALF_PERTURBATION_ULPS,
+                    mirrored=mirrored,
+                )
                 _raise_reaches(reaches, run_on(prepared, expected, expected.weights, inputs), exact)
     pairs = zip(reaches, unit_reaches, strict=True)
     return [

@@ -26,6 +26,7 @@ from kernelwright.tools.expected.searched_draws import searched_outputs
 from kernelwright.tools.expected.weights import WEIGHT_SCALES, require_visible_weights
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.rules import (
+    ChecksOf,
     Rules,
     Thoroughness,
     distributions_for,
@@ -135,7 +136,7 @@ class Examination:
             self._checks.watched_draw = None  # the next draw may be of gigabytes, too
             for number, draw in enumerate(asked, 2):
                 self._distribution(draw, number, perturbed)
-            if how is Thoroughness.ALL:
+            if how is Thoroughness.ALL and not self._beside_interpreter:
                 self._matrix_structures(perturbed)
                 self._search_outcomes()
         finally:
@@ -144,11 +145,10 @@ class Examination:
     def examine_one_call(
         self, told: str, *, every_distribution: bool, every_configuration: bool
     ) -> None:
-        """On one draw, the largest size on two, and on other weights than those that the model is made with. `told`:
-        the size in words.
+        """On one draw, the largest size on two, and on other weights than those that the model is made with.
 
-        Where every distribution is asked for, every configuration of autotuned launches may be, too. Raises Failed and
-        ProblemError.
+        told: the size in words. Where every distribution is asked for, every configuration of autotuned launches may be,
+        too. Raises Failed and ProblemError.
         """
         checks, index = self._checks, self._size.index
         try:
@@ -190,7 +190,7 @@ class Examination:
         """Where elements are computed alone: numbers of every exponent, at the largest size with every mantissa that is
         drawn, at the others a part. Raises Failed.
         """
-        if self._checks.prepared.mixes_elements:
+        if self._checks.prepared.mixes_elements or self._beside_interpreter:
             return
         own = self._judge.expected(self._problem, self._seed, Draw.OWN, 0)
         parts = parts_of_inputs(own.inputs)
@@ -311,9 +311,14 @@ class Examination:
 
     def _distributions(self) -> list[Draw]:
         assert self._checks.watched_draw is not None
-        return distributions_for(
+        draws = distributions_for(
             self._candidate.traced, self._checks.prepared, self._checks.watched_draw.inputs
         )
+        return [d for d in draws if not (self._beside_interpreter and d in OF_THE_BASE)]
+
+    @property
+    def _beside_interpreter(self) -> bool:
+        return self._rules.checks is ChecksOf.GPU_BESIDE_INTERPRETER
 
     def _distribution(
         self, draw: Draw, number: int, perturbed: bool, at: str = "", *, part: int = 0

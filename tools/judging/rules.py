@@ -84,6 +84,17 @@ WHERE = {
 }
 
 
+class ChecksOf(Enum):
+    """Which checks a judge makes of a candidate."""
+
+    ONLY_JUDGE = 1
+    """All: nobody else judges the candidate."""
+    GPU_BESIDE_INTERPRETER = 2
+    """Those that depend on a GPU's arithmetic or on long rows; an interpreter makes the others."""
+    INTERPRETER_BESIDE_GPU = 3
+    """Those that depend on host code and on data alone, at short rows; a GPU makes the others."""
+
+
 @dataclass(frozen=True)
 class Rules:
     """What is asked of a candidate."""
@@ -95,6 +106,7 @@ class Rules:
     """Share of the other sizes at which the candidate's host code may raise."""
     contiguous_inputs: bool = False
     """Whether a candidate may be wrong on inputs in other layouts than the problem's own."""
+    checks: ChecksOf = ChecksOf.ONLY_JUDGE
 
 
 class Thoroughness(Enum):

@@ -22,6 +22,7 @@ from kernelwright.tools.judging.layouts.layout_checks import (
     shows_strides,
 )
 from kernelwright.tools.judging.rules import (
+    ChecksOf,
     JudgeFindings,
     Rules,
     Thoroughness,
@@ -33,6 +34,7 @@ from kernelwright.tools.judging.searching.replayed_outcomes import forget_outcom
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, SizeChecks
 from kernelwright.tools.judging.surroundings.surroundings_checks import SurroundingsChecks
 from kernelwright.tools.problem import ProblemError
+from kernelwright.tools.reference_trials.admission import require_survival
 from kernelwright.tools.reference_trials.contract_sizes import GUARD_FAULTS
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
@@ -147,9 +149,10 @@ class Verdict:
                 self._require_addresses_that_fit()
             thorough = self._thorough_size(others)
             interpreted = self._candidate.traced.traces if self._judge.device == "cpu" else ()
-            self._long = choose_long_sizes(
-                [s for s in others if s is not thorough], base, interpreted
-            )
+            if self._rules.checks is not ChecksOf.INTERPRETER_BESIDE_GPU:
+                self._long = choose_long_sizes(
+                    [s for s in others if s is not thorough], base, interpreted
+                )
             if thorough is None:
                 self._base_size(base, ALL)
                 for size in others:
@@ -306,6 +309,8 @@ class Verdict:
 
     def _one_call(self, size: AtSize, told: str) -> None:
         """Examines one call on one draw, at the long sizes on every one. Raises Failed and ProblemError."""
+        if size.is_degenerate:
+            require_survival(size.problem)
         prepared = self._judge.prepared(size.problem, self._seed, self._prepared)
         self._randomness = self._randomness or prepared.randomness
         with self._timed(size):
@@ -381,6 +386,7 @@ class Verdict:
 
     def _one_empty_call(self, size: AtSize) -> None:
         """Calls the candidate over memory that holds a finite poison. Raises Failed and ProblemError."""
+        require_survival(size.problem)
         prepared = self._judge.prepared(size.problem, self._seed, self._prepared)
         expected = self._judge.expected(size.problem, self._seed, Draw.OWN, 0)
         if not expected.finite():

@@ -193,18 +193,31 @@ def distance(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(same, 0.0, gap).nan_to_num_(nan=math.inf, posinf=math.inf)
 
 
-def perturb(inputs: list[Any], seed: int, ulps: int = 4, half_ulps: int | None = None) -> list[Any]:
+def perturb(
+    inputs: list[Any],
+    seed: int,
+    ulps: int = 4,
+    half_ulps: int | None = None,
+    *,
+    mirrored: bool = False,
+) -> list[Any]:
     """The floating inputs moved by up to `ulps` units in the last place, each element its own way; zeros stay zero,
     other values are passed on.
 
     What the reference makes of them goes to `measure` as `perturbed`. Equal elements come apart: a variance of 0 does
     not stay one. half_ulps: for inputs of sixteen bits, where it is another number.
+    mirrored: each element moves the other way, so that the two runs of a seed take a tie to both sides.
     """
-    return [_multiply_floats(v, seed, _factors_near_one(ulps, half_ulps)) for v in inputs]
+    return [_multiply_floats(v, seed, _factors_near_one(ulps, half_ulps, mirrored)) for v in inputs]
 
 
 def perturb_rows(
-    inputs: list[Any], seed: int, ulps: int = 4, half_ulps: int | None = None
+    inputs: list[Any],
+    seed: int,
+    ulps: int = 4,
+    half_ulps: int | None = None,
+    *,
+    mirrored: bool = False,
 ) -> list[Any]:
     """As `perturb`, but each row (along the last dimension) moves as one.
 
@@ -213,11 +226,14 @@ def perturb_rows(
     by less than that.
     """
     return [
-        _multiply_floats(v, seed, _factors_near_one(ulps, half_ulps), by_rows=True) for v in inputs
+        _multiply_floats(v, seed, _factors_near_one(ulps, half_ulps, mirrored), by_rows=True)
+        for v in inputs
     ]
 
 
-def _factors_near_one(ulps: int, half_ulps: int | None) -> Callable[[Tensor, Any], Tensor]:
+def _factors_near_one(
+    ulps: int, half_ulps: int | None, mirrored: bool
+) -> Callable[[Tensor, Any], Tensor]:
     import torch
 
     def factors(piece: Tensor, generator: Any) -> Tensor:
@@ -225,7 +241,8 @@ def _factors_near_one(ulps: int, half_ulps: int | None) -> Callable[[Tensor, Any
         steps = torch.randint(
             -most, most + 1, piece.shape, generator=generator, device=piece.device, dtype=torch.int8
         )
-        return 1 + steps.to(piece.dtype) * torch.finfo(piece.dtype).eps
+        moves = steps.to(piece.dtype) * torch.finfo(piece.dtype).eps
+        return 1 - moves if mirrored else 1 + moves
 
     return factors
 

@@ -9,6 +9,8 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.eval_mode import JudgedProblem, as_judged
 from kernelwright.tools.reference_trials.trials import reference_trials
 
+SURVIVAL_ENTRY = "kernelwright.tools.reference_trials.worker:run_with_data"
+
 
 def admit(problem: Problem, *, train_mode: bool) -> JudgedProblem:
     """Returns the problem as it is judged. A problem that was admitted before costs nothing.
@@ -18,3 +20,12 @@ def admit(problem: Problem, *, train_mode: bool) -> JudgedProblem:
     """
     reference_trials().require_working(problem, train_mode=train_mode, may_be_random=True)
     return JudgedProblem(problem) if train_mode else as_judged(problem)
+
+
+def require_survival(problem: Problem) -> None:
+    """Raises ProblemError where the reference fails or ends its process on a CPU at the problem's sizes.
+
+    Extents of 0 and 1 are sizes at which nobody may have run it. Some operators end the process there: torch 2.11's
+    attention divides by an extent of 0.
+    """
+    reference_trials().run(SURVIVAL_ENTRY, problem, {})

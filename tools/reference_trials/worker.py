@@ -104,6 +104,14 @@ def trial(problem: Problem, train_mode: bool) -> JsonValue:
     )
 
 
+def run_with_data(problem: Problem) -> JsonValue:
+    """An entry: runs the reference on a CPU at the problem's sizes. Raises ProblemError where it fails."""
+    from kernelwright.tools.references.input_spec import describe_on
+
+    describe_on(problem, "cpu")
+    return None
+
+
 def try_reference(problem: Problem) -> None:
     """Runs the reference without data at its own size, or with data where it needs them, and with data at the size that
     a judge without a GPU uses.

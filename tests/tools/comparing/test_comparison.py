@@ -285,6 +285,15 @@ def test_shaking_moves_every_element_by_a_few_ulps_and_leaves_zeros_and_whole_nu
     assert number == 5
 
 
+def test_a_tie_is_moved_to_both_sides_by_a_noise_and_its_mirror_image():
+    halves = torch.arange(4096, dtype=torch.float32) + 0.5
+    moved, mirrored = (perturb([halves], seed=2, ulps=16, mirrored=m)[0] for m in (False, True))
+    assert torch.equal(moved - halves, halves - mirrored)
+    is_moved = moved != halves
+    assert is_moved.float().mean() > 0.9
+    assert torch.equal(is_moved, torch.round(moved) != torch.round(mirrored))
+
+
 def test_lessening_brings_every_element_a_little_nearer_to_zero_and_leaves_zeros_and_whole_numbers():
     x = torch.tensor([0.0, 1.0, -2.0] * 100)
     whole = torch.arange(3)

@@ -10,10 +10,13 @@ import torch
 import torch.nn.functional as F
 
 from kernelwright.tools.comparing.comparison import ComparedOutput
+from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
+from kernelwright.tools.comparing.exactness.steps import StepReach
 from kernelwright.tools.expected.by_draw import measure_by_draw
 from kernelwright.tools.expected.prepared_problem import ExpectedOutputs
 from kernelwright.tools.faults import Fault
 from kernelwright.tools.references.arithmetic import errors_of_tf32_convolutions
+from kernelwright.tools.references.input_distributions import Draw
 
 AFTER: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "nothing": lambda y: y,
@@ -115,3 +118,22 @@ def test_two_layers_on_inputs_near_0_have_one_error_a_channel(after, bits):
         tf32_errors=lambda: errors_of_tf32_convolutions(lambda: run(lambda t: t, torch.float32), expected.exact),
     )  # fmt: skip
     assert found.check.passed == (bits == 13)
+
+
+@pytest.mark.parametrize(("off_by", "passes"), [(1e-4, True), (3e-2, False)])
+def test_an_element_of_a_function_that_steps_may_be_off_by_its_reach(off_by, passes):
+    x = torch.logspace(-6, 6, 4096)
+    exact = x.double().sqrt()
+    expected = ExpectedOutputs([x], [x.sqrt()], [exact], 1, None, draw=Draw.EXPONENTS)
+    reach = 1e-4 * exact.float()
+    mine = x.sqrt()
+    mine[100] *= 1 + off_by
+    measured = measure_by_draw(
+        mine,
+        expected,
+        0,
+        "exponents",
+        moved=lambda: [StepReach(reach, reach)],
+        kind=ArithmeticKind.STEPPED,
+    )
+    assert measured.check.passed is passes

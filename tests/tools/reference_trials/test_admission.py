@@ -16,6 +16,7 @@ from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.options import Options
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.reference_trials import trials
+from kernelwright.tools.reference_trials.admission import require_survival
 from kernelwright.tools.reference_trials.trials import ReferenceTrials, reference_trials
 from kernelwright.tools.reference_trials.worker import TrialOutcome
 
@@ -74,6 +75,17 @@ def test_python_is_told_the_line_of_a_reference_that_would_end_or_block_it(endin
         kernelwright.check(RIGHT, reference(ending), device="cpu")
     assert ENDINGS[ending] in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_reference_that_crashes_without_elements_costs_that_size_alone():
+    crashing = reference("if not x.numel(): os.kill(os.getpid(), 11)").source
+    problem = Problem(
+        name="mine.py", source=crashing.replace("torch.relu(x)", "x * torch.sigmoid(x)")
+    )
+    report = kernelwright.check(RIGHT, problem, device="cpu")
+    assert report.correct, report.failure
+    with pytest.raises(ProblemError, match="SIGSEGV"):
+        require_survival(problem.with_sizes({"SIZE": 0}))
 
 
 def test_a_reference_that_was_tried_costs_no_process_a_second_time(short_trials):

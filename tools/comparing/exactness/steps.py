@@ -54,6 +54,10 @@ class StepReach:
         reach = distance(moved, exact).nan_to_num_(posinf=0.0).float()
         return StepReach(reach, reach)
 
+    def moved_from(self, exact: torch.Tensor) -> torch.Tensor:
+        """Returns the float64 reference `exact` moved up by the reach of each element, in its shape."""
+        return exact.double() + self.reach.reshape(exact.shape)
+
     def as_rows(self, rows: int, columns: int) -> StepReach:
         """Returns the same as matrices."""
         return StepReach(self.reach.reshape(rows, columns), self.unit_reach.reshape(rows, columns))

@@ -7,12 +7,12 @@ from __future__ import annotations
 import pytest
 
 from bench.judge_suites import exploits, honest, problem_of
-from kernelwright.tools.evaluation.ladder import Ladder
+from kernelwright.tools.evaluation.interpreted_rung import InterpretedRung, select_sizes_beside_gpu
 from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.evaluation.report_parts import with_interpreted
 from kernelwright.tools.host_choices import MOVES_ON, HostChoice
 from kernelwright.tools.judging.own_work import Rule
-from kernelwright.tools.judging.rules import SOME_STRIDES, JudgeFindings
+from kernelwright.tools.judging.rules import SOME_STRIDES, JudgeFindings, Rules
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.admission import admit
 from kernelwright.tools.report import CorrectnessResult, Fault, Report
@@ -70,15 +70,17 @@ def after_a_right_answer(
         judged_on="a GPU",
         correctness=CorrectnessResult(device="a GPU", interpreted=False, host_choices=host_choices),
     )
-    ladder = Ladder(
+    rung = InterpretedRung(
         evaluator._shared_resources(),
         problem,
         source,
         Options(),
-        Rule.parse(own_work),
+        Rules(own_work=Rule.parse(own_work), contiguous_inputs=Options().contiguous_inputs),
         lambda doing: None,
     )
-    return ladder._interpreted_beside_gpu(right, SEED)
+    selection = select_sizes_beside_gpu(problem, source, Options(), SEED)
+    judged = rung.judged_beside_gpu(selection, SEED)
+    return with_interpreted(right, judged, is_too_large=bool(selection.too_large))
 
 
 @pytest.mark.parametrize("entry", exploits(GOT_THROUGH_ON_A_GPU), ids=lambda entry: entry.name)
