@@ -147,8 +147,8 @@ class Examination:
     ) -> None:
         """On one draw, the largest size on two, and on other weights than those that the model is made with.
 
-        told: the size in words. Where every distribution is asked for, every configuration of autotuned launches may be,
-        too. Raises Failed and ProblemError.
+        told: the size in words. every_configuration: of autotuned launches, where every distribution is asked for.
+        Raises Failed and ProblemError.
         """
         checks, index = self._checks, self._size.index
         try:
