@@ -11,7 +11,7 @@ T = TypeVar("T")
 Progress = Callable[[str], None]
 
 
-class Stopped(Exception):
+class StepStopped(Exception):
     """Ends a step whose result nobody waits for any more."""
 
 
@@ -19,7 +19,7 @@ class BackgroundStep(Generic[T]):
     """Runs a function in a thread at once. A context manager that stops it on exit.
 
     The function gets a progress callback that reports nothing; once the step is stopped, the next call of it raises
-    Stopped. The exit does not wait for that: what the thread holds is given back when it notices.
+    StepStopped. The exit does not wait for that: what the thread holds is given back when it notices.
     """
 
     def __init__(self, step: Callable[[Progress], T]) -> None:
@@ -35,7 +35,7 @@ class BackgroundStep(Generic[T]):
 
     def _say(self, _: str) -> None:
         if self._stopped.is_set():
-            raise Stopped
+            raise StepStopped
 
     def __enter__(self) -> BackgroundStep[T]:
         return self
