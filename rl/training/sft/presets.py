@@ -73,7 +73,8 @@ PRESETS: Mapping[PresetName, Preset] = {
     ),
     PresetName.LORA: Preset(
         config={**_COSINE, **_ONE_BY_SIXTEEN, "learning_rate": 1e-4, "num_train_epochs": 1, "max_length": 2048},
-        lora=Lora(),
+        # Each process would draw its own dropout masks, and more GPUs would give other losses.
+        lora=Lora(dropout=0.0),
     ),
     # AutoTriton's (arXiv:2507.05687): three epochs at 1e-5.
     PresetName.FULL: Preset(

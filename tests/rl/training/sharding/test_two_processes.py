@@ -28,7 +28,7 @@ from tests.tiny_model import save_tiny_adapter, save_tiny_model  # noqa: E402
 ROOT = Path(__file__).parents[4]
 RATE = ("--set", "learning_rate=1e-3", "--set", "warmup_steps=0", "--device", "cpu")
 TOLERANCE = 1e-4
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}/src:{ROOT}"}
 
 
 @pytest.fixture(scope="module")
@@ -100,13 +100,12 @@ def test_grpo_of_two_processes_has_the_losses_and_gradients_of_one(tmp_path, tin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["whole", "lora"])
+@pytest.mark.parametrize("kind", ["whole", "new lora", "stored lora"])
 def test_sft_of_two_processes_gives_the_weights_of_one(tmp_path, tiny, kind):
-    """The adapter is a stored one, without the dropout that would differ by process."""
     corpus = small_corpus(tmp_path / "corpus", copies=1)
-    more = ("--preset", "full")
-    if kind == "lora":
-        more = ("--adapter", save_tiny_adapter(tiny, tmp_path / "adapter"), "--preset", "lora")
+    more = ("--preset", "full" if kind == "whole" else "lora")
+    if kind == "stored lora":
+        more += ("--adapter", save_tiny_adapter(tiny, tmp_path / "adapter"))
     results = {}
     for gpus in (1, 2):
         done = run(*sft(corpus, tiny, tmp_path / str(gpus), gpus, *more, "--json"))
