@@ -103,7 +103,9 @@ class FineTuningResult(Value):
     padding: float | None = None
     """Share of padding among the computed tokens."""
     gpu_memory: int | None = None
-    """Peak GPU memory in bytes."""
+    """Peak of the tensors of the first process on its GPU, in bytes."""
+    step_seconds: tuple[float, ...] = ()
+    """Seconds of each optimizer step of the last sitting."""
     resumed_at: int = 0
     losses: tuple[tuple[int, float], ...] = ()
     held_losses: tuple[tuple[int, float], ...] = ()

@@ -149,5 +149,9 @@ def sft_config(preset: Preset, user_settings: Mapping[str, Any], **fixed: object
 
     check_settings(SFTConfig, user_settings)
     defaults = {**preset.config, **fixed}
+    # transformers' own default of 8 rows would take more memory than a part of a step.
+    part_rows = user_settings.get("per_device_train_batch_size")
+    part_rows = part_rows or defaults.get("per_device_train_batch_size", 8)
+    defaults.setdefault("per_device_eval_batch_size", part_rows)
     decided = {name: defaults.pop(name) for name in PRESET_FIELDS if name in defaults}
     return make_config(SFTConfig, defaults=defaults, user_settings=user_settings, decided=decided)

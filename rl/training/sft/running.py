@@ -275,6 +275,7 @@ def _summary(
         seconds=figures.seconds,
         padding=sampler.padding(rows.train.lengths) if hasattr(sampler, "padding") else None,
         gpu_memory=torch.cuda.max_memory_allocated() if on_gpu else None,
+        step_seconds=tuple(trainer.step_seconds),
         resumed_at=figures.resumed_at,
         losses=losses,
         held_losses=_series(log, "eval_loss"),

@@ -85,6 +85,9 @@ class KernelSFTTrainer(SFTTrainer):
         keep_trainer_quiet(self)
         self.clock = clock
         self.interrupted = False
+        self.step_seconds: list[float] = []
+        """Seconds of each optimizer step of this sitting."""
+        self.add_callback(_StepTimes(self.step_seconds))
         self.add_callback(_Ending(self))
         self.add_callback(FiniteGradients())
 
@@ -240,6 +243,34 @@ def _as_trained(training: bool) -> Iterator[None]:
         return
     with torch.compiler.set_stance("force_eager"):
         yield
+
+
+class _StepTimes(TrainerCallback):
+    """Notes the seconds of each optimizer step, without the measurements between two steps."""
+
+    def __init__(self, seconds: list[float]) -> None:
+        self._seconds = seconds
+        self._began = 0.0
+
+    def on_step_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
+        """Starts the clock of a step."""
+        self._began = time.monotonic()
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
+        """Notes the seconds of a step on the host, which waits for the GPU whenever trl logs."""
+        self._seconds.append(round(time.monotonic() - self._began, 4))
 
 
 class _Ending(TrainerCallback):
