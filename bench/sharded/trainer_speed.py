@@ -7,6 +7,7 @@ transformers; this project with its running batch, from a copy of the weights.
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Sequence
@@ -48,7 +49,7 @@ def _peak(device: str) -> float | None:
 
 
 def _times(began: list[float]) -> list[float]:
-    return [later - earlier for earlier, later in zip(began, began[1:], strict=False)]
+    return [later - earlier for earlier, later in itertools.pairwise(began)]
 
 
 def _shared_settings(task: Task, world: int, folder: Path) -> dict[str, Any]:
