@@ -5,7 +5,8 @@
 
 Pages: a record of so many verdicts, each submitted four times, is written before the server starts. Then enqueue calls
 are timed in turns, without and with so many open pages, in one run on one server: each page asks for what the real one
-asks for, every three seconds. The goal is a 99th percentile within 1.5 times of that without pages.
+asks for, every three seconds, from a process of its own, as browsers do. The goal is a 99th percentile within 1.5 times
+of that without pages.
 
 Greedy: one client has submitted so many candidates when another one submits a single one, five times. Counted from the
 server's own record are the greedy client's verdicts that were made between the single one's arrival and its end. The
@@ -50,6 +51,8 @@ PAGE_PATHS = (
     "/v1/rewards?preset=default", "/v1/trajectories?limit=50",
 )  # fmt: skip
 """What a page asks for in a round (page/overview.js)."""
+PAGE_CACHE_CONTROL = "max-age=2"
+"""The header of its requests (page/shared.js)."""
 ROUNDS = 3
 """Turns without pages, each followed by one with them."""
 SUBMISSIONS_OF_A_VERDICT = 4
@@ -181,15 +184,36 @@ def body_of(text: str) -> dict[str, object]:
     return {"problem": {"name": "fused_silu"}, "candidate": candidate}
 
 
-async def open_page(url: str, delay: float, stopped: asyncio.Event) -> None:
-    """Asks as one open page does until it is closed. delay: seconds after which it is opened."""
+async def open_page(url: str, delay: float) -> None:
+    """Asks as one open page does, for ever. delay: seconds after which it is opened."""
     async with client_of(url, "page") as http:
+        http.headers["Cache-Control"] = PAGE_CACHE_CONTROL
         await asyncio.sleep(delay)
-        while not stopped.is_set():
+        while True:
             answers = await asyncio.gather(*(http.get(path) for path in PAGE_PATHS))
             for answer in answers:
                 answer.raise_for_status()
             await asyncio.sleep(PAGE_SECONDS)
+
+
+async def open_pages(url: str, pages: int) -> None:
+    """Keeps so many pages open, which were opened one after the other."""
+    delays = [PAGE_SECONDS * number / pages for number in range(pages)]
+    await asyncio.gather(*(open_page(url, delay) for delay in delays))
+
+
+@contextmanager
+def pages_in_a_process(url: str, pages: int) -> Iterator[None]:
+    """Keeps pages open while the block runs, in another process: their work must not delay the calls that are timed."""
+    words = ["-m", "bench.service_crowd", "--pages", str(pages), "--open", url]
+    process = subprocess.Popen([sys.executable, *words])
+    try:
+        time.sleep(2 * PAGE_SECONDS)
+        yield
+        assert process.poll() is None, "the pages ended early"
+    finally:
+        process.terminate()
+        process.wait(60)
 
 
 async def enqueue(url: str, name: str, calls: int) -> list[float]:
@@ -212,12 +236,8 @@ async def beside_pages(url: str, pages: int, calls: int) -> PagesResult:
     beside: list[float] = []
     for turn in range(ROUNDS):
         without += await enqueue(url, f"without {turn}", calls)
-        stopped = asyncio.Event()
-        delays = [PAGE_SECONDS * number / pages for number in range(pages)]
-        tasks = [asyncio.create_task(open_page(url, delay, stopped)) for delay in delays]
-        beside += await enqueue(url, f"beside {turn}", calls)
-        stopped.set()
-        await asyncio.gather(*tasks)
+        with pages_in_a_process(url, pages):
+            beside += await enqueue(url, f"beside {turn}", calls)
     return PagesResult(tuple(without), tuple(beside))
 
 
@@ -270,7 +290,12 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=200, help="enqueue calls of one turn")
     parser.add_argument("--greedy", type=int, default=3000)
     parser.add_argument("--out", type=Path)
+    parser.add_argument(
+        "--open", metavar="URL", help="open the pages of this server, and do nothing else"
+    )
     options = parser.parse_args()
+    if options.open:
+        asyncio.run(open_pages(options.open, options.pages))
     load_before = os.getloadavg()[0]
     with TemporaryDirectory() as name:
         folder = Path(name)

@@ -27,7 +27,7 @@ from kernelwright.agent.judging.messages import (
 )
 from kernelwright.agent.judging.verdict_maker import VerdictMaker, capacity_of, error_kind
 from kernelwright.session_priority import lower_session
-from kernelwright.worker_process import connection_to_parent
+from kernelwright.worker_process import connection_to_parent, end_forks
 
 CPU_NICENESS = 5
 """Niceness of a judge on a CPU and of all that it starts: the process that answers requests beside it comes first."""
@@ -65,6 +65,7 @@ class PoolConnection:
 def main() -> None:
     """Judges on one device for the parent process, which asks over the pipe."""
     connection, (device, places, judges) = connection_to_parent()
+    end_forks()
     workers, sharers = int(places), int(judges)
     sys.setswitchinterval(SWITCH_SECONDS)
     if device == "cpu":

@@ -26,13 +26,19 @@ from kernelwright.agent.judging.placed_judge import PlacedJudge, closed_error
 from kernelwright.agent.judging.placing import JudgeHandle, VerdictUnderWay
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost
 from kernelwright.agent.judging.verdict_maker import capacity_of
+from kernelwright.agent.judging.walls.bounds import exceeded_bound
+from kernelwright.tools.hardware.gpus import read_sensors
+from kernelwright.tools.hardware.memory_requests import make_lock_files
+from kernelwright.tools.problem import ProblemError
 from kernelwright.worker_process import WorkerProcess
 
 _READS: TypeAdapter[FromJudge] = TypeAdapter(FromJudge)
 JUDGE_MODULE = "kernelwright.agent.judging.judge_process"
-WALLED_MODULE = "kernelwright.agent.judging.walled_judge"
+WALLED_MODULE = "kernelwright.agent.judging.walls.walled_judge"
 CLOSING_SECONDS = 5.0
 """Seconds that a judge is given to end by itself."""
+EXIT_CODE_SECONDS = 1.0
+"""Seconds that a judge which hung up is given to end, so that its exit code says why."""
 MAX_SILENT_SECONDS = 90.0
 """Seconds without a message after which a judge counts as dead and is ended: it sends a sign of life every
 few seconds.
@@ -51,7 +57,7 @@ class JudgeWalls(NamedTuple):
 
     environment: Mapping[str, str]
     hidden: tuple[Path, ...] | None = None
-    """Paths that references must not see (walled_judge.py); None where references are trusted like the server."""
+    """Paths that references must not see (walls/walled_judge.py); None where references are trusted like the server."""
 
     @classmethod
     def around(cls, hidden: Sequence[Path] | None) -> JudgeWalls:
@@ -128,21 +134,24 @@ class LocalJudge(PlacedJudge):
 
     # -------------------------------------------------------------- the reading thread
     def _read(self) -> None:
+        exit_seconds = EXIT_CODE_SECONDS
         try:
             while self._connection.poll(MAX_SILENT_SECONDS):
                 self._take(_READS.validate_json(self._connection.recv_bytes()))
+            exit_seconds = 0.0
             self.trouble = (
                 f"the judge {self.name} said nothing for {MAX_SILENT_SECONDS:g} s and was ended"
             )
         except (EOFError, OSError, ValueError):
             pass
         self._takes_no_more()
-        self._process.end()
+        self._process.end(exit_seconds)
         self._to_send.put(None)
         self._writer.join()
         self._process.close()
+        error = self._loss()
         for number in list(self._under_way):
-            self._finish(number, self._loss())
+            self._finish(number, error)
         self._ended(self)
 
     def _take(self, message: FromJudge) -> None:
@@ -162,6 +171,11 @@ class LocalJudge(PlacedJudge):
             return closed_error()
         if self._was_ended:
             return self._ended_error()
+        bound = exceeded_bound(self._process.exit_code)
+        if bound is not None and len(self._under_way) == 1:
+            return ProblemError(
+                f"the reference, or what it started, passed the judge's bound of {bound}: the judge was ended"
+            )
         why = self.trouble or f"the judge {self.name} died (exit status {self._process.exit_code})"
         return JudgeLost(f"{why} while it was at work on this verdict: see agent doctor")
 
@@ -171,5 +185,7 @@ def _start_process(arguments: Sequence[str], walls: JudgeWalls | None) -> Worker
         return WorkerProcess(JUDGE_MODULE, *arguments)
     if walls.hidden is None:
         return WorkerProcess(JUDGE_MODULE, *arguments, environment=walls.environment)
-    hidden = json.dumps([str(path) for path in walls.hidden])
-    return WorkerProcess(WALLED_MODULE, *arguments, hidden, environment=walls.environment)
+    is_on_gpu = arguments[0] != "cpu"
+    shared = [file for gpu in read_sensors() for file in make_lock_files(gpu)] if is_on_gpu else []
+    paths = json.dumps([[str(path) for path in walls.hidden], [str(path) for path in shared]])
+    return WorkerProcess(WALLED_MODULE, *arguments, paths, environment=walls.environment)

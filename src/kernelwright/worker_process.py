@@ -282,6 +282,14 @@ def connection_to_parent() -> tuple[Connection, list[str]]:
     return Connection(int(sys.argv[1])), sys.argv[2:]
 
 
+def end_forks() -> None:
+    """Has every copy of this process that `os.fork` makes end at once.
+
+    For a process that runs foreign texts: its copy would go on with the connections, and answer in its stead.
+    """
+    os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
 def end_with_parent(before: Callable[[], None] = lambda: None) -> None:
     """Ends this process soon after the one that started it, whatever it is at; `before` is called first.
 

@@ -18,8 +18,10 @@ from typing import NamedTuple
 
 from kernelwright.tools.hardware.lease import (
     LEASE_POLL_SECONDS,
+    entrance_file,
     lock_file,
     open_and_unlock,
+    timing_file,
     try_lock,
 )
 
@@ -41,6 +43,16 @@ class MemoryRequest(NamedTuple):
 def request_file(gpu: str) -> Path:
     """Returns the path of the GPU's request file. gpu: as for `lease.lock_file`."""
     return lock_file(gpu).with_suffix(".memory")
+
+
+def make_lock_files(gpu: str) -> list[Path]:
+    """Makes the files that the processes which measure on a GPU share, and returns their paths."""
+    locks = [lock_file(gpu), timing_file(gpu)]
+    files = [*locks, *map(entrance_file, locks), request_file(gpu)]
+    for file in files:
+        with open_and_unlock(file):
+            pass
+    return files
 
 
 @contextlib.contextmanager

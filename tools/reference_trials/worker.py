@@ -20,7 +20,7 @@ from pydantic import JsonValue
 from kernelwright.source_lines import origin_of_line
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Value
-from kernelwright.worker_process import connection_to_parent, end_with_parent
+from kernelwright.worker_process import connection_to_parent, end_forks, end_with_parent
 
 if TYPE_CHECKING:
     from kernelwright.tools.references.input_spec import InputSpec
@@ -63,6 +63,7 @@ def main() -> None:
     """Runs one reference after the other, as the parent process asks over the pipe."""
     connection, _ = connection_to_parent()
     end_with_parent()
+    end_forks()
     import torch
 
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -13,6 +13,7 @@ from kernelwright.agent.serving.changes import Changes
 from kernelwright.agent.serving.content import RequestRefused, no_such_verdict
 from kernelwright.agent.serving.retention import Retention
 from kernelwright.agent.serving.routes.admission import NO_TOKEN_MESSAGE
+from kernelwright.agent.serving.routes.snapshots import Snapshots
 from kernelwright.agent.serving.routes.tokens import Right, Tokens
 from kernelwright.agent.serving.service import JudgeService
 from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
@@ -38,6 +39,7 @@ class Context:
     retention: Retention | None = None
     trace_export: TraceExport | None = None
     changes: Changes = field(default_factory=Changes)
+    snapshots: Snapshots = field(default_factory=Snapshots)
     started: float = field(default_factory=time.time)
 
     def sees_all(self, client: str) -> bool:

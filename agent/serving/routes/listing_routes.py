@@ -6,10 +6,11 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from kernelwright.agent.serving.routes.context import Client, Context, ContextDependency, errors
@@ -33,10 +34,16 @@ CSV_COLUMNS = (
 Asked = Annotated[VerdictQuery, Query()]
 
 
-@router.get("/verdicts", responses=errors(401, 422))
-async def newest(query: Asked, client: Client, context: ContextDependency) -> VerdictList:
+@router.get("/verdicts", response_model=VerdictList, responses=errors(401, 422))
+async def newest(
+    request: Request, query: Asked, client: Client, context: ContextDependency
+) -> Response:
     """The verdicts that the query names, the newest first, without their reports."""
-    return await run_sync(_page, context, client, query)
+    return await context.snapshots.answer(request, client, partial(_json, context, client, query))
+
+
+def _json(context: Context, client: str, query: VerdictQuery) -> bytes:
+    return _page(context, client, query).model_dump_json().encode()
 
 
 def _page(context: Context, client: str, query: VerdictQuery) -> VerdictList:

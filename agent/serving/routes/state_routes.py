@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as InPath
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
@@ -71,20 +71,17 @@ def _device_queue(context: Context, device: DeviceKind) -> DeviceQueue:
     )  # fmt: skip
 
 
-@router.get("/v1/judges", responses=errors(401))
-async def judges(client: Client, context: ContextDependency) -> JudgeList:
+@router.get("/v1/judges", response_model=JudgeList, responses=errors(401))
+async def judges(request: Request, client: Client, context: ContextDependency) -> Response:
     """Every judge: whether it takes verdicts, since when, how often it died, and what it is at."""
-    return await run_sync(_judges, context, client)
+    return await context.snapshots.answer(request, client, partial(_judges, context, client))
 
 
-def _judges(context: Context, client: str) -> JudgeList:
+def _judges(context: Context, client: str) -> bytes:
     at_work = context.service.running_by_judge()
     states = context.service.pool.judges()
-    return JudgeList(
-        judges=tuple(
-            _judge(context, client, state, at_work.get(state.name, [])) for state in states
-        )
-    )
+    entries = (_judge(context, client, state, at_work.get(state.name, [])) for state in states)
+    return JudgeList(judges=tuple(entries)).model_dump_json().encode()
 
 
 def _judge(
@@ -110,16 +107,18 @@ def _condition(judge: JudgeState) -> JudgeCondition:
     return JudgeCondition.READY if judge.ready else JudgeCondition.STARTING
 
 
-@router.get("/v1/history", responses=errors(401, 422))
+@router.get("/v1/history", response_model=ServiceHistory, responses=errors(401, 422))
 async def history(
+    request: Request,
     client: Client,
     context: ContextDependency,
     seconds: Annotated[
         float, Query(ge=60.0, le=30 * 86_400.0, description="How far back, in seconds.")
     ] = 3600.0,
-) -> ServiceHistory:
+) -> Response:
     """Throughput, latency and length of the queue of all clients over time."""
-    return await run_sync(context.statistics.history, seconds)
+    compute = partial(context.statistics.history, seconds)
+    return await context.snapshots.answer(request, client, compute)
 
 
 @router.get("/v1/health", responses={503: {"model": Health}})
@@ -154,14 +153,15 @@ async def metrics(client: Client, context: ContextDependency) -> Response:
     )
 
 
-@router.get("/v1/rewards", responses=errors(401, 422))
+@router.get("/v1/rewards", response_model=RewardHealth, responses=errors(401, 422))
 async def rewards(
+    request: Request,
     asking: Client,
     context: ContextDependency,
     problem: Annotated[str | None, Query(max_length=200)] = None,
     client: Annotated[str | None, Query(max_length=64)] = None,
     preset: Annotated[str, Query(max_length=64, description="The weights that pay.")] = "default",
-) -> RewardHealth:
+) -> Response:
     """Where rewards die: rungs, reasons, distribution, flat groups, trend.
 
     Computed once for all who ask within a few seconds.
@@ -169,7 +169,8 @@ async def rewards(
     if preset not in PRESET_WEIGHTS:
         raise RequestRefused(Code.INVALID, f"preset: choose {', '.join(PRESET_WEIGHTS)}")
     whose = client if context.sees_all(asking) else asking
-    return await run_sync(context.statistics.rewards, problem, whose, preset)
+    compute = partial(context.statistics.rewards, problem, whose, preset)
+    return await context.snapshots.answer(request, asking, compute)
 
 
 @router.get("/v1/trajectories", responses=errors(401, 422))

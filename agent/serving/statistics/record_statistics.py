@@ -6,8 +6,6 @@ import threading
 import time
 from pathlib import Path
 
-from kernelwright.agent.serving.statistics.reward_health import RewardHealth
-from kernelwright.agent.serving.statistics.service_history import ServiceHistory
 from kernelwright.agent.serving.statistics.statistics_process import (
     HistoryQuestion,
     RewardsQuestion,
@@ -19,7 +17,9 @@ MODULE = "kernelwright.agent.serving.statistics.statistics_process"
 ANSWER_SECONDS = 60.0
 """Seconds for one answer; after that the process is replaced."""
 FRESH_SECONDS = 5.0
-"""Seconds for which a computed value is given: every open page asks each three seconds."""
+"""Seconds for which a computed value is given at least: every open page asks each three seconds."""
+MAX_SHARE_OF_TIME = 0.02
+"""Share of the time for which the process computes one value; one that takes longer is computed less often."""
 MAX_VALUES = 64
 """Questions whose values are remembered."""
 
@@ -34,20 +34,19 @@ class RecordStatistics:
         self._process: WorkerProcess | None = None
         self._answers: dict[str, tuple[float, bytes]] = {}
 
-    def rewards(self, problem: str | None, client: str | None, preset: str) -> RewardHealth:
-        """Returns the health of rewards of a problem and a client, paid by a preset; None stands for all.
+    def rewards(self, problem: str | None, client: str | None, preset: str) -> bytes:
+        """Returns the JSON of the `RewardHealth` of a problem and a client, paid by a preset; None stands for all.
 
         Raises InfrastructureError.
         """
         question = RewardsQuestion(problem=problem, client=client, preset=preset)
         key = question.model_dump_json()
-        return RewardHealth.model_validate_json(self._answer(key, key))
+        return self._answer(key, key)
 
-    def history(self, seconds: float) -> ServiceHistory:
-        """Returns the history of so many seconds until now. Raises InfrastructureError."""
+    def history(self, seconds: float) -> bytes:
+        """Returns the JSON of the `ServiceHistory` of so many seconds until now. Raises InfrastructureError."""
         question = HistoryQuestion(now=time.time(), seconds=seconds)
-        answer = self._answer(f"history {seconds}", question.model_dump_json())
-        return ServiceHistory.model_validate_json(answer)
+        return self._answer(f"history {seconds}", question.model_dump_json())
 
     def close(self) -> None:
         """Ends the process."""
@@ -59,10 +58,15 @@ class RecordStatistics:
             fresh_until, answer = self._answers.get(key, (0.0, b""))
             if time.monotonic() < fresh_until:
                 return answer
+            began = time.monotonic()
             answer = self._ask(question.encode())
+            took = time.monotonic() - began
             if len(self._answers) >= MAX_VALUES:
                 self._answers.clear()
-            self._answers[key] = (time.monotonic() + FRESH_SECONDS, answer)
+            self._answers[key] = (
+                time.monotonic() + max(FRESH_SECONDS, took / MAX_SHARE_OF_TIME),
+                answer,
+            )
             return answer
 
     def _ask(self, question: bytes) -> bytes:

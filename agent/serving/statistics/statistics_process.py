@@ -7,7 +7,6 @@ as JSON after the other and answers each with JSON; it opens the record for read
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,9 +17,10 @@ from kernelwright.agent.serving.statistics.reward_health import ScoredSubmission
 from kernelwright.agent.serving.statistics.service_history import read_times, service_history
 from kernelwright.agent.serving.tables import SUBMISSION, VERDICT
 from kernelwright.agent.serving.wire import Score, State, WireValue
+from kernelwright.session_priority import lower_session
 from kernelwright.worker_process import connection_to_parent, end_with_parent
 
-NICENESS = 5
+NICENESS = 15
 """The process that answers requests comes first."""
 MAX_SUBMISSIONS = 20_000
 """Submissions that reward health looks at, the newest."""
@@ -51,7 +51,7 @@ def main() -> None:
     """Answers questions until the parent process is gone."""
     connection, (file,) = connection_to_parent()
     end_with_parent()
-    os.nice(NICENESS)
+    lower_session(NICENESS)
     engine = sa.create_engine(f"sqlite:///file:{Path(file).resolve()}?mode=ro&uri=true")
     while True:
         try:

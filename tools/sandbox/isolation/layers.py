@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import resource
 import tempfile
 from collections.abc import Callable
@@ -109,8 +108,7 @@ def cap_processes(limits: Limits) -> None:
     Only for the first process of a namespace, and only if the limit belongs to the namespace
     (Linux 6.14 and later); earlier kernels have a single limit for the whole machine.
     """
-    release = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
-    if os.getpid() != 1 or release < (6, 14):
+    if os.getpid() != 1 or not kernel.pid_namespaces_have_ceilings():
         raise OSError(95, "needs Linux 6.14 and a pid namespace")
     Path("/proc/sys/kernel/pid_max").write_text(str(max(limits.processes, 301)))
 

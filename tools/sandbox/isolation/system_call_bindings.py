@@ -25,7 +25,7 @@ NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
     0x40000000,
 )
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
+_PR_SET_PDEATHSIG, PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 _MS_PRIVATE, _MS_REC, _MS_BIND, _MS_REMOUNT, _MS_RDONLY, _MS_NOSUID, _MS_NODEV = (
     1 << 18,
     1 << 14,
@@ -120,6 +120,11 @@ def mount_scratch(folder: str, size: int, files: int) -> None:
     )
 
 
+def mount_memory(folder: str, options: str) -> None:
+    """Mounts an empty file system in memory over a folder. options: those of tmpfs(5), as `size=4k,mode=0755`."""
+    mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, options)
+
+
 def make_read_only(path: str) -> None:
     """Bind-mounts a path over itself, read-only for every process."""
     mount(path, path, None, _MS_BIND)
@@ -127,8 +132,8 @@ def make_read_only(path: str) -> None:
 
 
 def bind_mount(source: str, target: str) -> None:
-    """Mounts a path at another one, or over itself, so that the mount has flags of its own."""
-    mount(source, target, None, _MS_BIND)
+    """Mounts a path, with the mounts below it, at another one. Raises OSError."""
+    mount(source, target, None, _MS_BIND | _MS_REC)
 
 
 def remount_read_only(mount_point: str) -> None:
@@ -144,6 +149,11 @@ def hide(path: Path) -> None:
         mount("tmpfs", str(path), "tmpfs", _MS_NOSUID | _MS_NODEV, "size=4k,mode=0555")
     elif path.exists():
         bind_mount("/dev/null", str(path))
+
+
+def pid_namespaces_have_ceilings() -> bool:
+    """Whether /proc/sys/kernel/pid_max belongs to the pid namespace (Linux 6.14 and later), not to the machine."""
+    return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2]) >= (6, 14)
 
 
 def enter_user_namespace() -> None:

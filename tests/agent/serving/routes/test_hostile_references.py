@@ -36,6 +36,8 @@ READS = {
     "the server's files through /proc": "open('/proc/{server}/root{folder}/tokens.txt').read()",
     "every environment": "[open(p).read() for p in __import__('glob').glob('/proc/[0-9]*/environ')]",
     "the parent's memory": "open('/proc/{server}/mem', 'rb').read(1)",
+    "disks": "[open(d, 'rb').read(1) for d in __import__('glob').glob('/dev/[svn][dv]*')][0]",
+    "files of root": "open('/etc/shadow').read()",
 }
 """Expressions whose value would be in the error that alice is told."""
 HARMS = {
@@ -45,8 +47,26 @@ HARMS = {
     "kills everything": "import os, signal; os.kill(-1, signal.SIGKILL)",
     "loops": "exec('while True: pass')",
     "sleeps": "import time; time.sleep(10_000)",
-    "forks": "import os; [os.fork() for _ in range(5)]",
+    "forks": "import os; [os.fork() for _ in range(9)]",
+    "forks past Python": (
+        "import ctypes, time; c = ctypes.CDLL(None); "
+        "[time.sleep(20) or c._exit(0) for _ in range(400) if c.fork() == 0]"
+    ),
+    "doubles past Python": "import ctypes, time; c = ctypes.CDLL(None); [c.fork() for _ in range(9)]; time.sleep(20)",
+    "starts programs": "import subprocess as s; p = [s.Popen(['sleep', '20']) for _ in range(400)]",
+    "starts threads": (
+        "import threading as t, time; [t.Thread(target=time.sleep, args=(20,)).start() for _ in range(4000)]"
+    ),
     "allocates": "bytearray(2**45)",
+    "takes memory": "self.kept = [bytearray(b'x') * 2**28 for _ in range(100)]",
+    "fills the temporary folder": (
+        "import tempfile; [open(tempfile.mktemp(), 'wb').write(bytes(2**28)) for _ in range(100)]"
+    ),
+    "fills the temporary folder with names": (
+        "import tempfile; [open(tempfile.mktemp(), 'wb') for _ in range(300_000)]"
+    ),
+    "uncovers the server's files": "import subprocess as s; s.run(['umount', '-a', '-l'])",
+    "changes the kernel's settings": "open('/proc/sys/kernel/core_pattern', 'w').write('|/bin/false')",
     "writes to the home": "import os; open(os.path.expanduser('~{user}') + '/planted', 'w').write('x')",
     "writes into the package": "import kernelwright as k; open(k.__path__[0] + '/planted.py', 'w').write('x')",
     "writes to the record": "open('{folder}/.kernelwright/service.db', 'wb').write(b'x')",
@@ -64,7 +84,7 @@ def shared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shared")
     (folder / "tokens.txt").write_text(f"alice {ALICE}\nbob {BOB}\n")
     os.environ["SECRET_OF_A_TEST"] = SECRET
-    server = RunningServer(folder, "--token-file", "tokens.txt", "--verdict-seconds", "60")
+    server = RunningServer(folder, "--token-file", "tokens.txt", "--verdict-seconds", "30")
     del os.environ["SECRET_OF_A_TEST"]
     yield server
     server.stop()
@@ -96,7 +116,6 @@ def test_a_reference_reads_nothing_of_the_server(shared, reads):
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
 @pytest.mark.parametrize("harm", HARMS)
 def test_after_a_hostile_reference_another_clients_verdicts_are_right(shared, harm, right_code):
     status = told(shared, HARMS[harm])

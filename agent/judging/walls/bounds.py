@@ -1,0 +1,57 @@
+"""What a walled judge may use with all that runs in it, and the exit codes that tell which bound was passed."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from kernelwright.tools.sandbox.inside.usage_watch import Bound
+from kernelwright.tools.sandbox.limits import Limits
+
+OWN_PROCESSES = 160
+"""Processes at once of the judge and its references, those of candidates' sandboxes not counted. A judge at work has
+about ten.
+"""
+THREADS_OF_A_PROCESSOR = 32
+"""Threads per processor that the libraries of a judge start."""
+MEMORY_SHARE = 0.75
+"""Share of this machine's memory."""
+TEMPORARY_BYTES = 8 << 30
+TEMPORARY_FILES = 200_000
+"""Size of the file system that stands for /tmp; its pages take memory only when they are written."""
+FULL_SHARE = 0.95
+"""Share of that file system above which it counts as full."""
+FIRST_EXIT_CODE = 80
+EXIT_CODES = {bound: FIRST_EXIT_CODE + number for number, bound in enumerate(Bound)}
+"""Exit code of a walled judge that was ended for each bound."""
+
+
+class JudgeBounds(NamedTuple):
+    """Bounds of one walled judge."""
+
+    own_processes: int
+    """Processes of the judge and its references."""
+    processes: int
+    """All processes, those of candidates' sandboxes included."""
+    threads: int
+    """All processes and threads, kept by the kernel."""
+    memory: int
+    """Bytes of private memory of all processes together."""
+
+
+def bounds_of_judge(capacity: int) -> JudgeBounds:
+    """Returns the bounds of a judge that makes so many verdicts side by side."""
+    candidates = capacity * Limits().processes
+    threads = OWN_PROCESSES + candidates + THREADS_OF_A_PROCESSOR * (os.cpu_count() or 1)
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return JudgeBounds(
+        own_processes=OWN_PROCESSES,
+        processes=OWN_PROCESSES + candidates,
+        threads=threads,
+        memory=int(MEMORY_SHARE * machine),
+    )
+
+
+def exceeded_bound(exit_code: int | None) -> Bound | None:
+    """Returns the bound for which a walled judge was ended; None where it ended for another reason."""
+    return next((bound for bound, code in EXIT_CODES.items() if code == exit_code), None)

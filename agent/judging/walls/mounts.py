@@ -1,0 +1,96 @@
+"""The mounts of a walled judge: folders of the server are covered, /tmp is its own, all else is read-only.
+
+A folder is covered by an empty file system, into which the parts that Python needs are mounted again. Example: with
+Python in /root/python, covering /root (mode 0700) leaves /root (mode 0755) with the entry `python` alone, which every
+user can reach.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import kernelwright
+from kernelwright.agent.judging.walls.bounds import TEMPORARY_BYTES, TEMPORARY_FILES
+from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
+
+UNTOUCHED_MOUNTS = ("/proc", "/sys", "/dev")
+"""Mounts that stay as they are: devices, the kernel's own files, and control groups, which bound candidates."""
+
+
+def make_mounts(hidden: Sequence[Path], shared: Sequence[Path], owner: int) -> None:
+    """Makes the mounts of this process's mount namespace. Raises OSError.
+
+    hidden: files of the server, whose folders are covered. shared: files in /tmp that other processes of this machine
+    lock, too. owner: user id, as this process sees it, to whom the new /tmp belongs.
+    """
+    kernel.make_mounts_private()
+    home, needed = Path.home().resolve(), needed_paths()
+    temporary = tempfile.gettempdir()
+    os.chdir("/")  # a folder that is covered is still seen by a process that works in it
+    size = f"size={TEMPORARY_BYTES},nr_inodes={TEMPORARY_FILES},mode=0700,uid={owner}"
+    _cover(Path(temporary), [*needed, *shared], size)
+    for path in dict.fromkeys((home, *map(_path_to_hide, hidden))):
+        if path.is_dir():
+            _cover(path, needed, "mode=0755")
+        else:
+            kernel.hide(path)
+    for mount_point in _mount_points():
+        if mount_point not in (temporary, *map(str, shared)):
+            kernel.remount_read_only(mount_point)
+
+
+def needed_paths() -> list[Path]:
+    """Returns the folders and files that Python imports from, this package included."""
+    package = Path(kernelwright.__file__).parent
+    paths = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable), package]
+    paths += [path for path in package.iterdir() if path.is_symlink()]  # a checkout
+    # The first entry of sys.path is the folder in which the server was started: Python needs nothing of it.
+    paths += [Path(path) for path in (*sys.path[1:], *site.getsitepackages()) if path]
+    every_path = {path.resolve() for path in paths} | {path.absolute() for path in paths}
+    return sorted(path for path in every_path if path.exists())
+
+
+def _path_to_hide(file: Path) -> Path:
+    """Returns the folder of a file: another file may be renamed to its name. Of /etc and its like the file alone."""
+    return file.parent if len(file.parent.parts) > 2 else file
+
+
+def _cover(folder: Path, needed: Sequence[Path], options: str) -> None:
+    """Mounts an empty file system over a folder, and the needed paths below it into that.
+
+    A folder that is needed itself, or lies in one, stays as it is.
+    """
+    if any(folder.is_relative_to(path) for path in needed):
+        return
+    inner = [path for path in needed if path.is_relative_to(folder)]
+    outermost = [path for path in inner if not any(p in inner for p in path.parents)]
+    links = {path: os.readlink(path) for path in outermost if path.is_symlink()}
+    # What is covered stays reachable through descriptors that were opened before.
+    opened = {
+        path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in outermost if path not in links
+    }
+    kinds = {path: path.is_dir() for path in opened}
+    kernel.mount_memory(str(folder), options)
+    for path in outermost:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path in links:
+            path.symlink_to(links[path])
+            continue
+        path.mkdir() if kinds[path] else path.touch()
+        kernel.bind_mount(f"/proc/self/fd/{opened[path]}", str(path))
+        os.close(opened[path])
+
+
+def _mount_points() -> list[str]:
+    """Returns the mount points outside of UNTOUCHED_MOUNTS, from the fields of /proc/self/mountinfo (proc(5))."""
+    mount_points = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        mount_point = line.split()[4].encode().decode("unicode_escape")
+        if not any(Path(mount_point).is_relative_to(path) for path in UNTOUCHED_MOUNTS):
+            mount_points.append(mount_point)
+    return mount_points

@@ -1,0 +1,159 @@
+"""A judge whose references are bounded, see nothing of the server, and write nowhere but in a /tmp of their own.
+
+`python -m kernelwright.agent.judging.walls.walled_judge DESCRIPTOR DEVICE WORKERS JUDGES PATHS`, where PATHS is the
+JSON of `WalledPaths`. References run in the judge's process, which cannot be confined like a candidate: it starts sandboxes
+itself. So it gets namespaces of its own (Linux): mounts, in which the folders of the server's files and the home are
+empty, but for what Python needs, and everything but /tmp is read-only; and processes, in which the server's environment
+and files cannot be reached through /proc.
+
+    server -> launcher (mounts) -> first process of the namespace (bounds) -> judge_process (user without rights)
+
+The judge is no user of this machine: started by root it takes a user id that has no files, and its capabilities count
+in a user namespace of its own alone. So it can neither unmount what hides the server's files nor change the kernel's
+settings, and the kernel counts its processes (RLIMIT_NPROC does not count root's).
+
+Where the system refuses a namespace the judge runs without it, and a line on stderr says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from kernelwright.agent.judging.verdict_maker import capacity_of
+from kernelwright.agent.judging.walls.bounds import JudgeBounds, bounds_of_judge
+from kernelwright.agent.judging.walls.first_process import (
+    as_exit_code,
+    be_first_process,
+    be_subreaper,
+)
+from kernelwright.agent.judging.walls.mounts import make_mounts, needed_paths
+from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
+
+JUDGE_MODULE = "kernelwright.agent.judging.judge_process"
+FIRST_USER, USERS = 61184, 4336
+"""User ids without files: those from which systemd takes its dynamic users."""
+OUT_OF_MEMORY_SCORE = 500
+"""Added to the score by which the kernel chooses what it ends for want of memory: a judge before its server."""
+
+
+class WalledPaths(NamedTuple):
+    """Paths that a walled judge is told of."""
+
+    hidden: Sequence[str]
+    """Files of the server."""
+    shared: Sequence[str]
+    """Files in /tmp that other processes of this machine lock, too."""
+
+
+def main() -> None:
+    """Starts the judge behind its walls, and ends as it does."""
+    *judge_arguments, paths_json = sys.argv[1:]
+    _, device, workers, _ = judge_arguments
+    bounds = bounds_of_judge(capacity_of(device, int(workers)))
+    run_behind_walls(
+        WalledPaths(*json.loads(paths_json)), bounds, partial(_run_judge, judge_arguments)
+    )
+
+
+def run_behind_walls(
+    paths: WalledPaths, bounds: JudgeBounds, run: Callable[[], NoReturn]
+) -> NoReturn:
+    """Enters the namespaces, has `run` called in a process behind the walls, and ends as that process does."""
+    user = _user_without_files()
+    Path("/proc/self/oom_score_adj").write_text(str(OUT_OF_MEMORY_SCORE))
+    try:
+        _enter_namespaces(paths, user)
+    except OSError as error:
+        print(
+            f"judges of this server are not walled off ({error.strerror or error}): references can read what the "
+            "server's user can read",
+            file=sys.stderr,
+        )
+        be_subreaper(run, bounds)
+    if (first := os.fork()) == 0:
+        be_first_process(partial(_become_user_and_run, user, bounds, run), bounds)
+    os._exit(as_exit_code(os.waitpid(first, 0)[1]))
+
+
+def _user_without_files() -> int:
+    """Returns the user id, as this process will see it, that the judge takes: root's judges one of their own."""
+    return FIRST_USER + os.getpid() % USERS if os.geteuid() == 0 else 0
+
+
+def _enter_namespaces(paths: WalledPaths, user: int) -> None:
+    """Makes the mounts of the judge. The next fork is the first process of a process namespace. Raises OSError."""
+    if os.geteuid() != 0:
+        kernel.enter_user_namespace()
+    kernel.unshare(kernel.NEWNS | kernel.NEWPID)
+    make_mounts([Path(path) for path in paths.hidden], [Path(path) for path in paths.shared], user)
+
+
+def _become_user_and_run(user: int, bounds: JudgeBounds, run: Callable[[], NoReturn]) -> NoReturn:
+    """Gives up what this process may do outside of its namespaces, and becomes the judge's process."""
+    try:
+        if os.getuid() != user and not _reaches_python(user):
+            raise OSError(13, "its files are closed to other users")
+        _become_user(user, bounds)
+    except OSError as error:
+        print(
+            f"judges of this server keep the rights of its user ({error.strerror or error})",
+            file=sys.stderr,
+        )
+    os.environ["HOME"] = tempfile.mkdtemp(prefix="kernelwright-judge-home-")
+    run()
+
+
+def _become_user(user: int, bounds: JudgeBounds) -> None:
+    """Takes the user id, and enters a user namespace in which it is root. Raises OSError.
+
+    The mounts that were inherited are locked in the mount namespace of that user namespace (mount_namespaces(7)).
+    """
+    if os.getuid() != user:
+        _set_user(user)
+        kernel.prctl(
+            kernel.PR_SET_DUMPABLE, 1
+        )  # cleared with the user; /proc/self is root's without
+    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    limit = bounds.threads if hard == resource.RLIM_INFINITY else min(bounds.threads, hard)
+    resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
+    kernel.enter_user_namespace()
+    kernel.unshare(kernel.NEWNS)
+
+
+def _set_user(user: int) -> None:
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+
+
+def _reaches_python(user: int) -> bool:
+    """Whether a user can read what Python needs, and enter user namespaces: tried in a process that ends after it."""
+    if (trial := os.fork()) == 0:
+        try:
+            _set_user(user)
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+            readable = all(os.access(path, os.R_OK) for path in needed_paths())
+            kernel.enter_user_namespace()
+            os._exit(0 if readable else 1)
+        finally:
+            os._exit(1)
+    return os.waitpid(trial, 0)[1] == 0
+
+
+def _run_judge(judge_arguments: Sequence[str]) -> NoReturn:
+    """Becomes the judge's process."""
+    os.execv(sys.executable, [sys.executable, "-m", JUDGE_MODULE, *judge_arguments])
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    main()
