@@ -116,7 +116,13 @@ class Preparing:
                 source = complete_reference(requested.source)
                 check_form(source)
                 return Problem(name=requested.name.strip() or "problem", source=source)
-            return self._named(requested.name.strip())
+            named = self._named(requested.name.strip())
+            if named.taken_for:
+                raise ProblemError(
+                    f"there is no problem {named.taken_for!r}; the nearest is {named.name!r}: send a name of "
+                    "GET /v1/problems, or a source"
+                )
+            return named
         except ProblemError as error:
             raise RequestRefused(Code.INVALID, " ".join(str(error).split())) from None
 

@@ -108,6 +108,9 @@ class VerdictDatabase:
     def __init__(self, file: Path) -> None:
         """Raises InputError where another server has the file, or it was made by another version."""
         file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(
+            mode=0o600
+        )  # others' candidates are nobody's business; SQLite's own files follow it
         self._lock_file = file.with_name(file.name + ".lock").open("w")
         try:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -159,6 +159,7 @@ def serve(
         print_line(
             f"judging on {' and '.join(pool.devices)} at http://{_url_host(plan.host)}:{address[1]}{fragment}"
         )
+        _tell_readable_tokens(plan, print_line)
         _reload_at_signal(plan, tokens, print_line)
         try:
             server.run(sockets=[listening])
@@ -178,6 +179,12 @@ def _tokens(plan: ServerOptions) -> tuple[Tokens, str]:
         return Tokens({}, {ANONYMOUS: ClientTerms(frozenset({Right.ADMIN}))}), ""
     tokens, token = Tokens.generate()
     return tokens, f"/#token={token}"
+
+
+def _tell_readable_tokens(plan: ServerOptions, print_line: Callable[[str], None]) -> None:
+    """Tells of a token file that other users of this machine can read."""
+    if plan.token_file is not None and plan.token_file.stat().st_mode & 0o077:
+        print_line(f"other users can read {plan.token_file}: chmod 600 {plan.token_file}")
 
 
 def _reload_at_signal(

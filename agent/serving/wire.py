@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
 
 from kernelwright.agent.judging.pool import DeviceKind
 from kernelwright.tools.faults import Fault, Number
@@ -92,6 +93,13 @@ def _clean(text: str) -> str:
     return text
 
 
+def _printable(text: str) -> str:
+    """Refuses control characters and those that turn the direction of a line."""
+    if any(unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp") for character in text):
+        raise ValueError("holds characters that cannot be printed")
+    return _clean(text)
+
+
 def _targets(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(parse_target(name).name for name in names))
 
@@ -103,7 +111,11 @@ def _own_work(asked: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_short)]
-Name = Annotated[str, Field(max_length=200), AfterValidator(_clean)]
+Name = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
+Count = Annotated[int, Strict()]
+"""A whole number: neither true nor "3"."""
+Seconds = Annotated[float, Strict()]
+Switch = Annotated[bool, Strict()]
 VerdictId = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 
@@ -133,18 +145,18 @@ class VerdictOptions(WireValue):
     ) = None
     """None: the device's own."""
     own_work: Annotated[str, Field(max_length=40), AfterValidator(_own_work)] = "strict"
-    train_mode: bool = False
-    contiguous_inputs: bool = True
-    profile: bool = True
-    torch_compile: bool = False
-    ncu: bool = False
-    sanitizer: bool = False
-    sizes: int = Field(default=8, ge=0, le=64)
-    seed: int | None = Field(default=None, ge=0, lt=2**63)
+    train_mode: Switch = False
+    contiguous_inputs: Switch = True
+    profile: Switch = True
+    torch_compile: Switch = False
+    ncu: Switch = False
+    sanitizer: Switch = False
+    sizes: Count = Field(default=8, ge=0, le=64)
+    seed: Count | None = Field(default=None, ge=0, lt=2**63)
     allow_import: Annotated[tuple[Name, ...], Field(max_length=16, fail_fast=True)] = ()
-    interpret: bool | None = None
-    compile_seconds: float = Field(default=60.0, gt=0.0, le=600.0)
-    seconds: float = Field(default=120.0, gt=0.0, le=1200.0)
+    interpret: Switch | None = None
+    compile_seconds: Seconds = Field(default=60.0, gt=0.0, le=600.0)
+    seconds: Seconds = Field(default=120.0, gt=0.0, le=1200.0)
 
 
 class ProblemReference(WireValue):
@@ -170,9 +182,9 @@ class Submission(WireValue):
     """None: the server's first."""
     group: Name | None = None
     """Rollouts of one prompt have the same; for reward health."""
-    force: bool = False
+    force: Switch = False
     """Whether content that has a verdict already is judged once more."""
-    priority: int = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
+    priority: Count = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
     """Of this client's waiting verdicts those with a larger one come first."""
 
 

@@ -1,10 +1,10 @@
 """A judge whose references are bounded, see nothing of the server, and write nowhere but in a /tmp of their own.
 
 `python -m kernelwright.agent.judging.walls.walled_judge DESCRIPTOR DEVICE WORKERS JUDGES PATHS`, where PATHS is the
-JSON of `WalledPaths`. References run in the judge's process, which cannot be confined like a candidate: it starts sandboxes
-itself. So it gets namespaces of its own (Linux): mounts, in which the folders of the server's files and the home are
-empty, but for what Python needs, and everything but /tmp is read-only; and processes, in which the server's environment
-and files cannot be reached through /proc.
+JSON of `WalledPaths`. References run in the judge's process, which cannot be confined like a candidate: it starts
+sandboxes itself. So it gets namespaces of its own (Linux): mounts, in which the folders of the server's files and the
+home are empty, but for what Python needs, and everything but /tmp is read-only; and processes, in which the server's
+environment and files cannot be reached through /proc.
 
     server -> launcher (mounts) -> first process of the namespace (bounds) -> judge_process (user without rights)
 

@@ -46,6 +46,13 @@ CONTENT_POLICY = (
 
 PAGE_HEADERS = {"Content-Security-Policy": CONTENT_POLICY, "X-Content-Type-Options": "nosniff"}
 
+TRAJECTORY_HEADERS = {
+    **PAGE_HEADERS,
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "img-src data:; sandbox allow-scripts",
+}
+"""A trajectory holds texts of models: opened by itself it has no origin, and asks for nothing."""
+
 
 @router.get("/v1/queue", responses=errors(401))
 async def queue(client: Client, context: ContextDependency) -> QueueState:
@@ -190,7 +197,8 @@ async def trajectory(
     context: ContextDependency,
 ) -> HTMLResponse:
     """One trajectory as an HTML page that loads nothing."""
-    return HTMLResponse(await run_sync(context.trajectories.page, trajectory_id))
+    html = await run_sync(context.trajectories.page, trajectory_id)
+    return HTMLResponse(html, headers=TRAJECTORY_HEADERS)
 
 
 @router.get("/", response_class=HTMLResponse, include_in_schema=False)

@@ -159,14 +159,20 @@ async def cancel(verdict_id: Id, client: Client, context: ContextDependency) -> 
     return await run_sync(context.service.cancel, client, verdict_id)
 
 
-async def _existing(verdict_id: Id, client: Client, context: ContextDependency) -> str:
-    """A dependency, so that a verdict that is not there is a 404, and one stream too many a 429, and no stream."""
+async def _counted(
+    verdict_id: Id, client: Client, context: ContextDependency
+) -> AsyncIterator[str]:
+    """A dependency, so that a verdict that is not there is a 404, and one stream too many a 429, and no stream.
+
+    The stream counts from here on until it has been sent: many that are opened at once are counted, too.
+    """
     context.check_visible(client, verdict_id)
     context.service.status(client, verdict_id, with_report=False)
     if context.changes.streams[client] >= (most := context.service.limits.client_streams):
         why = f"{most} streams of yours are open: close some, or ask again in {STREAM_SECONDS} s"
         raise RequestRefused(Code.QUOTA, why, STREAM_SECONDS)
-    return verdict_id
+    with context.changes.stream(client):
+        yield verdict_id
 
 
 @router.get(
@@ -175,12 +181,12 @@ async def _existing(verdict_id: Id, client: Client, context: ContextDependency) 
     responses=errors(401, 404, 422, 429),
 )
 async def events(
-    verdict_id: Annotated[str, Depends(_existing)], client: Client, context: ContextDependency
+    verdict_id: Annotated[str, Depends(_counted)], client: Client, context: ContextDependency
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events until the verdict has ended: status, progress, and end with the report."""
     last_status: Status | None = None
     doing, began = "", time.monotonic()
-    with context.changes.of(verdict_id) as changed, context.changes.stream(client):
+    with context.changes.of(verdict_id) as changed:
         while not context.changes.closing:
             changed.clear()
             now = context.service.status(client, verdict_id, with_report=False)
