@@ -275,7 +275,7 @@ def head(answer: DrawnAnswer, encoding: str | None, framing: str) -> bytes:
     lines += [] if encoding is None else [f"Content-Encoding: {encoding}"]
     lines += ["Location: /v1/elsewhere"] if answer.status == 302 else []
     lines += (
-        ["X-Empty:", "x-ratelimit-remaining-requests: none", "X-É: ü"]
+        ["X-Empty:", "x-ratelimit-remaining-requests: none", "X-Odd: ü"]
         if answer.framing == "odd headers"
         else []
     )
