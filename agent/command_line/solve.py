@@ -78,6 +78,14 @@ Precision = Annotated[
         rich_help_panel=SEARCH_PANEL,
     ),
 ]
+Backward = Annotated[
+    bool,
+    typer.Option(
+        "--backward",
+        help="Write kernels of the gradients, too: judged as a problem of their own.",
+        rich_help_panel=SEARCH_PANEL,
+    ),
+]
 DryRun = Annotated[
     bool,
     typer.Option(
@@ -114,6 +122,7 @@ def solve(
     policy: PolicyName = "embedded",
     tune: Tune = True,
     precision: Precision = None,
+    backward: Backward = False,
     kernelbench: KernelBench = None,
     db: Database = None,
     out: KernelFile = None,
@@ -147,6 +156,18 @@ def solve(
             out,
             as_json,
             quiet,
+        )
+    if backward:
+        from kernelwright.agent.command_line.backward import finish_backward
+
+        return finish_backward(
+            chosen_problem,
+            lambda: sampling.open_policy(policy),
+            settings,
+            db=db,
+            out=out,
+            as_json=as_json,
+            quiet=quiet,
         )
     return finish_solve(
         chosen_problem,

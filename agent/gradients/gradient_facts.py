@@ -1,0 +1,225 @@
+"""Determines which gradients a reference has, and compares them with differences of its outputs.
+
+The reference runs in a process of its own (tools/reference_trials).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
+
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.reference_trials.trials import reference_trials
+from kernelwright.tools.report import Value
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelwright.tools.references.reference import Reference
+
+SEED = 0
+DIRECTIONS = 4
+"""Random directions in which the outputs are differentiated numerically."""
+STEP = 1e-6
+"""Step of the central differences in float64. The error of a difference is about STEP squared plus 1e-16 / STEP."""
+MAX_DIFFERENCE = 1e-5
+"""Largest relative difference between the gradients of autograd and central differences that agree."""
+
+
+class GradientFacts(Value):
+    """Gradients of a reference."""
+
+    arguments: tuple[str, ...]
+    """Names of the arguments of `forward`, in the order of `get_inputs`."""
+    inputs: tuple[str, ...]
+    """Names of the inputs with a gradient."""
+    weights: tuple[str, ...]
+    """Names of the parameters with a gradient, as `named_parameters` gives them."""
+    outputs: tuple[str, ...]
+    """Expressions of the differentiable outputs in terms of `output`: `output[0]`."""
+    changes_buffers: bool = False
+    """Whether forward changes buffers (running statistics)."""
+    difference: float | None = None
+    """Largest relative difference to central differences in float64; None if the reference does not run there."""
+
+    @property
+    def agree(self) -> bool:
+        """Whether the gradients are those of the outputs: false for a detached value or a straight-through estimate."""
+        return self.difference is None or self.difference <= MAX_DIFFERENCE
+
+
+def gradient_facts(problem: Problem) -> GradientFacts:
+    """Returns the facts, at sizes that a CPU can run.
+
+    Raises ProblemError if the reference has no gradient, draws random numbers in training mode, or writes to an input.
+    """
+    facts = reference_trials().run(f"{__name__}:facts_here", problem, {})
+    return GradientFacts.model_validate(facts)
+
+
+def facts_here(problem: Problem) -> JsonValue:
+    """Entry point in the reference process: returns the facts as JSON."""
+    import torch
+
+    from kernelwright.tools.reference_trials.eval_mode import as_judged
+    from kernelwright.tools.references.reference import Reference
+    from kernelwright.tools.references.small_sizes import shrink
+
+    if reason := as_judged(problem).reason:
+        raise ProblemError(
+            f"--backward: {reason}: remove the module, or end the constructor with self.eval()"
+        )
+    small = shrink(problem)
+    reference = Reference(problem.with_sizes(small.sizes) if small.fits else problem, "cpu")
+    with torch.random.fork_rng(devices=[]), reference.settings(), torch.enable_grad():
+        model = reference.model(SEED)
+        drawn = reference.inputs(SEED)
+        if any(
+            "[" in name
+            for name, v in zip(reference.input_names, drawn, strict=True)
+            if _is_floating(v)
+        ):
+            raise ProblemError(
+                "--backward: an input is a list, tuple or dictionary of tensors: pass the tensors themselves"
+            )
+        inputs = [_leaf(value) for value in reference.arguments(drawn)]
+        # In-place writes to a leaf that requires grad raise, so forward gets copies.
+        copies = [value.clone() if _is_tensor(value) else value for value in inputs]
+        versions = [buffer._version for buffer in model.buffers()]
+        output = model(*copies)
+        changes_buffers = versions != [buffer._version for buffer in model.buffers()]
+        if any(copy._version for copy in copies if _is_tensor(copy)):
+            raise ProblemError("--backward: forward writes to its inputs")
+        paths = [path for path, value in _leaves(output, "output") if _has_gradient(value)]
+        outputs = [value for _, value in _leaves(output, "output") if _has_gradient(value)]
+        if not outputs:
+            raise ProblemError("--backward: no output of the reference has a gradient")
+        names = _argument_names(model, len(inputs))
+        named = [
+            (name, value) for name, value in zip(names, inputs, strict=True) if _is_floating(value)
+        ]
+        weights = [
+            (name, weight) for name, weight in model.named_parameters() if weight.requires_grad
+        ]
+        gradients = torch.autograd.grad(
+            outputs,
+            [value for _, value in (*named, *weights)],
+            [torch.ones_like(value) for value in outputs],
+            allow_unused=True,
+        )
+        reached = [gradient is not None for gradient in gradients]
+        facts = GradientFacts(
+            arguments=tuple(names),
+            inputs=_chosen(named, reached[: len(named)]),
+            weights=_chosen(weights, reached[len(named) :]),
+            outputs=tuple(paths),
+            changes_buffers=changes_buffers,
+        )
+        difference = _difference(reference, facts)
+    return facts.model_copy(update={"difference": difference}).model_dump(mode="json")
+
+
+def _difference(reference: Reference, facts: GradientFacts) -> float | None:
+    """Returns the largest relative difference between derivatives by autograd and central differences in float64.
+
+    Each derivative is that of a random combination of the outputs along a random direction of inputs and weights.
+    """
+    import torch
+
+    from kernelwright.tools.references.models.float64 import model_in_float64
+
+    try:
+        model = model_in_float64(reference.model(SEED))
+        arguments = [
+            v.double() if _is_floating(v) else v
+            for v in reference.arguments(reference.inputs(SEED))
+        ]
+        state = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        inputs = dict(zip(facts.arguments, arguments, strict=True))
+        leaves = [inputs[name] for name in facts.inputs]
+        leaves += [model.get_parameter(name) for name in facts.weights]
+        bases = [leaf.detach().clone() for leaf in leaves]
+
+        def outputs() -> list[torch.Tensor]:
+            model.load_state_dict(state, strict=False)
+            output = model(
+                *[value.clone() if _is_floating(value) else value for value in arguments]
+            )
+            return [value for path, value in _leaves(output, "output") if path in facts.outputs]
+
+        for leaf in leaves:
+            leaf.requires_grad_()
+        results = outputs()
+        combination = [torch.randn_like(value) for value in results]
+        gradients = torch.autograd.grad(results, leaves, combination)
+        largest = 0.0
+        for _ in range(DIRECTIONS):
+            directions = [torch.randn_like(base) for base in bases]
+            sums: list[float] = []
+            with torch.no_grad():
+                for step in (STEP, -STEP):
+                    for leaf, base, direction in zip(leaves, bases, directions, strict=True):
+                        leaf.copy_(base + step * direction)
+                    sums.append(_inner_product(outputs(), combination))
+            derivative = _inner_product(gradients, directions)
+            scale = sum(
+                float((g * d).abs().sum()) for g, d in zip(gradients, directions, strict=True)
+            )
+            numeric = (sums[0] - sums[1]) / (2 * STEP)
+            largest = max(largest, abs(derivative - numeric) / max(scale, 1e-30))
+    # A reference may hold constants of another dtype, or call operators without float64.
+    except (RuntimeError, TypeError, NotImplementedError):
+        return None
+    return largest
+
+
+def _inner_product(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor]) -> float:
+    return sum(float((a * b).sum()) for a, b in zip(left, right, strict=True))
+
+
+def _argument_names(model: torch.nn.Module, count: int) -> list[str]:
+    """Returns the names of the first arguments of forward; `more_0` for those of `*more`."""
+    names: list[str] = []
+    for parameter in inspect.signature(model.forward).parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}_{index}" for index in range(count - len(names))]
+        elif parameter.kind is not parameter.KEYWORD_ONLY:
+            names.append(parameter.name)
+    return names[:count]
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yields the tensors of an output with their expressions, in the order of pytrees."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{index}]")
+    elif _is_tensor(value):
+        yield path, value
+
+
+def _chosen(named: Sequence[tuple[str, Any]], chosen: Sequence[bool]) -> tuple[str, ...]:
+    return tuple(name for (name, _), is_chosen in zip(named, chosen, strict=True) if is_chosen)
+
+
+def _leaf(value: Any) -> Any:
+    return value.detach().requires_grad_() if _is_floating(value) else value
+
+
+def _has_gradient(value: Any) -> bool:
+    return _is_floating(value) and bool(value.requires_grad)
+
+
+def _is_floating(value: Any) -> bool:
+    return _is_tensor(value) and bool(value.is_floating_point())
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
