@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -158,8 +158,6 @@ def solve(
             quiet,
         )
     if backward:
-        from kernelwright.agent.command_line.backward import finish_backward
-
         return finish_backward(
             chosen_problem,
             lambda: sampling.open_policy(policy),
@@ -271,4 +269,38 @@ def finish_solve(
         from kernelwright.agent.viewing.show.progress import console
 
         console().print(solved_view(solved))
+    raise typer.Exit(int(solved.exit))
+
+
+def finish_backward(
+    problem: Problem,
+    open_policy: Callable[[], Policy],
+    settings: Settings,
+    *,
+    db: str | None,
+    out: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Solves both problems with the live view, writes one file, shows the results, and exits."""
+    from kernelwright.agent.export.kernel_file import check_path, default_path
+    from kernelwright.agent.gradients.solving import solve_with_gradients
+    from kernelwright.agent.runtime.interrupts import PAUSING, announce_stops
+    from kernelwright.agent.viewing.show.progress import live
+
+    path = check_path(out or default_path(problem))
+    with announce_stops(PAUSING), live(quiet) as (watch, say):
+        solved = solve_with_gradients(
+            problem, open_policy, settings, db=db, output=path, watch=watch, say=say
+        )
+    if as_json:
+        typer.echo(solved.model_dump_json(indent=2))
+    else:
+        from kernelwright.agent.viewing.show.outcomes import solved_view
+        from kernelwright.agent.viewing.show.progress import console
+
+        for each in (solved.forward, solved.gradients):
+            if each is not None:
+                console().print(solved_view(each))
+        console().print(f"gradients  {solved.facts.differences_line}", soft_wrap=True)
     raise typer.Exit(int(solved.exit))

@@ -38,8 +38,12 @@ class GradientFacts(Value):
     """Names of the inputs with a gradient."""
     weights: tuple[str, ...]
     """Names of the parameters with a gradient, as `named_parameters` gives them."""
+    weight_positions: tuple[int, ...]
+    """Positions of these parameters in `named_parameters`."""
     outputs: tuple[str, ...]
     """Expressions of the differentiable outputs in terms of `output`: `output[0]`."""
+    output_positions: tuple[int, ...]
+    """Positions of these outputs among the tensors of the output."""
     changes_buffers: bool = False
     """Whether forward changes buffers (running statistics)."""
     difference: float | None = None
@@ -49,6 +53,18 @@ class GradientFacts(Value):
     def agree(self) -> bool:
         """Whether the gradients are those of the outputs: false for a detached value or a straight-through estimate."""
         return self.difference is None or self.difference <= MAX_DIFFERENCE
+
+    @property
+    def differences_line(self) -> str:
+        """Says how far the reference's gradients are from differences of its outputs."""
+        if self.difference is None:
+            return "the reference does not run in float64: its gradients were not compared with differences"
+        if self.agree:
+            return f"the reference's gradients equal differences in float64 within {self.difference:.1g}"
+        return (
+            f"the reference's gradients are not those of its outputs (they differ by {self.difference:.1g}): "
+            "a value is detached, or a backward of its own estimates them; the kernels compute what autograd gives"
+        )
 
 
 def gradient_facts(problem: Problem) -> GradientFacts:
@@ -111,11 +127,16 @@ def facts_here(problem: Problem) -> JsonValue:
             allow_unused=True,
         )
         reached = [gradient is not None for gradient in gradients]
+        positions = {name: index for index, (name, _) in enumerate(model.named_parameters())}
+        reached_weights = _chosen(weights, reached[len(named) :])
+        tensors = [path for path, _ in _leaves(output, "output")]
         facts = GradientFacts(
             arguments=tuple(names),
             inputs=_chosen(named, reached[: len(named)]),
-            weights=_chosen(weights, reached[len(named) :]),
+            weights=reached_weights,
+            weight_positions=tuple(positions[name] for name in reached_weights),
             outputs=tuple(paths),
+            output_positions=tuple(tensors.index(path) for path in paths),
             changes_buffers=changes_buffers,
         )
         difference = _difference(reference, facts)
