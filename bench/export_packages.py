@@ -26,8 +26,12 @@ from kernelwright.agent.exporting.package import write_package
 from kernelwright.agent.exporting.packaged_kernel import (
     PackagedKernel,
     package_kernel,
+    packaged_samples,
     with_distinct_names,
 )
+from kernelwright.agent.gradients.gradient_problem import NAME_MARK
+from kernelwright.agent.reporting.selecting import samples_of
+from kernelwright.agent.runtime.databases import open_store
 from kernelwright.errors import InputError
 from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem, ProblemError
@@ -51,13 +55,19 @@ def problem_of(path: Path) -> Problem | None:
     return find_problem(own if own.exists() else header[1].replace("_", " "))
 
 
-def packaged(paths: list[Path], cache: Path) -> tuple[list[PackagedKernel], dict[str, str]]:
-    """Returns the packaged kernels, and why others are not packaged."""
+def packaged(
+    paths: list[Path], cache: Path, seconds: float
+) -> tuple[list[PackagedKernel], dict[str, str]]:
+    """Returns the packaged kernels, and why others are not packaged. No kernel is judged after so many seconds."""
+    deadline = time.monotonic() + seconds
     kernels: list[PackagedKernel] = []
     refused: dict[str, str] = {}
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     with Evaluator(device=device, workers=1, cache_dir=cache) as judge:
         for path in paths:
+            if time.monotonic() > deadline:
+                refused[path.stem] = f"not judged within {seconds:g} s"
+                continue
             try:
                 problem = problem_of(path)
                 assert problem is not None
@@ -70,6 +80,23 @@ def packaged(paths: list[Path], cache: Path) -> tuple[list[PackagedKernel], dict
             except (InputError, ProblemError) as error:
                 refused[path.stem] = str(error)
             print(path.stem, refused.get(path.stem, "packaged"), file=sys.stderr, flush=True)
+    return with_distinct_names(kernels), refused
+
+
+def packaged_store(database: str) -> tuple[list[PackagedKernel], dict[str, str]]:
+    """Returns the best kernels of a database, those of gradients with their layers, and why others are not packaged."""
+    with open_store(database, readonly=True) as store:
+        samples = samples_of(store, None, None)
+        kernels: list[PackagedKernel] = []
+        refused: dict[str, str] = {}
+        for sample in samples:
+            name = sample.problem.removesuffix(".py")
+            if not sample.correct or name.endswith(NAME_MARK):
+                continue
+            try:
+                kernels += packaged_samples(store, [sample])
+            except (InputError, ProblemError) as error:
+                refused[name] = str(error)
     return with_distinct_names(kernels), refused
 
 
@@ -129,13 +156,18 @@ def main() -> None:
         "--cache", type=Path, default=Path(tempfile.gettempdir()) / "export_verdicts"
     )
     parser.add_argument("--folder", type=Path, help="keep the package here")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="judge no longer")
+    parser.add_argument("--store", help="the kernels of a database, instead of tests/kernels/good")
     arguments = parser.parse_args()
     paths = [
         path
         for path in sorted(KERNELS.glob("*.py"))
         if not arguments.names or path.stem in arguments.names
     ]
-    kernels, refused = packaged(paths, arguments.cache)
+    if arguments.store:
+        kernels, refused = packaged_store(arguments.store)
+    else:
+        kernels, refused = packaged(paths, arguments.cache, arguments.seconds)
     folder = arguments.folder or Path(tempfile.mkdtemp()) / "triton_kernels"
     write_package(folder, "triton_kernels", kernels)
     page = written(tested(folder), refused)

@@ -108,8 +108,8 @@ def build_model(problem: Problem, device: str) -> tuple[torch.nn.Module, list[An
 
 def region_solver(
     device: str, db: str | None, say: Callable[[str], None]
-) -> Callable[[Problem, Path], Solved]:
-    """Returns a function that solves a region by the compiler's draft; products may be torch's."""
+) -> Callable[[Problem, Path, float], Solved]:
+    """Returns a function that solves a region within seconds by the compiler's draft; products may be torch's."""
     from kernelwright.agent.command_line.options import (
         BudgetOptions,
         JudgingOptions,
@@ -120,9 +120,11 @@ def region_solver(
 
     # Products and convolutions of a model may stay in torch's libraries.
     judging = JudgingOptions(device=device, own_work="report")
-    settings = solve_settings("compiler", SamplingOptions(), BudgetOptions(), judging)
+    usual = solve_settings("compiler", SamplingOptions(), BudgetOptions(), judging)
 
-    def solve(problem: Problem, output: Path) -> Solved:
+    def solve(problem: Problem, output: Path, seconds: float) -> Solved:
+        minutes = seconds / 60 if seconds < float("inf") else None
+        settings = usual.with_(budgets=usual.budgets.with_(minutes=minutes))
         policy = SamplingOptions().open_policy("compiler")
         try:
             return solve_problem(

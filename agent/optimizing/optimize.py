@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from kernelwright.agent.solve.solving import Solved
     from kernelwright.tools.problem import Problem
 
-Solve = Callable[["Problem", Path], "Solved"]
-"""Solves a problem and writes the kernel's file."""
+Solve = Callable[["Problem", Path, float], "Solved"]
+"""Solves a problem within that many seconds, and writes the kernel's file."""
 MIN_SECONDS = 5.0
 """Least seconds of the budget for which another region is begun."""
 
@@ -75,10 +75,16 @@ class Optimization:
         while queue:
             region = queue.pop(0)
             row = self._row(region, total)
-            if self.deadline - time.monotonic() < MIN_SECONDS:
+            seconds = self.deadline - time.monotonic()
+            if seconds < MIN_SECONDS:
                 self.rows.append(row.with_(reason="not tried: the budget is spent"))
                 continue
-            row = self._tried(region, row)
+            number = len(self.rows) + 1
+            self.say(
+                f"region {number} of {number + len(queue)}: {region.name}, {len(region.paths)} modules; "
+                f"{len(self.kernels)} kernels so far, {seconds:.0f} s of the budget left"
+            )
+            row = self._tried(region, row, seconds)
             self.rows.append(row)
             if not row.kept:
                 queue += self._smaller(region)
@@ -93,13 +99,11 @@ class Optimization:
             share=region.bytes_moved * region.calls / total,
         )
 
-    def _tried(self, region: Region, row: RegionResult) -> RegionResult:
+    def _tried(self, region: Region, row: RegionResult, seconds: float) -> RegionResult:
         """Solves a region, and times it on a GPU; keeps a kernel that wins."""
-        number = len(self.rows) + 1
-        self.say(f"region {number}: {region.name}, {len(region.paths)} modules")
         with tempfile.TemporaryDirectory() as folder:
             try:
-                solved = self.solve(region.problem, Path(folder) / "kernel_triton.py")
+                solved = self.solve(region.problem, Path(folder) / "kernel_triton.py", seconds)
             except (InputError, ValueError, InfrastructureError) as error:
                 return row.with_(reason=_first_line(error))
         if solved.stop_reason is StopReason.INTERRUPTED:
