@@ -3,41 +3,47 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from kernelwright.agent.mcp_server.answers import AnswerState, HistoryLine, Question, VerdictOutcome
 from kernelwright.agent.mcp_server.budget import CLIENT
-from kernelwright.errors import InputError
+from kernelwright.store.connection.versioned_file import Tables, open_versioned_file
 from kernelwright.tools.report import InfrastructureError, Value
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS verdicts (
-    id TEXT PRIMARY KEY,
-    created TEXT NOT NULL,
-    question TEXT NOT NULL,
-    problem TEXT NOT NULL,
-    problem_hash TEXT NOT NULL,
-    candidate_hash TEXT NOT NULL,
-    source TEXT NOT NULL,
-    state TEXT NOT NULL,
-    outcome TEXT,
-    explanation TEXT NOT NULL DEFAULT '',
-    speedup REAL,
-    answer TEXT NOT NULL DEFAULT '',
-    report TEXT NOT NULL DEFAULT '',
-    server INTEGER NOT NULL,
-    client TEXT NOT NULL DEFAULT ''
-);
-CREATE INDEX IF NOT EXISTS verdicts_by_problem ON verdicts (problem, created);
-"""
-BUSY_SECONDS = 30.0
-SCHEMA_VERSION = 2
-UPGRADES = {1: "ALTER TABLE verdicts ADD COLUMN client TEXT NOT NULL DEFAULT ''"}
-"""The statement that makes of each earlier version the next one."""
+VERDICTS = sa.Table(
+    "verdicts",
+    sa.MetaData(),
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("created", sa.String, nullable=False),
+    sa.Column("question", sa.String, nullable=False),
+    sa.Column("problem", sa.String, nullable=False),
+    sa.Column("problem_hash", sa.String, nullable=False),
+    sa.Column("candidate_hash", sa.String, nullable=False),
+    sa.Column("source", sa.String, nullable=False),
+    sa.Column("state", sa.String, nullable=False),
+    sa.Column("outcome", sa.String),
+    sa.Column("explanation", sa.String, nullable=False, server_default=""),
+    sa.Column("speedup", sa.Float),
+    sa.Column("answer", sa.String, nullable=False, server_default=""),
+    sa.Column("report", sa.String, nullable=False, server_default=""),
+    sa.Column("server", sa.Integer, nullable=False),
+    sa.Column("client", sa.String, nullable=False, server_default=""),
+    sa.Index("verdicts_by_problem", "problem", "created"),
+)
+TABLES = Tables(
+    VERDICTS.metadata,
+    version=2,
+    upgrades={1: ("ALTER TABLE verdicts ADD COLUMN client TEXT NOT NULL DEFAULT ''",)},
+)
+LINE_COLUMNS = [
+    VERDICTS.c.id.label("verdict_id"),
+    *(VERDICTS.c[name] for name in HistoryLine.model_fields if name != "verdict_id"),
+]
 
 
 class StoredVerdict(Value):
@@ -69,86 +75,63 @@ class StoredVerdict(Value):
 
 
 class History:
-    """The file of stored verdicts. A connection is opened for each query, so that threads and servers share it."""
+    """The file of stored verdicts, which threads and servers share."""
 
     def __init__(self, path: Path) -> None:
         """Raises InputError where the file is not a database of this kind, or its folder cannot be written."""
         self.path = path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as db:
-                version = db.execute("PRAGMA user_version").fetchone()[0]
-                if version > SCHEMA_VERSION:
-                    raise InputError(
-                        f"--db {path} was written by a newer version: update kernelwright"
-                    )
-                db.execute("PRAGMA journal_mode = WAL")
-                for old in range(version or SCHEMA_VERSION, SCHEMA_VERSION):
-                    db.execute(UPGRADES[old])
-                db.executescript(SCHEMA)
-                db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        except (sqlite3.Error, OSError) as error:
-            raise InputError(
-                f"--db {path} cannot be used ({error}): name a file in a folder that you may write"
-            ) from None
+        self._engine = open_versioned_file(path, TABLES, "--db")
 
     @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
+    def _open(self) -> Iterator[sa.Connection]:
         try:
-            with closing(sqlite3.connect(self.path, timeout=BUSY_SECONDS)) as db, db:
-                db.row_factory = sqlite3.Row
-                yield db
-        except sqlite3.Error as error:
+            with self._engine.begin() as connection:
+                yield connection
+        except sa.exc.DBAPIError as error:
             raise InfrastructureError(
-                f"the history {self.path} cannot be used ({error}): check the disk"
+                f"the history {self.path} cannot be used ({error.orig}): check the disk"
             ) from error
 
     def begin(self, row: StoredVerdict) -> None:
         """Keeps a verdict before it is made."""
-        self._write(row, "INSERT INTO")
+        with self._open() as connection:
+            connection.execute(sa.insert(VERDICTS), row.model_dump(mode="json"))
 
     def keep(self, row: StoredVerdict) -> None:
         """Replaces the stored state of a verdict."""
-        self._write(row, "REPLACE INTO")
-
-    def _write(self, row: StoredVerdict, verb: str) -> None:
-        values = row.model_dump(mode="json")
-        names = ", ".join(values)
-        with self._open() as db:
-            db.execute(
-                f"{verb} verdicts ({names}) VALUES ({', '.join(f':{n}' for n in values)})", values
-            )
+        replace = sa.insert(VERDICTS).prefix_with("OR REPLACE")
+        with self._open() as connection:
+            connection.execute(replace, row.model_dump(mode="json"))
 
     def find(self, verdict_id: str) -> StoredVerdict | None:
         """Returns a verdict of the current client by its id, or by a beginning that no other id has."""
-        with self._open() as db:
-            rows = db.execute(
-                "SELECT * FROM verdicts WHERE substr(id, 1, length(:id)) = :id AND client = :client "
-                "ORDER BY id LIMIT 2",
-                {"id": verdict_id, "client": CLIENT.get()},
-            ).fetchall()
+        begins = sa.func.substr(VERDICTS.c.id, 1, len(verdict_id)) == verdict_id
+        query = sa.select(VERDICTS).where(begins, _is_own()).order_by(VERDICTS.c.id).limit(2)
+        with self._open() as connection:
+            rows = connection.execute(query).mappings().all()
         exact = [row for row in rows if row["id"] == verdict_id]
         chosen = exact or (rows if len(rows) == 1 and len(verdict_id) >= 4 else [])
-        return StoredVerdict(**dict(chosen[0])) if chosen else None
+        return StoredVerdict.model_validate(dict(chosen[0])) if chosen else None
 
     def newest(self, problem: str, limit: int) -> tuple[list[HistoryLine], int]:
         """Returns the current client's newest verdicts of a problem (empty: of all), and how many there are."""
-        where = "WHERE client = :client" + (" AND problem = :problem" if problem else "")
-        with self._open() as db:
-            rows = db.execute(
-                f"SELECT id AS verdict_id, created, question, problem, state, outcome, explanation, candidate_hash, "
-                f"speedup, server FROM verdicts {where} ORDER BY created DESC, rowid DESC LIMIT :limit",
-                {"problem": problem, "limit": limit, "client": CLIENT.get()},
-            ).fetchall()
-            total = db.execute(
-                f"SELECT count(*) FROM verdicts {where}",
-                {"problem": problem, "client": CLIENT.get()},
-            ).fetchone()[0]
+        conditions = [_is_own(), *([VERDICTS.c.problem == problem] if problem else [])]
+        query = sa.select(*LINE_COLUMNS, VERDICTS.c.server).where(*conditions).limit(limit)
+        newest_first = VERDICTS.c.created.desc(), sa.text("rowid DESC")
+        count = sa.select(sa.func.count()).select_from(VERDICTS).where(*conditions)
+        with self._open() as connection:
+            rows = connection.execute(query.order_by(*newest_first)).mappings().all()
+            total = connection.execute(count).scalar_one()
         return [_line(row) for row in rows], total
 
 
-def _line(row: sqlite3.Row) -> HistoryLine:
-    line = HistoryLine(**dict(row))
+def _is_own() -> sa.ColumnElement[bool]:
+    """Returns the condition that a verdict is the current client's."""
+    return VERDICTS.c.client == CLIENT.get()
+
+
+def _line(row: sa.RowMapping) -> HistoryLine:
+    line = HistoryLine.model_validate({name: row[name] for name in HistoryLine.model_fields})
     if line.state is AnswerState.RUNNING and not _alive(row["server"]):
         return line.with_(
             state=AnswerState.FAILED, explanation="the server ended before this verdict was made"

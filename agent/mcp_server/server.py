@@ -64,12 +64,23 @@ class KernelServer(MCPServer[Any]):
 
             PROGRESS.set(report)
         try:
+            await self._check_names(name, arguments)
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             left = self._judging.budget.left()
             return tool_result(
                 ToolAnswer(verdict_id=None, budget=left, error=_refusal(name, error)), failed=True
             )
+
+    async def _check_names(self, tool_name: str, arguments: dict[str, Any]) -> None:
+        """Raises ToolError for an argument that the tool does not take: the SDK ignores it."""
+        for tool in await self.list_tools():
+            known_names = list(tool.input_schema.get("properties", ()))
+            unknown_names = [name for name in arguments if name not in known_names]
+            if tool.name == tool_name and unknown_names:
+                raise ToolError(
+                    f"{tool_name} takes no {', '.join(unknown_names)}: it takes {', '.join(known_names)}"
+                )
 
 
 def _client_of(context: Context[Any, Any]) -> str:

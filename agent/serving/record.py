@@ -17,17 +17,10 @@ import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict
 
 from kernelwright.agent.judging.pool import DeviceKind
-from kernelwright.agent.serving.tables import (
-    ATTEMPT,
-    METADATA,
-    REFERENCE,
-    SUBMISSION,
-    UPGRADES,
-    VERDICT,
-    VERSION,
-)
+from kernelwright.agent.serving.tables import ATTEMPT, REFERENCE, SUBMISSION, TABLES, VERDICT
 from kernelwright.agent.serving.wire import Attempt, Code, Error, Outcome, Score, State
 from kernelwright.errors import InputError
+from kernelwright.store.connection.versioned_file import open_versioned_file
 from kernelwright.tools.reference_trials.worker import TrialOutcome
 from kernelwright.tools.report import Report
 
@@ -108,9 +101,6 @@ class VerdictDatabase:
     def __init__(self, file: Path) -> None:
         """Raises InputError where another server has the file, or it was made by another version."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch(
-            mode=0o600
-        )  # others' candidates are nobody's business; SQLite's own files follow it
         self._lock_file = file.with_name(file.name + ".lock").open("w")
         try:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,21 +109,7 @@ class VerdictDatabase:
             raise InputError(
                 f"another server uses {file}: stop it, or give another --store"
             ) from None
-        self._engine = sa.create_engine(
-            f"sqlite:///{file}", connect_args={"timeout": 30.0, "check_same_thread": False}
-        )
-        sa.event.listen(self._engine, "connect", _prepare)
-        with self._engine.begin() as connection:
-            found = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
-            if found not in (0, *UPGRADES, VERSION):
-                raise InputError(
-                    f"{file} was written by another version of Kernelwright: give another --store"
-                )
-            for version in range(found or VERSION, VERSION):
-                for statement in UPGRADES[version]:
-                    connection.exec_driver_sql(statement)
-            METADATA.create_all(connection)
-            connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
+        self._engine = open_versioned_file(file, TABLES, "--store")
 
     def close(self) -> None:
         """Closes the database and gives its lock up."""
@@ -438,8 +414,3 @@ def _compress(text: str) -> bytes:
 
 def _decompress(packed: bytes) -> str:
     return zlib.decompress(packed).decode()
-
-
-def _prepare(connection: Any, _: Any) -> None:
-    for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "busy_timeout = 30000"):
-        connection.execute(f"PRAGMA {pragma}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-VERSION = 4
-"""The version of the tables, as `PRAGMA user_version`."""
+from kernelwright.store.connection.versioned_file import Tables
+
 UNKNOWN_DOMAIN = "?"
 """The domain of verdicts that version 1 recorded, which may hold any client's reference."""
 METADATA = sa.MetaData()
@@ -55,7 +55,7 @@ ATTEMPT = sa.Table(
     sa.Column("message", sa.String, nullable=False),
 )
 
-UPGRADES = {
+_UPGRADES = {
     1: (
         f"ALTER TABLE verdict ADD COLUMN domain VARCHAR NOT NULL DEFAULT '{UNKNOWN_DOMAIN}'",
         "CREATE INDEX verdict_state_ended ON verdict (state, ended)",
@@ -63,7 +63,6 @@ UPGRADES = {
     2: ("ALTER TABLE verdict ADD COLUMN priority INTEGER NOT NULL DEFAULT 0",),
     3: (),  # the table of references is new
 }
-"""The statements that make of each earlier version the next one."""
 
 SUBMISSION = sa.Table(
     "submission",
@@ -84,3 +83,4 @@ REFERENCE = sa.Table(
     sa.Column("outcome", sa.String, nullable=False, comment="JSON of a TrialOutcome"),
     sa.Column("at", sa.Float, nullable=False),
 )
+TABLES = Tables(METADATA, version=4, upgrades=_UPGRADES)

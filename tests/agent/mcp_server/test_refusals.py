@@ -62,6 +62,7 @@ def call(judging: ServerJudge, tool: str, **arguments: Any) -> dict[str, Any]:
         ("history", {"problem": "x" * 2**20}, "1000 characters at most"),
         ("compile", {"problem": "fused silu", "source": "x" * 2**22 + ".py"}, "2,097,152 bytes"),
         ("history", {"problem": "no such problem at all"}, "near ones are"),
+        ("history", {"problm": "fused silu"}, "takes no problm: it takes problem"),
     ],
 )
 def test_a_request_that_cannot_be_used_is_an_answer_that_says_what_to_do(

@@ -1,0 +1,21 @@
+"""Runs a text of Python behind the walls of a judge: behind_walls.py TEXT HIDDEN OWN ALL THREADS MEMORY WALLS."""
+
+import os
+import sys
+
+from kernelwright.agent.judging.walls.bounds import JudgeBounds
+from kernelwright.agent.judging.walls.first_process import be_subreaper
+from kernelwright.agent.judging.walls.walled_judge import WalledPaths, run_behind_walls
+
+text, hidden, *numbers, walls = sys.argv[1:]
+bounds = JudgeBounds(*map(int, numbers))
+
+
+def run():
+    """Becomes the text's process."""
+    os.execv(sys.executable, [sys.executable, "-c", text])
+
+
+if walls == "namespaces":
+    run_behind_walls(WalledPaths([hidden], []), bounds, run)
+be_subreaper(run, bounds)
