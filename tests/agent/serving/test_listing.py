@@ -2,6 +2,7 @@
 
 import csv
 import io
+import time
 
 import httpx2
 import pytest
@@ -162,3 +163,29 @@ def test_the_past_of_the_service_counts_what_ended(http, listed):
     assert history["ended"] == sum(stretch["ended"] for stretch in history["bins"]) >= len(listed)
     assert 0.0 < history["latency_p50"] <= history["latency_p95"]
     assert history["bins"][-1]["queued"] == 0
+
+
+def test_an_answer_may_be_old_only_for_a_client_that_says_so(http, submission, text_only):
+    def group(**headers):
+        path = "/v1/verdicts?group=shared"
+        answer = http.get(path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+        return [status["verdict_id"] for status in answer.json()["verdicts"]]
+
+    first = submit(http, submission(text_only("shared 1"), group="shared"))
+    assert group(cache_control="max-age=3600") == [first]
+    second = submit(http, submission(text_only("shared 2"), group="shared"))
+    assert group(cache_control="max-age=3600") == [first]
+    assert group(cache_control="max-age=3600", authorization=f"Bearer {BOB}") == [second, first]
+    assert group() == [second, first]
+    assert group(cache_control="max-age=3600") == [second, first]
+    wait(http, [first, second])
+
+
+def test_answers_on_a_kept_connection_do_not_wait_for_acknowledgements(http):
+    """With Nagle's algorithm each of them takes 40 ms, which is how long a client delays an acknowledgement."""
+    seconds = []
+    for _ in range(30):
+        began = time.perf_counter()
+        http.get("/v1/queue")
+        seconds.append(time.perf_counter() - began)
+    assert sorted(seconds)[len(seconds) // 4] < 0.035  # the first ones are acknowledged at once

@@ -84,7 +84,7 @@ def shared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shared")
     (folder / "tokens.txt").write_text(f"alice {ALICE}\nbob {BOB}\n")
     os.environ["SECRET_OF_A_TEST"] = SECRET
-    server = RunningServer(folder, "--token-file", "tokens.txt", "--verdict-seconds", "60")
+    server = RunningServer(folder, "--token-file", "tokens.txt", "--verdict-seconds", "120")
     del os.environ["SECRET_OF_A_TEST"]
     yield server
     server.stop()
