@@ -100,12 +100,14 @@ def judge_candidates(address: str) -> str:
     """Has the service judge the answers of the run and good kernels, and returns the verdict that does not compile."""
     sys.path.insert(0, str(ROOT / "src"))
     from kernelwright import JudgeClient
+    from kernelwright.tools.markdown.fenced_code import extract_code
 
-    answers = runpy.run_path(str(ROOT / "docs" / "picture.py"))["answers"]()
+    replies = runpy.run_path(str(ROOT / "docs" / "picture.py"))["answers"]()
     silu = (ROOT / "tests" / "kernels" / "good" / "fused_silu.py").read_text()
     with JudgeClient(address) as client:
         submitted = [
-            client.submit("fused_silu", answer, group="step-1/silu", sizes=2) for answer in answers
+            client.submit("fused_silu", extract_code(reply), group="step-1/silu", sizes=2)
+            for reply in replies
         ]
         for number in range(ROLLOUTS):
             text = f"import triton\nimport triton.language as tl\nROLLOUT = {number}\n"

@@ -24,8 +24,8 @@ async function showService() {
     card("Running", queue.running, "of " + queue.devices.reduce((sum, device) => sum + device.capacity, 0) + " at once"),
     card("Judges ready", ready + " of " + found.judges.length, found.judges.map(judge => judge.name).slice(0, 4).join(", ")),
     card("Verdicts", past.ended, spanText),
-    card("Latency", isMissing(past.latency_p50) ? "–" : duration(past.latency_p50),
-      isMissing(past.latency_p95) ? "median" : "median; 95 % within " + duration(past.latency_p95)),
+    card("Median latency", isMissing(past.latency_p50) ? "–" : duration(past.latency_p50),
+      isMissing(past.latency_p95) ? "" : "95 % within " + duration(past.latency_p95)),
   );
   const labels = past.bins.map(bin => span > 86400 ? clock(bin.start) : hourAndMinute(bin.start));
   element("throughput-note").textContent = "each " + duration(past.seconds_per_bin);

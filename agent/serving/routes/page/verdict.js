@@ -38,7 +38,8 @@ function clearVerdict(id) {
 
 function explanationOf(status) {
   if (status.error) return status.error.message;
-  if (status.score) return status.score.correct ? speedupText(status.score) : status.score.explanation;
+  if (status.score) return status.score.correct ? speedupText(status.score)
+    : status.score.explanation.replace(/^ended at \w+: (\w+: )?/, "");  // the outcome and the facts say it
   return status.state === "queued" && status.eta_seconds ? "expected in " + duration(status.eta_seconds) : "";
 }
 
