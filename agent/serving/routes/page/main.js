@@ -39,7 +39,13 @@ async function refresh() {
   try {
     await showHealth();
     if (verdict) await showVerdict(verdict);
-    else await Promise.all([showService(), showVerdicts(), showRewards(), showTrajectories()]);
+    else {
+      const verdicts = showVerdicts();
+      const everything = Promise.all([verdicts, showService(), showRewards(), showTrajectories()]);
+      await Promise.race([verdicts, everything]);  // an error of any part comes with `everything`
+      reveal("overview");  // the statistics of a long record take a while
+      await everything;
+    }
     reveal(verdict ? "verdict" : "overview");
   } catch (error) {
     if (error.status === 401) {
