@@ -16,9 +16,12 @@ THREADS_OF_A_PROCESSOR = 32
 """Threads per processor that the libraries of a judge start."""
 MEMORY_SHARE = 0.75
 """Share of this machine's memory."""
-TEMPORARY_BYTES = 8 << 30
+SCARCE_SHARE, LARGE_SHARE = 0.08, 0.25
+"""Where a smaller share of this machine's memory than the first is available, a judge may use the second."""
+MAX_TEMPORARY_BYTES = 8 << 30
+TEMPORARY_SHARE = 0.125
+"""Share of this machine's memory, up to the bytes above, for the file system that stands for /tmp."""
 TEMPORARY_FILES = 200_000
-"""Size of the file system that stands for /tmp; its pages take memory only when they are written."""
 FULL_SHARE = 0.95
 """Share of that file system above which it counts as full."""
 FIRST_EXIT_CODE = 80
@@ -37,18 +40,29 @@ class JudgeBounds(NamedTuple):
     """All processes and threads, kept by the kernel."""
     memory: int
     """Bytes of private memory of all processes together."""
+    memory_when_scarce: int
+    """The same where this machine has little memory left."""
+    scarce_memory: int
+    """Bytes available on this machine below which its memory is scarce."""
+
+
+def machine_memory() -> int:
+    """Returns the bytes of this machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def bounds_of_judge(capacity: int) -> JudgeBounds:
     """Returns the bounds of a judge that makes so many verdicts side by side."""
     candidates = capacity * Limits().processes
     threads = OWN_PROCESSES + candidates + THREADS_OF_A_PROCESSOR * (os.cpu_count() or 1)
-    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    machine = machine_memory()
     return JudgeBounds(
         own_processes=OWN_PROCESSES,
         processes=OWN_PROCESSES + candidates,
         threads=threads,
         memory=int(MEMORY_SHARE * machine),
+        memory_when_scarce=int(LARGE_SHARE * machine),
+        scarce_memory=int(SCARCE_SHARE * machine),
     )
 
 

@@ -64,11 +64,15 @@ def _supervise(
     )  # else a reference of the server's user could trace this process
     limits = replace(Limits(), memory=bounds.memory, processes=bounds.processes)
     watch = UsageWatch(limits, processes, shared_memory=False)
+    limits_when_scarce = replace(limits, memory=bounds.memory_when_scarce)
+    watch_when_scarce = UsageWatch(limits_when_scarce, processes, shared_memory=False)
     while True:
         signal.sigtimedwait({signal.SIGCHLD}, TICK_SECONDS)
         if (exit_code := _exit_code(judge)) is not None:
             return exit_code
-        if (bound := _exceeded(watch, bounds, processes)) is not None:
+        is_scarce = _available_memory() < bounds.scarce_memory
+        watch_now = watch_when_scarce if is_scarce else watch
+        if (bound := _exceeded(watch_now, bounds, processes)) is not None:
             return EXIT_CODES[bound]
 
 
@@ -102,6 +106,14 @@ def _exceeded(
         return None
     is_full = disk.f_bfree < (1.0 - FULL_SHARE) * disk.f_blocks
     return Bound.DISK if is_full and _has_own_temporary() else None
+
+
+def _available_memory() -> int:
+    """Returns the bytes that this machine can give without swapping (proc_meminfo(5))."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    return 1 << 62
 
 
 def _has_own_temporary() -> bool:

@@ -15,7 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import kernelwright
-from kernelwright.agent.judging.walls.bounds import TEMPORARY_BYTES, TEMPORARY_FILES
+from kernelwright.agent.judging.walls.bounds import (
+    MAX_TEMPORARY_BYTES,
+    TEMPORARY_FILES,
+    TEMPORARY_SHARE,
+    machine_memory,
+)
 from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
 
 UNTOUCHED_MOUNTS = ("/proc", "/sys", "/dev")
@@ -32,7 +37,8 @@ def make_mounts(hidden: Sequence[Path], shared: Sequence[Path], owner: int) -> N
     home, needed = Path.home().resolve(), needed_paths()
     temporary = tempfile.gettempdir()
     os.chdir("/")  # a folder that is covered is still seen by a process that works in it
-    size = f"size={TEMPORARY_BYTES},nr_inodes={TEMPORARY_FILES},mode=0700,uid={owner}"
+    size_bytes = min(MAX_TEMPORARY_BYTES, int(TEMPORARY_SHARE * machine_memory()))
+    size = f"size={size_bytes},nr_inodes={TEMPORARY_FILES},mode=0700,uid={owner}"
     _cover(Path(temporary), [*needed, *shared], size)
     for path in dict.fromkeys((home, *map(_path_to_hide, hidden))):
         if path.is_dir():

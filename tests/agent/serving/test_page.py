@@ -9,7 +9,10 @@ from .conftest import ALICE, BOB
 pytestmark = pytest.mark.skipif(
     not CHROMIUM.is_file(), reason="no browser here: apt-get install chromium"
 )
-LISTED = "document.querySelectorAll('#verdicts tbody a').length > 0 && !document.getElementById('overview').hidden"
+LISTED = (
+    "document.querySelectorAll('#verdicts tbody a').length > 0 && !document.getElementById('overview').hidden "
+    "&& document.querySelectorAll('#throughput rect, #totals:not(:empty)').length > 1"
+)
 ROWS = "[...document.querySelectorAll('#verdicts tbody tr')].map(row => row.innerText)"
 
 

@@ -14,7 +14,10 @@ from kernelwright.tools.sandbox.inside.usage_watch import Bound
 from kernelwright.tools.sandbox.isolation.layers import available
 
 PROGRAM = Path(__file__).with_name("behind_walls.py")
-WIDE = {"own_processes": 1000, "processes": 1000, "threads": 1000, "memory": 4 << 30}
+WIDE = {
+    "own_processes": 1000, "processes": 1000, "threads": 1000, "memory": 4 << 30, "memory_when_scarce": 4 << 30,
+    "scarce_memory": 0,
+}  # fmt: skip
 FORKS = """
 import os, sys, time
 for number in range(200):
@@ -98,9 +101,16 @@ def test_a_walled_process_is_refused(action, tmp_path):
         (FORKS, {"own_processes": 60}, Bound.PROCESSES),
         (FORKS, {"processes": 60}, Bound.PROCESSES),
         (TAKES_MEMORY, {"memory": 300 << 20}, Bound.MEMORY),
+        (TAKES_MEMORY, {"memory_when_scarce": 300 << 20, "scarce_memory": 1 << 60}, Bound.MEMORY),
         (FILLS_TEMPORARY_FOLDER, {}, None),
     ],
-    ids=["forks", "forks in sandboxes", "takes memory", "fills the temporary folder with names"],
+    ids=[
+        "forks",
+        "forks in sandboxes",
+        "takes memory",
+        "takes scarce memory",
+        "fills the temporary folder with names",
+    ],
 )
 def test_a_bound_ends_the_judge_and_all_that_it_started(text, changed, bound, tmp_path):
     mark = int(time.time()) % 100_000
