@@ -55,6 +55,14 @@ class Sampling(Value):
     """
     stop: tuple[str, ...] = ()
     """The text ends before the first of these; the token ids keep the tokens that spelt it."""
+    thinking: bool | None = None
+    """Whether the chat template lets the model think (`enable_thinking`); None: the template's own
+    default.
+    """
+    thinking_tokens: int | None = Field(default=None, ge=1)
+    """Maximum number of tokens of a thought. A longer one is ended, by tokens that the model did not
+    draw; their log-prob is 0.
+    """
 
     @property
     def exact(self) -> bool:

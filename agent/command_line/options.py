@@ -313,6 +313,8 @@ def settings_of(
         budgets=budgets.with_(turns=1) if policy == "compiler" else budgets,
         temperature=sampling.temperature,
         reply_tokens=sampling.reply_tokens,
+        thinking=sampling.thinking,
+        thinking_tokens=sampling.thinking_tokens,
         seed=sampling.seed,
         prompts=sampling.prompts,
         reasoning_effort=extra.reasoning_effort,

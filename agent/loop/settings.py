@@ -62,6 +62,10 @@ class Settings(Value):
     Follows from the trajectory, so a command's identity does not depend on it.
     """
     reply_tokens: int | None = None
+    thinking: bool | None = None
+    """Whether the chat template lets the model think; None: the template's own default."""
+    thinking_tokens: int | None = None
+    """Maximum number of tokens of a thought."""
     seed: int | None = None
     prompts: Path | None = None
     """Folder with the user's prompt templates."""
@@ -109,6 +113,8 @@ class Settings(Value):
             budgets=Budgets.model_validate(trajectory.budgets),
             temperature=options.get("temperature"),
             reply_tokens=options.get("reply_tokens"),
+            thinking=options.get("thinking"),
+            thinking_tokens=options.get("thinking_tokens"),
             reasoning_effort=options.get("reasoning_effort"),
             extra_body=options.get("extra_body", {}),
             seed=trajectory.seed,
@@ -140,6 +146,10 @@ class Settings(Value):
             options["tune"] = True
         if self.precision:
             options["precision"] = self.precision
+        if self.thinking is not None:
+            options["thinking"] = self.thinking
+        if self.thinking_tokens is not None:
+            options["thinking_tokens"] = self.thinking_tokens
         if self.reasoning_effort:
             options["reasoning_effort"] = self.reasoning_effort
         if self.extra_body:
@@ -167,7 +177,11 @@ class Settings(Value):
         # turns of neighbouring trajectories do not overlap.
         base = self.seed if self.seed is not None else trajectory_id * 7919
         return Sampling(
-            temperature=self._temperature(form, turn), max_tokens=limit, seed=(base + turn) % 2**31
+            temperature=self._temperature(form, turn),
+            max_tokens=limit,
+            thinking=self.thinking,
+            thinking_tokens=self.thinking_tokens,
+            seed=(base + turn) % 2**31,
         )
 
     def _temperature(self, form: PromptForm, turn: int) -> float:

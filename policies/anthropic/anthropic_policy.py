@@ -115,6 +115,11 @@ class AnthropicPolicy(ServerPolicy):
         extra: dict[str, Any] = sampling.model_dump(
             include={"temperature", "top_p", "top_k"}, exclude_defaults=True
         )
+        if sampling.thinking is not None:
+            kind = "adaptive" if sampling.thinking else "disabled"
+            extra["thinking"] = {"type": kind}
+        if sampling.thinking_tokens is not None:
+            extra["thinking"] = {"type": "enabled", "budget_tokens": sampling.thinking_tokens}
         if self._extra.reasoning_effort is not None:
             extra["output_config"] = {"effort": self._extra.reasoning_effort}
         extra |= self._extra.body

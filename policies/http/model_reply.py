@@ -116,17 +116,18 @@ class MessageParts(Value):
 
     @property
     def stored_text(self) -> str:
-        """Returns the text; for a message without text, its tool calls, refusal or reasoning in
-        marks without code.
+        """Returns the text behind the reasoning in `<think>` marks; for a message without text, its
+        tool calls or its refusal.
         """
+        thought = f"<think>\n{self.reasoning}\n</think>\n" if self.reasoning.strip() else ""
         if self.text.strip():
-            return self.text
+            return f"{thought}\n{self.text}" if thought else self.text
         if self.tool_calls:
             calls = [json.dumps(call, default=str) for call in self.tool_calls]
             return "\n".join(f"<tool_call>{call}</tool_call>" for call in calls)
         if self.refusal.strip():
             return self.refusal
-        return f"<think>\n{self.reasoning}\n</think>\n" if self.reasoning.strip() else ""
+        return thought
 
 
 def text_of_parts(content: object) -> str:

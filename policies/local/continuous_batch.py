@@ -50,7 +50,7 @@ _NUMBERS = 6
 
 def can_batch_sampling(sampling: Sampling) -> bool:
     """Whether the batch can sample so: the model's own distribution at any temperature, or greedily, without stop
-    strings.
+    strings and without a thinking budget.
     """
     plain = sampling.exact or sampling.temperature == 0.0
     whole = (
@@ -59,7 +59,7 @@ def can_batch_sampling(sampling: Sampling) -> bool:
         and sampling.min_p == 0.0
         and sampling.repetition_penalty == 1.0
     )
-    return plain and whole and not sampling.stop
+    return plain and whole and not sampling.stop and sampling.thinking_tokens is None
 
 
 def can_batch_model(model: PreTrainedModel) -> bool:

@@ -32,6 +32,8 @@ class SequenceInDecoding:
     logprobs: list[float] = field(default_factory=list)
     finish: FinishReason | None = None
     latency: float = 0.0
+    room: int = 0
+    """Maximum number of tokens of thought and answer, where `limit` is that of the thought."""
 
     def text(self, spell: Spell) -> str:
         """Returns the text, cut before the first stop string."""

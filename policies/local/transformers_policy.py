@@ -26,6 +26,7 @@ from kernelwright.policies.deadlines import check_deadline, latest_deadline
 from kernelwright.policies.local.decoding import SequenceInDecoding, draw
 from kernelwright.policies.local.quantised_weights import has_int8, read_int8
 from kernelwright.policies.local.stepping import CacheKind
+from kernelwright.policies.local.thinking_budget import answer_after, append_answer
 from kernelwright.policies.model_identity import (
     ChatTokenizer,
     Identity,
@@ -248,7 +249,10 @@ class LoadedModel:
                 Trouble.CONTEXT,
             )
         seed = sampling.seed if sampling.seed is not None else secrets.randbelow(SEED_LIMIT)
-        return SequenceInDecoding(prompt=prompt, sampling=sampling, seed=seed, limit=room)
+        limit = min(room, sampling.thinking_tokens or room)
+        return SequenceInDecoding(
+            prompt=prompt, sampling=sampling, seed=seed, limit=limit, room=room
+        )
 
     def draw(
         self, rows: Sequence[SequenceInDecoding], adapter: str | None, cache: CacheKind
@@ -262,10 +266,10 @@ class LoadedModel:
         try:
             if adapter is None and self._adapters:
                 with self._model.disable_adapter():
-                    draw(self._model, rows, self.ends, self._pad, self.spell, cache, self.between)
+                    self._draw_answers(rows, cache)
                 return None
             revision = None if adapter is None else self._set_adapter(adapter)
-            draw(self._model, rows, self.ends, self._pad, self.spell, cache, self.between)
+            self._draw_answers(rows, cache)
         except torch.OutOfMemoryError as error:
             raise PolicyRefused(
                 f"out of GPU memory with {len(rows)} rows at once: give a smaller --reply-tokens, "
@@ -274,6 +278,19 @@ class LoadedModel:
             ) from error
         log.debug("%d rows in %.2f s", len(rows), time.monotonic() - started)
         return revision
+
+    def _draw_answers(self, rows: Sequence[SequenceInDecoding], cache: CacheKind) -> None:
+        """Draws the rows' tokens; rows that reach their thinking budget get an end of the thought
+        and are drawn on.
+        """
+        draw(self._model, rows, self.ends, self._pad, self.spell, cache, self.between)
+        answers = [(row, answer) for row in rows if (answer := answer_after(row, self._tokenizer))]
+        if not answers:
+            return
+        drawn = [answer for _, answer in answers]
+        draw(self._model, drawn, self.ends, self._pad, self.spell, cache, self.between)
+        for row, answer in answers:
+            append_answer(row, answer)
 
     def _set_adapter(self, adapter: str) -> str | None:
         if adapter not in self._adapters:
@@ -341,9 +358,11 @@ def prompt_ids(tokenizer: ChatTokenizer, request: Request, path: str) -> list[in
     messages = [
         {"role": str(message.role), "content": message.content} for message in request.messages
     ]
+    thinking = request.sampling.thinking
+    switch = {} if thinking is None else {"enable_thinking": thinking}
     try:
         ids = tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=True, return_dict=False
+            messages, add_generation_prompt=True, tokenize=True, return_dict=False, **switch
         )
     except (
         Exception

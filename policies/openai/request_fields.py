@@ -48,6 +48,10 @@ def chat_body(
     extension_fields = sampling.model_dump(
         include={"top_k", "min_p", "repetition_penalty"}, exclude_defaults=True
     )
+    if sampling.thinking is not None:
+        extension_fields["chat_template_kwargs"] = {"enable_thinking": sampling.thinking}
+    if sampling.thinking_tokens is not None:
+        extension_fields["thinking_token_budget"] = sampling.thinking_tokens
     if served.is_vllm:
         # vLLM takes missing fields from the model's generation_config.json, so every field is sent.
         body["logprobs"] = True

@@ -230,6 +230,7 @@ class VLLMPolicy:
             max_tokens=min(sampling.max_tokens, (self._context or 1 << 30) - prompt_tokens),
             seed=sampling.seed,
             stop=list(sampling.stop) or None,
+            thinking_token_budget=sampling.thinking_tokens,
             logprobs=0,
         )
 

@@ -28,13 +28,20 @@ class WeightReloading:
         pack_again(worker.get_model())
         return revision
 
+    def open_weight_transfer(self) -> None:
+        """Prepares this worker for weights by vLLM's weight transfer API."""
+        from kernelwright.policies.vllm.transfer_engine import open_engine
+
+        open_engine(self)
+
 
 EXTENSION_CLASS = f"{WeightReloading.__module__}.{WeightReloading.__qualname__}"
 """The value of `worker_extension_cls`, or of `--worker-extension-cls` of a server, which then needs this project on its
 path.
 """
 LOAD_METHOD = WeightReloading.load_trained_weights.__name__
-"""The method of the workers `collective_rpc` calls."""
+OPEN_METHOD = WeightReloading.open_weight_transfer.__name__
+"""Methods of the workers that `collective_rpc` calls."""
 
 
 def load_arguments(folder: Path) -> dict[str, str]:

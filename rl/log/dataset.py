@@ -83,6 +83,8 @@ class Sample(NamedTuple):
     messages: tuple[tuple[str, str], ...] = ()
     """Role and text, for methods that tokenize the prompt again."""
     text: str = ""
+    thinking_tokens: int | None = None
+    """Maximum number of tokens of the thought, if there was one."""
 
     @property
     def group(self) -> tuple[str, int, str, str]:
@@ -229,6 +231,7 @@ def sample_of(turn: Turn, requirements: SampleRequirements) -> Sample | TurnRefu
         completion_ids=completion.token_ids or (),
         logps=completion.logprobs or (),
         temperature=turn.sampling.temperature,
+        thinking_tokens=turn.sampling.thinking_tokens,
         # Speeds of different machines must not be compared.
         fingerprint=turn.fingerprint if requirements.formula.needs_gpu else "",
         parts=scored.parts,

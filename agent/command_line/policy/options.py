@@ -48,6 +48,23 @@ class SamplingOptions:
         int | None,
         typer.Option(min=1, help="Tokens of one reply at most.", rich_help_panel=POLICY_PANEL),
     ] = None
+    thinking: Annotated[
+        bool | None,
+        typer.Option(
+            "--thinking/--no-thinking",
+            help="Let the model think before it answers, by its chat template (enable_thinking).",
+            show_default="as the template is",
+            rich_help_panel=POLICY_PANEL,
+        ),
+    ] = None
+    thinking_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Tokens of a thought at most; then it is ended, and the model answers.",
+            rich_help_panel=POLICY_PANEL,
+        ),
+    ] = None
     seed: Annotated[
         int | None, typer.Option(help="Seed of the sampling.", rich_help_panel=POLICY_PANEL)
     ] = None

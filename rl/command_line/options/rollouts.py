@@ -72,6 +72,15 @@ class RolloutOptions:
         int | None,
         typer.Option(min=1, help="Tokens of one reply at most.", show_default="the agent's own"),
     ] = None
+    thinking: Annotated[
+        bool | None,
+        typer.Option("--thinking/--no-thinking", help="Let the policy think, by its chat template (enable_thinking).",
+        show_default="as the template is"),
+    ] = None  # fmt: skip
+    thinking_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Tokens of a thought at most; its forced end is left out of the loss."),
+    ] = None  # fmt: skip
 
     def fields(self) -> dict[str, Any]:
         """Returns fields of OnlineOptions. Raises InputError for an invalid value."""
@@ -82,7 +91,8 @@ class RolloutOptions:
             "prompts": self.problems_per_step, "group": self.group, "turns": self.turns, "workers": self.workers,
             "judge": self.judge, "own_work": own_work_mode(self.own_work),
             "contiguous_inputs": self.contiguous_inputs, "lag": self.lag,
-            "reply_tokens": self.reply_tokens,
+            "reply_tokens": self.reply_tokens, "thinking": self.thinking,
+            "thinking_tokens": self.thinking_tokens,
         }  # fmt: skip
 
 

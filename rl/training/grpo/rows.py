@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kernelwright.policies.local.thinking_budget import forced_tokens
 from kernelwright.rl.training.sft.thinking import answer_mask
 
 if TYPE_CHECKING:
@@ -68,9 +69,25 @@ def row_of(sample: Sample, tokenizer: Any = None) -> ScoredCompletion:
         sample.completion_ids,
         sample.logps,
         sample.advantage,
-        mask=None if tokenizer is None else answer_mask(sample.completion_ids, tokenizer),
+        mask=_mask(sample, tokenizer),
         figures=figures,
     )
+
+
+def _mask(sample: Sample, tokenizer: Any) -> list[int] | None:
+    """Returns 0 for tokens left out of the loss: those that ended a thought at its budget, and with
+    a tokenizer the whole thought; None if all tokens are trained.
+    """
+    forced = forced_tokens(sample.logps, sample.thinking_tokens)
+    if tokenizer is None and not forced:
+        return None
+    if tokenizer is None:
+        mask = [1] * len(sample.completion_ids)
+    else:
+        mask = answer_mask(sample.completion_ids, tokenizer)
+    for place in forced:
+        mask[place] = 0
+    return mask
 
 
 def _rates(sample: Sample) -> dict[str, float]:

@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,12 +48,14 @@ class FolderSampler:
         *,
         lora: bool,
         take: Callable[[Path], str | None],
+        send: Callable[[dict[str, torch.Tensor], str], bool] | None = None,
         together: bool,
         process: ProcessRank = ALONE,
     ) -> None:
         """Wraps `policy`; folders of weights are written below `folder`.
 
-        `take`: hands a folder over and returns the adapter's name for requests. `together`:
+        `take`: hands a folder over and returns the adapter's name for requests. `send`: hands whole
+        weights over with their revision, without a folder; returns False if it cannot. `together`:
         whether waiting requests are sent in one call. `process`: of several that share the
         engine; the first hands folders over, for all.
         """
@@ -62,6 +65,7 @@ class FolderSampler:
         self._subject = subject
         self._lora = lora
         self._take = take
+        self._send = send
         self.together = together
         self._number = 0
         self._policy = _FolderPolicy(policy, subject)
@@ -87,9 +91,16 @@ class FolderSampler:
     def _hand_over(
         self, model: PreTrainedModel, weights: dict[str, torch.Tensor], revision: str | None
     ) -> tuple[str | None, str | None, str | None]:
-        """Writes the weights for the engine and has it take them. Returns the adapter's name and
-        the revisions of base and adapter.
+        """Has the engine take the weights. Returns the adapter's name and the revisions of base and
+        adapter.
         """
+        if self._send is not None:
+            from kernelwright.policies.local.in_process_policy import fingerprint
+
+            whole = without_tied(model, weights)
+            version = revision or fingerprint(whole)
+            if self._send(whole, version):
+                return None, version, None
         folder = self._folder / f"round-{self._number}"
         shutil.rmtree(folder, ignore_errors=True)
         if self._lora:
@@ -187,13 +198,18 @@ class _FolderPolicy(Forwarding):
 
 
 def save_whole(model: Any, state: dict[str, torch.Tensor], folder: Path) -> None:
-    """Writes the weights for an engine to load, without tied weights stored under another name."""
+    """Writes the weights for an engine to load."""
     from safetensors.torch import save_file
 
-    tied = set(model._tied_weights_keys or ()) if model.config.tie_word_embeddings else set()
-    weights = {name: value.contiguous() for name, value in state.items() if name not in tied}
+    weights = without_tied(model, state)
     folder.mkdir(parents=True)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def without_tied(model: Any, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Returns the weights without tied ones that have another name as well."""
+    tied = set(model._tied_weights_keys or ()) if model.config.tie_word_embeddings else set()
+    return {name: value.contiguous() for name, value in state.items() if name not in tied}
 
 
 def open_vllm(subject: Subject, options: OnlineOptions, lora: bool) -> FolderSampler:
@@ -213,7 +229,8 @@ def open_vllm(subject: Subject, options: OnlineOptions, lora: bool) -> FolderSam
 def open_served(
     subject: Subject, options: OnlineOptions, lora: bool, process: ProcessRank = ALONE
 ) -> FolderSampler:
-    """Connects to `openai:MODEL@URL`: a vLLM server with access to the folders of this training.
+    """Connects to `openai:MODEL@URL`: a vLLM server that takes whole weights by its transfer API,
+    or that has access to the folders of this training.
 
     Raises InputError, PolicyRefused, PolicyUnavailable.
     """
@@ -239,6 +256,7 @@ def open_served(
         subject,
         lora=lora,
         take=take,
+        send=None if lora else partial(server.send_weights, device=options.device),
         together=False,
         process=process,
     )

@@ -28,6 +28,10 @@ class OnlineOptions(TrainOptions):
     """Number of trajectories of a problem."""
     turns: int = Field(default=2, ge=1)
     reply_tokens: int | None = None
+    thinking: bool | None = None
+    """Whether the chat template lets the policy think; None: the template's own default."""
+    thinking_tokens: int | None = Field(default=None, ge=1)
+    """Maximum number of tokens of a thought; its forced end is left out of the loss."""
     temperature: float = Field(default=1.0, gt=0.0)
     workers: int | None = Field(default=None, ge=1)
     judge: str = "interpreted"

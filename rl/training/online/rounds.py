@@ -183,6 +183,8 @@ def settings_of(options: OnlineOptions, policy: Policy, step: int) -> Settings:
         budgets=Budgets(turns=options.turns),
         temperature=options.temperature,
         reply_tokens=options.reply_tokens,
+        thinking=options.thinking,
+        thinking_tokens=options.thinking_tokens,
         seed=(options.seed * 1_000_003 + step * ROUND_SEED_STEP) % 2**31,
         prompt_version=Prompts(policy.prompt_form).version,
         own_work=options.own_work,

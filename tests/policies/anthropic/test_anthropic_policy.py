@@ -72,7 +72,7 @@ def test_a_reply_is_kept_with_its_usage_and_price(tmp_path: Path):
         "messages": [{"role": "user", "content": "add"}],
     }  # fmt: skip
     assert (completion.text, completion.finish, completion.kind) == (
-        "hello there",
+        "<think>\nhm\n</think>\n\nhello there",
         FinishReason.STOP,
         ReplyKind.TEXT,
     )

@@ -22,6 +22,7 @@ from kernelwright.policies.base import (
     PolicyRefused,
     PolicyUnavailable,
     PromptForm,
+    ReplyKind,
     Request,
     Role,
     Sampling,
@@ -30,6 +31,7 @@ from kernelwright.policies.base import (
 from kernelwright.policies.openai.openai_policy import OpenAIPolicy
 from kernelwright.policies.prices import read_prices
 from kernelwright.policies.retrying import RetryingPolicy
+from kernelwright.tools.markdown.fenced_code import extract_code
 from tests.policies.loopback import Behaviour, Handler, loopback, reply
 
 ROOT = Path(__file__).parents[3]
@@ -498,9 +500,33 @@ def test_a_reply_in_another_api_s_form_is_read_and_not_asked_for_again(api):
             OpenAIPolicy("m", server.url, timeout=300), budget=10, first_wait=0.01
         )
         [completion] = policy.sample([ask()])
-    assert (completion.text, completion.finish) == ("hello", FinishReason.LENGTH)
+    thought = "<think>\nhm\n</think>\n\n" if '"hm"' in json.dumps(OTHER_APIS[api]) else ""
+    assert (completion.text, completion.finish) == (f"{thought}hello", FinishReason.LENGTH)
     assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (12, 3)
     assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_the_reasoning_of_a_server_is_kept_and_its_code_is_no_answer(field):
+    answer = "```python\nanswer = 2\n```"
+    message = {"content": answer, field: "I try:\n```python\ndraft = 1\n```"}
+    whole = reply()
+    whole["choices"][0]["message"] |= message
+    with loopback(says(whole)) as server:
+        [completion] = OpenAIPolicy("m", server.url, timeout=300).sample([ask()])
+    assert completion.kind is ReplyKind.TEXT
+    assert completion.text == f"<think>\n{message[field]}\n</think>\n\n{answer}"
+    assert extract_code(completion.text).strip() == "answer = 2"
+
+
+def test_thinking_and_its_budget_are_asked_of_a_server():
+    with loopback(says(reply())) as server:
+        policy = OpenAIPolicy("m", server.url, timeout=300)
+        request = ask()
+        policy.sample([request.with_(sampling=Sampling(thinking=False, thinking_tokens=64))])
+    [asked] = server.asked
+    assert asked["chat_template_kwargs"] == {"enable_thinking": False}
+    assert asked["thinking_token_budget"] == 64
 
 
 @pytest.mark.parametrize(
