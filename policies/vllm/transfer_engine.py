@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kernelwright.policies.vllm.packing import pack_again
 from kernelwright.policies.vllm.transfer_group import (
     TransferAddress,
     TransferGroup,
@@ -49,8 +50,6 @@ def _engine_class() -> type[Any]:
         finalize_layerwise_reload,
         initialize_layerwise_reload,
     )
-
-    from kernelwright.policies.vllm.worker import pack_again
 
     @dataclass
     class GroupInitInfo(WeightTransferInitInfo):  # type: ignore[misc]

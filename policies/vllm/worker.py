@@ -5,10 +5,9 @@ name.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+from kernelwright.policies.vllm.packing import pack_again
 
 
 class WeightReloading:
@@ -47,22 +46,3 @@ OPEN_METHOD = WeightReloading.open_weight_transfer.__name__
 def load_arguments(folder: Path) -> dict[str, str]:
     """Returns the keyword arguments of `LOAD_METHOD` for a folder with weights."""
     return {"folder": str(folder)}
-
-
-def pack_again(model: torch.nn.Module) -> None:
-    """Packs the weights of a CPU model again after a reload.
-
-    vLLM multiplies with packed copies on a CPU. The copy of a head that shares the embedding's
-    weights is in no file and
-    stays the old one. Seen in vLLM 0.32: after `reload_weights` log-probs were wrong by up to
-    0.1.
-    """
-    for module in model.modules():
-        weight, method = getattr(module, "weight", None), getattr(module, "quant_method", None)
-        if (
-            hasattr(module, "cpu_linear")
-            and method is not None
-            and weight is not None
-            and weight.numel()
-        ):
-            method.process_weights_after_loading(module)
