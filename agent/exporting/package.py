@@ -32,12 +32,15 @@ from kernelwright.agent.exporting.call_text import (
     sizes_condition,
     writes_inputs,
 )
+from kernelwright.agent.exporting.packaged_gradients import PackagedGradients
 from kernelwright.agent.exporting.packaged_kernel import PackagedKernel
 from kernelwright.agent.reporting.files import write_text
 from kernelwright.errors import InputError
 from kernelwright.tools.hardware.machine_info import version
 from kernelwright.tools.report import clean_text
 
+GRADIENTS = "gradients"
+"""Module of a layer's gradients in a package, and its key among the kernels of an operator."""
 TEXTS = Path(__file__).with_name("texts")
 
 
@@ -130,6 +133,11 @@ def _kernel_files(namespace: str, kernel: PackagedKernel) -> dict[str, str]:
     for card, text in kernel.by_card.items():
         files[card] = "kernel_" + re.sub(r"\W+", "_", card).strip("_").lower()
         texts[f"{files[card]}.py"] = kernel_file_text(kernel, text)
+    gradients = kernel.gradients
+    if gradients is not None:
+        files[GRADIENTS] = GRADIENTS
+        texts[f"{GRADIENTS}.py"] = gradients_file_text(gradients)
+        texts["gradients_verdict.json"] = gradients.report.model_dump_json(indent=2) + "\n"
     writes = ["inputs"] if writes_inputs(kernel.contract) else []
     writes += ["weights"] if kernel.form.changes_buffers else []
     texts["__init__.py"] = rendered(
@@ -143,10 +151,23 @@ def _kernel_files(namespace: str, kernel: PackagedKernel) -> dict[str, str]:
         writes=_literal(tuple(writes)) if writes else "",
         half=only_half_dtype(kernel.contract),
         tuple_of=_tuple_of,
+        gradients=gradients.wanted(call.tensors) if gradients is not None else (),
+        gradients_of=gradients.facts.output_positions if gradients is not None else (),
     )
     texts["reference.py"] = kernel.problem.source
     texts["verdict.json"] = kernel.report.model_dump_json(indent=2) + "\n"
     return texts
+
+
+def gradients_file_text(gradients: PackagedGradients) -> str:
+    """Returns the kernels of a layer's gradients with their origin and contract as comments."""
+    header = [
+        f"{HEADER_MARK} {version('kernelwright') or ''}",
+        f"# problem    {clean_text(gradients.problem.name, 200)} ({gradients.problem.hash[:16]})",
+        *verdict_lines(gradients.report),
+        *gradients.lines,
+    ]
+    return wrap_comments(header) + "\n" + gradients.text.strip() + "\n"
 
 
 def kernel_file_text(kernel: PackagedKernel, text: str) -> str:

@@ -17,6 +17,7 @@ from kernelwright.agent.contracts.guarded import (
     without_header,
 )
 from kernelwright.agent.export.kernels import author_of_turn, problem_of_turn
+from kernelwright.agent.exporting.packaged_gradients import PackagedGradients, stored_gradients
 from kernelwright.agent.exporting.reference_form import ReferenceForm, reference_form
 from kernelwright.agent.reporting.samples import ReportedSample
 from kernelwright.errors import InputError
@@ -47,6 +48,7 @@ class PackagedKernel(Value):
     author: str = ""
     by_card: dict[str, str] = {}
     """Texts tuned on other GPUs, by the name of the GPU."""
+    gradients: PackagedGradients | None = None
 
     @property
     def class_name(self) -> str:
@@ -152,8 +154,11 @@ def packaged_turn(store: Store, turn: Turn, text: str = "") -> PackagedKernel:
         raise InputError(f"candidate {turn.candidate_id} is not a correct kernel")
     problem, author = problem_of_turn(store, turn), author_of_turn(store, turn)
     kernel = package_kernel(problem, turn.source, turn.report, author, text)
-    by_card = _tuned_texts(store, turn, problem)
-    return kernel.model_copy(update={"by_card": by_card})
+    update = {
+        "by_card": _tuned_texts(store, turn, problem),
+        "gradients": stored_gradients(store, problem),
+    }
+    return kernel.model_copy(update=update)
 
 
 def _tuned_texts(store: Store, turn: Turn, problem: Problem) -> dict[str, str]:

@@ -35,6 +35,8 @@ class Operator:
         holds,
         writes=(),
         half=None,
+        gradients=(),
+        gradients_of=(),
     ):
         """Registers the operator.
 
@@ -43,11 +45,16 @@ class Operator:
         by name of the GPU; "" is the default. training: mode in which all was judged. shapes: dtype
         and shape of each tensor, with names for the sizes that vary. holds: whether these sizes fit.
         writes: "inputs" or "weights" that forward changes. half: the dtype of all floating tensors
-        if it is float16 or bfloat16.
+        if it is float16 or bfloat16. gradients: positions, among the tensors of the inputs and the
+        weights, of the gradients that the kernel of that name computes, from those of the outputs
+        at `gradients_of`.
         """
+        self._gradients, self._gradients_of = gradients, gradients_of
         self.package, self.name, self.half, self.training = package, name, half, training
         self.refusal = ""
         """Why the last call ran the reference; empty if it ran the kernel."""
+        self.gradients_refusal = ""
+        """Why the last gradients came from the reference; empty if they came from their kernel."""
         self._arguments, self._kernels, self._shapes, self._holds = (
             arguments,
             kernels,
@@ -71,6 +78,7 @@ class Operator:
         )
         self._op.register_fake(self._fake)
         self.differentiable = not writes
+        self.has_gradient_kernel = bool(gradients) and self.differentiable
         if not writes:
             shown = ["Tensor[] gradients", *declared, *rest, "int[] wanted"]
             self._backward_op = torch.library.custom_op(
@@ -107,7 +115,8 @@ class Operator:
         tensors = [*tensors, *module.parameters()]
         if not tensors:
             return False
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        trained = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        if trained and not self.has_gradient_kernel:
             return False
         device = tensors[0].device.type
         return device == "cuda" or (INTERPRETED and device == "cpu")
@@ -154,13 +163,17 @@ class Operator:
             return None
         card = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
         file = self._kernels.get(card, self._kernels[""])
+        arguments = self._arguments(*inputs)
+        outputs, self.refusal = self._call_kernel(file, weights, arguments, constructor, device)
+        return outputs
+
+    def _call_kernel(self, file, weights, arguments, constructor, device):
+        """Returns the tensors of a kernel and ""; outside of its contract None and the reason."""
         kernel = importlib.import_module(f".{file}", self.package).ModelNew
         try:
-            module = self._module(file, constructor, device)
-            return module.call(weights, self._arguments(*inputs))
+            return self._module(file, constructor, device).call(weights, arguments), ""
         except kernel.OutsideContract as error:
-            self.refusal = str(error)
-            return None
+            return None, str(error)
 
     def _fake(self, *values):
         *inputs, weights, constructor = values
@@ -181,7 +194,7 @@ class Operator:
         ctx.constructor = constructor
 
     def _backward(self, ctx, *gradients):
-        """Computes gradients through the reference, which runs once more."""
+        """Computes gradients by their kernel, or through the reference, which runs once more."""
         count = sum(self._is_tensor)
         saved = ctx.saved_tensors
         tensors = iter(saved[:count])
@@ -204,6 +217,15 @@ class Operator:
         *inputs, weights, constructor, wanted = values
         device = _device(inputs, weights)
         tensors = [*filter(torch.is_tensor, inputs), *weights]
+        computed = self._run_gradients(gradients, inputs, weights, constructor, device)
+        if computed is not None:
+            by_position = dict(zip(self._gradients, computed, strict=True))
+            chosen = [by_position.get(i) for i in wanted]
+            complete = [
+                torch.zeros_like(tensors[i]) if gradient is None else gradient
+                for i, gradient in zip(wanted, chosen, strict=True)
+            ]
+            return _owned(complete, [*gradients, *tensors])
         leaves = [t.detach().requires_grad_(i in wanted) for i, t in enumerate(tensors)]
         fresh = iter(leaves)
         inputs = [next(fresh) if torch.is_tensor(value) else value for value in inputs]
@@ -219,6 +241,18 @@ class Operator:
         for leaf, gradient in zip(chosen, computed, strict=True):
             complete.append(torch.zeros_like(leaf) if gradient is None else gradient)
         return _owned(complete, [*gradients, *tensors])
+
+    def _run_gradients(self, gradients, inputs, weights, constructor, device):
+        """Returns the gradients by their kernel; None without one, and outside of its contract."""
+        if not self._gradients or (device.type != "cuda" and not INTERPRETED):
+            self.gradients_refusal = "there is no kernel for them on this device"
+            return None
+        arguments = [*self._arguments(*inputs), *(gradients[i] for i in self._gradients_of)]
+        with torch.no_grad(), torch.autocast(device.type, enabled=False), self._lock:
+            computed, self.gradients_refusal = self._call_kernel(
+                "gradients", weights, arguments, constructor, device
+            )
+        return computed
 
     def _fake_backward(self, gradients, *values):
         *inputs, weights, _, wanted = values

@@ -37,6 +37,7 @@ from kernelwright.policies.inductor.writing.products.tiles import has_many_tiles
 from kernelwright.policies.inductor.writing.products.two_axes import drop_axes_of_one
 from kernelwright.policies.inductor.writing.words.naming import Names, roles_of
 from kernelwright.policies.inductor.writing.words.parameters import parameter_names
+from kernelwright.policies.inductor.writing.words.repeated_values import without_repetitions
 
 
 # ------------------------------------------------------------------ kernels with the names of what they are given
@@ -97,6 +98,7 @@ def write_kernel(
         large = all(has_many_tiles(kernel, launch.hints) for launch in launches)
         if kernel.half and kernel.grouped and large and gains_from_descriptors(function):
             kernel.described = _describe_operands(function, kernel, names, remaining)
+    without_repetitions(function)
     # 5. Workarounds of Triton, and constants for divisors.
     numbers_spread(function)
     _constants(

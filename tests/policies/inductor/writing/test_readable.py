@@ -4,6 +4,8 @@ import ast
 
 import pytest
 
+from bench.draft_readability import findings_of
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.policies.inductor.draft import draft as draft_of
 from kernelwright.policies.inductor.writing.words.modules import module_name
@@ -86,3 +88,16 @@ def test_no_kernel_computes_with_numbers_of_the_host(draft: str) -> None:
 )
 def test_a_weight_stands_for_the_module_that_owns_it(path: str, name: str) -> None:
     assert module_name(path) == name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["fused_softmax", "layer_norm", "fused_swiglu", "cross_entropy_loss"]
+)
+def test_drafts_hold_the_rules_of_the_checker(drafter, name):
+    draft = draft_of(find_by_name(name).source, drafter.run)
+    assert draft.source, draft.refused
+    # Values that do not live in loops have numbered names (bench/results/draft_readability.md).
+    assert [
+        finding for finding in findings_of(draft.source) if finding.rule != "numbered name"
+    ] == []
