@@ -67,6 +67,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--draft-only", action="store_true", help="draft for a GPU, measure nothing")
     parser.add_argument("--draft-seconds", type=float, default=90.0, help="seconds for one draft")
     parser.add_argument("--max-autotune", action="store_true", help="time max-autotune-no-cudagraphs")
+    parser.add_argument("--profile", action="store_true", help="write milliseconds by kernel to the JSON file")
     parser.add_argument("--processes", type=int, default=12, help="layers prepared side by side on a GPU")
     parser.add_argument("--prepare-seconds", type=float, default=60.0, help="limit of a group's preparation")
     parser.add_argument("--compile-seconds", type=int, default=25, help="limit of one torch.compile")
@@ -145,7 +146,7 @@ class _Run:
             measured.append(MeasuredLayer(layer, rows, layer_drafts))
         limits = GroupLimits(
             self.options.device, self.options.processes, self.options.prepare_seconds,
-            self.options.compile_seconds, self.options.max_autotune,
+            self.options.compile_seconds, self.options.max_autotune, self.options.profile,
         )  # fmt: skip
         measure_in_groups(measured, limits, lambda done: self._report(list(done.rows.values())))
 

@@ -21,11 +21,7 @@ class LayerDrafter:
         self._drafter, self._folder, self._for_gpu = drafter, folder, for_gpu
 
     def draft(self, layer: Layer, size: LayerSize, mode: DraftMode) -> Draft:
-        """Returns the draft of a layer. The draft of the large size serves the small size, too, where it fixes no extent."""
-        if size is LayerSize.SMALL:
-            draft = self.draft(layer, LayerSize.LARGE, mode)
-            if draft.usable and not draft.fixed_sizes:
-                return draft
+        """Returns the draft of a layer at a size, as `agent solve` drafts it for a problem of that size."""
         path = self._folder / f"{layer.name}-{size}-{mode}.json" if self._folder else None
         if path and path.exists():
             return Draft.model_validate_json(path.read_text(encoding="utf-8"))

@@ -40,6 +40,7 @@ class GroupLimits:
     prepare_seconds: float
     compile_seconds: int
     autotune: bool
+    profile: bool
 
 
 def measure_in_groups(
@@ -63,7 +64,8 @@ def _start(measured: MeasuredLayer, limits: GroupLimits) -> None:
     context = multiprocessing.get_context("fork")
     measured.connection, theirs = context.Pipe()
     arguments = (
-        theirs, measured.layer, measured.rows, measured.drafts, limits.device, limits.compile_seconds, limits.autotune
+        theirs, measured.layer, measured.rows, measured.drafts, limits.device, limits.compile_seconds,
+        limits.autotune, limits.profile,
     )  # fmt: skip
     measured.process = context.Process(target=measure_layer, args=arguments)
     measured.process.start()

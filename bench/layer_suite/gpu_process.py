@@ -42,7 +42,7 @@ class CompileTimeout(Exception):
 
 def measure_layer(
     connection: Connection, layer: Layer, rows: dict[RowKey, LayerRow], drafts: dict[RowKey, Draft], device: str,
-    compile_seconds: int, autotune: bool,
+    compile_seconds: int, autotune: bool, profile: bool,
 ) -> None:  # fmt: skip
     """Sends the rows twice: checked, and timed after the message TURN."""
     import torch
@@ -58,19 +58,40 @@ def measure_layer(
         for size, size_calls in calls.items():
             compiled = _compiled_calls(size_calls["eager"], compile_seconds, autotune)
             graphs[size].update(_captured_graphs(compiled))
+            size_calls.update(compiled)
             connection.send(rows)
         connection.send("ready")
         if connection.recv() != TURN:
             return
         for size, size_graphs in graphs.items():
             milliseconds = median_milliseconds(size_graphs)
+            launches = {name: launch_milliseconds(call) for name, call in calls[size].items()} if profile else {}
             for key in [key for key in rows if key[0] is size]:
-                own = {name: ms for name, ms in milliseconds.items() if name in ("eager", "compile", "max-autotune")}
-                if key[1].value in milliseconds:
-                    own["draft"] = milliseconds[key[1].value]
-                rows[key] = rows[key].with_(milliseconds=own)
+                own_times, own_launches = _of_mode(milliseconds, key[1]), _of_mode(launches, key[1])
+                rows[key] = rows[key].with_(milliseconds=own_times, launches=own_launches)
         connection.send(rows)
     connection.send("done")
+
+
+def _of_mode(values: dict[str, Any], mode: DraftMode) -> dict[str, Any]:
+    """Returns the values of the baselines, and that of the mode's draft as `draft`."""
+    modes = {other.value for other in DraftMode}
+    chosen = {name: value for name, value in values.items() if name not in modes}
+    if mode.value in values:
+        chosen["draft"] = values[mode.value]
+    return chosen
+
+
+def launch_milliseconds(call: Call) -> dict[str, float]:
+    """Returns the milliseconds of each kernel that a call launches, by name."""
+    import torch
+
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        call()
+        torch.cuda.synchronize()
+    events = [event for event in profile.key_averages() if event.device_time_total]
+    return {event.key[:80]: round(event.device_time_total / 1000, 4) for event in events}
 
 
 def _calls_of_size(

@@ -36,6 +36,8 @@ class LayerRow(Value):
     kernels: int = 0
     library_calls: tuple[str, ...] = ()
     draft_seconds: float = 0.0
+    launches: dict[str, dict[str, float]] = {}
+    """Milliseconds by kernel, of `draft` and `compile`."""
     first_call_seconds: float = 0.0
     """Seconds of the draft's first call, in which its kernels are compiled."""
 

@@ -154,3 +154,16 @@ def test_a_mask_that_lets_the_next_key_be_seen_is_not_causal(drafter, evaluator)
     source = drafted(drafter, other, DraftMode.STRICT).source
     assert "None, True" not in source
     require_right(evaluator, other, source, "strict")
+
+
+@pytest.mark.parametrize("window", [3, 16])
+def test_a_sliding_window_is_not_causal(drafter, evaluator, window):
+    body = f"""
+        row = torch.arange(q.shape[-2], device=q.device)
+        distance = row[:, None] - row[None, :]
+        mask = (distance >= 0) & (distance < {window})
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)"""
+    windowed = ("q, k, v", SAME, body)
+    source = drafted(drafter, windowed, DraftMode.STRICT).source
+    assert "None, True" not in source
+    require_right(evaluator, windowed, source, "strict")
