@@ -65,10 +65,13 @@ def measure_layer(
             return
         for size, size_graphs in graphs.items():
             milliseconds = median_milliseconds(size_graphs)
-            launches = {name: launch_milliseconds(call) for name, call in calls[size].items()} if profile else {}
             for key in [key for key in rows if key[0] is size]:
-                own_times, own_launches = _of_mode(milliseconds, key[1]), _of_mode(launches, key[1])
-                rows[key] = rows[key].with_(milliseconds=own_times, launches=own_launches)
+                rows[key] = rows[key].with_(milliseconds=_of_mode(milliseconds, key[1]))
+        connection.send(rows)
+        for size, size_calls in calls.items() if profile else ():
+            launches = {name: launch_milliseconds(call) for name, call in size_calls.items()}
+            for key in [key for key in rows if key[0] is size]:
+                rows[key] = rows[key].with_(launches=_of_mode(launches, key[1]))
         connection.send(rows)
     connection.send("done")
 
