@@ -63,14 +63,28 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print the rows as JSON at the end")
     parser.add_argument("--out", default="", help="Markdown file; a JSON file is written beside it")
     parser.add_argument("--resume", action="store_true", help="keep the rows of --out's JSON file")
-    parser.add_argument("--drafts", default="", help="folder that drafts are read from and written to")
-    parser.add_argument("--draft-only", action="store_true", help="draft for a GPU, measure nothing")
+    parser.add_argument(
+        "--drafts", default="", help="folder that drafts are read from and written to"
+    )
+    parser.add_argument(
+        "--draft-only", action="store_true", help="draft for a GPU, measure nothing"
+    )
     parser.add_argument("--draft-seconds", type=float, default=90.0, help="seconds for one draft")
-    parser.add_argument("--max-autotune", action="store_true", help="time max-autotune-no-cudagraphs")
-    parser.add_argument("--profile", action="store_true", help="write milliseconds by kernel to the JSON file")
-    parser.add_argument("--processes", type=int, default=12, help="layers prepared side by side on a GPU")
-    parser.add_argument("--prepare-seconds", type=float, default=60.0, help="limit of a group's preparation")
-    parser.add_argument("--compile-seconds", type=int, default=25, help="limit of one torch.compile")
+    parser.add_argument(
+        "--max-autotune", action="store_true", help="time max-autotune-no-cudagraphs"
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="write milliseconds by kernel to the JSON file"
+    )
+    parser.add_argument(
+        "--processes", type=int, default=12, help="layers prepared side by side on a GPU"
+    )
+    parser.add_argument(
+        "--prepare-seconds", type=float, default=60.0, help="limit of a group's preparation"
+    )
+    parser.add_argument(
+        "--compile-seconds", type=int, default=25, help="limit of one torch.compile"
+    )
     return parser.parse_args(arguments)
 
 
@@ -133,7 +147,6 @@ class _Run:
         """Checks and times every layer on a GPU."""
         # A pool of compiling processes for each of the forked processes would be more processes than cores.
         os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-        import torch._inductor.config
         import transformers  # noqa: F401  (imported before the processes are forked)
 
         measured = []

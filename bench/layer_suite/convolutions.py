@@ -45,7 +45,8 @@ CONVOLUTIONS: tuple[Layer, ...] = (
     MAPS.layer(
         "mobilenet_v3_block",
         "from torchvision.models.mobilenetv3 import InvertedResidual, InvertedResidualConfig",
-        'self.layer = InvertedResidual(InvertedResidualConfig(channels, 5, 3 * channels, channels, True, "HS", 1, 1, 1.0),\n'
+        'self.layer = InvertedResidual(InvertedResidualConfig(channels, 5, 3 * channels, channels, '
+        'True, "HS", 1, 1, 1.0),\n'
         "    nn.BatchNorm2d)", "self.layer(x)", package="torchvision", model={"channels": 40}, dtype="float32",
     ),
     MAPS.layer(

@@ -29,8 +29,7 @@ distance = row[:, None] - row[None, :]
 mask = ((distance >= 0) & (distance < self.layer.self_attn.config.sliding_window))[None, None]
 """
 FLOAT_WINDOW_MASK = (
-    WINDOW_MASK
-    + "mask = torch.where(mask, 0.0, torch.finfo(x.dtype).min).to(x.dtype)\n"
+    WINDOW_MASK + "mask = torch.where(mask, 0.0, torch.finfo(x.dtype).min).to(x.dtype)\n"
 )
 FLOAT_CAUSAL_MASK = """
 row = torch.arange(x.shape[1], device=x.device)
@@ -50,7 +49,10 @@ def _rotary(
                                 head=head)  # fmt: skip
     if config:
         setup = setup.replace(f"config = {model}Config", f"config = {config}")
-    imports = transformers_imports(module, *names) + f"\nfrom transformers import {config or model + 'Config'}"
+    imports = (
+        transformers_imports(module, *names)
+        + f"\nfrom transformers import {config or model + 'Config'}"
+    )
     return TOKENS.layer(
         name, imports, setup, forward or ROTARY_FORWARD.format(mask=mask), before=before, model=sizes,
         tiny_model=tiny_sizes,
@@ -79,7 +81,8 @@ ROTARY_DECODERS = (
     ),
     _rotary("phi_decoder", "phi", "Phi", sizes={"hidden": 2560, "inner": 10240, "heads": 32, "groups": 32}),
     _rotary(
-        "falcon_decoder", "falcon", "Falcon", head="", options="alibi=False, new_decoder_architecture=False, multi_query=True",
+        "falcon_decoder", "falcon", "Falcon", head="", options="alibi=False, "
+        "new_decoder_architecture=False, multi_query=True",
         forward=f"self.layer(x, None, None, position_embeddings={POSITIONS})",
         sizes={"hidden": 2048, "inner": 8192, "heads": 32, "groups": 1},
         tiny_sizes={"hidden": 64, "inner": 256, "heads": 4, "groups": 1},

@@ -98,7 +98,11 @@ def launch_milliseconds(call: Call) -> dict[str, float]:
 
 
 def _calls_of_size(
-    layer: Layer, size: LayerSize, rows: dict[RowKey, LayerRow], drafts: dict[RowKey, Draft], device: str
+    layer: Layer,
+    size: LayerSize,
+    rows: dict[RowKey, LayerRow],
+    drafts: dict[RowKey, Draft],
+    device: str,
 ) -> dict[str, Call]:
     """Returns calls of the layer and of its correct drafts, and writes into the rows whether drafts are correct."""
     import torch
@@ -142,11 +146,15 @@ def _compiled_calls(eager: Call, seconds: int, autotune: bool) -> dict[str, Call
         signal.signal(signal.SIGALRM, _raise_timeout)
         signal.alarm(seconds)
         try:
-            call = functools.partial(torch.compile(eager.func, mode=mode, dynamic=False), *eager.args)
+            call = functools.partial(
+                torch.compile(eager.func, mode=mode, dynamic=False), *eager.args
+            )
             call()
             torch.cuda.synchronize()
             compiled[name] = call
-        except Exception as error:  # torch's failures are many, and cost the layer its baseline alone
+        except (
+            Exception
+        ) as error:  # torch's failures are many, and cost the layer its baseline alone
             print(f"{name}: {type(error).__name__}: {str(error)[:120]}", flush=True)
         finally:
             signal.alarm(0)
@@ -175,8 +183,8 @@ def _module(source: str, name: str) -> ModuleType:
 
 
 def _compare(model: Any, candidate: Any, inputs: list[torch.Tensor]) -> str:
-    """Returns `yes` where the candidate's largest error against the layer in float64 is at most twice that of eager,
-    plus one part in a thousand of the largest value; else the errors.
+    """Returns `yes` where the largest error against the layer in float64 is at most twice that of eager, plus
+    one part in a thousand of the largest value; else the errors.
     """
     wide = copy.deepcopy(model).double()
     exact = wide(*[tensor.double() for tensor in inputs]).float()
@@ -190,7 +198,7 @@ def _compare(model: Any, candidate: Any, inputs: list[torch.Tensor]) -> str:
 
 
 def _captured_graphs(calls: dict[str, Call]) -> dict[str, torch.cuda.CUDAGraph]:
-    """Captures calls as CUDA graphs. A call that cannot be captured, such as a layer that waits for the GPU, has none."""
+    """Captures calls as CUDA graphs, but for those that cannot be captured, such as a layer that waits for the GPU."""
     graphs = {}
     for name, call in calls.items():
         try:
@@ -217,7 +225,7 @@ def _captured_graph(call: Call) -> torch.cuda.CUDAGraph:
 
 
 def median_milliseconds(graphs: dict[str, torch.cuda.CUDAGraph]) -> dict[str, float]:
-    """Returns the median time of each graph. The graphs are replayed in turn, so that a drift of the clock meets all."""
+    """Returns the median time of each graph; graphs are replayed in turn, so that a drift of the clock meets all."""
     import torch
 
     flushed = torch.empty(FLUSHED_BYTES, dtype=torch.int8, device="cuda")

@@ -51,7 +51,9 @@ class Layer:
         constants = {**self.extents[size], **model}
         numbers = "".join(f"{name} = {value}\n" for name, value in constants.items())
         arguments = ", ".join(model)
-        tensors = ", ".join(f"torch.randn({shape}, dtype=torch.{self.dtype})" for shape in self.inputs.values())
+        tensors = ", ".join(
+            f"torch.randn({shape}, dtype=torch.{self.dtype})" for shape in self.inputs.values()
+        )
         return (
             f"import torch\nimport torch.nn as nn\n{self.imports}\n\n{numbers}\n\n"
             f"class Model(nn.Module):\n    def __init__(self, {arguments}):\n        super().__init__()\n"
@@ -81,7 +83,11 @@ class Family:
         inputs: dict[str, str] | None = None,
     ) -> Layer:  # fmt: skip
         """Returns a layer with the family's sizes, or with those given here."""
-        extents = {LayerSize.TINY: self.tiny, LayerSize.SMALL: self.small, LayerSize.LARGE: self.large}
+        extents = {
+            LayerSize.TINY: self.tiny,
+            LayerSize.SMALL: self.small,
+            LayerSize.LARGE: self.large,
+        }
         return Layer(
             name, package, imports, setup, forward, inputs or self.inputs, model or self.model,
             tiny_model or self.tiny_model, extents, dtype or self.dtype, before,

@@ -24,7 +24,8 @@ RECURRENCES: tuple[Layer, ...] = (
     ),
     STEPS.layer(
         "rwkv_block", transformers_imports("rwkv", "RwkvConfig", "RwkvBlock"),
-        "config = RwkvConfig(hidden_size=hidden, attention_hidden_size=hidden)\nself.layer = RwkvBlock(config, layer_id=0)\n"
+        "config = RwkvConfig(hidden_size=hidden, attention_hidden_size=hidden)\nself.layer = "
+        "RwkvBlock(config, layer_id=0)\n"
         "nn.init.uniform_(self.layer.attention.time_decay, -5.0, 1.0)\n"
         "nn.init.zeros_(self.layer.attention.time_first)\n"
         "for name, parameter in self.named_parameters():\n    if 'time_mix' in name:\n"
@@ -39,7 +40,8 @@ RECURRENCES: tuple[Layer, ...] = (
         "nn.init.uniform_(self.layer.rg_lru.recurrent_param, 0.4, 0.8)\n"
         "for name in ('input_gate_weight', 'recurrent_gate_weight'):\n"
         "    nn.init.normal_(getattr(self.layer.rg_lru, name), std=0.1)\n"
-        "for name in ('input_gate_bias', 'recurrent_gate_bias'):\n    nn.init.zeros_(getattr(self.layer.rg_lru, name))\n"
+        "for name in ('input_gate_bias', 'recurrent_gate_bias'):\n    "
+        "nn.init.zeros_(getattr(self.layer.rg_lru, name))\n"
         "nn.init.normal_(self.layer.linear_y.weight, std=0.1)",
         "self.layer(x, torch.arange(x.shape[1], device=x.device).unsqueeze(0), None, use_cache=False)", dtype="float32",
     ),

@@ -16,8 +16,10 @@ from kernelwright.policies.base import Value
 from kernelwright.policies.inductor.draft import DraftMode
 
 HEAD = (
-    "| layer | dtype | size | mode | correct | eager ms | torch.compile ms | draft ms | over eager | over torch.compile |"
-    " over max-autotune | kernels | left to torch | drafting s | first call s |\n" + "|---" * 15 + "|\n"
+    "| layer | dtype | size | mode | correct | eager ms | torch.compile ms | draft ms | over eager |"
+    " over torch.compile | over max-autotune | kernels | left to torch | drafting s | first call s |\n"
+    + "|---" * 15
+    + "|\n"
 )
 CORRECT = "yes"
 
@@ -51,7 +53,10 @@ class LayerRow(Value):
         """Returns the row of the table."""
         times = [f"{self.milliseconds[key]:.4f}" if key in self.milliseconds else ""
                  for key in ("eager", "compile", "draft")]  # fmt: skip
-        ratios = [f"{self.over(key) or 0:.2f}" if self.over(key) else "" for key in ("eager", "compile", "max-autotune")]
+        ratios = [
+            f"{self.over(key) or 0:.2f}" if self.over(key) else ""
+            for key in ("eager", "compile", "max-autotune")
+        ]
         cells = [
             self.layer, LAYERS[self.layer].dtype, self.size.value, self.mode.value, self.correct, *times, *ratios,
             str(self.kernels), ", ".join(dict.fromkeys(self.library_calls)), f"{self.draft_seconds:.0f}",
@@ -85,7 +90,9 @@ def write_rows(path: Path, rows: Iterable[LayerRow], command: str, machine: str)
     path.with_suffix(".json").write_text(
         json.dumps([row.model_dump(mode="json") for row in rows], indent=1) + "\n", encoding="utf-8"
     )
-    text = f"# Layers of installed packages\n\n`{command}`, {machine}, {time.strftime('%Y-%m-%d')}\n"
+    text = (
+        f"# Layers of installed packages\n\n`{command}`, {machine}, {time.strftime('%Y-%m-%d')}\n"
+    )
     for half in Half:
         half_rows = [row for row in rows if row.half is half]
         if half_rows:
@@ -103,12 +110,16 @@ def summary(rows: list[LayerRow]) -> str:
         of_mode = [row for row in rows if row.mode is mode]
         if of_mode:
             correct = [name for name in layers if _all_correct(of_mode, name)]
-            parts.append(f"{mode.value}: {len(correct)} of {len(layers)} layers correct{_means(of_mode)}")
+            parts.append(
+                f"{mode.value}: {len(correct)} of {len(layers)} layers correct{_means(of_mode)}"
+            )
     better = [
         name for name in layers
         if any(_all_correct([row for row in rows if row.mode is mode], name) for mode in DraftMode)
     ]  # fmt: skip
-    parts.append(f"the better mode: {len(better)} of {len(layers)} layers correct{_means(_fastest(rows))}")
+    parts.append(
+        f"the better mode: {len(better)} of {len(layers)} layers correct{_means(_fastest(rows))}"
+    )
     return ";\n".join(parts) + "."
 
 
@@ -124,15 +135,19 @@ def _fastest(rows: list[LayerRow]) -> list[LayerRow]:
         key = (row.layer, row.size)
         time_of_row = row.milliseconds.get("draft")
         if row.correct == CORRECT and time_of_row is not None:
-            if key not in fastest or time_of_row < fastest[key].milliseconds["draft"]:
-                fastest[key] = row
+            best = fastest.get(key, row)
+            fastest[key] = row if time_of_row < best.milliseconds["draft"] else best
     return list(fastest.values())
 
 
 def _means(rows: list[LayerRow]) -> str:
     """Returns geometric means and least values of the speed over each baseline."""
     texts = []
-    for key, name in (("eager", "eager"), ("compile", "torch.compile"), ("max-autotune", "max-autotune")):
+    for key, name in (
+        ("eager", "eager"),
+        ("compile", "torch.compile"),
+        ("max-autotune", "max-autotune"),
+    ):
         ratios = [ratio for row in rows if row.correct == CORRECT and (ratio := row.over(key))]
         if ratios:
             mean = statistics.geometric_mean(ratios)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived, recompute_floats
 from kernelwright.policies.inductor.tracing.execution import ModelCall, examples, forward_alone
-from kernelwright.policies.inductor.tracing.loop_syntax import has_loops
+from kernelwright.policies.inductor.tracing.loop_syntax import has_loops, rewrite_package_loops
 from kernelwright.policies.inductor.tracing.loops import (
     LoopForm,
     Loops,
@@ -181,6 +181,7 @@ def _trace(
     with traced.mode, KnownValuesMode():
         values = [sizes.argument(v, p, p.removeprefix("self.").rstrip("_")) for p, v in named]
         model = module["Model"](*values)
+        rewrite_package_loops(model)
         symbolic_inputs = [sizes.symbolic_input(v, p) for p, v in zip(paths, inputs, strict=True)]
     _make_graph(traced, model, paths, symbolic_inputs, loops, partial)
     return traced

@@ -23,7 +23,10 @@ from __future__ import annotations
 
 import ast
 import copy
+import inspect
 import itertools
+import sys
+import types
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
@@ -58,6 +61,79 @@ def has_loops(source: str) -> bool:
     return "__loop__" in ast.unparse(with_loops(ast.parse(source)))
 
 
+def rewrite_package_loops(model: object) -> None:
+    """Rewrites the loops of the functions in the files that define a model's modules, but for torch's own.
+
+    A recurrence of an installed package, such as a selective scan of transformers, is then a loop of the draft too.
+    Functions keep their identity and get other code, so that decorated and imported ones are reached. A function that
+    refers to variables of a surrounding function, or whose file cannot be read, stays as it is.
+    """
+    classes = {type(module) for module in getattr(model, "modules", lambda: ())()}
+    names = {cls.__module__ for cls in classes} - {"problem"}
+    for name in sorted(names):
+        package = sys.modules.get(name)
+        if package is not None and name.partition(".")[0] != "torch":
+            _rewrite_functions(package)
+
+
+def _rewrite_functions(package: types.ModuleType) -> None:
+    try:
+        text = inspect.getsource(package)
+    except (OSError, TypeError):
+        return
+    definitions = {
+        (node.name, _first_line(node)): node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef) and any(isinstance(n, ast.For) for n in ast.walk(node))
+    }
+    for function in _functions_of(package):
+        key = (function.__name__, function.__code__.co_firstlineno)
+        definition = definitions.get(key)
+        if definition is None or function.__code__.co_freevars:
+            continue
+        definition.decorator_list = []
+        _rewrite(definition)
+        if "__loop__" in ast.unparse(definition):
+            function.__globals__.update(loop_names())
+            function.__code__ = _code_of(definition, package.__file__ or "")
+
+
+def _first_line(definition: ast.FunctionDef) -> int:
+    """Returns the first line of a function as its code counts: that of its first decorator."""
+    return min([definition.lineno, *(d.lineno for d in definition.decorator_list)])
+
+
+def _functions_of(package: types.ModuleType) -> Iterator[types.FunctionType]:
+    """Yields the functions and methods that a file defines, and those that decorators have wrapped."""
+    waiting: list[Any] = list(vars(package).values())
+    visited: set[int] = set()
+    while waiting:
+        value = waiting.pop()
+        if id(value) in visited:
+            continue
+        visited.add(id(value))
+        if isinstance(value, type) and value.__module__ == package.__name__:
+            waiting += vars(value).values()
+        elif isinstance(value, types.FunctionType):
+            waiting += [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
+            if value.__code__.co_filename == package.__file__:
+                yield value
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        return isinstance(cell.cell_contents, types.FunctionType)
+    except ValueError:  # a variable that has no value yet
+        return False
+
+
+def _code_of(definition: ast.FunctionDef, file: str) -> types.CodeType:
+    """Compiles the definition of a function on the lines of its file."""
+    tree = ast.fix_missing_locations(ast.Module([definition], []))
+    constants = compile(tree, file, "exec").co_consts
+    return next(value for value in constants if isinstance(value, types.CodeType))
+
+
 def loop_names() -> dict[str, Any]:
     """Returns the names a module rewritten by `with_loops` needs."""
     return {
@@ -89,8 +165,11 @@ class _LoopContext:
 
     def before(self, loop: ast.For) -> set[str]:
         """Names that are there before the loop."""
+        other = _nodes_of_other_branches(self.method, loop)
         earlier = [
-            s for s in _nodes_outside_steps(self.method) if getattr(s, "lineno", 0) < loop.lineno
+            node
+            for node in _nodes_outside_steps(self.method)
+            if getattr(node, "lineno", 0) < loop.lineno and id(node) not in other
         ]
         return self.arguments | _stored(earlier)
 
@@ -108,6 +187,19 @@ class _LoopContext:
             n for n in ast.walk(self.method) if getattr(n, "lineno", 0) > (loop.end_lineno or 0)
         ]
         return {n.id for n in [*later, *again] if isinstance(n, ast.Name)}
+
+
+def _nodes_of_other_branches(method: ast.FunctionDef, loop: ast.For) -> set[int]:
+    """Returns the identities of nodes that are not executed where the loop is: the other branches of its ifs."""
+    nodes: set[int] = set()
+    for condition in (node for node in ast.walk(method) if isinstance(node, ast.If)):
+        branches = [
+            [n for s in part for n in ast.walk(s)] for part in (condition.body, condition.orelse)
+        ]
+        for branch, other in (branches, branches[::-1]):
+            if any(node is loop for node in branch):
+                nodes |= {id(node) for node in other}
+    return nodes
 
 
 def _rewrite_body(body: list[ast.stmt], context: _LoopContext) -> None:

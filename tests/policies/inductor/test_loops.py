@@ -32,6 +32,17 @@ BODIES = {
             out[:, t] = h
         return out
 """,
+    "a name that another branch assigns": """
+        if length > 9:
+            out = x * 2
+        else:
+            outs = []
+            for t in range(length):
+                out = x[:, t] + h
+                outs.append(out)
+            out = torch.stack(outs, dim=1)
+        return out
+""",
     "backwards": """
         out = torch.zeros_like(x)
         for t in range(length - 1, -1, -1):
@@ -218,3 +229,37 @@ def test_loops_over_pieces_and_over_growing_slices_are_loops_of_the_draft_for_ev
     made = drafter.draft(Problem(name="sized", source=SIZED))
     assert (made.refused, made.fixed_sizes) == ("", ())
     assert made.source.count("        for time_step") == 2
+
+
+RWKV = """
+import torch
+from transformers import RwkvConfig
+from transformers.models.rwkv.modeling_rwkv import RwkvSelfAttention
+
+batch, length, hidden = 2, 7, 16
+
+class Model(torch.nn.Module):
+    def __init__(self, hidden):
+        super().__init__()
+        self.layer = RwkvSelfAttention(RwkvConfig(hidden_size=hidden, attention_hidden_size=hidden))
+        for parameter in self.parameters():
+            torch.nn.init.uniform_(parameter, -0.5, 0.5)
+
+    def forward(self, x):
+        return self.layer(x)[0]
+
+def get_inputs():
+    return [torch.randn(batch, length, hidden)]
+
+def get_init_inputs():
+    return [hidden]
+"""
+
+
+@pytest.mark.slow
+def test_a_loop_of_an_installed_package_is_a_loop_of_the_draft_for_every_length():
+    with Drafter(seconds=90) as drafter:
+        written = drafter.draft(Problem(name="rwkv", source=RWKV))
+    assert written.usable, written.refused
+    assert "in range(length)" in written.source
+    assert "x.shape[1]" not in written.fixed_sizes

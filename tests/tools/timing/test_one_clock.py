@@ -12,7 +12,7 @@ DIVIDES = {"tools/profile_results.py"}
 """Speedup.between, which refuses times by different methods, and the estimate that is named as one."""
 CLOCKS = {"do_bench", "do_bench_cudagraph", "elapsed_time"}
 TIMES = {
-    "bench/layers.py": "eager, torch.compile and a draft replayed in turns, as graphs",
+    "bench/layer_suite/gpu_process.py": "eager, torch.compile and a draft replayed in turns, as graphs",
     "tools/gpu/stopwatch.py": "how one call is timed",
     "tools/timing/clock.py": "what a write over the cache costs",
     "tools/tracing/deferred.py": "the answers of a pretended GPU",
