@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 COMPLETE_FILE = "whole.json"
 """Written last into a checkpoint: without this file the checkpoint was cut off."""
+TENSORBOARD_FOLDER = "runs"
+"""Event files of `--set report_to=tensorboard`, in the work folder and then in the policy's."""
 SETTINGS_FILE = "asked.json"
 """The options of a training or a loop, in its work folder."""
 
@@ -102,7 +104,7 @@ def publish_policy(
     **facts: object,
 ) -> None:
     """Writes the final policy. `weights`: all weights of the model, or of the adapter's model."""
-    names = ("curves.png", "report.html", "history.json", "quarantine.jsonl")
+    names = ("curves.png", "report.html", "history.json", "quarantine.jsonl", TENSORBOARD_FOLDER)
     beside = [options.work / name for name in names]
     write_policy(options.output, model, weights, subject, options.storage, beside, **facts)
 
@@ -119,7 +121,7 @@ def write_policy(
     """Writes the policy into a temporary folder beside the output, then renames the folder: a
     reader never sees half a policy.
 
-    beside: files copied into the folder, if they exist. facts: fields of the policy card.
+    beside: files and folders copied into the folder, if they exist. facts: fields of the policy card.
     """
     partial = output.with_name(f".{output.name}.{time.time_ns()}")
     try:
@@ -131,6 +133,8 @@ def write_policy(
         for path in beside:
             if path.is_file():
                 shutil.copy2(path, partial / path.name)
+            elif path.is_dir():
+                shutil.copytree(path, partial / path.name)
         if output.is_dir():
             output.rmdir()
         partial.rename(output)

@@ -1,3 +1,3 @@
-"""The capacity that a training needs (`--plan`): memory of each GPU, GPUs by role, seconds of a
+"""The capacity needed by a training (`--plan`): memory of each GPU, GPUs by role, seconds of a
 step by phase. Everything is computed from a model's config; no weights are read.
 """

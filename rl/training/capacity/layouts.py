@@ -76,14 +76,14 @@ class CapacityPlan(Value):
     hours: float
     fits: bool
     shortage: str = ""
-    """What does not fit."""
+    """The shortage of memory or GPUs, in a sentence; empty if the training fits."""
     proposal: str = ""
-    """Options of the nearest training that fits."""
+    """Options of the nearest fitting training."""
 
 
 def plan_capacity(shape: ModelShape, request: CapacityRequest) -> CapacityPlan:
-    """Returns the fastest layout that fits; where none fits, the plan of the first layout with
-    the nearest options that would.
+    """Returns the plan of the fastest layout among the fitting ones; without a fitting layout, the
+    plan with the least memory and a proposal of the nearest options.
     """
     plans = [_plan(shape, request, layout) for layout in _layouts(request)]
     fitting = [plan for plan in plans if plan.fits]
@@ -99,6 +99,7 @@ def _layouts(request: CapacityRequest) -> Iterator[Layout]:
         yield Layout(trainers=request.gpus)
         return
     for judges in range(1, request.gpus - 1) if request.judges_on_gpu else (0,):
+        # Every split of the remaining GPUs between sampling and training.
         shared = request.gpus - judges
         for rollouts in range(1, shared):
             for width in TENSOR_PARALLEL_SIZES:
@@ -110,7 +111,7 @@ def _layouts(request: CapacityRequest) -> Iterator[Layout]:
                         judges=judges,
                     )
     if request.gpus < (3 if request.judges_on_gpu else 2):
-        # Too few to give each role one of its own.
+        # Too few GPUs for the three roles: `_shortage` says so.
         yield Layout(trainers=request.gpus)
 
 
@@ -142,7 +143,7 @@ def _plan(shape: ModelShape, request: CapacityRequest, layout: Layout) -> Capaci
 def _shortage(
     request: CapacityRequest, layout: Layout, trainer: TrainerMemory, rollout: RolloutMemory | None
 ) -> str:
-    """Returns what does not fit, in a sentence; empty if everything does."""
+    """Returns the shortage of a layout in a sentence; empty if everything fits."""
     gigabytes = request.gpu.bytes / 1e9
     if request.online and layout.rollouts == 0:
         return f"{request.gpus} GPUs are too few for trainer, engine and judge: each has its own"
@@ -188,7 +189,7 @@ def _seconds(
 
 
 def _proposal(shape: ModelShape, request: CapacityRequest) -> str:
-    """Returns the options of the nearest training that fits: more parts of a step, then
+    """Returns the options of the nearest fitting training: more parts of a step, then
     activations computed again, then an adapter, then more GPUs. Empty if none fits.
     """
     for gpus in _more_gpus(request.gpus):
@@ -209,7 +210,7 @@ def _more_gpus(gpus: int) -> list[int]:
 
 
 def _parts_trained(part: TrainedPart) -> list[tuple[TrainedPart, list[str]]]:
-    """Returns the requested part, and smaller ones with the options that select them."""
+    """Returns the requested part, and smaller ones with their options."""
     choices: list[tuple[TrainedPart, list[str]]] = [(part, [])]
     again = ["--set", "gradient_checkpointing=true"]
     if not part.checkpointing:

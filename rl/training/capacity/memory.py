@@ -24,7 +24,7 @@ CONTEXT_BYTES = 1_500_000_000
 FREE_SHARE = 0.05
 """Share of the memory lost to fragments."""
 ENGINE_SHARE = 0.9
-"""Share of a GPU's memory that vLLM takes for weights and KV cache."""
+"""Share of a GPU's memory taken by vLLM for weights and KV cache."""
 
 
 class StepShape(Value):
@@ -33,7 +33,7 @@ class StepShape(Value):
     rows: int
     """Rows of an optimizer step, over all processes."""
     parts: int
-    """Parts of a step in each process, one after the other."""
+    """Sequential parts of a step in each process."""
     prompt_tokens: int
     reply_tokens: int
     masked: bool = True
@@ -55,7 +55,7 @@ class StepShape(Value):
 
 
 class TrainedPart(Value):
-    """What is trained, and how."""
+    """The trained weights: all of them or an adapter, with or without checkpointing."""
 
     lora: bool = False
     checkpointing: bool = True
@@ -69,7 +69,7 @@ class TrainerMemory(Value):
     gradients: int
     optimizer: int
     gathered: int
-    """Whole weights and gradients of the layer that computes."""
+    """Whole weights and gradients of the computing layer."""
     activations: int
     logits: int
 
@@ -89,7 +89,7 @@ class TrainerMemory(Value):
 def trainer_memory(
     shape: ModelShape, step: StepShape, part: TrainedPart, gpus: int
 ) -> TrainerMemory:
-    """Returns the memory of each of `gpus` GPUs that train."""
+    """Returns the memory of each of `gpus` training GPUs."""
     trained = shape.lora_parameters if part.lora else shape.parameters
     weights = FP32_BYTES * trained + (BF16_BYTES * shape.parameters if part.lora else 0)
     return TrainerMemory(
@@ -120,7 +120,7 @@ def _activations(shape: ModelShape, step: StepShape, part: TrainedPart, gpus: in
     mask = MASK_BYTES * rows * step.row_tokens**2 if step.masked else 0
     if not part.checkpointing:
         return tokens * shape.layer_bytes * shape.layers + mask
-    # Each layer keeps its input; the layer that computes has everything, and its gradients.
+    # Each layer keeps its input; the computing layer has all activations, and their gradients.
     inputs = BF16_BYTES * tokens * shape.hidden * shape.layers
     return inputs + 2 * tokens * shape.layer_bytes + mask
 
@@ -131,13 +131,13 @@ def fits(memory: TrainerMemory, gpu_bytes: int) -> bool:
 
 
 class RolloutMemory(Value):
-    """Bytes of a GPU that samples."""
+    """Bytes of a sampling GPU."""
 
     weights: int
     kv_cache: int
     """Bytes left for the KV cache; negative if the weights alone do not fit."""
     rows_at_once: int
-    """Rows of full length that the cache holds, on all GPUs of an engine."""
+    """Rows of full length in the cache, on all GPUs of an engine."""
 
 
 def rollout_memory(

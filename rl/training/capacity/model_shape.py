@@ -1,4 +1,4 @@
-"""Sizes of a model that decide memory and time, read from its config."""
+"""Sizes of a model, read from its config, for estimates of memory and time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ModelShape(Value):
 
     @property
     def layer_bytes(self) -> int:
-        """Bytes that a decoder layer holds for each token between its forward and backward pass.
+        """Bytes held by a decoder layer for each token between its forward and backward pass.
 
         In bf16, with the fp32 copies inside of RMS norms: input, norms and residuals 18 a hidden
         channel; queries and attention 16 a head channel, keys and values 10; gate, up, activation

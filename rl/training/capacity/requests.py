@@ -30,8 +30,8 @@ VERDICT_SECONDS_GPU = 4.0
 
 
 def gpu_rates(name: str | None) -> GpuRates:
-    """Returns the GPU of `--gpu-type`, of this machine, or an H100. Raises InputError for one that
-    is not tabulated.
+    """Returns the GPU of `--gpu-type`, of this machine, or an H100. Raises InputError for a GPU
+    without an entry in the table.
     """
     from kernelwright.tools.hardware.gpus import read_driver
     from kernelwright.tools.hardware.peaks import PEAKS, peak_of
@@ -39,7 +39,7 @@ def gpu_rates(name: str | None) -> GpuRates:
     if name is None:
         visible = read_driver().gpus
         name = visible[0].name if visible else DEFAULT_GPU
-    # "H100" alone is the board that servers have, the first of that name in the table.
+    # "H100" alone means the board of servers, the first of this name in the table.
     listed = (peak for peak in PEAKS if peak.gpu.upper().startswith(name.upper()))
     peak = next(listed, None) or peak_of(name)
     if peak is None:

@@ -1,8 +1,8 @@
 """Seconds of a step by phase.
 
 Training and prefill are bound by arithmetic, decoding by memory: each decoded token reads all
-weights and the KV cache of the rows in flight. The shares of the published peaks that are reached
-are constants here; `bench/results/rl.md` has the runs that they come from.
+weights and the KV cache of the rows in flight. The reached shares of the published peaks are
+constants here; `bench/results/rl.md` has the runs behind them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from kernelwright.rl.training.capacity.memory import StepShape, TrainedPart
 from kernelwright.rl.training.capacity.model_shape import BF16_BYTES, ModelShape
 
 TRAINING_SHARE = 0.35
-"""Share of the bf16 peak that a training step reaches."""
+"""Share of the bf16 peak reached by a training step."""
 PREFILL_SHARE = 0.5
 DECODING_SHARE = 0.5
-"""Share of the memory's peak rate that decoding reaches."""
+"""Share of the memory's peak rate reached by decoding."""
 OPTIMIZER_BYTES = 28
 """Bytes read and written for each trained parameter by AdamW."""
 FOLDER_RATE = 1.5e9
@@ -51,7 +51,7 @@ class StepSeconds(Value):
     transfer: float = 0.0
     training: float
     lag: int = 0
-    """Rounds that are sampled during a training step."""
+    """Rounds sampled during a training step."""
 
     @property
     def step(self) -> float:
@@ -76,6 +76,7 @@ def training_seconds(
     attention = 2 * passes * shape.layers * shape.heads * shape.head_width * step.row_tokens // 2
     arithmetic = step.tokens * (matrix + attention) / (gpus * gpu.bf16_rate * TRAINING_SHARE)
     layer = LAYER_SECONDS if gpus == 1 else SHARDED_LAYER_SECONDS
+    # A small model waits for the host, which launches kernels layer by layer.
     launches = step.parts * shape.layers * layer
     trained = shape.lora_parameters if part.lora else shape.parameters
     return max(arithmetic, launches) + OPTIMIZER_BYTES * trained / (

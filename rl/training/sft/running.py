@@ -21,7 +21,12 @@ from kernelwright.errors import InputError
 from kernelwright.policies.policy_card import PolicyCard, read_cards, trainings_of, write_card
 from kernelwright.rl.data.importing.examples import as_corpus, check_examples
 from kernelwright.rl.data.rows import count_rows, read_rows
-from kernelwright.rl.training.checkpoints import SETTINGS_FILE, newest_checkpoint, save_model
+from kernelwright.rl.training.checkpoints import (
+    SETTINGS_FILE,
+    TENSORBOARD_FOLDER,
+    newest_checkpoint,
+    save_model,
+)
 from kernelwright.rl.training.options import Storage
 from kernelwright.rl.training.precision.keeping import gather_weights
 from kernelwright.rl.training.processes import (
@@ -335,6 +340,8 @@ def _publish(
         )
         write_card(partial, card)
         readme(partial)
+        if (options.work / TENSORBOARD_FOLDER).is_dir():
+            shutil.copytree(options.work / TENSORBOARD_FOLDER, partial / TENSORBOARD_FOLDER)
         if options.output.is_dir():
             options.output.rmdir()
         partial.rename(options.output)

@@ -29,7 +29,7 @@ def gather_to_first(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a tensor gathered from its shards; one that is not sharded as it is."""
+    """Returns a tensor gathered from its shards; a tensor without shards as it is."""
     from torch.distributed.tensor import DTensor
 
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

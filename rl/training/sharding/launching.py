@@ -1,7 +1,7 @@
 """Starts a training as one process for each GPU, with weights sharded by FSDP2 (`--gpus N`).
 
 The processes are started and watched by torch's elastic launcher. The first process prints to the
-terminal; the others print to files, of which the last line is shown if one of them fails first.
+terminal; the others print to files, of which the last line is shown if its process fails first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FSDP_CONFIG = Path(__file__).parents[2] / "configs" / "fsdp.yaml"
 LAUNCHED_BY_TORCH = "WORLD_SIZE"
 """Environment variable set by every launcher of distributed processes."""
 SAVING_SECONDS = 600
-"""Seconds that a process may take to save and end after a signal."""
+"""Seconds for a process to save and end after a signal."""
 TROUBLE_EXIT_CODE = 3
 """Exit code for a process ended by a signal: the same command continues."""
 
@@ -72,8 +72,8 @@ def run_on_gpus(gpus: int | None, device: str, arguments: Sequence[str]) -> None
 
 
 def _wait(processes: PContext) -> RunProcsResult | None:
-    """Waits for all processes. One that fails ends the others; SIGTERM is handed on to all, which
-    save and end. Raises SystemExit after SIGTERM.
+    """Waits for all processes. A failing process ends the others; SIGTERM is handed on to all, and
+    they save and end. Raises SystemExit after SIGTERM.
     """
     from torch.distributed.elastic.multiprocessing.api import SignalException
 
@@ -100,7 +100,7 @@ def _refuse_absent_gpus(gpus: int, device: str) -> None:
 def _start(gpus: int, arguments: Sequence[str], logs: Path) -> PContext:
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std, start_processes
 
-    # It logs every end of a process; `_exit_code` says what matters.
+    # It logs every end of a process; `_exit_code` reports the decisive failure.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     shared = {
         "MASTER_ADDR": "127.0.0.1",
@@ -122,7 +122,7 @@ def _start(gpus: int, arguments: Sequence[str], logs: Path) -> PContext:
 
 
 def fsdp_environment() -> dict[str, str]:
-    """Returns the environment variables that accelerate's launcher makes of `FSDP_CONFIG`."""
+    """Returns the environment variables made of `FSDP_CONFIG` by accelerate's launcher."""
     import yaml
 
     settings = yaml.safe_load(FSDP_CONFIG.read_text(encoding="utf-8"))["fsdp_config"]
@@ -139,8 +139,8 @@ def _free_port() -> int:
 
 
 def _exit_code(result: RunProcsResult) -> int:
-    """Returns the exit code of the process that failed first, after a line for what the first
-    process has not said itself.
+    """Returns the exit code of the first failing process, after a line about a failure unreported
+    by the first process.
     """
     rank, failure = min(result.failures.items(), key=lambda entry: entry[1].timestamp)
     if failure.exitcode < 0:

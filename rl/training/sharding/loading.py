@@ -19,6 +19,7 @@ from kernelwright.errors import InputError
 if TYPE_CHECKING:
     import torch
     from torch.distributed.device_mesh import DeviceMesh
+    from transformers import PreTrainedModel
 
 WEIGHT_FILES = ("*.safetensors", "*.json")
 
@@ -28,12 +29,12 @@ def load_sharded(
     device: str,
     dtype: torch.dtype | None,
     add_adapter: Callable[[Any], Any] | None = None,
-) -> Any:
+) -> PreTrainedModel:
     """Returns the causal language model of a folder or hub name, sharded over all processes.
 
     dtype: of the weights; None for the dtype of the config. add_adapter: puts a LoRA adapter on
     the model before it is sharded; the values of its weights are assigned later. Raises InputError
-    for weights that cannot be read in slices.
+    for weights unreadable in slices.
     """
     import torch
     from accelerate import init_empty_weights
@@ -42,7 +43,7 @@ def load_sharded(
     from kernelwright.policies.local.quantised_weights import has_int8, read_int8
 
     if has_int8(Path(path)):
-        # Models that are stored in 8 bits are small: each process reads all and keeps its shard.
+        # Models stored in 8 bits are small: each process reads all and keeps its shard.
         whole = read_int8(Path(path))
         return shard(add_adapter(whole) if add_adapter else whole, device)
     config = AutoConfig.from_pretrained(path)
@@ -60,9 +61,9 @@ def load_sharded(
     return model
 
 
-def shard(model: Any, device: str) -> Any:
+def shard(model: PreTrainedModel, device: str) -> PreTrainedModel:
     """Shards a model's parameters over all processes, in place: a group of parameters for each
-    decoder layer, and one for the rest.
+    decoder layer, and a last group for the rest.
     """
     import torch
     from torch.distributed.device_mesh import init_device_mesh
@@ -75,7 +76,7 @@ def shard(model: Any, device: str) -> Any:
         if kind == "cuda"
         else MixedPrecisionPolicy()
     )
-    # The root, too, is cut again after a forward pass: one without a backward pass (of the drift, of
+    # The root, too, is cut again after a forward pass: a pass without backward (of the drift, of
     # an evaluation) would leave whole weights behind, which an optimizer must never take.
     options: dict[str, Any] = {
         "reshard_after_forward": True,
@@ -89,7 +90,7 @@ def shard(model: Any, device: str) -> Any:
     return model
 
 
-def _decoder_layers(model: Any) -> list[torch.nn.Module]:
+def _decoder_layers(model: PreTrainedModel) -> list[torch.nn.Module]:
     from kernelwright.rl.training.grpo.padding import without_adapter
 
     names = set(without_adapter(model)._no_split_modules or ())
@@ -97,8 +98,8 @@ def _decoder_layers(model: Any) -> list[torch.nn.Module]:
 
 
 def _placement(mesh: DeviceMesh) -> Callable[[torch.nn.Parameter], Any]:
-    """Returns the rule for the dimension in which a parameter is cut: the first that divides
-    evenly.
+    """Returns the rule for the dimension in which a parameter is cut: the first evenly divisible
+    dimension.
 
     A dimension of 4 over 8 processes would leave some without a part, and accelerate takes
     parameters of its optimizer by the address of their part.
@@ -126,7 +127,7 @@ def _weights_folder(path: str) -> str:
         return str(snapshot_download(path, allow_patterns=list(WEIGHT_FILES)))
 
 
-def _read_slices(model: Any, folder: str) -> None:
+def _read_slices(model: PreTrainedModel, folder: str) -> None:
     import torch.distributed.checkpoint as checkpoint
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 
@@ -142,7 +143,7 @@ def _read_slices(model: Any, folder: str) -> None:
     try:
         checkpoint.load(weights, storage_reader=HuggingFaceStorageReader(folder))
     except Exception as error:
-        # torch wraps what any process met; the first line of the innermost error names the weight.
+        # torch wraps the error of any process; the last line of its text names the weight.
         first = str(error).strip().splitlines()[-1][:200]
         raise InputError(
             f"{folder} cannot be loaded in shards ({first}): save the model as safetensors with "

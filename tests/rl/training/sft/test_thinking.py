@@ -9,8 +9,10 @@ import pytest
 pytest.importorskip("torch")
 
 from kernelwright.errors import InputError
-from kernelwright.policies.base import Message, Request, Role
+from kernelwright.policies.base import Message, PromptForm, Request, Role
 from kernelwright.policies.local.transformers_policy import prompt_ids
+from kernelwright.rl.data.rows import Kind, row_of
+from kernelwright.rl.training.sft.encoding import RowSelection, encode_rows
 from kernelwright.rl.training.sft.thinking import answer_mask, set_thinking
 from tests.tiny_model import tiny_tokenizer
 
@@ -66,6 +68,24 @@ def test_the_prompt_is_the_templates_text_token_by_token(template):
     ids = prompt(tokenizer)
     assert ids == tokenizer(text, add_special_tokens=False)["input_ids"]
     assert rendered(tokenizer, ids) == text
+
+
+@pytest.mark.parametrize("reply", [REPLY, "@triton.jit\ndef kernel(): pass"], ids=["thought", "plain"])
+@pytest.mark.parametrize("template", [QWEN3, LLAMA], ids=["qwen3", "llama"])
+def test_a_trained_row_is_the_templates_conversation_token_by_token(template, reply):
+    """The last turn as the template writes it: its thought is kept there by Qwen3's own template, too."""
+    tokenizer = tokenizer_with(template)
+    row = row_of(Kind.INSTRUCT, "", reply, messages=ASKED)
+    [encoded] = encode_rows([row], tokenizer, RowSelection(form=PromptForm.CHAT))
+    assert list(encoded.prompt) == prompt(tokenizer)
+    whole = tokenizer.decode([*encoded.prompt, *encoded.answer, tokenizer.eos_token_id])
+    messages = [{"role": str(m.role), "content": m.content} for m in ASKED]
+    opening = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    assert whole == f"{opening}{reply}<|im_end|>"
+    assert [*encoded.prompt, *encoded.answer] == tokenizer(opening + reply, add_special_tokens=False)["input_ids"]
+    if reply is not REPLY:
+        answered = [*messages, {"role": "assistant", "content": reply}]
+        assert tokenizer.apply_chat_template(answered, tokenize=False).rstrip("\n") == whole
 
 
 @pytest.mark.parametrize("enabled", [True, False])
