@@ -70,7 +70,9 @@ def test_the_prompt_is_the_templates_text_token_by_token(template):
     assert rendered(tokenizer, ids) == text
 
 
-@pytest.mark.parametrize("reply", [REPLY, "@triton.jit\ndef kernel(): pass"], ids=["thought", "plain"])
+@pytest.mark.parametrize(
+    "reply", [REPLY, "@triton.jit\ndef kernel(): pass"], ids=["thought", "plain"]
+)
 @pytest.mark.parametrize("template", [QWEN3, LLAMA], ids=["qwen3", "llama"])
 def test_a_trained_row_is_the_templates_conversation_token_by_token(template, reply):
     """The last turn as the template writes it: its thought is kept there by Qwen3's own template, too."""
@@ -82,7 +84,9 @@ def test_a_trained_row_is_the_templates_conversation_token_by_token(template, re
     messages = [{"role": str(m.role), "content": m.content} for m in ASKED]
     opening = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     assert whole == f"{opening}{reply}<|im_end|>"
-    assert [*encoded.prompt, *encoded.answer] == tokenizer(opening + reply, add_special_tokens=False)["input_ids"]
+    assert [*encoded.prompt, *encoded.answer] == tokenizer(
+        opening + reply, add_special_tokens=False
+    )["input_ids"]
     if reply is not REPLY:
         answered = [*messages, {"role": "assistant", "content": reply}]
         assert tokenizer.apply_chat_template(answered, tokenize=False).rstrip("\n") == whole
