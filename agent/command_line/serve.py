@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from kernelwright.agent.judging.pool import JudgePool
-    from kernelwright.agent.serving.server import ServerOptions
+    from kernelwright.agent.serving.server import References, ServerOptions
 
 Devices = Annotated[
     list[str] | None,
@@ -55,9 +55,11 @@ NoToken = Annotated[
     ),
 ]
 ReferencesOption = Annotated[
-    str,
+    str | None,
     typer.Option(
-        "--references", metavar="refuse|trusted", help="Whether clients may send references."
+        "--references",
+        metavar="refuse|trusted",
+        help="Whether clients may send references: trusted, but with --ray and a token file refuse.",
     ),
 ]
 RecordFile = Annotated[
@@ -123,7 +125,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when some
 def serve(
     device: Devices = None, workers: Workers = None, judges_per_gpu: JudgesPerGpu = 1,
     host: Host = "127.0.0.1", port: Port = 8700,
-    token_file: TokenFile = None, no_token: NoToken = False, references: ReferencesOption = "trusted",
+    token_file: TokenFile = None, no_token: NoToken = False, references: ReferencesOption = None,
     store: RecordFile = Path(".kernelwright/service.db"), db: Database = None,
     kernelbench: KernelBench = None, allow_import: AllowImport = None, queue: Queue = 4096,
     client_pending: ClientPending = 512, client_per_minute: ClientPerMinute = None,
@@ -143,11 +145,9 @@ def serve(
     from kernelwright.agent.command_line.check import allowed_packages
     from kernelwright.agent.runtime.output_files import refuse_unwritable_folder
     from kernelwright.agent.serving.queueing.quotas import QuotaLimits
-    from kernelwright.agent.serving.server import References, ServerOptions, devices_of
+    from kernelwright.agent.serving.server import ServerOptions, devices_of
     from kernelwright.errors import InputError
 
-    if references not in list(References):
-        raise InputError(f"--references {references!r}: choose refuse or trusted")
     if otlp is not None and not otlp.startswith(("http://", "https://")):
         raise InputError(
             f"--otlp {otlp}: give a collector's address, such as http://127.0.0.1:4318"
@@ -162,7 +162,8 @@ def serve(
     refuse_unwritable_folder(store.parent, "--store")
     plan = ServerOptions(
         host=host, port=port, store=store, token_file=token_file, needs_token=not no_token,
-        references=References(references), database=db, kernelbench=kernelbench,
+        references=who_sends_references(references, ray is not None, token_file is not None),
+        database=db, kernelbench=kernelbench,
         allow_import=allowed_packages(allow_import or []),
         limits=QuotaLimits(
             queue=queue, client_pending=client_pending, client_per_minute=client_per_minute,
@@ -185,6 +186,21 @@ def serve(
             "--ray: the cluster has a judge for each of its GPUs; leave out --device and --judges-per-gpu"
         )
     _run(plan, lambda: RayPool(ray, workers))
+
+
+def who_sends_references(choice: str | None, on_ray: bool, has_tokens: bool) -> References:
+    """Returns whether clients may send references. choice: of `--references`; None where it is not given.
+
+    Judges on Ray have no walls: a reference there reads what the server's user can read. Raises InputError.
+    """
+    from kernelwright.agent.serving.server import References
+    from kernelwright.errors import InputError
+
+    if choice is None:
+        return References.REFUSE if on_ray and has_tokens else References.TRUSTED
+    if choice not in list(References):
+        raise InputError(f"--references {choice!r}: choose refuse or trusted")
+    return References(choice)
 
 
 def _run(plan: ServerOptions, open_pool: Callable[[], JudgePool]) -> None:

@@ -17,6 +17,7 @@ Where the system refuses a namespace the judge runs without it, and a line on st
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -69,7 +70,8 @@ def run_behind_walls(
 ) -> NoReturn:
     """Enters the namespaces, has `run` called in a process behind the walls, and ends as that process does."""
     user = _user_without_files()
-    Path("/proc/self/oom_score_adj").write_text(str(OUT_OF_MEMORY_SCORE))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(OUT_OF_MEMORY_SCORE))
     try:
         _enter_namespaces(paths, user)
     except OSError as error:

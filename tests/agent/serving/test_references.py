@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 import kernelwright
+from kernelwright.agent.command_line.serve import who_sends_references
 from kernelwright.errors import InputError
 
 from .conftest import ALICE, BOB, GOOD, RunningServer
@@ -244,3 +245,19 @@ def test_a_reference_is_tried_once_over_judges_and_restarts(serve, text_only, ri
             assert not client.score(problem, wrong, sizes=1).correct
             assert trial_processes(server) == []
         server.stop()
+
+
+@pytest.mark.parametrize(
+    ("choice", "on_ray", "has_tokens", "may_send"),
+    [
+        (None, False, True, "trusted"),
+        (None, True, True, "refuse"),
+        (None, True, False, "trusted"),
+        ("trusted", True, True, "trusted"),
+        ("refuse", False, False, "refuse"),
+    ],
+)
+def test_where_judges_have_no_walls_references_are_refused_by_default(
+    choice, on_ray, has_tokens, may_send
+):
+    assert who_sends_references(choice, on_ray, has_tokens) == may_send
