@@ -24,6 +24,8 @@ from kernelwright.tools.sandbox.limits import Limits
 
 TICK_SECONDS = 0.1
 """Seconds between two looks at what the judge uses."""
+PRIORITY = -10
+"""Niceness of the process that looks: it must run beside hundreds that a reference starts."""
 PID_MAX = Path("/proc/sys/kernel/pid_max")
 
 
@@ -59,9 +61,10 @@ def _supervise(
     if (judge := os.fork()) == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         start_judge()
-    kernel.prctl(
-        kernel.PR_SET_DUMPABLE, 0
-    )  # else a reference of the server's user could trace this process
+    # Else a reference of the server's user could trace this process.
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    with contextlib.suppress(PermissionError):  # who is not root keeps its priority
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
     limits = replace(Limits(), memory=bounds.memory, processes=bounds.processes)
     watch = UsageWatch(limits, processes, shared_memory=False)
     limits_when_scarce = replace(limits, memory=bounds.memory_when_scarce)
