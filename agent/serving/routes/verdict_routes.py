@@ -12,6 +12,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from kernelwright.agent.serving.changes import wait_for
 from kernelwright.agent.serving.content import RequestRefused
+from kernelwright.agent.serving.routes.body_structure import StructureBoundRoute
 from kernelwright.agent.serving.routes.context import Client, Context, ContextDependency, errors
 from kernelwright.agent.serving.routes.tokens import Right
 from kernelwright.agent.serving.wire import (
@@ -28,7 +29,7 @@ from kernelwright.agent.serving.wire import (
     VerdictList,
 )
 
-router = APIRouter(prefix="/v1", tags=["verdicts"])
+router = APIRouter(prefix="/v1", tags=["verdicts"], route_class=StructureBoundRoute)
 SMALL_SUBMISSION_CHARACTERS = 32 * 1024
 """Characters of a submission that is taken within the event loop, in a millisecond; larger ones take a thread."""
 STREAM_SECONDS = 5

@@ -64,6 +64,22 @@ def test_what_cannot_be_read_is_a_400_that_says_what_can(http, body):
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        b'{"submissions":[{' + b",".join(b'"k%d":1' % k for k in range(1_000_000)) + b"}]}",
+        b'{"submissions":[' + b"1," * 7_000_000 + b"1]}",
+        b'{"submissions":[' + b'"",' * 4_000_000 + b'""]}',
+        b"[" * 15_000_000,
+    ],
+    ids=["a million keys", "numbers", "strings", "open lists"],
+)
+def test_a_body_of_much_structure_is_refused_before_it_is_decoded(http, body):
+    answer = http.post("/v1/batches", content=body, headers=JSON)
+    assert answer.status_code == 422
+    assert "more structure" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
     "field",
     [
         b'"options":{"seconds":NaN}', b'"options":{"compile_seconds":Infinity}', b'"options":{"seed":NaN}',
