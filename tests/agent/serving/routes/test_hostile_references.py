@@ -71,7 +71,7 @@ HARMS = {
     "writes into the package": "import kernelwright as k; open(k.__path__[0] + '/planted.py', 'w').write('x')",
     "writes to the record": "open('{folder}/.kernelwright/service.db', 'wb').write(b'x')",
     "changes the tokens": "open('{folder}/tokens.txt', 'w').write('mallory mallory-0123456789abc admin')",
-    "recurses": "exec('def f(): f()\\nf()')",
+    "recurses": "exec('def f(): f()\\nf()', {})",
     "leaves a thread": "import threading; threading.Thread(target=lambda: exec('while 1: pass')).start()",
     "closes files": "import os; os.closerange(0, 1000)",
     "changes torch": "torch.allclose = torch.equal = lambda *a, **k: True; torch.Tensor.abs = lambda x: x * 0",
