@@ -78,6 +78,9 @@ HARMS = {
     "turns gradients off and dtypes over": "torch.set_default_dtype(torch.float64); torch.set_grad_enabled(False)",
 }
 
+TAKE_MINUTES = {"loops", "sleeps", "leaves a thread", "takes memory"}
+"""They end at a time limit, or fill the machine's memory."""
+
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
@@ -116,7 +119,10 @@ def test_a_reference_reads_nothing_of_the_server(shared, reads):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize(
+    "harm",
+    [pytest.param(harm, marks=[pytest.mark.nightly] * (harm in TAKE_MINUTES)) for harm in HARMS],
+)
 def test_after_a_hostile_reference_another_clients_verdicts_are_right(shared, harm, right_code):
     status = told(shared, HARMS[harm])
     assert status.state.ended
