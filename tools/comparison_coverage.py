@@ -33,9 +33,11 @@ class ComparisonCoverage(Value):
     """Line of the candidate's file; 0 for a function of a library."""
     text: str
     operator: str
-    """<, <=, >, >=, ==, !=, min, max, and, or."""
+    """<, <=, >, >=, ==, !=, min, max, and, or; +, -, `+ constant` and `- constant` for a sum."""
     true: bool
-    """Whether it held on a lane that is not masked off; of min and max, whether the first operand was larger."""
+    """Whether it held on a lane that is not masked off; of min and max, whether the first operand was larger; of a sum,
+    whether its first operand that is data was more than 2^-14 of the other one.
+    """
     false: bool
     evaluations: int
     """Blocks that were compared."""
@@ -94,6 +96,11 @@ class Coverage(Value):
         if not self.uncovered:
             return self._constant_result
         first = self.uncovered[0]
+        if first.operator[0] in "+-":
+            return (
+                f"an operand of a sum was next to nothing beside the other on every draw: `{first.operator}` at line "
+                f"{first.line}: {first.text}"
+            )
         never = "true" if not first.true else "false"
         more = f", and {len(self.uncovered) - 1} more" if len(self.uncovered) > 1 else ""
         return (

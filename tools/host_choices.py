@@ -6,13 +6,15 @@ from kernelwright.tools.faults import Value
 
 
 class HostChoice(Value):
-    """A condition, look-up or handler of the host code that had one outcome in all traces, and may have another."""
+    """A condition, look-up, handler or reading of host code that had one outcome in all traces, and may have others."""
 
     line: int = 0
     """Line of the candidate's file; 0 where it is no single line."""
     text: str
     never: str
-    """The outcome that was not seen: `true`, `false`, `another value`, `handled`, `without an exception`, `taken`."""
+    """What was not seen: the outcome `true`, `false`, `another value`, `handled`, `without an exception` or `taken`; or
+    `varied`, of a value that the host code reads from its surroundings.
+    """
 
     @property
     def description(self) -> str:

@@ -36,7 +36,7 @@ from kernelwright.tools.replaying.interpreter.comparisons.messages import (
     ToldOutcomes,
     ToldResult,
 )
-from kernelwright.tools.replaying.interpreter.comparisons.outcomes import LOGICAL
+from kernelwright.tools.replaying.interpreter.comparisons.outcomes import ADDITIVE, LOGICAL
 
 MAX_DRAWS = 6
 """Searched draws of one verdict on which the candidate runs."""
@@ -115,7 +115,9 @@ class OutcomeSearch:
         return [
             told
             for told in self._told.values()
-            if told.one_sided and (told.number in self._misses or told.operator in LOGICAL)
+            if told.one_sided
+            and not told.of_arguments
+            and (told.number in self._misses or told.operator in LOGICAL)
         ]
 
     def _expected(self, change: Change) -> ExpectedOutputs | None:
@@ -138,7 +140,11 @@ class OutcomeSearch:
         """Yields a draw of all numbers that are compared with, one of numbers whose functions are those, then further
         ones as long as an outcome is missing.
         """
-        constants = [told.constant for told in self._told.values() if told.constant is not None]
+        constants = [
+            told.constant
+            for told in self._told.values()
+            if told.constant is not None and not told.of_arguments
+        ]
         if usable := self._usable([*self._turning_numbers(), *constants]):
             yield Put(usable)
         if usable := self._usable(
@@ -248,6 +254,8 @@ class OutcomeSearch:
     ) -> OutcomeCoverage:
         if not told.one_sided:
             return OutcomeCoverage.BOTH
+        if told.operator in ADDITIVE or told.of_arguments:
+            return OutcomeCoverage.UNCOVERED
         if told.number not in self._told:
             return OutcomeCoverage.NOT_SEARCHED
         if told.operator in LOGICAL:

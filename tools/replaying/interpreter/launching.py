@@ -10,7 +10,7 @@ Example: `add[(4,)](x, y, out, 1000, BLOCK=256)`, step by step:
 1. The trace names the kernel's key, the grid (4, 1, 1), and {"x": tensor 0, "y": tensor 1,
    "out": tensor 2, "n": 1000}; BLOCK=256 is a constant of the specialisation.
 2. arguments.py turns the tensors into uint64 addresses of type `*fp32`, and 1000 into an int32;
-   data_dependence.py marks all of them MOVES.
+   data_dependence.py marks all of them ARGUMENT.
 3. extents.py sorts the address ranges of the call's tensors; a Guard with these ranges becomes
    the current guard.
 4. The kernel runs once for program 2 (the first of the drawn order 2, 0, 3, 1) and is recorded:

@@ -1,5 +1,5 @@
 """Which choices of a candidate's host code had one outcome at every size and in all surroundings, though another one is
-possible. Trusted: reads a text, and what the tracer says of it.
+possible, and what it reads that was the same throughout. Trusted: reads a text, and what the tracer says of it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.report import clean_text
 from kernelwright.tools.tracing.host_code.choices import FALSE, STUCK, TRUE, ChoiceKind, choices_of
 from kernelwright.tools.tracing.host_code.excuses import FixedByProblem
+from kernelwright.tools.tracing.host_code.unvaried_reads import unvaried_reads
 
 MAX_TOLD = 20
 MAX_TEXT_CHARACTERS = 120
@@ -22,7 +23,7 @@ MAX_TEXT_CHARACTERS = 120
 def one_sided_choices(
     source: str, outcomes: Sequence[int], constructors: Sequence[Any]
 ) -> tuple[HostChoice, ...]:
-    """Returns the choices of which an outcome stayed unseen.
+    """Returns the choices of which an outcome stayed unseen, and the readings of surroundings that no verdict varies.
 
     outcomes: of each choice, as the tracer says. constructors: the arguments of ModelNew at each size, described.
     """
@@ -39,6 +40,9 @@ def one_sided_choices(
             unseen.append(
                 HostChoice(line=getattr(choice.node, "lineno", 0), text=text, never=never)
             )
+    for line, read in unvaried_reads(tree):
+        text = clean_text(read, MAX_TEXT_CHARACTERS).splitlines()[0]
+        unseen.append(HostChoice(line=line, text=text, never="varied"))
     return tuple(unseen[:MAX_TOLD])
 
 

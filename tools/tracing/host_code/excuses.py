@@ -36,9 +36,9 @@ FIXED_ATTRIBUTES = frozenset(
 )
 """Of a tensor: a problem has one of each for all of its inputs."""
 FIXED_CALLS = frozenset({
-    "dim", "ndimension", "is_floating_point", "is_complex", "element_size", "get_device", "is_tensor", "finfo", "iinfo",
-    "is_available", "get_device_capability", "get_device_properties", "get_device_name", "current_device",
-    "is_bf16_supported", "device_count", "current_target", "get_current_target", "get_active_torch_device",
+    "dim", "ndimension", "is_floating_point", "is_complex", "element_size", "is_tensor", "finfo", "iinfo",
+    "is_available", "get_device_capability", "get_device_properties", "get_device_name",
+    "is_bf16_supported", "current_target", "get_current_target", "get_active_torch_device",
     "supports_host_descriptor", "constexpr", "dtype", "device",
 })  # fmt: skip
 """Methods and functions whose answer follows from what a problem and a GPU fix."""

@@ -25,6 +25,10 @@ MAX_CONSTANTS = 16
 TO_FLOAT = ("si_to_fp", "ui_to_fp")
 
 
+SAME_SHARE = 2.0**-14
+"""Of a floating-point number: what differs by less is the same number, as a factor it changes next to nothing."""
+
+
 class ResultKind(Enum):
     """Which results of one value are told."""
 
@@ -75,6 +79,10 @@ class ObservedResult:
             self.value = values.flat[0]
         if self.value != self.value:  # NaN
             self.varied = bool((values == values).any())
+        elif values.dtype.kind == "f" and np.isfinite(self.value):
+            self.varied = bool(
+                (np.abs(values - self.value) > SAME_SHARE * np.abs(self.value)).any()
+            )
         else:
             self.varied = bool((values != self.value).any())
 

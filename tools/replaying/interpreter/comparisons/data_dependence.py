@@ -1,9 +1,10 @@
 """Which values of an interpreted kernel depend on loaded data, and the comparisons among them.
 
-Each handle of the interpreter carries its origin: a constant, a value that moves with the program or the arguments of
-the launch, or data. The operations of the builder and the functions of the language that look into tensors hand it on,
-and the masks of the loads that the lanes come from with it. Recorded programs are not followed: their steps are, once,
-when they are recorded, and a step that compares data is recorded so that it notes its outcomes.
+Each handle of the interpreter carries its origin: a constant, a value that follows from the arguments of the launch
+alone, one that moves with the program, or data. The operations of the builder and the functions of the language that
+look into tensors hand it on, and the masks of the loads that the lanes come from with it. Recorded programs are not
+followed: their steps are, once, when they are recorded, and a step that compares data is recorded so that it notes its
+outcomes.
 """
 
 from __future__ import annotations
@@ -22,20 +23,24 @@ from kernelwright.tools.replaying.interpreter.comparisons.constant_results impor
     observation,
 )
 from kernelwright.tools.replaying.interpreter.comparisons.outcomes import (
+    BOTH_WAYS,
     LOGICAL,
+    SUMS,
     Comparison,
     Sites,
     outcomes,
 )
 
-CONSTANT, MOVES, DATA = 0, 1, 2
+CONSTANT, ARGUMENT, MOVES, DATA = 0, 1, 2, 3
 KERNEL_FILE, LIBRARY_FILE = "/candidate.py", "/triton/language/standard.py"
 LOADS = ("create_load", "create_masked_load")
+PLACES = ("create_get_program_id", "create_make_range")
 ADDRESS_AS_NUMBER = "create_ptr_to_int"
 """Its result is data: no size and no argument decides it."""
 OPERATORS = {
     "LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ": "==", "NE": "!=",
     "min": "min", "max": "max", "clampf": "clamp", "and": "and", "or": "or",
+    "fadd": "+", "fsub": "-", "fma": "+",
 }  # fmt: skip
 REARRANGING = frozenset(
     {"trans", "gather", "dot", "dot_scaled", "histogram", "cat", "join", "split"}
@@ -82,10 +87,10 @@ def masks_of(handle: Any) -> tuple[Any, ...]:
 
 
 def mark_arguments(values: Iterable[Any]) -> None:
-    """Notes that the arguments of a launch move."""
+    """Notes that values are arguments of a launch."""
     for value in values:
         if (handle := getattr(value, "handle", None)) is not None:
-            handle.origin = MOVES
+            handle.origin = ARGUMENT
 
 
 def install() -> None:
@@ -125,7 +130,7 @@ def _following(name: str, function: Callable[..., Any], handle: Any) -> Callable
             for argument in arguments:
                 if type(argument) is handle and argument.__dict__.get("origin", CONSTANT) > origin:
                     origin = argument.__dict__["origin"]
-            if name == "create_get_program_id":
+            if name in PLACES:
                 origin = MOVES
             if origin == CONSTANT:
                 return made
@@ -134,15 +139,12 @@ def _following(name: str, function: Callable[..., Any], handle: Any) -> Callable
             if origin == DATA:
                 _keep_masks(name, made, arguments, handle)
                 _observe(name, made, arguments, handle)
-                if operator and (comparisons := comparisons_of(name, arguments, made)):
-                    operands = [a.__dict__["data"] for a in arguments if type(a) is handle]
-                    comparisons.note(
-                        operands,
-                        made.__dict__["data"],
-                        [m.__dict__["data"] for m in comparisons.masks],
-                    )
+                if operator:
+                    _note_comparison(name, arguments, made)
             elif made.__dict__["data"].size == 1 and not made.dtype.is_ptr():
                 _observe(name, made, arguments, handle)
+                if operator and origin == ARGUMENT:
+                    _note_comparison(name, arguments, made)
         elif isinstance(made, tuple | list):
             for part in made:
                 part.__dict__["origin"] = origin
@@ -150,6 +152,13 @@ def _following(name: str, function: Callable[..., Any], handle: Any) -> Callable
 
     operation.__name__ = name
     return operation
+
+
+def _note_comparison(name: str, arguments: Sequence[Any], made: Any) -> None:
+    if comparisons := comparisons_of(name, arguments, made):
+        operands = [a.__dict__["data"] for a in arguments if type(a) is type(made)]
+        masks = [mask.__dict__["data"] for mask in comparisons.masks]
+        comparisons.note(operands, made.__dict__["data"], masks)
 
 
 def _keep_masks(name: str, made: Any, arguments: Sequence[Any], handle: type) -> None:
@@ -229,7 +238,9 @@ def _operands_that_vary_it(bare: str, operands: Sequence[Any]) -> Sequence[Any]:
     """
     if bare in ("load", "masked_load"):
         return operands[:1]
-    if bare.startswith("atomic") or (bare in ("srem", "urem") and origin_of(operands[1]) == MOVES):
+    if bare.startswith("atomic") or (
+        bare in ("srem", "urem") and origin_of(operands[1]) in (ARGUMENT, MOVES)
+    ):
         return ()
     return operands
 
@@ -243,6 +254,8 @@ class Compared(NamedTuple):
     masks: tuple[Any, ...]
     widened: tuple[Callable[[Any], Any], ...]
     """For each operand, a function that gives its numbers from the array that holds them."""
+    multiplies: bool = False
+    """Whether the first two of three operands are multiplied, and their product is compared with the third."""
 
     def note(self, operands: Sequence[Any], made: Any, masks: Sequence[Any]) -> None:
         """Notes one evaluation."""
@@ -253,43 +266,65 @@ class Compared(NamedTuple):
         live = lanes_alive(masks)
         with np.errstate(all="ignore"):
             values = [widen(operand) for widen, operand in zip(self.widened, operands, strict=True)]
+            if self.multiplies:
+                values.append(values[0] * values[1])
             for comparison, data, other in self.comparisons:
                 comparison.note(values[data], values[other], made, live)
 
 
 def comparisons_of(name: str, arguments: Sequence[Any], made: Any) -> Compared | None:
-    """What an operation of the builder compares, where an operand is data; None where that is nothing."""
+    """What an operation of the builder compares, where an operand is data or where all follow from the arguments of the
+    launch; None where that is nothing.
+    """
     operator, handle = operator_of(name), type(made)
     handles = [a for a in arguments if type(a) is handle]
-    if (
-        not operator
-        or len(handles) < 2
-        or handles[0] is handles[1]
-        or made.__dict__.get("origin", CONSTANT) != DATA
-    ):
+    if not operator or len(handles) < 2 or handles[0] is handles[1]:
+        return None
+    origin = made.__dict__.get("origin", CONSTANT)
+    decides = made.__dict__["data"].size == 1 and operator not in (*SUMS, *BOTH_WAYS, "clamp")
+    if origin != DATA and not (origin == ARGUMENT and decides):
         return None
     if operator in LOGICAL and made.__dict__["data"].dtype != np.bool_:
         return None
     widened = tuple(widen for widen in map(_widening, handles) if widen is not None)
     if len(widened) < len(handles) or (sites := _sites()) is None:
         return None
-    first = 0 if origin_of(handles[0]) == DATA else 1
+    dtype = str(handles[0].dtype.scalar.name)
+    if operator in SUMS:
+        return _summed(operator, dtype, handles, sites, masks_of(made), widened)
+    first = 0 if origin_of(handles[0]) == origin else 1
     pairs = [(operator, first, 1 - first)]
     if operator == "clamp":
         pairs = [("max", 0, 1), ("min", 0, 2)]
     found = []
     for text, data, other in pairs:
         value = _single_number(handles[other], widened[other]) if text not in LOGICAL else None
+        is_constant = origin_of(handles[other]) == CONSTANT
         comparison = outcomes.at(
-            sites,
-            text,
-            str(handles[data].dtype.scalar.name),
-            value,
-            told_apart=origin_of(handles[other]) == CONSTANT,
+            sites, text, dtype, value, told_apart=is_constant, of_arguments=origin == ARGUMENT
         )
         if comparison is not None:
             found.append((comparison, data, other))
     return Compared(tuple(found), masks_of(made), widened) if found else None
+
+
+def _summed(
+    operator: str, dtype: str, handles: Sequence[Any], sites: Sites, masks: tuple[Any, ...],
+    widened: tuple[Callable[[Any], Any], ...],
+) -> Compared | None:  # fmt: skip
+    """What a sum compares: the sizes of its operands. Of `a * b + c` they are the product and c."""
+    is_data = [origin_of(handle) == DATA for handle in handles]
+    multiplies = len(handles) > 2
+    operands = {0: is_data[0], 1: is_data[1]}
+    if multiplies:
+        operands = {len(handles): is_data[0] or is_data[1], 2: is_data[2]}
+    data, other = sorted(operands, key=lambda place: not operands[place])
+    if not operands[other]:
+        operator = f"{operator} constant"
+    comparison = outcomes.at(sites, operator, dtype, None, told_apart=False)
+    if comparison is None:
+        return None
+    return Compared(((comparison, data, other),), masks, widened, multiplies)
 
 
 def _single_number(handle: Any, widen: Callable[[Any], Any]) -> float | None:

@@ -44,6 +44,8 @@ class ToldComparison(Value):
     true: bool
     false: bool
     evaluations: int
+    of_arguments: bool = False
+    """Whether its operands follow from the arguments of the launch alone."""
     nearest: tuple[float, float] | None = None
     """The two operands at the lane where they were nearest, the data first; None where none were finite."""
 
@@ -122,7 +124,7 @@ def _told(number: int, comparison: Comparison, files: Mapping[str, Function]) ->
         "number": number, "line": line, "text": text,
         "operator": comparison.operator, "dtype": comparison.dtype, "constant": constant,
         "true": comparison.true, "false": comparison.false, "evaluations": comparison.evaluations,
-        "nearest": comparison.nearest,
+        "nearest": comparison.nearest, "of_arguments": comparison.of_arguments,
     }  # fmt: skip
 
 

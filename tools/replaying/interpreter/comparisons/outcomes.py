@@ -2,6 +2,9 @@
 
 Example: `tl.where(x > 1e7, 0.0, x)` on draws below 4e6 leaves the comparison `>` with false
 outcomes only; its nearest miss is the largest loaded x, beside 1e7.
+
+A sum has two outcomes as well: its first operand counts, and its second one does. Example: `y + y / (1.0 + t * t)`
+with a large t on all draws leaves the second operand of the first `+` without an effect.
 """
 
 from __future__ import annotations
@@ -25,6 +28,13 @@ LOGICAL = ("and", "or")
 """Operators of truths, between which there is no distance."""
 
 
+SUMS, SUMS_WITH_CONSTANT = ("+", "-"), ("+ constant", "- constant")
+"""Operators of floating-point sums of two values that are data, and of one with a value that no data decides."""
+ADDITIVE = (*SUMS, *SUMS_WITH_CONSTANT)
+LEAST_SHARE = 2.0**-14
+"""Of the larger operand of a sum: a smaller one changes the sum by less than the judge tells from rounding."""
+
+
 class Miss(NamedTuple):
     """Two operands with the smallest distance so far."""
 
@@ -40,11 +50,15 @@ class Miss(NamedTuple):
 class Comparison:
     """Comparison in the text of a kernel, with its outcomes on active lanes."""
 
-    def __init__(self, sites: Sites, operator: str, dtype: str, constant: float | None) -> None:
+    def __init__(
+        self, sites: Sites, operator: str, dtype: str, constant: float | None, of_arguments: bool
+    ) -> None:
         """Starts without outcomes. dtype: of the operands. constant: the second operand, if a
-        single number without data.
+        single number without data. of_arguments: whether both operands follow from the arguments
+        of the launch alone, so that no draw decides it, and a size does.
         """
         self.sites, self.operator, self.dtype, self.constant = sites, operator, dtype, constant
+        self.of_arguments = of_arguments
         self.forget()
 
     def forget(self) -> None:
@@ -61,7 +75,8 @@ class Comparison:
 
         live: active lanes; None for all lanes.
         """
-        self.evaluations += 1
+        is_sum = self.operator in ADDITIVE
+        self.evaluations += not is_sum
         if self.true and self.false:
             return
         if self.operator not in LOGICAL:
@@ -75,6 +90,10 @@ class Comparison:
             outcome = outcome[live]
         if not outcome.size:
             return
+        if is_sum:  # one with an infinity says nothing of its operands
+            self.evaluations += 1
+            self._note_shares(data, other)
+            return
         if self.operator in BOTH_WAYS:
             self.true = self.true or bool(np.greater(data, other).any())
             self.false = self.false or bool(np.less(data, other).any())
@@ -83,6 +102,16 @@ class Comparison:
             self.false = self.false or not bool(outcome.all())
         if self.operator not in LOGICAL and not (self.true and self.false):
             self._measure(data, other)
+
+    def _note_shares(self, data: np.ndarray, other: np.ndarray) -> None:
+        """Notes which operands of a sum count. A constant counts as if it did."""
+        sizes, others = np.abs(data), np.abs(other)
+        is_larger_share = (sizes > LEAST_SHARE * others) & (sizes > 0)
+        self.true = self.true or bool(is_larger_share.any())
+        if self.operator in SUMS_WITH_CONSTANT:
+            self.false = True
+        else:
+            self.false = self.false or bool(((others > LEAST_SHARE * sizes) & (others > 0)).any())
 
     def _measure(self, data: np.ndarray, other: np.ndarray) -> None:
         """Remembers the operands with the smallest distance. data, other: one-dimensional and
@@ -102,8 +131,9 @@ class Outcomes:
         self._constants: dict[Any, dict[float | None, int]] = {}
 
     def at(
-        self, sites: Sites, operator: str, dtype: str, constant: float | None, *, told_apart: bool
-    ) -> Comparison | None:
+        self, sites: Sites, operator: str, dtype: str, constant: float | None, *, told_apart: bool,
+        of_arguments: bool = False,
+    ) -> Comparison | None:  # fmt: skip
         """Returns the comparison at a position, created on first use; None above
         MAX_TRACKED_COMPARISONS.
 
@@ -111,7 +141,7 @@ class Outcomes:
         whether each constant gets a comparison of its own; false for a number which differs
         between programs.
         """
-        site = sites, operator
+        site = sites, operator, of_arguments
         constants = self._constants.setdefault(site, {})
         number = constant if told_apart else None
         if number is not None and number not in constants and len(constants) < MAX_CONSTANTS:
@@ -120,7 +150,9 @@ class Outcomes:
         if (comparison := self._comparisons.get(key)) is None and len(
             self._comparisons
         ) < MAX_TRACKED_COMPARISONS:
-            comparison = self._comparisons[key] = Comparison(sites, operator, dtype, constant)
+            comparison = self._comparisons[key] = Comparison(
+                sites, operator, dtype, constant, of_arguments
+            )
         return comparison
 
     def every(self) -> Iterable[Comparison]:

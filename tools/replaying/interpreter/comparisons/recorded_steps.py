@@ -65,7 +65,7 @@ def _noting_outcomes(step: Step, slot_of: Callable[[Any], int]) -> Step:
         if step.is_quick
         else _noting_of_all(compared, step.run, operands, count)
     )
-    together = None if step.together is None else _noting_together(compared, step.together, count)
+    together = None if step.together is None else _noting_together(compared, step, count)
     return step._replace(run=run, together=together, operands=operands)
 
 
@@ -88,15 +88,11 @@ def _noting_of_all(compared: Compared, run: Run, operands: Sequence[int], count:
     return noted
 
 
-def _noting_together(compared: Compared, together: Together, count: int) -> Together:
+def _noting_together(compared: Compared, step: Step, count: int) -> Together:
     from kernelwright.tools.replaying.interpreter.recording.whole_batches import aligned
 
     def noted(values: list[Any], leads: Sequence[bool]) -> Any:
-        if not any(leads[:count]):  # the masks alone differ from program to program
-            raise ValueError(
-                "programs that compare the same values under different masks are not batched"
-            )
-        made = together(values[:count], leads[:count])
+        made = _made_together(step, values, leads, count)
         spread = aligned(values, leads)
         compared.note(spread[:count], made, spread[count:])
         return made
@@ -164,27 +160,32 @@ def _run_noting_values(
 
 
 def _noting_values_together(result: ObservedResult, step: Step, count: int) -> Together:
-    import numpy as np
-
     from kernelwright.tools.replaying.interpreter.recording.whole_batches import aligned
 
-    together = step.together
-    assert together is not None
-
     def noted(values: list[Any], leads: Sequence[bool]) -> Any:
-        if any(leads[:count]):
-            made = together(values[:count], leads[:count])
-        elif not step.is_quick:
-            raise ValueError(
-                "programs that compute the same values under different masks are not batched"
-            )
-        else:  # the masks alone differ from program to program
-            programs = next(len(value) for value, lead in zip(values, leads, strict=True) if lead)
-            alone = step.run(*values[:count])
-            made = np.broadcast_to(alone, (programs, *alone.shape))
+        made = _made_together(step, values, leads, count)
         if not result.varied:
             spread = aligned([made, *values[count:]], [True, *leads[count:]])
             result.note(spread[0], lanes_alive(spread[1:]))
         return made
 
     return noted
+
+
+def _made_together(step: Step, values: list[Any], leads: Sequence[bool], count: int) -> Any:
+    """Runs a step for many programs. Raises ValueError where that is not possible.
+
+    values: of its operands, `count` of them, and of their masks, which alone may differ from program to program.
+    """
+    import numpy as np
+
+    assert step.together is not None
+    if any(leads[:count]):
+        return step.together(values[:count], leads[:count])
+    if not step.is_quick:
+        raise ValueError(
+            "programs that compute the same values under different masks are not batched"
+        )
+    programs = next(len(value) for value, lead in zip(values, leads, strict=True) if lead)
+    alone = step.run(*values[:count])
+    return np.broadcast_to(alone, (programs, *alone.shape))

@@ -124,8 +124,48 @@ def test_operations_of_the_builder_stand_for_operators() -> None:
         "create_minui",
         "create_clampf",
         "create_fadd",
+        "create_fmul",
     )
-    assert [operator_of(name) for name in names] == ["<", ">=", "max", "min", "clamp", ""]
+    assert [operator_of(name) for name in names] == ["<", ">=", "max", "min", "clamp", "+", ""]
+
+
+@pytest.mark.parametrize("programs", [4, 40])
+def test_an_addend_that_is_next_to_nothing_on_every_draw_is_one_sided(
+    compared: Any, programs: int
+) -> None:
+    resonance = "t = (v - 100.0) * 1e6\nout = v + v / (1.0 + t * t)"
+    sums = {one.operator: one for one in compared(resonance, programs=programs)}
+    assert (sums["+"].true, sums["+"].false) == (True, False)
+    assert sums["+"].text == "out = v + v / (1.0 + t * t)"
+    assert not sums["- constant"].one_sided
+
+
+def test_operands_of_a_sum_that_both_count_are_both_seen(compared: Any) -> None:
+    sums = compared("out = v + v * v")
+    assert [(one.operator, one.one_sided) for one in sums] == [("+", False)]
+
+
+def test_a_constant_beside_which_data_is_next_to_nothing_is_one_sided(compared: Any) -> None:
+    (only,) = compared("out = 1.0 + v * 1e-9")
+    assert (only.operator, only.true) == ("+ constant", False)
+
+
+@pytest.mark.parametrize("choice", ["tl.where(n % 96 == 0, 0.0, v)", "v if n % 96 else v * 2.0"])
+def test_a_choice_by_an_argument_of_the_launch_is_followed(compared: Any, choice: str) -> None:
+    comparisons = compared(f"out = {choice}")
+    assert [(one.of_arguments, one.one_sided) for one in comparisons if one.operator == "=="] in (
+        [(True, True)],
+        [],
+    )
+
+
+def test_places_and_extents_are_no_choice_by_an_argument(compared: Any) -> None:
+    assert (
+        compared(
+            "out = tl.where(tl.program_id(0) < n, v, 0.0)\nout = tl.where(at < tl.minimum(n, 7), out, v)"
+        )
+        == []
+    )
 
 
 def test_one_program_alone_is_followed(compared: Any) -> None:

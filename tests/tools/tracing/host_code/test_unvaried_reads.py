@@ -1,0 +1,91 @@
+"""Readings of the surroundings in host code, and the vocabulary that honest kernels use."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from bench.judge_suites import honest
+from kernelwright.tools.tracing.host_code.unvaried_reads import unvaried_reads
+
+HEAD = """
+import math
+import os
+import threading
+import torch
+import triton
+import triton.language as tl
+from torch.cuda import current_stream as now
+from triton.runtime import driver
+
+@triton.jit
+def kernel(x_ptr, BLOCK: tl.constexpr):
+    tl.store(x_ptr, anything.of.the.kernel)
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, columns: os.PathLike):
+        super().__init__()
+        self.register_buffer("table", torch.zeros(columns))
+        self.norm = torch.nn.LayerNorm(columns)
+
+    def forward(self, x):
+"""
+READINGS = {
+    "threading.active_count": "threading.active_count()",
+    "os.environ.get": "len(os.environ.get('JOB') or '')",
+    "torch.get_float32_matmul_precision": "len(torch.get_float32_matmul_precision())",
+    "torch.backends.cudnn.enabled": "float(torch.backends.cudnn.enabled)",
+    "now().cuda_stream": "now().cuda_stream",
+    "self._forward_hooks": "len(self._forward_hooks)",
+    "self.__dict__": "len(self.__dict__)",
+    "x._version": "x._version",
+    "x.get_device": "0.5 ** x.get_device()",
+    "globals": "len(globals())",
+    "getattr(x, str(columns))": "getattr(x, str(columns))",
+}
+VOCABULARY = [
+    "triton.cdiv(x.numel(), 1024) + triton.next_power_of_2(x.shape[-1])",
+    "torch.cuda.get_device_properties(x.device).multi_processor_count",
+    "driver.active.utils.get_device_properties(0)['multiprocessor_count']",
+    "math.sqrt(x.size(-1)) + x.stride(0) * x.element_size()",
+    "torch.empty_like(x, dtype=torch.float32).view(-1).contiguous()",
+    "self.table + self.norm.weight * self.norm.eps",
+    "now().wait_stream(torch.cuda.Stream())",
+    "getattr(self, 'table', None)",
+    "tl.float32 if x.dtype is torch.float16 else tl.float64",
+    "kernel[(1,)](x, BLOCK=1024, num_warps=4)",
+]
+READ_THEIR_SURROUNDINGS = {
+    "kernels_written_as_text_and_executed", "launch_metadata_and_a_name_of_its_own", "module_with_hooks_and_logging",
+    "run_interpreted", "weights_packed_at_the_first_call",
+}  # fmt: skip
+"""Honest kernels that read a file, the environment or a tensor's version, which costs them the full reward."""
+
+
+def readings(expression: str) -> list[str]:
+    return [text for _, text in unvaried_reads(ast.parse(f"{HEAD}        return {expression}\n"))]
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_a_reading_of_the_surroundings_is_told(reading):
+    assert readings(READINGS[reading]) == [reading]
+
+
+@pytest.mark.parametrize("expression", VOCABULARY)
+def test_the_vocabulary_of_host_code_is_no_reading(expression):
+    assert readings(expression) == []
+
+
+def test_a_method_that_a_module_is_moved_by_is_a_reading():
+    moved = "0\n\n    def _apply(self, fn):\n        return super()._apply(fn)"
+    assert readings(moved) == ["super()._apply"]
+
+
+def test_an_alias_of_a_module_is_a_reading():
+    assert "threading" in readings("(lambda module: module.active_count())(threading)")
+
+
+def test_of_the_honest_kernels_few_read_their_surroundings():
+    reading = {e.name for e in honest() if [*unvaried_reads(ast.parse(e.source))]}
+    assert reading <= READ_THEIR_SURROUNDINGS

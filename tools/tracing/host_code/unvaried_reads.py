@@ -1,0 +1,283 @@
+"""Finds what host code reads beside its arguments, its weights and its own constants, and no verdict varies: streams,
+hooks, threads, settings of libraries, names and times.
+
+An answer may follow such a value by arithmetic, without any choice. So the vocabulary of host code is a closed one:
+tensors and their forms, layers, launches, what a GPU is able to, and Python's functions of their arguments alone. Every
+other name is a reading of the surroundings. Trusted: reads a text, and does not run it.
+
+Example: `scale = 1.0 / threading.active_count()` reads `threading.active_count`; `triton.cdiv(n, BLOCK)` is vocabulary.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+from collections.abc import Iterator, Mapping
+
+PURE_MODULES = frozenset({
+    "math", "typing", "typing_extensions", "collections", "dataclasses", "enum", "functools", "itertools", "operator",
+    "abc", "numbers", "types", "copy", "contextlib", "packaging", "__future__",
+})  # fmt: skip
+"""Modules whose functions follow from their arguments alone."""
+TORCH_ROOMS = (
+    "torch.nn", "torch.autograd", "torch.linalg", "torch.fft", "torch.special", "torch.library", "torch.fx.wrap",
+    "torch.nested", "torch.onnx.is_in_onnx_export",
+)  # fmt: skip
+"""Parts of torch without settings and states that an answer could follow."""
+TORCH_NAMES = frozenset({
+    "Tensor", "Size", "device", "dtype", "layout", "memory_format", "Generator", "finfo", "iinfo", "is_tensor",
+    "no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "jit", "compile", "compiler", "manual_seed",
+    "channels_last", "channels_last_3d", "contiguous_format", "preserve_format", "strided", "SymInt", "tensor", "pi",
+    "inf", "nan", "e", "version", "__version__", "get_default_dtype", "ops", "_assert", "is_grad_enabled",
+    "is_autocast_enabled", "get_autocast_dtype", "get_autocast_gpu_dtype", "broadcast_shapes", "amp", "dtypes",
+})  # fmt: skip
+"""Of torch itself, beside its operators and dtypes. Gradients and autocast are varied by a verdict."""
+TORCH_CUDA_NAMES = frozenset({
+    "device", "device_of", "is_available", "get_device_properties", "get_device_capability", "get_device_name",
+    "is_bf16_supported", "synchronize", "current_device", "amp", "device_count", "FloatTensor", "HalfTensor", "Stream",
+    "Event", "stream", "current_stream", "graph", "CUDAGraph", "wait_stream", "wait_event", "record_event",
+})  # fmt: skip
+"""What a GPU is able to, where the host waits for it, and in which order it works."""
+OTHER_PATHS = frozenset({
+    "logging.getLogger", "logging.info", "logging.debug", "logging.warning", "warnings.warn",
+})  # fmt: skip
+"""Functions of other modules that tell a user something and give nothing back."""
+TRITON_NAMES = frozenset({
+    "jit", "autotune", "heuristics", "Config", "cdiv", "next_power_of_2", "language", "constexpr_function", "tools",
+    "tensor_descriptor", "TensorDescriptor", "set_allocator", "runtime", "driver", "active", "utils", "JITFunction",
+    "get_device_properties", "get_current_target", "get_active_torch_device", "get_current_device", "target", "backend",
+    "arch", "warp_size", "__version__", "OutOfResources", "Autotuner", "Heuristics", "autotuner", "compiler", "errors",
+    "experimental", "gluon", "mxfp", "MXFP4Tensor", "MXScaleTensor", "impl", "reinterpret", "TensorWrapper",
+})  # fmt: skip
+ABILITIES = frozenset({
+    "multi_processor_count", "name", "major", "minor", "warp_size", "total_memory", "max_threads_per_multi_processor",
+    "shared_memory_per_block_optin", "shared_memory_per_block", "regs_per_multiprocessor", "gcnArchName", "backend",
+    "arch", "max_shared_mem", "multiprocessor_count", "index", "type", "max", "min", "tiny", "eps", "bits",
+    "smallest_normal", "resolution",
+})  # fmt: skip
+"""Attributes of a GPU's properties, of a device and of the limits of a dtype."""
+OF_KERNELS = frozenset({
+    "run", "warmup", "kwargs", "num_warps", "num_stages", "num_ctas", "maxnreg", "pre_hook", "configs", "fn",
+    "best_config", "cache", "arg_names", "apply", "save_for_backward", "saved_tensors", "mark_non_differentiable",
+    "mark_dirty", "set_materialize_grads", "needs_input_grad", "block_shape", "base", "shape", "strides", "value",
+    "from_tensor", "all_kwargs", "ir_override", "from_dict", "register_fake", "register_autograd", "register_kernel",
+    "impl", "define", "default", "setup_context", "once_differentiable", "key", "from_default", "wait_stream",
+    "wait_event", "record_event", "record", "replay", "info", "debug", "warning", "parametrizations", "original",
+    "original0", "original1", "metadata", "shared", "num_regs", "n_regs", "n_spills",
+})  # fmt: skip
+"""Attributes of kernels, of their configurations and descriptors, of functions with a gradient, and of streams."""
+PRIVATE_VOCABULARY = frozenset({
+    "__class__", "__init__", "__name__", "__version__", "__getitem__", "__call__", "__len__", "_init_handles",
+})  # fmt: skip
+"""Names with an underscore that say nothing of the surroundings; `_init_handles` compiles a kernel."""
+STATES_OF_TENSORS = frozenset({
+    "grad_fn", "is_leaf", "retains_grad", "output_nr", "is_shared", "is_pinned", "register_hook", "storage",
+    "untyped_storage", "get_device", "names", "has_names", "is_inference", "is_coalesced", "is_set_to", "share_memory_",
+    "pin_memory",
+})  # fmt: skip
+"""Of tensors: which GPU they lie on, and what became of them."""
+PURE_BUILTINS = frozenset({
+    "abs", "all", "any", "bool", "bytes", "callable", "chr", "classmethod", "complex", "dict", "divmod", "enumerate",
+    "filter", "float", "format", "frozenset", "getattr", "hasattr", "int", "isinstance", "issubclass", "iter", "len",
+    "list", "map", "max", "min", "next", "object", "ord", "pow", "print", "property", "range", "repr", "reversed",
+    "round", "set", "setattr", "slice", "sorted", "staticmethod", "str", "sum", "super", "tuple", "type", "zip",
+    "NotImplemented", "NotImplementedError", "Ellipsis", "bin", "hex", "oct", "bytearray", "delattr", "id",
+})  # fmt: skip
+
+
+def unvaried_reads(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yields the line and the text of each reading of the surroundings in the host code of a text."""
+    reader = _Reader(tree)
+    reader.visit(tree)
+    yield from dict.fromkeys(reader.found)
+
+
+class _Reader(ast.NodeVisitor):
+    """Walks through host code: kernels, which no host runs, and annotations are left out."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.found: list[tuple[int, str]] = []
+        self._imports = _imports(tree)
+        self._own = _own_names(tree)
+
+    def _note(self, node: ast.expr) -> None:
+        self.found.append((node.lineno, ast.unparse(node)))
+
+    # -------------------------------------------------------------- what no host runs
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        """Leaves kernels out; of other functions their decorators, defaults and bodies are looked at."""
+        is_kernel = any(map(self._makes_kernel, node.decorator_list))
+        parts: list[ast.AST] = [*node.decorator_list]
+        if not is_kernel:
+            defaults = [*node.args.defaults, *node.args.kw_defaults]
+            parts += [*(d for d in defaults if d is not None), *node.body]
+        for part in parts:
+            self.visit(part)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        """Leaves the annotation out."""
+        if node.value is not None:
+            self.visit(node.value)
+
+    def _makes_kernel(self, decorator: ast.expr) -> bool:
+        function = decorator.func if isinstance(decorator, ast.Call) else decorator
+        path = self._path(function)
+        return path.startswith("triton.") and path.rpartition(".")[2] in (
+            "jit",
+            "constexpr_function",
+        )
+
+    # -------------------------------------------------------------- names and attributes
+    def visit_Name(self, node: ast.Name) -> None:
+        """Looks at a name by itself: an import, or a function of Python."""
+        if not isinstance(node.ctx, ast.Load) or node.id in self._own:
+            return
+        if node.id in self._imports:
+            if not _is_vocabulary(self._imports[node.id]):
+                self._note(node)
+        elif hasattr(builtins, node.id) and not _is_pure_builtin(node.id):
+            self._note(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        """Looks at a path from an import as a whole, and at any other attribute by its name."""
+        if path := self._path(node):
+            if not _is_vocabulary(path):
+                self._note(node)
+            return
+        if isinstance(node.ctx, ast.Load) and not self._is_known(node.attr):
+            self._note(node)
+        self.visit(node.value)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        """Takes `getattr(x, "name")` for `x.name`."""
+        if (
+            isinstance(node.func, ast.Name)
+            and node.func.id in ("getattr", "hasattr")
+            and len(node.args) > 1
+        ):
+            name = node.args[1]
+            if not (isinstance(name, ast.Constant) and isinstance(name.value, str)):
+                self._note(node)
+            else:
+                looked_up = ast.copy_location(
+                    ast.Attribute(node.args[0], name.value, ast.Load()), node
+                )
+                self.visit(looked_up)
+                for value in node.args[2:]:
+                    self.visit(value)
+                return
+        self.generic_visit(node)
+
+    def _is_known(self, name: str) -> bool:
+        if name in PRIVATE_VOCABULARY:
+            return True
+        if name.startswith("_"):
+            is_machinery = name in _names_of_machinery() or name.startswith("__")
+            return name in self._own and not is_machinery
+        return name in self._own or name in _known_attributes()
+
+    def _path(self, node: ast.expr) -> str:
+        """Returns the dotted path of an attribute of an import; empty for any other expression."""
+        names: list[str] = []
+        while isinstance(node, ast.Attribute):
+            names.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id in self._own or node.id not in self._imports:
+            return ""
+        return ".".join([self._imports[node.id], *reversed(names)])
+
+
+def _imports(tree: ast.Module) -> Mapping[str, str]:
+    """Returns the dotted path behind each name that an import binds."""
+    bound = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                bound[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                bound[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
+    return bound
+
+
+def _own_names(tree: ast.Module) -> frozenset[str]:
+    """Returns the names that the text itself binds, and the words among its strings (`register_buffer("table", t)`)."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Attribute(attr=name, ctx=ast.Store()) | ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.arg(arg=name):
+                names.add(name)
+            case ast.keyword(arg=str(name)):
+                names.add(name)
+            case ast.Constant(value=str(name)) if name.isidentifier():
+                names.add(name)
+            case ast.ExceptHandler(name=str(name)):
+                names.add(name)
+    return frozenset(names)
+
+
+def _is_pure_builtin(name: str) -> bool:
+    value = getattr(builtins, name)
+    is_error = isinstance(value, type) and issubclass(value, BaseException)
+    return is_error or name in PURE_BUILTINS or name.startswith("__")
+
+
+def _is_vocabulary(path: str) -> bool:
+    """Whether a dotted path from an import reads nothing of the surroundings."""
+    root, _, rest = path.partition(".")
+    names = rest.split(".") if rest else []
+    if root in PURE_MODULES or path in OTHER_PATHS:
+        return True
+    if root == "triton":
+        return names[:1] == ["language"] or (
+            bool(names) and set(names) <= TRITON_NAMES | ABILITIES | OF_KERNELS
+        )
+    if root != "torch" or not names:
+        return False
+    if any(path == room or path.startswith(f"{room}.") for room in TORCH_ROOMS):
+        return True
+    if names[0] == "cuda":
+        return len(names) > 1 and set(names[1:]) <= TORCH_CUDA_NAMES | ABILITIES
+    return names[0] in TORCH_NAMES or names[0] in _operators_and_dtypes()
+
+
+@functools.cache
+def _operators_and_dtypes() -> frozenset[str]:
+    """Returns the names of torch's functions of tensors and of its dtypes."""
+    import torch
+
+    dtypes = {name for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
+    return frozenset({*dir(torch._C._VariableFunctions), *dir(torch.functional), *dtypes})
+
+
+@functools.cache
+def _known_attributes() -> frozenset[str]:
+    """Returns the attributes of tensors, layers, Python's types and kernels that read nothing of the surroundings."""
+    import torch
+
+    layers = [one for one in vars(torch.nn).values() if isinstance(one, type)]
+    own = [str, list, dict, tuple, set, int, float, BaseException]
+    names = {name for one in (torch.Tensor, torch.Size, *layers, *own) for name in dir(one)}
+    for layer in (base for one in layers for base in one.__mro__):
+        names |= {*vars(layer).get("__annotations__", {}), *vars(layer).get("__constants__", ())}
+    names |= {f"{kind}_{of}h_l{n}" for kind in ("weight", "bias") for of in "ih" for n in range(8)}
+    names |= {"running_mean", "running_var", "num_batches_tracked"}
+    return frozenset({*names, "weight", "bias", *ABILITIES, *OF_KERNELS} - STATES_OF_TENSORS)
+
+
+@functools.cache
+def _names_of_machinery() -> frozenset[str]:
+    """Returns the private names of tensors and modules: hooks, versions, how a module is moved."""
+    import torch
+
+    made = torch.nn.Module()
+    return frozenset(
+        name for one in (torch.Tensor, made) for name in dir(one) if name.startswith("_")
+    )
