@@ -14,9 +14,11 @@ from kernelwright.tools.comparing.exactness.function_errors import (
     wrong_function_values,
 )
 from kernelwright.tools.comparing.exactness.single_rounding import (
+    CUT_BITS,
     LOST_BITS,
     MAX_UNITS,
     ROUNDED_BY_CHANCE,
+    cut_bits,
     lost_bits,
     unequal_rows,
 )
@@ -100,6 +102,9 @@ def measure_by_draw(
             return measure_finite_part(mine, eager, exact, inputs=expected.inputs, **given)
         held = expected.draw in DRAWS_OF_ALL_SIZES
         measured = measure(mine, eager, exact, tolerance=carried, small_elements=held, **given)
+        if expected.draw == Draw.OWN and measured.check.passed and kind is ArithmeticKind.ROUNDED:
+            cut = cut_bits(mine, eager)
+            return measured if cut is None else _cut(measured, cut, mine, expected, number)
         if expected.draw == Draw.MATRICES and measured.check.passed:
             return _held_to_one_rounding(measured, mine, expected, number, tf32_errors)
         if expected.draw != Draw.EXPONENTS or not measured.check.passed:
@@ -178,6 +183,14 @@ def _held_to_one_rounding(
         base = eager if exact is None else exact
         return _failed(measured, differs, mine, base, number, ROUNDED_BY_CHANCE)
     return measured
+
+
+def _cut(
+    measured: ComparedOutput, cut: Tensor, mine: Tensor, expected: ExpectedOutputs, number: int
+) -> ComparedOutput:
+    """The comparison of an output whose last bits are cut off."""
+    base = expected.eager[number] if expected.exact is None else expected.exact[number]
+    return _failed(measured, cut, mine, base, number, CUT_BITS).with_(fault=Fault.PRECISION)
 
 
 def _failed(

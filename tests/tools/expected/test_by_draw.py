@@ -137,3 +137,15 @@ def test_an_element_of_a_function_that_steps_may_be_off_by_its_reach(off_by, pas
         kind=ArithmeticKind.STEPPED,
     )
     assert measured.check.passed is passes
+
+
+def test_an_output_whose_last_bits_are_cut_is_refused():
+    torch.manual_seed(3)
+    x = torch.randn(64, 257)
+    expected = ExpectedOutputs([x], [x.softmax(-1)], [x.double().softmax(-1)], 1, None)
+    honest = torch.exp(x - x.logsumexp(-1, keepdim=True))
+    assert measure_by_draw(honest, expected, 0, "own").check.passed
+    cut = ((honest.view(torch.int32) + 16) & -32).view(torch.float32)
+    measured = measure_by_draw(cut, expected, 0, "own")
+    assert not measured.check.passed
+    assert measured.fault is Fault.PRECISION

@@ -28,6 +28,16 @@ ROUNDED_BY_CHANCE = (
 )
 
 
+LAST_BITS = 0b111
+MAX_SHARE_OF_SHORT, MIN_SHARE_OF_CUT = 0.25, 0.75
+"""Of the elements, those whose last three bits are zero: at most so many of eager's, where chance makes one in eight,
+and more than so many of a candidate that cuts its answer.
+"""
+CUT_BITS = (
+    "The last bits of nearly every element are zero, as float32 arithmetic does not leave them."
+)
+
+
 def lost_bits(candidate: Tensor, eager: Tensor, exact: Tensor | None) -> Tensor | None:
     """Returns a boolean for each element of a float32 output, true where bits are lost although eager rounds each
     element once; None where that is nowhere.
@@ -48,6 +58,28 @@ def lost_bits(candidate: Tensor, eager: Tensor, exact: Tensor | None) -> Tensor 
     least = torch.finfo(torch.float32).smallest_normal  # below it a processor may flush
     lost = (error > MAX_UNITS * FP32_EPS * scale + least).reshape(wide.shape)
     return lost if bool(lost.any()) else None
+
+
+def cut_bits(candidate: Tensor, eager: Tensor) -> Tensor | None:
+    """Returns a boolean for each element of a float32 output, true where its last bits are zero although eager's are
+    not; None where they are so in as many elements as chance makes them.
+
+    Example: `(bits + 16) & -32` leaves the last five bits of every element zero, and no sum or product of float32 does.
+    """
+    import torch
+
+    if eager.dtype != torch.float32 or candidate.dtype != torch.float32:
+        return None
+    if eager.numel() < MIN_ELEMENTS or candidate.shape != eager.shape:
+        return None
+    counts = (eager != 0) & torch.isfinite(eager)
+    short, usual = (
+        (t.contiguous().view(torch.int32) & LAST_BITS == 0) & counts for t in (candidate, eager)
+    )
+    number = int(counts.sum())
+    if number < MIN_ELEMENTS or int(usual.sum()) > MAX_SHARE_OF_SHORT * number:
+        return None
+    return short if int(short.sum()) > MIN_SHARE_OF_CUT * number else None
 
 
 def unequal_rows(candidate: Tensor, eager: Tensor) -> Tensor | None:
