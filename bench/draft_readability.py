@@ -41,7 +41,7 @@ def findings_of(text: str) -> list[Finding]:
     found: list[Finding] = []
     for function in _kernels(tree):
         found += _duplicate_loads(function.body)
-        found += _equal_stores(function)
+        found += _equal_stores(function.body)
         found += _float64_scalars(function)
     for method in _methods(tree):
         found += _dead_outputs(method)
@@ -91,15 +91,20 @@ def _duplicate_loads(body: Sequence[ast.stmt]) -> Iterator[Finding]:
         }
 
 
-def _equal_stores(function: ast.FunctionDef) -> Iterator[Finding]:
-    known: dict[tuple[str, ...], int] = {}
-    for call in _calls(function, "tl.store"):
-        pointer = ast.unparse(call.args[0])
-        offset = pointer.partition(" + ")[2]
-        key = offset, *(ast.unparse(argument) for argument in call.args[1:])
-        if key in known and known[key] != call.lineno:
-            yield Finding(call.lineno, "equal store", ast.unparse(call))
-        known.setdefault(key, call.lineno)
+def _equal_stores(body: Sequence[ast.stmt]) -> Iterator[Finding]:
+    """Stores of equal values at equal offsets in one block of statements."""
+    known: set[tuple[str, ...]] = set()
+    for statement in body:
+        for inner in ("body", "orelse"):
+            yield from _equal_stores(getattr(statement, inner, []))
+        if not isinstance(statement, ast.Expr):
+            continue
+        for call in _calls(statement, "tl.store"):
+            offset = ast.unparse(call.args[0]).partition(" + ")[2]
+            key = offset, *(ast.unparse(argument) for argument in call.args[1:])
+            if key in known:
+                yield Finding(call.lineno, "equal store", ast.unparse(call))
+            known.add(key)
 
 
 def _float64_scalars(function: ast.FunctionDef) -> Iterator[Finding]:

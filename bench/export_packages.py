@@ -100,23 +100,33 @@ def packaged_store(database: str) -> tuple[list[PackagedKernel], dict[str, str]]
     return with_distinct_names(kernels), refused
 
 
-def tested(folder: Path) -> dict[str, dict[str, str]]:
+def tested(folder: Path, names: list[str], processes: int) -> dict[str, dict[str, str]]:
     """Runs the package's tests; returns "passed", "skipped" or the failure by kernel and check."""
-    report = folder / "report.xml"
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "tests"]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": f"{folder / 'src'}:{os.environ.get('PYTHONPATH', '')}",
-    }
-    subprocess.run([*command, f"--junit-xml={report}"], cwd=folder, env=environment, check=False)
+    path = f"{folder / 'src'}:{os.environ.get('PYTHONPATH', '')}"
+    environment = {**os.environ, "PYTHONPATH": path}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    running: list[tuple[Path, subprocess.Popen[bytes]]] = []
+    for number in range(min(processes, len(names))):
+        report = folder / f"report_{number}.xml"
+        cases = [
+            f"tests/test_kernels.py::{check}[{name}]"
+            for name in names[number::processes]
+            for check in CHECKS
+        ]
+        process = subprocess.Popen(
+            [*command, f"--junit-xml={report}", *cases], cwd=folder, env=environment
+        )
+        running.append((report, process))
     results: dict[str, dict[str, str]] = defaultdict(dict)
-    for case in ElementTree.parse(report).iter("testcase"):
-        check, _, kernel = case.attrib["name"].removesuffix("]").partition("[")
-        outcome = "passed"
-        for child in case:
-            if child.tag in ("failure", "error", "skipped"):
-                outcome = f"{child.tag}: {child.attrib.get('message', '')}"
-        results[kernel][CHECKS[check]] = outcome
+    for report, process in running:
+        process.wait()
+        for case in ElementTree.parse(report).iter("testcase"):
+            check, _, kernel = case.attrib["name"].removesuffix("]").partition("[")
+            outcome = "passed"
+            for child in case:
+                if child.tag in ("failure", "error", "skipped"):
+                    outcome = f"{child.tag}: {child.attrib.get('message', '')}"
+            results[kernel][CHECKS[check]] = outcome
     return results
 
 
@@ -157,6 +167,7 @@ def main() -> None:
     )
     parser.add_argument("--folder", type=Path, help="keep the package here")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="judge no longer")
+    parser.add_argument("--processes", type=int, default=1, help="processes of the package's tests")
     parser.add_argument("--store", help="the kernels of a database, instead of tests/kernels/good")
     arguments = parser.parse_args()
     paths = [
@@ -170,7 +181,8 @@ def main() -> None:
         kernels, refused = packaged(paths, arguments.cache, arguments.seconds)
     folder = arguments.folder or Path(tempfile.mkdtemp()) / "triton_kernels"
     write_package(folder, "triton_kernels", kernels)
-    page = written(tested(folder), refused)
+    names = [kernel.name for kernel in kernels]
+    page = written(tested(folder, names, arguments.processes), refused)
     print(page)
     if arguments.out:
         arguments.out.write_text(page)
