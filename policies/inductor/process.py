@@ -173,12 +173,12 @@ def write_draft(
     source: str, strict: bool, partial: bool, varied: list[str], tf32: bool = False, seconds: float = DRAFT_SECONDS,
     split: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Returns the best attempt's draft. Raises the first attempt's exception, or OutOfTime, if no
-    attempt succeeds.
+    """Returns the best attempt's draft. Raises the last attempt's exception, or OutOfTime, if no
+    attempt succeeds: with the fewest symbols the last attempt is closest to the problem as written.
     """
     start = time.monotonic()
     attempts = attempts_at(source, varied)
-    first: BaseException | None = None
+    failure: BaseException | None = None
     best: dict[str, Any] | None = None
     # The guess with the most sizes comes first; a later guess replaces it only with fewer fixed
     # sizes.
@@ -187,10 +187,10 @@ def write_draft(
             try:
                 draft = attempt_draft(attempts, free, strict and not partial, tf32)
             except OutOfTime as error:
-                first = first or error
+                failure = error
                 break
             except Exception as error:
-                first = first or error
+                failure = error
                 if isinstance(error, DraftRefused) and not str(error).startswith("Inductor"):
                     break
                 continue
@@ -200,8 +200,8 @@ def write_draft(
                 break
     if best is not None:
         return best
-    assert first is not None
-    raise first
+    assert failure is not None
+    raise failure
 
 
 @contextlib.contextmanager

@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.policies.inductor.package_loops import package_loops
 from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived, recompute_floats
 from kernelwright.policies.inductor.tracing.execution import ModelCall, examples, forward_alone
-from kernelwright.policies.inductor.tracing.loop_syntax import has_loops, rewrite_package_loops
+from kernelwright.policies.inductor.tracing.loop_syntax import has_loops
 from kernelwright.policies.inductor.tracing.loops import (
     LoopForm,
     Loops,
@@ -142,10 +143,10 @@ def trace(
     end outside of their axes (slices.py). Raises DraftRefused, and exceptions of the problem or
     torch.
     """
-    # Loops are tried nested, then without inner loops, then unrolled.
-    form, learns = LoopForm.NESTED, has_loops(source)
+    # Loops are tried nested, then without inner loops, then unrolled, then without those of packages.
+    form, learns, in_packages = LoopForm.NESTED, has_loops(source), True
     while True:
-        loops = Loops(form, learns)
+        loops = Loops(form, learns, in_packages)
         try:
             return _trace(source, free, loops, partial, least)
         except Unlearned:
@@ -155,7 +156,11 @@ def trace(
                 loops.nested and form is LoopForm.NESTED
             )  # whatever a loop inside a loop leads to
             if not inside and (form is LoopForm.UNROLLED or not isinstance(error, Unsuited)):
-                raise
+                if not loops.rewritten:
+                    raise
+                # A package's loop may do what a rewritten one cannot: it is unrolled as it stands.
+                form, in_packages = LoopForm.NESTED, False
+                continue
             form = LoopForm.SINGLE if inside else LoopForm.UNROLLED
 
 
@@ -181,9 +186,10 @@ def _trace(
     with traced.mode, KnownValuesMode():
         values = [sizes.argument(v, p, p.removeprefix("self.").rstrip("_")) for p, v in named]
         model = module["Model"](*values)
-        rewrite_package_loops(model)
         symbolic_inputs = [sizes.symbolic_input(v, p) for p, v in zip(paths, inputs, strict=True)]
-    _make_graph(traced, model, paths, symbolic_inputs, loops, partial)
+    with package_loops(model) if loops.in_packages else contextlib.nullcontext(False) as rewritten:
+        loops.rewritten = rewritten
+        _make_graph(traced, model, paths, symbolic_inputs, loops, partial)
     return traced
 
 

@@ -23,10 +23,7 @@ from __future__ import annotations
 
 import ast
 import copy
-import inspect
 import itertools
-import sys
-import types
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
@@ -61,79 +58,6 @@ def has_loops(source: str) -> bool:
     return "__loop__" in ast.unparse(with_loops(ast.parse(source)))
 
 
-def rewrite_package_loops(model: object) -> None:
-    """Rewrites the loops of the functions in the files that define a model's modules, but for torch's own.
-
-    A recurrence of an installed package, such as a selective scan of transformers, is then a loop of the draft too.
-    Functions keep their identity and get other code, so that decorated and imported ones are reached. A function that
-    refers to variables of a surrounding function, or whose file cannot be read, stays as it is.
-    """
-    classes = {type(module) for module in getattr(model, "modules", lambda: ())()}
-    names = {cls.__module__ for cls in classes} - {"problem"}
-    for name in sorted(names):
-        package = sys.modules.get(name)
-        if package is not None and name.partition(".")[0] != "torch":
-            _rewrite_functions(package)
-
-
-def _rewrite_functions(package: types.ModuleType) -> None:
-    try:
-        text = inspect.getsource(package)
-    except (OSError, TypeError):
-        return
-    definitions = {
-        (node.name, _first_line(node)): node
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef) and any(isinstance(n, ast.For) for n in ast.walk(node))
-    }
-    for function in _functions_of(package):
-        key = (function.__name__, function.__code__.co_firstlineno)
-        definition = definitions.get(key)
-        if definition is None or function.__code__.co_freevars:
-            continue
-        definition.decorator_list = []
-        _rewrite(definition)
-        if "__loop__" in ast.unparse(definition):
-            function.__globals__.update(loop_names())
-            function.__code__ = _code_of(definition, package.__file__ or "")
-
-
-def _first_line(definition: ast.FunctionDef) -> int:
-    """Returns the first line of a function as its code counts: that of its first decorator."""
-    return min([definition.lineno, *(d.lineno for d in definition.decorator_list)])
-
-
-def _functions_of(package: types.ModuleType) -> Iterator[types.FunctionType]:
-    """Yields the functions and methods that a file defines, and those that decorators have wrapped."""
-    waiting: list[Any] = list(vars(package).values())
-    visited: set[int] = set()
-    while waiting:
-        value = waiting.pop()
-        if id(value) in visited:
-            continue
-        visited.add(id(value))
-        if isinstance(value, type) and value.__module__ == package.__name__:
-            waiting += vars(value).values()
-        elif isinstance(value, types.FunctionType):
-            waiting += [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
-            if value.__code__.co_filename == package.__file__:
-                yield value
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        return isinstance(cell.cell_contents, types.FunctionType)
-    except ValueError:  # a variable that has no value yet
-        return False
-
-
-def _code_of(definition: ast.FunctionDef, file: str) -> types.CodeType:
-    """Compiles the definition of a function on the lines of its file."""
-    tree = ast.fix_missing_locations(ast.Module([definition], []))
-    constants = compile(tree, file, "exec").co_consts
-    return next(value for value in constants if isinstance(value, types.CodeType))
-
-
 def loop_names() -> dict[str, Any]:
     """Returns the names a module rewritten by `with_loops` needs."""
     return {
@@ -148,6 +72,11 @@ def loop_names() -> dict[str, Any]:
 
 def _rewrite(method: ast.FunctionDef) -> None:
     over_ranges(method)
+    rewrite_ranges(method)
+
+
+def rewrite_ranges(method: ast.FunctionDef) -> None:
+    """Rewrites the loops over ranges of a function, in place."""
     _Backwards().visit(method)
     arguments = {a.arg for a in ast.walk(method.args) if isinstance(a, ast.arg)}
     _rewrite_body(method.body, _LoopContext(method, arguments, itertools.count()))

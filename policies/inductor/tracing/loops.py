@@ -101,9 +101,13 @@ class _Frame:
 class Loops:
     """Loops of a module, in execution order of forward."""
 
-    def __init__(self, form: LoopForm, learns: bool) -> None:
-        """learns: whether forward is run once more before it is traced, to learn the bodies of its loops."""
-        self.learns = learns
+    def __init__(self, form: LoopForm, learns: bool, in_packages: bool = False) -> None:
+        """learns: whether forward is run once more before it is traced, to learn the bodies of its loops.
+        in_packages: whether loops in functions of installed packages are rewritten.
+        """
+        self.learns, self.in_packages = learns, in_packages
+        self.rewritten = False
+        """Whether functions of installed packages were rewritten."""
         self.bodies: list[LoopBody] = []
         self.form = form
         self._sizes: Any = None
