@@ -42,7 +42,7 @@ from kernelwright.tools.judging.size_checks import (
 )
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.input_distributions import WITH_INFINITIES, WITH_NAN, Draw
-from kernelwright.tools.references.redrawing.matrix_structures import PARTS
+from kernelwright.tools.references.redrawing.matrix_structures import PARTS, parts_of_structures
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.report import Cheat, Check, Failed, Failure, Fault, OwnWork, clean_text
 from kernelwright.tools.sizing.at_size import AtSize
@@ -365,20 +365,16 @@ class Examination:
 
     def _matrix_structures(self, perturbed: bool) -> None:
         """Draws matrices with structures among inputs and weights, which are loaded for each. Raises Failed."""
-        if self._checks.prepared.reference.sorts or not self._holds_matrices():
+        if self._checks.prepared.reference.sorts:
             return
         model = self._checks.calls.model
-        for part in range(PARTS + (len(WEIGHT_SCALES) if perturbed else 0)):
+        own = self._judge.expected(self._problem, self._seed, Draw.OWN, 0).inputs
+        parts = parts_of_structures(own, [*model.parameters()] if perturbed else [])
+        scales = range(PARTS, PARTS + len(WEIGHT_SCALES)) if perturbed else ()
+        for part in dict.fromkeys([*parts, *scales]):
             self._distribution(Draw.MATRICES, 2, perturbed, part=part)
         if perturbed:
             self._checks.calls.load_weights(model)
-
-    def _holds_matrices(self) -> bool:
-        own = self._judge.expected(self._problem, self._seed, Draw.OWN, 0).inputs
-        matrices = [
-            t for t in (*own, *self._checks.calls.model.parameters()) if getattr(t, "ndim", 0) > 1
-        ]
-        return any(t.is_floating_point() and t.itemsize > 1 for t in matrices)
 
     def _search_outcomes(self) -> None:
         """Checks draws on which comparisons of the kernels turn, where outcomes are seen at all. Raises Failed."""

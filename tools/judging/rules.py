@@ -74,7 +74,7 @@ WHERE = {
     Draw.INDEX_ENDS: "indices are the first and the last",
     Draw.ALONE: "all but a few numbers of each row are minus infinity",
     Draw.AGREEING: "two inputs agree but for a few numbers",
-    Draw.MATRICES: "inputs or weights are triangular, of rank one, of few bits, or of equal rows",
+    Draw.MATRICES: "inputs or weights are triangular, of rank one, of few bits, of equal rows, or equal",
     Draw.SUBNORMAL: "the numbers of an input are subnormal",
     Draw.MINUS_INFINITE_ROWS: "some rows are minus infinity",
     Draw.EXPONENTS: "an input holds numbers of every exponent",

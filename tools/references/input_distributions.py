@@ -38,7 +38,12 @@ from kernelwright.tools.references.redrawing.isolation import (
     repeats_itself,
     scale_rows,
 )
-from kernelwright.tools.references.redrawing.matrix_structures import draw_structures
+from kernelwright.tools.references.redrawing.matrix_structures import (
+    TWINS,
+    count_up,
+    draw_structures,
+    let_be_twins,
+)
 from kernelwright.tools.references.redrawing.row_mixture import mix_rows
 from kernelwright.tools.references.redrawing.row_structures import structured, structured_mask
 
@@ -124,8 +129,8 @@ class Draw(StrEnum):
     EXPONENTS = "exponents"
     """One input holds numbers of every exponent of its type, of both signs (redrawing/every_exponent.py)."""
     MATRICES = "matrices"
-    """Matrices among the inputs and the weights are triangular, of rank one, of equal halves, ...
-    (redrawing/matrix_structures.py).
+    """Matrices among the inputs and the weights are triangular, of rank one, of equal halves, ..., vectors are one
+    number, inputs of one form are equal, indices count up (redrawing/matrix_structures.py).
     """
     SUBNORMAL = "subnormal"
     """All numbers of the largest input are below the smallest normal one of its type."""
@@ -197,6 +202,10 @@ def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
         floating += [torch.view_as_real(v) for v in complex_inputs if not v.is_conj()]
     if draw is Draw.MATRICES:
         draw_structures(floating, limit, are_weights=False)
+        if limit == TWINS:
+            let_be_twins(floating)
+        if limit == 0:
+            count_up(inputs)
         return
     if draw in _WHOLE_INPUTS:
         _WHOLE_INPUTS[draw](floating)

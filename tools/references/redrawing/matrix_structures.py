@@ -1,4 +1,5 @@
-"""Structures of whole matrices, for inputs and weights alike: triangular, diagonal, of rank one, of equal halves.
+"""Structures of whole tensors, for inputs and weights alike: triangular, diagonal, of rank one, of equal halves;
+vectors of one number; two tensors that are equal; indices that count up.
 
 Weights that were trained, pruned, tied or freshly initialised have them, and random numbers never do. A kernel that is
 wrong on one of them is right on every matrix that is drawn at random. Each structure has several traits at once, so
@@ -9,7 +10,7 @@ Example: of rank one with equal rows, the matrix `[[1, 2], [3, 4]]` becomes `[[1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.references.redrawing.isolation import repeats_itself, scatter
@@ -25,6 +26,9 @@ FLAT_SIDE = 4
 """Side of the squares of one number."""
 STRUCTURES_APART = 5
 """How far the structures of two tensors of one call are apart in the list."""
+
+MAX_SPAN = 1 << 31
+"""Numbers between the least and the largest index of a tensor."""
 
 MatrixStructure = Callable[[Any], Any]
 """Takes matrices, (..., rows, columns), and returns others of their shape and type."""
@@ -124,15 +128,79 @@ PARTS = len(ALL)
 """Calls that show every structure."""
 
 
+def _one_number(vector: Any) -> Any:
+    return vector[:1].expand_as(vector)
+
+
+def _sorted_numbers(vector: Any) -> Any:
+    return vector.sort().values
+
+
+OF_VECTORS: tuple[Callable[[Any], Any], ...] = (_one_number, _few_bits, _sorted_numbers)
+"""Structures of a vector's own numbers."""
+TWINS = PARTS
+"""The part in which the inputs of one form are equal."""
+
+
+def parts_of_structures(inputs: Sequence[Any], weights: Sequence[Any]) -> list[int]:
+    """Returns the calls that show the structures which these tensors can have; empty where they can have none."""
+    tensors = [t for t in (*inputs, *weights) if getattr(t, "ndim", 0)]
+    floating = [t for t in tensors if t.is_floating_point() and t.itemsize > 1]
+    if any(t.ndim > 1 for t in floating):
+        parts = [*range(PARTS)]
+    else:
+        parts = [*range(len(OF_VECTORS))] if floating or any(map(_is_index, tensors)) else []
+    return parts + [TWINS] * bool(list(_twins(inputs)))
+
+
+def _twins(tensors: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yields each floating tensor with the first one of its shape and type."""
+    first: dict[Any, Any] = {}
+    for tensor in tensors:
+        if getattr(tensor, "ndim", 0) and tensor.is_floating_point() and not repeats_itself(tensor):
+            known = first.setdefault((tensor.shape, tensor.dtype), tensor)
+            if known is not tensor:
+                yield known, tensor
+
+
+def let_be_twins(tensors: Sequence[Any]) -> None:
+    """Makes floating tensors of one shape and type equal, in place: as if one had been given twice."""
+    for first, second in _twins(tensors):
+        second.copy_(first)
+
+
+def _is_index(tensor: Any) -> bool:
+    import torch
+
+    return tensor.dtype in (torch.int32, torch.int64)
+
+
+def count_up(tensors: Sequence[Any]) -> None:
+    """Makes the rows of indices count up from their least number, in place, where none of them comes twice then."""
+    import torch
+
+    for tensor in tensors:
+        if not getattr(tensor, "ndim", 0) or not tensor.numel() or not _is_index(tensor):
+            continue
+        least, largest = int(tensor.min()), int(tensor.max())
+        if 1 < tensor.shape[-1] <= largest - least + 1 < MAX_SPAN:
+            counted = least + torch.arange(tensor.shape[-1], device=tensor.device)
+            tensor.copy_(counted.expand_as(tensor))
+
+
 def draw_structures(tensors: Sequence[torch.Tensor], part: int, *, are_weights: bool) -> None:
-    """Gives each floating tensor of two dimensions at least a structure, in place. Zeros stay zeros. Tensors whose rows
-    repeat one another stay, and so do those that hold one sign alone where a structure has other signs.
+    """Gives each floating tensor a structure, in place. Zeros stay zeros. Tensors whose rows repeat one another stay,
+    and so do those that hold one sign alone where a structure has other signs.
 
     part: number of the structure of the first tensor; the next ones are some way apart. are_weights: their matrix is
     their first dimension beside all others, as of a convolution; that of an input is its last two.
     """
     for number, tensor in enumerate(tensors if part < PARTS or are_weights else ()):
-        if tensor.dim() < 2 or tensor.itemsize == 1 or not tensor.numel():
+        if not tensor.dim() or tensor.itemsize == 1 or not tensor.numel():
+            continue
+        if tensor.dim() == 1:
+            changed = OF_VECTORS[(part + number) % len(OF_VECTORS)](tensor)
+            tensor.copy_(changed.masked_fill(tensor == 0, 0.0))
             continue
         structure = ALL[(part + number * STRUCTURES_APART) % PARTS]
         matrix = tensor.reshape(tensor.shape[0], -1) if are_weights else tensor

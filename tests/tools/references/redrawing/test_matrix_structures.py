@@ -6,7 +6,11 @@ from kernelwright.tools.references.redrawing.matrix_structures import (
     ALL,
     PARTS,
     SELECTED,
+    TWINS,
+    count_up,
     draw_structures,
+    let_be_twins,
+    parts_of_structures,
 )
 
 
@@ -56,11 +60,43 @@ def test_two_tensors_of_one_call_have_different_structures_and_zeros_stay() -> N
     assert (second[3] == 0).all()
 
 
-def test_vectors_and_symmetric_matrices_stay() -> None:
-    vector, square = torch.randn(40), torch.randn(12, 12)
-    square = square + square.mT
-    kept = vector.clone(), square.clone()
+def test_symmetric_matrices_stay() -> None:
+    square = torch.randn(12, 12)
+    square = square + square.T
+    kept = square.clone()
     for part in range(PARTS):
-        draw_structures([vector, square], part, are_weights=False)
-    assert torch.equal(vector, kept[0])
-    assert torch.equal(square, kept[1])
+        draw_structures([square], part, are_weights=False)
+    assert torch.equal(square, kept)
+
+
+def test_a_vector_is_one_number_or_sorted_or_of_few_bits() -> None:
+    vectors = _drawn((40,))
+    assert any(v.unique().numel() == 1 for v in vectors)
+    assert any(torch.equal(v, v.sort().values) and v.unique().numel() > 1 for v in vectors)
+    assert any(torch.equal(v, v.bfloat16().float()) and v.unique().numel() > 20 for v in vectors)
+
+
+def test_tensors_of_one_form_become_equal() -> None:
+    first, second, other = torch.randn(4, 5), torch.randn(4, 5), torch.randn(5)
+    assert parts_of_structures([first, second, other], [])[-1] == TWINS
+    assert TWINS not in parts_of_structures([first, other], [second])
+    let_be_twins([first, second, other])
+    assert torch.equal(first, second)
+
+
+def test_indices_count_up_where_none_comes_twice() -> None:
+    places, classes, truths = (
+        torch.randint(3, 60, (2, 40)),
+        torch.randint(0, 5, (40,)),
+        torch.ones(9) > 0,
+    )
+    places[0, :2] = torch.tensor([3, 59])
+    kept = classes.clone()
+    count_up([places, classes, truths])
+    assert torch.equal(places, (3 + torch.arange(40)).expand(2, 40))
+    assert torch.equal(classes, kept)
+
+
+def test_what_has_no_structure_asks_for_no_part() -> None:
+    assert parts_of_structures([3, torch.tensor(2.0), torch.ones(4) > 0], []) == []
+    assert parts_of_structures([torch.randint(0, 9, (4,))], []) == [0, 1, 2]

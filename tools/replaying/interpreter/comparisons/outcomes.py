@@ -31,6 +31,8 @@ LOGICAL = ("and", "or")
 SUMS, SUMS_WITH_CONSTANT = ("+", "-"), ("+ constant", "- constant")
 """Operators of floating-point sums of two values that are data, and of one with a value that no data decides."""
 ADDITIVE = (*SUMS, *SUMS_WITH_CONSTANT)
+LEAST_ROUNDING_CONSTANT = 2.0**20
+"""A constant that is added to round a number to whole parts; what is left of it is followed as a result."""
 LEAST_SHARE = 2.0**-14
 """Of the larger operand of a sum: a smaller one changes the sum by less than the judge tells from rounding."""
 
@@ -110,6 +112,7 @@ class Comparison:
         self.true = self.true or bool(is_larger_share.any())
         if self.operator in SUMS_WITH_CONSTANT:
             self.false = True
+            self.true = self.true or bool((others >= LEAST_ROUNDING_CONSTANT).any())
         else:
             self.false = self.false or bool(((others > LEAST_SHARE * sizes) & (others > 0)).any())
 
