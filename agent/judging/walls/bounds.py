@@ -1,4 +1,4 @@
-"""What a walled judge may use with all that runs in it, and the exit codes that tell which bound was passed."""
+"""Resource bounds of a walled judge with all its processes, and the exit code for each exceeded bound."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ THREADS_OF_A_PROCESSOR = 32
 MEMORY_SHARE = 0.75
 """Share of this machine's memory."""
 SCARCE_SHARE, LARGE_SHARE = 0.08, 0.25
-"""Where a smaller share of this machine's memory than the first is available, a judge may use the second."""
+"""Below the first share of available memory on this machine, a judge may use at most the second."""
 MAX_TEMPORARY_BYTES = 8 << 30
 TEMPORARY_SHARE = 0.125
 """Share of this machine's memory, up to the bytes above, for the file system that stands for /tmp."""
@@ -30,7 +30,7 @@ EXIT_CODES = {bound: FIRST_EXIT_CODE + number for number, bound in enumerate(Bou
 
 
 class JudgeBounds(NamedTuple):
-    """Bounds of one walled judge."""
+    """Resource bounds of a walled judge."""
 
     own_processes: int
     """Processes of the judge and its references."""
@@ -41,7 +41,7 @@ class JudgeBounds(NamedTuple):
     memory: int
     """Bytes of private memory of all processes together."""
     memory_when_scarce: int
-    """The same where this machine has little memory left."""
+    """The same while memory on this machine is scarce."""
     scarce_memory: int
     """Bytes available on this machine below which its memory is scarce."""
 
@@ -52,7 +52,7 @@ def machine_memory() -> int:
 
 
 def bounds_of_judge(capacity: int) -> JudgeBounds:
-    """Returns the bounds of a judge that makes so many verdicts side by side."""
+    """Returns the bounds of a judge. capacity: verdicts side by side."""
     candidates = capacity * Limits().processes
     threads = OWN_PROCESSES + candidates + THREADS_OF_A_PROCESSOR * (os.cpu_count() or 1)
     machine = machine_memory()
@@ -67,5 +67,5 @@ def bounds_of_judge(capacity: int) -> JudgeBounds:
 
 
 def exceeded_bound(exit_code: int | None) -> Bound | None:
-    """Returns the bound for which a walled judge was ended; None where it ended for another reason."""
+    """Returns the exceeded bound behind a walled judge's exit code; None for any other exit code."""
     return next((bound for bound, code in EXIT_CODES.items() if code == exit_code), None)

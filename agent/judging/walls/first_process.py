@@ -1,8 +1,8 @@
-"""The first process of a walled judge: starts the judge, reaps what is left of others, and ends all at a passed bound.
+"""First process of a walled judge: starts the judge, reaps orphans, and ends every process at an exceeded bound.
 
-The kernel ends every process of a pid namespace at once with its first process, and the first process cannot be
-signalled from inside; so nothing that a reference starts outlives the bound. Where there is no pid namespace the
-descendants are stopped first and then killed (tools/sandbox/isolation/descendants.py).
+The kernel ends every process of a pid namespace together with the first process, and ignores signals to the first
+process from inside. No process started by a reference outlives a bound. Without a pid namespace all descendants are
+stopped and then killed (tools/sandbox/isolation/descendants.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PID_MAX = Path("/proc/sys/kernel/pid_max")
 
 
 def be_first_process(start_judge: Callable[[], NoReturn], bounds: JudgeBounds) -> NoReturn:
-    """Starts the judge in a namespace whose first process this is, and ends as the judge does.
+    """Starts the judge as first process of the pid namespace, and ends with the judge's exit code.
 
     start_judge: called in the judge's process. Raises OSError where /proc cannot be mounted.
     """
@@ -45,7 +45,7 @@ def be_first_process(start_judge: Callable[[], NoReturn], bounds: JudgeBounds) -
 
 
 def be_subreaper(start_judge: Callable[[], NoReturn], bounds: JudgeBounds) -> NoReturn:
-    """Starts the judge where no namespace can be had, and ends as the judge does, with all that it started."""
+    """Starts the judge without namespaces, and ends with its exit code after all its descendants."""
     kernel.become_subreaper()
     exit_code = _supervise(start_judge, bounds, lambda: descendants(os.getpid()))
     end_descendants()
@@ -55,7 +55,7 @@ def be_subreaper(start_judge: Callable[[], NoReturn], bounds: JudgeBounds) -> No
 def _supervise(
     start_judge: Callable[[], NoReturn], bounds: JudgeBounds, processes: Callable[[], list[int]]
 ) -> int:
-    """Returns the exit code of the judge, 128 and the signal that ended it, or that of a passed bound."""
+    """Returns the judge's exit code (128 and the signal, if any), or the exit code of an exceeded bound."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     if (judge := os.fork()) == 0:

@@ -1,8 +1,8 @@
-"""The mounts of a walled judge: folders of the server are covered, /tmp is its own, all else is read-only.
+"""Mounts of a walled judge: covered folders of the server, an own /tmp, everything else read-only.
 
-A folder is covered by an empty file system, into which the parts that Python needs are mounted again. Example: with
-Python in /root/python, covering /root (mode 0700) leaves /root (mode 0755) with the entry `python` alone, which every
-user can reach.
+A cover is an empty file system over a folder; Python's files below the folder are mounted again inside the cover.
+Example: with Python in /root/python, covering /root (mode 0700) leaves /root (mode 0755) with the single entry
+`python`, within reach of every user.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from kernelwright.agent.judging.walls.bounds import (
 from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
 
 UNTOUCHED_MOUNTS = ("/proc", "/sys", "/dev")
-"""Mounts that stay as they are: devices, the kernel's own files, and control groups, which bound candidates."""
+"""Unchanged mounts: devices, the kernel's own files, and control groups (bounds of candidates)."""
 
 
 def make_mounts(hidden: Sequence[Path], shared: Sequence[Path], owner: int) -> None:
     """Makes the mounts of this process's mount namespace. Raises OSError.
 
-    hidden: files of the server, whose folders are covered. shared: files in /tmp that other processes of this machine
-    lock, too. owner: user id, as this process sees it, to whom the new /tmp belongs.
+    hidden: files of the server; their folders are covered. shared: files in /tmp, locked by other processes of this
+    machine as well. owner: user id of the new /tmp, as seen by this process.
     """
     kernel.make_mounts_private()
     home, needed = Path.home().resolve(), needed_paths()
@@ -51,7 +51,7 @@ def make_mounts(hidden: Sequence[Path], shared: Sequence[Path], owner: int) -> N
 
 
 def needed_paths() -> list[Path]:
-    """Returns the folders and files that Python imports from, this package included."""
+    """Returns Python's folders and files for imports, this package included."""
     package = Path(kernelwright.__file__).parent
     paths = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable), package]
     paths += [path for path in package.iterdir() if path.is_symlink()]  # a checkout

@@ -1,18 +1,17 @@
-"""A judge whose references are bounded, see nothing of the server, and write nowhere but in a /tmp of their own.
+"""Starts a judge whose references are bounded, see nothing of the server, and write only to their own /tmp.
 
-`python -m kernelwright.agent.judging.walls.walled_judge DESCRIPTOR DEVICE WORKERS JUDGES PATHS`, where PATHS is the
-JSON of `WalledPaths`. References run in the judge's process, which cannot be confined like a candidate: it starts
-sandboxes itself. So it gets namespaces of its own (Linux): mounts, in which the folders of the server's files and the
-home are empty, but for what Python needs, and everything but /tmp is read-only; and processes, in which the server's
-environment and files cannot be reached through /proc.
+`python -m kernelwright.agent.judging.walls.walled_judge DESCRIPTOR DEVICE WORKERS JUDGES PATHS`; PATHS is the JSON of
+`WalledPaths`. References run in the judge's process. A candidate's sandbox does not fit this process, because the judge
+starts such sandboxes itself. The judge gets Linux namespaces instead: mounts, with the home and the folders of the
+server's files empty but for Python's needs, and everything but /tmp read-only; processes, with no /proc of the server.
 
     server -> launcher (mounts) -> first process of the namespace (bounds) -> judge_process (user without rights)
 
-The judge is no user of this machine: started by root it takes a user id that has no files, and its capabilities count
-in a user namespace of its own alone. So it can neither unmount what hides the server's files nor change the kernel's
-settings, and the kernel counts its processes (RLIMIT_NPROC does not count root's).
+The judge is no user of this machine: under root it takes a user id without files, and its capabilities count only in a
+user namespace of its own. It can neither unmount the covers of the server's files nor change the kernel's settings, and
+RLIMIT_NPROC holds (root's processes are not counted).
 
-Where the system refuses a namespace the judge runs without it, and a line on stderr says so.
+If the system refuses a namespace, the judge runs without it, and a line on stderr says so.
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ OUT_OF_MEMORY_SCORE = 500
 
 
 class WalledPaths(NamedTuple):
-    """Paths that a walled judge is told of."""
+    """Paths passed to a walled judge."""
 
     hidden: Sequence[str]
     """Files of the server."""
     shared: Sequence[str]
-    """Files in /tmp that other processes of this machine lock, too."""
+    """Files in /tmp, locked by other processes of this machine as well."""
 
 
 def main() -> None:
@@ -68,7 +67,7 @@ def main() -> None:
 def run_behind_walls(
     paths: WalledPaths, bounds: JudgeBounds, run: Callable[[], NoReturn]
 ) -> NoReturn:
-    """Enters the namespaces, has `run` called in a process behind the walls, and ends as that process does."""
+    """Enters the namespaces, calls `run` in a process behind the walls, and ends with its exit code."""
     user = _user_without_files()
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(OUT_OF_MEMORY_SCORE))
@@ -87,7 +86,7 @@ def run_behind_walls(
 
 
 def _user_without_files() -> int:
-    """Returns the user id, as this process will see it, that the judge takes: root's judges one of their own."""
+    """Returns the judge's user id as seen by this process: an unused id under root, else 0."""
     return FIRST_USER + os.getpid() % USERS if os.geteuid() == 0 else 0
 
 
@@ -100,7 +99,7 @@ def _enter_namespaces(paths: WalledPaths, user: int) -> None:
 
 
 def _become_user_and_run(user: int, bounds: JudgeBounds, run: Callable[[], NoReturn]) -> NoReturn:
-    """Gives up what this process may do outside of its namespaces, and becomes the judge's process."""
+    """Gives up all rights outside of the namespaces, and becomes the judge's process."""
     try:
         if os.getuid() != user and not _reaches_python(user):
             raise OSError(13, "its files are closed to other users")
@@ -115,9 +114,9 @@ def _become_user_and_run(user: int, bounds: JudgeBounds, run: Callable[[], NoRet
 
 
 def _become_user(user: int, bounds: JudgeBounds) -> None:
-    """Takes the user id, and enters a user namespace in which it is root. Raises OSError.
+    """Takes the user id, and enters a user namespace as its root. Raises OSError.
 
-    The mounts that were inherited are locked in the mount namespace of that user namespace (mount_namespaces(7)).
+    Inherited mounts are locked in the mount namespace of the new user namespace (mount_namespaces(7)).
     """
     if os.getuid() != user:
         _set_user(user)
@@ -138,7 +137,7 @@ def _set_user(user: int) -> None:
 
 
 def _reaches_python(user: int) -> bool:
-    """Whether a user can read what Python needs, and enter user namespaces: tried in a process that ends after it."""
+    """Whether a user can read Python's files and enter user namespaces, tried in a short-lived process."""
     if (trial := os.fork()) == 0:
         try:
             _set_user(user)
