@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pydantic import JsonValue
 
+from kernelwright.session_priority import session_keeps_priority_of
 from kernelwright.source_lines import origin_of_line
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Value
@@ -64,6 +65,7 @@ def main() -> None:
     connection, _ = connection_to_parent()
     end_with_parent()
     end_forks()
+    session_keeps_priority_of(os.getppid())
     import torch
 
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
