@@ -10,6 +10,7 @@ trainer                          server
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -50,12 +51,12 @@ class WeightSender:
         backend = "nccl" if on_gpu else "gloo"
         address = TransferAddress(host, self._store.port, members, backend)
         post("/collective_rpc", {"method": OPEN_METHOD})
-        # The workers wait in this call until the trainer has joined.
-        joined = self._pool.submit(
-            post, "/init_weight_transfer_engine", {"init_info": address._asdict()}
-        )
-        self._group = TransferGroup(address, 0, self._store, device if on_gpu else "cpu")
-        joined.result()
+        own_device = device if on_gpu else "cpu"
+        # Each side waits for the other to join, so the trainer joins beside the request. A server
+        # that refuses the request ends it at once; the thread is then of no use.
+        group = _in_background(lambda: TransferGroup(address, 0, self._store, own_device))
+        post("/init_weight_transfer_engine", {"init_info": address._asdict()})
+        self._group = group.result()
 
     def send(self, weights: Mapping[str, torch.Tensor], version: str) -> None:
         """Replaces the server's weights; no request may be running. Raises PolicyError.
@@ -81,6 +82,21 @@ class WeightSender:
         """Leaves the group, on both sides."""
         self._post("/shutdown_weight_transfer_engine", {})
         self._pool.shutdown(wait=False)
+
+
+def _in_background(create: Callable[[], TransferGroup]) -> Future[TransferGroup]:
+    """Returns the future result of `create`, called in a thread that no exit waits for."""
+    future: Future[TransferGroup] = Future()
+
+    def run() -> None:
+        """Creates the result, or keeps the error for whoever asks for it."""
+        try:
+            future.set_result(create())
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
 
 
 def _wait(work: Any, received: Future[dict[str, Any]]) -> None:

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.policies.base import PolicyRefused, PolicyUnavailable
-from kernelwright.policies.openai.openai_policy import OpenAIPolicy
-from kernelwright.policies.vllm.server import VLLMServerPolicy
+torch = pytest.importorskip("torch")
+
+from kernelwright.policies.base import PolicyRefused, PolicyUnavailable  # noqa: E402
+from kernelwright.policies.openai.openai_policy import OpenAIPolicy  # noqa: E402
+from kernelwright.policies.vllm.server import VLLMServerPolicy  # noqa: E402
 
 
 @pytest.fixture
@@ -34,6 +36,9 @@ def url(answers):
             self.send_header("Content-Length", str(len(sent)))
             self.end_headers()
             self.wfile.write(sent)
+
+        def do_GET(self):
+            self.do_POST()
 
         def log_message(self, *words):
             pass
@@ -72,6 +77,23 @@ def test_a_server_that_reads_other_weights_or_is_asked_by_others_is_refused(
     answers["/reset_prefix_cache"] = (200, {"success": False})
     with pytest.raises(PolicyRefused, match="answers other clients too"):
         served(url, tiny_model).take_weights(tiny_model)
+
+
+@pytest.mark.parametrize(
+    "missing", ["/get_world_size", "/collective_rpc", "/init_weight_transfer_engine"]
+)
+def test_a_server_without_the_transfer_api_is_told_from_one_with_it(
+    url, answers, tiny_model, missing, caplog
+):
+    """Then weights go through a folder, and no call waits for workers that never join."""
+    answers["/get_world_size"] = (200, {"world_size": 1})
+    answers["/collective_rpc"] = (200, {"results": [None]})
+    answers["/init_weight_transfer_engine"] = (500, {"detail": "no group"})
+    answers.pop(missing)
+    policy = served(url, tiny_model)
+    for _ in range(2):
+        assert policy.send_weights({"weight": torch.zeros(2)}, "v1", "cpu") is False
+    assert len([record for record in caplog.records if "through a folder" in record.message]) == 1
 
 
 def test_a_wrong_key_and_a_server_that_is_not_there_are_said(url, answers, tiny_model):
