@@ -52,7 +52,7 @@ def _engine_class() -> type[Any]:
     )
 
     @dataclass
-    class GroupInitInfo(WeightTransferInitInfo):  # type: ignore[misc]
+    class GroupInitInfo(WeightTransferInitInfo):
         """The address of a transfer, as `TransferAddress` has it."""
 
         host: str
@@ -61,14 +61,14 @@ def _engine_class() -> type[Any]:
         backend: str
 
     @dataclass
-    class GroupUpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
+    class GroupUpdateInfo(WeightTransferUpdateInfo):
         """The tensors to come, in order."""
 
         names: list[str]
         dtype_names: list[str]
         shapes: list[list[int]]
 
-    class GroupTransferEngine(WeightTransferEngine[GroupInitInfo, GroupUpdateInfo]):  # type: ignore[misc]
+    class GroupTransferEngine(WeightTransferEngine[GroupInitInfo, GroupUpdateInfo]):
         """Loads weights, named as in a checkpoint, layer by layer."""
 
         init_info_cls = GroupInitInfo

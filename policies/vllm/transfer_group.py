@@ -38,17 +38,18 @@ class TransferGroup:
         self.device = device
         prefixed = distributed.PrefixStore("weights", store)
         if address.backend == "nccl":
-            options = distributed.ProcessGroupNCCL.Options()
+            nccl: Any = distributed.ProcessGroupNCCL
+            options = nccl.Options()
             options._timeout = TRANSFER_TIMEOUT
-            self._group: Any = distributed.ProcessGroupNCCL(
-                prefixed, rank, address.members, options
-            )
+            self._group: Any = nccl(prefixed, rank, address.members, options)
             return
-        options = distributed.ProcessGroupGloo._Options()
+        # torch's stubs do not know the options of this class.
+        gloo: Any = distributed.ProcessGroupGloo
+        options = gloo._Options()
         options._timeout = TRANSFER_TIMEOUT
         own_host = address_towards(address.host)
-        options._devices = [distributed.ProcessGroupGloo.create_device(hostname=own_host)]
-        self._group = distributed.ProcessGroupGloo(prefixed, rank, address.members, options)
+        options._devices = [gloo.create_device(hostname=own_host)]
+        self._group = gloo(prefixed, rank, address.members, options)
 
     def broadcast(self, tensor: torch.Tensor) -> Any:
         """Starts sending a contiguous tensor (rank 0), or receiving into it. Returns torch's Work."""
