@@ -1,12 +1,10 @@
 """Trainings of one process and of two with sharded weights, side by side: losses, memory, seconds.
 
-    python -m bench.sharded_training --out FOLDER [--shape 0.6b|4b|tiny] [--device cuda|cpu] [--seconds 145]
-        [--phases pairs,speed,lora]
+    python -m bench.sharded_training --out FOLDER [--shape 0.6b|tiny] [--device cuda|cpu] [--seconds 145]
+        [--phases pairs,speed]
 
-`pairs`: SFT and GRPO of one model of random weights, each in one process and in two with sharded
-weights, by the command line. `lora`: the same for SFT of an adapter. `speed`: steps of online GRPO
-by this project and by trl's own `GRPOTrainer`, one after the other.
-
+`pairs`: SFT and GRPO of one model of random weights, each in one process and in two with sharded weights, by the
+command line. `speed`: steps of online GRPO by this project and by trl's own `GRPOTrainer`, one after the other.
 FOLDER/results.json holds what is known so far, whenever this command is ended. Processes are forked from one that
 has imported torch and trl, which saves their start.
 """
@@ -110,8 +108,7 @@ class Bench:
     def __init__(self, options: argparse.Namespace) -> None:
         from bench.sharded.materials import SHAPES
 
-        self.out, self.device, self.phases = options.out, options.device, options.phases
-        self._first_device = "cuda:0" if self.device == "cuda" else "cpu"
+        self.out, self.device = options.out, options.device
         self.shape = SHAPES[options.shape]
         self.scratch = Path(options.scratch)
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -147,8 +144,12 @@ class Bench:
 
         save_model(self.model, self.shape)
         save_corpus(self.scratch / "corpus", self.shape, rows=160)
-        if "pairs" in self.phases:
-            save_log(self.scratch / "runs.db", self.model, self.shape, self._first_device)
+        save_log(
+            self.scratch / "runs.db",
+            self.model,
+            self.shape,
+            "cuda:0" if self.device == "cuda" else "cpu",
+        )
         if torch.cuda.is_available():
             name = torch.cuda.get_device_name(0)
             (self.out / "machine.txt").write_text(
@@ -181,8 +182,7 @@ class Bench:
             f"gradient_accumulation_steps={parts}",
         ]
         every += ["--set", "save_strategy=no", "--set", "gradient_checkpointing=true"]
-        if kind in ("sft", "lora"):
-            preset = "full" if kind == "sft" else "lora"
+        if kind == "sft":
             lengths = [
                 "--set",
                 f"max_length={self.shape.row_tokens}",
@@ -197,7 +197,7 @@ class Bench:
                 "--form",
                 "chat",
             ]
-            return ["sft", *where, "--preset", preset, *lengths, *every]
+            return ["sft", *where, "--preset", "full", *lengths, *every]
         where = [
             "--from-trajectories",
             str(self.scratch / "runs.db"),
@@ -206,13 +206,13 @@ class Bench:
         ]
         return ["train", *where, "--method", "grpo", "--max-steps", str(STEPS), *every]
 
-    def alone(self, *kinds: str) -> dict[str, Any]:
-        """Trains all kinds at once, each in a process with a GPU of its own."""
+    def alone(self) -> dict[str, Any]:
+        """Trains SFT and GRPO at once, each in a process with a GPU of its own."""
         work = {}
-        for number, kind in enumerate(kinds):
+        for number, kind in enumerate(("sft", "grpo")):
             shown = {"CUDA_VISIBLE_DEVICES": str(number)} if self.device == "cuda" else {}
             work[kind] = (partial(command, self.words(kind, 1)), shown)
-        seconds = self.launcher.run(f"alone-{kinds[0]}", work)
+        seconds = self.launcher.run("alone", work)
         return {"seconds": seconds, **{kind: self.figures(kind, 1) for kind in work}}
 
     def sharded(self, kind: str) -> dict[str, Any]:
@@ -228,7 +228,7 @@ class Bench:
     def figures(self, kind: str, world: int) -> dict[str, Any]:
         """Returns losses, norms of gradients, seconds and peak memory of a training."""
         folder = self.scratch / f"{kind}-{world}"
-        if kind != "grpo":
+        if kind == "sft":
             told = json.loads((folder / "training.json").read_text())
             return {
                 "losses": [loss for _, loss in told["losses"]], "step_seconds": told["step_seconds"][WARM_STEPS:],
@@ -286,12 +286,9 @@ def main() -> None:
     bench = Bench(options)
     bench.attempt("materials", bench.materials)
     if "pairs" in options.phases:
-        bench.attempt("alone", lambda: bench.alone("sft", "grpo"))
+        bench.attempt("alone", bench.alone)
         bench.attempt("sharded sft", lambda: bench.sharded("sft"))
         bench.attempt("sharded grpo", lambda: bench.sharded("grpo"))
-    if "lora" in options.phases:
-        bench.attempt("alone lora", lambda: bench.alone("lora"))
-        bench.attempt("sharded lora", lambda: bench.sharded("lora"))
     if "speed" in options.phases:
         bench.attempt("ours", lambda: bench.speed("ours"))
         bench.attempt("trl", lambda: bench.speed("trl"))

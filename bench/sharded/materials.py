@@ -36,8 +36,6 @@ class Shape(NamedTuple):
 SHAPES = {
     # Qwen3-0.6B's own widths: 0.60 B parameters.
     "0.6b": Shape(1024, 3072, 28, 16, 8, 151_936, 2048, 512, 512),
-    # Qwen3-4B's own widths: 4.02 B parameters.
-    "4b": Shape(2560, 9728, 36, 32, 8, 151_936, 2048, 512, 512),
     "tiny": Shape(64, 128, 2, 4, 2, 512, 256, 64, 24),
 }
 
