@@ -59,6 +59,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", help="cpu, or cuda:N to time as well")
     parser.add_argument("--half", choices=["dev", "kept"], help="default: both halves")
     parser.add_argument("--modes", default="strict,share", help="strict, share or both")
+    parser.add_argument(
+        "--sizes", default="large,small", help="sizes on a GPU: large, small or both"
+    )
     parser.add_argument("--only", default="", help="names of layers, separated by commas")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON at the end")
     parser.add_argument("--out", default="", help="Markdown file; a JSON file is written beside it")
@@ -94,6 +97,7 @@ class _Run:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.modes = [DraftMode(mode) for mode in options.modes.split(",")]
+        self.sizes = [LayerSize(size) for size in options.sizes.split(",")]
         self.rows: dict[tuple[str, LayerSize, DraftMode], LayerRow] = {}
         self._halves = half_of_layers()
         if options.resume and options.out:
@@ -120,7 +124,7 @@ class _Run:
     def draft_only(self, layers: list[Layer], drafts: LayerDrafter) -> None:
         """Drafts every layer for a GPU, and prints the drafts' facts."""
         for layer in layers:
-            for size in (LayerSize.LARGE, LayerSize.SMALL):
+            for size in self.sizes:
                 for mode in self.modes:
                     draft = drafts.draft(layer, size, mode)
                     reason = draft.refused or f"{draft.kernels} kernels, fixed: {draft.fixed_sizes}"
@@ -152,7 +156,7 @@ class _Run:
         measured = []
         for layer in layers:
             layer_drafts: dict[RowKey, Draft] = {}
-            for size in (LayerSize.LARGE, LayerSize.SMALL):
+            for size in self.sizes:
                 for mode in self.modes:
                     layer_drafts[size, mode] = drafts.draft(layer, size, mode)
             rows = {key: self._row(layer, *key, draft) for key, draft in layer_drafts.items()}
