@@ -28,12 +28,13 @@ row = torch.arange(x.shape[1], device=x.device)
 distance = row[:, None] - row[None, :]
 mask = ((distance >= 0) & (distance < self.layer.self_attn.config.sliding_window))[None, None]
 """
-FLOAT_WINDOW_MASK = (
-    WINDOW_MASK + "mask = torch.where(mask, 0.0, torch.finfo(x.dtype).min).to(x.dtype)\n"
-)
-FLOAT_CAUSAL_MASK = """
+# The least finite number of the input's dtype, also where the layer is compared in float64.
+HIDDEN = "mask = torch.zeros(mask.shape, dtype=x.dtype, device=x.device).masked_fill(~mask, torch.finfo(x.dtype).min)"
+FLOAT_WINDOW_MASK = WINDOW_MASK + HIDDEN + "\n"
+FLOAT_CAUSAL_MASK = f"""
 row = torch.arange(x.shape[1], device=x.device)
-mask = torch.where(row[:, None] >= row[None, :], 0.0, torch.finfo(x.dtype).min).to(x.dtype)[None, None]
+mask = (row[:, None] >= row[None, :])[None, None]
+{HIDDEN}
 """
 
 
