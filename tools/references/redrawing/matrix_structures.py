@@ -176,11 +176,15 @@ def _is_index(tensor: Any) -> bool:
 
 
 def count_up(tensors: Sequence[Any]) -> None:
-    """Makes the rows of indices count up from their least number, in place, where none of them comes twice then."""
+    """Makes the rows of indices count up from their least number, in place, where none of them comes twice then. Rows
+    that are sorted stay: they may say where parts begin.
+    """
     import torch
 
     for tensor in tensors:
         if not getattr(tensor, "ndim", 0) or not tensor.numel() or not _is_index(tensor):
+            continue
+        if bool((tensor[..., 1:] >= tensor[..., :-1]).all()):
             continue
         least, largest = int(tensor.min()), int(tensor.max())
         if 1 < tensor.shape[-1] <= largest - least + 1 < MAX_SPAN:

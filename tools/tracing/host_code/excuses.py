@@ -177,6 +177,21 @@ class FixedByProblem:
         return bool(given) and all(value is None or self._fixed(value, self._scope_of(call))
                                    for value, call in zip(given, calls, strict=True))  # fmt: skip
 
+    def _returns_fixed(self, name: str) -> bool:
+        """Whether the functions of a name, called without arguments, return what is fixed: `is_cuda()`."""
+        functions = [
+            n for n in ast.walk(self._tree) if isinstance(n, ast.FunctionDef) and n.name == name
+        ]
+        returned = [
+            (node.value, function)
+            for function in functions
+            for node in ast.walk(function)
+            if isinstance(node, ast.Return)
+        ]
+        return bool(returned) and all(
+            value is not None and self._fixed(value, (function,)) for value, function in returned
+        )
+
     def _scope_of(self, node: ast.AST) -> Scope:
         found: Scope = ()
         for outer in ast.walk(self._tree):
@@ -208,6 +223,8 @@ class FixedByProblem:
         name = name_called(node)
         if name in FIXED_CALLS and name not in self._defined:
             return True
+        if name in self._defined and not node.args and not node.keywords:
+            return self._returns_fixed(name)
         if (
             name == "len"
             and node.args
@@ -223,8 +240,19 @@ class FixedByProblem:
             "getattr",
             "isinstance",
         )
+        is_plain = is_plain or (
+            isinstance(node.func, ast.Name) and _is_of_packaging(self._module.get(name, ()))
+        )
         values = [*node.args, *(keyword.value for keyword in node.keywords)]
         return is_plain and all(self._fixed(value, scope) for value in values)
+
+
+def _is_of_packaging(bound: Collection[ast.AST | None]) -> bool:
+    """Whether a name is an import of `packaging`, whose versions follow from their arguments."""
+    return bool(bound) and all(
+        isinstance(value, ast.ImportFrom) and (value.module or "").startswith("packaging")
+        for value in bound
+    )
 
 
 def _asks_for_none(node: ast.Compare) -> bool:

@@ -9,8 +9,10 @@ outcomes.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,6 +127,9 @@ def _following(name: str, function: Callable[..., Any], handle: Any) -> Callable
 
     def operation(self: Any, *arguments: Any, **named: Any) -> Any:
         made: Any = function(self, *arguments, **named)
+        if name == "create_assume":
+            for comparison, _, _ in arguments[0].__dict__.get("comparisons", ()):
+                comparison.is_assumed = True
         origin = DATA if is_data else CONSTANT
         if origin < DATA:
             for argument in arguments:
@@ -156,6 +161,7 @@ def _following(name: str, function: Callable[..., Any], handle: Any) -> Callable
 
 def _note_comparison(name: str, arguments: Sequence[Any], made: Any) -> None:
     if comparisons := comparisons_of(name, arguments, made):
+        made.__dict__["comparisons"] = comparisons.comparisons
         operands = [a.__dict__["data"] for a in arguments if type(a) is type(made)]
         masks = [mask.__dict__["data"] for mask in comparisons.masks]
         comparisons.note(operands, made.__dict__["data"], masks)
@@ -292,6 +298,8 @@ def comparisons_of(name: str, arguments: Sequence[Any], made: Any) -> Compared |
     dtype = str(handles[0].dtype.scalar.name)
     if operator in SUMS:
         return _summed(operator, dtype, handles, sites, masks_of(made), widened)
+    if origin == ARGUMENT:
+        sites = at_columns(sites)
     first = 0 if origin_of(handles[0]) == origin else 1
     pairs = [(operator, first, 1 - first)]
     if operator == "clamp":
@@ -299,7 +307,7 @@ def comparisons_of(name: str, arguments: Sequence[Any], made: Any) -> Compared |
     found = []
     for text, data, other in pairs:
         value = _single_number(handles[other], widened[other]) if text not in LOGICAL else None
-        is_constant = origin_of(handles[other]) == CONSTANT
+        is_constant = origin == DATA and origin_of(handles[other]) == CONSTANT
         comparison = outcomes.at(
             sites, text, dtype, value, told_apart=is_constant, of_arguments=origin == ARGUMENT
         )
@@ -357,10 +365,29 @@ def _sites(library: bool = False) -> Sites | None:
             return (*sites, *_within[-1])
         if code.co_filename.endswith(KERNEL_FILE):
             sites.append((code.co_filename, frame.f_lineno, frame.f_lasti))
+            _codes[code.co_filename, frame.f_lineno, frame.f_lasti] = code
         elif not sites and not library and code.co_filename.endswith(LIBRARY_FILE):
             return None
         frame = frame.f_back  # type: ignore[assignment]
     return tuple(sites) or None
+
+
+_codes: dict[tuple[str, int, int], CodeType] = {}
+"""The code of each place that was executed."""
+
+
+def at_columns(sites: Sites) -> Sites:
+    """Returns places with the column of the text for the position of the instruction: Python compiles the condition of
+    a `while` twice, and its entry alone is never false.
+    """
+    return tuple(
+        (file, line, _column(_codes.get((file, line, at)), at)) for file, line, at in sites
+    )
+
+
+def _column(code: CodeType | None, position: int) -> int:
+    positions = itertools.islice(code.co_positions(), position // 2, None) if code else iter(())
+    return next(positions, (None, None, None, None))[2] or 0
 
 
 # ---------------------------------------------------------------------- functions of the language

@@ -110,7 +110,11 @@ def _line_of(sites: Sites, files: Mapping[str, Function]) -> tuple[int, str]:
 def told_comparisons(functions: Mapping[str, Function]) -> list[dict[str, Any]]:
     """JSON of every comparison that was evaluated."""
     files = {file_name(key): function for key, function in functions.items()}
-    return [_told(number, comparison, files) for number, comparison in enumerate(outcomes.every())]
+    return [
+        _told(number, comparison, files)
+        for number, comparison in enumerate(outcomes.every())
+        if not comparison.is_assumed
+    ]
 
 
 def _told(number: int, comparison: Comparison, files: Mapping[str, Function]) -> dict[str, Any]:

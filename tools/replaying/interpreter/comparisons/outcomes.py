@@ -61,6 +61,8 @@ class Comparison:
         """
         self.sites, self.operator, self.dtype, self.constant = sites, operator, dtype, constant
         self.of_arguments = of_arguments
+        self.is_assumed = False
+        """Whether the kernel tells the compiler that it holds, by `tl.assume`."""
         self.forget()
 
     def forget(self) -> None:
@@ -81,7 +83,9 @@ class Comparison:
         self.evaluations += not is_sum
         if self.true and self.false:
             return
-        if self.operator not in LOGICAL:
+        if is_sum:
+            live = _with_known_operands(data, other, live, self.operator in SUMS_WITH_CONSTANT)
+        elif self.operator not in LOGICAL:
             finite = np.isfinite(data) & np.isfinite(other)
             live = finite if live is None else live & finite
         if live is not None:
@@ -92,7 +96,7 @@ class Comparison:
             outcome = outcome[live]
         if not outcome.size:
             return
-        if is_sum:  # one with an infinity says nothing of its operands
+        if is_sum:
             self.evaluations += 1
             self._note_shares(data, other)
             return
@@ -124,6 +128,18 @@ class Comparison:
         lane = int(distances.argmin())
         if self.nearest is None or distances[lane] < self.nearest.distance:
             self.nearest = Miss(float(data[lane]), float(other[lane]))
+
+
+def _with_known_operands(
+    data: np.ndarray, other: np.ndarray, live: np.ndarray | None, is_constant: bool
+) -> np.ndarray:
+    """Returns the lanes on which both operands of a sum are numbers. Beside an infinite constant nothing counts: a
+    running maximum begins with one.
+    """
+    known = ~(np.isnan(data) | np.isnan(other))
+    if is_constant:
+        known &= np.isfinite(other)
+    return known if live is None else live & known
 
 
 class Outcomes:
