@@ -27,19 +27,22 @@ UNTOUCHED_MOUNTS = ("/proc", "/sys", "/dev")
 """Unchanged mounts: devices, the kernel's own files, and control groups (bounds of candidates)."""
 
 
-def make_mounts(hidden: Sequence[Path], shared: Sequence[Path], owner: int) -> None:
+def make_mounts(hidden: Sequence[Path], shared: Sequence[Path], owner: int | None) -> None:
     """Makes the mounts of this process's mount namespace. Raises OSError.
 
     hidden: files of the server; their folders are covered. shared: files in /tmp, locked by other processes of this
-    machine as well. owner: user id of the new /tmp, as seen by this process.
+    machine as well. owner: user id of the new /tmp, as seen by this process; None keeps /tmp.
     """
     kernel.make_mounts_private()
     home, needed = Path.home().resolve(), needed_paths()
     temporary = tempfile.gettempdir()
     os.chdir("/")  # a folder that is covered is still seen by a process that works in it
+    if owner is None:
+        kernel.bind_mount(temporary, temporary)
     size_bytes = min(MAX_TEMPORARY_BYTES, int(TEMPORARY_SHARE * machine_memory()))
     size = f"size={size_bytes},nr_inodes={TEMPORARY_FILES},mode=0700,uid={owner}"
-    _cover(Path(temporary), [*needed, *shared], size)
+    if owner is not None:
+        _cover(Path(temporary), [*needed, *shared], size)
     for path in dict.fromkeys((home, *map(_path_to_hide, hidden))):
         if path.is_dir():
             _cover(path, needed, "mode=0755")

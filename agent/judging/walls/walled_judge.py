@@ -7,8 +7,8 @@ server's files empty but for Python's needs, and everything but /tmp read-only; 
 
     server -> launcher (mounts) -> first process of the namespace (bounds) -> judge_process (user without rights)
 
-The judge is no user of this machine: under root it takes a user id without files, and its capabilities count only in a
-user namespace of its own. It can neither unmount the covers of the server's files nor change the kernel's settings, and
+On a CPU the judge is no user of this machine: under root it takes a user id without files, and its capabilities count
+only in a user namespace of its own. It can neither unmount the covers of the server's files nor change the kernel's settings, and
 RLIMIT_NPROC holds (root's processes are not counted).
 
 If the system refuses a namespace, the judge runs without it, and a line on stderr says so.
@@ -59,16 +59,19 @@ def main() -> None:
     *judge_arguments, paths_json = sys.argv[1:]
     _, device, workers, _ = judge_arguments
     bounds = bounds_of_judge(capacity_of(device, int(workers)))
-    run_behind_walls(
-        WalledPaths(*json.loads(paths_json)), bounds, partial(_run_judge, judge_arguments)
-    )
+    # On an H200 (2026-11-29) right kernels failed with `runtime` in a judge with its own user and /tmp; cause unknown.
+    user = user_without_files() if device == "cpu" else None
+    paths = WalledPaths(*json.loads(paths_json))
+    run_behind_walls(paths, bounds, partial(_run_judge, judge_arguments), user)
 
 
 def run_behind_walls(
-    paths: WalledPaths, bounds: JudgeBounds, run: Callable[[], NoReturn]
+    paths: WalledPaths, bounds: JudgeBounds, run: Callable[[], NoReturn], user: int | None
 ) -> NoReturn:
-    """Enters the namespaces, calls `run` in a process behind the walls, and ends with its exit code."""
-    user = _user_without_files()
+    """Enters the namespaces, calls `run` in a process behind the walls, and ends with its exit code.
+
+    user: id that the process takes; None keeps the user and /tmp.
+    """
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(OUT_OF_MEMORY_SCORE))
     try:
@@ -85,12 +88,12 @@ def run_behind_walls(
     os._exit(as_exit_code(os.waitpid(first, 0)[1]))
 
 
-def _user_without_files() -> int:
+def user_without_files() -> int:
     """Returns the judge's user id as seen by this process: an unused id under root, else 0."""
     return FIRST_USER + os.getpid() % USERS if os.geteuid() == 0 else 0
 
 
-def _enter_namespaces(paths: WalledPaths, user: int) -> None:
+def _enter_namespaces(paths: WalledPaths, user: int | None) -> None:
     """Makes the mounts of the judge. The next fork is the first process of a process namespace. Raises OSError."""
     if os.geteuid() != 0:
         kernel.enter_user_namespace()
@@ -98,12 +101,15 @@ def _enter_namespaces(paths: WalledPaths, user: int) -> None:
     make_mounts([Path(path) for path in paths.hidden], [Path(path) for path in paths.shared], user)
 
 
-def _become_user_and_run(user: int, bounds: JudgeBounds, run: Callable[[], NoReturn]) -> NoReturn:
+def _become_user_and_run(
+    user: int | None, bounds: JudgeBounds, run: Callable[[], NoReturn]
+) -> NoReturn:
     """Gives up all rights outside of the namespaces, and becomes the judge's process."""
     try:
-        if os.getuid() != user and not _reaches_python(user):
-            raise OSError(13, "its files are closed to other users")
-        _become_user(user, bounds)
+        if user is not None:
+            if os.getuid() != user and not _reaches_python(user):
+                raise OSError(13, "its files are closed to other users")
+            _become_user(user, bounds)
     except OSError as error:
         print(
             f"judges of this server keep the rights of its user ({error.strerror or error})",

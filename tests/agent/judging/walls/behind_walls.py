@@ -5,7 +5,11 @@ import sys
 
 from kernelwright.agent.judging.walls.bounds import JudgeBounds
 from kernelwright.agent.judging.walls.first_process import be_subreaper
-from kernelwright.agent.judging.walls.walled_judge import WalledPaths, run_behind_walls
+from kernelwright.agent.judging.walls.walled_judge import (
+    WalledPaths,
+    run_behind_walls,
+    user_without_files,
+)
 
 text, hidden, *numbers, walls = sys.argv[1:]
 bounds = JudgeBounds(*map(int, numbers))
@@ -17,5 +21,5 @@ def run():
 
 
 if walls == "namespaces":
-    run_behind_walls(WalledPaths([hidden], []), bounds, run)
+    run_behind_walls(WalledPaths([hidden], []), bounds, run, user_without_files())
 be_subreaper(run, bounds)
