@@ -8,8 +8,8 @@ server's files empty but for Python's needs, and everything but /tmp read-only; 
     server -> launcher (mounts) -> first process of the namespace (bounds) -> judge_process (user without rights)
 
 On a CPU the judge is no user of this machine: under root it takes a user id without files, and its capabilities count
-only in a user namespace of its own. It can neither unmount the covers of the server's files nor change the kernel's settings, and
-RLIMIT_NPROC holds (root's processes are not counted).
+only in a user namespace of its own. It can neither unmount the covers of the server's files nor change the kernel's
+settings, and RLIMIT_NPROC holds (root's processes are not counted).
 
 If the system refuses a namespace, the judge runs without it, and a line on stderr says so.
 """
