@@ -99,6 +99,8 @@ def write_rows(path: Path, rows: Iterable[LayerRow], command: str, machine: str)
             title = "Development half" if half is Half.DEVELOPMENT else "Kept-back half"
             lines = "".join(row.line() + "\n" for row in half_rows)
             text += f"\n## {title}\n\n{summary(half_rows)}\n\n{HEAD}{lines}"
+    rows = path.with_suffix(".json").name
+    text += f"\nEvery row with its launches: [{rows}]({rows}).\n"
     path.write_text(text, encoding="utf-8")
 
 
