@@ -30,7 +30,7 @@ from kernelwright.tools.sizing.layout_draws import with_layouts
 from kernelwright.tools.sizing.selection import Selection, select_sizes
 from kernelwright.tools.tracing.client import TracedCandidate
 
-SIZES_BESIDE_GPU = 3
+SIZES_BESIDE_GPU = 2
 """Other sizes at which a candidate is interpreted that was right at more of them on a GPU."""
 SECONDS_BESIDE_GPU = 30.0
 """Maximum seconds for the interpreted replays of a candidate that was right on a GPU."""
@@ -117,7 +117,7 @@ class InterpretedRung:
             others = (*selection.variants, *traced_in_surroundings(selection, candidate))
             judged = judge.judge(candidate, selection.base, others, seed, rules, progress=self._say)
             judged = self._with_culprits(judge, judged, selection, seed)
-            judged = self._resources.interpreter_front().all_kernels_checked(
+            judged, choices = self._resources.interpreter_front().all_code_checked(
                 judge,
                 judged,
                 self._problem,
@@ -131,7 +131,7 @@ class InterpretedRung:
         result = judged.result.with_(
             sizes=selection.base.sizes, notes=(*judged.result.notes, *selection.notes),
             tried=(*judged.result.tried, *checked.outside), fixed_sizes=checked.fixed,
-            host_choices=(*judged.result.host_choices, *candidate.host_choices),
+            host_choices=(*judged.result.host_choices, *choices),
         )  # fmt: skip
         return judged.with_result(result)
 
