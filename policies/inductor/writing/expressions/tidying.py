@@ -116,13 +116,22 @@ class _Tidying(ast.NodeTransformer):
         if full is None or len(full.args) != 3 or self._full(other) is not None:
             return None
         dtype = ast.unparse(full.args[2])
-        if dtype in ("tl.float32", "tl.int32", "tl.int64"):
+        if dtype in ("tl.float32", "tl.int32"):
+            return full.args[1]
+        if dtype == "tl.int64" and not self._is_narrow_index(other):
             return full.args[1]
         return (
             _plain(full.args[1])
             if isinstance(other, ast.Name) and dtype == f"{other.id}.dtype"
             else None
         )
+
+    def _is_narrow_index(self, node: ast.expr) -> bool:
+        """Whether an operand is index arithmetic, which Triton does in 32 bits: only the constant
+        beside it makes the result int64, and the identity of a minimum over int64 needs that.
+        """
+        assigned = self._once.get(node.id) if isinstance(node, ast.Name) else None
+        return _is_index(node) or (assigned is not None and _is_index(assigned))
 
     def _truth(self, node: ast.expr) -> bool | None:
         """Returns True or False for a condition with the same value everywhere; else None."""

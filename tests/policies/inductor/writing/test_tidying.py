@@ -30,6 +30,11 @@ def simplified(*statements: str) -> list[str]:
             "a = tl.where(m, x, tl.full(y.shape, 0.0, y.dtype))",
             "a = tl.where(m, x, tl.full(y.shape, 0.0, y.dtype))",
         ),
+        (
+            "a = tl.where(m, r0_1, tl.full([1, 1], 60, tl.int64))",
+            "a = tl.where(m, r0_1, tl.full([1, 1], 60, tl.int64))",
+        ),
+        ("a = tl.where(m, tmp0, tl.full([1, 1], 60, tl.int64))", "a = tl.where(m, tmp0, 60)"),
         ("a = maximum(tl.full([1], 0, tl.int32), x)", "a = maximum(x, 0)"),
         ("a = maximum(_tmp3, tl.broadcast_to(x, [XBLOCK, R0_BLOCK]))", "a = maximum(_tmp3, x)"),
         ("a = _tmp3 + tl.broadcast_to(x, [XBLOCK, R0_BLOCK])", "a = _tmp3 + x"),
