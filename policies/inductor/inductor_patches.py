@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import sympy
+    from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
     from torch._inductor.scheduler import SchedulerNode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -35,9 +36,7 @@ def configure_inductor(own_products: bool) -> None:
     config.triton.cudagraphs = config.triton.mix_order_reduction = False
     config.triton.descriptive_names, config.triton.unique_kernel_names = "original_aten", True
     config.triton.native_matmul = own_products
-    config.triton.persistent_reductions = (
-        not own_products
-    )  # whole rows of both operands do not fit into shared memory
+    config.triton.persistent_reductions = True
     ask = SizeVarAllocator.guard_or_false
 
     def guarded(self: Any, question: sympy.Expr) -> bool:
@@ -55,6 +54,7 @@ def configure_inductor(own_products: bool) -> None:
     _known_splits()
     _split_by_symbols()
     _undecided_without_ranges()
+    _looped_products()
     # Inductor bounds the splits of a reduction for numeric sizes only.
     split: Any = InductorChoices.reduction_split_factor
 
@@ -65,6 +65,26 @@ def configure_inductor(own_products: bool) -> None:
         vars(InductorChoices)["reduction_split_factor"], staticmethod
     )  # from torch 2.14 on
     InductorChoices.reduction_split_factor = capped if method else staticmethod(capped)  # type: ignore
+
+
+def _looped_products() -> None:
+    """Keeps the reductions of own products in loops, whose whole rows of both operands do not fit
+    into shared memory; other reductions hold a row that fits into one block.
+    """
+    from torch._inductor.choices import InductorChoices
+
+    plain: Any = InductorChoices.should_use_persistent_reduction
+    if hasattr(plain, "plain"):
+        return
+
+    def is_persistent(features: SIMDKernelFeatures, cooperative_reduction: bool) -> bool:
+        nodes = [n.node for n in features.reduction_nodes()]
+        if any(getattr(n, "get_reduction_type", lambda: None)() == "dot" for n in nodes):
+            return False
+        return bool(plain(features, cooperative_reduction))
+
+    is_persistent.plain = plain  # type: ignore[attr-defined]
+    InductorChoices.should_use_persistent_reduction = staticmethod(is_persistent)  # type: ignore[method-assign]
 
 
 def _known_splits() -> None:

@@ -24,6 +24,7 @@ PRIVATE_NAMES = (
     "torch._dynamo.device_interface:CudaInterface.Worker",
     "torch._dynamo.source:ConstantSource",
     "torch._inductor.choices:InductorChoices.reduction_split_factor",
+    "torch._inductor.choices:InductorChoices.should_use_persistent_reduction",
     "torch._inductor.codegen.simd:CantSplit",
     "torch._inductor.codegen.simd:SIMDKernel._split_iteration_ranges",
     "torch._inductor.codegen.triton:TritonKernel",

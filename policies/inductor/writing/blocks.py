@@ -45,6 +45,22 @@ multiprocessor's threads.
 """
 
 
+ELEMENTS_OF_ONE_WARP = 1024
+"""Elements of the rows that one warp holds, 32 a thread: its sums need no shared memory and no barrier."""
+MIN_ROWS_OF_ONE_WARP = 1024
+"""Rows from which on a GPU is full with one warp for each row: Inductor's own rule."""
+
+
+def _is_of_one_warp(kernel: LoweredKernel, depth: int) -> bool:
+    """Whether one warp holds whole rows, as in torch.compile's own reductions of many rows."""
+    return (
+        kernel.persistent
+        and kernel.inner
+        and 256 <= depth <= ELEMENTS_OF_ONE_WARP
+        and kernel.hints.get("X", 1) >= MIN_ROWS_OF_ONE_WARP
+    )
+
+
 def _wished(kernel: LoweredKernel, depth: int) -> dict[str, int]:
     if kernel.dot:
         tile = product_tile(kernel)
@@ -58,6 +74,8 @@ def _wished(kernel: LoweredKernel, depth: int) -> dict[str, int]:
         return [{"X": line}, {"X": 32, "Y": 32}, {"X": 16, "Y": 16, "Z": 4}][len(kernel.blocks) - 1]
     # A persistent reduction holds whole rows: several short rows, or one long row.
     if kernel.persistent:
+        if _is_of_one_warp(kernel, depth):
+            return {"X": ELEMENTS_OF_ONE_WARP // depth}
         return {"X": max(1, 1024 // depth) if depth <= 256 else 1}
     # Reduced elements are adjacent: a block of them is read at once.
     if kernel.inner:
@@ -124,6 +142,8 @@ def choose_warps(kernel: LoweredKernel, sizes: dict[str, int]) -> int:
     """Chooses the number of warps of a kernel by its block of `sizes`, in elements."""
     if kernel.dot:
         return product_tile(kernel).warps
+    if _is_of_one_warp(kernel, _persistent_depth(kernel)):
+        return 1
     return 8 if math.prod(sizes.values()) >= 2048 else 4
 
 

@@ -1,4 +1,4 @@
-"""Block sizes of element-wise kernels over two axes."""
+"""Block sizes of element-wise kernels over two axes, and of reductions that hold whole rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from kernelwright.policies.inductor.writing.blocks import block_sizes
+from kernelwright.policies.inductor.writing.blocks import block_sizes, choose_warps
 from kernelwright.policies.inductor.writing.kernels import LoweredKernel
 
 TEXT = """
@@ -31,3 +31,21 @@ def test_a_block_has_many_rows_only_where_rows_lie_side_by_side(place, columns, 
         persistent=False, operators=("clone",), hints={"X": columns, "Y": 4096}, inner=False, grid="Grid2D",
     )  # fmt: skip
     assert block_sizes(kernel) == wanted
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "rows_of_a_block", "warps"),
+    [(8192, 1024, 1, 1), (8192, 512, 2, 1), (64, 1024, 1, 4), (8192, 64, 16, 4)],
+)
+def test_one_warp_holds_a_row_where_there_are_many_rows(rows, depth, rows_of_a_block, warps):
+    text = (
+        f"def kernel(p, xnumel, XBLOCK):\n    R0_BLOCK: tl.constexpr = {depth}\n    tl.load(p)\n"
+    )
+    kernel = LoweredKernel(
+        original="triton_per_fused_0", name="norm_row_kernel", function=ast.parse(text).body[0], helpers=[],
+        kind="reduction", dot=False, persistent=True, operators=("var_mean",), hints={"X": rows, "R0": depth},
+        inner=True, grid="Grid1D",
+    )  # fmt: skip
+    sizes = block_sizes(kernel)
+    assert sizes == {"XBLOCK": rows_of_a_block}
+    assert choose_warps(kernel, sizes) == warps
