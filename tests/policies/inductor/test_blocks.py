@@ -38,9 +38,7 @@ def test_a_block_has_many_rows_only_where_rows_lie_side_by_side(place, columns, 
     [(8192, 1024, 1, 1), (8192, 512, 2, 1), (64, 1024, 1, 4), (8192, 64, 16, 4)],
 )
 def test_one_warp_holds_a_row_where_there_are_many_rows(rows, depth, rows_of_a_block, warps):
-    text = (
-        f"def kernel(p, xnumel, XBLOCK):\n    R0_BLOCK: tl.constexpr = {depth}\n    tl.load(p)\n"
-    )
+    text = f"def kernel(p, xnumel, XBLOCK):\n    R0_BLOCK: tl.constexpr = {depth}\n    tl.load(p)\n"
     kernel = LoweredKernel(
         original="triton_per_fused_0", name="norm_row_kernel", function=ast.parse(text).body[0], helpers=[],
         kind="reduction", dot=False, persistent=True, operators=("var_mean",), hints={"X": rows, "R0": depth},
