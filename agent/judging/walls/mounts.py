@@ -7,6 +7,7 @@ Example: with Python in /root/python, covering /root (mode 0700) leaves /root (m
 
 from __future__ import annotations
 
+import contextlib
 import os
 import site
 import sys
@@ -35,6 +36,7 @@ def make_mounts(hidden: Sequence[Path], shared: Sequence[Path], owner: int | Non
     """
     kernel.make_mounts_private()
     home, needed = Path.home().resolve(), needed_paths()
+    shared = [path for path in shared if path.exists()]
     temporary = tempfile.gettempdir()
     os.chdir("/")  # a folder that is covered is still seen by a process that works in it
     if owner is None:
@@ -46,11 +48,13 @@ def make_mounts(hidden: Sequence[Path], shared: Sequence[Path], owner: int | Non
     for path in dict.fromkeys((home, *map(_path_to_hide, hidden))):
         if path.is_dir():
             _cover(path, needed, "mode=0755")
-        else:
+        elif path.exists():  # what lies in a covered folder is gone
             kernel.hide(path)
     for mount_point in _mount_points():
         if mount_point not in (temporary, *map(str, shared)):
-            kernel.remount_read_only(mount_point)
+            # Below a cover there is no way to a mount that was there before.
+            with contextlib.suppress(FileNotFoundError):
+                kernel.remount_read_only(mount_point)
 
 
 def needed_paths() -> list[Path]:

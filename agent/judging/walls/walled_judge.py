@@ -75,14 +75,16 @@ def run_behind_walls(
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(OUT_OF_MEMORY_SCORE))
     try:
-        _enter_namespaces(paths, user)
+        _enter_namespaces()
     except OSError as error:
-        print(
-            f"judges of this server are not walled off ({error.strerror or error}): references can read what the "
-            "server's user can read",
-            file=sys.stderr,
-        )
+        _tell_of_missing_walls(error)
         be_subreaper(run, bounds)
+    try:
+        make_mounts(
+            [Path(path) for path in paths.hidden], [Path(path) for path in paths.shared], user
+        )
+    except OSError as error:  # the next process is the first one of its namespace all the same
+        _tell_of_missing_walls(error)
     if (first := os.fork()) == 0:
         be_first_process(partial(_become_user_and_run, user, bounds, run), bounds)
     os._exit(as_exit_code(os.waitpid(first, 0)[1]))
@@ -93,12 +95,19 @@ def user_without_files() -> int:
     return FIRST_USER + os.getpid() % USERS if os.geteuid() == 0 else 0
 
 
-def _enter_namespaces(paths: WalledPaths, user: int | None) -> None:
-    """Makes the mounts of the judge. The next fork is the first process of a process namespace. Raises OSError."""
+def _enter_namespaces() -> None:
+    """Makes the namespaces of the judge. The next fork is the first process of a process namespace. Raises OSError."""
     if os.geteuid() != 0:
         kernel.enter_user_namespace()
     kernel.unshare(kernel.NEWNS | kernel.NEWPID)
-    make_mounts([Path(path) for path in paths.hidden], [Path(path) for path in paths.shared], user)
+
+
+def _tell_of_missing_walls(error: OSError) -> None:
+    print(
+        f"judges of this server are not walled off ({error.strerror or error}): references can read what the "
+        "server's user can read",
+        file=sys.stderr,
+    )
 
 
 def _become_user_and_run(

@@ -29,6 +29,7 @@ ROUNDED_BY_CHANCE = (
 
 
 LAST_BITS = 0b111
+SAMPLE = 1 << 16
 MAX_SHARE_OF_SHORT, MIN_SHARE_OF_CUT = 0.25, 0.75
 """Of the elements, those whose last three bits are zero: at most so many of eager's, where chance makes one in eight,
 and more than so many of a candidate that cuts its answer.
@@ -62,7 +63,7 @@ def lost_bits(candidate: Tensor, eager: Tensor, exact: Tensor | None) -> Tensor 
 
 def cut_bits(candidate: Tensor, eager: Tensor) -> Tensor | None:
     """Returns a boolean for each element of a float32 output, true where its last bits are zero although eager's are
-    not; None where they are so in as many elements as chance makes them.
+    not; None where they are so in as many elements as chance makes them. The first SAMPLE elements decide.
 
     Example: `(bits + 16) & -32` leaves the last five bits of every element zero, and no sum or product of float32 does.
     """
@@ -72,14 +73,24 @@ def cut_bits(candidate: Tensor, eager: Tensor) -> Tensor | None:
         return None
     if eager.numel() < MIN_ELEMENTS or candidate.shape != eager.shape:
         return None
-    counts = (eager != 0) & torch.isfinite(eager)
-    short, usual = (
-        (t.contiguous().view(torch.int32) & LAST_BITS == 0) & counts for t in (candidate, eager)
-    )
+    some, others = (t.reshape(-1)[:SAMPLE] for t in (candidate, eager))
+    counts = (others != 0) & torch.isfinite(others)
     number = int(counts.sum())
-    if number < MIN_ELEMENTS or int(usual.sum()) > MAX_SHARE_OF_SHORT * number:
+    if (
+        number < MIN_ELEMENTS
+        or int((_are_short(others) & counts).sum()) > MAX_SHARE_OF_SHORT * number
+    ):
         return None
-    return short if int(short.sum()) > MIN_SHARE_OF_CUT * number else None
+    is_cut = int((_are_short(some) & counts).sum()) > MIN_SHARE_OF_CUT * number
+    return _are_short(candidate) if is_cut else None
+
+
+def _are_short(numbers: Tensor) -> Tensor:
+    """Returns a boolean for each float32 number, true where its last bits are zero."""
+    import torch
+
+    short: Tensor = numbers.contiguous().view(torch.int32) & LAST_BITS == 0
+    return short
 
 
 def unequal_rows(candidate: Tensor, eager: Tensor) -> Tensor | None:

@@ -20,6 +20,7 @@ def run():
     os.execv(sys.executable, [sys.executable, "-c", text])
 
 
-if walls == "namespaces":
-    run_behind_walls(WalledPaths([hidden], []), bounds, run, user_without_files())
+if walls != "none":
+    user = user_without_files() if walls == "namespaces" else None
+    run_behind_walls(WalledPaths([hidden], []), bounds, run, user)
 be_subreaper(run, bounds)

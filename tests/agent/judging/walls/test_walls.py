@@ -1,9 +1,12 @@
 """What a walled judge's process sees, and that all it starts ends at a bound. Every program ends by itself, too."""
 
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 import pytest
@@ -66,17 +69,21 @@ pytestmark = pytest.mark.skipif(not has_namespaces(), reason="this system refuse
 
 
 def run(
-    text: str, folder: Path, walls: str = "namespaces", **changed: int
+    text: str,
+    folder: Path,
+    walls: str = "namespaces",
+    before: tuple[str, ...] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
+    **changed: int,
 ) -> subprocess.CompletedProcess[str]:
     hidden = folder / "server" / "tokens.txt"
     hidden.parent.mkdir(exist_ok=True)
     hidden.write_text("a-token")
     numbers = [str(value) for value in (WIDE | changed).values()]
-    words = [sys.executable, str(PROGRAM), text, str(hidden), *numbers, walls]
+    words = [*before, sys.executable, str(PROGRAM), text, str(hidden), *numbers, walls]
     source = Path(kernelwright.__file__).parents[1]
-    return subprocess.run(
-        words, capture_output=True, text=True, timeout=120, env={"PYTHONPATH": str(source), "PATH": "/usr/bin:/bin"}
-    )  # fmt: skip
+    whole = {"PYTHONPATH": str(source), "PATH": "/usr/bin:/bin"} | environment
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, env=whole)
 
 
 @pytest.mark.parametrize("action", REFUSED)
@@ -118,6 +125,18 @@ def test_a_bound_ends_the_judge_and_all_that_it_started(text, changed, bound, tm
     assert exceeded_bound(ended.returncode) is bound
     assert ended.returncode != 0
     assert not _running(str(mark)), "a copy outlived the bound"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+def test_a_mount_below_a_covered_home_leaves_the_walls_whole(tmp_path):
+    below = tmp_path / "below"
+    below.mkdir()
+    mounting = f'mount -t tmpfs none {below} && exec "$@"'
+    before = ("unshare", "--mount", "sh", "-c", mounting, "sh")
+    home = {"HOME": str(tmp_path)}
+    ended = run("import os; print(os.getpid())", tmp_path, "user of the server", before, home)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert int(ended.stdout) < 20, "it is in no process namespace of its own"
 
 
 def test_without_namespaces_the_parent_ends_all_descendants(tmp_path):
