@@ -100,12 +100,18 @@ def operator_call(module, inputs, operator):
 
 
 def gradients(outputs, leaves):
-    """Returns the gradients of the sum of all floating outputs."""
+    """Returns the gradients of a sum of all floating outputs, each element weighted by a random number.
+
+    The plain sum of a softmax is constant: its gradient is zero, and only noise would be compared.
+    """
     outputs = [o for o in tree_leaves(outputs) if isinstance(o, torch.Tensor) and o.requires_grad]
     leaves = [v for v in tree_leaves(leaves) if isinstance(v, torch.Tensor) and v.requires_grad]
     if not outputs or not leaves:
         pytest.skip("nothing is differentiable")
-    total = sum(output.double().nan_to_num().sum() for output in outputs)
+    random, total = torch.Generator().manual_seed(7), 0.0
+    for output in outputs:
+        factors = torch.randn(output.shape, generator=random, dtype=torch.float64)
+        total = total + (output.double().nan_to_num() * factors.to(output.device)).sum()
     return torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
 
 
