@@ -43,6 +43,8 @@ OTHER_PATHS = frozenset({
     "logging.getLogger", "logging.info", "logging.debug", "logging.warning", "warnings.warn",
 })  # fmt: skip
 """Functions of other modules that tell a user something and give nothing back."""
+VARIED_PATHS = frozenset({"time.time", "time.monotonic", "time.perf_counter"})
+"""Readings of surroundings that a verdict varies (tools/tracing/surroundings)."""
 TRITON_NAMES = frozenset({
     "jit", "autotune", "heuristics", "Config", "cdiv", "next_power_of_2", "language", "constexpr_function", "tools",
     "tensor_descriptor", "TensorDescriptor", "set_allocator", "runtime", "driver", "active", "utils", "JITFunction",
@@ -233,7 +235,7 @@ def _is_vocabulary(path: str) -> bool:
     """Whether a dotted path from an import reads nothing of the surroundings."""
     root, _, rest = path.partition(".")
     names = rest.split(".") if rest else []
-    if root in PURE_MODULES or path in OTHER_PATHS:
+    if root in PURE_MODULES or path in OTHER_PATHS | VARIED_PATHS:
         return True
     if root == "triton":
         return names[:1] == ["language"] or (
