@@ -117,7 +117,7 @@ class InterpretedRung:
             others = (*selection.variants, *traced_in_surroundings(selection, candidate))
             judged = judge.judge(candidate, selection.base, others, seed, rules, progress=self._say)
             judged = self._with_culprits(judge, judged, selection, seed)
-            judged, choices = self._resources.interpreter_front().all_code_checked(
+            judged = self._resources.interpreter_front().all_kernels_checked(
                 judge,
                 judged,
                 self._problem,
@@ -131,7 +131,7 @@ class InterpretedRung:
         result = judged.result.with_(
             sizes=selection.base.sizes, notes=(*judged.result.notes, *selection.notes),
             tried=(*judged.result.tried, *checked.outside), fixed_sizes=checked.fixed,
-            host_choices=(*judged.result.host_choices, *choices),
+            host_choices=(*judged.result.host_choices, *candidate.host_choices),
         )  # fmt: skip
         return judged.with_result(result)
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kernelwright.tools.compiling.compiled import Compiled
 from kernelwright.tools.compiling.compiler import Compiler
 from kernelwright.tools.compiling.specialisations import guess_for_other_sizes, share_binaries
-from kernelwright.tools.host_choices import HostChoice
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import compile_result, kernels_of
-from kernelwright.tools.judging.rules import ChecksOf, JudgeFindings, Rules
+from kernelwright.tools.judging.rules import JudgeFindings, Rules
 from kernelwright.tools.options import TRACE_TARGET, Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.contract_sizes import groups_of_sizes
@@ -37,8 +36,6 @@ UNCHECKED = (
 
 MANY_CORES = (os.cpu_count() or 1) >= 8
 """Whether there are cores to spare for what is likely to be asked for."""
-MAX_SIZES_OF_CHOICES = 2
-"""Further sizes for choices of host code that no drawn size took."""
 MAX_GUESSED_KERNELS = 4
 """Kernels of one candidate that are compiled before it is known whether other sizes launch them."""
 
@@ -245,31 +242,23 @@ class Front:
         seconds = time.monotonic() - begun + candidate.seconds
         return compile_result(target, candidate, compiled, seconds, sizes[0].spec.outputs), compiled
 
-    # -------------------------------------------------------------- kernels and choices that no drawn size comes to
-    def all_code_checked(
+    # -------------------------------------------------------------- kernels that only the problem's own size launches
+    def all_kernels_checked(
         self, judge: Judge, judged: JudgeFindings, problem: Problem, source: str, candidate: TracedCandidate,
         selection: Selection,
         seed: int, asked: Options, rules: Rules,
-    ) -> tuple[JudgeFindings, tuple[HostChoice, ...]]:  # fmt: skip
-        """Judges further sizes for a kernel that only the own size launches, and for choices of host code that
-        no drawn size took: `columns <= 16384` is false at none of them. Returns the choices that are left.
-
-        A kernel that no size launches which can be interpreted is unchecked.
+    ) -> JudgeFindings:  # fmt: skip
+        """A kernel that only the problem's own size launches is looked for at sizes between; where none that can be
+        interpreted launches it, it is unchecked.
         """
-        choices = candidate.host_choices
         if judged.result.failure is not None or judged.needs_gpu:
-            return judged, choices
+            return judged
         missing = _launched(candidate.traced, 0).difference(
             *(_launched(candidate.traced, size.index) for size in selection.every if not size.spare)
         )
-        is_alone = rules.checks is ChecksOf.ONLY_JUDGE
-        unseen = [c for c in choices if c.never in ("true", "false")] if is_alone else []
-        if not missing and not unseen:
-            return judged, choices
+        if not missing:
+            return judged
         tried = sizes_reaching_numbers(problem, source, selection, self._device)
-        tried = tried if missing else tried[:MAX_SIZES_OF_CHOICES]
-        if not tried and not missing:
-            return judged, choices
         sizes = [
             SizeRequest(spec=input_spec(problem)),
             *(SizeRequest(spec=input_spec(s.problem, as_it_is=True)) for s in tried),
@@ -277,20 +266,17 @@ class Front:
         more = self._trace(
             source, asked.targets[0] if asked.targets else TRACE_TARGET, sizes, asked
         )
-        left = tuple(choice for choice in choices if choice in more.host_choices)
-        result, takes_choices = judged.result, len(left) < len(choices)
-        for number, size in enumerate(tried):
-            launched = _launched(more.traced, size.index)
-            if not (missing & launched or (takes_choices and number < MAX_SIZES_OF_CHOICES)):
-                continue
-            found = judge.judge(more, size, (), seed, rules).result
-            result = result.with_(tried=(*result.tried, *found.tried), failure=found.failure)
-            missing -= launched
-            if found.failure is not None:
-                return judged.with_result(result), choices
-        if missing:
-            result = result.with_(failure=Failure(fault=Fault.UNCHECKED, message=UNCHECKED))
-        return judged.with_result(result), left if is_alone else choices
+        result = judged.result
+        for size in tried:
+            if missing & _launched(more.traced, size.index):
+                found = judge.judge(more, size, (), seed, rules).result
+                result = result.with_(tried=(*result.tried, *found.tried), failure=found.failure)
+                missing -= _launched(more.traced, size.index)
+                if found.failure is not None or not missing:
+                    return judged.with_result(result)
+        return judged.with_result(
+            result.with_(failure=Failure(fault=Fault.UNCHECKED, message=UNCHECKED))
+        )
 
 
 def _own_size(problem: Problem) -> list[SizeRequest]:
