@@ -52,6 +52,9 @@ def _functions_of_modules() -> dict[str, Any]:
         scaled_dot_product_attention,
     )
     from kernelwright.policies.inductor.functions.operators.losses import loss_functions
+    from kernelwright.policies.inductor.functions.operators.multi_head_attention import (
+        multi_head_attention,
+    )
     from kernelwright.policies.inductor.functions.pooling import pooling_functions, whole_windows
     from kernelwright.policies.inductor.functions.sampling import grid_sampling
 
@@ -62,6 +65,7 @@ def _functions_of_modules() -> dict[str, Any]:
         "bilinear": bilinear, "conv1d": conv1d, "glu": glu, "embedding_bag": embedding_bag,
         "interpolate": interpolation(functional.interpolate), "upsample": interpolation(functional.interpolate),
         "grid_sample": grid_sampling(functional.grid_sample),
+        "multi_head_attention_forward": multi_head_attention(functional.multi_head_attention_forward),
     }  # fmt: skip
     return replacements | loss_functions() | pooling_functions() | whole_windows(max_pool1d)
 
