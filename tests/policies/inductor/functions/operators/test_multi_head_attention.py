@@ -33,7 +33,9 @@ X = "torch.randn(batch, length, columns).half()"
 SELF = {
     "batch_first": True, "memory": "", "mask": "", "arguments": "x, x, x", "masked": "", "inputs": X,
 }  # fmt: skip
-MASK = "mask = torch.ones(x.shape[{axis}], x.shape[{axis}], dtype=torch.bool, device=x.device).triu(1)"
+MASK = (
+    "mask = torch.ones(x.shape[{axis}], x.shape[{axis}], dtype=torch.bool, device=x.device).triu(1)"
+)
 FORMS = {
     "of_itself": SELF,
     "of_itself_length_first": SELF | {"batch_first": False},
