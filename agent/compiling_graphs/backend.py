@@ -12,7 +12,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import torch
@@ -37,8 +37,7 @@ def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], **options:
         kernel = _kernel_for(graph, inputs, record)
         if kernel is not None:
             return kernel
-    compiled: Compiled = compile_fx(graph, list(inputs), **options)
-    return compiled
+    return cast("Compiled", compile_fx(graph, list(inputs), **options))
 
 
 def _kernel_for(graph: torch.fx.GraphModule, inputs: Sequence[Any], record: str) -> Compiled | None:

@@ -81,9 +81,9 @@ def _body(source: str, names: Mapping[str, str]) -> str | None:
     lines: list[str] = []
     for line in source[source.index("def forward") :].splitlines()[1:]:
         # The rest of a line frees tensors: `;  linear = None`.
-        statement = re.sub(r";  .*= None$", "", line.strip())
-        if statement and not statement.startswith("#"):
-            lines.append(statement)
+        code = re.sub(r";  .*= None$", "", line.strip())
+        if code and not code.startswith("#"):
+            lines.append(code)
     tree = ast.parse("\n".join(lines).replace("return ", "result = "))
     aliases = dict(names)
     for statement in tree.body:

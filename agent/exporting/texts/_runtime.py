@@ -233,12 +233,12 @@ class Operator:
             module = self._module("", constructor, device)
             outputs = module.call(list(fresh), self._arguments(*inputs))
         pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if o.requires_grad]
-        chosen = [leaves[i] for i in wanted]
+        asked = [leaves[i] for i in wanted]
         computed = torch.autograd.grad(
-            [o for o, _ in pairs], chosen, [g for _, g in pairs], allow_unused=True
+            [o for o, _ in pairs], asked, [g for _, g in pairs], allow_unused=True
         )
         complete = []
-        for leaf, gradient in zip(chosen, computed, strict=True):
+        for leaf, gradient in zip(asked, computed, strict=True):
             complete.append(torch.zeros_like(leaf) if gradient is None else gradient)
         return _owned(complete, [*gradients, *tensors])
 

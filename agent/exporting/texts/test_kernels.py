@@ -108,11 +108,11 @@ def gradients(outputs, leaves):
     leaves = [v for v in tree_leaves(leaves) if isinstance(v, torch.Tensor) and v.requires_grad]
     if not outputs or not leaves:
         pytest.skip("nothing is differentiable")
-    random, total = torch.Generator().manual_seed(7), 0.0
+    random, totals = torch.Generator().manual_seed(7), []
     for output in outputs:
         factors = torch.randn(output.shape, generator=random, dtype=torch.float64)
-        total = total + (output.double().nan_to_num() * factors.to(output.device)).sum()
-    return torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
+        totals.append((output.double().nan_to_num() * factors.to(output.device)).sum())
+    return torch.autograd.grad(totals, leaves, allow_unused=True, materialize_grads=True)
 
 
 def test_gradients_are_those_of_the_reference(case):

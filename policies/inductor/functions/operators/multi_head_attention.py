@@ -57,11 +57,14 @@ def _attended(call: SimpleNamespace) -> tuple[Any, None]:
     mask = None if call.is_causal or call.attn_mask is None else _added(call.attn_mask, query.dtype)
     # Rows are projected in the order that they have in memory.
     batch_first = bool(query.transpose(0, 1).is_contiguous())
+    heads, keys, values = _projected(call, batch_first)
     attended = functional.scaled_dot_product_attention(
-        *_projected(call, batch_first),
-        mask,
-        call.dropout_p if call.training else 0.0,
-        call.is_causal,
+        heads,
+        keys,
+        values,
+        attn_mask=mask,
+        dropout_p=call.dropout_p if call.training else 0.0,
+        is_causal=call.is_causal,
     )
     order = (0, 2, 1, 3) if batch_first else (2, 0, 1, 3)
     rows = query.transpose(0, 1) if batch_first else query

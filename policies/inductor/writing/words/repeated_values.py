@@ -15,6 +15,8 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Mapping
+from functools import partial
 
 from kernelwright.policies.inductor.syntax import names_assigned, names_in
 from kernelwright.policies.inductor.writing.plain import rename_in_place
@@ -86,4 +88,8 @@ def _reuse_names_of_loops(function: ast.FunctionDef) -> None:
             # Only a name of another loop, or it would stand for a value that this loop cannot see.
             if match is not None and is_free:
                 names[name] = plain
-        rename_in_place(loop, lambda name, new=names: new.get(name, name))
+        rename_in_place(loop, partial(_renamed, names))
+
+
+def _renamed(names: Mapping[str, str], name: str) -> str:
+    return names.get(name, name)
