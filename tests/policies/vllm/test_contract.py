@@ -186,5 +186,5 @@ def test_the_addresses_that_we_post_to_are_vllms(sources):
     routes = "\n".join(
         file.read_text(encoding="utf-8") for file in (sources / "entrypoints").rglob("*.py")
     )
-    assert len(addresses) == 4
+    assert len(addresses) == 5
     assert {address for address in addresses if f'"{address}"' in routes} == addresses
