@@ -90,6 +90,38 @@ def repair_splat() -> None:
     interpreter.InterpreterBuilder.create_splat = create_splat
 
 
+def repair_masks_of_descriptors() -> None:
+    """Makes the masks of a tensor descriptor handles, as every other mask is: in Triton 3.6 they are arrays."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    original = interpreter.TensorDescHandle.materialize_pointers
+
+    def materialize_pointers(self: Any, offsets: Any) -> Any:
+        pointers, masks = original(self, offsets)
+        if isinstance(masks, np.ndarray):
+            masks = interpreter.TensorHandle(masks, tl.int1)
+        return pointers, masks
+
+    interpreter.TensorDescHandle.materialize_pointers = materialize_pointers
+
+
+def repair_unsigned_ones() -> None:
+    """Makes the bits of an unsigned number that are all one, for `~bits`: Triton 3.6 asks NumPy for -1."""
+    from triton.runtime import interpreter
+
+    original = interpreter.InterpreterBuilder.get_all_ones_value
+
+    def get_all_ones_value(self: Any, dtype: Any) -> Any:
+        numbers = interpreter._get_np_dtype(dtype)
+        if np.issubdtype(numbers, np.unsignedinteger):
+            ones = np.full(1, np.iinfo(numbers).max, dtype=numbers)
+            return interpreter.TensorHandle(ones, dtype.scalar)
+        return original(self, dtype)
+
+    interpreter.InterpreterBuilder.get_all_ones_value = get_all_ones_value
+
+
 def repair_index() -> None:
     """Supports loops to a computed number: `range(0, n, BLOCK)`. Triton 3.6 calls `int()` on an
     array of one element, which NumPy no longer allows.
@@ -280,6 +312,8 @@ REPAIRS = (
     compute_erf_at_once,
     repair_dot,
     repair_splat,
+    repair_masks_of_descriptors,
+    repair_unsigned_ones,
     repair_index,
     repair_arguments_of_extremes,
 )
