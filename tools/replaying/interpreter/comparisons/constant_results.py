@@ -14,7 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelwright.tools.replaying.interpreter.comparisons.outcomes import Sites
+from kernelwright.tools.replaying.interpreter.comparisons.outcomes import (
+    LEAST_ROUNDING_CONSTANT,
+    Sites,
+)
 
 MAX_RESULTS = 4096
 """Operations of one candidate whose results are told apart; further ones are not followed."""
@@ -80,9 +83,9 @@ class ObservedResult:
         if self.value != self.value:  # NaN
             self.varied = bool((values == values).any())
         elif values.dtype.kind == "f" and np.isfinite(self.value):
-            self.varied = bool(
-                (np.abs(values - self.value) > SAME_SHARE * np.abs(self.value)).any()
-            )
+            size = np.abs(self.value)
+            same = SAME_SHARE * size if size < LEAST_ROUNDING_CONSTANT else 0.0
+            self.varied = bool((np.abs(values - self.value) > same).any())
         else:
             self.varied = bool((values != self.value).any())
 
