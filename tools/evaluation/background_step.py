@@ -1,4 +1,4 @@
-"""A step of a verdict that runs in a thread beside the steps after it."""
+"""A step of a verdict that may run in a thread beside the steps after it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,31 @@ class StepStopped(Exception):
 
 
 class BackgroundStep(Generic[T]):
-    """Runs a function in a thread at once. A context manager that stops it on exit.
+    """A function that runs in a thread once it is started. A context manager that stops it on exit.
 
-    The function gets a progress callback that reports nothing; once the step is stopped, the next call of it raises
-    StepStopped. The exit does not wait for that: what the thread holds is given back when it notices.
+    In the thread the function gets a progress callback that reports nothing; once the step is stopped, the next call of
+    it raises StepStopped. The exit does not wait for that: what the thread holds is given back when it notices.
     """
 
     def __init__(self, step: Callable[[Progress], T]) -> None:
         """step: called with the progress callback."""
+        self._step = step
         self._stopped = threading.Event()
+        self._future: Future[T] | None = None
+
+    def start(self) -> None:
+        """Starts the thread."""
         pool = ThreadPoolExecutor(1, thread_name_prefix="step")
-        self._future: Future[T] = pool.submit(step, self._say)
+        self._future = pool.submit(self._step, self._raise_if_stopped)
         pool.shutdown(wait=False)
 
-    def result(self) -> T:
-        """Waits for the result of the function. Raises what the function raised."""
-        return self._future.result()
+    def result(self, progress: Progress) -> T:
+        """Returns the result of the function, which is waited for, or called here if it was never started. Raises what
+        the function raises.
+        """
+        return self._step(progress) if self._future is None else self._future.result()
 
-    def _say(self, _: str) -> None:
+    def _raise_if_stopped(self, _: str) -> None:
         if self._stopped.is_set():
             raise StepStopped
 

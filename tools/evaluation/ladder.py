@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -46,6 +46,9 @@ MANY_CORES = (os.cpu_count() or 1) >= 8
 """Whether there are cores to spare for the interpreter while the GPU judges."""
 
 
+def _do_nothing() -> None: ...
+
+
 class Ladder:
     """Climb of a candidate up the rungs."""
 
@@ -63,8 +66,6 @@ class Ladder:
         self._rules = Rules(
             own_work=rule, seconds=options.seconds, contiguous_inputs=options.contiguous_inputs
         )
-        self._compiled: Callable[[], None] = lambda: None
-        """Called once the kernels are compiled, before they are judged."""
 
     def climb(self, report: Report) -> Report:
         """Climbs as far as possible; returns the report with every rung reached.
@@ -110,26 +111,37 @@ class Ladder:
             )
             return rung.judged_beside_gpu(selection, seed)
 
-        background: list[BackgroundStep[JudgeFindings]] = []
-        with ExitStack() as stack:
-            if MANY_CORES and self._resources.elsewhere is None:
-                self._compiled = lambda: background.append(
-                    stack.enter_context(BackgroundStep(interpret))
-                )
-            report = self._traced(judge, report, seed, variants=not is_divided)
+        with BackgroundStep(interpret) as interpreted:
+            has_cores = MANY_CORES and self._resources.elsewhere is None
+            report = self._traced(
+                judge, report, seed, variants=not is_divided,
+                compiled=interpreted.start if has_cores else _do_nothing,
+            )  # fmt: skip
             if not report.correct:
                 return report
-            judged = background[0].result() if background else interpret(self._say)
+            judged = interpreted.result(self._say)
         if is_divided and why_unseen(judged):
             self._say("judging on the GPU what no interpreter can run")
-            self._rules, self._compiled = rules, lambda: None
+            self._rules = rules
             report = self._traced(judge, undivided, seed, variants=True)
             if not report.correct:
                 return report
         return with_interpreted(report, judged, is_too_large=bool(selection.too_large))
 
-    def _traced(self, judge: Judge, report: Report, seed: int, *, variants: bool) -> Report:
-        """variants: whether other layouts, empty sizes and other surroundings are judged, too."""
+    def _traced(
+        self,
+        judge: Judge,
+        report: Report,
+        seed: int,
+        *,
+        variants: bool,
+        compiled: Callable[[], None] = _do_nothing,
+    ) -> Report:
+        """Traces, compiles and judges the candidate on this device; returns the report with these rungs.
+
+        variants: whether other layouts, empty sizes and other surroundings are judged, too. compiled: called once the
+        kernels are compiled, before they are judged.
+        """
         resources, options, problem = self._resources, self._options, self._problem
         front: TracesAndCompiles = resources.elsewhere or resources.front()
         lane = self._at(Lane.CPU) if resources.elsewhere is None else nullcontext()
@@ -149,7 +161,7 @@ class Ladder:
         )
         if compiles and (failure := compiles[0].failure):
             return report.with_(failure=failure)
-        self._compiled()
+        compiled()
         candidate = without_failed_configurations(candidate, binaries)
         if resources.on_gpu:
             return self._on_gpu(judge, report, candidate, selection, seed, binaries)

@@ -20,6 +20,7 @@ from kernelwright.tools.tracing.host_code.bindings import (
     parameters_of,
 )
 from kernelwright.tools.tracing.host_code.choices import ChoicePoint, Function, Scope
+from kernelwright.tools.tracing.host_code.unvaried_reads import PURE_MODULES
 
 FIXED_ATTRIBUTES = frozenset(
     {
@@ -241,16 +242,16 @@ class FixedByProblem:
             "isinstance",
         )
         is_plain = is_plain or (
-            isinstance(node.func, ast.Name) and _is_of_packaging(self._module.get(name, ()))
+            isinstance(node.func, ast.Name) and _is_pure_import(self._module.get(name, ()))
         )
         values = [*node.args, *(keyword.value for keyword in node.keywords)]
         return is_plain and all(self._fixed(value, scope) for value in values)
 
 
-def _is_of_packaging(bound: Collection[ast.AST | None]) -> bool:
-    """Whether a name is an import of `packaging`, whose versions follow from their arguments."""
+def _is_pure_import(bound: Collection[ast.AST | None]) -> bool:
+    """Whether a name is an import of what follows from its arguments alone, as `packaging.version.Version`."""
     return bool(bound) and all(
-        isinstance(value, ast.ImportFrom) and (value.module or "").startswith("packaging")
+        isinstance(value, ast.ImportFrom) and (value.module or "").partition(".")[0] in PURE_MODULES
         for value in bound
     )
 

@@ -60,7 +60,7 @@ ABILITIES = frozenset({
 })  # fmt: skip
 """Attributes of a GPU's properties, of a device and of the limits of a dtype."""
 OF_KERNELS = frozenset({
-    "run", "warmup", "kwargs", "num_warps", "num_stages", "num_ctas", "maxnreg", "pre_hook", "configs", "fn",
+    "run", "warmup", "kwargs", "num_warps", "num_stages", "num_ctas", "maxnreg", "pre_hook", "configs",
     "best_config", "cache", "arg_names", "apply", "save_for_backward", "saved_tensors", "mark_non_differentiable",
     "mark_dirty", "set_materialize_grads", "needs_input_grad", "block_shape", "base", "shape", "strides", "value",
     "from_tensor", "all_kwargs", "ir_override", "from_dict", "register_fake", "register_autograd", "register_kernel",
@@ -81,11 +81,19 @@ STATES_OF_TENSORS = frozenset({
 """Of tensors: which GPU they lie on, and what became of them."""
 PURE_BUILTINS = frozenset({
     "abs", "all", "any", "bool", "bytes", "callable", "chr", "classmethod", "complex", "dict", "divmod", "enumerate",
-    "filter", "float", "format", "frozenset", "getattr", "hasattr", "int", "isinstance", "issubclass", "iter", "len",
+    "filter", "float", "format", "frozenset", "int", "isinstance", "issubclass", "iter", "len",
     "list", "map", "max", "min", "next", "object", "ord", "pow", "print", "property", "range", "repr", "reversed",
-    "round", "set", "setattr", "slice", "sorted", "staticmethod", "str", "sum", "super", "tuple", "type", "zip",
-    "NotImplemented", "NotImplementedError", "Ellipsis", "bin", "hex", "oct", "bytearray", "delattr", "id",
+    "round", "set", "slice", "sorted", "staticmethod", "str", "sum", "super", "tuple", "type", "zip",
+    "NotImplemented", "NotImplementedError", "Ellipsis", "bin", "hex", "oct", "bytearray",
 })  # fmt: skip
+
+
+LOOKING_UP = frozenset({"getattr", "hasattr", "setattr", "delattr"})
+"""Functions of Python that look an attribute up by its name; as values they could look up any."""
+PUBLIC_WITH_UNDERSCORE = ("__version__", "_assert", "__name__")
+DYNAMIC_PATHS = frozenset({"operator.attrgetter", "operator.methodcaller"})
+NAMING_CALLS = frozenset({"register_buffer", "register_parameter", "register_module", "add_module"})
+"""Methods of a module whose first argument names an attribute."""
 
 
 def unvaried_reads(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -101,7 +109,8 @@ class _Reader(ast.NodeVisitor):
     def __init__(self, tree: ast.Module) -> None:
         self.found: list[tuple[int, str]] = []
         self._imports = _imports(tree)
-        self._own = _own_names(tree)
+        self._own_attributes = _own_attributes(tree)
+        self._variables = _variables(tree)
 
     def _note(self, node: ast.expr) -> None:
         self.found.append((node.lineno, ast.unparse(node)))
@@ -125,20 +134,17 @@ class _Reader(ast.NodeVisitor):
     def _makes_kernel(self, decorator: ast.expr) -> bool:
         function = decorator.func if isinstance(decorator, ast.Call) else decorator
         path = self._path(function)
-        return path.startswith("triton.") and path.rpartition(".")[2] in (
-            "jit",
-            "constexpr_function",
-        )
+        return path.startswith("triton.") and path.endswith(".jit")
 
     # -------------------------------------------------------------- names and attributes
     def visit_Name(self, node: ast.Name) -> None:
         """Looks at a name by itself: an import, or a function of Python."""
-        if not isinstance(node.ctx, ast.Load) or node.id in self._own:
+        if not isinstance(node.ctx, ast.Load):
             return
         if node.id in self._imports:
             if not _is_vocabulary(self._imports[node.id]):
                 self._note(node)
-        elif hasattr(builtins, node.id) and not _is_pure_builtin(node.id):
+        elif node.id not in self._variables and _is_impure_builtin(node.id):
             self._note(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
@@ -147,37 +153,35 @@ class _Reader(ast.NodeVisitor):
             if not _is_vocabulary(path):
                 self._note(node)
             return
-        if isinstance(node.ctx, ast.Load) and not self._is_known(node.attr):
+        if isinstance(node.ctx, ast.Load) and not self._is_known(node):
             self._note(node)
         self.visit(node.value)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Takes `getattr(x, "name")` for `x.name`."""
-        if (
-            isinstance(node.func, ast.Name)
-            and node.func.id in ("getattr", "hasattr")
-            and len(node.args) > 1
-        ):
-            name = node.args[1]
-            if not (isinstance(name, ast.Constant) and isinstance(name.value, str)):
-                self._note(node)
-            else:
-                looked_up = ast.copy_location(
-                    ast.Attribute(node.args[0], name.value, ast.Load()), node
-                )
-                self.visit(looked_up)
-                for value in node.args[2:]:
-                    self.visit(value)
-                return
-        self.generic_visit(node)
+        """Takes `getattr(x, "name")` for `x.name`, and likewise where one is asked for, set or deleted."""
+        is_look_up = isinstance(node.func, ast.Name) and node.func.id in LOOKING_UP
+        if not is_look_up or len(node.args) < 2:
+            self.generic_visit(node)
+            return
+        receiver, name, *others = node.args
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            self.visit(ast.copy_location(ast.Attribute(receiver, name.value, ast.Load()), node))
+        else:
+            self._note(node)
+            others = [receiver, name, *others]
+        for value in others:
+            self.visit(value)
 
-    def _is_known(self, name: str) -> bool:
+    def _is_known(self, node: ast.Attribute) -> bool:
+        """Whether an attribute is vocabulary, or the text's own. What a library returns has none of the text's."""
+        name = node.attr
+        is_result = isinstance(node.value, ast.Call) and bool(self._path(node.value.func))
+        is_own = name in self._own_attributes and not is_result
         if name in PRIVATE_VOCABULARY:
             return True
         if name.startswith("_"):
-            is_machinery = name in _names_of_machinery() or name.startswith("__")
-            return name in self._own and not is_machinery
-        return name in self._own or name in _known_attributes()
+            return is_own and not (name in _names_of_machinery() or name.startswith("__"))
+        return is_own or name in _known_attributes()
 
     def _path(self, node: ast.expr) -> str:
         """Returns the dotted path of an attribute of an import; empty for any other expression."""
@@ -185,7 +189,7 @@ class _Reader(ast.NodeVisitor):
         while isinstance(node, ast.Attribute):
             names.append(node.attr)
             node = node.value
-        if not isinstance(node, ast.Name) or node.id in self._own or node.id not in self._imports:
+        if not isinstance(node, ast.Name) or node.id not in self._imports:
             return ""
         return ".".join([self._imports[node.id], *reversed(names)])
 
@@ -205,36 +209,50 @@ def _imports(tree: ast.Module) -> Mapping[str, str]:
     return bound
 
 
-def _own_names(tree: ast.Module) -> frozenset[str]:
-    """Returns the names that the text itself binds, and the words among its strings (`register_buffer("table", t)`)."""
+def _variables(tree: ast.Module) -> frozenset[str]:
+    """Returns the names that the text assigns, defines, or takes as parameters."""
     names: set[str] = set()
     for node in ast.walk(tree):
         match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
                 names.add(name)
-            case ast.Attribute(attr=name, ctx=ast.Store()) | ast.Name(id=name, ctx=ast.Store()):
-                names.add(name)
-            case ast.arg(arg=name):
-                names.add(name)
-            case ast.keyword(arg=str(name)):
-                names.add(name)
-            case ast.Constant(value=str(name)) if name.isidentifier():
-                names.add(name)
-            case ast.ExceptHandler(name=str(name)):
+            case ast.Name(id=name, ctx=ast.Store()):
                 names.add(name)
     return frozenset(names)
 
 
-def _is_pure_builtin(name: str) -> bool:
-    value = getattr(builtins, name)
-    is_error = isinstance(value, type) and issubclass(value, BaseException)
-    return is_error or name in PURE_BUILTINS or name.startswith("__")
+def _own_attributes(tree: ast.Module) -> frozenset[str]:
+    """Returns the attributes that the text itself makes: assigned, defined in a class, registered with a module, or
+    given by keyword, as to a named tuple or a configuration.
+    """
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Store()) | ast.keyword(arg=str(name)):
+                names.add(name)
+            case ast.ClassDef(body=body):
+                names |= _variables(ast.Module(body, []))
+            case ast.Call(func=ast.Attribute(attr=method), args=[ast.Constant(str(name)), *_]):
+                if method in NAMING_CALLS:
+                    names.add(name)
+            case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(str(name)), *_]):
+                names.add(name)
+    return frozenset(names)
+
+
+def _is_impure_builtin(name: str) -> bool:
+    value = getattr(builtins, name, None)
+    if value is None or name in PURE_BUILTINS or name.startswith("__"):
+        return False
+    return not (isinstance(value, type) and issubclass(value, BaseException))
 
 
 def _is_vocabulary(path: str) -> bool:
     """Whether a dotted path from an import reads nothing of the surroundings."""
-    root, _, rest = path.partition(".")
-    names = rest.split(".") if rest else []
+    root, *names = path.split(".")
+    is_private = any(n.startswith("_") and n not in PUBLIC_WITH_UNDERSCORE for n in names)
+    if is_private or path in DYNAMIC_PATHS:
+        return False
     if root in PURE_MODULES or path in OTHER_PATHS | VARIED_PATHS:
         return True
     if root == "triton":
@@ -264,10 +282,11 @@ def _known_attributes() -> frozenset[str]:
     """Returns the attributes of tensors, layers, Python's types and kernels that read nothing of the surroundings."""
     import torch
 
-    layers = [one for one in vars(torch.nn).values() if isinstance(one, type)]
-    own = [str, list, dict, tuple, set, int, float, BaseException]
-    names = {name for one in (torch.Tensor, torch.Size, *layers, *own) for name in dir(one)}
-    for layer in (base for one in layers for base in one.__mro__):
+    layers = [value for value in vars(torch.nn).values() if isinstance(value, type)]
+    plain_types = [str, list, dict, tuple, set, int, float, BaseException]
+    types = (torch.Tensor, torch.Size, *layers, *plain_types)
+    names = {name for each_type in types for name in dir(each_type)}
+    for layer in (base for each_layer in layers for base in each_layer.__mro__):
         names |= {*vars(layer).get("__annotations__", {}), *vars(layer).get("__constants__", ())}
     names |= {f"{kind}_{of}h_l{n}" for kind in ("weight", "bias") for of in "ih" for n in range(8)}
     names |= {"running_mean", "running_var", "num_batches_tracked"}
@@ -279,7 +298,5 @@ def _names_of_machinery() -> frozenset[str]:
     """Returns the private names of tensors and modules: hooks, versions, how a module is moved."""
     import torch
 
-    made = torch.nn.Module()
-    return frozenset(
-        name for one in (torch.Tensor, made) for name in dir(one) if name.startswith("_")
-    )
+    names = (*dir(torch.Tensor), *dir(torch.nn.Module()))
+    return frozenset(name for name in names if name.startswith("_"))

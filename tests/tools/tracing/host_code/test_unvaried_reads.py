@@ -11,6 +11,7 @@ from kernelwright.tools.tracing.host_code.unvaried_reads import unvaried_reads
 
 HEAD = """
 import math
+import operator
 import os
 import threading
 import torch
@@ -36,13 +37,18 @@ READINGS = {
     "os.environ.get": "len(os.environ.get('JOB') or '')",
     "torch.get_float32_matmul_precision": "len(torch.get_float32_matmul_precision())",
     "torch.backends.cudnn.enabled": "float(torch.backends.cudnn.enabled)",
-    "now().cuda_stream": "now().cuda_stream",
     "self._forward_hooks": "len(self._forward_hooks)",
     "self.__dict__": "len(self.__dict__)",
     "x._version": "x._version",
     "x.get_device": "0.5 ** x.get_device()",
     "globals": "len(globals())",
     "getattr(x, str(columns))": "getattr(x, str(columns))",
+    "now().cuda_stream": "now().cuda_stream",
+    "operator.attrgetter": "operator.attrgetter('cuda_stream')(x)",
+    "getattr": "list(map(getattr, [x], ['_version']))",
+    "torch.nn.modules.module._global_forward_hooks": "len(torch.nn.modules.module._global_forward_hooks)",
+    "id": "id(x) % 2",
+    "kernel.fn": "kernel.fn(x, 1)",
 }
 VOCABULARY = [
     "triton.cdiv(x.numel(), 1024) + triton.next_power_of_2(x.shape[-1])",
@@ -84,6 +90,24 @@ def test_a_method_that_a_module_is_moved_by_is_a_reading():
 
 def test_an_alias_of_a_module_is_a_reading():
     assert "threading" in readings("(lambda module: module.active_count())(threading)")
+
+
+@pytest.mark.parametrize(
+    "disguise",
+    [
+        "x if 'threading' else x",
+        "dict(threading=x)",
+        "(lambda threading=None: threading)()",
+    ],
+)
+def test_a_word_of_the_text_that_is_an_imports_name_hides_no_reading(disguise):
+    assert "threading.active_count" in readings(f"threading.active_count(), {disguise}")
+
+
+def test_a_function_that_runs_while_a_kernel_compiles_is_host_code():
+    function = "@triton.constexpr_function\ndef factor():\n    return threading.active_count()\n"
+    texts = [text for _, text in unvaried_reads(ast.parse(f"import threading, triton\n{function}"))]
+    assert texts == ["threading.active_count"]
 
 
 def test_of_the_honest_kernels_few_read_their_surroundings():
