@@ -30,6 +30,7 @@ ROUNDED_BY_CHANCE = (
 
 LAST_BITS = 0b111
 SAMPLE = 1 << 16
+"""Elements that are looked at for cut bits: an output may take gigabytes."""
 MAX_SHARE_OF_SHORT, MIN_SHARE_OF_CUT = 0.25, 0.75
 """Of the elements, those whose last three bits are zero: at most so many of eager's, where chance makes one in eight,
 and more than so many of a candidate that cuts its answer.

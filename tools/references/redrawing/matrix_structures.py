@@ -27,9 +27,6 @@ FLAT_SIDE = 4
 STRUCTURES_APART = 5
 """How far the structures of two tensors of one call are apart in the list."""
 
-MAX_SPAN = 1 << 31
-"""Numbers between the least and the largest index of a tensor."""
-
 MatrixStructure = Callable[[Any], Any]
 """Takes matrices, (..., rows, columns), and returns others of their shape and type."""
 
@@ -139,7 +136,7 @@ def _sorted_numbers(vector: Any) -> Any:
 OF_VECTORS: tuple[Callable[[Any], Any], ...] = (_one_number, _few_bits, _sorted_numbers)
 """Structures of a vector's own numbers."""
 TWINS = PARTS
-"""The part in which the inputs of one form are equal."""
+"""The part in which the inputs of one form are equal; in the same one all weights are small."""
 
 
 def parts_of_structures(inputs: Sequence[Any], weights: Sequence[Any]) -> list[int]:
@@ -150,7 +147,8 @@ def parts_of_structures(inputs: Sequence[Any], weights: Sequence[Any]) -> list[i
         parts = [*range(PARTS)]
     else:
         parts = [*range(len(OF_VECTORS))] if floating or any(map(_is_index, tensors)) else []
-    return parts + [TWINS] * bool(list(_twins(inputs)))
+    has_twins = next(_twins(inputs), None) is not None
+    return [*parts, TWINS] if has_twins else parts
 
 
 def _twins(tensors: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
@@ -187,7 +185,7 @@ def count_up(tensors: Sequence[Any]) -> None:
         if bool((tensor[..., 1:] >= tensor[..., :-1]).all()):
             continue
         least, largest = int(tensor.min()), int(tensor.max())
-        if 1 < tensor.shape[-1] <= largest - least + 1 < MAX_SPAN:
+        if 1 < tensor.shape[-1] <= largest - least + 1:
             counted = least + torch.arange(tensor.shape[-1], device=tensor.device)
             tensor.copy_(counted.expand_as(tensor))
 
