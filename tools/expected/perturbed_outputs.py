@@ -15,7 +15,6 @@ from kernelwright.tools.expected.prepared_problem import ExpectedOutputs, Prepar
 from kernelwright.tools.numerics.pieces import distance, raise_to_distance
 from kernelwright.tools.numerics.tolerance import (
     perturb,
-    perturb_rows,
     real_parts,
     scale_towards_zero,
     with_other_strides,
@@ -64,19 +63,29 @@ def steps_of_outputs(
             inputs = perturb(expected.inputs, seed, 1, 1, mirrored=mirrored)
             unit = run_on(prepared, expected, expected.weights, inputs)
             _raise_reaches(unit_reaches, unit, exact)
-            for move in (perturb, perturb_rows):
-                inputs = move(
-                    expected.inputs,
-                    seed,
-                    PERTURBATION_ULPS,
-                    HALF_PERTURBATION_ULPS,
-                    mirrored=mirrored,
+            for by_rows in (False, True):
+                outputs = run_on(
+                    prepared, expected, expected.weights, _moved(expected, seed, by_rows, mirrored)
                 )
-                _raise_reaches(reaches, run_on(prepared, expected, expected.weights, inputs), exact)
+                _raise_reaches(reaches, outputs, exact)
     pairs = zip(reaches, unit_reaches, strict=True)
     return [
         None if reach is None or unit is None else StepReach(reach, unit) for reach, unit in pairs
     ]
+
+
+def _moved(
+    expected: ExpectedOutputs, seed: int, by_rows: bool = False, mirrored: bool = False
+) -> list[Any]:
+    """Returns the inputs moved as far as an honest candidate's arithmetic may move them."""
+    return perturb(
+        expected.inputs,
+        seed,
+        PERTURBATION_ULPS,
+        HALF_PERTURBATION_ULPS,
+        by_rows=by_rows,
+        mirrored=mirrored,
+    )
 
 
 def _zero_reach(output: Any) -> Any:
@@ -111,7 +120,7 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: ExpectedOut
 
     if expected.special() and expected.exact is not None:
         return _outputs_as_wrong_as_eager_nearby(prepared, expected)
-    inputs = perturb(expected.inputs, expected.rng, PERTURBATION_ULPS, HALF_PERTURBATION_ULPS)
+    inputs = _moved(expected, expected.rng)
     perturbed = run_on(prepared, expected, expected.weights, inputs)
     if expected.exact is None:
         return perturbed
@@ -122,7 +131,7 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: ExpectedOut
     perturbed = [s if gap is None else None for s, gap in zip(perturbed, off, strict=True)]
     with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
         for seed in range(expected.rng + 1, expected.rng + 1 + ROW_PERTURBATIONS):
-            inputs = perturb_rows(expected.inputs, seed, PERTURBATION_ULPS, HALF_PERTURBATION_ULPS)
+            inputs = _moved(expected, seed, by_rows=True)
             other = run_on(prepared, expected, expected.weights, inputs)
             _raise_to_distances(off, expected.exact, other)
         for last in (False, True):

@@ -199,36 +199,21 @@ def perturb(
     ulps: int = 4,
     half_ulps: int | None = None,
     *,
+    by_rows: bool = False,
     mirrored: bool = False,
 ) -> list[Any]:
-    """The floating inputs moved by up to `ulps` units in the last place, each element its own way; zeros stay zero,
-    other values are passed on.
+    """Returns the inputs with floating tensors moved by up to `ulps` units in the last place; zeros stay zero, other
+    values are passed on.
 
-    What the reference makes of them goes to `measure` as `perturbed`. Equal elements come apart: a variance of 0 does
-    not stay one. half_ulps: for inputs of sixteen bits, where it is another number.
-    mirrored: each element moves the other way, so that the two runs of a seed take a tie to both sides.
+    The reference's outputs on them go to `measure` as `perturbed`. Each element moves by itself, so that equal elements
+    come apart and a variance of 0 does not stay one. by_rows: each row (along the last dimension) moves as a whole.
+    Equal terms of a sum are all rounded the same way: a sum of n of them drifts by up to n / 4 units in its last place,
+    where n different terms drift by about sqrt(n) / 4, and terms that move by themselves by less.
+    half_ulps: for inputs of sixteen bits, where it is another number. mirrored: all moves have the opposite sign, so
+    that the two runs of a seed take a tie to both sides.
     """
-    return [_multiply_floats(v, seed, _factors_near_one(ulps, half_ulps, mirrored)) for v in inputs]
-
-
-def perturb_rows(
-    inputs: list[Any],
-    seed: int,
-    ulps: int = 4,
-    half_ulps: int | None = None,
-    *,
-    mirrored: bool = False,
-) -> list[Any]:
-    """As `perturb`, but each row (along the last dimension) moves as one.
-
-    Equal terms added one after the other are all rounded the same way: over n of them a sum drifts by up to n / 4 units
-    in its last place, where as many different terms drift by about sqrt(n) / 4, and inputs perturbed each its own way
-    by less than that.
-    """
-    return [
-        _multiply_floats(v, seed, _factors_near_one(ulps, half_ulps, mirrored), by_rows=True)
-        for v in inputs
-    ]
+    factors = _factors_near_one(ulps, half_ulps, mirrored)
+    return [_multiply_floats(value, seed, factors, by_rows=by_rows) for value in inputs]
 
 
 def _factors_near_one(
