@@ -23,8 +23,6 @@ from kernelwright.policies.http.server import ModelServer
 if TYPE_CHECKING:
     from types import ModuleType
 
-    import httpx
-
 MAX_REPLY_BYTES = 64 << 20
 """Bytes; an answer without an end is cut there, or when its time is over."""
 _STATUSES_OF_REFUSED_FIELDS = (400, 403, 422, 501)
@@ -123,11 +121,11 @@ class ServerConnection:
         return refusal
 
 
-def _refuse_redirection(response: httpx.Response, server: ModelServer) -> None:
+def _refuse_redirection(response: Any, server: ModelServer) -> None:
     """Raises PolicyRefused if a redirection (301, 302, 303) turned the request into a GET and
     lost its body.
 
-    `response`: an httpx.Response.
+    `response`: the answer of the HTTP library that the client library uses (httpx or httpx2).
     """
     if response.history and response.history[0].request.method != response.request.method:
         address = str(response.url).partition("?")[0].removesuffix("/chat/completions")
@@ -148,7 +146,14 @@ async def _within_time_limit(seconds: float, server: ModelServer) -> AsyncIterat
         ) from error
 
 
-async def _read_body(response: httpx.Response, received: bytearray, server: ModelServer) -> None:
+async def _read_body(response: Any, received: bytearray, server: ModelServer) -> None:
+    """Adds the chunks of an answer to `received`, and keeps them there if the connection fails.
+
+    `response`: the client library's streamed answer (openai's AsyncAPIResponse).
+
+    Raises:
+        PolicyUnavailable: The answer exceeds MAX_REPLY_BYTES.
+    """
     async for chunk in response.iter_bytes():
         received += chunk
         if len(received) > MAX_REPLY_BYTES:
