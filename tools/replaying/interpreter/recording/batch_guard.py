@@ -1,9 +1,9 @@
-"""The guard of a launch whose programs run many at a time: what they read and write is followed until it is known that
-no program touched what another one wrote.
+"""Detects memory shared between programs while a launch runs them in batches.
 
-Where that holds, no order of the programs and no interleaving of their steps can give anything else, so that one
-order is as good as all of them. Where it does not hold, or may not, the launch is taken back and its programs run
-one after the other (launching.py, races.py), where a race comes out.
+If no program touches an element written by another one, every order of the programs and every
+interleaving of their steps gives the same result, so a single order is representative. Otherwise,
+or if this cannot be decided, the launch is undone and its programs run sequentially (launching.py,
+races.py), which exposes races.
 """
 
 from __future__ import annotations
@@ -24,32 +24,33 @@ from kernelwright.tools.replaying.interpreter.races import (
 )
 
 MAX_REMEMBERED_READS = 8 << 20
-"""Addresses that were read and are remembered."""
+"""Maximum number of read addresses remembered per launch."""
 SEVERAL_READERS = -2
-"""Stands for more than one program that reads."""
+"""Value of `who` for an access shared by several programs."""
 
 
 class CannotRunTogether(BaseException):
-    """These programs cannot run at the same time, or it is not known that they can."""
+    """Raised if programs share memory, or if their independence cannot be shown."""
 
 
 class ReadsOwnOutput(CannotRunTogether):
-    """A launch reads what it writes: whether each program keeps to its own part has to be followed element by
-    element.
-    """
+    """Raised if a launch reads a storage that it writes: accesses must be tracked per element."""
 
 
 @dataclass
 class BatchGuard(Guard):
-    """`who`: the numbers, from 1, of the programs that the accesses belong to, one for each place of their first axis;
-    one number where it is one program, or SEVERAL_READERS.
+    """Guard of a launch whose programs run in batches.
+
+    who: program numbers, from 1: an array with an entry per position of the accesses' first axis, a
+    single number for a single program, or SEVERAL_READERS.
     """
 
     who: Any = SEVERAL_READERS
     element_by_element: bool = False
-    """Whether reads are remembered, for launches that read what they write."""
+    """Tracks reads per element, for launches that read storages which they write."""
     trouble: CannotRunTogether | None = None
-    """What a program that ran alone did, and then went on: it may be recorded meanwhile."""
+    """Conflict of a program that ran alone. It is not raised at once: the program may be being
+    recorded."""
     _written: Races | None = None
     _read: set[int] = field(default_factory=set)
     _reads: list[tuple[int, Any, Any, int]] = field(default_factory=list)
@@ -65,13 +66,14 @@ class BatchGuard(Guard):
         volatile: bool,
         acquires: bool = False,
     ) -> Any:
-        """Does what `Guard.load` does, for one program or for several."""
+        """Loads elements as `Guard.load` does, for a program or a batch."""
         if volatile:
             self._meets()
         return super().load(addresses, mask, other, dtype, False)
 
     def store(self, addresses: Any, values: Any, mask: Any) -> None:
-        """Does what `Guard.store` does. Raises CannotRunTogether where another program wrote there."""
+        """Stores elements as `Guard.store` does. Raises CannotRunTogether if another program wrote
+        them."""
         active = addresses[mask]
         if not active.size:
             return
@@ -82,10 +84,10 @@ class BatchGuard(Guard):
         if storage >= 0:
             parts: list[tuple[int, Any]] = [(storage, slice(None))]
         else:
-            places = self._storages_to_write(active, size)
-            parts = [(one, places == one) for one in np.unique(places).tolist()]
-        found = [(one, self._elements(one, active[lanes], size), lanes) for one, lanes in parts]
-        for one, elements, lanes in found:
+            storages = self._storages_to_write(active, size)
+            parts = [(one, storages == one) for one in np.unique(storages).tolist()]
+        accesses = [(one, self._elements(one, active[lanes], size), lanes) for one, lanes in parts]
+        for one, elements, lanes in accesses:
             self._claim(one, elements, numbers if np.ndim(numbers) == 0 else numbers[lanes])
         super().store(addresses, values, mask)
 
@@ -97,7 +99,8 @@ class BatchGuard(Guard):
         order: MemoryOrder,
         operation: Callable[[], Any],
     ) -> Any:
-        """Does what `Guard.atomic` does. Programs that meet so run one after the other, later."""
+        """Runs an atomic operation as `Guard.atomic` does. Raises CannotRunTogether in a batch:
+        programs that synchronise run sequentially."""
         active = addresses.reshape(-1) if mask is None else addresses[mask]
         if not active.size:
             return operation()
@@ -108,25 +111,25 @@ class BatchGuard(Guard):
 
     @property
     def writes(self) -> Races:
-        """What storages held before the launch, and which program wrote what."""
+        """Contents of storages before the launch, and the program that wrote each element."""
         if self._written is None:
             self._written = Races(self.extents, Random(0), interleaved=False)
         return self._written
 
     def require_apart(self) -> None:
-        """Raises CannotRunTogether where a program has read what another one wrote."""
+        """Raises CannotRunTogether if a program read an element written by another program."""
         self.who = SEVERAL_READERS
         for storage, addresses, numbers, size in self._reads:
             if self.writes.is_written(storage):
                 writers = self.writes.shadow(storage).writers[
-                    self._places(storage, addresses, size)
+                    self._element_indices(storage, addresses, size)
                 ]
                 if bool(((writers != 0) & (writers != numbers)).any()):
                     raise CannotRunTogether
 
     # ------------------------------------------------------------------ programs
     def _meets(self) -> None:
-        """An operation by which programs wait for each other."""
+        """Handles an operation by which programs wait for each other."""
         if not self._is_alone():
             raise CannotRunTogether
         self.trouble = CannotRunTogether()
@@ -138,14 +141,15 @@ class BatchGuard(Guard):
         return np.ndim(self.who) == 0 and self.who != SEVERAL_READERS
 
     def _refuse(self, trouble: CannotRunTogether) -> None:
-        """Raises it, but in a program that runs alone."""
+        """Raises the conflict in a batch; stores it as `trouble` for a program that runs alone."""
         if not self._is_alone():
             raise trouble
         if self.trouble is None or not isinstance(trouble, ReadsOwnOutput):
             self.trouble = trouble
 
     def _numbers(self, addresses: Any, mask: Any) -> Any:
-        """The program of each active lane, or of all; None where several programs made one access."""
+        """Returns the program number of each active lane, or a single number; None if several
+        programs share the access."""
         if np.ndim(self.who) == 0:
             return None if self.who == SEVERAL_READERS else self.who
         spread = self.who.reshape(-1, *(1,) * (addresses.ndim - 1))
@@ -153,11 +157,12 @@ class BatchGuard(Guard):
 
     # ------------------------------------------------------------------ what is read and written
     def _elements(self, storage: int, addresses: Any, size: int) -> Any:
-        """Numbers of whole elements of the storage, which is about to be written. Raises CannotRunTogether."""
+        """Returns indices of whole elements of a storage that is about to be written. Raises
+        CannotRunTogether."""
         self.writes.before_write(storage, size)
-        return self._places(storage, addresses, size)
+        return self._element_indices(storage, addresses, size)
 
-    def _places(self, storage: int, addresses: Any, size: int) -> Any:
+    def _element_indices(self, storage: int, addresses: Any, size: int) -> Any:
         shadow = self.writes.shadow(storage)
         if shadow.grain != size or bool(
             ((addresses - np.uint64(shadow.start)) % np.uint64(size)).any()
@@ -173,6 +178,7 @@ class BatchGuard(Guard):
         if bool(((before != 0) & (before != numbers)).any()):
             self._refuse(CannotRunTogether())
         writers[elements] = numbers
+        # Two lanes of the batch wrote the same element: the assignment kept only the last number.
         if np.ndim(numbers) and bool((writers[elements] != numbers).any()):
             raise CannotRunTogether
 
@@ -200,14 +206,14 @@ class BatchGuard(Guard):
         if self._noted > MAX_REMEMBERED_READS:
             self._refuse(CannotRunTogether())
             return
-        places = self.extents.storage_indices(active, size) if len(storages) > 1 else None
+        storage_of_lane = self.extents.storage_indices(active, size) if len(storages) > 1 else None
         for storage in storages:
-            lanes = slice(None) if places is None else places == storage
-            own = (
+            lanes = slice(None) if storage_of_lane is None else storage_of_lane == storage
+            readers = (
                 SEVERAL_READERS
                 if numbers is None
                 else numbers
                 if np.ndim(numbers) == 0
                 else numbers[lanes]
             )
-            self._reads.append((storage, active[lanes], own, size))
+            self._reads.append((storage, active[lanes], readers, size))

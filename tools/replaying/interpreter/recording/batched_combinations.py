@@ -1,5 +1,8 @@
-"""`tl.reduce` and `tl.associative_scan` of any combining function and of several tensors (an argmax, a cumulative sum,
-Welford's mean and variance) for many programs at once: the interpreter's own way, on blocks with one more axis.
+"""Runs `tl.reduce` and `tl.associative_scan` for many programs at once, on blocks with an extra
+first axis.
+
+Covers any combining function and several tensors (argmax, cumulative sum, Welford's mean and
+variance), by calling the interpreter's own implementation.
 """
 
 from __future__ import annotations
@@ -13,108 +16,126 @@ from kernelwright.tools.replaying.interpreter.recording.language import Language
 from kernelwright.tools.replaying.interpreter.recording.whole_batches import Batched, agrees
 
 NAMES = {"reduce": "keep_dims", "associative_scan": "reverse"}
-"""The operations, and the last parameter of each."""
+"""Operation -> its last parameter."""
 MAX_ELEMENTS = 1 << 18
-"""Elements of the blocks that are combined at once: Triton has a limit on them."""
+"""Maximum number of elements per combined block: Triton limits the size of a block."""
 
 
 class Combination(NamedTuple):
-    """What an operation was asked for, beside its tensors."""
+    """Parameters of a reduction or scan, without its tensors."""
 
     axis: int | None
     combine: Any
     last: Any
-    """`keep_dims` or `reverse`."""
+    """Value of `keep_dims` (reduce) or `reverse` (associative_scan)."""
 
 
-def asked_for(name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> Combination | None:
-    """None where it is asked in a way that is not known here. arguments and named: of the operation."""
+def parse_combination(
+    name: str, arguments: Sequence[Any], named: Mapping[str, Any]
+) -> Combination | None:
+    """Reads the parameters from the operation's arguments; None for a form of call that is not
+    supported."""
     parameters = ("input", "axis", "combine_fn", NAMES[name])
-    given = dict(zip(parameters, arguments, strict=False))
-    given |= {
+    values_by_name = dict(zip(parameters, arguments, strict=False))
+    values_by_name |= {
         k: v for k, v in named.items() if not k.startswith("_")
     }  # the language's own, which is not looked at
-    if not {"input", "axis", "combine_fn"} <= given.keys() <= {*parameters}:
+    if not {"input", "axis", "combine_fn"} <= values_by_name.keys() <= {*parameters}:
         return None
-    last = given.get(NAMES[name], False)
-    if type(given["axis"]) not in (int, type(None)) or not isinstance(last, bool):
+    last = values_by_name.get(NAMES[name], False)
+    if type(values_by_name["axis"]) not in (int, type(None)) or not isinstance(last, bool):
         return None
-    return Combination(given["axis"], given["combine_fn"], last)
+    return Combination(values_by_name["axis"], values_by_name["combine_fn"], last)
 
 
 def tensors_of(value: Any, lang: Language) -> list[Any]:
-    """The tensors that an operation combines; none where they are not told apart here."""
+    """Returns the tensors that an operation combines; empty if they are not all tensors."""
     parts = list(value) if type(value) is tuple else [value]
-    return parts if all(isinstance(one, lang.tensor) for one in parts) else []
+    return parts if all(isinstance(part, lang.tensor) for part in parts) else []
 
 
 class _Call(NamedTuple):
-    """An operation on arrays in the place of its tensors."""
+    """A reduction or scan as a function of NumPy arrays."""
 
     function: Callable[..., Any]
-    asked: Combination
+    combination: Combination
     parameter: str
-    """The name of its last one."""
-    several: bool
-    """Whether it is given a tuple of tensors."""
+    """Name of the last parameter."""
+    takes_tuple: bool
+    """The first argument is a tuple of tensors."""
     types: tuple[Any, ...]
-    """Of its tensors, for one program."""
+    """Types of the tensors, for a single program."""
     lang: Language
 
     def of(self, arrays: Sequence[Any], types: Sequence[Any], axis: int | None) -> list[Any]:
-        """The arrays of its results."""
+        """Returns the result arrays."""
         lang = self.lang
-        given = [
+        tensors = [
             lang.tensor(lang.handle(a, kind.scalar), kind)
             for a, kind in zip(arrays, types, strict=True)
         ]
-        made = self.function(
-            tuple(given) if self.several else given[0],
+        results = self.function(
+            tuple(tensors) if self.takes_tuple else tensors[0],
             axis,
-            self.asked.combine,
-            **{self.parameter: self.asked.last},
+            self.combination.combine,
+            **{self.parameter: self.combination.last},
         )
-        return [array(one.handle) for one in (made if isinstance(made, list | tuple) else [made])]
+        return [
+            array(result.handle)
+            for result in (results if isinstance(results, list | tuple) else [results])
+        ]
 
     def of_one(self, *arrays: Any) -> list[Any]:
-        """As one program has it."""
-        return self.of(arrays, self.types, self.asked.axis)
+        """Evaluates the combination for a single program."""
+        return self.of(arrays, self.types, self.combination.axis)
 
-    def of_many(self, arrays: Sequence[Any], kept: Sequence[Any]) -> list[Any]:
-        """The results of as many programs as the arrays' first axis has places. kept: those of one program."""
-        count, axis = len(arrays[0]), self.asked.axis
-        places = np.arange(1 << (count - 1).bit_length()) % count  # a power of two, as every block
-        blocks = [np.ascontiguousarray(a[places]) for a in arrays]
+    def of_many(self, arrays: Sequence[Any], templates: Sequence[Any]) -> list[Any]:
+        """Evaluates the combination for all programs along the arrays' first axis.
+
+        templates: a result array of a single program each, for the shapes.
+        """
+        count, axis = len(arrays[0]), self.combination.axis
+        # The number of programs is padded to a power of two, as required of every block.
+        program_indices = (
+            np.arange(1 << (count - 1).bit_length()) % count
+        )  # a power of two, as every block
+        blocks = [np.ascontiguousarray(a[program_indices]) for a in arrays]
         if axis is None:
-            blocks, axis = [b.reshape(len(places), -1) for b in blocks], 0
+            blocks, axis = [b.reshape(len(program_indices), -1) for b in blocks], 0
         types = [
             self.lang.block(kind.scalar, list(b.shape))
             for kind, b in zip(self.types, blocks, strict=True)
         ]
-        made = self.of(blocks, types, axis + 1 if axis >= 0 else axis)
-        return [m[:count].reshape(count, *k.shape) for m, k in zip(made, kept, strict=True)]
+        results = self.of(blocks, types, axis + 1 if axis >= 0 else axis)
+        return [m[:count].reshape(count, *k.shape) for m, k in zip(results, templates, strict=True)]
 
 
 def together(
-    name: str, function: Callable[..., Any], value: Any, asked: Combination, made: Any, moves: Sequence[bool],
+    name: str, function: Callable[..., Any], value: Any, combination: Combination, result: Any, moves: Sequence[bool],
     lang: Language,
 ) -> Batched | None:  # fmt: skip
-    """The batched form of an operation; None where it does not give what each of two programs gets alone.
+    """Returns the batched form of an operation; None if its results differ from those of two single
+    programs.
 
-    value: its tensors. moves: which of them may differ between programs.
+    value: the tensors. moves: the operands that may differ between programs.
     """
-    tensors, several = tensors_of(value, lang), type(made) in (list, tuple)
-    given = [array(t.handle) for t in tensors]
+    tensors, takes_tuple = tensors_of(value, lang), type(result) in (list, tuple)
+    operands = [array(t.handle) for t in tensors]
     if any(
-        not t.type.is_block() or a.shape != given[0].shape
-        for t, a in zip(tensors, given, strict=True)
+        not t.type.is_block() or a.shape != operands[0].shape
+        for t, a in zip(tensors, operands, strict=True)
     ):
         return None
     call = _Call(
-        function, asked, NAMES[name], type(value) is tuple, tuple(t.type for t in tensors), lang
+        function,
+        combination,
+        NAMES[name],
+        type(value) is tuple,
+        tuple(t.type for t in tensors),
+        lang,
     )
-    kept = [np.zeros_like(one) for one in call.of_one(*given)]
-    at_once = max(1, MAX_ELEMENTS // max(given[0].size, 1))
+    templates = [np.zeros_like(output) for output in call.of_one(*operands)]
+    at_once = max(1, MAX_ELEMENTS // max(operands[0].size, 1))
 
     def combined(values: list[Any], leads: Sequence[bool]) -> Any:
         count = next(len(v) for v, lead in zip(values, leads, strict=True) if lead)
@@ -123,12 +144,13 @@ def together(
             for v, lead in zip(values, leads, strict=True)
         ]
         parts = [
-            call.of_many([w[i : i + at_once] for w in whole], kept)
+            call.of_many([w[i : i + at_once] for w in whole], templates)
             for i in range(0, count, at_once)
         ]
         joined = [
-            np.concatenate(one) if len(parts) > 1 else one[0] for one in zip(*parts, strict=True)
+            np.concatenate(output) if len(parts) > 1 else output[0]
+            for output in zip(*parts, strict=True)
         ]
-        return joined if several else joined[0]
+        return joined if takes_tuple else joined[0]
 
-    return combined if agrees(combined, call.of_one, given, moves) else None
+    return combined if agrees(combined, call.of_one, operands, moves) else None

@@ -1,9 +1,14 @@
-"""Programs of one launch replayed from their record many at a time: each step once for all of them, on arrays with one
-more axis.
+"""Replays programs of a launch in batches: each step runs once per batch, on arrays with an extra
+first axis.
 
-A step that has no such form is done program by program. Programs that decide otherwise than any before them are
-interpreted one by one, and recorded. Whatever goes wrong takes the launch back: it is then run program after program,
-where an error has its line and a race its outcome.
+A step without a batched form runs program by program. Programs that take a new branch are
+interpreted one at a time and recorded. Any error undoes the whole launch, which then runs
+sequentially: there an error has its source line, and a race its outcome.
+
+Example: 64 programs, of which program 0 takes the branch `if pid == 0`, recorded at program 1. The
+batch of all 64 reaches the decision, whose values are [True, False, ..., False]. The 63 programs
+with False continue as a group in the recorded child node; program 0 is returned as undecided,
+interpreted from the start, and adds the child node for True.
 """
 
 from __future__ import annotations
@@ -27,11 +32,12 @@ from kernelwright.tools.replaying.interpreter.recording.programs import Programs
 from kernelwright.tools.report import Failed
 
 MIN_BATCHED_PROGRAMS = 4
-"""Programs below which one after the other is as quick."""
+"""Minimum number of programs for a batch: fewer are as quick one after the other."""
 BATCH_BYTES = 8 << 20
-"""Bytes of all values of the programs of one batch."""
+"""Maximum size, in bytes, of all values of a batch."""
 MAX_WASTED_BATCHES = 4
-"""Batches of one launch of which most programs took a way of their own, after which the rest run one by one."""
+"""Batches of a launch in which most programs took new branches, after which the remaining programs
+run singly."""
 PROGRAM_ID = "create_get_program_id"
 OF_OPERANDS = (
     "create_get_num_programs",
@@ -40,18 +46,20 @@ OF_OPERANDS = (
     "reduce",
     "associative_scan",
 )
-"""Operations that give every program the same where their operands are the same."""
+"""Operations with equal results for all programs if their operands are equal."""
 
 
 class Batches:
-    """The programs of one launch."""
+    """Replays the programs of a launch in batches."""
 
     def __init__(
         self, record: Programs, guard: BatchGuard, enter: Callable[[Program], None], run: Callable[[], None],
         handles: Sequence[Any],
     ) -> None:  # fmt: skip
-        """enter: makes the interpreter's state that of one program. run: the program that was entered, by itself.
-        handles: of the launch's arguments.
+        """Stores the parts of a launch.
+
+        enter: sets the interpreter's state to a program. run: interprets or replays the entered
+        program alone. handles: those of the launch's arguments.
         """
         self._record, self._guard, self._enter, self._run, self._handles = (
             record,
@@ -62,7 +70,7 @@ class Batches:
         )
 
     def run_all(self, programs: Iterator[Program]) -> bool:
-        """Whether all of them ran, and none touched what another one wrote; where not, memory is as it was before."""
+        """Runs all programs; False if they share memory or fail, with memory restored."""
         try:
             self._all(programs)
             self._guard.require_apart()
@@ -109,19 +117,19 @@ class Batches:
             raise self._guard.trouble
 
     def _together(self, root: Node, group: list[Program]) -> list[Program]:
-        """Replays them; gives those that came to a decision which nobody has taken before."""
+        """Replays a batch; returns programs that reached a decision with an unrecorded outcome."""
         values = [h.data for h in self._handles]
         waiting = [_Branch(group, values, [False] * len(values), root, False)]
         undecided: list[Program] = []
         while waiting:
             branch = waiting.pop()
             branch.take_steps(self._guard, self._enter)
-            undecided += branch.go_on(waiting)
+            undecided += branch.follow_decision(waiting)
         return undecided
 
 
 class _Branch:
-    """Programs that have decided alike so far."""
+    """Programs of a batch with equal decisions so far, and their values."""
 
     def __init__(
         self, group: list[Program], values: list[Any], leads: list[bool], node: Node, wrote: bool
@@ -135,7 +143,7 @@ class _Branch:
         )
 
     def take_steps(self, guard: BatchGuard, enter: Callable[[Program], None]) -> None:
-        """Takes all steps of the node. Raises CannotRunTogether, and what a step raises."""
+        """Runs all steps of the node. Raises CannotRunTogether and errors of steps."""
         numbers = np.array([p.number + 1 for p in self._group], np.int32)
         values, leads = self._values, self._leads
         values += self._node.fresh
@@ -144,7 +152,7 @@ class _Branch:
         for step, forgotten in zip(self._node.steps, unused, strict=False):
             self._wrote = self._wrote or "store" in step.name
             if step.name == PROGRAM_ID:
-                values[step.slot], leads[step.slot] = self._places(step, values), True
+                values[step.slot], leads[step.slot] = self._grid_indices(step, values), True
             elif not step.name and step.operands is not None:
                 values[step.slot] = step.run(values[step.operands[0]])
                 leads[step.slot] = leads[step.operands[0]]
@@ -154,16 +162,16 @@ class _Branch:
             for slot in forgotten:
                 values[slot] = None
 
-    def _places(self, step: RecordedOperation, values: list[Any]) -> Any:
-        """Returns where each program lies in the grid, along the axis that the step asks for."""
-        if type(step.asks) is not int:
+    def _grid_indices(self, step: RecordedOperation, values: list[Any]) -> Any:
+        """Returns each program's index in the grid, along the axis of the step."""
+        if type(step.first_integer) is not int:
             raise CannotRunTogether
-        return np.array([[p.grid_index[step.asks]] for p in self._group], np.int32)
+        return np.array([[p.grid_index[step.first_integer]] for p in self._group], np.int32)
 
     def _stepped(
         self, step: RecordedOperation, guard: BatchGuard, enter: Callable[[Program], None]
     ) -> tuple[Any, bool]:
-        """The result, and whether it differs from program to program."""
+        """Runs a step; returns its result, and whether this differs between programs."""
         if step.batched is not None:
             leads = [self._leads[slot] for slot in step.batched.operands]
             if any(leads):
@@ -183,28 +191,30 @@ class _Branch:
     def _one_by_one(
         self, step: RecordedOperation, guard: BatchGuard, enter: Callable[[Program], None]
     ) -> Any:
-        found = []
-        for place, program in enumerate(self._group):
+        results = []
+        for index, program in enumerate(self._group):
             guard.who = program.number + 1
             enter(program)
-            own = _OfOneProgram(self._values, self._leads, place)
-            found.append(
-                step.run(own)
+            values = _OfOneProgram(self._values, self._leads, index)
+            results.append(
+                step.run(values)
                 if step.operands is None
-                else step.run(*[own[s] for s in step.operands])
+                else step.run(*[values[s] for s in step.operands])
             )
         if guard.trouble is not None:
             raise guard.trouble
-        if found[0] is None:
+        if results[0] is None:
             return None
-        if isinstance(found[0], list | tuple):
-            return [np.stack(parts) for parts in zip(*found, strict=True)]
-        return np.stack(found)
+        if isinstance(results[0], list | tuple):
+            return [np.stack(parts) for parts in zip(*results, strict=True)]
+        return np.stack(results)
 
-    def go_on(self, waiting: list[_Branch]) -> list[Program]:
-        """Adds what the programs come to next; gives those of them that nobody has gone before.
+    def follow_decision(self, waiting: list[_Branch]) -> list[Program]:
+        """Appends the branches that follow the decision to `waiting`; returns programs without a
+        recorded branch.
 
-        Raises CannotRunTogether where these have written already.
+        Raises CannotRunTogether if programs without a recorded branch have already written to
+        memory.
         """
         slot = self._node.decision
         if slot < 0:
@@ -214,49 +224,51 @@ class _Branch:
         if not self._leads[slot]:
             groups = {decided.tobytes(): list(range(len(self._group)))}
         else:
-            for place in range(len(self._group)):
-                groups.setdefault(decided[place].tobytes(), []).append(place)
+            for index in range(len(self._group)):
+                groups.setdefault(decided[index].tobytes(), []).append(index)
         undecided: list[Program] = []
-        for key, places in groups.items():
+        for key, indices in groups.items():
             child = self._node.children.get(key)
+            # An unrecorded branch is interpreted from the program's start, which would repeat its
+            # writes.
             if child is None:
                 if self._wrote:
                     raise CannotRunTogether
-                undecided += [self._group[place] for place in places]
+                undecided += [self._group[index] for index in indices]
             else:
-                waiting.append(self._part(places, child))
+                waiting.append(self._part(indices, child))
         return undecided
 
-    def _part(self, places: list[int], child: Node) -> _Branch:
-        if len(places) == len(self._group):
+    def _part(self, indices: list[int], child: Node) -> _Branch:
+        if len(indices) == len(self._group):
             return _Branch(self._group, list(self._values), list(self._leads), child, self._wrote)
         values = [
-            _taken(v, places) if lead else v
+            _select_programs(v, indices) if lead else v
             for v, lead in zip(self._values, self._leads, strict=True)
         ]
         return _Branch(
-            [self._group[p] for p in places], values, list(self._leads), child, self._wrote
+            [self._group[p] for p in indices], values, list(self._leads), child, self._wrote
         )
 
 
-def _taken(value: Any, places: list[int]) -> Any:
+def _select_programs(value: Any, indices: list[int]) -> Any:
     if value is None:
         return None
-    return [one[places] for one in value] if isinstance(value, list) else value[places]
+    return [part[indices] for part in value] if isinstance(value, list) else value[indices]
 
 
 class _OfOneProgram:
-    """The values of one program."""
+    """View of the values as seen by a single program."""
 
-    def __init__(self, values: Sequence[Any], leads: Sequence[bool], place: int) -> None:
-        self._values, self._leads, self._place = values, leads, place
+    def __init__(self, values: Sequence[Any], leads: Sequence[bool], index: int) -> None:
+        self._values, self._leads, self._index = values, leads, index
 
     def __getitem__(self, slot: int) -> Any:
-        found = self._values[slot]
+        value = self._values[slot]
         if not self._leads[slot]:
-            return found
+            return value
         return (
-            [one[self._place, ...] for one in found]
-            if isinstance(found, list)
-            else found[self._place, ...]
+            [part[self._index, ...] for part in value]
+            if isinstance(value, list)
+            else value[self._index, ...]
         )

@@ -1,6 +1,5 @@
-"""What the recorder works with: Triton's interpreter as it stands in this process, and the values of a record: steps,
-forms of results, nodes.
-"""
+"""Values of a record (steps, nodes, forms of results), and the parts of Triton's interpreter in use
+by the recorder."""
 
 from __future__ import annotations
 
@@ -12,62 +11,63 @@ from kernelwright.tools.replaying.interpreter.recording.whole_batches import Bat
 
 
 class RecordedOperation(NamedTuple):
-    """One operation of a replay. `run` takes the values of `operands`, or all values where there are none."""
+    """A recorded operation. `run` takes the values of `operands`, or the list of all values if
+    `operands` is None."""
 
     name: str
     run: Callable[..., Any]
     operands: tuple[int, ...] | None
-    makes: Any
-    """What the operation gave: the forms of its handles and tensors, to be made again around other arrays."""
+    result_form: Any
+    """Form of the result: its handles and tensors, rebuilt around other arrays in a replay."""
     slot: int
-    """The place of its result among the values."""
+    """Index of the result among the values."""
     batched: BatchedOperation | None = None
-    """What does it for many programs at once."""
-    asks: Any = None
-    """The first argument, where that is a plain number."""
+    """Form of the operation for many programs at once."""
+    first_integer: Any = None
+    """First argument, if it is an int: the axis of a program id."""
     uses: tuple[int, ...] = ()
-    """The values that it needs."""
+    """Slots of all values that the operation depends on."""
     bytes: int = 0
-    """Of its result."""
+    """Size of the result in bytes."""
 
 
 class HandleSlot(NamedTuple):
-    """A handle, or a tensor around one, whose array is value number `slot`."""
+    """A handle, or a tensor around a handle, whose array is value number `slot`."""
 
     slot: int
     dtype: Any
     type: Any = None
-    """The type of a tensor; None for a bare handle."""
+    """Type of the tensor; None for a bare handle."""
     origin: int = 0
-    """Whether its values depend on data (comparisons/data_dependence.py)."""
+    """Origin of the values: constant, program index or data (comparisons/data_dependence.py)."""
     result: Any = None
-    """What is noted of its values (comparisons/constant_results.py)."""
+    """Outcome statistics of the values (comparisons/constant_results.py)."""
 
 
 class Node:
-    """Steps without a decision among them, and the decision that ends them."""
+    """A run of steps without a decision, and the decision that ends the run."""
 
     def __init__(self) -> None:
         self.steps: list[RecordedOperation] = []
         self.fresh: list[Any] = []
-        """The values that this node adds: constants, and places for results, one after the other."""
+        """Values appended by the node: constants, and None for each result."""
         self.decision = -1
-        """The value that decides how it goes on; -1 where the program ends."""
+        """Slot of the deciding value; -1 if the program ends here."""
         self.children: dict[Any, Node] = {}
         self.unused_after: list[tuple[int, ...]] = []
-        """For each step of a node that ends the program, the values that no later step needs."""
+        """For each step of a final node, the slots that no later step uses."""
         self.bytes_before = self.bytes = 0
-        """Of all values of the nodes before it, and of its own: where it ends the program, at most at one time."""
+        """Bytes of all values of earlier nodes, and of this node (in a final node the peak)."""
         self.complete = False
-        """Whether all of its steps are there: another program that runs in turns may be recording them."""
+        """All steps are recorded; False while a suspended program is recording them."""
 
     def decides_by(self, slot: int) -> None:
-        """Ends the node with a decision: the value is what decides."""
+        """Ends the node with a decision on the value of `slot`."""
         self.decision, self.complete = slot, True
         self.bytes = sum(step.bytes for step in self.steps)
 
     def ends(self) -> None:
-        """Ends the node, and with it the program."""
+        """Ends the node together with the program."""
         needed: set[int] = set()
         unused = []
         for step in reversed(self.steps):
@@ -79,17 +79,17 @@ class Node:
 
     def _most_at_once(self) -> int:
         sizes: dict[int, int] = {}
-        held = most = 0
+        held = peak = 0
         for step, unused in zip(self.steps, self.unused_after, strict=True):
             sizes[step.slot] = step.bytes
             held += step.bytes
-            most = max(most, held)
+            peak = max(peak, held)
             held -= sum(sizes.pop(slot, 0) for slot in unused)
-        return most
+        return peak
 
 
 class Language(NamedTuple):
-    """What of Triton's interpreter the recorder works with."""
+    """The parts of Triton's interpreter in use by the recorder."""
 
     handle: Any
     tensor: Any
@@ -101,14 +101,14 @@ class Language(NamedTuple):
     constexpr: Any
     function: Any
     block: Any
-    """The type of blocks."""
+    """Class of block types."""
 
 
 _language: list[Language] = []
 
 
 def language() -> Language:
-    """Found out once, after the interpreter has been changed."""
+    """Returns the interpreter's parts, looked up once, after the interpreter is patched."""
     if not _language:
         import triton.language as tl
         from triton.runtime import interpreter
@@ -127,15 +127,16 @@ def array(handle: Any) -> Any:
     return vars(handle)["data"]
 
 
-def taking_arrays(run: Callable[..., Any], made: Any, lang: Language) -> Callable[..., Any]:
-    """The same, giving the arrays of what it gives."""
-    if isinstance(made, lang.tensor):
+def taking_arrays(run: Callable[..., Any], result: Any, lang: Language) -> Callable[..., Any]:
+    """Wraps `run` so that handles and tensors in its result become NumPy arrays."""
+    if isinstance(result, lang.tensor):
         return lambda values: run(values).handle.data
-    if isinstance(made, lang.handle):
+    if isinstance(result, lang.handle):
         return lambda values: run(values).data
-    if type(made) in (list, tuple):
+    if type(result) in (list, tuple):
         return lambda values: [
-            one.handle.data if isinstance(one, lang.tensor) else one.data for one in run(values)
+            value.handle.data if isinstance(value, lang.tensor) else value.data
+            for value in run(values)
         ]
     return run
 

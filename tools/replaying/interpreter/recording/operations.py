@@ -1,6 +1,5 @@
-"""What Triton's interpreter does to arrays, operation by operation: which operations are functions of their operands
-alone, and which can be done on bare arrays in fewer steps.
-"""
+"""Classifies the interpreter's operations: pure functions of their operands, and those with a NumPy
+equivalent."""
 
 from __future__ import annotations
 
@@ -29,12 +28,13 @@ ACCESSES = ("create_load", "create_masked_load", "create_store", "create_masked_
 
 
 def is_pure(name: str) -> bool:
-    """Whether an operation neither touches memory nor knows which program it is asked for."""
+    """Classifies an operation as pure: no memory access, no dependence on the program index."""
     return name in PURE or name.startswith("get_")
 
 
 class _Probe:
-    """Stands for the builder, to see which NumPy function a method hands to `binary_op` and its like."""
+    """Stand-in for the builder that captures the NumPy function which a method passes to
+    `binary_op` and the like."""
 
     def binary_op(self, lhs: Any, rhs: Any, function: Any) -> Any:
         """Returns the number of operands and the NumPy function."""
@@ -57,51 +57,55 @@ def elementwise(builder: type) -> dict[str, tuple[int, Any]]:
     """Returns, for each plain elementwise operation, the number of its operands and NumPy's function; 0 for a
     conversion.
     """
-    found: dict[str, tuple[int, Any]] = {}
+    functions_by_name: dict[str, tuple[int, Any]] = {}
     for name in PURE:
         method = getattr(builder, name, None)
         for count in (1, 2, 3):
             try:
-                said = method(_Probe(), *[None] * count) if method is not None else None
+                captured = method(_Probe(), *[None] * count) if method is not None else None
             except Exception:
                 continue
-            if isinstance(said, tuple) and len(said) == 2 and said[0] in (0, count):
-                found[name] = said
+            if isinstance(captured, tuple) and len(captured) == 2 and captured[0] in (0, count):
+                functions_by_name[name] = captured
+    # These depend on more than the operands' values: the types, or a rounding or NaN mode.
     for name in ("create_fp_to_fp", "create_bitcast", "create_clampf", "create_select"):
-        found.pop(name, None)
-    return found | {"create_select": (3, np.where)}
+        functions_by_name.pop(name, None)
+    return functions_by_name | {"create_select": (3, np.where)}
 
 
 class Quick:
-    """The quicker ways, on arrays. What they compute is compared with the builder's own answer when a program is
-    recorded; where that is not the same to the bit, the builder's way stays.
-    """
+    """NumPy equivalents of builder operations. Each is compared with the builder's result at
+    recording and used only if equal, bit for bit."""
 
     def __init__(self, builder: type) -> None:
         self._elementwise = elementwise(builder)
 
     def of(
-        self, name: str, handles: Sequence[Any], rest: Sequence[Any], result: Any
+        self, name: str, handles: Sequence[Any], trailing: Sequence[Any], result: Any
     ) -> Arrays | None:
-        """A function of the operands' arrays that gives the result's; None where there is none. handles: the operands.
-        rest: the arguments after them. result: the builder's own.
+        """Returns a function from the operands' arrays to the result array; None if there is none.
+
+        handles: the operands. trailing: the arguments after the operands. result: the builder's
+        result.
         """
         kind, function = self._elementwise.get(name, (-1, None))
-        kept = result.data
-        ways: tuple[Arrays, ...] = ()
+        expected = result.data
+        candidates: tuple[Arrays, ...] = ()
         if kind >= 0:
             if all(map(_is_number_of_numpy, (*handles, result))):
-                ways = _ways(kind, function, handles, kept.dtype)
-        elif (shaped := self._shaped(name, handles, rest, result)) is not None:
-            ways = (shaped,)
-        given = [h.data for h in handles]
-        return next((way for way in ways if same(way, given, kept)), None)
+                candidates = _elementwise_candidates(kind, function, handles, expected.dtype)
+        elif (shaped := self._shaped(name, handles, trailing, result)) is not None:
+            candidates = (shaped,)
+        operands = [h.data for h in handles]
+        return next(
+            (candidate for candidate in candidates if same(candidate, operands, expected)), None
+        )
 
     @staticmethod
     def _shaped(
-        name: str, handles: Sequence[Any], rest: Sequence[Any], result: Any
+        name: str, handles: Sequence[Any], trailing: Sequence[Any], result: Any
     ) -> Arrays | None:
-        shape, kept = result.data.shape, result.data.dtype
+        shape, dtype = result.data.shape, result.data.dtype
         if name == "create_addptr" and len(handles) == 2:
             width = max(1, handles[0].get_element_ty().primitive_bitwidth // 8)
             return lambda pointer, offset: _moved(pointer, offset, np.uint64(width))
@@ -110,19 +114,19 @@ class Quick:
         if name == "create_broadcast" and len(handles) == 1:
             return lambda values: np.broadcast_to(values, shape)
         if name == "create_splat" and len(handles) == 1:
-            return lambda values: np.full(shape, values, kept)
-        if name == "create_trans" and len(handles) == 1 and len(rest) == 1:
-            return lambda values: np.transpose(values, rest[0])
+            return lambda values: np.full(shape, values, dtype)
+        if name == "create_trans" and len(handles) == 1 and len(trailing) == 1:
+            return lambda values: np.transpose(values, trailing[0])
         if (
             name in ("create_bitcast", "create_int_to_ptr", "create_ptr_to_int")
             and len(handles) == 1
         ):
-            return lambda values: values.view(kept)
+            return lambda values: values.view(dtype)
         return None
 
 
 def _moved(pointer: Any, offset: Any, width: Any) -> Any:
-    """The addresses so many elements farther."""
+    """Returns the addresses `offset` elements of `width` bytes further."""
     moved = offset.astype(np.uint64)
     moved *= width
     if pointer.shape == moved.shape or (pointer.size == 1 and pointer.ndim <= moved.ndim):
@@ -132,7 +136,8 @@ def _moved(pointer: Any, offset: Any, width: Any) -> Any:
 
 
 def _is_number_of_numpy(handle: Any) -> bool:
-    """bfloat16 and the float8 types are kept as whole numbers, and are computed in other ways."""
+    """Returns False for bfloat16 and float8 types: the interpreter stores them as integers and
+    computes them otherwise."""
     return not getattr(handle.dtype.scalar, "name", "").startswith(("bf16", "fp8"))
 
 
@@ -140,33 +145,37 @@ def _astype(dtype: Any) -> Arrays:
     return lambda values: values.astype(dtype)
 
 
-def _ways(kind: int, function: Any, handles: Sequence[Any], kept: Any) -> tuple[Arrays, ...]:
-    """Yields the ways in which an operation may be done on arrays, its own function first."""
+def _elementwise_candidates(
+    kind: int, function: Any, handles: Sequence[Any], dtype: Any
+) -> tuple[Arrays, ...]:
+    """Returns candidate NumPy functions for an elementwise operation, the plain function first."""
     if kind == 0 and len(handles) == 1:
-        return (_astype(kept),)
+        return (_astype(dtype),)
     if kind != len(handles) or (kind == 2 and all(h.data.dtype == np.bool_ for h in handles)):
         return ()
-    return function, lambda *values: function(*values).astype(kept)
+    return function, lambda *values: function(*values).astype(dtype)
 
 
-def same(way: Arrays, given: Sequence[Any], wanted: Any) -> bool:
-    """Whether it gives the wanted array to the bit."""
+def same(function: Arrays, operands: Sequence[Any], expected: Any) -> bool:
+    """Compares the function's result with the expected array, bit for bit."""
     try:
-        found = way(*given)
+        result = function(*operands)
     except Exception:
         return False
     return (
-        found.dtype == wanted.dtype
-        and found.shape == wanted.shape
-        and found.tobytes() == wanted.tobytes()
+        result.dtype == expected.dtype
+        and result.shape == expected.shape
+        and result.tobytes() == expected.tobytes()
     )
 
 
 def quick_access(
     name: str, arguments: Sequence[Any], np_dtype: Callable[[Any], Any]
 ) -> Arrays | None:
-    """A load or store through the guard of the launch, on arrays; the operands are those arguments that are handles, in
-    order. None where shapes or types have to be brought together first.
+    """Returns a load or store through the launch's guard, as a function of arrays; None if shapes
+    or types need conversion.
+
+    The operands are those arguments that are handles, in order.
     """
     pointers = arguments[0]
     if name in ("create_load", "create_masked_load"):
@@ -184,9 +193,10 @@ def quick_access(
 def reduction_of(
     arguments: Sequence[Any], named: Mapping[str, Any]
 ) -> tuple[Callable[..., Any], int | None, bool] | None:
-    """NumPy's function of a sum or an extreme, the axis, and whether that is kept; None for every other reduction.
+    """Returns the NumPy function of a sum or extreme, its axis and `keep_dims`; None for other
+    reductions.
 
-    arguments and named: of `tl.reduce`.
+    arguments, named: those of `tl.reduce`.
     """
     from triton.language import standard
 
@@ -195,39 +205,39 @@ def reduction_of(
         standard._elementwise_max: np.nanmax,
         standard._elementwise_min: np.nanmin,
     }
-    given = {
+    values_by_name = {
         **dict(zip(("input", "axis", "combine_fn", "keep_dims"), arguments, strict=False)),
         **named,
     }
     function = next(
-        (f for combine, f in functions.items() if combine is given.get("combine_fn")), None
+        (f for combine, f in functions.items() if combine is values_by_name.get("combine_fn")), None
     )
-    axis = given.get("axis")
+    axis = values_by_name.get("axis")
     if function is None or type(axis) not in (int, type(None)):
         return None
-    return function, axis, bool(given.get("keep_dims", False))
+    return function, axis, bool(values_by_name.get("keep_dims", False))
 
 
 def quick_reduction(
-    arguments: Sequence[Any], named: Mapping[str, Any], made: Any, tensor: Any
+    arguments: Sequence[Any], named: Mapping[str, Any], result: Any, tensor: Any
 ) -> Arrays | None:
-    """A sum or an extreme of one tensor, as the interpreter asks NumPy for it; None for every other reduction.
+    """Returns a NumPy form of a sum or extreme of a single tensor; None for other reductions.
 
-    arguments and named: of `tl.reduce`.
+    arguments, named: those of `tl.reduce`.
     """
     value, found = arguments[0] if arguments else named["input"], reduction_of(arguments, named)
-    if found is None or not isinstance(value, tensor) or not isinstance(made, tensor):
+    if found is None or not isinstance(value, tensor) or not isinstance(result, tensor):
         return None
     if not _is_number_of_numpy(value.handle):
         return None
     function, axis, keep = found
-    kept, is_block = made.handle.data.dtype, made.type.is_block()
+    dtype, is_block = result.handle.data.dtype, result.type.is_block()
 
-    def reduced(values: Any) -> Any:
+    def reduce_values(values: Any) -> Any:
         found = function(values, axis=axis, keepdims=keep)
-        return found.astype(kept) if is_block else np.array([found]).astype(kept)
+        return found.astype(dtype) if is_block else np.array([found]).astype(dtype)
 
-    return reduced if same(reduced, [value.handle.data], made.handle.data) else None
+    return reduce_values if same(reduce_values, [value.handle.data], result.handle.data) else None
 
 
 def _load(pointers: Any, mask: Any, other: Any, volatile: bool, dtype: Any) -> Arrays | None:

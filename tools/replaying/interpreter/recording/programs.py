@@ -1,10 +1,17 @@
-"""The programs of a kernel's launches: one is interpreted and recorded, the others are replayed from the record, as
-long as Python would decide the same in them. One that decides otherwise is interpreted from where it does, and that is
-recorded too.
+"""Replays single programs of a kernel's launches from a record of the first.
 
-A replay makes the same operations in the same order with the same operands as the interpreter would: every load, store
-and atomic operation goes through the launch's guard, and its races are followed. An operation that raises is done once
-more under the interpreter, so that its error has the line of the kernel's text.
+A program is replayed as long as its decisions equal recorded ones. At the first new decision the
+program is interpreted, and the new branch is recorded.
+
+A replay performs the same operations in the same order on the same operands as the interpreter:
+every load, store and atomic operation passes the launch's guard and race detection. An operation
+that raises is repeated under the interpreter, so that the error names the line of the kernel's
+source.
+
+Example: 16 programs of a kernel with `if pid < 4:`. Program 0 is interpreted; the record is a root
+node up to the decision and a child for the outcome True. Programs 1 to 3 are replayed. Program 4
+runs the root's steps, finds no child for False, is interpreted with the root's results reused, and
+adds that child. Programs 5 to 15 are replayed.
 """
 
 from __future__ import annotations
@@ -20,72 +27,77 @@ from kernelwright.tools.report import Failed, Failure, Fault
 
 Function = Callable[..., Any]
 MIN_PROGRAMS_TO_RECORD = 3
-"""A first launch of fewer programs is not worth a record."""
+"""Minimum number of programs for which a kernel's first launch is recorded."""
 MAX_NODES = 2_000
 MAX_MISSES = 8
-"""Programs that left the record after which it must have served most of them, or is given up."""
+"""Programs with unrecorded branches after which the record must have served a majority, or is
+discarded."""
 CHANGING_KERNEL_MESSAGE = (
     "the kernel does something else in equal programs: what it does must follow from its arguments"
 )
 
 
 class Programs:
-    """The recorded programs of one kernel, for arguments of one form: equal types, equal constants."""
+    """Records of a kernel, for arguments of equal types and equal constants."""
 
     def __init__(self) -> None:
         self._root: Node | None = None
         self._given_up = False
         self._extends = True
-        """Whether ways that nobody has gone are recorded in this launch."""
+        """New branches are recorded in this launch."""
         self._launches = self._hits = self._misses = self._nodes = 0
         self._bytes = 0
         self.apart = False
-        """Whether programs of these launches have to run one after the other."""
+        """Programs share memory: launches must run them sequentially."""
         self.follows_elements = False
-        """Whether these launches read what they write."""
+        """Launches read storages that they write: the batch guard tracks elements."""
 
     @property
     def root(self) -> Node | None:
-        """Returns where the record begins; None where there is none."""
+        """First node of the record; None without a record."""
         return self._root
 
     def batch(self, most: int) -> int:
-        """How many programs have together at most so many bytes of values; 1 as long as it is not known."""
+        """Returns the number of programs whose values fit into `most` bytes; 1 while their size is
+        unknown."""
         return max(1, most // self._bytes) if self._bytes else 1
 
     def served(self, programs: int) -> None:
-        """Notes that so many programs were replayed from the record."""
+        """Adds to the number of programs that were replayed from the record."""
         self._hits += programs
 
     def opened(self) -> None:
-        """Is called before the first launch of another trace: new ways may be gone there, and perhaps only once."""
+        """Starts another trace, whose first launch may take branches that occur only once."""
         self._launches = 0
 
     def begin(self, count: int) -> bool:
-        """Is called before a launch of so many programs; says whether `run` is to be used in it."""
+        """Starts a launch of `count` programs; returns whether `run` can serve it."""
         self._launches += 1
         self._extends = count >= MIN_PROGRAMS_TO_RECORD or self._launches > 1
         return not self._given_up and (self._root is not None or self._extends)
 
-    def run(self, function: Function, given: Mapping[str, Any], handles: Sequence[Any]) -> None:
-        """One program. handles: of the arguments, in an order that is always the same. Raises what the kernel
-        raises.
+    def run(self, function: Function, arguments: Mapping[str, Any], handles: Sequence[Any]) -> None:
+        """Runs a program by replay or interpretation. Raises errors of the kernel.
+
+        handles: those of the arguments, in a fixed order.
         """
         if self._given_up:
-            function(**given)
+            function(**arguments)
         elif self._root is None:
             self._root = Node()
-            self._interpret(Recorder(self._root, handles), function, given)
+            self._interpret(Recorder(self._root, handles), function, arguments)
         elif not self._root.complete:
-            function(**given)
+            function(**arguments)
         else:
-            self._replay(self._root, function, given, handles)
+            self._replay(self._root, function, arguments, handles)
 
-    def _interpret(self, recorder: Recorder, function: Function, given: Mapping[str, Any]) -> None:
+    def _interpret(
+        self, recorder: Recorder, function: Function, arguments: Mapping[str, Any]
+    ) -> None:
         done = False
         try:
             with recorder.watching():
-                function(**given)
+                function(**arguments)
             done = not recorder.failed
             self._bytes = max(self._bytes, recorder.bytes_at_once, 1)
         except OtherSteps:
@@ -99,7 +111,7 @@ class Programs:
                 self._given_up, self._root = True, None
 
     def _replay(
-        self, root: Node, function: Function, given: Mapping[str, Any], handles: Sequence[Any]
+        self, root: Node, function: Function, arguments: Mapping[str, Any], handles: Sequence[Any]
     ) -> None:
         node, path = root, [root]
         values = [h.data for h in handles]
@@ -110,7 +122,7 @@ class Programs:
             if error is not None:
                 recorder = Recorder(root, handles, path, values)
                 recorder.stop_at(error)
-                self._interpret(recorder, function, given)
+                self._interpret(recorder, function, arguments)
                 return
             if node.decision < 0:
                 self._hits += 1
@@ -127,12 +139,10 @@ class Programs:
             recorder.stop_at(len(node.steps))
         else:
             self._missed(recorder, node)
-        self._interpret(recorder, function, given)
+        self._interpret(recorder, function, arguments)
 
     def _missed(self, recorder: Recorder, node: Node) -> None:
-        """Notes that a program went a new way behind a node. Where there are too many ways, this is the end of the
-        record.
-        """
+        """Counts a program with a new branch; discards the record once there are too many branches."""
         self._misses += 1
         self._nodes += 1
         if self._nodes > MAX_NODES or (self._misses > MAX_MISSES and self._misses > self._hits):
@@ -141,7 +151,7 @@ class Programs:
 
     @staticmethod
     def _steps(node: Node, values: list[Any], take: Callable[[int], Any]) -> int | None:
-        """The number of the step that raised; None where all were done."""
+        """Runs the node's steps; returns the index of the step that raised, or None."""
         number = 0
         try:
             for number, (_, run, operands, _, slot, *_) in enumerate(node.steps):  # noqa: B007
@@ -151,12 +161,13 @@ class Programs:
         return None
 
 
-def form_of(given: Mapping[str, Any]) -> tuple[Any, list[Any]] | None:
-    """What the arguments of a launch have to have in common with those of another for one record of both, and the
-    handles of their tensors; None where they are of a kind that is not recorded.
+def form_of(arguments: Mapping[str, Any]) -> tuple[Any, list[Any]] | None:
+    """Returns a key, equal for launches that can share a record, and the handles of their tensors.
+
+    None if an argument is of a kind that is not recorded.
     """
     handles: list[Any] = []
-    parts = tuple((name, _form_of(value, handles)) for name, value in given.items())
+    parts = tuple((name, _form_of(value, handles)) for name, value in arguments.items())
     if any(_NO_FORM in _flat(part) for _, part in parts):
         return None
     return parts, handles
@@ -166,7 +177,7 @@ _NO_FORM = object()
 
 
 def _flat(part: Any) -> list[Any]:
-    return [one for inner in part for one in _flat(inner)] if isinstance(part, tuple) else [part]
+    return [leaf for inner in part for leaf in _flat(inner)] if isinstance(part, tuple) else [part]
 
 
 def _form_of(value: Any, handles: list[Any]) -> Any:
@@ -177,7 +188,7 @@ def _form_of(value: Any, handles: list[Any]) -> Any:
         handles.append(value.handle)
         return "tensor", str(value.type), value.handle.data.dtype.str, value.handle.data.shape
     if type(value) is tuple:
-        return ("tuple", *(_form_of(one, handles) for one in value))
+        return ("tuple", *(_form_of(item, handles) for item in value))
     if isinstance(value, bool | int | float | str | lang.dtype) or value is None:
         return type(value).__name__, repr(value)
     if isinstance(value, lang.constexpr):

@@ -1,10 +1,21 @@
-"""Watches one program of a kernel while it is interpreted: every operation of the builder that depends on the
-launch's arguments, on memory or on which program it is becomes a step; every number that Python reads out of such a
-value becomes a decision.
+"""Records a program while Triton interprets it: operations become steps, values read by Python
+become decisions.
 
-Operands are told by identity. Whatever reads the contents of a value outside of an operation is seen (`data` of the
-interpreter's handles is a property meanwhile): a single number is a decision that a replay has to meet again, anything
-larger makes the kernel one that is not recorded.
+An operation is recorded if it depends on the launch's arguments, on memory or on the program's
+index; other operations are constants. Operands are recognised by object identity. Any access to a
+value's contents outside of an operation is observed, since `data` of the interpreter's handles is a
+property during recording: a single number is a decision, which a replay must take again; an array
+stops the recording of the kernel.
+
+Example: the statements
+
+    offset = tl.program_id(0) * 4
+    if offset > 8:
+        tl.store(out, offset)
+
+become a node with steps get_program_id -> slot 1, mul(slot 1, 4) -> slot 2, icmpSGT(slot 2, 8) ->
+slot 3 and the decision on slot 3. Slot 0 is the handle of `out`. The child node for the bytes of
+True holds the step store(slot 0, slot 2); the child for False is empty.
 """
 
 from __future__ import annotations
@@ -16,6 +27,11 @@ from typing import Any
 from kernelwright.tools.replaying.interpreter.comparisons import data_dependence
 from kernelwright.tools.replaying.interpreter.comparisons.recorded_steps import Step, noting
 from kernelwright.tools.replaying.interpreter.recording import watched_language
+from kernelwright.tools.replaying.interpreter.recording.fast_paths import (
+    RecordedCall,
+    fast_paths_of,
+    handles_of,
+)
 from kernelwright.tools.replaying.interpreter.recording.language import (
     HandleSlot,
     Node,
@@ -26,24 +42,25 @@ from kernelwright.tools.replaying.interpreter.recording.language import (
     taking_arrays,
 )
 from kernelwright.tools.replaying.interpreter.recording.operations import is_pure
-from kernelwright.tools.replaying.interpreter.recording.ways import Asked, handles_of, ways_of
 from kernelwright.tools.replaying.interpreter.recording.whole_batches import BatchedOperation
 
 Maker = Callable[[list[Any]], Any]
 MAX_RECORDED_STEPS = 20_000
-"""Steps of one path through a kernel, beyond which it is not recorded."""
+"""Maximum number of steps on a path through a kernel; longer ones are not recorded."""
 MAX_PROGRAM_BYTES = 64 << 20
-"""Bytes of all values of one program, at most."""
+"""Maximum size, in bytes, of all values of a program."""
 _PLAIN = (bool, int, float, complex, str, bytes)
 
 
 class OtherSteps(BaseException):
-    """A program took other steps than the record of an equal one."""
+    """Raised if a program takes other steps than the record of an equal program."""
 
 
 class Recorder:
-    """Records one program. Given a path that was recorded and the values of a replay that left it, it repeats what was
-    done from them, and then goes on.
+    """Records a program, from its start or from the point at which a replay left the record.
+
+    In the second case the replay's results are returned for the steps done, and recording starts
+    after them.
     """
 
     def __init__(
@@ -53,15 +70,17 @@ class Recorder:
         path: Sequence[Node] = (),
         values: Sequence[Any] = (),
     ) -> None:
-        """inputs: handles of the kernel's arguments. path: nodes of which every step has been done, but for those of
-        the last beyond `stop`. values: of the replay.
+        """Stores the starting point.
+
+        inputs: handles of the kernel's arguments. path: nodes whose steps are all done, except for
+        steps of the last node from `stop` on. values: those of the replay.
         """
         self._lang = language()
         self._plain = (self._lang.handle, *_PLAIN, type(None))
         self.root = self._node = root
         self.recording, self.failed, self._watches = True, False, False
         self.busy = self.bytes = self._steps = 0
-        """Operations that are being done, one inside the other."""
+        """Depth of nested operations in progress."""
         self._ids: dict[int, int] = {}
         self._constants: dict[int, int] = {}
         self._alive: list[Any] = []
@@ -69,9 +88,9 @@ class Recorder:
         self._count = len(inputs)
         self._pending = list(path)
         self._values = list(values)
-        self._at = self._stop = 0
+        self._step_index = self._stop = 0
         self._first_new: tuple[Node, bytes] | None = None
-        """The node behind which the first new one comes, and what was decided there."""
+        """Parent of the first new node, and the value of the decision."""
         for number, handle in enumerate(inputs):
             self._know(handle, number)
         if self._pending:
@@ -79,13 +98,13 @@ class Recorder:
             self._count += len(self._node.fresh)
 
     def stop_at(self, step: int) -> None:
-        """Notes that only so many steps of the path's last node have been done; nothing is recorded after them."""
+        """Sets the number of completed steps in the path's last node, and disables recording."""
         self._stop, self.recording = step, False
 
     # ------------------------------------------------------------------ what runs
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Inside, the kernel's function runs."""
+        """Context manager around the kernel's function."""
         watched_language.watch(self)
         self._watches = True
         try:
@@ -96,14 +115,14 @@ class Recorder:
             self._node.ends()
 
     def _look_away(self) -> None:
-        """From now on the program is interpreted as if there were no recorder."""
+        """Ends observation: the program is interpreted without a recorder from here on."""
         if self._watches:
             self._watches = False
             watched_language.look_away()
 
     @property
     def bytes_at_once(self) -> int:
-        """Bytes of the values that a program has at one time, at most."""
+        """Peak size, in bytes, of a program's values."""
         return self._node.bytes_before + self._node.bytes
 
     def call(
@@ -113,23 +132,24 @@ class Recorder:
         arguments: tuple[Any, ...],
         named: dict[str, Any],
     ) -> Any:
-        """An operation that the kernel asks for."""
+        """Runs an operation of the kernel: from the replay's results, as a constant, or recorded as
+        a step."""
         if self.busy or self.failed:
-            return self._done(function, arguments, named)
+            return self._run_unobserved(function, arguments, named)
         used = self._used(arguments) or (bool(named) and self._used(named.values()))
         if not used and is_pure(name):
-            return self._done(function, arguments, named)
+            return self._run_unobserved(function, arguments, named)
         if self._repeats():
             return self._repeated(name)
-        made = self._done(function, arguments, named)
+        result = self._run_unobserved(function, arguments, named)
         if self.recording and not self.failed:
             try:
-                self._done(self._note, (name, function, arguments, named, made), {})
+                self._run_unobserved(self._note, (name, function, arguments, named, result), {})
             except Exception:  # what cannot be written down is interpreted, program by program
                 self.failed = True
-        return made
+        return result
 
-    def _done(
+    def _run_unobserved(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> Any:
         self.busy += 1
@@ -139,7 +159,7 @@ class Recorder:
             self.busy -= 1
 
     def read(self, handle: Any, data: Any) -> None:
-        """Python reads the contents of a value outside of every operation."""
+        """Handles an access by Python to a value's contents outside of operations."""
         slot = self._ids.get(id(handle))
         if self.busy or self.failed or slot is None or slot in self._decided:
             return
@@ -153,14 +173,14 @@ class Recorder:
             self._begin_node(data.tobytes())
 
     def _begin_node(self, decided: bytes) -> None:
-        before, self._at = self._node, 0
+        before, self._step_index = self._node, 0
         before.children[decided] = self._node = Node()
         self._node.bytes_before = before.bytes_before + before.bytes
         if self._first_new is None:
             self._first_new = before, decided
 
     def take_back(self) -> bool:
-        """Takes what was recorded out of the record again; whether the record has a beginning without it."""
+        """Removes newly recorded nodes; returns whether the record is still usable."""
         self.recording = False
         if self._first_new is None:
             return self.root.complete
@@ -169,19 +189,19 @@ class Recorder:
         return True
 
     def _fail(self) -> None:
-        if self._pending or self._at < self._end():
+        if self._pending or self._step_index < self._end():
             raise OtherSteps
         self.failed = True
 
     # ------------------------------------------------------------------ what was done before
     def _end(self) -> int:
-        """How many steps of this node have been done by the replay."""
+        """Returns the number of this node's steps done by the replay."""
         if not self._values:
             return 0
         return len(self._node.steps) if self._pending or self.recording else self._stop
 
     def _repeats(self) -> bool:
-        if self._values and self._at < self._end():
+        if self._values and self._step_index < self._end():
             return True
         if self._pending:
             raise OtherSteps
@@ -191,13 +211,15 @@ class Recorder:
         return False
 
     def _repeated(self, name: str) -> Any:
-        step = self._node.steps[self._at]
+        step = self._node.steps[self._step_index]
         if step.name != name:
             raise OtherSteps
-        self._at += 1
-        while self._at < len(self._node.steps) and not self._node.steps[self._at].name:
-            self._at += 1
-        return self._restored(step.makes)
+        self._step_index += 1
+        while (
+            self._step_index < len(self._node.steps) and not self._node.steps[self._step_index].name
+        ):
+            self._step_index += 1
+        return self._restored(step.result_form)
 
     def _restored(self, form: Any) -> Any:
         if isinstance(form, HandleSlot):
@@ -206,22 +228,22 @@ class Recorder:
             self._know(handle, form.slot)
             return handle if form.type is None else self._lang.tensor(handle, form.type)
         if isinstance(form, list | tuple):
-            return type(form)(self._restored(one) for one in form)
+            return type(form)(self._restored(item) for item in form)
         if isinstance(form, int):
-            found = self._values[form]
-            self._know(found, form)
-            return found
+            value = self._values[form]
+            self._know(value, form)
+            return value
         return None
 
     def _repeats_decision(self, slot: int) -> bool:
-        """Whether the replay has met this decision and gone on behind it."""
+        """Advances to the next node if the replay took this decision; False if the decision is new."""
         if not self._pending and not (self._values and self.recording):
             return False
-        if self._at != len(self._node.steps) or self._node.decision != slot:
+        if self._step_index != len(self._node.steps) or self._node.decision != slot:
             raise OtherSteps
         if not self._pending:
             return False
-        self._node, self._at = self._pending.pop(0), 0
+        self._node, self._step_index = self._pending.pop(0), 0
         self._count += len(self._node.fresh)
         return True
 
@@ -245,10 +267,10 @@ class Recorder:
         )
 
     def _slots(self, value: Any) -> Iterator[int]:
-        """The numbers of all values in an argument that depend on the program."""
+        """Yields slots of all program-dependent values in an argument."""
         if isinstance(value, list | tuple):
-            for one in value:
-                yield from self._slots(one)
+            for item in value:
+                yield from self._slots(item)
         elif self._is_used(value):
             yield self._ids[id(value.handle if isinstance(value, self._lang.tensor) else value)]
 
@@ -263,24 +285,25 @@ class Recorder:
         function: Callable[..., Any],
         arguments: tuple[Any, ...],
         named: dict[str, Any],
-        made: Any,
+        result: Any,
     ) -> None:
         self._steps += 1
-        asked = Asked(name, function, arguments, named, made)
-        handles = handles_of(asked)
-        ways = ways_of(asked, handles, [id(h) in self._ids for h in handles])
-        quick = ways.alone is not None
-        operands = tuple(map(self._operand, handles)) if quick or ways.together is not None else ()
-        run = ways.alone or taking_arrays(
-            self._as_it_is(function, arguments, named), made, self._lang
+        call = RecordedCall(name, function, arguments, named, result)
+        handles = handles_of(call)
+        paths = fast_paths_of(call, handles, [id(h) in self._ids for h in handles])
+        quick = paths.alone is not None
+        operands = tuple(map(self._operand, handles)) if quick or paths.together is not None else ()
+        run = paths.alone or taking_arrays(
+            self._original_call(function, arguments, named), result, self._lang
         )
         step = noting(
-            Step(name, arguments, named, made, run, ways.together, operands, quick), self._operand
+            Step(name, arguments, named, result, run, paths.together, operands, quick),
+            self._operand,
         )
         run, operands = step.run, step.operands
         uses = operands if quick else (*operands, *self._slots((arguments, list(named.values()))))
         slot, before = self._new(None), self.bytes
-        form = self._form(made, slot)
+        form = self._form(result, slot)
         if self.failed or self._steps > MAX_RECORDED_STEPS or self.bytes > MAX_PROGRAM_BYTES:
             self._fail()
             return
@@ -300,31 +323,33 @@ class Recorder:
             )
         )
         if type(form) in (list, tuple):
-            for number, one in enumerate(form):
+            # A step with an empty name unpacks an element of a tuple result into a slot; it repeats
+            # no operation of the kernel.
+            for number, slot_form in enumerate(form):
                 self._node.steps.append(
-                    RecordedOperation("", part(number), (slot,), None, one.slot, uses=(slot,))
+                    RecordedOperation("", part(number), (slot,), None, slot_form.slot, uses=(slot,))
                 )
-        self._at = len(self._node.steps)
+        self._step_index = len(self._node.steps)
 
-    def _form(self, made: Any, slot: int) -> Any:
-        """What is to be made again of an operation's result, whose array is value number `slot`."""
+    def _form(self, value: Any, slot: int) -> Any:
+        """Returns the form of an operation's result whose array is value number `slot`."""
         lang = self._lang
-        if made is None:
+        if value is None:
             return None
-        if isinstance(made, lang.handle | lang.tensor):
-            handle = made.handle if isinstance(made, lang.tensor) else made
+        if isinstance(value, lang.handle | lang.tensor):
+            handle = value.handle if isinstance(value, lang.tensor) else value
             self._know(handle, slot)
             self.bytes += array(handle).nbytes
-            kind = made.type if isinstance(made, lang.tensor) else None
+            kind = value.type if isinstance(value, lang.tensor) else None
             origin, result = data_dependence.origin_of(handle), data_dependence.result_of(handle)
             return HandleSlot(slot, handle.dtype, kind, origin, result)
-        if type(made) in (list, tuple) and all(
-            isinstance(one, lang.handle | lang.tensor) for one in made
+        if type(value) in (list, tuple) and all(
+            isinstance(one, lang.handle | lang.tensor) for one in value
         ):
-            return type(made)(self._form(one, self._new(None)) for one in made)
-        if isinstance(made, (*_PLAIN, list, tuple)):
+            return type(value)(self._form(one, self._new(None)) for one in value)
+        if isinstance(value, (*_PLAIN, list, tuple)):
             self.failed = True  # a number that Python can decide by
-        self._know(made, slot)
+        self._know(value, slot)
         return slot
 
     def _operand(self, handle: Any) -> int:
@@ -334,7 +359,7 @@ class Recorder:
             self._alive.append(handle)
         return slot
 
-    def _as_it_is(
+    def _original_call(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> Callable[[list[Any]], Any]:
         makers = [self._maker(a) for a in arguments]
@@ -347,7 +372,7 @@ class Recorder:
         )
 
     def _maker(self, value: Any) -> Maker:
-        """A function of all values that gives the argument."""
+        """Returns a function from all values to the argument."""
         lang = self._lang
         if not self._is_used(value):
             return lambda values: value
@@ -358,7 +383,7 @@ class Recorder:
             slot, dtype = self._ids[id(value)], value.dtype
             return lambda values: lang.handle(values[slot], dtype)
         if type(value) in (list, tuple):
-            kind, makers = type(value), [self._maker(one) for one in value]
+            kind, makers = type(value), [self._maker(item) for item in value]
             return lambda values: kind(make(values) for make in makers)
         if isinstance(value, list | tuple):  # a named tuple
             self.failed = True

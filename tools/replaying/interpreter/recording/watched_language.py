@@ -1,5 +1,7 @@
-"""The interpreter while a recorder watches one program: each operation of the builder, and each look into a value, goes
-by the recorder. Other programs that have their turn meanwhile are not watched.
+"""Patches the interpreter so that a recorder observes a program: each builder operation and each
+access to a value's contents.
+
+Other programs that run in between are not observed.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ from kernelwright.tools.replaying.interpreter.recording.language import language
 
 
 class Watcher(Protocol):
-    """A recorder, as this module knows it."""
+    """Interface of a recorder."""
 
     busy: int
-    """Not 0 while an operation is done: what that looks into is no decision."""
+    """Nonzero during an operation: its accesses to values are no decisions."""
 
     def call(
         self,
@@ -24,18 +26,18 @@ class Watcher(Protocol):
         arguments: tuple[Any, ...],
         named: dict[str, Any],
     ) -> Any:
-        """Does an operation that the kernel asks for."""
+        """Runs an operation of the kernel."""
 
     def read(self, handle: Any, data: Any) -> None:
-        """Notes that Python reads the contents of a value."""
+        """Handles an access by Python to a value's contents."""
 
 
 active: list[Watcher] = []
-"""The recorder of the program that runs, where there is one."""
+"""Stack of recorders; the last observes the running program."""
 
 
 def watch(watcher: Watcher) -> None:
-    """From now on the interpreter tells this recorder what the program does."""
+    """Starts observation by this recorder."""
     lang = language()
     lang.handle.data = property(_data_of, _set_data)
     lang.semantic.builder = _Watched(watcher, lang.builder)
@@ -43,7 +45,7 @@ def watch(watcher: Watcher) -> None:
 
 
 def look_away() -> None:
-    """Ends what `watch` began last."""
+    """Ends the observation started last."""
     lang = language()
     active.pop()
     lang.semantic.builder = lang.builder
@@ -51,7 +53,7 @@ def look_away() -> None:
 
 
 def letting_others_run(turn: Callable[[], None]) -> Callable[[], None]:
-    """The same for a program that may be recorded at this moment: what others do meanwhile is no part of its record."""
+    """Wraps `turn`, which lets other programs run, so that a recorder does not observe them."""
 
     def turned() -> None:
         if not active:
@@ -68,26 +70,27 @@ def letting_others_run(turn: Callable[[], None]) -> Callable[[], None]:
 
 
 class _Watched:
-    """The builder, whose operations go by a recorder."""
+    """Proxy of the builder that passes operations through a recorder."""
 
     def __init__(self, watcher: Watcher, builder: Any) -> None:
         self._watcher, self._builder = watcher, builder
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._builder, name)
-        if not name.startswith(("create_", "get_")) or not callable(found):
-            return found
+        attribute = getattr(self._builder, name)
+        if not name.startswith(("create_", "get_")) or not callable(attribute):
+            return attribute
         call = self._watcher.call
 
         def operation(*arguments: Any, **named: Any) -> Any:
-            return call(name, found, arguments, named)
+            return call(name, attribute, arguments, named)
 
         self.__dict__[name] = operation
         return operation
 
 
 def recorded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the language that looks into its tensors, as one operation."""
+    """Wraps a function of the language that reads its tensors, so that it is recorded as a single
+    operation."""
     function = carrying_origins(name, function)
 
     def operation(*arguments: Any, **named: Any) -> Any:

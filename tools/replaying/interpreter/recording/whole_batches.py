@@ -1,8 +1,12 @@
-"""The operations of a record for many programs at once: arrays that differ from program to program have one more axis,
-the first, with a place for each program.
+"""Runs recorded operations for many programs at once: arrays that differ between programs get an
+extra first axis.
 
-What an operation computes so is compared, when it is recorded, with what it gives for each of two programs alone; where
-that is not the same to the bit, programs do it one after the other.
+A batched result is compared at recording with the results for two single programs; unless they are
+equal, bit for bit, programs run the operation one after the other.
+
+Example: `create_addptr` on a pointer of shape () and offsets of shape (1024,), with 63 programs. If
+both differ between programs, the operands have shapes (63,) and (63, 1024); `aligned` reshapes the
+first to (63, 1), so that NumPy broadcasts within each program and never across programs.
 """
 
 from __future__ import annotations
@@ -16,21 +20,20 @@ from kernelwright.tools.replaying.interpreter import guarded_memory
 from kernelwright.tools.replaying.interpreter.recording.operations import Arrays, reduction_of
 
 Leads = Sequence[bool]
-"""For each operand, whether its first axis counts the programs."""
+"""For each operand, True if the first axis counts programs."""
 Batched = Callable[[list[Any], Leads], Any]
 
 
 class BatchedOperation(NamedTuple):
-    """What does a step for many programs, with the values of these slots."""
+    """The batched form of a step, and the slots of its operands."""
 
     run: Batched
     operands: tuple[int, ...]
 
 
 def aligned(values: Sequence[Any], leads: Leads) -> list[Any]:
-    """The arrays with as many axes each behind that of the programs, so that NumPy spreads them as it would for one
-    program.
-    """
+    """Reshapes arrays to equal rank behind the program axis, so that NumPy broadcasts as for a
+    single program."""
     rank = max(value.ndim - lead for value, lead in zip(values, leads, strict=True))
     return [
         value.reshape(value.shape[0], *(1,) * (rank + 1 - value.ndim), *value.shape[1:])
@@ -41,24 +44,25 @@ def aligned(values: Sequence[Any], leads: Leads) -> list[Any]:
 
 
 def plain(function: Callable[..., Any]) -> Batched:
-    """Makes the batched form of an operation that takes each element by itself."""
+    """Returns the batched form of an elementwise operation."""
     return lambda values, leads: function(*aligned(values, leads))
 
 
 def by_handles(
-    function: Callable[..., Any], dtypes: Sequence[Any], rest: Sequence[Any], handle: Any
+    function: Callable[..., Any], dtypes: Sequence[Any], trailing: Sequence[Any], handle: Any
 ) -> Batched:
-    """Makes the batched form of an operation of the builder that may not mind one more axis."""
+    """Returns the batched form of a builder operation that may accept an extra axis."""
 
     def run(values: list[Any], leads: Leads) -> Any:
-        given = zip(aligned(values, leads), dtypes, strict=True)
-        return function(*[handle(value, dtype) for value, dtype in given], *rest).data
+        operands = zip(aligned(values, leads), dtypes, strict=True)
+        return function(*[handle(value, dtype) for value, dtype in operands], *trailing).data
 
     return run
 
 
 def one_by_one(single: Callable[..., Any]) -> Batched:
-    """Makes the batched form of an operation whose last bits depend on how many are done at once: a product."""
+    """Returns the batched form of an operation whose rounding depends on the batch: a matrix
+    product."""
 
     def run(values: list[Any], leads: Leads) -> Any:
         count = next(len(value) for value, lead in zip(values, leads, strict=True) if lead)
@@ -77,9 +81,13 @@ def one_by_one(single: Callable[..., Any]) -> Batched:
     return run
 
 
-def shaped(name: str, rest: Sequence[Any], shape: tuple[int, ...], kept: Any) -> Batched | None:
-    """Makes the batched form of an operation that moves the elements of one operand; None for every other one. shape:
-    of one program's result.
+def shaped(
+    name: str, trailing: Sequence[Any], shape: tuple[int, ...], dtype: Any
+) -> Batched | None:
+    """Returns the batched form of an operation that moves the elements of its operand; None for
+    other operations.
+
+    shape, dtype: those of a single program's result.
     """
     rank = len(shape)
     if name in ("create_expand_dims", "create_reshape"):
@@ -94,62 +102,68 @@ def shaped(name: str, rest: Sequence[Any], shape: tuple[int, ...], kept: Any) ->
             )
 
         return spread
-    if name == "create_trans" and len(rest) == 1:
-        order = (0, *[axis + 1 for axis in rest[0]])
+    if name == "create_trans" and len(trailing) == 1:
+        order = (0, *[axis + 1 for axis in trailing[0]])
         return lambda values, leads: np.transpose(values[0], order)
     if name in ("create_bitcast", "create_int_to_ptr", "create_ptr_to_int"):
-        return lambda values, leads: np.ascontiguousarray(values[0]).view(kept)
+        return lambda values, leads: np.ascontiguousarray(values[0]).view(dtype)
     return None
 
 
 def reduction(
-    arguments: Sequence[Any], named: Mapping[str, Any], made: Any, single: Arrays
+    arguments: Sequence[Any], named: Mapping[str, Any], result: Any, single: Arrays
 ) -> Batched | None:
-    """Of a sum or an extreme along an axis, or of a whole block; None where it is another one.
+    """Returns the batched form of a sum or extreme; None for other reductions.
 
-    arguments and named: of `tl.reduce`. single: what gives it for one program.
+    arguments, named: those of `tl.reduce`. single: computes a single program's result.
     """
-    found = reduction_of(arguments, named)
-    if found is None:
+    parameters = reduction_of(arguments, named)
+    if parameters is None:
         return None
-    (function, axis, keep), kept = found, made.handle.data
+    (function, axis, keep), template = parameters, result.handle.data
     along = 1 if axis is None else axis + 1 if axis >= 0 else axis
 
     def run(values: list[Any], leads: Leads) -> Any:
         value = values[0].reshape(len(values[0]), -1) if axis is None else values[0]
         reduced = function(value, axis=along, keepdims=keep and axis is not None)
-        return reduced.astype(kept.dtype).reshape(len(value), *kept.shape)
+        return reduced.astype(template.dtype).reshape(len(value), *template.shape)
 
     return run if agrees(run, single, [arguments[0].handle.data], [True]) else None
 
 
 def of_pure(
-    name: str, function: Callable[..., Any], handles: Sequence[Any], moves: Sequence[bool], rest: Sequence[Any],
-    made: Any, quick: Arrays | None,
+    name: str, function: Callable[..., Any], handles: Sequence[Any], moves: Sequence[bool], trailing: Sequence[Any],
+    result: Any, quick: Arrays | None,
 ) -> Batched:  # fmt: skip
-    """Of an operation of the builder that is a function of its operands: for one program after the other where no way
-    agrees with it.
+    """Returns the batched form of a pure builder operation, program by program if no faster form is
+    exact.
 
-    moves: which of the operands may differ between programs. quick: what gives the result from bare arrays.
+    moves: the operands that may differ between programs. quick: computes the result from arrays.
     """
-    handle, dtypes = type(made), [h.dtype for h in handles]
+    handle, dtypes = type(result), [h.dtype for h in handles]
 
     def single(*arrays: Any) -> Any:
-        return function(*map(handle, arrays, dtypes), *rest).data
+        return function(*map(handle, arrays, dtypes), *trailing).data
 
-    moved = shaped(name, rest, made.data.shape, made.data.dtype) if len(handles) == 1 else None
-    ways = (
-        moved,
-        plain(quick) if quick and moved is None else None,
-        by_handles(function, dtypes, rest, handle),
+    layout_change = (
+        shaped(name, trailing, result.data.shape, result.data.dtype) if len(handles) == 1 else None
     )
-    given = [h.data for h in handles]
-    found = (way for way in ways if way is not None and agrees(way, quick or single, given, moves))
-    return next(found, one_by_one(single))
+    candidates = (
+        layout_change,
+        plain(quick) if quick and layout_change is None else None,
+        by_handles(function, dtypes, trailing, handle),
+    )
+    operands = [h.data for h in handles]
+    exact_candidates = (
+        candidate
+        for candidate in candidates
+        if candidate is not None and agrees(candidate, quick or single, operands, moves)
+    )
+    return next(exact_candidates, one_by_one(single))
 
 
 def access(name: str, arguments: Sequence[Any], np_dtype: Callable[[Any], Any]) -> Batched:
-    """Makes the batched form of a load or a store, through the guard of the launch."""
+    """Returns the batched form of a load or store, through the launch's guard."""
     shape, guards = arguments[0].data.shape, guarded_memory.current
     loads, masked = "load" in name, "masked" in name
     dtype = np_dtype(arguments[0].get_element_ty())
@@ -169,22 +183,26 @@ def access(name: str, arguments: Sequence[Any], np_dtype: Callable[[Any], Any]) 
 
 
 def agrees(
-    batched: Batched, single: Callable[..., Any], given: Sequence[Any], moves: Sequence[bool]
+    batched: Batched, single: Callable[..., Any], operands: Sequence[Any], moves: Sequence[bool]
 ) -> bool:
-    """Whether the operation gives for two programs at once, the second with the elements in the opposite order, what it
-    gives for each of them alone.
+    """Compares the batched operation for two programs with the single operation for each, bit for
+    bit.
 
-    given: the operands. moves: which of them may differ between programs.
+    The second program has the first one's elements in reverse order. operands: those of the first.
+    moves: the operands that may differ between programs.
     """
     if not any(moves):
         return False
-    others = [
-        np.ascontiguousarray(np.flip(v)) if m else v for v, m in zip(given, moves, strict=True)
+    second_operands = [
+        np.ascontiguousarray(np.flip(v)) if m else v for v, m in zip(operands, moves, strict=True)
     ]
     try:
-        first, second = single(*given), single(*others)
+        first, second = single(*operands), single(*second_operands)
         both = batched(
-            [np.stack([v, o]) if m else v for v, o, m in zip(given, others, moves, strict=True)],
+            [
+                np.stack([v, o]) if m else v
+                for v, o, m in zip(operands, second_operands, moves, strict=True)
+            ],
             list(moves),
         )
     except Exception:
@@ -201,6 +219,6 @@ def _parts(result: Any) -> list[Any]:
     return result if isinstance(result, list) else [result]
 
 
-def _same(found: Any, wanted: Any) -> bool:
-    alike = found.dtype == wanted.dtype and found.shape == wanted.shape
-    return bool(alike and found.tobytes() == wanted.tobytes())
+def _same(batched: Any, single: Any) -> bool:
+    alike = batched.dtype == single.dtype and batched.shape == single.shape
+    return bool(alike and batched.tobytes() == single.tobytes())
